@@ -1,0 +1,51 @@
+package boltstore
+
+import (
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+var bucketAside = []byte("aside")
+
+// SetAside moves what the file holds of the source out of the way, to
+// /aside/<unix ns>/<id>: it belongs to another cluster. No deletes are
+// journaled; the source is as if never synced.
+func (s *Store) SetAside() error {
+	var m *sourceMeta
+	err := s.db.h.update(func(tx *bolt.Tx) error {
+		sources := tx.Bucket(bucketSources)
+		if sources == nil || sources.Bucket([]byte(s.id)) == nil {
+			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		}
+		aside, err := tx.CreateBucketIfNotExists(bucketAside)
+		if err != nil {
+			return err
+		}
+		to, err := aside.CreateBucketIfNotExists(u64(uint64(s.db.opts.Clock.Now().UnixNano())))
+		if err != nil {
+			return err
+		}
+		if err := sources.MoveBucket([]byte(s.id), to); err != nil {
+			return err
+		}
+		b, err := sources.CreateBucket([]byte(s.id))
+		if err != nil {
+			return err
+		}
+		old := s.metaNow()
+		// Seqs go on, so that no handler's position means something else.
+		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind,
+			Transform: s.transformVersion(), Seq: old.Seq, Told: old.Seq}).clone()
+		return sourceTx{b}.putMeta(m)
+	}, func() { s.setMeta(m); s.repaired() })
+	if err != nil {
+		return fmt.Errorf("boltstore: set %s aside: %w", s.source, err)
+	}
+	return nil
+}
+
+// SetServer notes the address that the source is read from.
+func (s *Store) SetServer(server string) error {
+	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Server = server; return nil })
+}

@@ -1,0 +1,86 @@
+package boltstore
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Change is one change to a source, made ready to be stored by
+// [Store.Prepare]: all that calls the user's functions is done.
+type Change struct {
+	typ     cache.DeltaType // Added (or updated), or Deleted
+	key     string
+	obj     any // what the handlers get; nil for a delete whose final state is unknown
+	rv, uid string
+	values  []indexValues
+	payload []byte // nil for a delete whose final state is unknown
+}
+
+// Key of the object.
+func (c *Change) Key() string { return c.key }
+
+// ResourceVersion of the object, "" where it has none.
+func (c *Change) ResourceVersion() string { return c.rv }
+
+// Size is about what the change holds in memory, in bytes.
+func (c *Change) Size() int { return len(c.payload) + len(c.key) + 200 }
+
+// Prepare computes the key and the index values of obj and encodes it. typ is
+// cache.Deleted or any other delta type that carries an object. The object
+// must not be modified from then on. An error means that this object cannot be
+// stored; it says why and says nothing about others.
+func (s *Store) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
+	c, err := s.identify(typ, obj)
+	if err != nil {
+		return nil, err
+	}
+	if c.obj != nil {
+		err = s.encode(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// identify is the cheap half of Prepare: key, version and UID.
+func (s *Store) identify(typ cache.DeltaType, obj any) (*Change, error) {
+	key, err := s.keyFunc(obj)
+	if err != nil {
+		return nil, cache.KeyError{Obj: obj, Err: err}
+	}
+	c := &Change{typ: cache.Added, key: key}
+	if typ == cache.Deleted {
+		c.typ = cache.Deleted
+	}
+	if _, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
+		c.typ = cache.Deleted
+		return c, nil
+	}
+	c.obj = obj
+	if m, err := meta.Accessor(obj); err == nil {
+		c.rv, c.uid = m.GetResourceVersion(), string(m.GetUID())
+	}
+	return c, nil
+}
+
+// encode is the other half.
+func (s *Store) encode(c *Change) error {
+	ro, ok := c.obj.(runtime.Object)
+	if !ok {
+		return fmt.Errorf("boltstore: %q: %T is not a runtime.Object", c.key, c.obj)
+	}
+	var err error
+	if c.typ != cache.Deleted {
+		if c.values, err = s.indexValues(c.obj); err != nil {
+			return fmt.Errorf("boltstore: %q: %w", c.key, err)
+		}
+	}
+	if c.payload, err = s.codec.Append([]byte{}, ro); err != nil {
+		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
+	}
+	return nil
+}

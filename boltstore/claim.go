@@ -1,0 +1,355 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
+	"github.com/kubewake/kubewake/internal/buildid"
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Claim says what a program wants of a source.
+type Claim struct {
+	Source Source
+	// Example is an object of the Go type that the source's objects have; an
+	// unstructured or metadata one must have apiVersion and kind set.
+	Example runtime.Object
+	// KeyFunc. Default cache.DeletionHandlingMetaNamespaceKeyFunc.
+	KeyFunc cache.KeyFunc
+	// Indexers, and for each of their names a version that changes when the
+	// function does. Without a version the executable's build id stands in, so
+	// that each new build indexes the objects again, locally.
+	Indexers      cache.Indexers
+	IndexVersions map[string]string
+	// Codec for types with a form of their own. Default codec.For(Example).
+	Codec codec.Codec
+}
+
+// Store is a claimed source: the cache.Indexer over what the file holds of it.
+// It serves reads from the moment it is claimed, whether or not the server can
+// be reached. Reads see all of a commit or nothing of it. The objects it
+// returns are shared and must not be modified. All methods may be called
+// concurrently.
+type Store struct {
+	db      *DB
+	source  Source
+	id      string
+	codec   codec.Codec
+	keyFunc cache.KeyFunc
+	hot     *hotCache
+	type_   string // structure hash of the Go type
+	kind    schema.GroupVersionKind
+
+	told  atomic.Uint64
+	stale atomic.Uint64
+
+	mu        sync.RWMutex
+	meta      *sourceMeta
+	indexers  cache.Indexers
+	versions  map[string]string
+	transform string
+	broken    error
+	producer  Producer
+	queue     []*direct
+}
+
+var (
+	_ cache.Indexer          = &Store{}
+	_ cache.TransactionStore = &Store{}
+)
+
+// Claim takes the source for this process. What an interrupted relist left is
+// removed, and indices are built or brought up to date, before it returns. A
+// second claim on a source is ErrClaimed until the first is released.
+func (db *DB) Claim(c Claim) (*Store, error) {
+	if err := c.Source.validate(); err != nil {
+		return nil, err
+	}
+	s, err := db.newStore(c)
+	if err != nil {
+		return nil, err
+	}
+	db.mu.Lock()
+	switch {
+	case db.closed:
+		err = fmt.Errorf("boltstore: claim %s: %w: the file was closed", c.Source, ErrClosed)
+	case db.opts.ReadOnly:
+		err = fmt.Errorf("boltstore: claim %s: %s was opened read-only", c.Source, db.path)
+	case db.claims[s.id] != nil:
+		err = fmt.Errorf("boltstore: %s: %w in %s; share one informer, or give Cluster or the selectors if these are different lists", c.Source, ErrClaimed, db.path)
+	default:
+		db.claims[s.id] = s
+	}
+	db.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		db.release(s)
+		return nil, err
+	}
+	db.commit.attach(s)
+	if err := s.AddIndexers(c.Indexers); err != nil {
+		s.Release()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (db *DB) newStore(c Claim) (*Store, error) {
+	s := &Store{
+		db: db, source: c.Source, id: c.Source.ID(), codec: c.Codec, keyFunc: c.KeyFunc,
+		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
+		kind: kindOf(c.Example, c.Source), indexers: cache.Indexers{}, versions: c.IndexVersions,
+	}
+	if s.keyFunc == nil {
+		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
+	}
+	if s.codec == nil {
+		var err error
+		if s.codec, err = codec.For(c.Example); err != nil {
+			return nil, fmt.Errorf("boltstore: claim %s: %w", c.Source, err)
+		}
+	}
+	return s, nil
+}
+
+func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
+	if gvk := example.GetObjectKind().GroupVersionKind(); gvk.Kind != "" {
+		return gvk
+	}
+	if gvks, _, err := scheme.Scheme.ObjectKinds(example); err == nil {
+		for _, gvk := range gvks {
+			if gvk.Group == src.Group && gvk.Version == src.Version {
+				return gvk
+			}
+		}
+	}
+	return schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: reflect.TypeOf(example).Elem().Name()}
+}
+
+// load reads the source's meta, or makes it, and cleans up behind a crash.
+func (s *Store) load() error {
+	known := false
+	err := s.db.h.view(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, s.id)
+		if !ok {
+			return nil
+		}
+		m, err := src.meta()
+		if err == nil && m.Source != s.source {
+			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.source)
+		}
+		known, s.meta = err == nil && !src.leftovers(m), m
+		return err
+	})
+	if err == nil && !known {
+		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx) }, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("boltstore: claim %s in %s: %w", s.source, s.db.path, err)
+	}
+	s.told.Store(s.meta.Told)
+	if s.meta.Degraded != "" {
+		s.broken = fmt.Errorf("%w: %s", ErrDamaged, s.meta.Degraded)
+	}
+	return nil
+}
+
+// create makes the source's bucket, or removes what a relist left in it.
+func (s *Store) create(tx *bolt.Tx) error {
+	sources, err := tx.CreateBucketIfNotExists(bucketSources)
+	if err != nil {
+		return err
+	}
+	b, err := sources.CreateBucketIfNotExists([]byte(s.id))
+	if err != nil {
+		return err
+	}
+	src := sourceTx{b}
+	if s.meta == nil {
+		s.meta = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
+		return src.putMeta(s.meta)
+	}
+	if err := src.dropGensExcept(s.meta.Generation); err != nil {
+		return err
+	}
+	return src.dropJournalAbove(s.meta.Seq)
+}
+
+// leftovers says whether an interrupted relist left something.
+func (t sourceTx) leftovers(m *sourceMeta) bool {
+	n := 0
+	if gens := t.root.Bucket(bucketGen); gens != nil {
+		_ = gens.ForEachBucket(func(k []byte) error {
+			if string(k) != string(u64(m.Generation)) {
+				n++
+			}
+			return nil
+		})
+	}
+	if j := t.root.Bucket(bucketJournal); j != nil {
+		if k, _ := j.Cursor().Seek(u64(m.Seq + 1)); k != nil {
+			n++
+		}
+	}
+	return n > 0
+}
+
+// Attach connects the source's producer with the committer. wake tells the
+// committer that changes are pending, and urgent that no more can be accepted
+// until they are committed.
+func (s *Store) Attach(p Producer) (wake func(urgent bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.producer = p
+	return s.wake
+}
+
+func (s *Store) wake(urgent bool) {
+	signal(s.db.commit.wake)
+	if urgent {
+		signal(s.db.commit.full)
+	}
+}
+
+// Release commits nothing more for the source and lets another claim take it.
+// Reads go on as long as the file is open.
+func (s *Store) Release() {
+	s.db.commit.detach(s)
+	if s.toldChanged() {
+		err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+			m.Told = max(m.Told, min(s.told.Load(), m.Seq))
+			return nil
+		})
+		if err != nil && !errors.Is(err, ErrClosed) {
+			s.db.log().Error(err, "The told mark was not written, handlers will be told again", "source", s.source.String())
+		}
+	}
+	s.failDirect(ErrClosed)
+	s.db.release(s)
+}
+
+// Source that was claimed.
+func (s *Store) Source() Source { return s.source }
+
+// DB that the store belongs to.
+func (s *Store) DB() *DB { return s.db }
+
+func (s *Store) metaNow() *sourceMeta {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.meta
+}
+
+func (s *Store) setMeta(m *sourceMeta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meta = m
+}
+
+// SetTransformVersion says by which version of which transform the objects to
+// come have been changed. Objects stored under another one are not served
+// until the server has been read anew. "" is no transform.
+func (s *Store) SetTransformVersion(v string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.transform = v
+}
+
+// Outdated says why what the file holds must be read anew before it is served:
+// the objects' Go type or the transform has changed. "" when it need not be.
+func (s *Store) Outdated() string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.outdated(s.meta)
+}
+
+func (s *Store) outdated(m *sourceMeta) string {
+	switch {
+	case m.Generation == 0:
+		return ""
+	case m.TypeHash != s.type_:
+		return "the objects' Go type has changed"
+	case m.Transform != s.transform:
+		return "the transform has changed"
+	}
+	return ""
+}
+
+// SetTold notes that all plain handlers have returned up to seq. It is written
+// with the next commit or within FlushInterval.
+func (s *Store) SetTold(seq uint64) {
+	for {
+		old := s.told.Load()
+		if seq <= old || s.told.CompareAndSwap(old, seq) {
+			return
+		}
+	}
+}
+
+func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
+
+// State is what the file says of a source.
+type State struct {
+	Source          Source    `json:"source"`
+	ClusterUID      string    `json:"clusterUID,omitempty"`
+	Server          string    `json:"server,omitempty"`
+	Kind            string    `json:"kind"`
+	APIVersion      string    `json:"apiVersion"`
+	History         uint64    `json:"history"`
+	Synced          bool      `json:"synced"` // has been read from the server once
+	ResourceVersion string    `json:"resourceVersion"`
+	Confirmed       time.Time `json:"confirmed"` // when the server last confirmed the state
+	Objects         uint64    `json:"objects"`
+	Bytes           uint64    `json:"bytes"`
+	Seq             uint64    `json:"seq"`  // of the last journal entry
+	Told            uint64    `json:"told"` // plain handlers have been told up to it
+	JournalBytes    uint64    `json:"journalBytes"`
+	Indices         []string  `json:"indices,omitempty"`
+	Degraded        string    `json:"degraded,omitempty"`
+}
+
+// State is consistent in itself: it is that of one commit.
+func (s *Store) State() State { return s.metaNow().state() }
+
+// Stale counts changes that were dropped because the file held newer ones.
+func (s *Store) Stale() uint64 { return s.stale.Load() }
+
+// damaged notes that something in the file cannot be served.
+func (s *Store) damaged(err error) {
+	s.mu.Lock()
+	first := s.broken == nil
+	s.broken = err
+	s.mu.Unlock()
+	if first {
+		s.db.log().Error(err, "Damage found, the source will be read anew", "source", s.source.String(), "file", s.db.path)
+	}
+}
+
+// Err is why some of the source cannot be served, nil if all of it can.
+func (s *Store) Err() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.broken
+}
+
+// indexVersion is the version under which name is indexed.
+func (s *Store) indexVersion(name string, fn cache.IndexFunc) string {
+	if v := s.versions[name]; v != "" {
+		return v
+	}
+	if name == cache.NamespaceIndex && reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer() {
+		return "client-go/namespace/1"
+	}
+	return "build " + buildid.Get()
+}

@@ -1,0 +1,218 @@
+package codec_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
+	"github.com/vmihailenco/msgpack/v5"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+func newOf(t reflect.Type) runtime.Object { return reflect.New(t).Interface().(runtime.Object) }
+
+func codecFor(t testing.TB, example runtime.Object) codec.Codec {
+	t.Helper()
+	c, err := codec.For(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// comesBack is the property: obj is kept, its bytes depend on nothing else, and
+// neither direction keeps or changes what it is given.
+func comesBack(t testing.TB, c codec.Codec, obj runtime.Object) {
+	t.Helper()
+	before := obj.DeepCopyObject()
+	out, err := c.Append([]byte("dst"), obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !apiequality.Semantic.DeepEqual(obj, before) {
+		t.Fatal("Append changed the object")
+	}
+	b, ok := bytes.CutPrefix(out, []byte("dst"))
+	if !ok {
+		t.Fatal("Append overwrote dst")
+	}
+	data := bytes.Clone(b)
+	got, err := c.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		data[i] = 0xA5
+	}
+	if !apiequality.Semantic.DeepEqual(obj, got) {
+		t.Fatalf("%s: %T is another\nwas %+v\nis  %+v", c.Name(), obj, obj, got)
+	}
+	for range 3 { // maps iterate differently each time
+		again, err := c.Append(nil, obj.DeepCopyObject())
+		if err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("%s: equal %T, other bytes (%v)", c.Name(), obj, err)
+		}
+	}
+}
+
+func TestEveryKindComesBack(t *testing.T) {
+	rounds := 8
+	if testing.Short() {
+		rounds = 2
+	}
+	all := append(kinds(), reflect.TypeFor[metav1.PartialObjectMetadata]())
+	for _, k := range all {
+		t.Run(k.String(), func(t *testing.T) {
+			c := codecFor(t, newOf(k))
+			comesBack(t, c, newOf(k))
+			for i := range rounds {
+				obj := newOf(k)
+				filler(int64(i), i%2 == 1).Fill(obj)
+				comesBack(t, c, obj)
+			}
+		})
+	}
+	if len(all) < 150 {
+		t.Fatalf("only %d kinds", len(all))
+	}
+}
+
+// TestWhoTakesProtobuf pins the choice for kinds that tell.
+func TestWhoTakesProtobuf(t *testing.T) {
+	for _, c := range []struct {
+		example runtime.Object
+		want    byte
+	}{
+		{&corev1.Pod{}, codec.IDProtobuf},
+		{(*corev1.Node)(nil), codec.IDProtobuf},
+		{&metav1.PartialObjectMetadata{}, codec.IDProtobuf},
+		{&appsv1.StatefulSet{}, codec.IDStruct},        // volumeClaimTemplates
+		{&appsv1.ControllerRevision{}, codec.IDStruct}, // RawExtension
+		{&corev1.PodList{}, codec.IDStruct},            // items
+	} {
+		if got := codecFor(t, c.example); got.ID() != c.want {
+			t.Errorf("%T: %s", c.example, got.Name())
+		}
+	}
+	var names []string
+	for _, k := range kinds() {
+		if c := codecFor(t, newOf(k)); c.ID() == codec.IDStruct && !strings.HasSuffix(k.Name(), "List") {
+			names = append(names, k.String())
+		}
+	}
+	t.Logf("struct: %v", names)
+}
+
+// TestPlainMsgpackFails shows that the property can fail.
+func TestPlainMsgpackFails(t *testing.T) {
+	for _, tag := range []string{"", "json"} {
+		var failed int
+		for _, k := range kinds() {
+			obj := newOf(k)
+			filler(1, true).Fill(obj)
+			if got, err := plainMsgpack(obj, tag); err != nil || !apiequality.Semantic.DeepEqual(obj, got) {
+				failed++
+			}
+		}
+		t.Logf("tag %q: %d of %d kinds do not come back", tag, failed, len(kinds()))
+		if failed < 50 {
+			t.Errorf("tag %q: only %d kinds fail", tag, failed)
+		}
+	}
+}
+
+func plainMsgpack(obj runtime.Object, tag string) (got runtime.Object, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	var buf bytes.Buffer
+	enc, dec := msgpack.NewEncoder(&buf), msgpack.NewDecoder(&buf)
+	enc.SetCustomStructTag(tag)
+	dec.SetCustomStructTag(tag)
+	got = newOf(reflect.TypeOf(obj).Elem())
+	if err = enc.Encode(obj); err == nil {
+		err = dec.Decode(got)
+	}
+	return got, err
+}
+
+// TestPlainMsgpackZeroesQuantities shows the worst of it: no error.
+func TestPlainMsgpackZeroesQuantities(t *testing.T) {
+	node := &corev1.Node{}
+	node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("4")}
+	got, err := plainMsgpack(node, "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := got.(*corev1.Node).Status.Capacity["cpu"]; !q.IsZero() {
+		t.Fatalf("cpu is %v: the struct codec may no longer be needed", &q)
+	}
+	comesBack(t, codecFor(t, node), node)
+}
+
+// TestGoldenObjects reads the objects that Kubernetes releases are tested with.
+func TestGoldenObjects(t *testing.T) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "testdata", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases, objects := map[string]bool{}, 0
+	for _, file := range files {
+		if ext := filepath.Ext(file); ext != ".json" && ext != ".pb" {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
+		if runtime.IsNotRegisteredError(err) {
+			continue // a kind that has gone since
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
+			comesBack(t, codecFor(t, obj), obj)
+		})
+		releases[filepath.Dir(file)] = true
+		objects++
+	}
+	if objects < 1000 || len(releases) < 3 {
+		t.Fatalf("only %d objects of %d releases", objects, len(releases))
+	}
+}
+
+func TestWrongTypes(t *testing.T) {
+	if _, err := codec.For(nil); !errors.Is(err, codec.ErrUnsupported) {
+		t.Errorf("For(nil): %v", err)
+	}
+	for _, example := range []runtime.Object{&corev1.Pod{}, &appsv1.StatefulSet{}, unstructuredOf(nil)} {
+		c := codecFor(t, example)
+		for _, obj := range []runtime.Object{nil, &corev1.Node{}, reflect.Zero(reflect.TypeOf(example)).Interface().(runtime.Object)} {
+			out, err := c.Append([]byte("dst"), obj)
+			if !errors.Is(err, codec.ErrUnsupported) || string(out) != "dst" {
+				t.Errorf("%s: Append(%s) = %q, %v", c.Name(), fmt.Sprintf("%T", obj), out, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package codec
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// plan is how values of one type are written and read. Both get an
+// addressable value; the one to decode into is zero.
+type plan struct {
+	encode func(*encoder, reflect.Value) error
+	decode func(*decoder, reflect.Value) error
+	// nilable: encode may write a nil. Below a pointer that would be taken
+	// for the pointer's own.
+	nilable bool
+}
+
+var plans struct {
+	sync.Mutex
+	done map[reflect.Type]*plan
+}
+
+// planFor returns the plan of t, made once.
+func planFor(t reflect.Type) (*plan, error) {
+	plans.Lock()
+	defer plans.Unlock()
+	b := &builder{made: map[reflect.Type]*plan{}}
+	p, err := b.plan(t)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", t, err)
+	}
+	if plans.done == nil {
+		plans.done = map[reflect.Type]*plan{}
+	}
+	for t, p := range b.made {
+		plans.done[t] = p
+	}
+	return p, nil
+}
+
+// builder makes plans. Types may be recursive: a plan is known before it is
+// complete, and none becomes public before all are.
+type builder struct{ made map[reflect.Type]*plan }
+
+func (b *builder) plan(t reflect.Type) (*plan, error) {
+	if p := plans.done[t]; p != nil {
+		return p, nil
+	}
+	if p := b.made[t]; p != nil {
+		return p, nil
+	}
+	p := &plan{}
+	b.made[t] = p
+	return p, b.build(p, t)
+}
+
+func (b *builder) build(p *plan, t reflect.Type) error {
+	if leaf, ok := leaves[t]; ok {
+		*p = leaf
+		return nil
+	}
+	switch marshaledBy(t) {
+	case byJSON:
+		*p = jsonPlan
+		return nil
+	case byText:
+		*p = textPlan
+		return nil
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return b.structPlan(p, t)
+	case reflect.Pointer:
+		return b.pointerPlan(p, t)
+	case reflect.Slice:
+		return b.slicePlan(p, t)
+	case reflect.Array:
+		return b.arrayPlan(p, t)
+	case reflect.Map:
+		return b.mapPlan(p, t)
+	case reflect.Interface:
+		if t.NumMethod() == 0 {
+			*p = anyPlan
+			return nil
+		}
+	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64,
+		reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		*p = scalarPlan(t.Kind())
+		return nil
+	}
+	return fmt.Errorf("%w: type %v", ErrUnsupported, t)
+}
+
+// leaves are types with forms of their own.
+var leaves = map[reflect.Type]plan{
+	reflect.TypeFor[resource.Quantity]():         quantityPlan,
+	reflect.TypeFor[metav1.Time]():               timePlan,
+	reflect.TypeFor[metav1.MicroTime]():          microTimePlan,
+	reflect.TypeFor[metav1.FieldsV1]():           fieldsV1Plan,
+	reflect.TypeFor[unstructured.Unstructured](): unstructuredPlan,
+	reflect.TypeFor[runtime.Object]():            objectPlan,
+	reflect.TypeFor[json.RawMessage]():           bytesPlan,
+}
+
+// plain are types of which the fields say more than the JSON.
+var plain = map[reflect.Type]bool{
+	reflect.TypeFor[metav1.Duration]():      true,
+	reflect.TypeFor[intstr.IntOrString]():   true,
+	reflect.TypeFor[runtime.RawExtension](): true,
+}
+
+type marshaling int
+
+const (
+	byFields marshaling = iota
+	byJSON
+	byText
+)
+
+var (
+	toJSON   = reflect.TypeFor[json.Marshaler]()
+	fromJSON = reflect.TypeFor[json.Unmarshaler]()
+	toText   = reflect.TypeFor[encoding.TextMarshaler]()
+	fromText = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// marshaledBy tells whether t writes and reads itself.
+func marshaledBy(t reflect.Type) marshaling {
+	p := reflect.PointerTo(t)
+	switch {
+	case plain[t] || t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface:
+		return byFields
+	case p.Implements(toJSON) && p.Implements(fromJSON):
+		return byJSON
+	case p.Implements(toText) && p.Implements(fromText):
+		return byText
+	}
+	return byFields
+}
+
+func isLeaf(t reflect.Type) bool {
+	_, ok := leaves[t]
+	return ok || marshaledBy(t) != byFields
+}
+
+// jsonName is the name of a field in JSON if a tag gives one, else in Go.
+func jsonName(f reflect.StructField) (name string, tagged bool) {
+	name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
+	if name == "" || name == "-" {
+		return f.Name, false
+	}
+	return name, true
+}

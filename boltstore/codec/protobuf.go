@@ -1,0 +1,124 @@
+package codec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// message is what the generated code of API types offers.
+type message interface {
+	runtime.Object
+	Size() int
+	MarshalToSizedBuffer([]byte) (int, error)
+	Unmarshal([]byte) error
+}
+
+var (
+	messageType  = reflect.TypeFor[message]()
+	typeMetaType = reflect.TypeFor[metav1.TypeMeta]()
+	partialType  = reflect.TypeFor[metav1.PartialObjectMetadata]()
+)
+
+type protobufCodec struct{ typ reflect.Type } // of the pointer
+
+func (protobufCodec) ID() byte     { return IDProtobuf }
+func (protobufCodec) Name() string { return "protobuf" }
+
+func (c protobufCodec) Append(dst []byte, obj runtime.Object) ([]byte, error) {
+	v, err := pointerOf(c.typ, obj)
+	if err != nil {
+		return dst, err
+	}
+	tm := v.Elem().FieldByName("TypeMeta").Addr().Interface().(*metav1.TypeMeta)
+	m := obj.(message)
+	size := m.Size()
+	b := slices.Grow(dst, size+len(tm.APIVersion)+len(tm.Kind)+2*binary.MaxVarintLen32)
+	for _, s := range []string{tm.APIVersion, tm.Kind} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	start := len(b)
+	b = slices.Grow(b, size)[:start+size]
+	n, err := m.MarshalToSizedBuffer(b[start:])
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes, not %d: changed meanwhile", n, size)
+	}
+	if err != nil {
+		return dst, fmt.Errorf("codec: %v as protobuf: %w", c.typ, err)
+	}
+	return b, nil
+}
+
+func (c protobufCodec) Decode(data []byte) (runtime.Object, error) {
+	var tm metav1.TypeMeta
+	for _, s := range []*string{&tm.APIVersion, &tm.Kind} {
+		n, w := binary.Uvarint(data)
+		if w <= 0 || n > uint64(len(data)-w) {
+			return nil, fmt.Errorf("%w: %v: bad apiVersion or kind", ErrDamaged, c.typ)
+		}
+		*s, data = string(data[w:w+int(n)]), data[w+int(n):]
+	}
+	v := reflect.New(c.typ.Elem())
+	m := v.Interface().(message)
+	if err := m.Unmarshal(data); err != nil {
+		return nil, fmt.Errorf("%w: %v: %w", ErrDamaged, c.typ, err)
+	}
+	*v.Elem().FieldByName("TypeMeta").Addr().Interface().(*metav1.TypeMeta) = tm
+	return m, nil
+}
+
+// protobufExact tells whether protobuf drops nothing from objects of pointer
+// type t. Only types known to be generated together with their messages are
+// looked at: methods and tags alone do not say that they fit the fields.
+func protobufExact(t reflect.Type) bool {
+	s := t.Elem()
+	if s != partialType && !strings.HasPrefix(s.PkgPath(), "k8s.io/api/") || !t.Implements(messageType) {
+		return false
+	}
+	if f, ok := s.FieldByName("TypeMeta"); !ok || f.Type != typeMetaType {
+		return false
+	}
+	return messageExact(s, true, map[reflect.Type]bool{})
+}
+
+// messageExact looks for anything in t that protobuf drops: a TypeMeta below
+// the top, a RawExtension's Object, a field without a tag, an interface. seen
+// has types found or supposed to be exact.
+func messageExact(t reflect.Type, top bool, seen map[reflect.Type]bool) bool {
+	switch t {
+	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](),
+		reflect.TypeFor[metav1.Duration](), reflect.TypeFor[metav1.FieldsV1](), reflect.TypeFor[intstr.IntOrString]():
+		return true
+	case typeMetaType:
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		return messageExact(t.Elem(), false, seen)
+	case reflect.Map:
+		return messageExact(t.Key(), false, seen) && messageExact(t.Elem(), false, seen)
+	case reflect.Struct:
+	default:
+		return t.Kind() == reflect.String || t.Kind() >= reflect.Bool && t.Kind() <= reflect.Float64
+	}
+	if seen[t] {
+		return true
+	}
+	seen[t] = true
+	for f := range t.Fields() {
+		if top && f.Type == typeMetaType {
+			continue
+		}
+		if tag := f.Tag.Get("protobuf"); tag == "" || tag == "-" || !f.IsExported() || !messageExact(f.Type, false, seen) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,138 @@
+package codec
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+type structCodec struct {
+	typ  reflect.Type // of the pointer
+	plan *plan        // of the struct
+}
+
+func (structCodec) ID() byte     { return IDStruct }
+func (structCodec) Name() string { return "struct" }
+
+func (c structCodec) Append(dst []byte, obj runtime.Object) ([]byte, error) {
+	v, err := pointerOf(c.typ, obj)
+	if err != nil {
+		return dst, err
+	}
+	dst, err = appendValue(dst, func(e *encoder) error { return c.plan.encode(e, v.Elem()) })
+	if err != nil {
+		return dst, fmt.Errorf("%v: %w", c.typ, err)
+	}
+	return dst, nil
+}
+
+func (c structCodec) Decode(data []byte) (runtime.Object, error) {
+	v := reflect.New(c.typ.Elem())
+	if err := decodeValue(data, func(d *decoder) error { return c.plan.decode(d, v.Elem()) }); err != nil {
+		return nil, fmt.Errorf("%v: %w", c.typ, err)
+	}
+	return v.Interface().(runtime.Object), nil
+}
+
+// field is a field of a struct, or of one embedded in it.
+type field struct {
+	name  string
+	index []int
+	plan  *plan
+}
+
+// structPlan encodes the fields that are not zero, each after its name.
+func (b *builder) structPlan(p *plan, t reflect.Type) error {
+	var fields []field
+	byName := map[string]int{}
+	err := eachField(t, nil, func(f reflect.StructField, name string) error {
+		fp, err := b.plan(f.Type)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		for _, taken := byName[name]; taken; _, taken = byName[name] {
+			name += "'"
+		}
+		byName[name] = len(fields)
+		fields = append(fields, field{name, f.Index, fp})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	p.encode = func(e *encoder, v reflect.Value) error {
+		return e.nested(func() error { return e.fields(fields, v) })
+	}
+	p.decode = func(d *decoder, v reflect.Value) error {
+		return d.nested(func() error { return d.fields(fields, byName, v) })
+	}
+	return nil
+}
+
+func (e *encoder) fields(fields []field, v reflect.Value) error {
+	start := len(e.set)
+	for i := range fields {
+		if !v.FieldByIndex(fields[i].index).IsZero() {
+			e.set = append(e.set, i)
+		}
+	}
+	end := len(e.set)
+	if err := e.EncodeMapLen(end - start); err != nil {
+		return err
+	}
+	for i := start; i < end; i++ {
+		f := &fields[e.set[i]]
+		if err := e.EncodeString(f.name); err != nil {
+			return err
+		}
+		if err := f.plan.encode(e, v.FieldByIndex(f.index)); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	e.set = e.set[:start]
+	return nil
+}
+
+func (d *decoder) fields(fields []field, byName map[string]int, v reflect.Value) error {
+	n, err := d.mapLen()
+	if err != nil {
+		return err
+	}
+	for range n {
+		name, err := d.view()
+		if err != nil {
+			return err
+		}
+		i, ok := byName[string(name)]
+		if !ok {
+			return d.damaged(fmt.Errorf("%v has no field %.40q", v.Type(), name))
+		}
+		if err := fields[i].plan.decode(d, v.FieldByIndex(fields[i].index)); err != nil {
+			return fmt.Errorf("%s: %w", fields[i].name, err)
+		}
+	}
+	return nil
+}
+
+// eachField calls f for each exported field of t and of the structs embedded
+// in it, with its index from t and its name. Embedded types that are stored
+// otherwise than as their fields, and embedded pointers, are fields themselves.
+func eachField(t reflect.Type, index []int, f func(reflect.StructField, string) error) error {
+	for sf := range t.Fields() {
+		sf.Index = append(slices.Clone(index), sf.Index...)
+		name, tagged := jsonName(sf)
+		switch {
+		case sf.Anonymous && !tagged && sf.Type.Kind() == reflect.Struct && !isLeaf(sf.Type):
+			if err := eachField(sf.Type, sf.Index, f); err != nil {
+				return err
+			}
+		case sf.IsExported():
+			if err := f(sf, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+const (
+	// maxDepth is how deep values may be nested: as deep as Kubernetes lets
+	// JSON be.
+	maxDepth = 10_000
+
+	// maxAhead is how many elements are allocated before they are seen.
+	maxAhead = 256
+)
+
+var errDepth = errors.New("nested too deep")
+
+// encoder is a msgpack encoder that appends to a slice.
+type encoder struct {
+	*msgpack.Encoder
+	out   appender
+	depth int
+	set   []int // stack of the fields to write, in structs begun
+}
+
+type appender []byte
+
+func (a *appender) Write(b []byte) (int, error) { *a = append(*a, b...); return len(b), nil }
+func (a *appender) WriteByte(b byte) error      { *a = append(*a, b); return nil }
+
+var encoders = sync.Pool{New: func() any { return &encoder{Encoder: msgpack.NewEncoder(nil)} }}
+
+// appendValue appends to dst what write writes, or nothing if it fails.
+func appendValue(dst []byte, write func(*encoder) error) ([]byte, error) {
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.out, e.depth, e.set = dst, 0, e.set[:0]
+	e.Reset(&e.out)
+	err := write(e)
+	out := e.out
+	e.out = nil
+	if err != nil {
+		return dst, err
+	}
+	return out, nil
+}
+
+func (e *encoder) nested(f func() error) error {
+	if e.depth == maxDepth {
+		return fmt.Errorf("%w: %w", ErrUnsupported, errDepth)
+	}
+	e.depth++
+	defer func() { e.depth-- }()
+	return f()
+}
+
+// bytes writes b, never as nil.
+func (e *encoder) bytes(b []byte) error {
+	if err := e.EncodeBytesLen(len(b)); err != nil {
+		return err
+	}
+	e.out = append(e.out, b...)
+	return nil
+}
+
+// decoder is a msgpack decoder that trusts no length.
+type decoder struct {
+	*msgpack.Decoder
+	data  []byte
+	r     *bytes.Reader // over data
+	depth int
+}
+
+var decoders = sync.Pool{New: func() any {
+	r := bytes.NewReader(nil)
+	return &decoder{Decoder: msgpack.NewDecoder(r), r: r}
+}}
+
+// decodeValue lets read read all of data.
+func decodeValue(data []byte, read func(*decoder) error) error {
+	d := decoders.Get().(*decoder)
+	defer decoders.Put(d)
+	d.data, d.depth = data, 0
+	d.r.Reset(data)
+	d.Reset(d.r)
+	err := read(d)
+	if err == nil && d.r.Len() > 0 {
+		err = fmt.Errorf("%w: %d bytes too many", ErrDamaged, d.r.Len())
+	}
+	d.data = nil
+	d.r.Reset(nil)
+	return err
+}
+
+func (d *decoder) nested(f func() error) error {
+	if d.depth == maxDepth {
+		return fmt.Errorf("%w: %w", ErrDamaged, errDepth)
+	}
+	d.depth++
+	defer func() { d.depth-- }()
+	return f()
+}
+
+// damaged wraps an error of the msgpack decoder.
+func (d *decoder) damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: before byte %d: %w", ErrDamaged, len(d.data)-d.r.Len(), err)
+}
+
+// isNil tells whether a nil comes next, and reads it.
+func (d *decoder) isNil() (bool, error) {
+	c, err := d.PeekCode()
+	if err != nil || c != msgpcode.Nil {
+		return false, d.damaged(err)
+	}
+	return true, d.damaged(d.DecodeNil())
+}
+
+// length checks the length of something of which each element takes a byte.
+func (d *decoder) length(n int, err error) (int, error) {
+	if err != nil {
+		return 0, d.damaged(err)
+	}
+	if n < 0 || n > d.r.Len() {
+		return 0, d.damaged(fmt.Errorf("length of %d, %d bytes left", n, d.r.Len()))
+	}
+	return n, nil
+}
+
+func (d *decoder) arrayLen() (int, error) { return d.length(d.DecodeArrayLen()) }
+func (d *decoder) mapLen() (int, error)   { return d.length(d.DecodeMapLen()) }
+
+// arrayOf reads the length of an array that must have n elements.
+func (d *decoder) arrayOf(n int) error {
+	have, err := d.arrayLen()
+	if err == nil && have != n {
+		err = d.damaged(fmt.Errorf("array of %d, not %d", have, n))
+	}
+	return err
+}
+
+// view reads a string or bytes. The result aliases data.
+func (d *decoder) view() ([]byte, error) {
+	n, err := d.length(d.DecodeBytesLen())
+	if err != nil {
+		return nil, err
+	}
+	start := len(d.data) - d.r.Len()
+	_, err = d.r.Seek(int64(n), io.SeekCurrent)
+	return d.data[start : start+n : start+n], err
+}
+
+func (d *decoder) string() (string, error) {
+	b, err := d.view()
+	return string(b), err
+}
+
+// int reads an integer, and nothing else that msgpack takes for one.
+func (d *decoder) int() (int64, error) {
+	c, err := d.PeekCode()
+	if err != nil {
+		return 0, d.damaged(err)
+	}
+	n, err := d.DecodeInt64()
+	if err == nil && (c == msgpcode.Nil || c == msgpcode.Uint64 && n < 0) {
+		err = fmt.Errorf("code %#x for an int64", c)
+	}
+	return n, d.damaged(err)
+}
+
+func (d *decoder) uint() (uint64, error) {
+	c, err := d.PeekCode()
+	if err != nil {
+		return 0, d.damaged(err)
+	}
+	n, err := d.DecodeUint64()
+	if err == nil && (c == msgpcode.Nil || c >= msgpcode.Int8 && c <= msgpcode.Int64 || c >= msgpcode.NegFixedNumLow) {
+		err = fmt.Errorf("code %#x for a uint64", c)
+	}
+	return n, d.damaged(err)
+}

@@ -1,0 +1,327 @@
+package boltstore
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Producer hands a source's changes to the committer.
+type Producer interface {
+	// Take hands over pending changes in order, about max bytes of them, and
+	// says whether more are left. A nil batch means that nothing is pending.
+	// Only when lazy may it be a batch without changes, for a bookmark.
+	Take(max int, lazy bool) (b *Batch, more bool)
+	// Committed is called in commit order, once a batch is in the file. It must
+	// not block.
+	Committed(entries []*Entry)
+}
+
+// Batch is what one source adds to a transaction.
+type Batch struct {
+	Changes []*Change
+	// ResourceVersion is the resume point once the changes are stored: the
+	// version of the last one of them, or of a bookmark after it. "" leaves it.
+	ResourceVersion string
+	// Confirmed is when the server last said that this was its state, zero to
+	// leave it.
+	Confirmed time.Time
+
+	unjournaled bool
+}
+
+func (b *Batch) size() (n int) {
+	for _, c := range b.Changes {
+		n += c.Size()
+	}
+	return n
+}
+
+// work is a batch on its way into the file.
+type work struct {
+	s       *Store
+	b       *Batch
+	p       Producer
+	meta    *sourceMeta
+	entries []*Entry
+}
+
+// direct is a write that its caller waits for.
+type direct struct {
+	b    *Batch
+	done chan error
+}
+
+// committer gathers the changes of all sources into transactions. Leading
+// edge: a change to an idle file is committed at once, changes to a busy one
+// are gathered for a window.
+type committer struct {
+	db     *DB
+	wake   chan struct{} // something is pending
+	full   chan struct{} // a producer is full: do not wait for the window
+	quit   chan struct{}
+	ended  chan struct{}
+	once   sync.Once
+	marked bool // the header says that the file is in use
+
+	mu      sync.Mutex
+	stores  []*Store // attached, in turn
+	retry   []*work  // failed, to be tried again before anything else of their sources
+	backoff *wait.Backoff
+	lastErr error
+}
+
+func newCommitter(db *DB) *committer {
+	c := &committer{
+		db:   db,
+		wake: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		quit: make(chan struct{}), ended: make(chan struct{}),
+		marked: db.opts.Durability == Process,
+	}
+	go c.run()
+	return c
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+func (c *committer) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lastErr
+}
+
+// stop commits what is pending, once, and ends the committer.
+func (c *committer) stop() error {
+	c.once.Do(func() { close(c.quit) })
+	<-c.ended
+	return c.err()
+}
+
+func (c *committer) attach(s *Store) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stores = append(c.stores, s)
+}
+
+func (c *committer) detach(s *Store) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, x := range c.stores {
+		if x == s {
+			c.stores = append(c.stores[:i:i], c.stores[i+1:]...)
+			break
+		}
+	}
+	for i, w := range c.retry {
+		if w.s == s {
+			c.retry = append(c.retry[:i:i], c.retry[i+1:]...)
+			break
+		}
+	}
+}
+
+func (c *committer) run() {
+	defer close(c.ended)
+	clk := c.db.opts.Clock
+	flush := clk.NewTimer(c.db.opts.FlushInterval)
+	defer flush.Stop()
+	var last time.Time
+	for final := false; !final; {
+		var again <-chan time.Time
+		if d := c.retryIn(); d > 0 {
+			again = clk.After(d)
+		}
+		lazy := false
+		select {
+		case <-c.wake:
+			if left := c.db.opts.Window - clk.Since(last); left > 0 {
+				select {
+				case <-clk.After(left):
+				case <-c.full:
+				case <-c.quit:
+				}
+			}
+		case <-again:
+		case <-flush.C():
+			lazy = true
+		case <-c.quit:
+			final = true
+		}
+		if c.commitAll(lazy || final) {
+			last = clk.Now()
+		}
+		if lazy {
+			flush.Reset(c.db.opts.FlushInterval)
+		}
+	}
+	c.failDirect(ErrClosed)
+}
+
+func (c *committer) retryIn() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.retry) == 0 || c.backoff == nil {
+		return 0
+	}
+	return max(c.backoff.Step(), time.Millisecond)
+}
+
+// commitAll commits rounds of work until nothing more is pending, and says
+// whether it committed anything. lazy includes sources that have only a
+// bookmark or a mark to write.
+func (c *committer) commitAll(lazy bool) bool {
+	any := false
+	for {
+		works, waiters, more := c.gather(lazy)
+		if len(works) == 0 {
+			return any
+		}
+		any = true
+		failed := c.commitRound(works)
+		for _, w := range waiters {
+			w.d.done <- failed[w.w]
+		}
+		c.settle(works, failed)
+		if len(failed) > 0 || !more {
+			return any
+		}
+	}
+}
+
+type waiter struct {
+	w *work
+	d *direct
+}
+
+// gather takes each source's share in turn, at most MaxCommitBytes in all. A
+// source whose last work failed has that tried again and nothing else.
+func (c *committer) gather(lazy bool) (works []*work, waiters []waiter, more bool) {
+	c.mu.Lock()
+	works = c.retry
+	c.retry = nil
+	stores := append([]*Store(nil), c.stores...)
+	if len(c.stores) > 1 {
+		c.stores = append(c.stores[1:], c.stores[0])
+	}
+	c.mu.Unlock()
+	retried := map[*Store]bool{}
+	for _, w := range works {
+		retried[w.s] = true
+	}
+	room := c.db.opts.MaxCommitBytes
+	for i, s := range stores {
+		if retried[s] {
+			more = more || s.pending()
+			continue
+		}
+		if room <= 0 {
+			more = true
+			break
+		}
+		share := max(room/(len(stores)-i), 1)
+		d, p := s.take()
+		switch {
+		case d != nil:
+			w := &work{s: s, b: d.b}
+			works, waiters = append(works, w), append(waiters, waiter{w, d})
+			room -= d.b.size()
+			more = true // the producer had no turn
+		case p != nil:
+			b, left := p.Take(share, lazy)
+			more = more || left
+			if b == nil && lazy && s.toldChanged() {
+				b = &Batch{}
+			}
+			if b != nil {
+				works = append(works, &work{s: s, b: b, p: p})
+				room -= b.size()
+			}
+		}
+	}
+	return works, waiters, more
+}
+
+// commitRound commits works in one transaction or, should that fail, each
+// alone, and returns the errors of those that failed.
+func (c *committer) commitRound(works []*work) map[*work]error {
+	failed := map[*work]error{}
+	err := c.try(works)
+	if err != nil && len(works) > 1 {
+		for _, w := range works {
+			if err := c.try([]*work{w}); err != nil {
+				failed[w] = err
+			}
+		}
+	} else if err != nil {
+		failed[works[0]] = err
+	}
+	return failed
+}
+
+func (c *committer) try(works []*work) error {
+	return c.db.h.update(func(tx *bolt.Tx) error {
+		if !c.marked {
+			if err := c.db.putHeader(tx, false); err != nil {
+				return err
+			}
+		}
+		for _, w := range works {
+			if err := w.apply(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func() {
+		c.marked = true
+		for _, w := range works {
+			w.s.setMeta(w.meta)
+			if w.p != nil {
+				w.p.Committed(w.entries)
+			}
+		}
+	})
+}
+
+// settle keeps what failed for another try and notes the file's health.
+func (c *committer) settle(works []*work, failed map[*work]error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, w := range works {
+		err, bad := failed[w]
+		if !bad {
+			continue
+		}
+		errs = append(errs, err)
+		if w.p != nil {
+			c.retry = append(c.retry, w)
+		}
+	}
+	err := errors.Join(errs...)
+	switch {
+	case err == nil && c.lastErr != nil:
+		c.db.log().Info("Commits succeed again", "file", c.db.path)
+		c.backoff = nil
+	case err != nil && c.lastErr == nil:
+		c.db.log().Error(err, "Commit failed, it will be retried until it succeeds; nothing is lost", "file", c.db.path)
+		c.backoff = &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
+	}
+	c.lastErr = err
+}
+
+// failDirect answers writers that came too late.
+func (c *committer) failDirect(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.stores {
+		s.failDirect(err)
+	}
+}

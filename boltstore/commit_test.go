@@ -1,0 +1,206 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+func (p *testProducer) add(t *testing.T, s *Store, objs ...*corev1.ConfigMap) {
+	t.Helper()
+	b := &Batch{}
+	for _, o := range objs {
+		c, err := s.Prepare(cache.Added, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Changes, b.ResourceVersion = append(b.Changes, c), o.ResourceVersion
+	}
+	p.put(b)
+	s.wake(false)
+}
+
+// TestFailedCommitIsRetried is invariant 9: while the disk fails the resume
+// point stays, health says so, other sources' reads go on, and nothing is lost.
+func TestFailedCommitIsRetried(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	p.add(t, s, configMap("a", "one", 1, nil))
+	p.wait(t)
+	var failing atomic.Bool
+	failing.Store(true)
+	tried := make(chan struct{}, 100)
+	db.h.writeMu.Lock()
+	db.h.before = func() error {
+		if failing.Load() {
+			tried <- struct{}{}
+			return errors.New("no space left on device")
+		}
+		return nil
+	}
+	db.h.writeMu.Unlock()
+	p.add(t, s, configMap("a", "two", 2, nil))
+	for range 3 {
+		<-tried
+	}
+	if db.Err() == nil || s.LastStoreSyncResourceVersion() != "1" || len(s.ListKeys()) != 1 {
+		t.Fatalf("health %v, at %s with %v", db.Err(), s.LastStoreSyncResourceVersion(), s.ListKeys())
+	}
+	failing.Store(false)
+	p.wait(t)
+	if s.LastStoreSyncResourceVersion() != "2" || len(s.ListKeys()) != 2 {
+		t.Fatalf("at %s with %v", s.LastStoreSyncResourceVersion(), s.ListKeys())
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for db.Err() != nil {
+		if time.Now().After(deadline) {
+			t.Fatal(db.Err())
+		}
+	}
+	if len(p.entries) != 2 || p.entries[1].Key != "a/two" {
+		t.Fatalf("told %v", p.entries)
+	}
+}
+
+// TestLeadingEdge: a change to an idle file is committed at once, further ones
+// when the window has passed.
+func TestLeadingEdge(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{Window: time.Hour, FlushInterval: 24 * time.Hour, Clock: clk})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	p.add(t, s, configMap("a", "one", 1, nil))
+	p.wait(t)
+	for i := range 5 {
+		p.add(t, s, configMap("a", fmt.Sprint("more", i), i+2, nil))
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for clk.Waiters() < 2 { // the flush timer and the window
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits for the window")
+		}
+	}
+	if n := len(s.ListKeys()); n != 1 {
+		t.Fatalf("committed within the window: %d", n)
+	}
+	clk.Step(time.Hour)
+	for range 5 {
+		p.wait(t)
+	}
+	if n := len(s.ListKeys()); n != 6 {
+		t.Fatalf("%d objects", n)
+	}
+}
+
+// TestSourcesShareCommits: what several sources have pending is one transaction.
+func TestSourcesShareCommits(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{Window: time.Hour, FlushInterval: 24 * time.Hour, Clock: clk})
+	var producers []*testProducer
+	var stores []*Store
+	for i := range 10 {
+		src := configMaps
+		src.Namespace = fmt.Sprint("ns", i)
+		s := claimTest(t, db, Claim{Source: src})
+		p := &testProducer{}
+		s.Attach(p)
+		stores, producers = append(stores, s), append(producers, p)
+	}
+	producers[0].add(t, stores[0], configMap("a", "first", 1, nil))
+	producers[0].wait(t)
+	before := transactions(t, db)
+	for i, p := range producers {
+		p.add(t, stores[i], configMap("a", "b", 2, nil))
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for clk.Waiters() < 2 {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits for the window")
+		}
+	}
+	clk.Step(time.Hour)
+	for _, p := range producers {
+		p.wait(t)
+	}
+	if n := transactions(t, db) - before; n != 1 {
+		t.Fatalf("%d transactions", n)
+	}
+}
+
+func transactions(t *testing.T, db *DB) (id int) {
+	t.Helper()
+	if err := db.h.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestJournalRetention: blocks go when size and age ask for it, and never
+// before everybody has been told.
+func TestJournalRetention(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalBytes: 1})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	add := func(i int) {
+		p.add(t, s, configMap("a", fmt.Sprint(i), i, nil))
+		p.wait(t)
+	}
+	for i := range 20 {
+		add(i + 1)
+	}
+	if got := journalFrom(t, s, 1); len(got) != 20 {
+		t.Fatalf("%d entries kept of 20 that nobody was told of", len(got))
+	}
+	s.SetTold(15)
+	for i := range 5 {
+		add(i + 21)
+	}
+	got := journalFrom(t, s, 1)
+	if len(got) != 10 || got[0].Seq != 16 {
+		t.Fatalf("%d entries kept, from %d on", len(got), got[0].Seq)
+	}
+	if oldest, err := s.OldestSeq(); err != nil || oldest != 16 {
+		t.Fatal(oldest, err)
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	r := &record{codec: 1, rv: "7", uid: "u", stored: 5, born: 3, values: []indexValues{{"namespace", []string{"a"}}}, payload: []byte("payload")}
+	b, err := r.encode("a/b")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b, "a/b")
+	f.Fuzz(func(t *testing.T, b []byte, key string) {
+		if r, err := parseRecordOf(b); err == nil {
+			if _, err := r.encode(key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func FuzzBlock(f *testing.F) {
+	f.Add(uint64(7), packBlock(7, []draft{{typ: cache.Added, time: 1, key: "a/b", next: []byte("next")}, {typ: cache.Deleted, key: "", prev: []byte("prev")}}))
+	f.Fuzz(func(t *testing.T, seq uint64, b []byte) {
+		drafts, err := unpackBlock(seq, b)
+		if err != nil {
+			return
+		}
+		again, err := unpackBlock(seq, packBlock(seq, drafts))
+		if err != nil || len(again) != len(drafts) {
+			t.Fatalf("%v: %d entries became %d", err, len(drafts), len(again))
+		}
+	})
+}

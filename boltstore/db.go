@@ -1,0 +1,125 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/klog/v2"
+)
+
+// DB is one open file. Its methods may be called concurrently. Only one
+// process can have a file open for writing.
+type DB struct {
+	path   string
+	opts   Options
+	h      handle
+	commit *committer
+	aside  []string
+
+	mu     sync.Mutex
+	claims map[string]*Store
+	closed bool
+}
+
+// Open opens the file at path, or creates it. A file that is damaged, foreign
+// or of a newer format is renamed to <path>.corrupt-<time>, logged, named by
+// [DB.SetAside], and a new one is started; see Options for the alternatives.
+// The error says what to do. Close the DB to release the file.
+func Open(path string, o Options) (*DB, error) {
+	db := &DB{path: path, opts: o.withDefaults(), claims: map[string]*Store{}}
+	b, err := db.openFile()
+	if err != nil {
+		return nil, err
+	}
+	db.h.swap(b)
+	if db.opts.ReadOnly {
+		return db, nil
+	}
+	if db.opts.Durability == Process {
+		// The mark must be on the disk before anything that is not synced.
+		mark := func(tx *bolt.Tx) error { return db.putHeader(tx, false) }
+		if err := errors.Join(db.h.update(mark, nil), b.Sync()); err != nil {
+			return nil, errors.Join(db.explain(err), b.Close())
+		}
+	}
+	db.commit = newCommitter(db)
+	return db, nil
+}
+
+// Path is the file's path as given to Open.
+func (db *DB) Path() string { return db.path }
+
+// SetAside names the files that Open renamed because they could not be used.
+func (db *DB) SetAside() []string { return slices.Clone(db.aside) }
+
+// Err says why commits fail at the moment, nil when they do not. A commit that
+// failed is retried until it succeeds; nothing is lost meanwhile.
+func (db *DB) Err() error {
+	if db.commit == nil {
+		return nil
+	}
+	return db.commit.err()
+}
+
+// Size is the file's size in bytes.
+func (db *DB) Size() int64 {
+	st, err := os.Stat(db.path)
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
+func (db *DB) log() klog.Logger { return *db.opts.Logger }
+
+// Close commits what is pending, syncs, and closes the file. It is safe in any
+// order relative to informers that use the file: their reads fail from then on
+// and their writes wait until they are stopped. If some were still running the
+// error names them; the file is closed in order all the same.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	if db.closed {
+		db.mu.Unlock()
+		return nil
+	}
+	db.closed = true
+	var running []string
+	for _, s := range db.claims {
+		running = append(running, s.source.String())
+	}
+	db.mu.Unlock()
+
+	var errs []error
+	if db.commit != nil {
+		if err := db.commit.stop(); err != nil {
+			errs = append(errs, fmt.Errorf("boltstore: close %s: the last changes could not be committed and will be fetched again: %w", db.path, err))
+		} else if err := db.h.update(func(tx *bolt.Tx) error { return db.putHeader(tx, true) }, nil); err != nil {
+			errs = append(errs, fmt.Errorf("boltstore: close %s: %w", db.path, err))
+		}
+	}
+	if b := db.h.swap(nil); b != nil {
+		if !db.opts.ReadOnly {
+			errs = append(errs, b.Sync())
+		}
+		errs = append(errs, b.Close())
+	}
+	if len(running) > 0 {
+		slices.Sort(running)
+		errs = append(errs, fmt.Errorf("boltstore: closed %s while it was in use by %s; stop the informers first", db.path, strings.Join(running, ", ")))
+	}
+	return errors.Join(errs...)
+}
+
+// release ends a claim.
+func (db *DB) release(s *Store) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.claims[s.id] == s {
+		delete(db.claims, s.id)
+	}
+}

@@ -1,0 +1,44 @@
+// Package boltstore keeps what informers cache in one bbolt file, so that a
+// process that dies at any moment finds, when it starts again, every object,
+// every index entry and the resourceVersion they belong to.
+//
+// A [DB] is one file of one process. It holds many sources, a source being one
+// list/watch ([Source]). Claiming a source gives a [Store], which is the
+// cache.Indexer over its objects.
+//
+// # The file
+//
+//	/file                              header: format, boot id, clean-shutdown mark
+//	/sources/<id>/meta                 identity, history, generation, resourceVersion, told mark, digests
+//	/sources/<id>/gen/<n>/items        item key → record
+//	/sources/<id>/gen/<n>/index/<name> (value, key) → ()
+//	/sources/<id>/journal              seq of its first entry → one compressed block per commit
+//	/sources/<id>/handlers/<name>      acknowledged seq of a durable handler
+//
+// Package index defines item keys and entries. Numbers in bucket keys are
+// big-endian. A record is
+//
+//	byte 0      record version (1)
+//	byte 1      codec id (package codec)
+//	bytes 2-5   CRC-32C, little-endian, over bytes 0-1, the object's key and everything after byte 5
+//	then        msgpack: resourceVersion, UID, time stored (unix ns), seq at which this UID was first stored,
+//	            index values as [name, [values]] pairs, the key (empty when the item key holds it)
+//	then        payload, to the end
+//
+// and a journal block is
+//
+//	byte 0      block version (1)
+//	bytes 1-4   CRC-32C, little-endian, over the seq and everything after byte 4
+//	then        uvarint count of entries, uvarint length of what follows when unpacked
+//	then        zstd frame of entries: type, time (uvarint unix ns), key, new record, previous record,
+//	            each of the last three with a uvarint length before it
+//
+// # What a crash leaves
+//
+// All of a commit is one bbolt transaction: items, index entries, journal
+// block, resourceVersion and digests are there together or not at all. A
+// relist too large for one transaction is staged in a generation of its own
+// and in journal blocks above the committed seq; meta points at neither until
+// its last transaction, and what a crash leaves of it is removed at the next
+// claim. The file itself is born under a temporary name and renamed.
+package boltstore

@@ -1,0 +1,145 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
+)
+
+// Entry is one committed change: what a journal entry says, with the object
+// before beside the one after. It is immutable and safe for concurrent use;
+// the objects it returns are shared and must not be modified.
+type Entry struct {
+	Seq  uint64
+	Type cache.DeltaType // Added, Updated or Deleted
+	Key  string
+	Time time.Time // of the commit
+	// Born is the seq at which the object, by its UID, was first stored.
+	Born uint64
+
+	s          *Store
+	next, prev []byte
+	obj        any
+
+	once    sync.Once
+	prevObj any
+	prevErr error
+}
+
+func newEntry(s *Store, seq uint64, d draft) *Entry {
+	e := &Entry{Seq: seq, Type: d.typ, Key: d.key, Time: time.Unix(0, d.time), s: s, next: d.next, prev: d.prev}
+	for _, raw := range [][]byte{d.prev, d.next} {
+		if raw != nil {
+			if r, err := parseRecordOf(raw); err == nil {
+				e.Born = r.born
+				if d.typ == cache.Deleted {
+					break // the deleted object's, not the tombstone's
+				}
+			}
+		}
+	}
+	return e
+}
+
+// Size is about what the entry holds in memory, in bytes.
+func (e *Entry) Size() int { return len(e.next) + len(e.prev) + len(e.Key) + 200 }
+
+// Object is the object after the change; for a delete its final state, or a
+// cache.DeletedFinalStateUnknown with the last known one.
+func (e *Entry) Object() (any, error) {
+	switch {
+	case e.obj != nil:
+		return e.obj, nil
+	case e.next != nil:
+		return e.s.decodeRaw(e.Key, e.next)
+	}
+	prev, err := e.Previous()
+	return cache.DeletedFinalStateUnknown{Key: e.Key, Obj: prev}, err
+}
+
+// Previous is the object before the change, nil for an add. It is decoded when
+// first asked for.
+func (e *Entry) Previous() (any, error) {
+	e.once.Do(func() {
+		if e.prevObj == nil && e.prev != nil {
+			e.prevObj, e.prevErr = e.s.decodeRaw(e.Key, e.prev)
+		}
+	})
+	return e.prevObj, e.prevErr
+}
+
+// decodeRaw decodes a record that was copied out of the file.
+func (s *Store) decodeRaw(key string, raw []byte) (any, error) {
+	_, r, err := parseRecord(index.AppendKey(nil, key), raw)
+	if err != nil {
+		return nil, err
+	}
+	return s.decode(key, r)
+}
+
+// ReadJournal reads committed entries from seq on, in order, as many as one
+// block holds. It returns none when there are none yet. Entries before the
+// oldest one kept are skipped.
+func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
+	var drafts []draft
+	var first uint64
+	err := s.db.h.view(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, s.id)
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		}
+		m, err := src.meta()
+		if err != nil {
+			return err
+		}
+		j := src.root.Bucket(bucketJournal)
+		if j == nil || seq > m.Seq {
+			return nil
+		}
+		var b []byte
+		if first, b, err = seekBlock(j, seq); err != nil || b == nil || first > m.Seq {
+			return err
+		}
+		drafts, err = unpackBlock(first, b)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: journal of %s: %w", s.source, err)
+	}
+	var entries []*Entry
+	for i, d := range drafts {
+		if n := first + uint64(i); n >= seq {
+			entries = append(entries, newEntry(s, n, d))
+		}
+	}
+	return entries, nil
+}
+
+// OldestSeq is the seq of the oldest entry that the journal still has, or one
+// above the last if it is empty.
+func (s *Store) OldestSeq() (seq uint64, err error) {
+	err = s.db.h.view(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, s.id)
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		}
+		m, err := src.meta()
+		if err != nil {
+			return err
+		}
+		seq = m.Seq + 1
+		if j := src.root.Bucket(bucketJournal); j != nil {
+			if k, _ := j.Cursor().First(); k != nil {
+				seq = min(seq, binary.BigEndian.Uint64(k))
+			}
+		}
+		return nil
+	})
+	return seq, err
+}

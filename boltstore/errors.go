@@ -1,0 +1,24 @@
+package boltstore
+
+import "errors"
+
+// Errors that callers may test for with errors.Is. Each is wrapped with the
+// file or source it concerns and what to do about it.
+var (
+	// ErrLocked: another process has the file open.
+	ErrLocked = errors.New("file is in use by another process")
+	// ErrForeign: the file exists and is not a kubewake file.
+	ErrForeign = errors.New("not a kubewake file")
+	// ErrDamaged: the file, or a record in it, is not what was written.
+	ErrDamaged = errors.New("damaged")
+	// ErrNewerFormat: the file was written by a newer kubewake.
+	ErrNewerFormat = errors.New("file format is newer than this program")
+	// ErrClosed: the DB, or the claim on the source, has been closed.
+	ErrClosed = errors.New("closed")
+	// ErrClaimed: a live claim on the same source exists in this process.
+	ErrClaimed = errors.New("source is already claimed")
+	// ErrUnordered: a relist's pages did not come in key order.
+	ErrUnordered = errors.New("pages are not in key order")
+	// ErrNoSource: the file does not hold that source.
+	ErrNoSource = errors.New("source is not in the file")
+)

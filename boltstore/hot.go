@@ -1,0 +1,64 @@
+package boltstore
+
+import (
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// hotCache keeps decoded objects within a budget of encoded bytes. It is never
+// asked what is current: a caller that has the record in hand asks whether the
+// object of just this record is here, so nothing must be invalidated.
+type hotCache struct {
+	budget int64
+
+	mu   sync.Mutex
+	used int64
+	lru  *simplelru.LRU[string, hotObject]
+}
+
+type hotObject struct {
+	crc  uint32
+	rv   string
+	obj  any
+	size int64
+}
+
+func newHotCache(budget int64) *hotCache {
+	h := &hotCache{budget: budget}
+	h.lru, _ = simplelru.NewLRU(1<<30, func(_ string, o hotObject) { h.used -= o.size })
+	return h
+}
+
+func (h *hotCache) get(key string, r *record) any {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o, ok := h.lru.Get(key); ok && o.crc == r.crc && o.rv == r.rv {
+		return o.obj
+	}
+	return nil
+}
+
+func (h *hotCache) put(key string, r *record, obj any) {
+	size := int64(len(r.payload) + len(key) + 200)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lru.Remove(key)
+	h.lru.Add(key, hotObject{crc: r.crc, rv: r.rv, obj: obj, size: size})
+	h.used += size
+	for h.used > h.budget && h.lru.Len() > 0 {
+		h.lru.RemoveOldest()
+	}
+}
+
+// hotObject is the decoded object of a record's bytes, nil if it is not hot.
+func (s *Store) hotObject(key string, raw []byte) any {
+	if raw == nil {
+		return nil
+	}
+	r, err := parseRecordOf(raw)
+	if err != nil {
+		return nil
+	}
+	return s.hot.get(key, r)
+}

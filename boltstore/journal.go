@@ -1,0 +1,267 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+)
+
+const blockVersion = 1
+
+// maxBlockBytes bounds what a block may unpack to, so that a damaged length
+// cannot make us allocate.
+const maxBlockBytes = 1 << 30
+
+// draft is a journal entry before and after it is packed. The records are as
+// in items; next is nil for a delete whose final state is unknown, prev for an
+// object that was not there.
+type draft struct {
+	typ        cache.DeltaType
+	time       int64 // unix ns
+	key        string
+	next, prev []byte
+}
+
+var entryTypes = map[cache.DeltaType]byte{cache.Added: 'A', cache.Updated: 'U', cache.Deleted: 'D'}
+
+func entryType(b byte) (cache.DeltaType, bool) {
+	for t, c := range entryTypes {
+		if c == b {
+			return t, true
+		}
+	}
+	return "", false
+}
+
+// One encoder and decoder serve all files: EncodeAll and DecodeAll keep no
+// state between calls and may be called concurrently.
+var (
+	zenc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+	zdec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(maxBlockBytes))
+)
+
+func packBlock(seq uint64, drafts []draft) []byte {
+	size := 0
+	for _, d := range drafts {
+		size += len(d.key) + len(d.next) + len(d.prev) + 24
+	}
+	raw := make([]byte, 0, size)
+	for _, d := range drafts {
+		raw = append(raw, entryTypes[d.typ])
+		raw = binary.AppendUvarint(raw, uint64(d.time))
+		raw = appendString(raw, d.key)
+		raw = append(binary.AppendUvarint(raw, uint64(len(d.next))), d.next...)
+		raw = append(binary.AppendUvarint(raw, uint64(len(d.prev))), d.prev...)
+	}
+	b := make([]byte, 5, len(raw)/3+32)
+	b[0] = blockVersion
+	b = binary.AppendUvarint(b, uint64(len(drafts)))
+	b = binary.AppendUvarint(b, uint64(len(raw)))
+	b = zenc.EncodeAll(raw, b)
+	binary.LittleEndian.PutUint32(b[1:5], blockSum(seq, b))
+	return b
+}
+
+func blockSum(seq uint64, b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(u64(seq), castagnoli), castagnoli, b[5:])
+}
+
+// unpackBlock verifies and unpacks a block. The drafts do not alias b.
+func unpackBlock(seq uint64, b []byte) ([]draft, error) {
+	damaged := func(why string, args ...any) ([]draft, error) {
+		return nil, fmt.Errorf("journal block at %d: %w: %s", seq, ErrDamaged, fmt.Sprintf(why, args...))
+	}
+	count, n, err := blockCount(seq, b)
+	if err != nil {
+		return nil, err
+	}
+	if blockSum(seq, b) != binary.LittleEndian.Uint32(b[1:5]) {
+		return damaged("checksum differs")
+	}
+	size, m := binary.Uvarint(b[n:])
+	if m <= 0 || size > maxBlockBytes {
+		return damaged("bad size")
+	}
+	raw, err := zdec.DecodeAll(b[n+m:], make([]byte, 0, min(size, 64<<20)))
+	if err != nil || uint64(len(raw)) != size {
+		return damaged("cannot unpack: %v", err)
+	}
+	r := blockReader{b: raw}
+	drafts := make([]draft, 0, min(count, uint64(len(raw))))
+	for range count {
+		typ, ok := entryType(r.byte())
+		d := draft{typ: typ, time: int64(r.uvarint()), key: string(r.bytes()), next: r.bytes(), prev: r.bytes()}
+		if r.bad || !ok {
+			return damaged("entry %d of %d", len(drafts), count)
+		}
+		drafts = append(drafts, d)
+	}
+	return drafts, nil
+}
+
+// blockCount reads how many entries a block has, and where its size follows.
+func blockCount(seq uint64, b []byte) (count uint64, n int, err error) {
+	if len(b) < 7 || b[0] != blockVersion {
+		return 0, 0, fmt.Errorf("journal block at %d: %w: version or length", seq, ErrDamaged)
+	}
+	count, n = binary.Uvarint(b[5:])
+	if n <= 0 {
+		return 0, 0, fmt.Errorf("journal block at %d: %w: bad count", seq, ErrDamaged)
+	}
+	return count, 5 + n, nil
+}
+
+type blockReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *blockReader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *blockReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *blockReader) bytes() []byte {
+	n := r.uvarint()
+	if r.bad || n > uint64(len(r.b)) {
+		r.bad = true
+		return nil
+	}
+	if n == 0 {
+		return nil
+	}
+	s := r.b[:n:n]
+	r.b = r.b[n:]
+	return s
+}
+
+// appendBlock journals drafts under the seqs that follow last and returns the
+// block's size.
+func (t sourceTx) appendBlock(last uint64, drafts []draft) (int, error) {
+	j, err := t.root.CreateBucketIfNotExists(bucketJournal)
+	if err != nil {
+		return 0, err
+	}
+	j.FillPercent = 0.9 // appended in order
+	b := packBlock(last+1, drafts)
+	return len(b), j.Put(u64(last+1), b)
+}
+
+// trimJournal drops a few of the oldest blocks, as far as size and age ask for
+// it and everybody has been told.
+func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) error {
+	const atMost = 8 // blocks a commit, so that trimming never stalls one
+	j := t.root.Bucket(bucketJournal)
+	if j == nil {
+		return nil
+	}
+	keep := t.needed(m)
+	for range atMost {
+		c := j.Cursor()
+		k, v := c.First()
+		if k == nil {
+			return nil
+		}
+		seq := binary.BigEndian.Uint64(k)
+		count, _, err := blockCount(seq, v)
+		if err != nil {
+			return err
+		}
+		if seq+count-1 > keep || seq > m.Seq {
+			return nil
+		}
+		if int64(m.JournalBytes) <= maxBytes {
+			drafts, err := unpackBlock(seq, v)
+			if err != nil {
+				return err
+			}
+			if len(drafts) > 0 && !time.Unix(0, drafts[len(drafts)-1].time).Before(before) {
+				return nil
+			}
+		}
+		m.JournalBytes -= min(m.JournalBytes, uint64(len(v)))
+		if err := j.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needed is the seq up to which all handlers have been told.
+func (t sourceTx) needed(m *sourceMeta) uint64 {
+	keep := m.Told
+	if hs := t.root.Bucket(bucketHandlers); hs != nil {
+		_ = hs.ForEach(func(_, v []byte) error {
+			if len(v) >= 8 {
+				keep = min(keep, binary.BigEndian.Uint64(v))
+			}
+			return nil
+		})
+	}
+	return keep
+}
+
+// dropJournalAbove removes blocks that a staged relist left behind.
+func (t sourceTx) dropJournalAbove(seq uint64) error {
+	j := t.root.Bucket(bucketJournal)
+	if j == nil {
+		return nil
+	}
+	for {
+		k, _ := j.Cursor().Seek(u64(seq + 1))
+		if k == nil {
+			return nil
+		}
+		if err := j.Delete(k); err != nil {
+			return err
+		}
+	}
+}
+
+// seekBlock finds the block that holds seq, or the first one after it.
+func seekBlock(j *bolt.Bucket, seq uint64) (first uint64, b []byte, err error) {
+	c := j.Cursor()
+	k, v := c.Seek(u64(seq))
+	if k == nil || binary.BigEndian.Uint64(k) > seq {
+		pk, pv := c.Prev()
+		if k == nil {
+			pk, pv = c.Last()
+		}
+		if pk != nil {
+			prev := binary.BigEndian.Uint64(pk)
+			count, _, err := blockCount(prev, pv)
+			if err != nil {
+				return 0, nil, err
+			}
+			if prev+count > seq {
+				return prev, pv, nil
+			}
+		}
+	}
+	if k == nil {
+		return 0, nil, nil
+	}
+	return binary.BigEndian.Uint64(k), v, nil
+}

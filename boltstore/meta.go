@@ -1,0 +1,217 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/vmihailenco/msgpack/v5"
+	bolt "go.etcd.io/bbolt"
+)
+
+// formatVersion is the version of the whole file's layout.
+const formatVersion = 1
+
+var (
+	bucketFile     = []byte("file")
+	bucketSources  = []byte("sources")
+	bucketGen      = []byte("gen")
+	bucketItems    = []byte("items")
+	bucketIndex    = []byte("index")
+	bucketJournal  = []byte("journal")
+	bucketHandlers = []byte("handlers")
+	keyHeader      = []byte("header")
+	keyMeta        = []byte("meta")
+)
+
+// header is what /file holds.
+type header struct {
+	Format  int    `msgpack:"format"`
+	BootID  string `msgpack:"bootID"`
+	Clean   bool   `msgpack:"clean"`
+	Created int64  `msgpack:"created"` // unix ns
+}
+
+// digest is a count and an additive checksum of a bucket's content. Unlike a
+// record's own checksum it notices a record that is missing or an old one.
+type digest struct {
+	Count uint64 `msgpack:"n"`
+	Sum   uint64 `msgpack:"s"`
+}
+
+func (d *digest) add(h uint64)    { d.Count++; d.Sum += h }
+func (d *digest) remove(h uint64) { d.Count--; d.Sum -= h }
+
+func entryHash(entry []byte) uint64 { return xxhash.Sum64(entry) }
+
+func recordHash(key string, r *record) uint64 {
+	var buf [256]byte
+	b := appendString(buf[:0], key)
+	b = appendString(b, r.uid)
+	b = appendString(b, r.rv)
+	return xxhash.Sum64(binary.LittleEndian.AppendUint32(b, r.crc))
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// indexMeta is what meta says of one index. Records list values for it and the
+// bucket has their entries whether or not it is complete; it is complete once
+// every record has been indexed by the function of that version.
+type indexMeta struct {
+	Version  string `msgpack:"version"`
+	Complete bool   `msgpack:"complete"`
+	Digest   digest `msgpack:"digest"`
+}
+
+// sourceMeta is the one record of a source's state. It changes only in the
+// transaction that makes the change it describes.
+type sourceMeta struct {
+	Source          Source               `msgpack:"source"`
+	ClusterUID      string               `msgpack:"clusterUID"`
+	Server          string               `msgpack:"server"`
+	APIVersion      string               `msgpack:"apiVersion"`
+	Kind            string               `msgpack:"kind"`
+	History         uint64               `msgpack:"history"`    // counted up at each restore of the server that was noticed
+	Generation      uint64               `msgpack:"generation"` // 0: never synced
+	ResourceVersion string               `msgpack:"resourceVersion"`
+	Confirmed       int64                `msgpack:"confirmed"` // unix ns
+	Seq             uint64               `msgpack:"seq"`
+	Told            uint64               `msgpack:"told"`
+	Items           digest               `msgpack:"items"`
+	Bytes           uint64               `msgpack:"bytes"`
+	JournalBytes    uint64               `msgpack:"journalBytes"`
+	Indices         map[string]indexMeta `msgpack:"indices"`
+	TypeHash        string               `msgpack:"typeHash"`
+	Transform       string               `msgpack:"transform"`
+	Degraded        string               `msgpack:"degraded"`
+}
+
+func (m *sourceMeta) clone() *sourceMeta {
+	c := *m
+	c.Indices = maps.Clone(m.Indices)
+	if c.Indices == nil {
+		c.Indices = map[string]indexMeta{}
+	}
+	return &c
+}
+
+func (m *sourceMeta) state() State {
+	st := State{
+		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, Kind: m.Kind, APIVersion: m.APIVersion,
+		History: m.History, Synced: m.Generation > 0, ResourceVersion: m.ResourceVersion,
+		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
+		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
+	}
+	if m.Confirmed != 0 {
+		st.Confirmed = time.Unix(0, m.Confirmed)
+	}
+	return st
+}
+
+func putMsgpack(b *bolt.Bucket, key []byte, v any) error {
+	var buf bytes.Buffer
+	if err := msgpack.NewEncoder(&buf).Encode(v); err != nil {
+		return fmt.Errorf("boltstore: encode %s: %w", key, err)
+	}
+	return b.Put(key, withSum(buf.Bytes()))
+}
+
+func getMsgpack(b *bolt.Bucket, key []byte, v any) error {
+	data, err := checkSum(b.Get(key))
+	if err != nil {
+		return fmt.Errorf("boltstore: %s: %w", key, err)
+	}
+	if err := msgpack.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("boltstore: %s: %w: %v", key, ErrDamaged, err)
+	}
+	return nil
+}
+
+func u64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// sourceTx is one source's buckets within a transaction.
+type sourceTx struct {
+	root *bolt.Bucket
+}
+
+func openSource(tx *bolt.Tx, id string) (sourceTx, bool) {
+	sources := tx.Bucket(bucketSources)
+	if sources == nil {
+		return sourceTx{}, false
+	}
+	b := sources.Bucket([]byte(id))
+	return sourceTx{b}, b != nil
+}
+
+func (t sourceTx) meta() (*sourceMeta, error) {
+	m := &sourceMeta{}
+	if err := getMsgpack(t.root, keyMeta, m); err != nil {
+		return nil, err
+	}
+	return m.clone(), nil
+}
+
+func (t sourceTx) putMeta(m *sourceMeta) error { return putMsgpack(t.root, keyMeta, m) }
+
+// genTx is one generation's buckets within a transaction.
+type genTx struct {
+	items, indices *bolt.Bucket
+}
+
+// gen opens a generation; its fields are nil where it does not exist.
+func (t sourceTx) gen(n uint64) genTx {
+	gens := t.root.Bucket(bucketGen)
+	if gens == nil {
+		return genTx{}
+	}
+	b := gens.Bucket(u64(n))
+	if b == nil {
+		return genTx{}
+	}
+	return genTx{items: b.Bucket(bucketItems), indices: b.Bucket(bucketIndex)}
+}
+
+func (t sourceTx) createGen(n uint64) (genTx, error) {
+	gens, err := t.root.CreateBucketIfNotExists(bucketGen)
+	if err != nil {
+		return genTx{}, err
+	}
+	b, err := gens.CreateBucketIfNotExists(u64(n))
+	if err != nil {
+		return genTx{}, err
+	}
+	items, err := b.CreateBucketIfNotExists(bucketItems)
+	if err != nil {
+		return genTx{}, err
+	}
+	indices, err := b.CreateBucketIfNotExists(bucketIndex)
+	return genTx{items, indices}, err
+}
+
+// dropGensExcept removes every other generation: leftovers of a relist that
+// did not end, or the one it replaced.
+func (t sourceTx) dropGensExcept(keep uint64) error {
+	gens := t.root.Bucket(bucketGen)
+	if gens == nil {
+		return nil
+	}
+	var drop [][]byte
+	err := gens.ForEachBucket(func(k []byte) error {
+		if !bytes.Equal(k, u64(keep)) {
+			drop = append(drop, bytes.Clone(k))
+		}
+		return nil
+	})
+	for _, k := range drop {
+		if err == nil {
+			err = gens.DeleteBucket(k)
+		}
+	}
+	return err
+}

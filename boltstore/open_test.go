@@ -1,0 +1,221 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+)
+
+// filled makes a file with some objects and returns its bytes.
+func filled(t testing.TB) []byte {
+	t.Helper()
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	for i := range 40 {
+		if err := s.Add(configMap("ns", strings.Repeat("x", i+1), i+1, map[string]string{"k": strings.Repeat("v", i*50)})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeTest(t, db)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestOpenBadFiles(t *testing.T) {
+	good := filled(t)
+	flipped := bytes.Clone(good)
+	for _, at := range []int{16, 4096 + 16} { // both meta pages
+		flipped[at+8] ^= 0xff
+	}
+	tests := []struct {
+		name    string
+		content func(path string) error
+		want    error
+		kept    bool // in a file set aside
+	}{
+		{name: "empty", content: write(nil), want: ErrDamaged},
+		{name: "text", content: write([]byte("hello")), want: ErrForeign, kept: true},
+		{name: "long text", content: write(bytes.Repeat([]byte("hello "), 5000)), want: ErrForeign, kept: true},
+		{name: "truncated", content: write(good[:100_000]), want: ErrDamaged, kept: true},
+		{name: "truncated in the meta pages", content: write(good[:5000]), want: ErrDamaged, kept: true},
+		{name: "metas flipped", content: write(flipped), want: ErrDamaged, kept: true},
+		{name: "another program's", content: otherBolt, want: ErrForeign, kept: true},
+		{name: "newer format", content: newerFormat, want: ErrNewerFormat, kept: true},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			path := testPath(t)
+			if err := tc.content(path); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(path, Options{ReadOnly: true}); !errors.Is(err, tc.want) || !strings.Contains(err.Error(), path) {
+				t.Fatalf("read-only: %v", err)
+			}
+			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+				t.Fatalf("read-only changed the file: %v", err)
+			}
+			db := openTest(t, path, Options{})
+			if got := len(db.SetAside()); got != map[bool]int{true: 1}[tc.kept] {
+				t.Fatalf("set aside %q", db.SetAside())
+			}
+			if tc.kept {
+				aside, err := os.ReadFile(db.SetAside()[0])
+				if err != nil || !bytes.Equal(before, aside) {
+					t.Fatalf("the file set aside is not what was there: %v", err)
+				}
+			}
+			if err := claimTest(t, db, Claim{}).Add(configMap("a", "b", 1, nil)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func write(b []byte) func(string) error {
+	return func(path string) error { return os.WriteFile(path, b, 0o600) }
+}
+
+func otherBolt(path string) error {
+	b, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		return err
+	}
+	err = b.Update(func(tx *bolt.Tx) error { _, err := tx.CreateBucket([]byte("theirs")); return err })
+	return errors.Join(err, b.Close())
+}
+
+func newerFormat(path string) error {
+	b, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		return err
+	}
+	err = b.Update(func(tx *bolt.Tx) error {
+		f, err := tx.CreateBucket(bucketFile)
+		if err != nil {
+			return err
+		}
+		return putMsgpack(f, keyHeader, header{Format: formatVersion + 1})
+	})
+	return errors.Join(err, b.Close())
+}
+
+func TestRefuseForeign(t *testing.T) {
+	path := testPath(t)
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, Options{RefuseForeign: true}); !errors.Is(err, ErrForeign) {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "precious" {
+		t.Fatalf("file is now %q", b)
+	}
+	if m, _ := filepath.Glob(path + "*"); len(m) != 1 {
+		t.Fatalf("left behind: %q", m)
+	}
+}
+
+func TestOpenLocked(t *testing.T) {
+	path := testPath(t)
+	openTest(t, path, Options{})
+	if _, err := Open(path, Options{LockTimeout: -1}); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), path) {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenMissing(t *testing.T) {
+	path := testPath(t)
+	if _, err := Open(path, Options{ReadOnly: true}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(path, "no", "folder"), Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(filepath.Dir(path)); err != nil || !st.IsDir() {
+		t.Fatal(err)
+	}
+	db := openTest(t, path, Options{})
+	if st, err := os.Stat(db.Path()); err != nil || st.Mode().Perm() != 0o600 {
+		t.Fatalf("mode %v %v", st.Mode(), err)
+	}
+	if m, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(m) != 0 {
+		t.Fatalf("creating left %q", m)
+	}
+}
+
+// TestFlippedBits flips each of many bits of a file: reads return what was
+// stored or an error, never anything else, and nothing panics.
+func TestFlippedBits(t *testing.T) {
+	good := filled(t)
+	outcomes := map[string]int{}
+	flips := 400
+	if testing.Short() {
+		flips = 50
+	}
+	for bit := 13; bit < len(good)*8; bit += len(good)*8/flips + 1 {
+		bad := bytes.Clone(good)
+		bad[bit/8] ^= 1 << (bit % 8)
+		path := testPath(t)
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		outcomes[readAll(t, path)]++
+	}
+	t.Log(outcomes)
+	if outcomes["reported"] == 0 || outcomes["same"] == 0 {
+		t.Fatal("the test does not test")
+	}
+}
+
+// readAll reads everything of a file that may be damaged.
+func readAll(t *testing.T, path string) string {
+	t.Helper()
+	db, err := Open(path, Options{ReadOnly: true})
+	if err != nil {
+		return "not opened"
+	}
+	defer db.Close()
+	report, err := db.Check()
+	if err != nil {
+		t.Fatalf("check: %v", err)
+	}
+	s, err := db.View(configMaps)
+	if err != nil {
+		if report.Sound() {
+			t.Fatalf("sound, yet: %v", err)
+		}
+		return "reported"
+	}
+	objs, err := s.ListErr()
+	for _, obj := range objs {
+		key, _ := cache.MetaNamespaceKeyFunc(obj)
+		name := strings.TrimPrefix(key, "ns/")
+		n := len(name)
+		want := configMap("ns", strings.Repeat("x", n), n, map[string]string{"k": strings.Repeat("v", (n-1)*50)})
+		if key != "ns/"+want.Name {
+			t.Fatalf("a wrong key was served: %q", key)
+		}
+		sameObjects(t, "object", []any{want}, []any{obj})
+	}
+	if report.Sound() && (err != nil || len(objs) != 40) {
+		t.Fatalf("sound, yet %d objects and %v", len(objs), err)
+	}
+	if report.Sound() {
+		return "same"
+	}
+	return "reported"
+}

@@ -1,0 +1,79 @@
+package boltstore
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Durability says what a commit survives.
+type Durability int
+
+const (
+	// Full syncs each commit to the disk: it survives a power failure.
+	Full Durability = iota
+	// Process does not sync: a commit survives the death of the process, not
+	// that of the machine. After an unclean boot the file is verified before use.
+	Process
+)
+
+// Options of a file. The zero value is a good default.
+type Options struct {
+	// Durability of a commit. Default Full.
+	Durability Durability
+	// Window is how long changes to a busy file are gathered into one commit.
+	// An idle file commits a change at once. Default 20 ms; seconds spare flash.
+	Window time.Duration
+	// FlushInterval bounds how long bookmarks, told marks and acknowledgements
+	// wait for a commit to ride on. Default 5 s.
+	FlushInterval time.Duration
+	// MaxCommitBytes bounds a transaction: more is split over several. It also
+	// bounds the changes of a source waiting in memory. Default 4 MiB.
+	MaxCommitBytes int
+	// JournalBytes and JournalAge bound the history kept for each source, as
+	// compressed bytes and as time. What a handler has still to be told is kept
+	// whatever they say. Defaults 16 MiB and 1 h.
+	JournalBytes int64
+	JournalAge   time.Duration
+	// HotBytes is the budget for decoded objects kept in memory, for each
+	// source, counted by their encoded size. Default 4 MiB.
+	HotBytes int64
+	// MaxSize bounds the file, in bytes. 0 is no bound.
+	MaxSize int
+	// LockTimeout is how long Open waits for another process to close the file.
+	// Default 500 ms; negative does not wait.
+	LockTimeout time.Duration
+	// ReadOnly opens an existing file for reading: nothing is created, renamed
+	// or repaired, and sources cannot be claimed for writing.
+	ReadOnly bool
+	// RefuseForeign makes Open fail with ErrForeign on a file that is not
+	// ours, where it would rename the file aside and start a new one.
+	RefuseForeign bool
+	// Logger. Default klog.Background().
+	Logger *klog.Logger
+	// Clock for tests. Default the real one.
+	Clock clock.WithTicker
+}
+
+func (o Options) withDefaults() Options {
+	o.Window = cmp.Or(o.Window, 20*time.Millisecond)
+	o.FlushInterval = cmp.Or(o.FlushInterval, 5*time.Second)
+	o.MaxCommitBytes = cmp.Or(o.MaxCommitBytes, 4<<20)
+	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
+	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
+	o.HotBytes = cmp.Or(o.HotBytes, 4<<20)
+	o.LockTimeout = cmp.Or(o.LockTimeout, 500*time.Millisecond)
+	if o.LockTimeout < 0 {
+		o.LockTimeout = time.Nanosecond
+	}
+	if o.Logger == nil {
+		l := klog.Background()
+		o.Logger = &l
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}

@@ -1,0 +1,93 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+)
+
+// bbolt's meta page, as bbolt 1.5 writes it (internal/common/meta.go): behind
+// a 16-byte page header magic, version, page size and flags as uint32, then
+// root, root sequence, freelist, high-water page id, transaction id and an
+// FNV-64a sum over all before it as uint64, in the machine's byte order.
+const (
+	boltMagic     = 0xED0CDAED
+	boltPageHead  = 16
+	boltMetaBytes = 64
+)
+
+// precheck looks at a file before bbolt maps it: a file shorter than its meta
+// says would be a SIGBUS later. It returns ErrForeign for what bbolt never
+// wrote and ErrDamaged for what it did not write like this.
+func precheck(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("%w: it is not a regular file", ErrForeign)
+	}
+	var best *boltMeta
+	seen := false
+	for _, pageSize := range []int64{4096, 8192, 16384, 65536, 1024, 2048, 32768} {
+		for page := range int64(2) {
+			m, err := readBoltMeta(f, page*pageSize)
+			if err != nil {
+				return err
+			}
+			seen = seen || m.magic == boltMagic
+			if m.valid() && int64(m.pageSize) == pageSize && (best == nil || m.txid > best.txid) {
+				best = m
+			}
+		}
+	}
+	switch {
+	case best == nil && !seen:
+		return fmt.Errorf("%w: it has no bbolt meta page", ErrForeign)
+	case best == nil:
+		return fmt.Errorf("%w: both meta pages are broken", ErrDamaged)
+	case best.pages > uint64(st.Size())/uint64(best.pageSize):
+		return fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d",
+			ErrDamaged, st.Size(), best.pages*uint64(best.pageSize))
+	}
+	return nil
+}
+
+type boltMeta struct {
+	magic, version, pageSize uint32
+	pages, txid, sum         uint64
+	body                     []byte
+}
+
+func readBoltMeta(r io.ReaderAt, at int64) (*boltMeta, error) {
+	b := make([]byte, boltMetaBytes)
+	n, err := r.ReadAt(b, at+boltPageHead)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if n < len(b) {
+		return &boltMeta{}, nil
+	}
+	o := binary.NativeEndian
+	return &boltMeta{
+		magic: o.Uint32(b), version: o.Uint32(b[4:]), pageSize: o.Uint32(b[8:]),
+		pages: o.Uint64(b[40:]), txid: o.Uint64(b[48:]), sum: o.Uint64(b[56:]), body: b[:56],
+	}, nil
+}
+
+func (m *boltMeta) valid() bool {
+	if m.magic != boltMagic || m.version != 2 {
+		return false
+	}
+	h := fnv.New64a()
+	h.Write(m.body)
+	return h.Sum64() == m.sum
+}

@@ -1,0 +1,53 @@
+package boltstore
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// testProducer hands over the batches it is given and keeps what comes back.
+type testProducer struct {
+	mu      sync.Mutex
+	batches []*Batch
+	out     int
+	entries []*Entry
+	done    chan struct{}
+}
+
+func (p *testProducer) put(b *Batch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.batches = append(p.batches, b)
+	p.out++
+	if p.done == nil {
+		p.done = make(chan struct{}, 1000)
+	}
+}
+
+func (p *testProducer) Take(int, bool) (*Batch, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.batches) == 0 {
+		return nil, false
+	}
+	b := p.batches[0]
+	p.batches = p.batches[1:]
+	return b, len(p.batches) > 0
+}
+
+func (p *testProducer) Committed(entries []*Entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.entries = append(p.entries, entries...)
+	p.done <- struct{}{}
+}
+
+func (p *testProducer) wait(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not committed")
+	}
+}

@@ -1,0 +1,391 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/kubewake/kubewake/index"
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+)
+
+// raw is a record in the file, valid within its transaction.
+type raw struct{ k, v []byte }
+
+// read runs fn on the generation that is served, of a zero genTx where
+// nothing is. fn must not keep what it is given.
+func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
+	return s.db.h.view(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, s.id)
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		}
+		m, err := src.meta()
+		if err != nil {
+			return err
+		}
+		s.mu.RLock()
+		hidden := s.outdated(m) != ""
+		s.mu.RUnlock()
+		if hidden {
+			return fn(m, src, genTx{})
+		}
+		return fn(m, src, src.gen(m.Generation))
+	})
+}
+
+// decode returns the object of a verified record, a hot one if there is one.
+func (s *Store) decode(key string, r *record) (any, error) {
+	if obj := s.hot.get(key, r); obj != nil {
+		return obj, nil
+	}
+	if r.codec != s.codec.ID() {
+		return nil, fmt.Errorf("record of %q: %w: codec %d, not %d", key, ErrDamaged, r.codec, s.codec.ID())
+	}
+	obj, err := s.codec.Decode(r.payload)
+	if err != nil {
+		return nil, fmt.Errorf("record of %q: %w: %v", key, ErrDamaged, err)
+	}
+	return obj, nil
+}
+
+// decodeAll decodes records on all cores, in order, within their transaction.
+// Those that cannot be served are nil and counted in the error.
+func (s *Store) decodeAll(raws []raw, keep bool) (keys []string, objs []any, err error) {
+	keys, objs = make([]string, len(raws)), make([]any, len(raws))
+	errs := make([]error, len(raws))
+	workers := min(runtime.GOMAXPROCS(0), len(raws)/8+1)
+	var wg sync.WaitGroup
+	one := func(w int) {
+		for i := w; i < len(raws); i += workers {
+			errs[i] = contain(func() error {
+				key, r, err := parseRecord(raws[i].k, raws[i].v)
+				if err != nil {
+					return err
+				}
+				keys[i] = key
+				if objs[i], err = s.decode(key, r); err == nil && keep {
+					s.hot.put(key, r, objs[i])
+				}
+				return err
+			})
+		}
+	}
+	for w := 1; w < workers; w++ {
+		wg.Go(func() { one(w) })
+	}
+	one(0)
+	wg.Wait()
+	return keys, objs, errors.Join(errs...)
+}
+
+// note marks the source degraded where err is damage.
+func (s *Store) note(err error) error {
+	if errors.Is(err, ErrDamaged) {
+		s.damaged(err)
+	}
+	return err
+}
+
+// Get returns the stored object with the key of obj.
+func (s *Store) Get(obj any) (any, bool, error) {
+	key, err := s.keyFunc(obj)
+	if err != nil {
+		return nil, false, cache.KeyError{Obj: obj, Err: err}
+	}
+	return s.GetByKey(key)
+}
+
+// GetByKey returns the object at key. An object that fails its checksum is an
+// error, never returned.
+func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
+	err = s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+		if g.items == nil {
+			return nil
+		}
+		k := index.AppendKey(nil, key)
+		v := g.items.Get(k)
+		if v == nil {
+			return nil
+		}
+		_, objs, err := s.decodeAll([]raw{{k, v}}, true)
+		obj, exists = objs[0], objs[0] != nil
+		return err
+	})
+	if s.note(err) != nil {
+		return nil, false, fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return obj, exists, nil
+}
+
+// List returns all objects. It has no error to return: what cannot be served
+// is left out, after the source was marked degraded; see [Store.ListErr].
+func (s *Store) List() []any {
+	objs, _ := s.ListErr()
+	return objs
+}
+
+// ListErr is List with the error that List swallows.
+func (s *Store) ListErr() ([]any, error) {
+	objs := []any{}
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+		var raws []raw
+		if err := each(g.items, func(k, v []byte) { raws = append(raws, raw{k, v}) }); err != nil {
+			return err
+		}
+		_, decoded, err := s.decodeAll(raws, false)
+		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
+		return err
+	})
+	if s.note(err) != nil {
+		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return objs, err
+}
+
+func each(b *bolt.Bucket, fn func(k, v []byte)) error {
+	if b == nil {
+		return nil
+	}
+	return b.ForEach(func(k, v []byte) error { fn(k, v); return nil })
+}
+
+// ListKeys returns all keys.
+func (s *Store) ListKeys() []string {
+	keys := []string{}
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+		return each(g.items, func(k, v []byte) {
+			if key, err := keyOf(k, v); err == nil {
+				keys = append(keys, key)
+			}
+		})
+	})
+	_ = s.note(err) // the interface has no error
+	return keys
+}
+
+// keyOf is the object's key; only a hashed one needs the record.
+func keyOf(k, v []byte) (string, error) {
+	key, inline, err := index.ParseKey(k)
+	if err == nil && !inline {
+		key, _, err = parseRecord(k, v)
+	}
+	return key, err
+}
+
+// Page is a run of objects in the order of the file.
+type Page struct {
+	Keys    []string
+	Objects []any
+	// Next is where the following page begins, nil after the last one.
+	Next []byte
+	// Seq is the last journal entry that the page's snapshot contains.
+	Seq uint64
+	// Synced is false as long as the source has never been read from the
+	// server, or is not served; the page is empty then.
+	Synced bool
+}
+
+// After says whether key comes on or after the page that begins at next.
+func After(key string, next []byte) bool {
+	return next == nil || bytes.Compare(index.AppendKey(nil, key), next) < 0
+}
+
+// Page reads the objects from the given place on, nil being the start: at most
+// n of them and about a MiB, all from one commit. The order is stable.
+func (s *Store) Page(from []byte, n int) (p Page, err error) {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		p.Seq, p.Synced = m.Seq, g.items != nil
+		if g.items == nil {
+			return nil
+		}
+		var raws []raw
+		size := 0
+		c := g.items.Cursor()
+		k, v := c.Seek(from)
+		for ; k != nil && len(raws) < n && size < 1<<20; k, v = c.Next() {
+			raws = append(raws, raw{k, v})
+			size += len(v)
+		}
+		p.Next = bytes.Clone(k)
+		var err error
+		p.Keys, p.Objects, err = s.decodeAll(raws, false)
+		return err
+	})
+	if s.note(err) != nil {
+		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return p, err
+}
+
+// GetIndexers returns the indexers.
+func (s *Store) GetIndexers() cache.Indexers {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := cache.Indexers{}
+	for n, f := range s.indexers {
+		c[n] = f
+	}
+	return c
+}
+
+func (s *Store) indexer(name string) (cache.IndexFunc, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if f := s.indexers[name]; f != nil {
+		return f, nil
+	}
+	return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:staticcheck // client-go's exact text is relied on
+}
+
+// indexValues computes the values of obj under all indexers. A function that
+// panics makes an error.
+func (s *Store) indexValues(obj any) (all []indexValues, err error) {
+	s.mu.RLock()
+	indexers := s.indexers
+	s.mu.RUnlock()
+	for name, fn := range indexers {
+		values, err := callIndexer(name, fn, obj)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, indexValues{name, values})
+	}
+	slices.SortFunc(all, func(a, b indexValues) int { return bytes.Compare([]byte(a.name), []byte(b.name)) })
+	return all, nil
+}
+
+func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("index %s: its function panicked: %v", name, r)
+		}
+	}()
+	if values, err = fn(obj); err != nil {
+		return nil, fmt.Errorf("index %s: %w", name, err)
+	}
+	return sets.List(sets.New(values...)), nil
+}
+
+// Index returns the objects that share a value of the index with obj.
+func (s *Store) Index(name string, obj any) ([]any, error) {
+	fn, err := s.indexer(name)
+	if err != nil {
+		return nil, err
+	}
+	values, err := fn(obj)
+	if err != nil {
+		return nil, err
+	}
+	return s.byIndex(name, values)
+}
+
+// ByIndex returns the objects that have the value under the index.
+func (s *Store) ByIndex(name, value string) ([]any, error) {
+	if _, err := s.indexer(name); err != nil {
+		return nil, err
+	}
+	return s.byIndex(name, []string{value})
+}
+
+func (s *Store) byIndex(name string, values []string) ([]any, error) {
+	objs := []any{}
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+		keys, err := g.keys(name, values)
+		if err != nil {
+			return err
+		}
+		raws := make([]raw, 0, len(keys))
+		var missing error
+		for _, key := range keys {
+			k := index.AppendKey(nil, key)
+			if v := g.items.Get(k); v != nil {
+				raws = append(raws, raw{k, v})
+			} else {
+				missing = fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
+			}
+		}
+		_, decoded, err := s.decodeAll(raws, true)
+		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
+		return errors.Join(missing, err)
+	})
+	if s.note(err) != nil {
+		return nil, fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return objs, nil
+}
+
+// keys returns the keys that have one of the values, each once and sorted.
+func (g genTx) keys(name string, values []string) ([]string, error) {
+	if g.indices == nil {
+		return nil, nil
+	}
+	b := g.indices.Bucket(indexBucket(name))
+	if b == nil {
+		return nil, nil
+	}
+	found := sets.New[string]()
+	for _, value := range values {
+		prefix := index.Prefix(nil, value)
+		c := b.Cursor()
+		for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+			_, key, err := index.ParseEntry(k, v)
+			if err != nil {
+				return nil, fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
+			}
+			found.Insert(key)
+		}
+	}
+	return sets.List(found), nil
+}
+
+// IndexKeys returns the keys that have the value under the index, sorted.
+func (s *Store) IndexKeys(name, value string) ([]string, error) {
+	if _, err := s.indexer(name); err != nil {
+		return nil, err
+	}
+	var keys []string
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) (err error) {
+		keys, err = g.keys(name, []string{value})
+		return err
+	})
+	return keys, s.note(err)
+}
+
+// ListIndexFuncValues returns the values of the index, each once.
+func (s *Store) ListIndexFuncValues(name string) []string {
+	values := []string{}
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+		if g.indices == nil {
+			return nil
+		}
+		b := g.indices.Bucket(indexBucket(name))
+		if b == nil {
+			return nil
+		}
+		c := b.Cursor()
+		for k, v := c.First(); k != nil; {
+			value, _, err := index.ParseEntry(k, v)
+			if err != nil {
+				return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
+			}
+			values = append(values, value)
+			k, v = c.Seek(index.Next(index.Prefix(nil, value)))
+		}
+		return nil
+	})
+	_ = s.note(err) // the interface has no error
+	return values
+}
+
+// LastStoreSyncResourceVersion is the version up to which every change is
+// stored: the resume point.
+func (s *Store) LastStoreSyncResourceVersion() string { return s.metaNow().ResourceVersion }
+
+// Resync does nothing.
+func (s *Store) Resync() error { return nil }

@@ -1,0 +1,321 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+func relist(t *testing.T, s *Store, rv string, o RelistOptions, objs []runtime.Object, pageSize int) ([]*Entry, *Relist) {
+	t.Helper()
+	o.OnError = func(obj runtime.Object, err error) { t.Errorf("not stored: %v", err) }
+	r, err := s.BeginRelist(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range slices.Chunk(objs, pageSize) {
+		if err := r.Page(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := r.Commit(rv, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries, r
+}
+
+// server is a list of objects in key order.
+type server map[string]*corev1.ConfigMap
+
+func (m server) set(objs ...*corev1.ConfigMap) {
+	for _, o := range objs {
+		m[o.Namespace+"/"+o.Name] = o
+	}
+}
+
+func (m server) list() (objs []runtime.Object) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		objs = append(objs, m[k])
+	}
+	return objs
+}
+
+func (m server) anys() (objs []any) {
+	for _, o := range m {
+		objs = append(objs, o)
+	}
+	return objs
+}
+
+// journalFrom reads all entries from seq on, out of the file.
+func journalFrom(t *testing.T, s *Store, seq uint64) (all []*Entry) {
+	t.Helper()
+	for {
+		entries, err := s.ReadJournal(seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(entries) == 0 {
+			return all
+		}
+		all = append(all, entries...)
+		seq = entries[len(entries)-1].Seq + 1
+	}
+}
+
+// TestRelistIsADiff relists random servers, small enough for one transaction
+// and so large that a generation is staged. What is journaled must turn what
+// was there into what is there, delete before add where the UID changed.
+func TestRelistIsADiff(t *testing.T) {
+	for _, commitBytes := range []int{4 << 20, 3000} {
+		for seed := range uint64(5) {
+			t.Run(fmt.Sprint(commitBytes, "/", seed), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(seed, 2))
+				db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
+				s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+				srv := server{}
+				for i := range 50 {
+					srv.set(configMap(fmt.Sprint("ns", i%4), fmt.Sprint("cm", i), i+1, map[string]string{"k": fmt.Sprint(i)}))
+				}
+				relist(t, s, "100", RelistOptions{}, srv.list(), 7)
+				sameObjects(t, "first", srv.anys(), s.List())
+				if got := journalFrom(t, s, 1); len(got) != 0 {
+					t.Fatalf("the first list was journaled: %d", len(got))
+				}
+				for round := range 4 {
+					rv := 1000 * (round + 1)
+					want := map[string]string{}
+					for _, k := range slices.Sorted(maps.Keys(srv)) {
+						o := srv[k]
+						switch r.IntN(6) {
+						case 0:
+							delete(srv, k)
+							want[k] = "D"
+						case 1:
+							n := o.DeepCopy()
+							n.ResourceVersion, n.Data = fmt.Sprint(rv), map[string]string{"k": fmt.Sprint(rv)}
+							srv[k] = n
+							want[k] = "U"
+						case 2:
+							n := o.DeepCopy()
+							n.ResourceVersion, n.UID = fmt.Sprint(rv), types.UID(fmt.Sprint("new", rv))
+							srv[k] = n
+							want[k] = "DA"
+						}
+					}
+					added := configMap("ns9", fmt.Sprint("new", round), rv, nil)
+					srv.set(added)
+					want["ns9/"+added.Name] = "A"
+					before := s.State().Seq
+					entries, res := relist(t, s, fmt.Sprint(rv), RelistOptions{}, srv.list(), 7)
+					sameObjects(t, "after", srv.anys(), s.List())
+					journaled := journalFrom(t, s, before+1)
+					if entries != nil && len(entries) != len(journaled) {
+						t.Fatalf("%d entries, %d in the journal", len(entries), len(journaled))
+					}
+					got := map[string]string{}
+					for _, e := range journaled {
+						got[e.Key] += string(e.Type[0])
+					}
+					if !maps.Equal(got, want) {
+						t.Fatalf("journaled %v, want %v", got, want)
+					}
+					if res.Objects != len(srv) || s.LastStoreSyncResourceVersion() != fmt.Sprint(rv) {
+						t.Fatalf("%+v at %s", res, s.LastStoreSyncResourceVersion())
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestRelistAfterRestore: versions have gone back, so content decides.
+func TestRelistAfterRestore(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	srv := server{}
+	srv.set(configMap("a", "same", 1, nil), configMap("a", "newer", 9, map[string]string{"k": "new"}), configMap("a", "gone", 8, nil),
+		configMap("a", "twin", 7, map[string]string{"k": "file's"}))
+	relist(t, s, "10", RelistOptions{}, srv.list(), 10)
+	srv = server{}
+	srv.set(configMap("a", "same", 1, nil), configMap("a", "newer", 3, map[string]string{"k": "old"}),
+		configMap("a", "twin", 7, map[string]string{"k": "server's"}))
+	entries, _ := relist(t, s, "7", RelistOptions{NewHistory: true}, srv.list(), 10)
+	sameObjects(t, "after", srv.anys(), s.List())
+	got := map[string]cache.DeltaType{}
+	for _, e := range entries {
+		got[e.Key] = e.Type
+	}
+	want := map[string]cache.DeltaType{"a/newer": cache.Updated, "a/gone": cache.Deleted, "a/twin": cache.Updated}
+	if !maps.Equal(got, want) {
+		t.Fatalf("told %v, want %v", got, want)
+	}
+	if st := s.State(); st.History != 1 || st.ResourceVersion != "7" {
+		t.Fatalf("%+v", st)
+	}
+}
+
+// TestOlderChangesAreDropped is invariant 5.
+func TestOlderChangesAreDropped(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	feed := func(typ cache.DeltaType, obj *corev1.ConfigMap) {
+		t.Helper()
+		c, err := s.Prepare(typ, obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.put(&Batch{Changes: []*Change{c}, ResourceVersion: obj.ResourceVersion})
+		s.wake(true)
+		p.wait(t)
+	}
+	feed(cache.Added, configMap("a", "b", 10, map[string]string{"k": "10"}))
+	feed(cache.Updated, configMap("a", "b", 9, map[string]string{"k": "9"}))
+	feed(cache.Updated, configMap("a", "b", 10, map[string]string{"k": "twice"}))
+	feed(cache.Deleted, configMap("a", "b", 8, nil))
+	obj, ok, err := s.GetByKey("a/b")
+	if err != nil || !ok || obj.(*corev1.ConfigMap).Data["k"] != "10" || s.Stale() != 3 {
+		t.Fatalf("%v %v %v, %d dropped", obj, ok, err, s.Stale())
+	}
+	opaque := configMap("a", "b", 0, map[string]string{"k": "opaque"})
+	opaque.ResourceVersion = "v:abc"
+	feed(cache.Updated, opaque)
+	if obj, _, _ := s.GetByKey("a/b"); obj.(*corev1.ConfigMap).Data["k"] != "opaque" {
+		t.Fatal("a version that cannot be compared was not taken in the order of arrival")
+	}
+	feed(cache.Deleted, configMap("a", "b", 11, nil))
+	if _, ok, _ := s.GetByKey("a/b"); ok {
+		t.Fatal("not deleted")
+	}
+}
+
+// TestOutdatedIsHidden: contents of another Go type or transform are not
+// served, but tell what was deleted meanwhile.
+func TestOutdatedIsHidden(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	srv := server{}
+	srv.set(configMap("a", "keeps", 1, nil), configMap("a", "goes", 2, nil))
+	relist(t, s, "5", RelistOptions{}, srv.list(), 10)
+	closeTest(t, db)
+
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{})
+	s.SetTransformVersion("2")
+	if s.Outdated() == "" || len(s.List()) != 0 {
+		t.Fatalf("served %v", s.List())
+	}
+	delete(srv, "a/goes")
+	entries, _ := relist(t, s, "6", RelistOptions{}, srv.list(), 10)
+	if len(entries) != 1 || entries[0].Key != "a/goes" || entries[0].Type != cache.Deleted {
+		t.Fatalf("told %v", entries)
+	}
+	if s.Outdated() != "" {
+		t.Fatal(s.Outdated())
+	}
+	sameObjects(t, "after", srv.anys(), s.List())
+}
+
+func TestUnorderedPages(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Abort()
+	if err := r.Page([]runtime.Object{configMap("a", "b", 1, nil)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Page([]runtime.Object{configMap("a", "a", 1, nil)}); !errors.Is(err, ErrUnordered) {
+		t.Fatal(err)
+	}
+}
+
+// TestRelistCutAtEachCommit lets the k-th transaction of a staged relist be
+// the last one of the process, for each k: the next life must see the state
+// from before, and complete another relist.
+func TestRelistCutAtEachCommit(t *testing.T) {
+	for k := 1; ; k++ {
+		path := testPath(t)
+		db := openTest(t, path, Options{MaxCommitBytes: 1500})
+		s := claimTest(t, db, Claim{})
+		srv := server{}
+		for i := range 20 {
+			srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"k": "old"}))
+		}
+		relist(t, s, "100", RelistOptions{}, srv.list(), 5)
+		old := srv.anys()
+		for _, o := range srv {
+			n := o.DeepCopy()
+			n.ResourceVersion, n.Data["k"] = "200", "new"
+			srv.set(n)
+		}
+		delete(srv, "ns/cm7")
+		completed := cutAfter(db, k, func() error {
+			r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+			if err != nil {
+				return err
+			}
+			for page := range slices.Chunk(srv.list(), 5) {
+				if err := r.Page(page); err != nil {
+					return err
+				}
+			}
+			_, err = r.Commit("300", time.Now())
+			return err
+		})
+		db = openTest(t, path, Options{})
+		s = claimTest(t, db, Claim{})
+		if completed {
+			sameObjects(t, "completed", srv.anys(), s.List())
+			t.Logf("%d transactions", k-1)
+			return
+		}
+		sameObjects(t, fmt.Sprint("cut after ", k), old, s.List())
+		if s.LastStoreSyncResourceVersion() != "100" || len(journalFrom(t, s, 1)) != 0 {
+			t.Fatalf("cut after %d: at %s with %d entries", k, s.LastStoreSyncResourceVersion(), len(journalFrom(t, s, 1)))
+		}
+		entries, _ := relist(t, s, "300", RelistOptions{}, srv.list(), 5)
+		if len(entries) != 20 {
+			t.Fatalf("cut after %d: then told %d", k, len(entries))
+		}
+		closeTest(t, db)
+	}
+}
+
+var errCut = errors.New("cut")
+
+// cutAfter runs fn on a file that is gone after k transactions, as for a
+// process that dies, and says whether fn completed.
+func cutAfter(db *DB, k int, fn func() error) bool {
+	b := db.h.swap(nil)
+	db.h.swap(b)
+	n := 0
+	db.h.before = func() error {
+		if n++; n >= k {
+			return errCut
+		}
+		return nil
+	}
+	err := fn()
+	db.h.before = func() error { return errCut }
+	_ = db.commit.stop() // whatever it has left fails
+	db.closed = true
+	_ = db.h.swap((*bolt.DB)(nil)).Close()
+	return err == nil
+}

@@ -1,0 +1,252 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubewake/kubewake/index"
+	bolt "go.etcd.io/bbolt"
+)
+
+// Report is what Check found.
+type Report struct {
+	Path    string         `json:"path"`
+	Bytes   int64          `json:"bytes"`
+	Sources []SourceReport `json:"sources"`
+	// Problems of the file as a whole.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// SourceReport is what Check found in one source.
+type SourceReport struct {
+	Source   Source   `json:"source"`
+	Objects  uint64   `json:"objects"`
+	Indices  int      `json:"indices"`
+	Entries  uint64   `json:"entries"` // in the journal
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Sound says whether nothing is wrong.
+func (r Report) Sound() bool {
+	return len(r.Problems) == 0 && !slices.ContainsFunc(r.Sources, func(s SourceReport) bool { return len(s.Problems) > 0 })
+}
+
+// Check verifies the whole file: bbolt's structure, every record, every index
+// against the records, counts and digests, and the journal's blocks and order.
+// The error means that it could not be checked; damage is in the report.
+func (db *DB) Check() (Report, error) {
+	r := Report{Path: db.path, Bytes: db.Size()}
+	err := db.h.view(func(tx *bolt.Tx) error {
+		for err := range tx.Check() {
+			r.Problems = append(r.Problems, err.Error())
+		}
+		return eachSource(tx, func(id string, src sourceTx) error {
+			r.Sources = append(r.Sources, verifySource(id, src))
+			return nil
+		})
+	})
+	if errors.Is(err, ErrDamaged) {
+		r.Problems = append(r.Problems, err.Error())
+		err = nil
+	}
+	return r, err
+}
+
+// verifyAll is the part of Check that an unclean boot calls for.
+func verifyAll(tx *bolt.Tx) error {
+	return eachSource(tx, func(id string, src sourceTx) error {
+		if r := verifySource(id, src); len(r.Problems) > 0 {
+			return fmt.Errorf("%w: %s: %s", ErrDamaged, r.Source, r.Problems[0])
+		}
+		return nil
+	})
+}
+
+func eachSource(tx *bolt.Tx, fn func(id string, src sourceTx) error) error {
+	sources := tx.Bucket(bucketSources)
+	if sources == nil {
+		return fmt.Errorf("%w: the sources are missing", ErrDamaged)
+	}
+	return sources.ForEachBucket(func(k []byte) error {
+		return fn(string(k), sourceTx{sources.Bucket(k)})
+	})
+}
+
+const maxProblems = 20
+
+type verifier struct {
+	r SourceReport
+	m *sourceMeta
+}
+
+func (v *verifier) problem(format string, args ...any) {
+	if len(v.r.Problems) < maxProblems {
+		v.r.Problems = append(v.r.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+func verifySource(id string, src sourceTx) SourceReport {
+	v := &verifier{}
+	m, err := src.meta()
+	if err != nil {
+		v.r.Source.Resource = id
+		v.problem("%v", err)
+		return v.r
+	}
+	v.m, v.r.Source = m, m.Source
+	if got := m.Source.ID(); got != id {
+		v.problem("it is stored as %s and should be %s", id, got)
+	}
+	if m.Degraded != "" {
+		v.problem("marked degraded: %s", m.Degraded)
+	}
+	g := src.gen(m.Generation)
+	if m.Generation > 0 && g.items == nil {
+		v.problem("generation %d is missing", m.Generation)
+	}
+	listed := v.items(g)
+	v.indices(g, listed)
+	v.journal(src)
+	return v.r
+}
+
+// items verifies the records and returns the digest of the entries that they
+// list, for each index.
+func (v *verifier) items(g genTx) map[string]digest {
+	listed := map[string]digest{}
+	var d digest
+	var bytes uint64
+	_ = each(g.items, func(k, b []byte) {
+		key, r, err := parseRecord(k, b)
+		if err != nil {
+			v.problem("%v", err)
+			return
+		}
+		d.add(recordHash(key, r))
+		bytes += uint64(len(b))
+		for _, iv := range r.values {
+			ld := listed[iv.name]
+			for _, val := range iv.values {
+				ld.add(entryHash(index.AppendEntry(nil, val, key)))
+			}
+			listed[iv.name] = ld
+		}
+	})
+	v.r.Objects = d.Count
+	if d != v.m.Items {
+		v.problem("the records are not those last committed: %d of %d, digest %x of %x", d.Count, v.m.Items.Count, d.Sum, v.m.Items.Sum)
+	}
+	if bytes != v.m.Bytes {
+		v.problem("the records have %d bytes, not %d", bytes, v.m.Bytes)
+	}
+	return listed
+}
+
+func (v *verifier) indices(g genTx, listed map[string]digest) {
+	names := maps.Clone(listed)
+	for n := range v.m.Indices {
+		names[n] = digest{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		v.r.Indices++
+		var d digest
+		if g.indices != nil {
+			_ = each(g.indices.Bucket(indexBucket(name)), func(k, b []byte) {
+				val, key, err := index.ParseEntry(k, b)
+				if err != nil {
+					v.problem("index %s: %v", name, err)
+					return
+				}
+				d.add(entryHash(k))
+				if raw := g.items.Get(index.AppendKey(nil, key)); raw == nil {
+					v.problem("index %s: (%q, %q) has no object", name, val, key)
+				}
+			})
+		}
+		if d != listed[name] {
+			v.problem("index %s: it has %d entries and the records list %d", name, d.Count, listed[name].Count)
+		}
+		if d != v.m.Indices[name].Digest {
+			v.problem("index %s: its entries are not those last committed", name)
+		}
+	}
+	if g.indices == nil {
+		return
+	}
+	_ = g.indices.ForEachBucket(func(k []byte) error {
+		name, _, err := index.ParseKey(k)
+		if _, known := names[name]; err != nil || !known {
+			v.problem("index %q: nothing lists it", name)
+		}
+		return nil
+	})
+}
+
+func (v *verifier) journal(src sourceTx) {
+	j := src.root.Bucket(bucketJournal)
+	var next, size uint64
+	_ = each(j, func(k, b []byte) {
+		if len(k) != 8 {
+			v.problem("journal: key %x", k)
+			return
+		}
+		seq := binary.BigEndian.Uint64(k)
+		if seq > v.m.Seq {
+			return // staged and never committed
+		}
+		if next != 0 && seq != next {
+			v.problem("journal: a block starts at %d and should at %d", seq, next)
+		}
+		drafts, err := unpackBlock(seq, b)
+		if err != nil {
+			v.problem("%v", err)
+			return
+		}
+		for _, d := range drafts {
+			for _, raw := range [][]byte{d.next, d.prev} {
+				if raw == nil {
+					continue
+				}
+				if _, _, err := parseRecord(index.AppendKey(nil, d.key), raw); err != nil {
+					v.problem("journal at %d: %v", seq, err)
+				}
+			}
+		}
+		next = seq + uint64(len(drafts))
+		size += uint64(len(b))
+		v.r.Entries += uint64(len(drafts))
+	})
+	if next != 0 && next != v.m.Seq+1 {
+		v.problem("journal: it ends before %d and should end at %d", next, v.m.Seq)
+	}
+	if v.m.Told > v.m.Seq {
+		v.problem("told mark %d is above the last entry %d", v.m.Told, v.m.Seq)
+	}
+	if size != v.m.JournalBytes {
+		v.problem("journal: it has %d bytes, not %d", size, v.m.JournalBytes)
+	}
+}
+
+// States returns what the file says of each source, by name.
+func (db *DB) States() ([]State, error) {
+	var states []State
+	err := db.h.view(func(tx *bolt.Tx) error {
+		return eachSource(tx, func(id string, src sourceTx) error {
+			m, err := src.meta()
+			if err != nil {
+				return fmt.Errorf("source %s: %w", id, err)
+			}
+			states = append(states, m.state())
+			return nil
+		})
+	})
+	slices.SortFunc(states, func(a, b State) int { return bytes.Compare([]byte(a.Source.String()), []byte(b.Source.String())) })
+	if err != nil {
+		return states, fmt.Errorf("boltstore: %s: %w", db.path, err)
+	}
+	return states, nil
+}

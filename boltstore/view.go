@@ -1,0 +1,67 @@
+package boltstore
+
+import (
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+)
+
+// View returns a Store for reading a source without claiming it, for tools
+// that know no more than what the file says. Typed objects come back in the
+// type that client-go's scheme has for their kind. All methods that write fail.
+func (db *DB) View(src Source) (*Store, error) {
+	var m *sourceMeta
+	err := db.h.view(func(tx *bolt.Tx) (err error) {
+		s, ok := openSource(tx, src.ID())
+		if !ok {
+			return ErrNoSource
+		}
+		m, err = s.meta()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
+	}
+	example, err := exampleOf(m)
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
+	}
+	s, err := db.newStore(Claim{Source: src, Example: example})
+	if err != nil {
+		return nil, err
+	}
+	s.meta, s.transform = m, m.Transform
+	s.type_ = m.TypeHash // whatever program wrote it, this is what there is
+	for name, im := range m.Indices {
+		if im.Complete {
+			s.indexers[name] = func(any) ([]string, error) {
+				return nil, fmt.Errorf("boltstore: the function of index %s is not known here", name)
+			}
+		}
+	}
+	s.indexers[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
+	return s, nil
+}
+
+func exampleOf(m *sourceMeta) (runtime.Object, error) {
+	gvk := schema.FromAPIVersionAndKind(m.APIVersion, m.Kind)
+	switch m.Source.Form {
+	case FormMetadata:
+		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: m.APIVersion, Kind: m.Kind}}, nil
+	case FormUnstructured:
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(gvk)
+		return u, nil
+	}
+	obj, err := scheme.Scheme.New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("its objects are of a Go type of another program, %s: %w", gvk, err)
+	}
+	return obj, nil
+}

@@ -1,0 +1,195 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+)
+
+// The writes of cache.Store, for callers who fill a store themselves. They
+// return once committed, are not journaled and tell no handler, as in
+// client-go, where only what the queue delivers does.
+
+// Add stores obj, whatever was at its key.
+func (s *Store) Add(obj any) error { return s.writeOne(cache.Added, obj) }
+
+// Update is Add.
+func (s *Store) Update(obj any) error { return s.writeOne(cache.Updated, obj) }
+
+// Delete removes what is at the key of obj.
+func (s *Store) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
+
+func (s *Store) writeOne(typ cache.DeltaType, obj any) error {
+	c, err := s.Prepare(typ, obj)
+	if err != nil {
+		return err
+	}
+	return s.write(&Batch{Changes: []*Change{c}, ResourceVersion: c.rv})
+}
+
+// write commits a batch and waits for it.
+func (s *Store) write(b *Batch) error {
+	b.unjournaled = true
+	d := &direct{b: b, done: make(chan error, 1)}
+	s.mu.Lock()
+	s.queue = append(s.queue, d)
+	s.mu.Unlock()
+	s.wake(true)
+	select {
+	case err := <-d.done:
+		return err
+	case <-s.db.commit.ended:
+		select {
+		case err := <-d.done:
+			return err
+		default:
+			return fmt.Errorf("boltstore: %s: %w", s.source, ErrClosed)
+		}
+	}
+}
+
+// take returns the next direct write or, when none waits, the producer.
+func (s *Store) take() (*direct, Producer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return nil, s.producer
+	}
+	d := s.queue[0]
+	s.queue = s.queue[1:]
+	return d, nil
+}
+
+func (s *Store) pending() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.queue) > 0
+}
+
+func (s *Store) failDirect(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.queue {
+		d.done <- err
+	}
+	s.queue = nil
+}
+
+// Transaction applies several writes in one commit. Those that cannot be
+// stored are in the error; the others are committed.
+func (s *Store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
+	b := &Batch{}
+	var good []int
+	var errs []error
+	for i, t := range txns {
+		typ := cache.Updated
+		if t.Type == cache.TransactionTypeDelete {
+			typ = cache.Deleted
+		}
+		c, err := s.Prepare(typ, t.Object)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		good = append(good, i)
+		b.Changes = append(b.Changes, c)
+		b.ResourceVersion = c.rv
+	}
+	if len(b.Changes) > 0 {
+		if err := s.write(b); err != nil {
+			good, errs = nil, append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
+}
+
+// Replace makes objs all that there is, in one commit.
+func (s *Store) Replace(objs []any, resourceVersion string) error {
+	b := &Batch{ResourceVersion: resourceVersion}
+	last := map[string]*Change{}
+	for _, obj := range objs {
+		c, err := s.Prepare(cache.Replaced, obj)
+		if err != nil {
+			return err
+		}
+		last[c.key] = c
+	}
+	for _, key := range s.ListKeys() {
+		if last[key] == nil {
+			b.Changes = append(b.Changes, &Change{typ: cache.Deleted, key: key})
+		}
+	}
+	for _, c := range last {
+		b.Changes = append(b.Changes, c)
+	}
+	return s.write(b)
+}
+
+// Bookmark notes that everything up to rv has been stored.
+func (s *Store) Bookmark(rv string) {
+	if err := s.write(&Batch{ResourceVersion: rv}); err != nil && !errors.Is(err, ErrClosed) {
+		s.db.log().Error(err, "Bookmark not stored", "source", s.source.String())
+	}
+}
+
+// AddIndexers adds indices. Objects already stored are indexed before it
+// returns, locally and in steps: only those whose values differ from what
+// their record says are written.
+func (s *Store) AddIndexers(add cache.Indexers) error {
+	s.mu.Lock()
+	have, want := sets.KeySet(s.indexers), sets.KeySet(add)
+	if both := have.Intersection(want); len(both) > 0 {
+		s.mu.Unlock()
+		return fmt.Errorf("indexer conflict: %v", both)
+	}
+	all := cache.Indexers{}
+	for n, f := range s.indexers {
+		all[n] = f
+	}
+	for n, f := range add {
+		all[n] = f
+	}
+	before := s.indexers
+	s.indexers = all
+	m := s.meta
+	s.mu.Unlock()
+
+	build := cache.Indexers{}
+	for n, f := range add {
+		if im := m.Indices[n]; !im.Complete || im.Version != s.indexVersion(n, f) {
+			build[n] = f
+		}
+	}
+	if len(build) == 0 {
+		return nil
+	}
+	if err := s.reindex(build); err != nil {
+		s.mu.Lock()
+		s.indexers = before
+		s.mu.Unlock()
+		return fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return nil
+}
+
+// updateMeta changes the source in a transaction of its own.
+func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error) error {
+	var m *sourceMeta
+	return s.db.h.update(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, s.id)
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		}
+		m = s.metaNow().clone()
+		if err := fn(src, m); err != nil {
+			return err
+		}
+		return src.putMeta(m)
+	}, func() { s.setMeta(m) })
+}
