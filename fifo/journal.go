@@ -1,0 +1,410 @@
+package fifo
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// ErrClosed is what writes to a closed Journal return.
+var ErrClosed = fmt.Errorf("fifo: journal closed: %w", cache.ErrFIFOClosed)
+
+// maxBatch is how many deltas one PopBatch hands out, as in client-go.
+const maxBatch = 1000
+
+// Options of a Journal.
+type Options struct {
+	// Transform is applied to each object before it is stored.
+	Transform cache.TransformFunc
+	// MaxBytes bounds what waits to be committed, and what is committed and
+	// waits to be popped. Beyond it Add blocks. Default 4 MiB.
+	MaxBytes int
+	// Logger. Default klog.Background().
+	Logger *klog.Logger
+	// Now for tests. Default time.Now.
+	Now func() time.Time
+}
+
+// Journal is the write-ahead queue of one source. All methods may be called
+// concurrently; a single consumer pops.
+type Journal struct {
+	o     Options
+	store *boltstore.Store
+	wake  func(urgent bool)
+
+	mu       sync.Mutex
+	cond     sync.Cond // of everything below
+	pending  []item
+	bytes    int      // of pending
+	inflight []uint64 // accepted counts at the end of batches on their way into the file
+	out      []output
+	outBytes int
+	closed   bool
+
+	accepted  string // version up to which every change is pending, on its way or stored
+	confirmed time.Time
+	resume    *string // version of the Replace that is a resume
+	target    string  // version that the server has stated as its own
+	count     uint64  // items accepted
+	doneCount uint64  // items committed and popped
+	reached   bool    // accepted is the target or later
+	syncAt    *uint64 // count at which a target was first reached
+	synced    chan struct{}
+
+	failed  uint64
+	lastErr error
+}
+
+// item is an accepted change, or a bookmark without one.
+type item struct {
+	change *boltstore.Change
+	rv     string
+}
+
+// output waits to be popped; one without a delta only marks that all items up
+// to a count have been committed.
+type output struct {
+	delta *cache.Delta
+	size  int
+	mark  uint64
+}
+
+var _ cache.QueueWithBatch = &Journal{}
+
+// New attaches a journal to a claimed store.
+func New(store *boltstore.Store, o Options) *Journal {
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 4 << 20
+	}
+	if o.Logger == nil {
+		l := klog.Background()
+		o.Logger = &l
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	j := &Journal{o: o, store: store, synced: make(chan struct{}), accepted: store.LastStoreSyncResourceVersion()}
+	j.cond.L = &j.mu
+	j.wake = store.Attach(j)
+	return j
+}
+
+// Add accepts an added object. It blocks while the batch is full and returns
+// ErrClosed once the journal is closed. An object that cannot be stored is an
+// error, counted by Failed, and does not hold up what follows.
+func (j *Journal) Add(obj any) error { return j.accept(cache.Added, obj) }
+
+// Update accepts a changed object; see Add.
+func (j *Journal) Update(obj any) error { return j.accept(cache.Updated, obj) }
+
+// Delete accepts the final state of an object, or a
+// cache.DeletedFinalStateUnknown; see Add.
+func (j *Journal) Delete(obj any) error { return j.accept(cache.Deleted, obj) }
+
+func (j *Journal) accept(typ cache.DeltaType, obj any) error {
+	it := item{rv: versionOf(obj)}
+	var err error
+	if it.change, err = j.prepare(typ, obj); err != nil {
+		j.fail(err)
+	}
+	if closed := j.enqueue(it); closed != nil {
+		return closed
+	}
+	return err
+}
+
+func versionOf(obj any) string {
+	if m, err := meta.Accessor(obj); err == nil {
+		return m.GetResourceVersion()
+	}
+	return ""
+}
+
+func (j *Journal) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
+	obj, err := j.transform(obj)
+	if err != nil {
+		return nil, err
+	}
+	return j.store.Prepare(typ, obj)
+}
+
+func (j *Journal) transform(obj any) (_ any, err error) {
+	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); tombstone || j.o.Transform == nil {
+		return obj, nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("fifo: the transform panicked: %v", r)
+		}
+	}()
+	if obj, err = j.o.Transform(obj); err != nil {
+		return nil, fmt.Errorf("fifo: transform: %w", err)
+	}
+	return obj, nil
+}
+
+func (j *Journal) fail(err error) {
+	j.mu.Lock()
+	j.failed++
+	j.lastErr = err
+	j.mu.Unlock()
+	j.o.Logger.Error(err, "An object cannot be stored, the source is degraded", "source", j.store.Source().String())
+}
+
+// Failed counts the events and listed objects that could not be stored, and
+// returns the last one's error.
+func (j *Journal) Failed() (uint64, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.failed, j.lastErr
+}
+
+func (j *Journal) enqueue(it item) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for j.bytes >= j.o.MaxBytes && !j.closed {
+		j.cond.Wait()
+	}
+	if j.closed {
+		return ErrClosed
+	}
+	j.pending = append(j.pending, it)
+	j.count++
+	if it.rv != "" {
+		j.advance(it.rv)
+	}
+	if it.change != nil {
+		j.bytes += it.change.Size()
+		j.wake(j.bytes >= j.o.MaxBytes)
+	}
+	return nil
+}
+
+// advance notes that every change up to rv has been accepted.
+func (j *Journal) advance(rv string) {
+	j.accepted = rv
+	if !j.reached && j.target != "" {
+		j.reached = atLeast(rv, j.target)
+	}
+	if !j.reached {
+		return
+	}
+	j.confirmed = j.o.Now()
+	if j.syncAt == nil {
+		n := j.count
+		j.syncAt = &n
+	}
+	j.checkSynced()
+}
+
+// atLeast says whether version a is b or later. Versions that cannot be
+// compared count in the order in which they arrive: a came after b.
+func atLeast(a, b string) bool {
+	cmp, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || cmp >= 0
+}
+
+// Bookmark notes that everything up to rv has been accepted. It is written
+// with the next change, or within the file's FlushInterval.
+func (j *Journal) Bookmark(rv string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.closed:
+		return ErrClosed
+	case rv == "":
+		return nil
+	}
+	if n := len(j.pending); n > 0 && j.pending[n-1].change == nil {
+		j.pending[n-1].rv = rv
+	} else {
+		j.pending = append(j.pending, item{rv: rv})
+		j.count++
+	}
+	j.advance(rv)
+	if j.bytes == 0 && len(j.inflight) == 0 && len(j.out) == 0 {
+		// Nothing before it is left to commit, and a bookmark is nothing to tell.
+		j.doneCount = j.count
+		j.checkSynced()
+	}
+	return nil
+}
+
+// Take implements boltstore.Producer.
+func (j *Journal) Take(max int, lazy bool) (*boltstore.Batch, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.pending) == 0 || j.outBytes >= j.o.MaxBytes || j.bytes == 0 && !lazy {
+		return nil, false
+	}
+	b := &boltstore.Batch{Confirmed: j.confirmed}
+	n := 0
+	for size := 0; n < len(j.pending) && size < max; n++ {
+		it := j.pending[n]
+		if it.change != nil {
+			b.Changes = append(b.Changes, it.change)
+			size += it.change.Size()
+			j.bytes -= it.change.Size()
+		}
+		if it.rv != "" {
+			b.ResourceVersion = it.rv
+		}
+	}
+	clear(j.pending[:n])
+	if j.pending = j.pending[n:]; len(j.pending) == 0 {
+		j.pending = nil
+	}
+	j.inflight = append(j.inflight, j.count-uint64(len(j.pending)))
+	j.cond.Broadcast()
+	return b, j.bytes > 0
+}
+
+// Committed implements boltstore.Producer.
+func (j *Journal) Committed(entries []*boltstore.Entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range entries {
+		j.push(output{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
+	}
+	if len(j.inflight) > 0 { // none for a batch that only moved the told mark
+		j.push(output{mark: j.inflight[0]})
+		j.inflight = j.inflight[1:]
+	}
+	j.peel()
+	j.cond.Broadcast()
+}
+
+func (j *Journal) push(o output) {
+	j.out = append(j.out, o)
+	j.outBytes += o.size
+}
+
+// peel takes marks off the head of the output.
+func (j *Journal) peel() {
+	for len(j.out) > 0 && j.out[0].delta == nil {
+		j.doneCount = max(j.doneCount, j.out[0].mark)
+		j.out = j.out[1:]
+	}
+	if len(j.out) == 0 {
+		j.out = nil
+	}
+	j.checkSynced()
+}
+
+func (j *Journal) checkSynced() {
+	if j.syncAt == nil || j.doneCount < *j.syncAt {
+		return
+	}
+	select {
+	case <-j.synced:
+	default:
+		close(j.synced)
+	}
+}
+
+// Pop hands out one committed delta. It blocks until there is one, whatever
+// the disk does, and returns cache.ErrFIFOClosed after Close.
+func (j *Journal) Pop(process cache.PopProcessFunc) (any, error) {
+	deltas, initial, err := j.next(1)
+	if err != nil {
+		return nil, err
+	}
+	err = process(cache.Deltas(deltas), initial)
+	j.popped()
+	return cache.Deltas(deltas), err
+}
+
+// PopBatch hands out all committed deltas, at most a thousand, in order. A key
+// can be among them more than once.
+func (j *Journal) PopBatch(processBatch cache.ProcessBatchFunc, processSingle cache.PopProcessFunc) error {
+	deltas, initial, err := j.next(maxBatch)
+	if err != nil {
+		return err
+	}
+	if len(deltas) == 1 {
+		err = processSingle(cache.Deltas(deltas), initial)
+	} else {
+		err = processBatch(deltas, initial)
+	}
+	j.popped()
+	return err
+}
+
+func (j *Journal) next(most int) (deltas []cache.Delta, initial bool, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for len(j.out) == 0 {
+		if j.closed {
+			return nil, false, cache.ErrFIFOClosed
+		}
+		j.cond.Wait()
+	}
+	n := 0
+	for ; n < len(j.out) && len(deltas) < most; n++ {
+		if j.out[n].delta == nil {
+			if len(deltas) > 0 {
+				break // done only once what is before it has been processed
+			}
+			continue
+		}
+		deltas = append(deltas, *j.out[n].delta)
+		j.outBytes -= j.out[n].size
+	}
+	clear(j.out[:n])
+	j.out = j.out[n:]
+	select {
+	case <-j.synced:
+	default:
+		initial = true
+	}
+	return deltas, initial, nil
+}
+
+func (j *Journal) popped() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.peel()
+	if j.bytes > 0 {
+		j.wake(false) // the committer may have found the output full
+	}
+}
+
+// Resync asks for a resync to be handed out. It is not journaled.
+func (j *Journal) Resync() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return ErrClosed
+	}
+	j.push(output{delta: &cache.Delta{Type: cache.SyncAll, Object: cache.SyncAllInfo{}}})
+	j.cond.Broadcast()
+	return nil
+}
+
+// HasSynced is true once the server has confirmed the state and everything up
+// to there has been popped; see Confirm.
+func (j *Journal) HasSynced() bool { return cache.IsDone(j) }
+
+// HasSyncedChecker is done when HasSynced is true.
+func (j *Journal) HasSyncedChecker() cache.DoneChecker { return j }
+
+// Name implements cache.DoneChecker.
+func (j *Journal) Name() string { return "journal of " + j.store.Source().String() }
+
+// Done implements cache.DoneChecker.
+func (j *Journal) Done() <-chan struct{} { return j.synced }
+
+// Close unblocks everybody: what waits to be popped still is, then Pop returns
+// cache.ErrFIFOClosed; nothing more is accepted.
+func (j *Journal) Close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = true
+	j.cond.Broadcast()
+}

@@ -1,0 +1,304 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func newJournal(t *testing.T, db boltstore.Options, o Options) (*Journal, *boltstore.Store) {
+	t.Helper()
+	file, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := file.Claim(boltstore.Claim{
+		Source:  boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped},
+		Example: &corev1.ConfigMap{},
+		Indexers: cache.Indexers{"odd": func(o any) ([]string, error) {
+			if o.(*corev1.ConfigMap).Name == "unindexable" {
+				return nil, errors.New("cannot index this")
+			}
+			return nil, nil
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Release(); _ = file.Close() })
+	j := New(s, o)
+	t.Cleanup(j.Close)
+	return j, s
+}
+
+func object(name string, rv int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", ResourceVersion: fmt.Sprint(rv)}}
+}
+
+// pop returns the next delta, at the latest after a while.
+func pop(t *testing.T, j *Journal) cache.Delta {
+	t.Helper()
+	var got cache.Delta
+	done := make(chan error, 1)
+	go func() {
+		_, err := j.Pop(func(obj any, _ bool) error { got = obj.(cache.Deltas)[0]; return nil })
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing to pop")
+	}
+	return got
+}
+
+// TestWrittenAhead is invariant 2: what Pop hands out is in the file, with its
+// journal entry and resourceVersion.
+func TestWrittenAhead(t *testing.T) {
+	j, s := newJournal(t, boltstore.Options{Window: time.Microsecond}, Options{})
+	for i := range 50 {
+		if err := j.Add(object(fmt.Sprint(i), i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 50 {
+		d := pop(t, j)
+		e := d.Object.(*boltstore.Entry)
+		if e.Key != fmt.Sprint("ns/", i) || d.Type != cache.Added {
+			t.Fatalf("popped %s %s as number %d", d.Type, e.Key, i)
+		}
+		if _, ok, err := s.GetByKey(e.Key); !ok || err != nil {
+			t.Fatalf("%s was popped and is not stored: %v", e.Key, err)
+		}
+		if in, err := s.ReadJournal(e.Seq); err != nil || len(in) == 0 || in[0].Key != e.Key {
+			t.Fatalf("%s was popped and is not in the journal: %v", e.Key, err)
+		}
+	}
+	if s.LastStoreSyncResourceVersion() != "50" {
+		t.Fatal(s.LastStoreSyncResourceVersion())
+	}
+}
+
+func TestPreviousIsBeside(t *testing.T) {
+	j, _ := newJournal(t, boltstore.Options{}, Options{})
+	steps := []struct {
+		do       func(any) error
+		rv       int
+		typ      cache.DeltaType
+		previous string
+	}{
+		{j.Add, 1, cache.Added, ""},
+		{j.Update, 2, cache.Updated, "1"},
+		{j.Add, 3, cache.Updated, "2"}, // a replayed ADDED
+		{j.Delete, 4, cache.Deleted, "3"},
+		{j.Update, 5, cache.Added, ""}, // a MODIFIED of what is not there
+	}
+	for _, st := range steps {
+		if err := st.do(object("x", st.rv)); err != nil {
+			t.Fatal(err)
+		}
+		d := pop(t, j)
+		e := d.Object.(*boltstore.Entry)
+		prev, err := e.Previous()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if prev != nil {
+			got = prev.(*corev1.ConfigMap).ResourceVersion
+		}
+		obj, err := e.Object()
+		if err != nil || d.Type != st.typ || got != st.previous || obj.(*corev1.ConfigMap).ResourceVersion != fmt.Sprint(st.rv) {
+			t.Fatalf("at %d: %s, previous %q, %v %v", st.rv, d.Type, got, obj, err)
+		}
+	}
+}
+
+// TestUnstorable: an object that cannot be stored is reported and counted, and
+// the next one is not held up.
+func TestUnstorable(t *testing.T) {
+	transform := func(o any) (any, error) {
+		switch o.(*corev1.ConfigMap).Name {
+		case "untransformable":
+			return nil, errors.New("cannot transform this")
+		case "panics":
+			panic("boom")
+		}
+		return o, nil
+	}
+	j, s := newJournal(t, boltstore.Options{}, Options{Transform: transform})
+	for i, name := range []string{"unindexable", "untransformable", "panics"} {
+		if err := j.Add(object(name, i+1)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if n, err := j.Failed(); n != uint64(i+1) || err == nil {
+			t.Errorf("%s: %d failed, %v", name, n, err)
+		}
+	}
+	if err := j.Add("not an object"); err == nil {
+		t.Error("a string was accepted")
+	}
+	if err := j.Add(object("good", 9)); err != nil {
+		t.Fatal(err)
+	}
+	if e := pop(t, j).Object.(*boltstore.Entry); e.Key != "ns/good" || s.LastStoreSyncResourceVersion() != "9" {
+		t.Fatalf("%s at %s", e.Key, s.LastStoreSyncResourceVersion())
+	}
+}
+
+// TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
+// and Close lets it go.
+func TestFullBatchBlocks(t *testing.T) {
+	j, _ := newJournal(t, boltstore.Options{MaxSize: 64 << 10, MaxCommitBytes: 1 << 20}, Options{MaxBytes: 200 << 10})
+	result := make(chan error, 1)
+	accepted := make(chan struct{}, 10_000)
+	go func() {
+		for i := 0; ; i++ {
+			o := object(fmt.Sprint(i), i+1)
+			o.Data = map[string]string{"k": strings.Repeat("v", 10_000)}
+			if err := j.Add(o); err != nil {
+				result <- err
+				return
+			}
+			accepted <- struct{}{}
+		}
+	}()
+	deadline := time.Now().Add(20 * time.Second)
+	for j.store.DB().Err() == nil {
+		if time.Now().After(deadline) {
+			t.Fatal("the file's bound was not reached")
+		}
+	}
+	blocked := func() bool { j.mu.Lock(); defer j.mu.Unlock(); return j.bytes >= j.o.MaxBytes }
+	for !blocked() {
+		if time.Now().After(deadline) {
+			t.Fatal("not blocked")
+		}
+	}
+	j.Close()
+	if err := <-result; !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	if n := len(accepted); n > 100 {
+		t.Fatalf("%d objects of 10 kB accepted", n)
+	}
+}
+
+func TestPopAfterClose(t *testing.T) {
+	j, _ := newJournal(t, boltstore.Options{}, Options{})
+	if err := j.Add(object("x", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	pop(t, j) // what was committed
+	if _, err := j.Pop(nil); !errors.Is(err, cache.ErrFIFOClosed) {
+		t.Fatal(err)
+	}
+	if err := j.PopBatch(nil, nil); !errors.Is(err, cache.ErrFIFOClosed) {
+		t.Fatal(err)
+	}
+	if err := j.Add(object("y", 2)); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+}
+
+// TestSynced: the server's word counts, and only once everything up to it has
+// been popped.
+func TestSynced(t *testing.T) {
+	j, _ := newJournal(t, boltstore.Options{}, Options{})
+	if err := j.Add(object("x", 5)); err != nil {
+		t.Fatal(err)
+	}
+	pop(t, j)
+	if j.HasSynced() {
+		t.Fatal("synced before the server said anything")
+	}
+	j.Confirm("7")
+	if err := j.Add(object("y", 6)); err != nil {
+		t.Fatal(err)
+	}
+	pop(t, j)
+	if j.HasSynced() || j.Reached() || !j.Confirmed().IsZero() {
+		t.Fatal("synced behind the server's version")
+	}
+	if err := j.Add(object("z", 8)); err != nil {
+		t.Fatal(err)
+	}
+	if !j.Reached() || j.HasSynced() {
+		t.Fatal("synced before it was popped")
+	}
+	pop(t, j)
+	if !j.HasSynced() || j.Confirmed().IsZero() {
+		t.Fatal("not synced")
+	}
+	j.Confirm("20")
+	if j.Reached() {
+		t.Fatal("behind, and reached")
+	}
+	if err := j.Bookmark("21"); err != nil {
+		t.Fatal(err)
+	}
+	if !j.Reached() || j.Accepted() != "21" {
+		t.Fatal("a bookmark does not count")
+	}
+}
+
+// TestReplace is a Reflector without a Source: a full list is a diff.
+func TestReplace(t *testing.T) {
+	j, s := newJournal(t, boltstore.Options{}, Options{})
+	if err := j.Replace([]any{object("a", 1), object("b", 2)}, "3"); err != nil {
+		t.Fatal(err)
+	}
+	if d := pop(t, j); d.Type != cache.ReplacedAll {
+		t.Fatalf("first list: %+v", d)
+	}
+	if !j.HasSynced() || len(s.ListKeys()) != 2 {
+		t.Fatal(j.HasSynced(), s.ListKeys())
+	}
+	if err := j.Replace([]any{object("b", 5), object("c", 6)}, "7"); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for range 3 {
+		d := pop(t, j)
+		got += string(d.Type) + " " + d.Object.(*boltstore.Entry).Key + ", "
+	}
+	if got != "Deleted ns/a, Updated ns/b, Added ns/c, " {
+		t.Fatal(got)
+	}
+	j.ExpectResume("7")
+	if err := j.Replace(nil, "7"); err != nil || len(s.ListKeys()) != 2 {
+		t.Fatalf("a resume emptied the store: %v", err)
+	}
+	if err := j.Replace(nil, "8"); err != nil || len(s.ListKeys()) != 0 {
+		t.Fatalf("an empty list did not empty the store: %v", err)
+	}
+}
+
+func TestResyncIsNotJournaled(t *testing.T) {
+	j, s := newJournal(t, boltstore.Options{}, Options{})
+	if err := j.Resync(); err != nil {
+		t.Fatal(err)
+	}
+	if d := pop(t, j); d.Type != cache.SyncAll {
+		t.Fatal(d.Type)
+	}
+	if s.State().Seq != 0 {
+		t.Fatal("a resync was journaled")
+	}
+}

@@ -1,0 +1,197 @@
+package fifo
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Accepted is the version up to which every change has been accepted: where a
+// watch goes on in this life of the process. After a restart it is the
+// version in the file.
+func (j *Journal) Accepted() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.accepted
+}
+
+// ExpectResume announces that the next Replace, without objects and at this
+// version, is no list but a Reflector that goes on from the file.
+func (j *Journal) ExpectResume(rv string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.resume = &rv
+}
+
+// Confirm notes that the server has stated rv as its current version. Once
+// everything up to it has been popped, the journal has synced.
+func (j *Journal) Confirm(rv string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.target = rv
+	cmp, err := resourceversion.CompareResourceVersion(j.accepted, rv)
+	j.reached = j.accepted == rv || err == nil && cmp > 0
+	if j.reached {
+		j.advance(j.accepted)
+	}
+}
+
+// Reached says whether what has been accepted is the version that the server
+// last stated, or later.
+func (j *Journal) Reached() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.reached
+}
+
+// Confirmed is when the server last confirmed what has been accepted, zero if
+// it has not in this life of the process.
+func (j *Journal) Confirmed() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.confirmed
+}
+
+// Accept declares what is in the file good enough to count as synced, although
+// the server has not confirmed it.
+func (j *Journal) Accept() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	select {
+	case <-j.synced:
+	default:
+		close(j.synced)
+	}
+}
+
+// ReachedBy is Reached for when rv will have been accepted.
+func (j *Journal) ReachedBy(rv string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.reached || j.target != "" && rv != "" && atLeast(rv, j.target)
+}
+
+// Replace brings the file in line with a full list; what differs is handed out
+// as Added, Updated and Deleted. Announced by ExpectResume it does nothing.
+func (j *Journal) Replace(list []any, rv string) error {
+	j.mu.Lock()
+	resume := j.resume != nil && *j.resume == rv && len(list) == 0
+	j.resume = nil
+	j.mu.Unlock()
+	if resume {
+		return nil
+	}
+	objs := make([]runtime.Object, 0, len(list))
+	for _, o := range list {
+		if ro, ok := o.(runtime.Object); ok {
+			objs = append(objs, ro)
+		}
+	}
+	_, err := j.Relist(context.Background(), boltstore.RelistOptions{}, func(page func([]runtime.Object) error) (string, error) {
+		return rv, page(objs)
+	})
+	return err
+}
+
+// Relist brings the file in line with a full list that comes in pages. It
+// waits until what was accepted before is in the file; meanwhile nothing else
+// may be accepted. list hands over the pages, in key order, and returns the
+// list's version. Disk errors at the end are retried until the journal closes.
+func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list func(page func([]runtime.Object) error) (rv string, err error)) (*boltstore.Relist, error) {
+	if err := j.Flush(ctx); err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	j.pending = nil // at most a bookmark, which the list's version will exceed
+	j.mu.Unlock()
+	o.OnError = func(_ runtime.Object, err error) { j.fail(err) }
+	r, err := j.store.BeginRelist(o)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Abort()
+	rv, err := list(func(objs []runtime.Object) error { return r.Page(j.transformAll(objs)) })
+	if err != nil {
+		return nil, err
+	}
+	entries, err := j.commit(ctx, r, rv)
+	if err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reached = false
+	for _, e := range entries {
+		j.push(output{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
+	}
+	if entries == nil {
+		j.push(output{delta: &cache.Delta{Type: cache.ReplacedAll, Object: cache.ReplacedAllInfo{ResourceVersion: rv}}})
+	}
+	j.count++
+	j.push(output{mark: j.count})
+	j.target = rv
+	j.advance(rv)
+	j.cond.Broadcast()
+	return r, nil
+}
+
+func (j *Journal) transformAll(objs []runtime.Object) []runtime.Object {
+	if j.o.Transform == nil {
+		return objs
+	}
+	out := make([]runtime.Object, 0, len(objs))
+	for _, obj := range objs {
+		t, err := j.transform(obj)
+		if err != nil {
+			j.fail(err)
+			continue
+		}
+		if ro, ok := t.(runtime.Object); ok {
+			out = append(out, ro)
+		}
+	}
+	return slices.Clip(out)
+}
+
+func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string) ([]*boltstore.Entry, error) {
+	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
+	for {
+		entries, err := r.Commit(rv, j.o.Now())
+		if err == nil || errors.Is(err, boltstore.ErrClosed) {
+			return entries, err
+		}
+		j.o.Logger.Error(err, "A relist could not be committed, it will be retried", "source", j.store.Source().String())
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), err)
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
+// Flush waits until everything accepted is in the file.
+func (j *Journal) Flush(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.cond.Broadcast()
+	})
+	defer stop()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for j.bytes > 0 || len(j.inflight) > 0 {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		j.wake(true)
+		j.cond.Wait()
+	}
+	return nil
+}
