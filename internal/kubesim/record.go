@@ -1,0 +1,205 @@
+package kubesim
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// RequestRecord tells what one request asked for and what it was given.
+type RequestRecord struct {
+	// Verb is get, list, watch, create, update, patch, delete or
+	// deletecollection; discovery and health checks are get.
+	Verb      string
+	Path      string
+	Query     url.Values
+	UserAgent string
+
+	// Resource is the plural name with its group ("pods", "deployments.apps"),
+	// empty if the path names none.
+	Resource                     string
+	Namespace, Name              string
+	LabelSelector, FieldSelector string
+
+	// Status is the HTTP status, 0 if the connection broke before one was sent.
+	Status int
+	// BodyBytes counts the response body as sent, compressed if it was.
+	BodyBytes int64
+	// Items counts the objects in a list, or the events of a watch that carry
+	// an object: bookmarks and errors do not.
+	Items int
+	// Start is on the server's clock.
+	Start time.Time
+	// Open is true as long as the request is being served.
+	Open bool
+}
+
+// FullRead reports whether the request transferred state rather than changes:
+// a list that returned objects and was no probe with limit=1, or a watch that
+// began with the initial state.
+func (r RequestRecord) FullRead() bool {
+	switch r.Verb {
+	case "list":
+		return r.Items > 0 && r.Query.Get("limit") != "1"
+	case "watch":
+		switch r.Query.Get("sendInitialEvents") {
+		case "true", "1":
+			return true
+		case "false", "0":
+			return false
+		}
+		rv := r.Query.Get("resourceVersion")
+		return rv == "" || rv == "0"
+	}
+	return false
+}
+
+// Requests returns all requests since New or ResetRequests in the order of
+// their arrival, those still open included.
+func (s *Server) Requests() []RequestRecord { return s.requests.snapshot() }
+
+// ResetRequests forgets the requests so far. Those still open are not seen
+// again.
+func (s *Server) ResetRequests() {
+	s.requests.mu.Lock()
+	defer s.requests.mu.Unlock()
+	s.requests.records = nil
+}
+
+type requestLog struct {
+	mu      sync.Mutex
+	records []*RequestRecord
+}
+
+func (l *requestLog) snapshot() []RequestRecord {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]RequestRecord, len(l.records))
+	for i, r := range l.records {
+		out[i] = *r
+	}
+	return out
+}
+
+// add starts a record.
+func (l *requestLog) add(r *http.Request, p requestPath, start time.Time) *RequestRecord {
+	q := r.URL.Query()
+	rec := &RequestRecord{
+		Verb:          p.verb(r.Method, q),
+		Path:          r.URL.Path,
+		Query:         q,
+		UserAgent:     r.UserAgent(),
+		Namespace:     p.namespace,
+		Name:          p.name,
+		LabelSelector: q.Get("labelSelector"),
+		FieldSelector: q.Get("fieldSelector"),
+		Start:         start,
+		Open:          true,
+	}
+	if p.resource != "" {
+		rec.Resource = schema.GroupResource{Group: p.gv.Group, Resource: p.resource}.String()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.records = append(l.records, rec)
+	return rec
+}
+
+func (l *requestLog) update(rec *RequestRecord, f func(*RequestRecord)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(rec)
+}
+
+// requestPath is what a URL path names.
+type requestPath struct {
+	gv                                     schema.GroupVersion
+	resource, namespace, name, subresource string
+}
+
+// parsePath returns the zero requestPath for what is not below a group version,
+// and no resource for the group version itself.
+func parsePath(path string) requestPath {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var p requestPath
+	switch {
+	case len(parts) >= 2 && parts[0] == "api":
+		p.gv, parts = schema.GroupVersion{Version: parts[1]}, parts[2:]
+	case len(parts) >= 3 && parts[0] == "apis":
+		p.gv, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
+	default:
+		return p
+	}
+	if len(parts) >= 3 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
+		p.namespace, parts = parts[1], parts[2:]
+	}
+	for i, dst := range []*string{&p.resource, &p.name, &p.subresource} {
+		if i < len(parts) {
+			*dst = parts[i]
+		}
+	}
+	return p
+}
+
+func (p requestPath) verb(method string, q url.Values) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if p.name == "" {
+			return "deletecollection"
+		}
+		return "delete"
+	}
+	switch {
+	case p.resource == "" || p.name != "":
+		return "get"
+	case isTrue(q.Get("watch")):
+		return "watch"
+	default:
+		return "list"
+	}
+}
+
+func isTrue(v string) bool { return v != "" && v != "0" && v != "false" }
+
+// recorder counts what is written to a response and holds it back in a stall.
+type recorder struct {
+	http.ResponseWriter
+	rec  *RequestRecord
+	log  *requestLog
+	wait func()
+}
+
+func (w *recorder) WriteHeader(code int) {
+	w.wait()
+	w.log.update(w.rec, func(r *RequestRecord) { r.Status = code })
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	w.wait()
+	n, err := w.ResponseWriter.Write(b)
+	w.log.update(w.rec, func(r *RequestRecord) {
+		if r.Status == 0 {
+			r.Status = http.StatusOK
+		}
+		r.BodyBytes += int64(n)
+	})
+	return n, err
+}
+
+func (w *recorder) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
+
+func (w *recorder) items(n int) {
+	w.log.update(w.rec, func(r *RequestRecord) { r.Items += n })
+}
