@@ -1,0 +1,102 @@
+package informer
+
+import (
+	"context"
+	"sync"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// backlog keeps the newest committed entries in memory, up to a budget, for
+// the handlers to read at their own pace. It says when to read the file
+// instead. Every waiter waits here.
+type backlog struct {
+	budget int
+
+	mu      sync.Mutex
+	cond    sync.Cond
+	entries []*boltstore.Entry // consecutive, the last one's seq is lastSeq
+	bytes   int
+	lastSeq uint64
+	ticks   uint64 // counts everything that a waiter may wait for
+}
+
+func newBacklog(seq uint64, budget int) *backlog {
+	b := &backlog{lastSeq: seq, budget: budget}
+	b.cond.L = &b.mu
+	return b
+}
+
+func (b *backlog) append(e *boltstore.Entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.Seq != b.lastSeq+1 {
+		b.entries, b.bytes = nil, 0 // not consecutive: the file has them all
+	}
+	b.entries = append(b.entries, e)
+	b.bytes += e.Size()
+	b.lastSeq = e.Seq
+	for b.bytes > b.budget && len(b.entries) > 1 {
+		b.bytes -= b.entries[0].Size()
+		b.entries[0] = nil
+		b.entries = b.entries[1:]
+	}
+	b.signal()
+}
+
+// jump notes that entries up to seq are in the file only.
+func (b *backlog) jump(seq uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if seq > b.lastSeq {
+		b.entries, b.bytes, b.lastSeq = nil, 0, seq
+	}
+	b.signal()
+}
+
+func (b *backlog) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.signal()
+}
+
+func (b *backlog) signal() {
+	b.ticks++
+	b.cond.Broadcast()
+}
+
+func (b *backlog) last() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastSeq
+}
+
+// tick is what a waiter gives to wait: it returns once anything happened since.
+func (b *backlog) tick() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ticks
+}
+
+func (b *backlog) wait(ctx context.Context, tick uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.ticks == tick && ctx.Err() == nil {
+		b.cond.Wait()
+	}
+}
+
+// from returns the entries from seq on, as far as they are in memory. inFile
+// says that seq was committed and is not.
+func (b *backlog) from(seq uint64) (entries []*boltstore.Entry, inFile bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if seq > b.lastSeq {
+		return nil, false
+	}
+	n := int(b.lastSeq - seq + 1)
+	if n > len(b.entries) {
+		return nil, true
+	}
+	return b.entries[len(b.entries)-n:], false
+}

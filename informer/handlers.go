@@ -1,0 +1,151 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// minimumResyncPeriod is client-go's.
+const minimumResyncPeriod = time.Second
+
+// AddEventHandler adds a handler, before or after the start.
+func (inf *Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return inf.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod adds a handler with a resync period of its own.
+func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return inf.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &period})
+}
+
+// AddEventHandlerWithOptions adds a handler. It gets an Add for each object
+// that is there, and the deletes that an earlier life of the process has not
+// told; the first handler of this life also those since it began.
+func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.stopped {
+		return nil, fmt.Errorf("handler %v was not added to shared informer because it has stopped already", h)
+	}
+	l := &listener{
+		inf: inf, handler: h, log: *inf.o.Logger, ended: make(chan struct{}), synced: make(chan struct{}),
+		known: inf.known, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
+	}
+	if o.Logger != nil {
+		l.log = *o.Logger
+	}
+	if o.ResyncPeriod != nil {
+		l.requested = *o.ResyncPeriod
+	}
+	inf.agreeOnResync(l)
+	l.nextResync = inf.o.Clock.Now().Add(l.period)
+	l.cursor.Store(inf.told)
+	inf.listeners[l] = struct{}{}
+	inf.everListened = true
+	if inf.running != nil {
+		inf.listenLocked(l)
+	}
+	return l, nil
+}
+
+// agreeOnResync settles the period of a handler, and that of all, as client-go
+// does: before the start the shortest period asked for is how often is looked,
+// afterwards nobody's period is shorter than that.
+func (inf *Informer) agreeOnResync(l *listener) {
+	if l.requested > 0 && l.requested < minimumResyncPeriod {
+		l.requested = minimumResyncPeriod
+	}
+	if l.requested > 0 && l.requested < inf.resyncCheck {
+		if inf.started {
+			l.requested = inf.resyncCheck
+		} else {
+			inf.resyncCheck = l.requested
+		}
+	}
+	l.period = inf.period(l.requested)
+	for other := range inf.listeners {
+		other.mu.Lock()
+		other.period = inf.period(other.requested)
+		other.mu.Unlock()
+	}
+}
+
+func (inf *Informer) period(requested time.Duration) time.Duration {
+	if requested == 0 || inf.resyncCheck == 0 {
+		return 0
+	}
+	return max(requested, inf.resyncCheck)
+}
+
+// shouldResync asks each handler whether a resync is due for it.
+func (inf *Informer) shouldResync() bool {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	now := inf.o.Clock.Now()
+	due := false
+	for l := range inf.listeners {
+		l.mu.Lock()
+		if l.period > 0 && !now.Before(l.nextResync) {
+			l.nextResync = now.Add(l.period)
+			l.resyncWanted = true
+			due = true
+		}
+		l.mu.Unlock()
+	}
+	return due
+}
+
+// resync starts the resyncs that shouldResync found due.
+func (inf *Informer) resync() {
+	inf.mu.Lock()
+	for l := range inf.listeners {
+		l.mu.Lock()
+		l.resyncDue = l.resyncDue || l.resyncWanted
+		l.resyncWanted = false
+		l.mu.Unlock()
+	}
+	inf.mu.Unlock()
+	inf.backlog.wake()
+}
+
+// RemoveEventHandler stops calling a handler. It does not wait for a call
+// under way; cache.ShutDownEventHandler does.
+func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+	l, ok := handle.(*listener)
+	if !ok || l.inf != inf {
+		return errors.New("informer: that handler is not this informer's")
+	}
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if _, there := inf.listeners[l]; !there {
+		return nil
+	}
+	delete(inf.listeners, l)
+	if l.stop == nil {
+		close(l.ended) // never started
+		return nil
+	}
+	l.stop()
+	return nil
+}
+
+// listen starts the handlers that were added before the start.
+func (inf *Informer) listen(ctx context.Context) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	inf.running = ctx
+	for l := range inf.listeners {
+		inf.listenLocked(l)
+	}
+}
+
+func (inf *Informer) listenLocked(l *listener) {
+	var cancel context.CancelFunc
+	l.gone, cancel = context.WithCancel(inf.running)
+	l.stop = func() { cancel(); go inf.backlog.wake() }
+	inf.listening.Go(l.run)
+}

@@ -1,0 +1,327 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/reflector"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// Informer is what NewSharedIndexInformer returns, for callers who want more
+// than the interface.
+type Informer struct {
+	o       Options
+	store   *boltstore.Store
+	lw      cache.ListerWatcher
+	server  string
+	example runtime.Object
+	known   uint64 // last seq of an earlier life
+	told    uint64 // told mark when this life began
+	backlog *backlog
+	synced  chan struct{}
+
+	mu           sync.Mutex
+	started      bool
+	stopped      bool
+	transform    cache.TransformFunc
+	watchErrors  cache.WatchErrorHandlerWithContext
+	journal      *fifo.Journal
+	source       *reflector.Source
+	resyncCheck  time.Duration
+	listeners    map[*listener]struct{}
+	everListened bool
+	running      context.Context // of the listeners, nil before Run
+	listening    sync.WaitGroup
+}
+
+var _ cache.SharedIndexInformer = &Informer{}
+
+// NewSharedIndexInformer claims the source that lw lists and returns an
+// informer over it. example is an object of the type that lw returns; an
+// unstructured or metadata one must have apiVersion and kind set. Reads work
+// at once. The claim lasts until Run returns; an informer that is never run
+// holds it until the DB is closed.
+//
+// The error is boltstore.ErrClaimed if the source is in use in this process,
+// and reflector.ErrUnidentified if it cannot be told which source it is.
+func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o Options) (*Informer, error) {
+	o = o.withDefaults()
+	claim := boltstore.Claim{Example: example, Indexers: o.Indexers, IndexVersions: o.IndexVersions, Codec: o.Codec}
+	server := ""
+	if o.Source != nil {
+		claim.Source = *o.Source
+	} else {
+		var err error
+		if claim.Source, server, err = reflector.Identify(context.Background(), lw, example); err != nil {
+			return nil, err
+		}
+	}
+	if o.Cluster != "" {
+		claim.Source.Cluster = o.Cluster
+	}
+	store, err := db.Claim(claim)
+	if err != nil {
+		return nil, err
+	}
+	st := store.State()
+	inf := &Informer{
+		known: st.Seq, told: st.Told,
+		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
+		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{},
+	}
+	return inf, inf.SetTransform(o.Transform)
+}
+
+// GetStore returns the store, which serves reads from the file.
+func (inf *Informer) GetStore() cache.Store { return inf.store }
+
+// GetIndexer returns the store.
+func (inf *Informer) GetIndexer() cache.Indexer { return inf.store }
+
+// Store returns the store in its own type.
+func (inf *Informer) Store() *boltstore.Store { return inf.store }
+
+// State says what the source is doing, and how old the data is.
+func (inf *Informer) State() reflector.State {
+	inf.mu.Lock()
+	src := inf.source
+	inf.mu.Unlock()
+	if src == nil {
+		return reflector.State{Phase: reflector.Starting, Confirmed: inf.store.State().Confirmed}
+	}
+	return src.State()
+}
+
+// AddIndexers adds indices, before or after the start. Stored objects are
+// indexed before it returns.
+func (inf *Informer) AddIndexers(indexers cache.Indexers) error {
+	if inf.IsStopped() {
+		return errors.New("indexer was not added because it has stopped already")
+	}
+	return inf.store.AddIndexers(indexers)
+}
+
+// SetTransform sets the transform, under Options.TransformVersion.
+func (inf *Informer) SetTransform(fn cache.TransformFunc) error {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.started {
+		return errors.New("informer has already started")
+	}
+	inf.transform = fn
+	inf.store.SetTransformVersion(transformVersion(fn, inf.o.TransformVersion))
+	if fn != nil && inf.o.TransformVersion == "" {
+		inf.o.Logger.Info("The transform has no version, each new build of this program will read all objects anew; set Options.TransformVersion",
+			"source", inf.store.Source().String())
+	}
+	return nil
+}
+
+// SetWatchErrorHandler sets the handler for errors of lists and watches.
+func (inf *Informer) SetWatchErrorHandler(fn cache.WatchErrorHandler) error {
+	return inf.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { fn(r, err) })
+}
+
+// SetWatchErrorHandlerWithContext is SetWatchErrorHandler with a context.
+func (inf *Informer) SetWatchErrorHandlerWithContext(fn cache.WatchErrorHandlerWithContext) error {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.started {
+		return errors.New("informer has already started")
+	}
+	inf.watchErrors = fn
+	return nil
+}
+
+// HasSynced is true once the server has confirmed the state and everything up
+// to there is in the store, or what the file held was fresh enough.
+func (inf *Informer) HasSynced() bool { return cache.IsDone(inf.HasSyncedChecker()) }
+
+// HasSyncedChecker is done when HasSynced is true.
+func (inf *Informer) HasSyncedChecker() cache.DoneChecker {
+	return doneChecker{"informer of " + inf.store.Source().String(), inf.synced}
+}
+
+type doneChecker struct {
+	name string
+	done <-chan struct{}
+}
+
+func (d doneChecker) Name() string          { return d.name }
+func (d doneChecker) Done() <-chan struct{} { return d.done }
+
+// LastSyncResourceVersion is the version up to which everything has been
+// accepted; before Run, the version in the file.
+func (inf *Informer) LastSyncResourceVersion() string {
+	inf.mu.Lock()
+	j := inf.journal
+	inf.mu.Unlock()
+	if j == nil {
+		return inf.store.LastStoreSyncResourceVersion()
+	}
+	return j.Accepted()
+}
+
+// IsStopped is true once Run has returned.
+func (inf *Informer) IsStopped() bool {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	return inf.stopped
+}
+
+// GetController returns a controller whose Run does nothing, as client-go does.
+func (inf *Informer) GetController() cache.Controller { return controller{inf} }
+
+type controller struct{ *Informer }
+
+func (controller) Run(<-chan struct{})            {}
+func (controller) RunWithContext(context.Context) {}
+
+// Run runs the informer until stop is closed.
+func (inf *Informer) Run(stop <-chan struct{}) {
+	inf.RunWithContext(wait.ContextForChannel(stop))
+}
+
+// RunWithContext runs the informer until ctx is cancelled. Before it returns,
+// what was accepted is in the file, handlers' calls have returned, and the
+// source is released.
+func (inf *Informer) RunWithContext(ctx context.Context) {
+	ctrl, ok := inf.start(ctx)
+	if !ok {
+		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed", "source", inf.store.Source().String())
+		return
+	}
+	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
+	inf.listen(listenCtx)
+	stopWatching := context.AfterFunc(ctx, func() { inf.backlog.wake() })
+	defer stopWatching()
+
+	var wg sync.WaitGroup
+	wg.Go(func() { inf.awaitSync(ctx) })
+	ctrl.RunWithContext(ctx)
+	inf.journal.Close()
+	inf.source.Wait()
+	wg.Wait()
+
+	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := inf.journal.Flush(flushCtx); err != nil {
+		inf.o.Logger.Error(err, "The last changes are not in the file and will be fetched again", "source", inf.store.Source().String())
+	}
+	inf.mu.Lock()
+	inf.stopped = true
+	inf.mu.Unlock()
+	stopListening()
+	inf.backlog.wake()
+	inf.listening.Wait()
+	inf.store.Release()
+}
+
+func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.started {
+		return nil, false
+	}
+	inf.started = true
+	inf.journal = fifo.New(inf.store, fifo.Options{Transform: inf.transform, Logger: inf.o.Logger, Now: inf.o.Clock.Now})
+	inf.source = reflector.New(inf.lw, inf.journal, inf.store, inf.example, reflector.Options{
+		Server: inf.server, PageSize: inf.o.PageSize, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
+	})
+	st := inf.store.State()
+	fresh := inf.o.MaxStaleness < 0 || inf.o.Clock.Since(st.Confirmed) < inf.o.MaxStaleness
+	if st.Synced && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
+		inf.journal.Accept()
+	}
+	return cache.New(&cache.Config{
+		Queue:                        inf.journal,
+		ListerWatcher:                inf.source,
+		ObjectType:                   inf.example,
+		ObjectDescription:            inf.o.ObjectDescription,
+		FullResyncPeriod:             inf.resyncCheck,
+		ShouldResync:                 inf.shouldResync,
+		Process:                      inf.process,
+		ProcessBatch:                 inf.processBatch,
+		WatchErrorHandlerWithContext: inf.watchErrorHandler(),
+	}), true
+}
+
+func (inf *Informer) watchErrorHandler() cache.WatchErrorHandlerWithContext {
+	if inf.watchErrors != nil {
+		return inf.watchErrors
+	}
+	return cache.DefaultWatchErrorHandler
+}
+
+// awaitSync tells when the journal has synced, and lets an informer without
+// handlers forget, after a while, what it has not told.
+func (inf *Informer) awaitSync(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-inf.journal.Done():
+	}
+	close(inf.synced)
+	inf.backlog.wake()
+	select {
+	case <-ctx.Done():
+	case <-inf.o.Clock.After(inf.o.HandlerGrace):
+		inf.mu.Lock()
+		inf.everListened = true
+		inf.mu.Unlock()
+		inf.noteTold()
+	}
+}
+
+// process takes a popped delta to the handlers' backlog. It does not block:
+// the watch never waits for a handler.
+func (inf *Informer) process(obj any, _ bool) error {
+	deltas, ok := obj.(cache.Deltas)
+	if !ok {
+		return fmt.Errorf("informer: popped a %T", obj)
+	}
+	return inf.processBatch(deltas, false)
+}
+
+func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
+	for _, d := range deltas {
+		switch d.Type {
+		case cache.SyncAll:
+			inf.resync()
+		case cache.ReplacedAll:
+			inf.backlog.jump(inf.store.State().Seq)
+		default:
+			e, ok := d.Object.(*boltstore.Entry)
+			if !ok {
+				return fmt.Errorf("informer: popped a %s of %T", d.Type, d.Object)
+			}
+			inf.backlog.append(e)
+		}
+	}
+	inf.noteTold()
+	return nil
+}
+
+// noteTold moves the told mark to what all handlers have returned from. As
+// long as there never was a handler it stays, for the first one to come.
+func (inf *Informer) noteTold() {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if !inf.everListened {
+		return
+	}
+	told := inf.backlog.last()
+	for l := range inf.listeners {
+		told = min(told, l.cursor.Load())
+	}
+	inf.store.SetTold(told)
+}

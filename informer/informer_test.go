@@ -1,0 +1,626 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// world is a server and a file that outlives informers.
+type world struct {
+	t    *testing.T
+	sim  *kubesim.Server
+	path string
+}
+
+func newWorld(t *testing.T) *world {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	return &world{t: t, sim: sim, path: filepath.Join(t.TempDir(), "wake.db")}
+}
+
+func (w *world) create(name string, data ...string) {
+	w.t.Helper()
+	if err := w.sim.Create(cm(name, data...)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) update(name string, data ...string) {
+	w.t.Helper()
+	if err := w.sim.Update(cm(name, data...)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) delete(name string) {
+	w.t.Helper()
+	if err := w.sim.Delete(cm(name)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func cm(name string, data ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"data": strings.Join(data, ",")}}
+}
+
+func (w *world) config() *rest.Config {
+	cfg := w.sim.RESTConfig()
+	cfg.QPS = -1
+	return reflector.WrapConfig(cfg)
+}
+
+func listWatch(cfg *rest.Config) cache.ListerWatcher {
+	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
+}
+
+// life is one life of a process: an open file and a running informer.
+type life struct {
+	*world
+	db     *boltstore.DB
+	inf    *Informer
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (w *world) live(o Options, handlers ...cache.ResourceEventHandler) *life {
+	w.t.Helper()
+	db, err := boltstore.Open(w.path, boltstore.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	l := &life{world: w, db: db, done: make(chan struct{})}
+	if o.Indexers == nil {
+		o.Indexers = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	}
+	if l.inf, err = NewSharedIndexInformer(db, listWatch(w.config()), &corev1.ConfigMap{}, o); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, h := range handlers {
+		if _, err := l.inf.AddEventHandler(h); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func (l *life) run() *life {
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	go func() { defer close(l.done); l.inf.RunWithContext(ctx) }()
+	l.t.Cleanup(l.end)
+	return l
+}
+
+// end stops the life in order and checks the file.
+func (l *life) end() {
+	l.t.Helper()
+	l.cancel()
+	<-l.done
+	if r, err := l.db.Check(); !errors.Is(err, boltstore.ErrClosed) && (err != nil || !r.Sound()) {
+		l.t.Errorf("the file is not sound: %+v %v", r, err)
+	}
+	if err := l.db.Close(); err != nil {
+		l.t.Errorf("close: %v", err)
+	}
+}
+
+func (l *life) synced() *life {
+	l.t.Helper()
+	eventually(l.t, "synced", func() bool { return l.inf.HasSynced() })
+	return l
+}
+
+// equal waits until the cache is what the server has.
+func (l *life) equal() *life {
+	l.t.Helper()
+	want, _, err := l.sim.List(&corev1.ConfigMap{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var diff string
+	eventually(l.t, "equal to the server", func() bool {
+		diff = difference(want, l.inf.GetStore().List())
+		return diff == ""
+	})
+	return l
+}
+
+func difference(want []kubesim.Object, got []any) string {
+	byKey := map[string]any{}
+	for _, o := range got {
+		k, _ := cache.MetaNamespaceKeyFunc(o)
+		byKey[k] = o
+	}
+	for _, o := range want {
+		k, _ := cache.MetaNamespaceKeyFunc(o)
+		if !apiequality.Semantic.DeepEqual(o, byKey[k]) {
+			return fmt.Sprintf("%s: server %v, cache %v", k, o, byKey[k])
+		}
+		delete(byKey, k)
+	}
+	if len(byKey) > 0 {
+		return fmt.Sprint("the cache has what the server has not: ", slices.Collect(maps.Keys(byKey)))
+	}
+	return ""
+}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+// recorder is a handler that keeps what it is told, over several lives, and
+// finds fault with it.
+type recorder struct {
+	t  *testing.T
+	mu sync.Mutex
+	// there is what it was told exists, by key.
+	there map[string]*corev1.ConfigMap
+	log   []string
+}
+
+func newRecorder(t *testing.T) *recorder {
+	return &recorder{t: t, there: map[string]*corev1.ConfigMap{}}
+}
+
+func (r *recorder) OnAdd(obj any, initial bool) {
+	o := obj.(*corev1.ConfigMap)
+	r.told(map[bool]string{true: "initial ", false: "add "}[initial], o.Name, o)
+}
+
+func (r *recorder) OnUpdate(old, obj any) {
+	a, b := old.(*corev1.ConfigMap), obj.(*corev1.ConfigMap)
+	if a.Name != b.Name || a.UID != b.UID {
+		r.t.Errorf("update of %s %s to %s %s", a.Name, a.UID, b.Name, b.UID)
+	}
+	r.told(map[bool]string{true: "resync ", false: "update "}[a.ResourceVersion == b.ResourceVersion], b.Name, b)
+}
+
+func (r *recorder) OnDelete(obj any) {
+	kind := "delete "
+	if d, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
+		kind, obj = "missed ", d.Obj
+	}
+	o, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		r.t.Errorf("told of a delete with a %T", obj)
+		return
+	}
+	r.told(kind, o.Name, nil)
+}
+
+func (r *recorder) told(kind, name string, obj *corev1.ConfigMap) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if obj == nil {
+		delete(r.there, name)
+	} else {
+		if old := r.there[name]; old != nil && old.UID != obj.UID {
+			r.t.Errorf("%s came back with another UID and no delete between", name)
+		}
+		r.there[name] = obj
+	}
+	r.log = append(r.log, kind+name)
+}
+
+// take returns what was told since the last take, sorted.
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	log := r.log
+	r.log = nil
+	slices.Sort(log)
+	return log
+}
+
+func (r *recorder) names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.there))
+}
+
+// expect waits until just that has been told.
+func (r *recorder) expect(what ...string) {
+	r.t.Helper()
+	slices.Sort(what)
+	var got []string
+	deadline := time.Now().Add(20 * time.Second)
+	for !slices.Equal(got, what) {
+		got = append(got, r.take()...)
+		slices.Sort(got)
+		if time.Now().After(deadline) {
+			r.t.Fatalf("told %q, want %q", got, what)
+		}
+	}
+}
+
+func TestSleepAndWake(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.create("b")
+	r := newRecorder(t)
+	l := w.live(Options{}, r).run().synced().equal()
+	r.expect("initial a", "initial b")
+	w.create("c")
+	w.update("a", "1")
+	w.delete("b")
+	r.expect("add c", "update a", "delete b")
+	l.equal().end()
+
+	w.create("d")
+	w.update("a", "2")
+	w.delete("c")
+	w.sim.ResetRequests()
+	l = w.live(Options{}, r)
+	if got := len(l.inf.GetStore().List()); got != 2 {
+		t.Fatalf("before Run: %d objects", got)
+	}
+	l.run().synced().equal()
+	eventually(t, "told", func() bool { return slices.Equal(r.names(), []string{"a", "d"}) })
+	for _, req := range w.sim.Requests() {
+		if req.FullRead() {
+			t.Errorf("the restart read everything: %+v", req)
+		}
+	}
+	l.end()
+
+	// Nothing changed: the server's version is the file's, all at once.
+	w.sim.ResetRequests()
+	w.live(Options{}, r).run().synced().equal()
+	var bytes int64
+	for _, req := range w.sim.Requests() {
+		bytes += req.BodyBytes
+	}
+	if bytes > 1000 || len(w.sim.Requests()) > 2 {
+		t.Errorf("a quiet wake took %d requests and %d bytes", len(w.sim.Requests()), bytes)
+	}
+}
+
+func TestExpiredVersionIsRepaired(t *testing.T) {
+	w := newWorld(t)
+	for i := range 20 {
+		w.create(fmt.Sprint("keep", i))
+	}
+	w.create("goes")
+	w.create("changes")
+	r := newRecorder(t)
+	l := w.live(Options{PageSize: 5}, r).run().synced().equal()
+	eventually(t, "told", func() bool { return len(r.names()) == 22 })
+	r.take()
+	// Not seen by the watch: it is cut first.
+	if err := w.sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	w.delete("goes")
+	w.update("changes", "1")
+	w.create("comes")
+	if err := w.sim.Restart(kubesim.RestartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.sim.ResetRequests()
+	r.expect("missed goes", "update changes", "add comes")
+	l.equal()
+	if n := l.inf.State().Relists[reflector.ReasonExpired]; n != 1 {
+		t.Errorf("%d relists for an expired version: %+v", n, l.inf.State())
+	}
+	w.create("later")
+	r.expect("add later")
+}
+
+func TestRestoredServer(t *testing.T) {
+	w := newWorld(t)
+	w.create("old", "1")
+	w.create("revived")
+	then := w.sim.Revision()
+	w.delete("revived")
+	r := newRecorder(t)
+	l := w.live(Options{}, r).run().synced().equal()
+	w.update("old", "2")
+	w.create("lost")
+	l.equal()
+	eventually(t, "told", func() bool { return slices.Equal(r.names(), []string{"lost", "old"}) })
+	l.end()
+	r.take()
+	if err := w.sim.Rewind(then); err != nil {
+		t.Fatal(err)
+	}
+	l = w.live(Options{}, r).run().synced().equal()
+	eventually(t, "told", func() bool { return slices.Equal(r.names(), []string{"old", "revived"}) })
+	if r.there["old"].Data["data"] != "1" {
+		t.Errorf("the handler has %v", r.there["old"])
+	}
+	if st := l.inf.Store().State(); st.History != 1 {
+		t.Errorf("%+v", st)
+	}
+	w.create("after")
+	l.equal()
+}
+
+func TestRestoredServerInALiveProcess(t *testing.T) {
+	w := newWorld(t)
+	w.create("old", "1")
+	then := w.sim.Revision()
+	w.create("lost")
+	r := newRecorder(t)
+	l := w.live(Options{}, r).run().synced().equal()
+	if err := w.sim.Rewind(then); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "told", func() bool { return slices.Equal(r.names(), []string{"old"}) })
+	l.equal()
+	w.create("after")
+	l.equal()
+}
+
+func TestOfflineStart(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.live(Options{}).run().synced().equal().end()
+	if err := w.sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	r := newRecorder(t)
+	l := w.live(Options{}, r).run()
+	r.expect("initial a")
+	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
+	if l.inf.HasSynced() || l.inf.State().Confirmed.IsZero() {
+		t.Errorf("synced %v, %+v", l.inf.HasSynced(), l.inf.State())
+	}
+	if err := w.sim.RefuseConnections(false); err != nil {
+		t.Fatal(err)
+	}
+	l.synced().equal()
+}
+
+func TestMaxStaleness(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.live(Options{}).run().synced().end()
+	if err := w.sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	w.live(Options{MaxStaleness: -1}).run().synced().end()
+	w.live(Options{MaxStaleness: time.Hour}).run().synced().end()
+	l := w.live(Options{MaxStaleness: time.Nanosecond}).run()
+	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
+	if l.inf.HasSynced() {
+		t.Error("synced with data that is too old")
+	}
+}
+
+// TestToldAgain: what the handler has not returned from before the end is told
+// in the next life, deletes included.
+func TestToldAgain(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.create("b")
+	block := make(chan struct{})
+	r := newRecorder(t)
+	stuck := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { r.OnAdd(obj, true) },
+		DeleteFunc: func(any) { <-block }, // and forgets it
+	}
+	l := w.live(Options{}, stuck).run().synced().equal()
+	r.expect("initial a", "initial b")
+	w.delete("a")
+	w.delete("b")
+	l.equal() // stored, and never told
+	l.cancel()
+	eventually(t, "the listener is told to stop", func() bool {
+		l.inf.mu.Lock()
+		defer l.inf.mu.Unlock()
+		for h := range l.inf.listeners {
+			if h.gone.Err() != nil {
+				return true
+			}
+		}
+		return false
+	})
+	close(block)
+	l.end()
+	w.live(Options{}, r).run().synced()
+	eventually(t, "the second delete is told", func() bool { return !slices.Contains(r.names(), "b") })
+}
+
+// TestSlowHandler: neither the watch nor another handler waits for it, and it
+// gets everything in order, from the file.
+func TestSlowHandler(t *testing.T) {
+	w := newWorld(t)
+	w.create("x")
+	release := make(chan struct{})
+	var seen []string
+	slow := cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, obj any) {
+		<-release
+		seen = append(seen, obj.(*corev1.ConfigMap).Data["data"])
+	}}
+	r := newRecorder(t)
+	l := w.live(Options{BacklogBytes: 1000}, slow, r).run().synced().equal()
+	for i := range 300 {
+		w.update("x", fmt.Sprint(i))
+	}
+	l.equal()
+	eventually(t, "the other handler is told", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.there["x"].Data["data"] == "299"
+	})
+	close(release)
+	eventually(t, "the slow handler is told", func() bool {
+		return l.inf.Store().State().Told == l.inf.Store().State().Seq || len(l.inf.listeners) == 0 || allTold(l)
+	})
+	l.end()
+	for i, d := range seen {
+		if d != fmt.Sprint(i) {
+			t.Fatalf("update %d is %s", i, d)
+		}
+	}
+	if len(seen) != 300 {
+		t.Fatalf("%d updates told", len(seen))
+	}
+}
+
+func allTold(l *life) bool {
+	l.inf.mu.Lock()
+	defer l.inf.mu.Unlock()
+	for h := range l.inf.listeners {
+		if h.cursor.Load() < l.inf.backlog.last() {
+			return false
+		}
+	}
+	return true
+}
+
+func TestHandlersComeAndGo(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	early, late := newRecorder(t), newRecorder(t)
+	l := w.live(Options{}, early).run().synced()
+	early.expect("initial a")
+	w.create("b")
+	w.create("c")
+	w.delete("c")
+	early.expect("add b", "add c", "delete c")
+	reg, err := l.inf.AddEventHandler(late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "late handler synced", reg.HasSynced)
+	late.expect("initial a", "initial b")
+	if err := cache.ShutDownEventHandler(l.inf, reg); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.inf.RemoveEventHandler(reg); err != nil {
+		t.Fatal("removing twice:", err)
+	}
+	w.create("d")
+	early.expect("add d")
+	late.expect()
+	if err := l.inf.AddIndexers(cache.Indexers{"data": func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Data["data"]}, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.inf.GetIndexer().IndexKeys("data", ""); err != nil || len(got) != 3 {
+		t.Fatal(got, err)
+	}
+	if err := l.inf.SetTransform(nil); err == nil {
+		t.Error("a transform was set after the start")
+	}
+	l.end()
+	if _, err := l.inf.AddEventHandler(late); err == nil {
+		t.Error("a handler was added after the end")
+	}
+	if !l.inf.IsStopped() {
+		t.Error("not stopped")
+	}
+}
+
+func TestResync(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.create("b")
+	l := w.live(Options{ResyncPeriod: time.Hour})
+	wants, not := newRecorder(t), newRecorder(t)
+	if _, err := l.inf.AddEventHandlerWithResyncPeriod(wants, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.inf.AddEventHandlerWithResyncPeriod(not, 0); err != nil {
+		t.Fatal(err)
+	}
+	l.run().synced()
+	wants.expect("initial a", "initial b", "resync a", "resync b")
+	not.expect("initial a", "initial b")
+}
+
+func TestTransform(t *testing.T) {
+	w := newWorld(t)
+	w.create("a", "secret")
+	strip := func(o any) (any, error) { o.(*corev1.ConfigMap).Data = nil; return o, nil }
+	w.live(Options{}).run().synced().equal().end()
+	l := w.live(Options{Transform: strip, TransformVersion: "1"})
+	if got := l.inf.GetStore().List(); len(got) != 0 {
+		t.Fatalf("served untransformed: %v", got)
+	}
+	l.run().synced()
+	obj, ok, err := l.inf.GetStore().GetByKey("default/a")
+	if err != nil || !ok || obj.(*corev1.ConfigMap).Data != nil {
+		t.Fatal(obj, ok, err)
+	}
+	l.end()
+	w.sim.ResetRequests()
+	w.live(Options{Transform: strip, TransformVersion: "1"}).run().synced()
+	for _, req := range w.sim.Requests() {
+		if req.FullRead() {
+			t.Errorf("the same transform read everything: %+v", req)
+		}
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	w := newWorld(t)
+	db, err := boltstore.Open(w.path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	plain := w.sim.RESTConfig()
+	if _, err := NewSharedIndexInformer(db, listWatch(plain), &corev1.ConfigMap{}, Options{}); !errors.Is(err, reflector.ErrUnidentified) {
+		t.Fatalf("identity was guessed: %v", err)
+	}
+	w.sim.ResetRequests()
+	inf, err := NewSharedIndexInformer(db, listWatch(w.config()), &corev1.ConfigMap{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.sim.Requests()); n != 0 {
+		t.Errorf("learning the identity sent %d requests", n)
+	}
+	want := boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
+	if inf.Store().Source() != want {
+		t.Errorf("%+v", inf.Store().Source())
+	}
+	if _, err := NewSharedIndexInformer(db, listWatch(w.config()), &corev1.ConfigMap{}, Options{}); !errors.Is(err, boltstore.ErrClaimed) {
+		t.Errorf("claimed twice: %v", err)
+	}
+}
+
+// TestCloseFirst closes the file under a running informer.
+func TestCloseFirst(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	l := w.live(Options{}, newRecorder(t)).run().synced()
+	if err := l.db.Close(); err == nil || !strings.Contains(err.Error(), "configmaps/v1") {
+		t.Fatalf("Close does not say what still ran: %v", err)
+	}
+	w.create("b")
+	l.cancel()
+	<-l.done
+	w.live(Options{}).run().synced().equal()
+}

@@ -1,0 +1,221 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// pageObjects bounds what a replay holds in memory at a time.
+const pageObjects = 256
+
+// listener brings one handler what it has to be told: a replay of the file,
+// then the entries behind its cursor, in one goroutine.
+type listener struct {
+	inf     *Informer
+	handler cache.ResourceEventHandler
+	log     klog.Logger
+	stop    context.CancelFunc
+	gone    context.Context
+	ended   chan struct{}
+	synced  chan struct{}
+
+	// cursor is the seq up to which the handler has returned, or need not be
+	// called.
+	cursor atomic.Uint64
+	// known is the seq of the last entry of an earlier life of the process.
+	known uint64
+
+	replay walk
+	resync walk // due when active
+
+	mu           sync.Mutex
+	resyncWanted bool // found due, the queue has been asked
+	resyncDue    bool // the queue has come to it
+	period       time.Duration
+	requested    time.Duration
+	nextResync   time.Time
+}
+
+// walk is a pass over all objects in the file's order, page by page.
+type walk struct {
+	active bool
+	begun  bool
+	next   []byte
+}
+
+// passed says whether the walk has come past key.
+func (w *walk) passed(key string) bool {
+	return !w.active || w.begun && boltstore.After(key, w.next)
+}
+
+// HasSynced implements cache.ResourceEventHandlerRegistration: the informer
+// has synced, and the handler has returned from everything up to there.
+func (l *listener) HasSynced() bool { return cache.IsDone(l.HasSyncedChecker()) }
+
+// HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
+func (l *listener) HasSyncedChecker() cache.DoneChecker {
+	return doneChecker{fmt.Sprintf("handler %T of %s", l.handler, l.inf.store.Source()), l.synced}
+}
+
+// ShutdownChan is closed once the handler will not be called any more.
+func (l *listener) ShutdownChan() <-chan struct{} { return l.ended }
+
+func (l *listener) run() {
+	defer close(l.ended)
+	for l.gone.Err() == nil {
+		tick := l.inf.backlog.tick()
+		switch {
+		case l.replay.active:
+			if l.page(&l.replay, func(obj any) { l.handler.OnAdd(obj, true) }) {
+				continue
+			}
+		case l.resyncing():
+			if l.page(&l.resync, func(obj any) { l.handler.OnUpdate(obj, obj) }) {
+				continue
+			}
+		default:
+			if l.entries(l.inf.backlog.last()) {
+				continue
+			}
+			l.checkSynced()
+		}
+		l.inf.backlog.wait(l.gone, tick)
+	}
+}
+
+// resyncing takes up a resync that is due.
+func (l *listener) resyncing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.resyncDue {
+		l.resyncDue = false
+		l.resync = walk{active: true}
+	}
+	return l.resync.active
+}
+
+// page tells the next page of a walk, after every entry that its snapshot
+// contains. It says whether there is more to do at once.
+func (l *listener) page(w *walk, tell func(obj any)) bool {
+	p, err := l.inf.store.Page(w.next, pageObjects)
+	if err != nil {
+		// Damage is noted by the store, and a relist under way; go on with
+		// what can be served, once something happens.
+		l.log.V(2).Info("Replay is incomplete", "source", l.inf.store.Source().String(), "err", err)
+		if len(p.Keys) == 0 {
+			return false
+		}
+	}
+	if !p.Synced {
+		return false // nothing to replay before the first sync
+	}
+	for l.cursor.Load() < p.Seq {
+		if !l.entries(p.Seq) {
+			return false
+		}
+	}
+	for _, obj := range p.Objects {
+		if obj != nil && !l.call(func() { tell(obj) }) {
+			return true
+		}
+	}
+	w.begun, w.next = true, p.Next
+	if p.Next == nil {
+		w.active = false
+	}
+	return true
+}
+
+// entries tells what is behind the cursor, up to a seq, as much as comes at
+// once, and says whether there was any.
+func (l *listener) entries(upto uint64) bool {
+	from := l.cursor.Load() + 1
+	if from > upto {
+		return false
+	}
+	entries, inFile := l.inf.backlog.from(from)
+	if inFile {
+		var err error
+		if entries, err = l.inf.store.ReadJournal(from); err != nil {
+			l.log.Error(err, "The journal cannot be read", "source", l.inf.store.Source().String())
+			return false
+		}
+		if len(entries) == 0 || entries[0].Seq > upto {
+			l.cursor.Store(upto) // trimmed: told to others long ago
+			return true
+		}
+	}
+	for _, e := range entries {
+		if e.Seq > upto {
+			break
+		}
+		if !l.tell(e) {
+			return true
+		}
+		l.cursor.Store(e.Seq)
+	}
+	l.inf.noteTold()
+	return len(entries) > 0
+}
+
+// tell calls the handler for an entry, unless that is left to the replay. It
+// is false if the handler has been removed.
+func (l *listener) tell(e *boltstore.Entry) bool {
+	if !l.replay.passed(e.Key) && (e.Type != cache.Deleted || e.Born > l.known) {
+		// Left to the replay, or it came and went before the replay reached it.
+		return true
+	}
+	obj, err := e.Object()
+	if err != nil {
+		l.log.Error(err, "An entry cannot be told in full", "source", l.inf.store.Source().String(), "key", e.Key)
+		if e.Type != cache.Deleted {
+			return true // the source is degraded and will be read anew
+		}
+	}
+	switch e.Type {
+	case cache.Added:
+		return l.call(func() { l.handler.OnAdd(obj, false) })
+	case cache.Deleted:
+		return l.call(func() { l.handler.OnDelete(obj) })
+	}
+	old, err := e.Previous()
+	if err != nil || old == nil {
+		return l.call(func() { l.handler.OnAdd(obj, false) })
+	}
+	return l.call(func() { l.handler.OnUpdate(old, obj) })
+}
+
+// call runs the handler. A panic is client-go's to handle: by default the
+// process dies, and the next one tells again.
+func (l *listener) call(fn func()) bool {
+	if l.gone.Err() != nil {
+		return false
+	}
+	defer utilruntime.HandleCrashWithLogger(l.log)
+	fn()
+	return true
+}
+
+// checkSynced runs when everything has been told.
+func (l *listener) checkSynced() {
+	select {
+	case <-l.inf.synced:
+	default:
+		return
+	}
+	select {
+	case <-l.synced:
+	default:
+		if l.cursor.Load() >= l.inf.backlog.last() {
+			close(l.synced)
+		}
+	}
+}

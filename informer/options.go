@@ -1,0 +1,81 @@
+package informer
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/codec"
+	"github.com/kubewake/kubewake/internal/buildid"
+	"github.com/kubewake/kubewake/reflector"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Options of an informer. The zero value is a good default.
+type Options struct {
+	// Source states which list/watch the ListerWatcher is. By default it is
+	// learned from the client's transport, see reflector.WrapConfig.
+	Source *boltstore.Source
+	// Cluster is a name of the caller's for the cluster, needed only where one
+	// file serves several.
+	Cluster string
+	// ResyncPeriod is the default for handlers. 0: no resync.
+	ResyncPeriod time.Duration
+	// Indexers and their versions, see boltstore.Claim.
+	Indexers      cache.Indexers
+	IndexVersions map[string]string
+	// Transform is applied to each object before it is stored. Its version
+	// must change when it does, since objects stored under another version are
+	// read anew; without one the executable's build id stands in, and each new
+	// build costs a full list.
+	Transform        cache.TransformFunc
+	TransformVersion string
+	// MaxStaleness lets what the file holds count as synced if the server
+	// confirmed it less than that long ago. Negative: whatever its age.
+	MaxStaleness time.Duration
+	// ObjectDescription for logs. Default: the type.
+	ObjectDescription string
+	// Codec for types with a form of their own.
+	Codec codec.Codec
+	// PageSize of full lists. Default 500.
+	PageSize int64
+	// BacklogBytes is how much of what handlers have yet to be told is kept in
+	// memory; the rest is read from the file. Default 4 MiB.
+	BacklogBytes int
+	// HandlerGrace is how long after the sync an informer without any handler
+	// keeps, for one that may still come, what it would have to be told.
+	// Default 30 s.
+	HandlerGrace time.Duration
+	// OnState is called when the source changes its phase. It must not block.
+	OnState func(reflector.State)
+	// Logger. Default klog.Background().
+	Logger *klog.Logger
+	// Clock for tests.
+	Clock clock.WithTicker
+}
+
+func (o Options) withDefaults() Options {
+	o.BacklogBytes = cmp.Or(o.BacklogBytes, 4<<20)
+	o.HandlerGrace = cmp.Or(o.HandlerGrace, 30*time.Second)
+	if o.Logger == nil {
+		l := klog.Background()
+		o.Logger = &l
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}
+
+// transformVersion is what the file records of the transform.
+func transformVersion(fn cache.TransformFunc, version string) string {
+	switch {
+	case fn == nil:
+		return ""
+	case version != "":
+		return version
+	}
+	return "build " + buildid.Get()
+}
