@@ -1,0 +1,53 @@
+FUZZTIME ?= 20s
+ASSETS   := .build/kube
+PINNED   := $(shell cat tests/kube/go.mod tests/etcd/go.mod | cksum | tr ' ' '-')
+STAMP    := $(ASSETS)/stamp-$(PINNED)
+TARGETS  := linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64
+
+.PHONY: help check test lint cross assets demo bench fuzz
+
+help: ## show this
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
+
+check: lint ## lint, quick tests and all platforms: before each commit
+	go test -race -short ./...
+	@$(MAKE) --no-print-directory cross
+
+test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
+	go test -race ./...
+	cd tests && go test -race -timeout 30m ./...
+
+lint: ## format, vet, staticcheck, go.mod
+	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt'd:" $$out; exit 1; }
+	go vet ./...
+	go tool -modfile=tests/tools/go.mod staticcheck ./...
+	go mod tidy -diff
+	cd tests && go vet ./...
+	cd tests && go tool -modfile=tools/go.mod staticcheck ./...
+	cd tests && go mod tidy -diff
+
+cross: ## build for every platform
+	@for t in $(TARGETS); do echo "build $$t"; \
+		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} go build ./... || exit 1; done
+
+assets: $(STAMP) ## build kube-apiserver and etcd, if the pinned versions have changed
+
+$(STAMP):
+	@mkdir -p $(ASSETS)
+	@echo "building etcd and kube-apiserver into $(ASSETS): the first time this takes about ten minutes"
+	cd tests/etcd && go build -o ../../$(ASSETS)/etcd go.etcd.io/etcd/server/v3
+	cd tests/kube && v=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes) && m=$${v#v1.} && p=k8s.io/component-base/version && \
+		go build -ldflags "-X $$p.gitVersion=$$v -X $$p.gitMajor=1 -X $$p.gitMinor=$${m%%.*}" \
+			-o ../../$(ASSETS)/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+	@rm -f $(ASSETS)/stamp-* && touch $@
+
+demo: ## see it survive, without a cluster
+	go run ./cmd/kubewake demo
+
+bench: assets ## measure against stock client-go on a real API server
+	cd tests && go run ./bench
+
+fuzz: ## run each fuzz target for FUZZTIME
+	@grep -roE --include='*_test.go' --exclude-dir=tests '^func Fuzz[A-Za-z0-9_]*' . | \
+	sed -E 's|^(.*)/[^/]*:func (.*)|\1 \2|' | while read -r pkg fn; do \
+		echo "$$pkg $$fn"; go test -run '^$$' -fuzz "^$$fn$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; done

@@ -1,0 +1,123 @@
+package wake
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// The test binary is the program that is killed, too: with these set it runs
+// informers until its end.
+const (
+	envDB         = "WAKE_CHILD_DB"
+	envKubeconfig = "WAKE_CHILD_KUBECONFIG"
+)
+
+func TestMain(m *testing.M) {
+	if db := os.Getenv(envDB); db != "" {
+		if err := child(db, os.Getenv(envKubeconfig)); err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+
+// child keeps pods, config maps and widgets in the file, and writes what its
+// handlers are told to its standard output, a line a call.
+func child(path, kubeconfig string) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS, cfg.UserAgent, cfg.ContentType = -1, "kubewake/test", "application/vnd.kubernetes.protobuf"
+	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	reflector.WrapConfig(cfg)
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		return err
+	}
+	core := kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient()
+	widget := &unstructured.Unstructured{}
+	widget.SetGroupVersionKind(widgets.GroupVersion().WithKind("Widget"))
+	dyn := dynamic.NewForConfigOrDie(cfg).Resource(widgets)
+	var wg sync.WaitGroup
+	for name, src := range map[string]struct {
+		lw      cache.ListerWatcher
+		example runtime.Object
+	}{
+		"pods":       {cache.NewListWatchFromClient(core, "pods", "", fields.Everything()), &corev1.Pod{}},
+		"configmaps": {cache.NewListWatchFromClient(core, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}},
+		"widgets": {&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return dyn.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return dyn.Watch(ctx, o)
+			},
+		}, widget},
+	} {
+		inf, err := informer.NewSharedIndexInformer(db, src.lw, src.example, informer.Options{
+			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "label": byLabel},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := inf.AddEventHandler(teller(name)); err != nil {
+			return err
+		}
+		wg.Go(func() { inf.RunWithContext(context.Background()) })
+	}
+	wg.Wait()
+	return db.Close()
+}
+
+func byLabel(obj any) ([]string, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	var values []string
+	for k, v := range m.GetLabels() {
+		values = append(values, k+"="+v)
+	}
+	return values, nil
+}
+
+// teller writes without a buffer, so that a line is there once the call is over.
+func teller(resource string) cache.ResourceEventHandler {
+	tell := func(what string, obj any) {
+		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = d.Obj
+		}
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s %s %s/%s %s %s\n", what, resource, m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion())
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell("ADDED", obj) },
+		UpdateFunc: func(_, obj any) { tell("MODIFIED", obj) },
+		DeleteFunc: func(obj any) { tell("DELETED", obj) },
+	}
+}

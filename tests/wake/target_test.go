@@ -1,0 +1,108 @@
+package wake
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/tests/apiserver"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// target is a server that programs are killed under.
+type target interface {
+	Config() *rest.Config
+	Kubeconfig(t *testing.T) string
+	// FullReads returns the requests of programs under test since then that
+	// transferred state rather than changes; the lists among them in lists.
+	FullReads(t *testing.T, since time.Time) (all []string)
+	Restart(context.Context) error
+	// Snapshot returns a function that takes the server back to its state now.
+	Snapshot(context.Context) (func(context.Context) error, error)
+	// Disturb breaks connections, where the target can.
+	Disturb()
+}
+
+type simulator struct{ *kubesim.Server }
+
+func newSimulator(t *testing.T) target {
+	s := kubesim.New(kubesim.Options{HistorySize: 100_000})
+	if _, err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return simulator{s}
+}
+
+func (s simulator) Config() *rest.Config { return s.RESTConfig() }
+
+func (s simulator) Kubeconfig(t *testing.T) string {
+	c := api.NewConfig()
+	c.Clusters["sim"] = &api.Cluster{Server: s.URL()}
+	c.Contexts["sim"] = &api.Context{Cluster: "sim"}
+	c.CurrentContext = "sim"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (s simulator) FullReads(_ *testing.T, since time.Time) (all []string) {
+	for _, r := range s.Requests() {
+		if r.FullRead() && !r.Start.Before(since) && isOurs(r.UserAgent) {
+			all = append(all, r.Verb+" "+r.Path+"?"+r.Query.Encode())
+		}
+	}
+	return all
+}
+
+func (s simulator) Restart(context.Context) error {
+	return s.Server.Restart(kubesim.RestartOptions{Initializing: 2})
+}
+
+func (s simulator) Snapshot(context.Context) (func(context.Context) error, error) {
+	rv := s.Revision()
+	return func(context.Context) error { return s.Rewind(rv) }, nil
+}
+
+func (s simulator) Disturb() { s.DropConnections() }
+
+type realServer struct{ *apiserver.Server }
+
+func newRealServer(t *testing.T) target {
+	s := apiserver.Start(t, apiserver.Options{})
+	if err := s.InstallWidgets(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return realServer{s}
+}
+
+func (s realServer) Kubeconfig(t *testing.T) string { return s.Server.Kubeconfig(t) }
+
+func (s realServer) FullReads(t *testing.T, since time.Time) (all []string) {
+	t.Helper()
+	requests, err := s.Requests(since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range requests.UserAgent("kubewake/").FullReads() {
+		all = append(all, r.Verb+" "+r.URI)
+	}
+	return all
+}
+
+func (s realServer) Restart(ctx context.Context) error { return s.RestartAPIServer(ctx) }
+
+func (s realServer) Snapshot(ctx context.Context) (func(context.Context) error, error) {
+	dir, err := s.Server.Snapshot(ctx)
+	return func(ctx context.Context) error { return s.Restore(ctx, dir) }, err
+}
+
+func (s realServer) Disturb() {}
+
+func isOurs(userAgent string) bool { return len(userAgent) >= 9 && userAgent[:9] == "kubewake/" }

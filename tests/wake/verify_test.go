@@ -1,0 +1,192 @@
+package wake
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// verify holds the file of a dead process and what its handlers were told
+// against the server.
+func (w *writer) verify(db string, told string) {
+	w.t.Helper()
+	file, err := boltstore.Open(db, boltstore.Options{ReadOnly: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer file.Close()
+	if r, err := file.Check(); err != nil || !r.Sound() {
+		w.t.Fatalf("the file is not sound: %+v %v", r, err)
+	}
+	states, err := file.States()
+	if err != nil || len(states) != len(resources) {
+		w.t.Fatalf("%d sources, %v", len(states), err)
+	}
+	last := lastTold(w.t, told)
+	for _, st := range states {
+		s, err := file.View(st.Source)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		cached, err := s.ListErr()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.sameObjects(st.Source.Resource, cached)
+		sameIndices(w.t, s, cached)
+		w.toldAll(st.Source.Resource, cached, last[st.Source.Resource])
+	}
+}
+
+// sameObjects compares the whole JSON of each object with the server's.
+func (w *writer) sameObjects(resource string, cached []any) {
+	w.t.Helper()
+	list, err := w.dyn.Resource(resources[resource]).List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	byKey := map[string]map[string]any{}
+	for _, obj := range cached {
+		key, err := cache.MetaNamespaceKeyFunc(obj)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		byKey[key] = asJSON(w.t, obj)
+	}
+	for _, item := range list.Items {
+		key := item.GetNamespace() + "/" + item.GetName()
+		want := item.Object
+		if resource != "widgets" {
+			want = throughType(w.t, resource, want)
+		} else {
+			want = asJSON(w.t, &item)
+		}
+		if !reflect.DeepEqual(want, byKey[key]) {
+			w.t.Fatalf("%s %s: the server has\n%v\nthe file\n%v", resource, key, want, byKey[key])
+		}
+		delete(byKey, key)
+	}
+	if len(byKey) > 0 {
+		w.t.Fatalf("%s: the file has what the server has not: %v", resource, slices.Collect(maps.Keys(byKey)))
+	}
+}
+
+func asJSON(t *testing.T, obj any) map[string]any {
+	t.Helper()
+	b, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]any{}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// throughType gives the server's JSON the empty fields that Go types print,
+// and takes apiVersion and kind away, which typed clients do not fill.
+func throughType(t *testing.T, resource string, m map[string]any) map[string]any {
+	t.Helper()
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var obj any = &corev1.Pod{}
+	if resource == "configmaps" {
+		obj = &corev1.ConfigMap{}
+	}
+	if err := json.Unmarshal(b, obj); err != nil {
+		t.Fatal(err)
+	}
+	out := asJSON(t, obj)
+	delete(out, "kind")
+	delete(out, "apiVersion")
+	return out
+}
+
+// sameIndices compares each index with one recomputed from the items.
+func sameIndices(t *testing.T, s *boltstore.Store, cached []any) {
+	t.Helper()
+	fns := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "label": byLabel}
+	model := cache.NewIndexer(cache.MetaNamespaceKeyFunc, fns)
+	if err := model.Replace(cached, ""); err != nil {
+		t.Fatal(err)
+	}
+	for name := range fns {
+		want, got := model.ListIndexFuncValues(name), s.ListIndexFuncValues(name)
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(want, got) {
+			t.Fatalf("index %s has the values %q, not %q", name, got, want)
+		}
+		for _, v := range want {
+			wantKeys, _ := model.IndexKeys(name, v)
+			gotKeys, err := s.IndexKeys(name, v)
+			slices.Sort(wantKeys)
+			if err != nil || !slices.Equal(wantKeys, gotKeys) {
+				t.Fatalf("index %s: %q has %d keys, not %d: %v", name, v, len(gotKeys), len(wantKeys), err)
+			}
+		}
+	}
+}
+
+type line struct{ what, uid, rv string }
+
+// lastTold returns, for each resource and key, the last line of all lives, and
+// checks that no object takes another's place without a delete.
+func lastTold(t *testing.T, path string) map[string]map[string]line {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]map[string]line{}
+	for i, l := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		f := strings.Fields(l)
+		if len(f) != 5 {
+			continue // cut by the kill, and told again later
+		}
+		res, key, n := f[1], f[2], line{what: f[0], uid: f[3], rv: f[4]}
+		if last[res] == nil {
+			last[res] = map[string]line{}
+		}
+		if old, ok := last[res][key]; ok && old.what != "DELETED" && n.what != "DELETED" && old.uid != n.uid {
+			t.Fatalf("line %d: %s %s came back with another UID and no delete between", i+1, res, key)
+		}
+		last[res][key] = n
+	}
+	return last
+}
+
+// toldAll: the handler has been told of each object in its last version, and
+// of the delete of each that it was told of and is gone.
+func (w *writer) toldAll(resource string, cached []any, last map[string]line) {
+	w.t.Helper()
+	for _, obj := range cached {
+		m := obj.(metav1.Object)
+		key := m.GetNamespace() + "/" + m.GetName()
+		n := last[key]
+		if n.what == "DELETED" || n.rv != m.GetResourceVersion() || n.uid != string(m.GetUID()) {
+			w.t.Fatalf("%s %s is at %s and the handler was last told %+v", resource, key, m.GetResourceVersion(), n)
+		}
+		delete(last, key)
+	}
+	for key, n := range last {
+		if n.what != "DELETED" {
+			w.t.Fatalf("%s %s is gone and the handler was last told %+v", resource, key, n)
+		}
+	}
+}

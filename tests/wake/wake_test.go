@@ -1,0 +1,234 @@
+// Package wake kills programs and looks at what they wake up with.
+package wake
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestKillOnKubesim is the quick form: the same rounds, with connections that
+// break in between.
+func TestKillOnKubesim(t *testing.T) {
+	rounds(t, newSimulator(t), 4, 300)
+}
+
+// TestKillOnKubeAPIServer is the promise, on a real API server.
+func TestKillOnKubeAPIServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a real API server, which make check does not build; make test does")
+	}
+	rounds(t, newRealServer(t), 20, 2000)
+}
+
+func rounds(t *testing.T, srv target, n, objects int) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	w := newWriter(t, srv.Config(), seed)
+	w.fill(objects)
+	p := &program{t: t, db: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
+	t.Cleanup(p.kill)
+
+	p.start()
+	p.until(w.mark()) // the first sync
+	synced := time.Now()
+	for i := range n {
+		w.resume()
+		p.start()
+		pause(rnd, 1200*time.Millisecond)
+		srv.Disturb()
+		pause(rnd, 200*time.Millisecond)
+		p.kill()
+		pause(rnd, 300*time.Millisecond)
+		p.start()
+		pause(rnd, 500*time.Millisecond)
+		w.pause()
+		marked := time.Now()
+		p.until(w.mark())
+		told := time.Now()
+		p.kill()
+		w.verify(p.db, p.told)
+		t.Logf("round %d: told after %v, verified in %v", i+1, told.Sub(marked), time.Since(told))
+	}
+	if reads := srv.FullReads(t, synced); len(reads) > 0 {
+		t.Fatalf("after the first sync everything was read again:\n%s", strings.Join(reads, "\n"))
+	}
+	t.Logf("%d rounds, %d writes", n, w.writes)
+
+	expired(t, srv, w, p)
+	restored(t, srv, w, p)
+}
+
+// expired restarts the server under a living program: 410 for all. Only what
+// differs is handed on, and one pass of pages is the only full read.
+func expired(t *testing.T, srv target, w *writer, p *program) {
+	p.start()
+	p.until(w.mark())
+	before := p.size()
+	since := time.Now()
+	if err := srv.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.until(w.mark())
+	p.kill()
+	w.verify(p.db, p.told)
+	for _, l := range p.lines(before) {
+		if !strings.Contains(l, "/marker ") {
+			t.Errorf("told more than what differs: %s", l)
+		}
+	}
+	passes := map[string]int{}
+	for _, r := range srv.FullReads(t, since) {
+		if !strings.HasPrefix(r, "list ") {
+			t.Errorf("not a list: %s", r)
+		}
+		if !strings.Contains(r, "continue=") {
+			passes[strings.SplitN(r, "?", 2)[0]]++
+		}
+	}
+	for r, n := range passes {
+		if n != 1 {
+			t.Errorf("%s was read %d times", r, n)
+		}
+	}
+	if len(passes) != len(resources) {
+		t.Errorf("read: %v", passes)
+	}
+	// And with the program dead meanwhile, while things change.
+	w.resume()
+	if err := srv.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.start()
+	w.pause()
+	p.until(w.mark())
+	p.kill()
+	w.verify(p.db, p.told)
+}
+
+func restored(t *testing.T, srv target, w *writer, p *program) {
+	for _, alive := range []bool{false, true} {
+		restore, err := srv.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.start()
+		names := cloneNames(w.names)
+		for range 30 {
+			if err := w.write(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.until(w.mark())
+		if !alive {
+			p.kill()
+		}
+		if err := restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.names = names
+		if !alive {
+			p.start()
+		}
+		p.until(w.mark())
+		p.kill()
+		w.verify(p.db, p.told)
+	}
+}
+
+func cloneNames(names map[string][][2]string) map[string][][2]string {
+	c := map[string][][2]string{}
+	for k, v := range names {
+		c[k] = append([][2]string(nil), v...)
+	}
+	return c
+}
+
+// pause lets a random time pass: when a program is killed must not depend on
+// what it does.
+func pause(rnd *rand.Rand, most time.Duration) { <-time.After(time.Duration(rnd.Int64N(int64(most)))) }
+
+// program is one that is killed and started again.
+type program struct {
+	t          *testing.T
+	db         string
+	kubeconfig string
+	told       string
+	cmd        *exec.Cmd
+}
+
+func (p *program) start() {
+	p.t.Helper()
+	if p.cmd != nil {
+		return
+	}
+	out, err := os.OpenFile(p.told, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer out.Close()
+	p.cmd = exec.Command(os.Args[0])
+	p.cmd.Env = append(os.Environ(), envDB+"="+p.db, envKubeconfig+"="+p.kubeconfig)
+	p.cmd.Stdout = out
+	errs, err := os.OpenFile(p.told+".err", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer errs.Close()
+	p.cmd.Stderr = errs
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// kill is SIGKILL.
+func (p *program) kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	p.cmd = nil
+}
+
+func (p *program) read() string {
+	b, _ := os.ReadFile(p.told)
+	return string(b)
+}
+
+func (p *program) size() int { return len(p.read()) }
+
+// lines are those written behind an offset.
+func (p *program) lines(from int) []string {
+	return strings.Split(strings.TrimSpace(p.read()[from:]), "\n")
+}
+
+// until waits for lines to be told.
+func (p *program) until(lines []string) {
+	p.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		told, missing := p.read(), ""
+		for _, l := range lines {
+			if !strings.Contains(told, l) {
+				missing = l
+			}
+		}
+		if missing == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			errs, _ := os.ReadFile(p.told + ".err")
+			p.t.Fatalf("not told:%sits errors:\n%s", missing, tail(string(errs)))
+		}
+	}
+}
+
+func tail(s string) string { return s[max(0, len(s)-4000):] }

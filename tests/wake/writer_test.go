@@ -1,0 +1,220 @@
+package wake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/podgen"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+var resources = map[string]schema.GroupVersionResource{
+	"pods":       {Version: "v1", Resource: "pods"},
+	"configmaps": {Version: "v1", Resource: "configmaps"},
+	"widgets":    widgets,
+}
+
+const namespaces = 5
+
+// writer changes objects at random until it is paused.
+type writer struct {
+	t   *testing.T
+	dyn dynamic.Interface
+	gen *podgen.Generator
+	rnd *rand.Rand
+	n   int
+	// names of what it believes is there, by resource
+	names  map[string][][2]string
+	cancel context.CancelFunc
+	done   chan struct{}
+	writes int
+}
+
+func newWriter(t *testing.T, cfg *rest.Config, seed uint64) *writer {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.UserAgent = -1, "writer"
+	w := &writer{t: t, dyn: dynamic.NewForConfigOrDie(cfg), gen: podgen.New(seed), rnd: rand.New(rand.NewPCG(seed, 3)), names: map[string][][2]string{}}
+	for i := range namespaces {
+		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace(i)}}}
+		if _, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func namespace(i int) string { return fmt.Sprint("ns-", i) }
+
+// fill creates n objects, with several hands.
+func (w *writer) fill(n int) {
+	w.t.Helper()
+	kinds := slices.Sorted(maps.Keys(resources))
+	objs := make(chan *unstructured.Unstructured)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for o := range objs {
+				if _, err := w.dyn.Resource(resources[resourceOf(o)]).Namespace(o.GetNamespace()).Create(w.t.Context(), o, metav1.CreateOptions{}); err != nil {
+					w.t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		res := kinds[i%len(kinds)]
+		o := w.object(res)
+		w.names[res] = append(w.names[res], [2]string{o.GetNamespace(), o.GetName()})
+		objs <- o
+	}
+	close(objs)
+	wg.Wait()
+}
+
+func resourceOf(o *unstructured.Unstructured) string {
+	return map[string]string{"Pod": "pods", "ConfigMap": "configmaps", "Widget": "widgets"}[o.GetKind()]
+}
+
+// object is a new one.
+func (w *writer) object(resource string) *unstructured.Unstructured {
+	w.n++
+	o := &unstructured.Unstructured{}
+	switch resource {
+	case "pods":
+		p := w.gen.Pod(w.n)
+		p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+		// The real server looks service accounts, nodes and priorities up.
+		p.Spec.ServiceAccountName, p.Spec.PriorityClassName, p.Spec.Priority = "", "", nil
+		p.OwnerReferences, p.UID, p.Status = nil, "", corev1.PodStatus{}
+		b, err := json.Marshal(p)
+		if err != nil {
+			w.t.Error(err)
+		}
+		if err := json.Unmarshal(b, &o.Object); err != nil {
+			w.t.Error(err)
+		}
+		o.SetManagedFields(nil)
+	case "configmaps":
+		o.Object = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"n": fmt.Sprint(w.n), "text": "é\u0000 \u2028 \"quoted\""}}
+	case "widgets":
+		o.Object = map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+			"spec": map[string]any{"size": int64(w.n), "ratio": 0.5, "whole": 2.0, "deep": []any{map[string]any{"x": nil, "y": true}}}}
+	}
+	o.SetNamespace(namespace(w.n % namespaces))
+	o.SetName(fmt.Sprintf("%s-%06d", resource[:3], w.n))
+	o.SetLabels(map[string]string{"n": fmt.Sprint(w.n % 7)})
+	return o
+}
+
+// resume writes in the background until pause.
+func (w *writer) resume() {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.cancel, w.done = cancel, make(chan struct{})
+	go func() {
+		defer close(w.done)
+		for ctx.Err() == nil {
+			// A server that is being restarted refuses; that is not the point.
+			_ = w.write(w.t.Context())
+		}
+	}()
+}
+
+func (w *writer) pause() {
+	w.cancel()
+	<-w.done
+}
+
+func (w *writer) write(ctx context.Context) error {
+	w.writes++
+	kinds := slices.Sorted(maps.Keys(resources))
+	res := kinds[w.rnd.IntN(len(kinds))]
+	names := w.names[res]
+	dice := w.rnd.IntN(10)
+	if dice < 2 || len(names) == 0 {
+		o := w.object(res)
+		_, err := w.dyn.Resource(resources[res]).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{})
+		if err == nil {
+			w.names[res] = append(names, [2]string{o.GetNamespace(), o.GetName()})
+		}
+		return err
+	}
+	i := w.rnd.IntN(len(names))
+	client := w.dyn.Resource(resources[res]).Namespace(names[i][0])
+	zero := int64(0)
+	switch {
+	case dice < 4:
+		w.names[res] = slices.Delete(slices.Clone(names), i, i+1)
+		return client.Delete(ctx, names[i][1], metav1.DeleteOptions{GracePeriodSeconds: &zero})
+	case dice == 4: // the same name with another UID
+		if err := client.Delete(ctx, names[i][1], metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+			return err
+		}
+		o := w.object(res)
+		o.SetNamespace(names[i][0])
+		o.SetName(names[i][1])
+		_, err := client.Create(ctx, o, metav1.CreateOptions{})
+		return err
+	}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"},"annotations":{"wake.test/n":"%d"}}}`, w.rnd.IntN(7), w.writes)
+	_, err := client.Patch(ctx, names[i][1], types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// mark replaces one object of each resource and returns the lines that a
+// handler that has been told of everything must have written.
+func (w *writer) mark() []string {
+	w.t.Helper()
+	var lines []string
+	for _, res := range slices.Sorted(maps.Keys(resources)) {
+		o := w.object(res)
+		o.SetName("marker")
+		o.SetNamespace(namespace(0))
+		client := w.dyn.Resource(resources[res]).Namespace(o.GetNamespace())
+		zero := int64(0)
+		w.insist(func() error {
+			err := client.Delete(w.t.Context(), "marker", metav1.DeleteOptions{GracePeriodSeconds: &zero})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+		w.insist(func() error {
+			made, err := client.Create(w.t.Context(), o, metav1.CreateOptions{})
+			if err == nil {
+				lines = append(lines, fmt.Sprintf(" %s %s/marker %s %s\n", res, o.GetNamespace(), made.GetUID(), made.GetResourceVersion()))
+			}
+			return err
+		})
+	}
+	return lines
+}
+
+// insist repeats what a server that is starting may refuse.
+func (w *writer) insist(do func() error) {
+	w.t.Helper()
+	deadline := time.After(30 * time.Second)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		err := do()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			w.t.Fatal(err)
+		}
+	}
+}
