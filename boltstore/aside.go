@@ -36,7 +36,7 @@ func (s *Store) SetAside() error {
 		old := s.metaNow()
 		// Seqs go on, so that no handler's position means something else.
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind,
-			Transform: s.transformVersion(), Seq: old.Seq, Told: old.Seq}).clone()
+			Transform: s.transformVersion(), Epoch: old.Epoch + 1, Seq: old.Seq, Told: old.Seq}).clone()
 		return sourceTx{b}.putMeta(m)
 	}, func() { s.setMeta(m); s.repaired() })
 	if err != nil {
@@ -49,3 +49,7 @@ func (s *Store) SetAside() error {
 func (s *Store) SetServer(server string) error {
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Server = server; return nil })
 }
+
+// Epoch counts how often the contents were set aside: objects of different
+// epochs have nothing to do with one another.
+func (s *Store) Epoch() uint64 { return s.metaNow().Epoch }

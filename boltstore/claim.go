@@ -58,6 +58,7 @@ type Store struct {
 	versions  map[string]string
 	transform string
 	broken    error
+	brokenCh  chan struct{} // closed while broken
 	producer  Producer
 	queue     []*direct
 }
@@ -110,6 +111,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		db: db, source: c.Source, id: c.Source.ID(), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: cache.Indexers{}, versions: c.IndexVersions,
+		brokenCh: make(chan struct{}),
 	}
 	if s.keyFunc == nil {
 		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
@@ -160,7 +162,7 @@ func (s *Store) load() error {
 	}
 	s.told.Store(s.meta.Told)
 	if s.meta.Degraded != "" {
-		s.broken = fmt.Errorf("%w: %s", ErrDamaged, s.meta.Degraded)
+		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, s.meta.Degraded))
 	}
 	return nil
 }
@@ -330,6 +332,9 @@ func (s *Store) damaged(err error) {
 	s.mu.Lock()
 	first := s.broken == nil
 	s.broken = err
+	if first {
+		close(s.brokenCh)
+	}
 	s.mu.Unlock()
 	if first {
 		s.db.log().Error(err, "Damage found, the source will be read anew", "source", s.source.String(), "file", s.db.path)
@@ -341,6 +346,14 @@ func (s *Store) Err() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.broken
+}
+
+// Damaged is closed once Err is no longer nil. A source that has been read
+// anew has another channel.
+func (s *Store) Damaged() <-chan struct{} {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.brokenCh
 }
 
 // indexVersion is the version under which name is indexed.

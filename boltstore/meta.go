@@ -77,6 +77,7 @@ type sourceMeta struct {
 	Server          string               `msgpack:"server"`
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
+	Epoch           uint64               `msgpack:"epoch"`      // counted up when the contents were set aside
 	History         uint64               `msgpack:"history"`    // counted up at each restore of the server that was noticed
 	Generation      uint64               `msgpack:"generation"` // 0: never synced
 	ResourceVersion string               `msgpack:"resourceVersion"`

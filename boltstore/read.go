@@ -186,6 +186,8 @@ type Page struct {
 	Next []byte
 	// Seq is the last journal entry that the page's snapshot contains.
 	Seq uint64
+	// Epoch is the one that the objects are of.
+	Epoch uint64
 	// Synced is false as long as the source has never been read from the
 	// server, or is not served; the page is empty then.
 	Synced bool
@@ -200,7 +202,7 @@ func After(key string, next []byte) bool {
 // n of them and about a MiB, all from one commit. The order is stable.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
-		p.Seq, p.Synced = m.Seq, g.items != nil
+		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.items != nil
 		if g.items == nil {
 			return nil
 		}

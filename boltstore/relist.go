@@ -397,6 +397,9 @@ func (r *Relist) finish(src sourceTx) (*sourceMeta, []*Entry, error) {
 	return m, a.entries, a.journal()
 }
 
+// Anew says whether the source had nothing before, so that nothing is journaled.
+func (r *Relist) Anew() bool { return r.first }
+
 // Abort forgets the relist. What was staged is removed. It does nothing after
 // Commit.
 func (r *Relist) Abort() {
@@ -430,5 +433,7 @@ func (s *Store) transformVersion() string {
 func (s *Store) repaired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broken = nil
+	if s.broken != nil {
+		s.broken, s.brokenCh = nil, make(chan struct{})
+	}
 }

@@ -12,7 +12,7 @@
 // Deltas that Pop hands out:
 //
 //	Added, Updated, Deleted  Object is a *boltstore.Entry
-//	ReplacedAll              cache.ReplacedAllInfo without objects: more has been committed
-//	                         than is kept in memory; read the store and its journal
+//	ReplacedAll              Relisted: more has been committed than is kept in memory;
+//	                         read the store or its journal
 //	SyncAll                  cache.SyncAllInfo: a resync is due
 package fifo

@@ -22,6 +22,15 @@ func (j *Journal) Accepted() string {
 	return j.accepted
 }
 
+// Relisted is what Pop hands out for a relist whose changes are not kept in
+// memory.
+type Relisted struct {
+	ResourceVersion string
+	// Anew: there was nothing before, and nothing has been journaled. Otherwise
+	// the journal has what differs.
+	Anew bool
+}
+
 // ExpectResume announces that the next Replace, without objects and at this
 // version, is no list but a Reflector that goes on from the file.
 func (j *Journal) ExpectResume(rv string) {
@@ -132,7 +141,7 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list fu
 		j.push(output{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
 	}
 	if entries == nil {
-		j.push(output{delta: &cache.Delta{Type: cache.ReplacedAll, Object: cache.ReplacedAllInfo{ResourceVersion: rv}}})
+		j.push(output{delta: &cache.Delta{Type: cache.ReplacedAll, Object: Relisted{ResourceVersion: rv, Anew: r.Anew()}}})
 	}
 	j.count++
 	j.push(output{mark: j.count})

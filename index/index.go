@@ -104,8 +104,14 @@ func ParseEntry(k, v []byte) (value, key string, err error) {
 		return "", "", err
 	}
 	key, keyInline, err := ParseKey(rest)
-	if err != nil || valueInline && keyInline {
-		return value, key, err
+	switch {
+	case err != nil:
+		return "", "", err
+	case valueInline && keyInline:
+		if len(v) > 0 {
+			return "", "", ErrMalformed
+		}
+		return value, key, nil
 	}
 	if value, v, err = cutString(v); err != nil {
 		return "", "", err
@@ -131,7 +137,7 @@ func parseValue(k []byte) (value string, rest []byte, isInline bool, err error) 
 		case k[i+1] == 0xFF:
 			buf = append(buf, 0)
 			i++
-		case k[i+1] == 0:
+		case k[i+1] == 0 && len(buf) <= MaxInline:
 			return string(buf), k[i+2:], true, nil
 		default:
 			return "", nil, false, ErrMalformed

@@ -112,6 +112,17 @@ func (inf *Informer) resync() {
 	inf.backlog.wake()
 }
 
+// replayAgain shows all handlers what the file holds: it has been filled anew.
+func (inf *Informer) replayAgain() {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	for l := range inf.listeners {
+		l.mu.Lock()
+		l.replayDue = true
+		l.mu.Unlock()
+	}
+}
+
 // RemoveEventHandler stops calling a handler. It does not wait for a call
 // under way; cache.ShutDownEventHandler does.
 func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {

@@ -298,6 +298,9 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 		case cache.SyncAll:
 			inf.resync()
 		case cache.ReplacedAll:
+			if r, ok := d.Object.(fifo.Relisted); ok && r.Anew {
+				inf.replayAgain()
+			}
 			inf.backlog.jump(inf.store.State().Seq)
 		default:
 			e, ok := d.Object.(*boltstore.Entry)

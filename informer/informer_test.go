@@ -15,6 +15,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/reflector"
+	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -608,6 +609,89 @@ func TestIdentity(t *testing.T) {
 	}
 	if _, err := NewSharedIndexInformer(db, listWatch(w.config()), &corev1.ConfigMap{}, Options{}); !errors.Is(err, boltstore.ErrClaimed) {
 		t.Errorf("claimed twice: %v", err)
+	}
+}
+
+// TestDamageHeals: a record that is found damaged while the informer runs is
+// never served, and read anew from the server.
+func TestDamageHeals(t *testing.T) {
+	w := newWorld(t)
+	for i := range 5 {
+		w.create(fmt.Sprint("cm", i), "0123456789")
+	}
+	w.live(Options{}).run().synced().equal().end()
+	file, err := bolt.Open(w.path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
+	err = file.Update(func(tx *bolt.Tx) error {
+		items := tx.Bucket([]byte("sources")).Bucket([]byte(src.ID())).Bucket([]byte("gen")).Bucket([]byte{0, 0, 0, 0, 0, 0, 0, 1}).Bucket([]byte("items"))
+		key := []byte("\x01default/cm3")
+		v := slices.Clone(items.Get(key))
+		v[len(v)-3] ^= 1
+		return items.Put(key, v)
+	})
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r := newRecorder(t)
+	l := w.live(Options{}, r).run()
+	eventually(t, "relisted", func() bool { return l.inf.State().Relists[reflector.ReasonDamaged] > 0 })
+	if obj, _, err := l.inf.GetStore().GetByKey("default/cm3"); err == nil && obj != nil && obj.(*corev1.ConfigMap).Data["data"] != "0123456789" {
+		t.Fatalf("served %v", obj)
+	}
+	l.synced().equal()
+	eventually(t, "told of all", func() bool { return len(r.names()) == 5 })
+	if err := l.inf.Store().Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAnotherCluster: what was cached of another cluster is set aside, and none
+// of it is told as deleted.
+func TestAnotherCluster(t *testing.T) {
+	w := newWorld(t)
+	w.create("theirs")
+	r := newRecorder(t)
+	w.live(Options{}, r).run().synced().equal().end()
+	r.expect("initial theirs")
+	other := newWorld(t)
+	other.path = w.path
+	other.create("ours")
+	l := other.live(Options{}, r).run().synced().equal()
+	eventually(t, "told", func() bool { return slices.Contains(r.names(), "ours") })
+	for _, told := range r.take() {
+		if told != "initial theirs" && told != "initial ours" && told != "add ours" {
+			t.Errorf("told %q", told)
+		}
+	}
+	if l.inf.State().Relists[reflector.ReasonCluster] != 1 {
+		t.Errorf("%+v", l.inf.State())
+	}
+}
+
+// TestMovedServer: another address of the same cluster is the same source.
+func TestMovedServer(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.live(Options{}).run().synced().end()
+	w.sim.ResetRequests()
+	cfg := w.config()
+	cfg.Host = strings.Replace(cfg.Host, "127.0.0.1", "localhost", 1)
+	db, err := boltstore.Open(w.path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &life{world: w, db: db, done: make(chan struct{})}
+	if l.inf, err = NewSharedIndexInformer(db, listWatch(cfg), &corev1.ConfigMap{}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	l.run().synced().equal()
+	for _, req := range w.sim.Requests() {
+		if req.FullRead() {
+			t.Errorf("the move read everything: %+v", req)
+		}
 	}
 }
 

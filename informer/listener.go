@@ -34,9 +34,11 @@ type listener struct {
 	known uint64
 
 	replay walk
-	resync walk // due when active
+	epoch  uint64 // of the objects that were replayed
+	resync walk   // due when active
 
 	mu           sync.Mutex
+	replayDue    bool
 	resyncWanted bool // found due, the queue has been asked
 	resyncDue    bool // the queue has come to it
 	period       time.Duration
@@ -73,7 +75,7 @@ func (l *listener) run() {
 	for l.gone.Err() == nil {
 		tick := l.inf.backlog.tick()
 		switch {
-		case l.replay.active:
+		case l.replaying():
 			if l.page(&l.replay, func(obj any) { l.handler.OnAdd(obj, true) }) {
 				continue
 			}
@@ -89,6 +91,17 @@ func (l *listener) run() {
 		}
 		l.inf.backlog.wait(l.gone, tick)
 	}
+}
+
+// replaying takes up a replay that is due, unless it has begun already.
+func (l *listener) replaying() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.replayDue && (!l.replay.begun || l.epoch != l.inf.store.Epoch()) {
+		l.replay = walk{active: true}
+	}
+	l.replayDue = false
+	return l.replay.active
 }
 
 // resyncing takes up a resync that is due.
@@ -127,7 +140,7 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 			return true
 		}
 	}
-	w.begun, w.next = true, p.Next
+	w.begun, w.next, l.epoch = true, p.Next, p.Epoch
 	if p.Next == nil {
 		w.active = false
 	}
@@ -193,14 +206,27 @@ func (l *listener) tell(e *boltstore.Entry) bool {
 	return l.call(func() { l.handler.OnUpdate(old, obj) })
 }
 
-// call runs the handler. A panic is client-go's to handle: by default the
-// process dies, and the next one tells again.
-func (l *listener) call(fn func()) bool {
+// call runs the handler, and is false if it has been removed. A panic is
+// client-go's to handle: by default the process dies, and the next one tells
+// again. Where that is switched off, the call counts, after a pause, as it does
+// in client-go.
+func (l *listener) call(fn func()) (there bool) {
 	if l.gone.Err() != nil {
 		return false
 	}
+	panicked := true
+	defer func() {
+		if panicked {
+			there = true
+			select {
+			case <-l.gone.Done():
+			case <-l.inf.o.Clock.After(time.Second):
+			}
+		}
+	}()
 	defer utilruntime.HandleCrashWithLogger(l.log)
 	fn()
+	panicked = false
 	return true
 }
 

@@ -187,6 +187,9 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 // mustRelist says why everything must be read anew before a watch can go on,
 // "" if it need not be.
 func (s *Source) mustRelist(ctx context.Context) (string, error) {
+	if s.store.Err() != nil {
+		return ReasonDamaged, nil
+	}
 	if s.takeExpired() {
 		return ReasonExpired, nil
 	}

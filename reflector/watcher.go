@@ -48,7 +48,20 @@ func (w *watcher) run(repaired bool) {
 	if repaired && !w.send(w.s.bookmark()) {
 		return
 	}
-	for ev := range w.inner.ResultChan() {
+	for damaged := w.s.store.Damaged(); ; {
+		var ev watch.Event
+		var open bool
+		select {
+		case <-damaged:
+			w.s.broken()
+			w.send(w.s.bookmark()) // the next Watch relists
+			return
+		case ev, open = <-w.inner.ResultChan():
+		}
+		if !open {
+			w.ended()
+			return
+		}
 		if ev.Type == watch.Error {
 			w.s.broken()
 			if isExpired(apierrors.FromObject(ev.Object)) {
@@ -66,6 +79,10 @@ func (w *watcher) run(repaired bool) {
 			w.s.enter(Live, "")
 		}
 	}
+}
+
+// ended notes that the server has ended the watch.
+func (w *watcher) ended() {
 	// A watch that ends when it was to end leaves nothing to ask. The link
 	// under one that ends earlier has broken, and who knows what comes back.
 	if w.s.o.Clock.Now().Before(w.until.Add(-time.Second)) || w.s.behind() {

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
@@ -57,34 +56,53 @@ func (e *encoder) any(v any) error {
 	case float64:
 		return e.EncodeFloat64(v)
 	case []any:
-		return e.nested(func() error {
-			if err := e.EncodeArrayLen(len(v)); err != nil {
-				return err
-			}
-			for _, x := range v {
-				if err := e.any(x); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		return e.array(v)
 	case map[string]any:
-		return e.nested(func() error {
-			if err := e.EncodeMapLen(len(v)); err != nil {
-				return err
-			}
-			for _, k := range slices.Sorted(maps.Keys(v)) {
-				if err := e.EncodeString(k); err != nil {
-					return err
-				}
-				if err := e.any(v[k]); err != nil {
-					return fmt.Errorf("%s: %w", k, err)
-				}
-			}
-			return nil
-		})
+		return e.anyMap(v)
 	}
 	return fmt.Errorf("%w: a %T, which no JSON gives", ErrUnsupported, v)
+}
+
+func (e *encoder) array(s []any) error {
+	if err := e.enter(); err != nil {
+		return err
+	}
+	defer e.leave()
+	if err := e.EncodeArrayLen(len(s)); err != nil {
+		return err
+	}
+	for i, v := range s {
+		if err := e.any(v); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (e *encoder) anyMap(m map[string]any) error {
+	if err := e.enter(); err != nil {
+		return err
+	}
+	defer e.leave()
+	if err := e.EncodeMapLen(len(m)); err != nil {
+		return err
+	}
+	start := len(e.keys)
+	for k := range m {
+		e.keys = append(e.keys, k)
+	}
+	slices.Sort(e.keys[start:])
+	for i := range len(m) {
+		k := e.keys[start+i]
+		if err := e.EncodeString(k); err != nil {
+			return err
+		}
+		if err := e.any(m[k]); err != nil {
+			return fmt.Errorf("%s: %w", k, err)
+		}
+	}
+	e.keys = e.keys[:start]
+	return nil
 }
 
 // object reads a map that may be nil.
@@ -125,18 +143,19 @@ func (d *decoder) array() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
 	s := make([]any, 0, min(n, maxAhead))
-	err = d.nested(func() error {
-		for range n {
-			v, err := d.any()
-			if err != nil {
-				return err
-			}
-			s = append(s, v)
+	for range n {
+		v, err := d.any()
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return s, err
+		s = append(s, v)
+	}
+	return s, nil
 }
 
 func (d *decoder) anyMap() (any, error) {
@@ -144,18 +163,19 @@ func (d *decoder) anyMap() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
 	m := make(map[string]any, min(n, maxAhead))
-	err = d.nested(func() error {
-		for range n {
-			k, err := d.string()
-			if err != nil {
-				return err
-			}
-			if m[k], err = d.any(); err != nil {
-				return err
-			}
+	for range n {
+		k, err := d.string()
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	return m, err
+		if m[k], err = d.any(); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }

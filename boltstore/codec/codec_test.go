@@ -176,7 +176,10 @@ func TestGoldenObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	releases, objects := map[string]bool{}, 0
-	for _, file := range files {
+	for i, file := range files {
+		if testing.Short() && i%7 != 0 {
+			continue
+		}
 		if ext := filepath.Ext(file); ext != ".json" && ext != ".pb" {
 			continue
 		}
@@ -185,8 +188,8 @@ func TestGoldenObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
-		if runtime.IsNotRegisteredError(err) {
-			continue // a kind that has gone since
+		if runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err) {
+			continue // a kind that has gone since, or a WatchEvent, which is none
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -197,7 +200,7 @@ func TestGoldenObjects(t *testing.T) {
 		releases[filepath.Dir(file)] = true
 		objects++
 	}
-	if objects < 1000 || len(releases) < 3 {
+	if objects < 100 || !testing.Short() && objects < 1000 || len(releases) < 3 {
 		t.Fatalf("only %d objects of %d releases", objects, len(releases))
 	}
 }

@@ -60,7 +60,7 @@ func filler(seed int64, typeMeta bool) *randfill.Filler {
 		}
 	}
 	funcs := fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, own) // the later override the earlier
-	return fuzzer.FuzzerFor(funcs, rand.NewSource(seed), scheme.Codecs).NilChance(.2).NumElements(0, 2).MaxDepth(12)
+	return fuzzer.FuzzerFor(funcs, rand.NewSource(seed), scheme.Codecs).NilChance(.2).NumElements(0, 2)
 }
 
 // kinds are the Go types of client-go's scheme, lists and options included.
@@ -119,10 +119,12 @@ func TestFillerFills(t *testing.T) {
 		reflect.TypeFor[[]byte]():                    0,
 	}
 	f := filler(1, true)
-	for _, k := range kinds() {
-		obj := reflect.New(k)
-		f.Fill(obj.Interface())
-		count(obj, types)
+	for range 4 {
+		for _, k := range kinds() {
+			obj := reflect.New(k)
+			f.Fill(obj.Interface())
+			count(obj, types)
+		}
 	}
 	for typ, n := range types {
 		if n < 10 {

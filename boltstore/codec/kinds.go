@@ -71,13 +71,21 @@ func orNil(p plan) plan {
 			if v.IsNil() {
 				return e.EncodeNil()
 			}
-			return e.nested(func() error { return p.encode(e, v) })
+			if err := e.enter(); err != nil {
+				return err
+			}
+			defer e.leave()
+			return p.encode(e, v)
 		},
 		decode: func(d *decoder, v reflect.Value) error {
 			if isNil, err := d.isNil(); isNil || err != nil {
 				return err
 			}
-			return d.nested(func() error { return p.decode(d, v) })
+			if err := d.enter(); err != nil {
+				return err
+			}
+			defer d.leave()
+			return p.decode(d, v)
 		},
 	}
 }

@@ -63,10 +63,18 @@ func (b *builder) structPlan(p *plan, t reflect.Type) error {
 		return err
 	}
 	p.encode = func(e *encoder, v reflect.Value) error {
-		return e.nested(func() error { return e.fields(fields, v) })
+		if err := e.enter(); err != nil {
+			return err
+		}
+		defer e.leave()
+		return e.fields(fields, v)
 	}
 	p.decode = func(d *decoder, v reflect.Value) error {
-		return d.nested(func() error { return d.fields(fields, byName, v) })
+		if err := d.enter(); err != nil {
+			return err
+		}
+		defer d.leave()
+		return d.fields(fields, byName, v)
 	}
 	return nil
 }

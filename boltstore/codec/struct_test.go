@@ -103,7 +103,7 @@ func widget() *Widget {
 			Own:      temp, PtrOwn: &temp, Owns: []Temperature{{}, temp},
 			Addr: netip.MustParseAddr("fe80::1%eth0"), Std: time.Date(2024, 2, 29, 1, 2, 3, 4, time.UTC),
 			Wait: metav1.Duration{Duration: 1500 * time.Millisecond},
-			At:   at, PtrAt: &metav1.Time{}, Micro: metav1.MicroTime{Time: at.Time},
+			At:   at, PtrAt: &metav1.Time{}, Micro: metav1.MicroTime(at),
 			Port:     intstr.IntOrString{Type: intstr.String, IntVal: 1, StrVal: "http"},
 			Ext:      runtime.RawExtension{Raw: []byte("no JSON")},
 			Template: unstructured.Unstructured{Object: map[string]any{"no": "kind"}},

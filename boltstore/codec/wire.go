@@ -18,6 +18,9 @@ const (
 
 	// maxAhead is how many elements are allocated before they are seen.
 	maxAhead = 256
+
+	// maxKeys is how many keys an idle encoder has room for.
+	maxKeys = 4096
 )
 
 var errDepth = errors.New("nested too deep")
@@ -27,7 +30,8 @@ type encoder struct {
 	*msgpack.Encoder
 	out   appender
 	depth int
-	set   []int // stack of the fields to write, in structs begun
+	set   []int    // stack of the fields to write, in structs begun
+	keys  []string // stack of the keys to write, in maps begun
 }
 
 type appender []byte
@@ -41,25 +45,31 @@ var encoders = sync.Pool{New: func() any { return &encoder{Encoder: msgpack.NewE
 func appendValue(dst []byte, write func(*encoder) error) ([]byte, error) {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
-	e.out, e.depth, e.set = dst, 0, e.set[:0]
+	e.out, e.depth, e.set, e.keys = dst, 0, e.set[:0], e.keys[:0]
 	e.Reset(&e.out)
 	err := write(e)
 	out := e.out
 	e.out = nil
+	if cap(e.keys) > maxKeys {
+		e.keys = nil
+	}
+	clear(e.keys[:cap(e.keys)])
 	if err != nil {
 		return dst, err
 	}
 	return out, nil
 }
 
-func (e *encoder) nested(f func() error) error {
+// enter is called before what is nested, leave after it unless it failed.
+func (e *encoder) enter() error {
 	if e.depth == maxDepth {
 		return fmt.Errorf("%w: %w", ErrUnsupported, errDepth)
 	}
 	e.depth++
-	defer func() { e.depth-- }()
-	return f()
+	return nil
 }
+
+func (e *encoder) leave() { e.depth-- }
 
 // bytes writes b, never as nil.
 func (e *encoder) bytes(b []byte) error {
@@ -99,14 +109,15 @@ func decodeValue(data []byte, read func(*decoder) error) error {
 	return err
 }
 
-func (d *decoder) nested(f func() error) error {
+func (d *decoder) enter() error {
 	if d.depth == maxDepth {
 		return fmt.Errorf("%w: %w", ErrDamaged, errDepth)
 	}
 	d.depth++
-	defer func() { d.depth-- }()
-	return f()
+	return nil
 }
+
+func (d *decoder) leave() { d.depth-- }
 
 // damaged wraps an error of the msgpack decoder.
 func (d *decoder) damaged(err error) error {

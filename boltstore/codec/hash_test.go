@@ -1,0 +1,97 @@
+package codec_test
+
+import (
+	"os"
+	"os/exec"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// The variants of a tree: each differs from the first in one thing.
+type (
+	leafBase    struct{ N int32 }
+	leafAdded   struct{ N, M int32 }
+	leafRenamed struct{ O int32 }
+	leafRetyped struct{ N int64 }
+)
+
+func tree(leaf reflect.Type, tag reflect.StructTag) reflect.Type {
+	// Named types differ by name as well, so the leaf is made anonymous.
+	var fields []reflect.StructField
+	for f := range leaf.Fields() {
+		fields = append(fields, reflect.StructField{Name: f.Name, Type: f.Type})
+	}
+	mid := reflect.StructOf([]reflect.StructField{
+		{Name: "Items", Type: reflect.MapOf(reflect.TypeFor[string](), reflect.SliceOf(reflect.PointerTo(reflect.StructOf(fields))))},
+	})
+	return reflect.StructOf([]reflect.StructField{
+		{Name: "Spec", Type: mid, Tag: tag},
+		{Name: "Other", Type: reflect.TypeFor[string]()},
+	})
+}
+
+func TestStructureHashSeesEveryChange(t *testing.T) {
+	tag := reflect.StructTag(`json:"spec" protobuf:"bytes,1,opt,name=spec"`)
+	base := tree(reflect.TypeFor[leafBase](), tag)
+	seen := map[string]string{}
+	for name, typ := range map[string]reflect.Type{
+		"base":     base,
+		"added":    tree(reflect.TypeFor[leafAdded](), tag),
+		"renamed":  tree(reflect.TypeFor[leafRenamed](), tag),
+		"retyped":  tree(reflect.TypeFor[leafRetyped](), tag),
+		"json":     tree(reflect.TypeFor[leafBase](), `json:"Spec" protobuf:"bytes,1,opt,name=spec"`),
+		"protobuf": tree(reflect.TypeFor[leafBase](), `json:"spec" protobuf:"bytes,2,opt,name=spec"`),
+		"moved":    reflect.StructOf([]reflect.StructField{base.Field(1), base.Field(0)}),
+		"removed":  reflect.StructOf([]reflect.StructField{base.Field(0)}),
+		"pointer":  reflect.PointerTo(base),
+		"slice":    reflect.SliceOf(base),
+		"array":    reflect.ArrayOf(2, base),
+		"array 3":  reflect.ArrayOf(3, base),
+		"quantity": reflect.TypeFor[resource.Quantity](),
+		"own JSON": reflect.TypeFor[Temperature](),
+		"nil":      nil,
+	} {
+		h := codec.StructureHash(typ)
+		if other, ok := seen[h]; ok {
+			t.Errorf("%s and %s have one hash", name, other)
+		}
+		seen[h] = name
+		if codec.StructureHash(typ) != h {
+			t.Errorf("%s: two hashes", name)
+		}
+	}
+	if codec.StructureHash(tree(reflect.TypeFor[leafBase](), tag)) != codec.StructureHash(base) {
+		t.Error("equal types, other hash")
+	}
+}
+
+func TestStructureHashOfEveryKind(t *testing.T) {
+	seen := map[string]reflect.Type{}
+	for _, k := range kinds() {
+		h := codec.StructureHash(reflect.PointerTo(k))
+		if other := seen[h]; other != nil {
+			t.Errorf("%v and %v have one hash", k, other)
+		}
+		seen[h] = k
+	}
+}
+
+// TestStructureHashIsStable asks another process.
+func TestStructureHashIsStable(t *testing.T) {
+	hash := "hash=" + codec.StructureHash(reflect.TypeFor[*corev1.Pod]()) + codec.StructureHash(reflect.TypeFor[*Widget]())
+	if os.Getenv("KUBEWAKE_PRINT_HASH") != "" {
+		t.Log(hash)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^TestStructureHashIsStable$")
+	cmd.Env = append(os.Environ(), "KUBEWAKE_PRINT_HASH=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), hash) {
+		t.Fatalf("want %s, have %s (%v)", hash, out, err)
+	}
+}
