@@ -1,0 +1,248 @@
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+type fixture struct {
+	*Source
+	t       *testing.T
+	sim     *kubesim.Server
+	store   *boltstore.Store
+	journal *fifo.Journal
+	clock   *testingclock.FakeClock
+}
+
+// newFixture is a source over a simulator that has n config maps.
+func newFixture(t *testing.T, n int) *fixture {
+	t.Helper()
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	f := &fixture{t: t, sim: sim, clock: testingclock.NewFakeClock(time.Unix(1e9, 0))}
+	for i := range n {
+		f.create(fmt.Sprint("cm", i))
+	}
+	cfg := sim.RESTConfig()
+	cfg.QPS = -1
+	client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
+	lw := cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything())
+	src, server, err := Identify(t.Context(), lw, &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
+		t.Fatal(err)
+	}
+	f.journal = fifo.New(f.store, fifo.Options{Now: f.clock.Now})
+	t.Cleanup(func() { f.journal.Close(); f.store.Release(); _ = db.Close() })
+	f.Source = New(lw, f.journal, f.store, &corev1.ConfigMap{}, Options{Server: server, PageSize: 3, Clock: f.clock})
+	return f
+}
+
+func (f *fixture) create(name string) {
+	f.t.Helper()
+	if err := f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) list() {
+	f.t.Helper()
+	list, err := f.ListWithContext(f.t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rv := list.(*metav1.List).ResourceVersion
+	if len(list.(*metav1.List).Items) > 0 || rv != f.journal.Accepted() {
+		f.t.Fatalf("answered %+v", list)
+	}
+	if err := f.journal.Replace(nil, rv); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) watch() watch.Interface {
+	f.t.Helper()
+	w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(w.Stop)
+	return w
+}
+
+func (f *fixture) next(w watch.Interface) watch.Event {
+	f.t.Helper()
+	select {
+	case ev := <-w.ResultChan():
+		return ev
+	case <-time.After(10 * time.Second):
+		f.t.Fatal("no event")
+	}
+	return watch.Event{}
+}
+
+func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
+// TestFirstListIsPaged: the Reflector gets no objects, the file all of them.
+func TestFirstListIsPaged(t *testing.T) {
+	f := newFixture(t, 8)
+	f.list()
+	if n := len(f.store.ListKeys()); n != 8 {
+		t.Fatalf("%d objects", n)
+	}
+	pages := 0
+	for _, r := range f.sim.Requests() {
+		if r.FullRead() {
+			pages++
+		}
+	}
+	if pages != 3 {
+		t.Errorf("%d pages", pages)
+	}
+	f.sim.ResetRequests()
+	f.list() // again: from the file
+	if n := len(f.sim.Requests()); n != 0 {
+		t.Errorf("a resume sent %d requests", n)
+	}
+	if st := f.State(); st.Resumes != 1 || st.Relists[ReasonFirst] != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestContinueExpires: everything is read in one page instead.
+func TestContinueExpires(t *testing.T) {
+	f := newFixture(t, 8)
+	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1,
+		kubesim.Answer(apierrors.NewResourceExpired("The provided continue parameter is too old")))
+	f.list()
+	if n := len(f.store.ListKeys()); n != 8 {
+		t.Fatalf("%d objects", n)
+	}
+}
+
+// TestExpiredWatchError: a 410 as an HTTP error is repaired within Watch; the
+// stream begins with a bookmark at the new version.
+func TestExpiredWatchError(t *testing.T) {
+	f := newFixture(t, 4)
+	f.list()
+	f.create("more")
+	f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
+	w := f.watch()
+	ev := f.next(w)
+	if ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != f.journal.Accepted() {
+		t.Fatalf("%+v", ev)
+	}
+	if n := len(f.store.ListKeys()); n != 5 {
+		t.Fatalf("%d objects", n)
+	}
+	f.create("live")
+	if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != "live" {
+		t.Fatalf("%+v", ev)
+	}
+}
+
+// TestExpiredWatchEvent: the ERROR event is not shown; the stream ends after a
+// bookmark, and the next Watch has repaired.
+func TestExpiredWatchEvent(t *testing.T) {
+	f := newFixture(t, 4)
+	f.list()
+	w := f.watch()
+	f.sim.EndWatches(apierrors.NewResourceExpired("too old resource version"))
+	if ev := f.next(w); ev.Type != watch.Bookmark {
+		t.Fatalf("%+v", ev)
+	}
+	if _, open := <-w.ResultChan(); open {
+		t.Fatal("the stream goes on")
+	}
+	f.create("missed")
+	f.watch()
+	if n := len(f.store.ListKeys()); n != 5 {
+		t.Fatalf("%d objects", n)
+	}
+	// A second time, soon after, backs off.
+	f.setExpired()
+	done := make(chan error, 1)
+	go func() {
+		w, err := f.WatchWithContext(context.Background(), metav1.ListOptions{})
+		if err == nil {
+			w.Stop()
+		}
+		done <- err
+	}()
+	deadline := time.Now().Add(10 * time.Second)
+	for !f.clock.HasWaiters() {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not back off")
+		}
+	}
+	if n := f.State().Relists[ReasonExpired]; n != 1 {
+		t.Fatalf("%d relists before the backoff ended", n)
+	}
+	f.clock.Step(time.Minute)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := f.State().Relists[ReasonExpired]; n != 2 {
+		t.Fatalf("%d relists", n)
+	}
+}
+
+// TestDenied: data is kept, and unconfirmed.
+func TestDenied(t *testing.T) {
+	f := newFixture(t, 4)
+	f.list()
+	f.broken()
+	before := f.State().Confirmed
+	f.clock.Step(time.Hour)
+	f.sim.FailNext(nil, 1, kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("no"))))
+	if _, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Fatal(err)
+	}
+	if st := f.State(); st.Phase != Denied || !st.Confirmed.Equal(before) || len(f.store.ListKeys()) != 4 {
+		t.Fatalf("%+v with %d objects", st, len(f.store.ListKeys()))
+	}
+	f.watch()
+	if st := f.State(); st.Phase != Live || !st.Confirmed.Equal(f.clock.Now()) {
+		t.Fatalf("%+v", st)
+	}
+}
+
+// TestServerWithoutFieldSelectors still states its version.
+func TestServerWithoutFieldSelectors(t *testing.T) {
+	f := newFixture(t, 4)
+	f.list()
+	f.broken()
+	f.create("more")
+	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("fieldSelector") != "" }, 1,
+		kubesim.Answer(apierrors.NewBadRequest("field label not supported: metadata.name")))
+	w := f.watch()
+	if ev := f.next(w); ev.Type != watch.Added {
+		t.Fatalf("%+v", ev)
+	}
+}
