@@ -66,6 +66,9 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	case err != nil:
 		return nil, err
 	}
+	// bbolt grows the file by this much; its own 16 MiB would be most of a
+	// small file.
+	b.AllocSize = 1 << 20
 	if err := db.readHeader(b); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
