@@ -210,12 +210,11 @@ func (a *applier) give(key string, r *record, raw []byte, old *record) error {
 	a.m.Items.add(recordHash(key, r))
 	a.m.Bytes += uint64(len(raw))
 	for _, iv := range r.values {
-		added := iv.values
+		var had []string
 		if old != nil && a.from == a.to {
-			_, added = index.Diff(old.valuesOf(iv.name), iv.values)
-		} else {
-			_, added = index.Diff(nil, iv.values)
+			had = old.valuesOf(iv.name)
 		}
+		_, added := index.Diff(had, iv.values)
 		if err := a.entriesOf(key, iv.name, added, true); err != nil {
 			return err
 		}

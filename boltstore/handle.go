@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // handle is the only way to the file. The file beneath it can be swapped; a
@@ -76,7 +77,7 @@ func contain(fn func() error) (err error) {
 		}
 	}()
 	err = fn()
-	if errors.Is(err, bolt.ErrDatabaseNotOpen) {
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
 	return err

@@ -29,6 +29,18 @@ func (s *Server) servesGroupVersion(gv schema.GroupVersion) bool {
 	return false
 }
 
+// isBuiltIn says whether the group version has a type that is not a custom
+// resource. For a resource that it has not, a group of custom resources answers
+// in plain text and a built-in one with a Status.
+func (s *Server) isBuiltIn(gv schema.GroupVersion) bool {
+	for _, t := range s.tables {
+		if t.GroupVersion() == gv && !t.kind.custom {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *Server) coreVersions(host string) *metav1.APIVersions {
 	return &metav1.APIVersions{
 		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"},

@@ -63,7 +63,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (r *request) serve(verb string) (err error) {
 	r.t = r.s.tableByPath(r.gv, r.resource)
 	if r.t == nil {
-		if !r.s.servesGroupVersion(r.gv) {
+		if !r.s.isBuiltIn(r.gv) {
 			http.NotFound(r.w, r.Request)
 			return nil
 		}

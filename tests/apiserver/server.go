@@ -83,7 +83,8 @@ func Run(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "kubewake-apiserver-")
+	// The name tells whose it is, should the program be killed.
+	dir, err := os.MkdirTemp("", fmt.Sprintf("kubewake-apiserver-%d-", os.Getpid()))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,232 @@
+package contract
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	restwatch "k8s.io/client-go/rest/watch"
+)
+
+const (
+	protoType     = "application/vnd.kubernetes.protobuf"
+	protoOrJSON   = protoType + "," + jsonType
+	partialSuffix = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	partialList   = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+)
+
+var codecs = []testCase{
+	{"protobuf where it is asked for and the type has it", func(t *testing.T, f *fixture) {
+		five(t, f)
+		f.create(t, f.widgets(), "w")
+		for _, tc := range []struct{ path, accept, want string }{
+			{f.configMaps(), jsonType, jsonType},
+			{f.configMaps(), protoType, protoType},
+			{f.configMaps(), protoOrJSON, protoType},
+			{f.widgets(), protoOrJSON, jsonType},
+			{f.configMaps() + "/none", protoType, protoType},
+		} {
+			a := f.do(t, http.MethodGet, tc.path, accept(tc.accept), nil)
+			if got := mediaType(t, a.header); got != tc.want {
+				t.Errorf("%s as %s: got %s", tc.path, tc.accept, got)
+			}
+		}
+		a := f.do(t, http.MethodGet, f.widgets(), accept(protoType), nil)
+		if a.code != http.StatusNotAcceptable {
+			t.Errorf("widgets as protobuf: got %d", a.code)
+		}
+	}},
+	{"protobuf and JSON say the same", func(t *testing.T, f *fixture) {
+		five(t, f)
+		a := f.do(t, http.MethodGet, f.configMaps()+"?limit=3", accept(protoType), nil)
+		obj, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), a.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := obj.(*corev1.ConfigMapList)
+		want := &corev1.ConfigMapList{}
+		rv := "&resourceVersionMatch=Exact&resourceVersion=" + got.ResourceVersion
+		if err := json.Unmarshal(f.get(t, f.configMaps()+"?limit=3"+rv).body, want); err != nil {
+			t.Fatal(err)
+		}
+		got.TypeMeta, want.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
+		equal(t, got, want)
+	}},
+	{"a watch in protobuf", func(t *testing.T, f *fixture) {
+		from := f.create(t, f.configMaps(), "a").GetResourceVersion()
+		b := f.create(t, f.configMaps(), "b")
+		resp := f.send(t.Context(), t, http.MethodGet, f.configMaps()+"?watch=true&resourceVersion="+from, accept(protoOrJSON), nil)
+		defer resp.Body.Close()
+		if got := resp.Header.Get("Content-Type"); got != protoType+";stream=watch" {
+			t.Errorf("got content type %s", got)
+		}
+		e := protoEvent(t, resp.Body)
+		cm, _ := e.Object.(*corev1.ConfigMap)
+		if e.Type != watch.Added || cm == nil || cm.ResourceVersion != b.GetResourceVersion() || cm.Name != "b" {
+			t.Errorf("got %s %v", e.Type, e.Object)
+		}
+	}},
+	{"a list of metadata only", func(t *testing.T, f *fixture) {
+		for _, path := range []string{f.configMaps(), f.widgets()} {
+			made := f.create(t, path, "a", "x=1")
+			a := f.do(t, http.MethodGet, path, accept(jsonType+partialList), nil)
+			l := decodeList(t, a.body)
+			names(t, l, "a")
+			if l.GetKind() != "PartialObjectMetadataList" || l.GetAPIVersion() != "meta.k8s.io/v1" {
+				t.Errorf("got a %s %s", l.GetAPIVersion(), l.GetKind())
+			}
+			atLeast(t, "list", l.GetResourceVersion(), made.GetResourceVersion())
+			item := l.Items[0]
+			if item.GetKind() != "PartialObjectMetadata" || item.GetUID() != made.GetUID() || item.GetLabels()["x"] != "1" || item.Object["spec"] != nil {
+				t.Errorf("got item %v", item.Object)
+			}
+			a = f.do(t, http.MethodGet, path, accept(protoType+partialList), nil)
+			if got := mediaType(t, a.header); got != protoType {
+				t.Fatalf("%s: got %s %s", path, got, a.body)
+			}
+			obj, _, err := partialCodecs(t).UniversalDeserializer().Decode(a.body, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pl := obj.(*metav1.PartialObjectMetadataList)
+			if len(pl.Items) != 1 || pl.Items[0].UID != made.GetUID() {
+				t.Errorf("got %v", pl)
+			}
+		}
+	}},
+	{"pages of metadata only", func(t *testing.T, f *fixture) {
+		five(t, f)
+		a := f.do(t, http.MethodGet, f.configMaps()+"?limit=2", accept(jsonType+partialList), nil)
+		first := decodeList(t, a.body)
+		names(t, first, "a", "b")
+		remaining(t, first, 3)
+		a = f.do(t, http.MethodGet, f.configMaps()+"?continue="+first.GetContinue(), accept(jsonType+partialList), nil)
+		names(t, decodeList(t, a.body), "c", "d", "e")
+	}},
+	{"a watch of metadata only", func(t *testing.T, f *fixture) {
+		for _, path := range []string{f.configMaps(), f.widgets()} {
+			from := f.create(t, path, "a").GetResourceVersion()
+			f.create(t, path, "b")
+			f.later(t, path)
+			s := f.watchAs(t, path, "allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion="+from, jsonType+partialSuffix)
+			got := s.expect(t, "ADDED b", "BOOKMARK")
+			for _, e := range got {
+				if e.Object.GetKind() != "PartialObjectMetadata" || e.Object.GetAPIVersion() != "meta.k8s.io/v1" || e.Object.Object["spec"] != nil {
+					t.Errorf("%s: got %s %v", path, e.Type, e.Object.Object)
+				}
+			}
+			atLeast(t, "bookmark", got[1].Object.GetResourceVersion(), got[0].Object.GetResourceVersion())
+		}
+	}},
+	{"gzip above 128 KB", func(t *testing.T, f *fixture) {
+		put := func(name string) {
+			f.write(t, http.MethodPost, f.configMaps(), map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name},
+				"data": map[string]any{"fill": strings.Repeat("x", 100<<10)},
+			})
+		}
+		list := func(encoding string) *answer {
+			h := accept(jsonType)
+			if encoding != "" {
+				h.Set("Accept-Encoding", encoding)
+			}
+			return f.do(t, http.MethodGet, f.configMaps(), h, nil)
+		}
+		put("a")
+		if got := list("gzip").header.Get("Content-Encoding"); got != "" {
+			t.Errorf("100 KB came as %s", got)
+		}
+		put("b")
+		if got := list("").header.Get("Content-Encoding"); got != "" {
+			t.Errorf("%s without having been asked for", got)
+		}
+		a := list("gzip")
+		if got := a.header.Get("Content-Encoding"); got != "gzip" {
+			t.Fatalf("200 KB came as %q", got)
+		}
+		zr, err := gzip.NewReader(bytes.NewReader(a.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(zr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names(t, decodeList(t, body), "a", "b")
+		h := accept(jsonType)
+		h.Set("Accept-Encoding", "gzip")
+		resp := f.send(t.Context(), t, http.MethodGet, f.configMaps()+"?watch=true", h, nil)
+		resp.Body.Close()
+		if got := resp.Header.Get("Content-Encoding"); got != "" {
+			t.Errorf("a watch came as %s", got)
+		}
+	}},
+	{"numbers of a custom resource", func(t *testing.T, f *fixture) {
+		f.create(t, f.widgets(), "a")
+		body := string(f.get(t, f.widgets()).body)
+		if !strings.Contains(body, `"spec":{"ratio":0.5,"size":3}`) {
+			t.Errorf("got %s", body)
+		}
+	}},
+}
+
+func mediaType(t *testing.T, h http.Header) string {
+	t.Helper()
+	got, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// protoEvent reads one event of a watch in protobuf.
+func protoEvent(t *testing.T, body io.ReadCloser) watch.Event {
+	t.Helper()
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protoType)
+	if !ok {
+		t.Fatal("client-go has no protobuf")
+	}
+	frames := streaming.NewDecoder(info.StreamSerializer.Framer.NewFrameReader(body), info.StreamSerializer.Serializer)
+	kind, obj, err := restwatch.NewDecoder(frames, scheme.Codecs.UniversalDeserializer()).Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return watch.Event{Type: kind, Object: obj}
+}
+
+// partialCodecs decodes the types that stand for an object's metadata.
+func partialCodecs(t *testing.T) serializer.CodecFactory {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	return serializer.NewCodecFactory(s)
+}
+
+func equal(t *testing.T, got, want any) {
+	t.Helper()
+	g, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(g, w) {
+		t.Errorf("got\n%s\nwant\n%s", g, w)
+	}
+}
