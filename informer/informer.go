@@ -259,7 +259,11 @@ func (inf *Informer) watchErrorHandler() cache.WatchErrorHandlerWithContext {
 	if inf.watchErrors != nil {
 		return inf.watchErrors
 	}
-	return cache.DefaultWatchErrorHandler
+	return func(ctx context.Context, r *cache.Reflector, err error) {
+		if ctx.Err() == nil { // the end of a watch that was told to end is none
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		}
+	}
 }
 
 // awaitSync tells when the journal has synced, and lets an informer without
