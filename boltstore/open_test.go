@@ -233,3 +233,57 @@ func readAll(t *testing.T, path string) string {
 	}
 	return "reported"
 }
+
+// TestUncleanBoot: a file written without syncs, whose machine went down before
+// it was closed, is verified before use.
+func TestUncleanBoot(t *testing.T) {
+	if bootID() == "" {
+		t.Skip("this system does not tell its boot id")
+	}
+	path := testPath(t)
+	db := openTest(t, path, Options{Durability: Process})
+	s := claimTest(t, db, Claim{})
+	for i := range 10 {
+		if err := s.Add(configMap("ns", strings.Repeat("x", i+1), i+1, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	crashed, err := os.ReadFile(path) // as it is while nobody writes
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lost := range []bool{false, true} {
+		path := testPath(t)
+		if err := os.WriteFile(path, crashed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b, err := bolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.Update(func(tx *bolt.Tx) error {
+			var h header
+			if err := getMsgpack(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
+				return err
+			}
+			if h.Clean || h.BootID != bootID() {
+				t.Errorf("the file in use says %+v", h)
+			}
+			h.BootID = "another boot"
+			if lost { // a page that never reached the disk
+				src, _ := openSource(tx, configMaps.ID())
+				if err := src.gen(1).items.Delete([]byte("\x01ns/xxx")); err != nil {
+					return err
+				}
+			}
+			return putMsgpack(tx.Bucket(bucketFile), keyHeader, h)
+		})
+		if err := errors.Join(err, b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		again := openTest(t, path, Options{})
+		if got := len(again.SetAside()); got != map[bool]int{true: 1}[lost] {
+			t.Errorf("lost %v: set aside %q", lost, again.SetAside())
+		}
+	}
+}
