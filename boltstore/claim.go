@@ -308,6 +308,7 @@ type State struct {
 	Server          string    `json:"server,omitempty"`
 	Kind            string    `json:"kind"`
 	APIVersion      string    `json:"apiVersion"`
+	Namespaced      bool      `json:"namespaced"` // false also as long as there are no objects to tell by
 	History         uint64    `json:"history"`
 	Synced          bool      `json:"synced"` // has been read from the server once
 	ResourceVersion string    `json:"resourceVersion"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
@@ -231,6 +232,19 @@ func (v *verifier) journal(src sourceTx) {
 	}
 }
 
+// namespaced tells by the first object's key.
+func (g genTx) namespaced() bool {
+	if g.items == nil {
+		return false
+	}
+	k, v := g.items.Cursor().First()
+	if k == nil {
+		return false
+	}
+	key, err := keyOf(k, v)
+	return err == nil && strings.Contains(key, "/")
+}
+
 // States returns what the file says of each source, by name.
 func (db *DB) States() ([]State, error) {
 	var states []State
@@ -240,7 +254,9 @@ func (db *DB) States() ([]State, error) {
 			if err != nil {
 				return fmt.Errorf("source %s: %w", id, err)
 			}
-			states = append(states, m.state())
+			st := m.state()
+			st.Namespaced = m.Source.Namespace != "" || src.gen(m.Generation).namespaced()
+			states = append(states, st)
 			return nil
 		})
 	})

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// listWatch lists a type in protobuf and its Go type where client-go has one,
+// else unstructured.
+func listWatch(cfg *rest.Config, r resource, namespace, selector string) (cache.ListerWatcher, runtime.Object, error) {
+	modify := func(o *metav1.ListOptions) { o.LabelSelector = selector }
+	if example, err := scheme.Scheme.New(r.gvk); err == nil {
+		c, err := typedClient(cfg, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		return cache.NewFilteredListWatchFromClient(c, r.gvr.Resource, namespace, modify), example, nil
+	}
+	c, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	client := c.Resource(r.gvr).Namespace(namespace)
+	example := &unstructured.Unstructured{}
+	example.SetGroupVersionKind(r.gvk)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			modify(&o)
+			return client.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			modify(&o)
+			return client.Watch(ctx, o)
+		},
+	}, example, nil
+}
+
+func typedClient(cfg *rest.Config, r resource) (*rest.RESTClient, error) {
+	cfg = rest.CopyConfig(cfg)
+	gv := r.gvk.GroupVersion()
+	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
+	if gv.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return rest.RESTClientFor(cfg)
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+)
+
+type get struct {
+	streams   genericiooptions.IOStreams
+	db        string
+	namespace string
+	all       bool
+	selector  string
+	output    string
+	noHeaders bool
+	secrets   bool
+}
+
+func newGet(streams genericiooptions.IOStreams) *cobra.Command {
+	g := &get{streams: streams}
+	cmd := &cobra.Command{
+		Use:   "get TYPE [NAME...]",
+		Short: "Show objects in the file; no server is asked",
+		Example: `  kubewake get pods -n web -l app=shop --db cache.db
+  kubewake get deployments.apps shop -n web -o yaml`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return g.run(args[0], args[1:]) },
+	}
+	dbFlag(cmd, &g.db)
+	f := cmd.Flags()
+	f.StringVarP(&g.namespace, "namespace", "n", "default", "namespace")
+	f.BoolVarP(&g.all, "all-namespaces", "A", false, "all namespaces")
+	f.StringVarP(&g.selector, "selector", "l", "", "only objects with these labels")
+	f.StringVarP(&g.output, "output", "o", "", "json, yaml, name or wide; a table by default")
+	f.BoolVar(&g.noHeaders, "no-headers", false, "no header in tables")
+	f.BoolVar(&g.secrets, "show-secrets", false, "show the data of secrets")
+	return cmd
+}
+
+func (g *get) run(typ string, names []string) error {
+	selector, err := labels.Parse(g.selector)
+	if err != nil {
+		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
+	}
+	if !slices.Contains([]string{"", "json", "yaml", "name", "wide"}, g.output) {
+		return fmt.Errorf("unable to match a printer suitable for the output format %q (-o), allowed formats are: json,name,wide,yaml", g.output)
+	}
+	if g.all && len(names) > 0 {
+		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
+	}
+	db, err := openForReading(g.db)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	states, err := db.States()
+	if err != nil {
+		return err
+	}
+	sources := inFile(states, typ)
+	if len(sources) == 0 {
+		return fmt.Errorf("%w; it has: %s", unknownType(typ, g.db), strings.Join(resourcesIn(states), ", "))
+	}
+	found := map[string]*unstructured.Unstructured{}
+	for _, st := range sources {
+		if err := g.read(db, st, selector, found); err != nil {
+			return err
+		}
+		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s ago\n", st.Source, st.Objects, st.ResourceVersion, age(st.Confirmed))
+	}
+	objs, missing := pick(found, names)
+	if len(objs) > 0 || len(names) == 0 {
+		if err := g.print(sources[0], objs, len(names) == 1); err != nil {
+			return err
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s %q not found in %s", sources[0].Source.Resource, strings.Join(missing, `", "`), g.db)
+	}
+	return nil
+}
+
+func resourcesIn(states []boltstore.State) (names []string) {
+	for _, st := range states {
+		names = append(names, st.Source.Resource)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// read adds a source's objects, by namespace and name.
+func (g *get) read(db *boltstore.DB, st boltstore.State, selector labels.Selector, found map[string]*unstructured.Unstructured) error {
+	s, err := db.View(st.Source)
+	if err != nil {
+		return err
+	}
+	objs, err := s.ListErr()
+	if err != nil {
+		return err
+	}
+	for _, obj := range objs {
+		u, err := asUnstructured(obj, st)
+		if err != nil {
+			return err
+		}
+		if !selector.Matches(labels.Set(u.GetLabels())) || !g.all && u.GetNamespace() != "" && u.GetNamespace() != g.namespace {
+			continue
+		}
+		if st.Kind == "Secret" && !g.secrets {
+			redact(u)
+		}
+		found[u.GetNamespace()+"/"+u.GetName()] = u
+	}
+	return nil
+}
+
+// asUnstructured gives typed objects the apiVersion and kind that they lack.
+func asUnstructured(obj any, st boltstore.State) (*unstructured.Unstructured, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+		if err != nil {
+			return nil, err
+		}
+		u = &unstructured.Unstructured{Object: content}
+	} else {
+		u = u.DeepCopy()
+	}
+	u.SetAPIVersion(st.APIVersion)
+	u.SetKind(st.Kind)
+	return u, nil
+}
+
+func redact(u *unstructured.Unstructured) {
+	for _, field := range []string{"data", "stringData"} {
+		if m, ok := u.Object[field].(map[string]any); ok {
+			for k := range m {
+				m[k] = "REDACTED"
+			}
+		}
+	}
+}
+
+// pick returns the objects in order, those with names if there are any.
+func pick(found map[string]*unstructured.Unstructured, names []string) (objs []*unstructured.Unstructured, missing []string) {
+	have := map[string]bool{}
+	for _, u := range found {
+		if len(names) == 0 || slices.Contains(names, u.GetName()) {
+			objs = append(objs, u)
+			have[u.GetName()] = true
+		}
+	}
+	slices.SortFunc(objs, func(a, b *unstructured.Unstructured) int {
+		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+	})
+	for _, n := range names {
+		if !have[n] {
+			missing = append(missing, n)
+		}
+	}
+	return objs, missing
+}
+
+func (g *get) print(st boltstore.State, objs []*unstructured.Unstructured, single bool) error {
+	switch g.output {
+	case "json", "yaml":
+		var p printers.ResourcePrinter = &printers.JSONPrinter{}
+		if g.output == "yaml" {
+			p = &printers.YAMLPrinter{}
+		}
+		if single {
+			return p.PrintObj(objs[0], g.streams.Out)
+		}
+		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{"resourceVersion": ""}}}
+		for _, u := range objs {
+			list.Items = append(list.Items, *u)
+		}
+		return p.PrintObj(list, g.streams.Out)
+	case "name":
+		for _, u := range objs {
+			// As kubectl: pod/x, deployment.apps/x.
+			name := strings.ToLower(st.Kind)
+			if st.Source.Group != "" {
+				name += "." + st.Source.Group
+			}
+			fmt.Fprintln(g.streams.Out, name+"/"+u.GetName())
+		}
+		return nil
+	}
+	if len(objs) == 0 {
+		where := " in " + g.namespace + " namespace"
+		if g.all {
+			where = ""
+		}
+		fmt.Fprintf(g.streams.ErrOut, "No resources found%s.\n", where)
+		return nil
+	}
+	p := printers.NewTablePrinter(printers.PrintOptions{Wide: g.output == "wide", WithNamespace: g.all && objs[0].GetNamespace() != "", NoHeaders: g.noHeaders})
+	return p.PrintObj(tableOf(st.Kind, objs, metav1.Now().Time), g.streams.Out)
+}

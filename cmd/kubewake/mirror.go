@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// mirror keeps types in a file until it is told to end.
+type mirror struct {
+	streams  genericiooptions.IOStreams
+	flags    *genericclioptions.ConfigFlags
+	db       string
+	all      bool
+	selector string
+	http     string
+	process  bool
+	window   time.Duration
+	journal  int64
+	age      time.Duration
+	maxSize  int
+	events   bool
+	report   bool
+
+	firstRead float64
+	stats     stats
+	out       sync.Mutex // one line at a time
+}
+
+func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
+	m := &mirror{streams: streams, flags: genericclioptions.NewConfigFlags(false)}
+	cmd := &cobra.Command{
+		Use:   "mirror TYPE[.GROUP]...",
+		Short: "Keep these types in the file, until told to end",
+		Example: `  kubewake mirror pods configmaps -A --db cache.db
+  kubewake mirror deployments.apps -n web -l app=shop --http 127.0.0.1:8080`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			quiet(streams.ErrOut)
+			return m.run(cmd.Context(), args)
+		},
+	}
+	m.flags.AddFlags(cmd.Flags())
+	dbFlag(cmd, &m.db)
+	f := cmd.Flags()
+	f.BoolVarP(&m.all, "all-namespaces", "A", false, "all namespaces")
+	f.StringVarP(&m.selector, "selector", "l", "", "only objects with these labels")
+	f.StringVar(&m.http, "http", "", "serve /healthz, /readyz and /metrics at this address")
+	f.BoolVar(&m.process, "no-sync", false, "do not sync each commit: survives the death of the process, not of the machine")
+	f.DurationVar(&m.window, "window", 0, "gather changes to a busy file for so long (default 20ms; seconds spare flash)")
+	f.Int64Var(&m.journal, "journal-bytes", 0, "history kept for each type (default 16 MiB)")
+	f.DurationVar(&m.age, "journal-age", 0, "history kept for each type (default 1h)")
+	f.IntVar(&m.maxSize, "max-size", 0, "bound of the file in bytes (default none)")
+	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: what, type, namespace/name, UID, resourceVersion")
+	f.BoolVar(&m.report, "report", false, "print what the start took once it is over, for the demo")
+	_ = f.MarkHidden("report") // fails only for a flag that is not there
+	return cmd
+}
+
+// quiet keeps client-go's own messages to warnings.
+func quiet(w io.Writer) {
+	klog.LogToStderr(false)
+	klog.SetOutputBySeverity("INFO", io.Discard)
+	klog.SetOutputBySeverity("WARNING", io.Discard)
+	klog.SetOutputBySeverity("ERROR", io.Discard)
+	klog.SetOutputBySeverity("FATAL", w)
+}
+
+func (m *mirror) logf(format string, args ...any) {
+	m.out.Lock()
+	defer m.out.Unlock()
+	fmt.Fprintf(m.streams.ErrOut, format+"\n", args...)
+}
+
+// logger takes the library's messages to the log.
+func (m *mirror) logger() klog.Logger {
+	return funcr.New(func(_, args string) { m.logf("%s", args) }, funcr.Options{})
+}
+
+func (m *mirror) config() (*rest.Config, error) {
+	m.flags.WithWrapConfigFn(func(c *rest.Config) *rest.Config {
+		c.UserAgent, c.QPS = "kubewake/"+version(), -1
+		c.Wrap(m.stats.wrap)
+		return c
+	})
+	cfg, err := m.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig cannot be used (--kubeconfig, --context): %w", err)
+	}
+	return reflector.WrapConfig(cfg), nil
+}
+
+func (m *mirror) run(ctx context.Context, types []string) error {
+	if _, err := labels.Parse(m.selector); err != nil {
+		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
+	}
+	cfg, err := m.config()
+	if err != nil {
+		return err
+	}
+	logger := m.logger()
+	o := boltstore.Options{RefuseForeign: true, Logger: &logger, Window: m.window, JournalBytes: m.journal, JournalAge: m.age, MaxSize: m.maxSize}
+	if m.process {
+		o.Durability = boltstore.Process
+	}
+	db, err := boltstore.Open(m.db, o)
+	if err != nil {
+		return fmt.Errorf("%w (--db)", err)
+	}
+	m.stats.db = db
+	for _, aside := range db.SetAside() {
+		m.logf("%s could not be used and is now %s; it is rebuilt from the server", m.db, aside)
+	}
+	err = m.live(ctx, db, cfg, types)
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return errors.Join(err, db.Close())
+}
+
+// live runs an informer for each type. The first one that cannot go on ends
+// all.
+func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, types []string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if m.http != "" {
+		if err := m.stats.serve(ctx, m.http, &wg); err != nil {
+			return err
+		}
+	}
+	var known []resource
+	for _, arg := range types {
+		r, err := m.resolve(ctx, db, arg)
+		if err != nil {
+			cancel(err)
+			return err
+		}
+		known = append(known, r)
+	}
+	for _, r := range known {
+		inf, err := m.informer(ctx, db, cfg, r, cancel)
+		if err != nil {
+			cancel(err)
+			return err
+		}
+		wg.Go(func() { inf.RunWithContext(ctx) })
+	}
+	m.stats.ready.Store(true)
+	if m.report {
+		wg.Go(func() { m.printReport(ctx) })
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// resolve finds out what a type is: from the file, so that no server is
+// needed, else from the server, however long that takes.
+func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (resource, error) {
+	states, err := db.States()
+	if err != nil {
+		return resource{}, err
+	}
+	for _, st := range inFile(states, arg) {
+		return resource{
+			gvr:        schema.GroupVersionResource{Group: st.Source.Group, Version: st.Source.Version, Resource: st.Source.Resource},
+			gvk:        schema.FromAPIVersionAndKind(st.APIVersion, st.Kind),
+			namespaced: st.Namespaced,
+		}, nil
+	}
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
+	for said := ""; ; {
+		var r resource
+		mapper, err := m.flags.ToRESTMapper()
+		if err == nil {
+			r, err = fromServer(mapper, arg)
+		}
+		switch {
+		case err == nil:
+			return r, nil
+		case meta.IsNoMatchError(err):
+			return resource{}, unknownType(arg, "the server")
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+			return resource{}, fmt.Errorf("the server does not let you ask for its types: %w", err)
+		}
+		if msg := oneLine(err); msg != said {
+			m.logf("%s: the server cannot be asked what this type is, trying on: %s", arg, msg)
+			said = msg
+		}
+		select {
+		case <-ctx.Done():
+			return resource{}, ctx.Err()
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
+func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Config, r resource, end context.CancelCauseFunc) (*informer.Informer, error) {
+	namespace := ""
+	if r.namespaced && !m.all {
+		var err error
+		if namespace, _, err = m.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+			return nil, err
+		}
+	}
+	lw, example, err := listWatch(cfg, r, namespace, m.selector)
+	if err != nil {
+		return nil, err
+	}
+	logger := m.logger()
+	src := &source{live: make(chan struct{})}
+	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
+		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		MaxStaleness: -1,
+		Logger:       &logger,
+		OnState:      func(st reflector.State) { m.changed(src, st, end) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	src.name = src.inf.Store().Source().String()
+	handler, err := src.inf.AddEventHandler(m.counter(src))
+	if err != nil {
+		return nil, err
+	}
+	src.handler = handler
+	m.stats.add(src)
+	src.inf.GetStore().ListKeys()
+	m.firstRead = sinceStart()
+	if st := src.inf.Store().State(); st.Synced {
+		m.logf("%s: %d objects from the file, at %s, confirmed %s ago", src.name, st.Objects, st.ResourceVersion, age(st.Confirmed))
+	}
+	return src.inf, nil
+}
+
+// changed logs a line for each change of state.
+func (m *mirror) changed(src *source, st reflector.State, end context.CancelCauseFunc) {
+	name, file := src.inf.Store().Source().String(), src.inf.Store().State()
+	m.logf("%s: %s at %s", name, st, orNone(file.ResourceVersion))
+	if st.Phase == reflector.Denied && !file.Synced {
+		end(fmt.Errorf("%s cannot be mirrored: %s", name, st.Reason))
+	}
+	if st.Phase == reflector.Live {
+		src.once.Do(func() { close(src.live) })
+	}
+}
+
+func orNone(rv string) string {
+	if rv == "" {
+		return "no version yet"
+	}
+	return "resourceVersion " + rv
+}
+
+// printReport prints a line of JSON once everything is live.
+func (m *mirror) printReport(ctx context.Context) {
+	l := life{FirstRead: m.firstRead}
+	for _, src := range m.stats.all() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-src.handler.HasSyncedChecker().Done():
+		}
+	}
+	l.Replayed = sinceStart()
+	for _, src := range m.stats.all() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-src.live:
+		}
+	}
+	l.Synced = sinceStart()
+	for _, src := range m.stats.all() {
+		l.Added += src.added.Load()
+		l.Updated += src.modified.Load()
+		l.Deleted += src.deleted.Load()
+	}
+	m.out.Lock()
+	defer m.out.Unlock()
+	_ = json.NewEncoder(m.streams.Out).Encode(l) // whoever asked for it has gone
+}
+
+// age is how long ago something was, as kubectl says it.
+func age(t time.Time) string {
+	if t.IsZero() {
+		return "unknown time"
+	}
+	return humanDuration(time.Since(t))
+}
+
+// counter counts, and prints if asked to, what handlers are told.
+func (m *mirror) counter(src *source) cache.ResourceEventHandler {
+	tell := func(what string, obj any) {
+		src.told(what)
+		if !m.events {
+			return
+		}
+		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			if obj = d.Obj; obj == nil {
+				m.print(what, src, d.Key, "", "")
+				return
+			}
+		}
+		if o, err := meta.Accessor(obj); err == nil {
+			key, _ := cache.MetaNamespaceKeyFunc(obj)
+			m.print(what, src, key, string(o.GetUID()), o.GetResourceVersion())
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell("ADDED", obj) },
+		UpdateFunc: func(_, obj any) { tell("MODIFIED", obj) },
+		DeleteFunc: func(obj any) { tell("DELETED", obj) },
+	}
+}
+
+func (m *mirror) print(what string, src *source, key, uid, rv string) {
+	m.out.Lock()
+	defer m.out.Unlock()
+	fmt.Fprintln(m.streams.Out, what, src.inf.Store().Source().Resource, key, uid, rv)
+}

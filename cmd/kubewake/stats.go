@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/tools/cache"
+)
+
+// source is one type that is mirrored.
+type source struct {
+	name    string
+	inf     *informer.Informer
+	handler cache.ResourceEventHandlerRegistration
+	once    sync.Once
+	live    chan struct{} // closed once it has been live
+
+	added, modified, deleted atomic.Int64
+}
+
+func (s *source) told(what string) {
+	switch what {
+	case "ADDED":
+		s.added.Add(1)
+	case "MODIFIED":
+		s.modified.Add(1)
+	default:
+		s.deleted.Add(1)
+	}
+}
+
+// stats are what /metrics, /healthz and /readyz tell.
+type stats struct {
+	db       *boltstore.DB
+	ready    atomic.Bool // all types are known
+	requests atomic.Int64
+	bytes    atomic.Int64
+
+	mu      sync.Mutex
+	sources []*source
+}
+
+func (s *stats) wrap(rt http.RoundTripper) http.RoundTripper {
+	return &wire{next: rt, requests: &s.requests, bytes: &s.bytes}
+}
+
+func (s *stats) add(src *source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources = append(s.sources, src)
+}
+
+func (s *stats) all() []*source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*source(nil), s.sources...)
+}
+
+// unready says what is not confirmed by the server yet.
+func (s *stats) unready() string {
+	if !s.ready.Load() {
+		return "the types are not known yet"
+	}
+	var names []string
+	for _, src := range s.all() {
+		if src.inf.State().Phase != reflector.Live || !src.handler.HasSynced() {
+			names = append(names, src.name+": "+src.inf.State().String())
+		}
+	}
+	return strings.Join(names, "; ")
+}
+
+// serve answers until ctx ends.
+func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s)
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	answer := func(bad func() string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if why := bad(); why != "" {
+				http.Error(w, why, http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		}
+	}
+	mux.HandleFunc("/readyz", answer(s.unready))
+	mux.HandleFunc("/healthz", answer(func() string {
+		if err := s.db.Err(); err != nil {
+			return oneLine(err)
+		}
+		return ""
+	}))
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cannot serve (--http): %w", err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	wg.Go(func() {
+		<-ctx.Done()
+		_ = server.Close() // nothing to finish
+	})
+	wg.Go(func() {
+		_ = server.Serve(l) // until it is closed
+	})
+	return nil
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("kubewake_"+name, help, labels, nil)
+}
+
+var (
+	descObjects   = desc("source_objects", "Objects in the file.", "source")
+	descBytes     = desc("source_bytes", "Bytes of their records.", "source")
+	descAge       = desc("source_age_seconds", "Time since the server last confirmed the state.", "source")
+	descPhase     = desc("source_phase", "1 for the phase that the source is in.", "source", "phase")
+	descVersion   = desc("source_resource_version", "1 for the version up to which everything is stored.", "source", "resource_version")
+	descResumes   = desc("source_resumes_total", "Lists answered from the file.", "source")
+	descRelists   = desc("source_relists_total", "Lists read from the server.", "source", "reason")
+	descTold      = desc("source_told_total", "Calls of the handler.", "source", "type")
+	descLag       = desc("source_told_lag", "Journal entries that the handler has not been told of.", "source")
+	descFile      = desc("file_bytes", "Size of the file.")
+	descRequests  = desc("requests_total", "Requests sent to the server.")
+	descReceived  = desc("response_bytes_total", "Bytes of response bodies, as sent.")
+	descCommitBad = desc("commit_failing", "1 while commits fail and are retried.")
+)
+
+// Describe implements prometheus.Collector.
+func (s *stats) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(s, ch) }
+
+// Collect implements prometheus.Collector.
+func (s *stats) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	for _, src := range s.all() {
+		file, now := src.inf.Store().State(), src.inf.State()
+		gauge(descObjects, float64(file.Objects), src.name)
+		gauge(descBytes, float64(file.Bytes), src.name)
+		gauge(descLag, float64(file.Seq-file.Told), src.name)
+		if !now.Confirmed.IsZero() {
+			gauge(descAge, time.Since(now.Confirmed).Seconds(), src.name)
+		}
+		gauge(descPhase, 1, src.name, string(now.Phase))
+		gauge(descVersion, 1, src.name, file.ResourceVersion)
+		count(descResumes, float64(now.Resumes), src.name)
+		for reason, n := range now.Relists {
+			count(descRelists, float64(n), src.name, reason)
+		}
+		count(descTold, float64(src.added.Load()), src.name, "added")
+		count(descTold, float64(src.modified.Load()), src.name, "modified")
+		count(descTold, float64(src.deleted.Load()), src.name, "deleted")
+	}
+	gauge(descFile, float64(s.db.Size()))
+	count(descRequests, float64(s.requests.Load()))
+	count(descReceived, float64(s.bytes.Load()))
+	failing := 0.0
+	if s.db.Err() != nil {
+		failing = 1
+	}
+	gauge(descCommitBad, failing)
+}
