@@ -3,6 +3,7 @@ module github.com/kubewake/kubewake/tests
 go 1.26.0
 
 require (
+	github.com/rogpeppe/go-internal v1.14.1
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
@@ -16,6 +17,7 @@ require (
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
 	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
+	golang.org/x/tools v0.49.0 // indirect
 )
 
 require (

@@ -1,0 +1,191 @@
+// Package cli runs the command as a person would, by the scripts in testdata.
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/rogpeppe/go-internal/testscript"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "kubewake-cli-")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "kubewake")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/kubewake")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s\n%v\n", out, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// TestScripts gives each script a simulated cluster of its own ($KUBECONFIG).
+// Besides testscript's commands there are
+//
+//	mirrored ARGS...   run kubewake mirror until all types are live, then end it with SIGTERM
+//	server up|down     let the server answer, or refuse connections
+//	forbid             the next request for objects is refused
+//	lock FILE          another process has the file open, until the script ends
+//	cut FILE N         keep the first N bytes of a file
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			sim := kubesim.New(kubesim.Options{})
+			if _, err := sim.Start(); err != nil {
+				return err
+			}
+			e.Defer(sim.Close)
+			e.Values["sim"] = sim
+			if err := fill(sim); err != nil {
+				return err
+			}
+			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+			e.Setenv("HOME", e.WorkDir)
+			path := filepath.Join(e.WorkDir, "kubeconfig")
+			e.Setenv("KUBECONFIG", path)
+			c := api.NewConfig()
+			c.Clusters["sim"] = &api.Cluster{Server: sim.URL()}
+			c.Contexts["sim"] = &api.Context{Cluster: "sim", Namespace: "web"}
+			c.CurrentContext = "sim"
+			return clientcmd.WriteToFile(*c, path)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"mirrored": mirrored, "server": server, "forbid": forbid, "lock": lock, "cut": cut,
+		},
+	})
+}
+
+func fill(sim *kubesim.Server) error {
+	shop := map[string]string{"app": "shop"}
+	meta := func(ns, name string, labels map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}
+	}
+	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"namespace": "web", "name": "w1"}, "spec": map[string]any{"size": int64(3)}}}
+	three := int32(3)
+	var errs []error
+	for _, o := range []kubesim.Object{
+		&corev1.Pod{ObjectMeta: meta("web", "shop-1", shop), Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c"}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true, RestartCount: 2}}}},
+		&corev1.Pod{ObjectMeta: meta("web", "blog-1", nil), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
+			Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "c",
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}}},
+		&corev1.Pod{ObjectMeta: meta("other", "shop-2", shop)},
+		&corev1.Secret{ObjectMeta: meta("web", "key", nil), Data: map[string][]byte{"password": []byte("hunter2")}, Type: corev1.SecretTypeOpaque},
+		&corev1.ConfigMap{ObjectMeta: meta("web", "conf", nil), Data: map[string]string{"a": "1", "b": "2"}},
+		&appsv1.Deployment{ObjectMeta: meta("web", "shop", shop), Spec: appsv1.DeploymentSpec{Replicas: &three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1, UpdatedReplicas: 2}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+		widget,
+	} {
+		errs = append(errs, sim.Create(o))
+	}
+	return errors.Join(errs...)
+}
+
+func must(ts *testscript.TestScript, err error) { ts.Check(err) }
+
+func sim(ts *testscript.TestScript) *kubesim.Server { return ts.Value("sim").(*kubesim.Server) }
+
+func mirrored(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("mirrored cannot be negated")
+	}
+	cmd := exec.Command(binary, append([]string{"mirror"}, args...)...)
+	cmd.Dir = ts.Getenv("WORK")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("HOME"), "KUBEWAKE_DB="+ts.Getenv("KUBEWAKE_DB"))
+	var log buffer
+	cmd.Stderr = &log
+	must(ts, cmd.Start())
+	types := 0
+	for _, a := range args {
+		if strings.HasPrefix(a, "-") {
+			break
+		}
+		types++
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	deadline := time.After(60 * time.Second)
+	for tick := time.NewTicker(10 * time.Millisecond); strings.Count(log.String(), ": live at") < types; {
+		select {
+		case <-tick.C:
+		case err := <-ended:
+			ts.Fatalf("mirror ended: %v\n%s", err, log.String())
+		case <-deadline:
+			_ = cmd.Process.Kill()
+			ts.Fatalf("not live:\n%s", log.String())
+		}
+	}
+	must(ts, cmd.Process.Signal(os.Interrupt))
+	if err := <-ended; err != nil {
+		ts.Fatalf("mirror did not end in order: %v\n%s", err, log.String())
+	}
+	ts.Logf("%s", log.String())
+}
+
+func server(ts *testscript.TestScript, _ bool, args []string) {
+	must(ts, sim(ts).RefuseConnections(args[0] == "down"))
+}
+
+func forbid(ts *testscript.TestScript, _ bool, _ []string) {
+	sim(ts).FailNext(func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/pods") }, 100,
+		kubesim.Answer(apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no access for you"))))
+}
+
+func lock(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := boltstore.Open(ts.MkAbs(args[0]), boltstore.Options{})
+	must(ts, err)
+	ts.Defer(func() { _ = db.Close() })
+}
+
+func cut(ts *testscript.TestScript, _ bool, args []string) {
+	var n int64
+	_, err := fmt.Sscan(args[1], &n)
+	must(ts, err)
+	must(ts, os.Truncate(ts.MkAbs(args[0]), n))
+}
+
+// buffer is written by a process and read by a test.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *buffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *buffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
