@@ -9,8 +9,9 @@ TARGETS  := linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64
 help: ## show this
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
 
-check: lint ## lint, quick tests and all platforms: before each commit
+check: lint ## lint, quick tests and kill rounds, all platforms: before each commit
 	go test -race -short ./...
+	cd tests && go test -race -short ./wake
 	@$(MAKE) --no-print-directory cross
 
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server

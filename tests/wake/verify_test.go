@@ -43,7 +43,7 @@ func (w *writer) verify(db string, told string) {
 			w.t.Fatal(err)
 		}
 		w.sameObjects(st.Source.Resource, cached)
-		sameIndices(w.t, s, cached)
+		sameIndices(w.t, w.indexers, s, cached)
 		w.toldAll(st.Source.Resource, cached, last[st.Source.Resource])
 	}
 }
@@ -118,9 +118,8 @@ func throughType(t *testing.T, resource string, m map[string]any) map[string]any
 }
 
 // sameIndices compares each index with one recomputed from the items.
-func sameIndices(t *testing.T, s *boltstore.Store, cached []any) {
+func sameIndices(t *testing.T, fns cache.Indexers, s *boltstore.Store, cached []any) {
 	t.Helper()
-	fns := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "label": byLabel}
 	model := cache.NewIndexer(cache.MetaNamespaceKeyFunc, fns)
 	if err := model.Replace(cached, ""); err != nil {
 		t.Fatal(err)

@@ -9,29 +9,66 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/tools/cache"
 )
 
 // TestKillOnKubesim is the quick form: the same rounds, with connections that
-// break in between.
+// break in between, on a program that uses the library.
 func TestKillOnKubesim(t *testing.T) {
-	rounds(t, newSimulator(t), 4, 300)
+	rounds(t, newSimulator(t), library, 4, 300)
 }
 
-// TestKillOnKubeAPIServer is the promise, on a real API server.
+// TestKillOnKubeAPIServer is the promise, on a real API server and the command.
 func TestKillOnKubeAPIServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real API server, which make check does not build; make test does")
 	}
-	rounds(t, newRealServer(t), 20, 2000)
+	rounds(t, newRealServer(t), command(t), 20, 2000)
 }
 
-func rounds(t *testing.T, srv target, n, objects int) {
+// killed is what is killed: a command line for a file and a kubeconfig, and the
+// indices that it keeps.
+type killed struct {
+	cmd      func(db, kubeconfig string) *exec.Cmd
+	indexers cache.Indexers
+}
+
+// library is this test binary; see child.
+var library = killed{
+	cmd: func(db, kubeconfig string) *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), envDB+"="+db, envKubeconfig+"="+kubeconfig)
+		return cmd
+	},
+	indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "label": byLabel},
+}
+
+// command is kubewake mirror.
+func command(t *testing.T) killed {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "kubewake")
+	build := exec.Command("go", "build", "-race", "-o", bin, "./cmd/kubewake")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return killed{
+		cmd: func(db, kubeconfig string) *exec.Cmd {
+			return exec.Command(bin, "mirror", "pods", "configmaps", "widgets.example.com", "-A", "--events", "--db", db, "--kubeconfig", kubeconfig)
+		},
+		indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+	}
+}
+
+func rounds(t *testing.T, srv target, what killed, n, objects int) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newWriter(t, srv.Config(), seed)
 	w.fill(objects)
-	p := &program{t: t, db: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
+	w.indexers = what.indexers
+	p := &program{t: t, what: what, db: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
 	t.Cleanup(p.kill)
 
 	p.start()
@@ -156,6 +193,7 @@ func pause(rnd *rand.Rand, most time.Duration) { <-time.After(time.Duration(rnd.
 // program is one that is killed and started again.
 type program struct {
 	t          *testing.T
+	what       killed
 	db         string
 	kubeconfig string
 	told       string
@@ -172,8 +210,7 @@ func (p *program) start() {
 		p.t.Fatal(err)
 	}
 	defer out.Close()
-	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(os.Environ(), envDB+"="+p.db, envKubeconfig+"="+p.kubeconfig)
+	p.cmd = p.what.cmd(p.db, p.kubeconfig)
 	p.cmd.Stdout = out
 	errs, err := os.OpenFile(p.told+".err", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

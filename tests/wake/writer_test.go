@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 )
 
 var resources = map[string]schema.GroupVersionResource{
@@ -42,6 +43,8 @@ type writer struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	writes int
+
+	indexers cache.Indexers // of what is verified
 }
 
 func newWriter(t *testing.T, cfg *rest.Config, seed uint64) *writer {
