@@ -30,7 +30,8 @@ type Options struct {
 	// PageSize of relists. Default 500.
 	PageSize int64
 	// ConfirmTimeout is the timeout of a watch that is behind what the server
-	// states: the server sends a bookmark about 2 s before it. Default 4 s.
+	// states: the server sends a bookmark about 2 s before it, none if it is
+	// shorter than 3 s. Default 3 s.
 	ConfirmTimeout time.Duration
 	// OnState is called at each change of phase. It must not block.
 	OnState func(State)
@@ -72,7 +73,7 @@ var (
 // journal and its store. example is an object of the type that lw returns.
 func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, example runtime.Object, o Options) *Source {
 	o.PageSize = cmp.Or(o.PageSize, 500)
-	o.ConfirmTimeout = cmp.Or(o.ConfirmTimeout, 4*time.Second)
+	o.ConfirmTimeout = cmp.Or(o.ConfirmTimeout, 3*time.Second)
 	if o.Logger == nil {
 		l := klog.Background()
 		o.Logger = &l

@@ -140,6 +140,28 @@ func mirror(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
+// TestDemo runs what make demo runs, on fewer pods.
+func TestDemo(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(block(t, "make demo"), "make demo") || !strings.Contains(string(b), "go run ./cmd/kubewake demo") {
+		t.Fatal("make demo is not what this test runs")
+	}
+	out, err := exec.Command(build(t, root, "./cmd/kubewake", "kubewake"), "demo", "--objects", "1000").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	shown := block(t, "The same restart")
+	for _, l := range strings.Split(string(out), "\n") {
+		// The figures differ, the words do not.
+		if words := strings.TrimSpace(regexp.MustCompile(`(  |[0-9]).*`).ReplaceAllString(l, "")); !strings.Contains(shown, words) {
+			t.Errorf("the README does not show %q of\n%s", words, out)
+		}
+	}
+}
+
 // TestProgram builds the README's program and lets it live twice.
 func TestProgram(t *testing.T) {
 	sim, kubeconfig := cluster(t)
