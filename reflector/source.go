@@ -3,18 +3,14 @@ package reflector
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -56,9 +52,10 @@ type Source struct {
 
 	mu         sync.Mutex
 	state      State
-	expired    bool // the next watch must relist first
-	asked      bool // the server has been asked for its version since the link last broke
-	checked    bool // the cluster's identity has been checked, this is its UID
+	expired    bool   // the next watch must relist first
+	asked      bool   // the server has been asked for its version since the link last broke
+	asking     string // the connection over which it last stated it
+	checked    bool   // the cluster's identity has been checked, this is its UID
 	clusterUID string
 
 	calls sync.WaitGroup
@@ -172,13 +169,27 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 			phase = CatchingUp
 			o.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
 		}
-		w, err := s.lw.WatchWithContext(ctx, o)
+		var over link
+		w, err := s.lw.WatchWithContext(over.trace(ctx), o)
 		switch {
 		case isExpired(err):
 			s.setExpired()
 			continue
 		case err != nil:
 			return nil, s.fail(ctx, err)
+		}
+		if phase == Live && over.String() != s.askedOver() {
+			// The version was stated over another connection: should the server
+			// have been restored since, this watch would hang without a word. A
+			// short watch notices that by itself.
+			if back, err := s.wentBack(ctx); back || err != nil {
+				w.Stop()
+				s.broken()
+				if err != nil {
+					return nil, s.fail(ctx, err)
+				}
+				continue
+			}
 		}
 		s.enter(phase, "")
 		return s.wrap(w, o.TimeoutSeconds, repaired), nil
@@ -244,114 +255,4 @@ func (s *Source) takeExpired() bool {
 	e := s.expired
 	s.expired = false
 	return e
-}
-
-// ask learns the server's current version, once after the link was broken. If
-// it is behind the file's the server has been restored.
-func (s *Source) ask(ctx context.Context) (string, error) {
-	rv, err := s.serverVersion(ctx)
-	if err != nil {
-		return "", s.fail(ctx, err)
-	}
-	if c, err := resourceversion.CompareResourceVersion(rv, s.journal.Accepted()); err == nil && c < 0 {
-		return ReasonRestored, nil
-	}
-	s.mu.Lock()
-	s.asked = true
-	s.mu.Unlock()
-	if rv != "" {
-		s.journal.Confirm(rv)
-	}
-	return "", nil
-}
-
-// serverVersion asks for the current version by a consistent list that selects
-// nothing. Where the caller's list function overrides the selector, or the
-// server does not know it, one object comes with it.
-func (s *Source) serverVersion(ctx context.Context) (string, error) {
-	list, err := s.lw.ListWithContext(ctx, metav1.ListOptions{FieldSelector: "metadata.name=none", Limit: 1})
-	if apierrors.IsBadRequest(err) {
-		list, err = s.lw.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
-	}
-	if err != nil {
-		return "", fmt.Errorf("ask for the current version of %s: %w", s.store.Source(), err)
-	}
-	m, err := meta.ListAccessor(list)
-	if err != nil {
-		return "", fmt.Errorf("ask for the current version of %s: %w", s.store.Source(), err)
-	}
-	return m.GetResourceVersion(), nil
-}
-
-// repair is a relist with a backoff of its own: the Reflector's is not told.
-func (s *Source) repair(ctx context.Context, reason string, newHistory bool) error {
-	now := s.o.Clock.Now()
-	if now.Sub(s.last) > 2*time.Minute {
-		s.backoff = newBackoff()
-	} else {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.o.Clock.After(s.backoff.Step()):
-		}
-	}
-	s.last = s.o.Clock.Now()
-	return s.relist(ctx, reason, newHistory)
-}
-
-// relist reads everything, page by page, into the file.
-func (s *Source) relist(ctx context.Context, reason string, newHistory bool) error {
-	other, err := s.otherCluster(ctx)
-	if err != nil {
-		return err
-	}
-	if other {
-		reason = ReasonCluster
-	}
-	s.enter(Relisting, reason)
-	o := boltstore.RelistOptions{NewHistory: newHistory && !other, ClusterUID: s.clusterUID, Server: s.o.Server}
-	r, err := s.journal.Relist(ctx, o, s.pages(ctx, s.o.PageSize))
-	if errors.Is(err, boltstore.ErrUnordered) {
-		r, err = s.journal.Relist(ctx, o, s.pages(ctx, 0))
-	}
-	if err != nil {
-		return s.fail(ctx, fmt.Errorf("relist %s: %w", s.store.Source(), err))
-	}
-	s.mu.Lock()
-	s.asked = true // the list's version is the server's
-	s.mu.Unlock()
-	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.journal.Accepted(),
-		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
-	return nil
-}
-
-// pages lists consistently. A continue token that expires falls back to one
-// page with everything, as client-go's pager does.
-func (s *Source) pages(ctx context.Context, size int64) func(func([]runtime.Object) error) (string, error) {
-	return func(page func([]runtime.Object) error) (rv string, err error) {
-		o := metav1.ListOptions{Limit: size}
-		for {
-			list, err := s.lw.ListWithContext(ctx, o)
-			if isExpired(err) && o.Continue != "" {
-				return "", fmt.Errorf("%w: %v", boltstore.ErrUnordered, err) // begin anew, in one page
-			}
-			if err != nil {
-				return "", err
-			}
-			m, err := meta.ListAccessor(list)
-			if err != nil {
-				return "", err
-			}
-			objs, err := meta.ExtractListWithAlloc(list)
-			if err != nil {
-				return "", err
-			}
-			if err := page(objs); err != nil {
-				return "", err
-			}
-			if o.Continue = m.GetContinue(); o.Continue == "" {
-				return m.GetResourceVersion(), nil
-			}
-		}
-	}
 }

@@ -213,6 +213,26 @@ func TestExpiredWatchEvent(t *testing.T) {
 	}
 }
 
+// TestRestoredBetweenListAndWatch: a watch from a version ahead of the server
+// would hang without a word, and the list's version was the server's only
+// until its connection broke.
+func TestRestoredBetweenListAndWatch(t *testing.T) {
+	f := newFixture(t, 4)
+	then := f.sim.Revision()
+	f.create("lost")
+	f.list()
+	if err := f.sim.Rewind(then); err != nil {
+		t.Fatal(err)
+	}
+	w := f.watch()
+	if ev := f.next(w); ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != fmt.Sprint(then) {
+		t.Fatalf("%+v", ev)
+	}
+	if n := len(f.store.ListKeys()); n != 4 || f.State().Relists[ReasonRestored] != 1 {
+		t.Fatalf("%d objects, %+v", n, f.State())
+	}
+}
+
 // TestDenied: data is kept, and unconfirmed.
 func TestDenied(t *testing.T) {
 	f := newFixture(t, 4)
