@@ -654,12 +654,13 @@ func TestAnotherCluster(t *testing.T) {
 	w := newWorld(t)
 	w.create("theirs")
 	r := newRecorder(t)
-	w.live(Options{}, r).run().synced().equal().end()
+	l := w.live(Options{}, r).run().synced()
 	r.expect("initial theirs")
+	l.end()
 	other := newWorld(t)
 	other.path = w.path
 	other.create("ours")
-	l := other.live(Options{}, r).run().synced().equal()
+	l = other.live(Options{}, r).run().synced().equal()
 	eventually(t, "told", func() bool { return slices.Contains(r.names(), "ours") })
 	for _, told := range r.take() {
 		if told != "initial theirs" && told != "initial ours" && told != "add ours" {
