@@ -224,6 +224,9 @@ func (s *Store) wake(urgent bool) {
 	}
 }
 
+// Flush asks the committer to write what is pending now, bookmarks included.
+func (s *Store) Flush() { signal(s.db.commit.flush) }
+
 // Release commits nothing more for the source and lets another claim take it.
 // Reads go on as long as the file is open.
 func (s *Store) Release() {

@@ -62,6 +62,7 @@ type committer struct {
 	db     *DB
 	wake   chan struct{} // something is pending
 	full   chan struct{} // a producer is full: do not wait for the window
+	flush  chan struct{} // write bookmarks and marks, too
 	quit   chan struct{}
 	ended  chan struct{}
 	once   sync.Once
@@ -77,7 +78,7 @@ type committer struct {
 func newCommitter(db *DB) *committer {
 	c := &committer{
 		db:   db,
-		wake: make(chan struct{}, 1), full: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), flush: make(chan struct{}, 1),
 		quit: make(chan struct{}), ended: make(chan struct{}),
 		marked: db.opts.Durability == Process,
 	}
@@ -150,6 +151,8 @@ func (c *committer) run() {
 				}
 			}
 		case <-again:
+		case <-c.flush:
+			lazy = true
 		case <-flush.C():
 			lazy = true
 		case <-c.quit:

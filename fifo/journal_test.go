@@ -258,6 +258,32 @@ func TestSynced(t *testing.T) {
 	}
 }
 
+// TestFlushWritesBookmarks: an orderly end leaves the newest version in the
+// file, so that a quiet wake has nothing to wait for.
+func TestFlushWritesBookmarks(t *testing.T) {
+	j, s := newJournal(t, boltstore.Options{FlushInterval: time.Hour}, Options{})
+	if err := j.Add(object("x", 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Bookmark("9"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := j.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if rv := s.LastStoreSyncResourceVersion(); rv != "9" {
+		t.Fatal(rv)
+	}
+	if err := j.Bookmark("10"); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Flush(ctx); err != nil || s.LastStoreSyncResourceVersion() != "10" {
+		t.Fatal(err, s.LastStoreSyncResourceVersion())
+	}
+}
+
 // TestReplace is a Reflector without a Source: a full list is a diff.
 func TestReplace(t *testing.T) {
 	j, s := newJournal(t, boltstore.Options{}, Options{})

@@ -117,9 +117,6 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list fu
 	if err := j.Flush(ctx); err != nil {
 		return nil, err
 	}
-	j.mu.Lock()
-	j.pending = nil // at most a bookmark, which the list's version will exceed
-	j.mu.Unlock()
 	o.OnError = func(_ runtime.Object, err error) { j.fail(err) }
 	r, err := j.store.BeginRelist(o)
 	if err != nil {
@@ -185,7 +182,7 @@ func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string) ([
 	}
 }
 
-// Flush waits until everything accepted is in the file.
+// Flush waits until everything accepted is in the file, bookmarks included.
 func (j *Journal) Flush(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		j.mu.Lock()
@@ -195,11 +192,11 @@ func (j *Journal) Flush(ctx context.Context) error {
 	defer stop()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for j.bytes > 0 || len(j.inflight) > 0 {
+	for len(j.pending) > 0 || len(j.inflight) > 0 {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		j.wake(true)
+		j.store.Flush()
 		j.cond.Wait()
 	}
 	return nil
