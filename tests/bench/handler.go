@@ -1,0 +1,79 @@
+package main
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// handler counts its calls, and knows when it has been told of all pods and of
+// all that were marked.
+type handler struct {
+	s        spec
+	replayed chan struct{}
+	changed  chan struct{}
+
+	mu     sync.Mutex
+	total  int // adds, ever
+	told   time.Time
+	marked map[string]bool
+	calls  liveReport
+}
+
+var _ cache.ResourceEventHandler = &handler{}
+
+func (h *handler) OnAdd(obj any, _ bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls.Adds++
+	h.note(obj)
+	if h.total++; h.total == h.s.Pods {
+		h.told = time.Now()
+		close(h.replayed)
+	}
+}
+
+func (h *handler) OnUpdate(_, obj any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls.Updates++
+	h.note(obj)
+}
+
+func (h *handler) OnDelete(any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls.Deletes++
+}
+
+func (h *handler) note(obj any) {
+	if h.s.Mode != live {
+		return
+	}
+	h.calls.LastCall = time.Now()
+	pod := obj.(*corev1.Pod)
+	key := pod.Namespace + "/" + pod.Name
+	if pod.Annotations[markAnnotation] != h.s.Mark || h.marked[key] {
+		return
+	}
+	h.marked[key] = true
+	if len(h.marked) == h.s.Changes {
+		h.calls.Told = h.calls.LastCall
+		close(h.changed)
+	}
+}
+
+// reset begins the count of calls anew.
+func (h *handler) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = liveReport{}
+}
+
+func (h *handler) report() liveReport {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.calls
+}

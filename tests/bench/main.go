@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/kubewake/kubewake/tests/apiserver"
+)
+
+func main() {
+	if s := os.Getenv(specEnv); s != "" {
+		if err := child(s); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0) // as a crash would: nothing is closed that child has not
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options of a run.
+type options struct {
+	sizes   []int
+	pairs   int
+	out     string
+	profile string
+}
+
+func parseOptions() (o options, err error) {
+	sizes := flag.String("sizes", "1000,5000,20000", "numbers of pods")
+	flag.IntVar(&o.pairs, "pairs", 3, "pairs of restarts for each size")
+	flag.StringVar(&o.out, "out", "../docs/benchmarks.md", "file to write the tables into; empty: none")
+	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
+	flag.Parse()
+	for s := range strings.SplitSeq(*sizes, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(s))
+		if err != nil || n < 100 {
+			return o, fmt.Errorf("-sizes: %q is not a number of at least 100", s)
+		}
+		o.sizes = append(o.sizes, n)
+	}
+	slices.Sort(o.sizes)
+	if o.pairs < 1 {
+		return o, errors.New("-pairs: must be at least 1")
+	}
+	if o.profile != "" {
+		if o.profile, err = filepath.Abs(o.profile); err == nil {
+			err = os.MkdirAll(o.profile, 0o755)
+		}
+	}
+	return o, err
+}
+
+func run(ctx context.Context) (err error) {
+	o, err := parseOptions()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "kubewake-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	server, err := apiserver.Run(ctx, apiserver.Options{NoAudit: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	pods, err := newPods(ctx, server)
+	if err != nil {
+		return err
+	}
+	b := &bench{options: o, dir: dir, server: server, pods: pods}
+	res, err := b.measure(ctx)
+	if err != nil {
+		return err
+	}
+	text := res.markdown()
+	fmt.Println(text)
+	if o.out == "" {
+		return nil
+	}
+	return insert(o.out, text)
+}
+
+// bench is a run.
+type bench struct {
+	options
+	dir    string
+	server *apiserver.Server
+	pods   *pods
+}
+
+// measure takes all measurements.
+func (b *bench) measure(ctx context.Context) (*results, error) {
+	res := &results{machine: machine(b.pods.version), pairs: b.pairs}
+	for _, n := range b.sizes {
+		size, err := b.restarts(ctx, n)
+		if err != nil {
+			return nil, fmt.Errorf("%d pods: %w", n, err)
+		}
+		res.sizes = append(res.sizes, size)
+	}
+	for round := range b.pairs {
+		p, err := b.expiry(ctx, round)
+		if err != nil {
+			return nil, fmt.Errorf("restart of the API server: %w", err)
+		}
+		res.expiry = append(res.expiry, p)
+	}
+	var err error
+	res.limited, err = b.expire(ctx, kubewake, "limited", true)
+	return res, err
+}
+
+// restarts creates pods until there are n, fills a file with them, and
+// measures pairs of restarts.
+func (b *bench) restarts(ctx context.Context, n int) (sizeResult, error) {
+	res := sizeResult{pods: n}
+	var err error
+	if res.meanJSON, err = b.pods.grow(ctx, n); err != nil {
+		return res, err
+	}
+	progress("%d pods of %d bytes as JSON on average", n, res.meanJSON)
+	if res.idle, err = b.start(ctx, idle, restart, n); err != nil {
+		return res, err
+	}
+	if res.fill, err = b.start(ctx, kubewake, fill, n); err != nil {
+		return res, err
+	}
+	progress("first sync into the file: %v, %d MiB", res.fill.Synced, res.fill.FileSize>>20)
+	for range b.pairs {
+		var p pair
+		if p.kubewake, err = b.restart(ctx, kubewake, n); err != nil {
+			return res, err
+		}
+		if p.stock, err = b.restart(ctx, stock, n); err != nil {
+			return res, err
+		}
+		progress("told and synced: kubewake %v and %v, client-go %v and %v",
+			p.kubewake.Told, p.kubewake.Synced, p.stock.Told, p.stock.Synced)
+		res.pairs = append(res.pairs, p)
+	}
+	// One that is closed in order notes the last version it was told.
+	if _, err = b.start(ctx, kubewake, fill, n); err != nil {
+		return res, err
+	}
+	res.still, err = b.start(ctx, kubewake, restart, n)
+	return res, err
+}
+
+// restart starts a program after something other than a pod was written, as it
+// always was on a server that is in use.
+func (b *bench) restart(ctx context.Context, k kind, n int) (report, error) {
+	if err := b.pods.writeOther(ctx); err != nil {
+		return report{}, err
+	}
+	return b.start(ctx, k, restart, n)
+}
+
+// start runs a program that restarts or fills, to its end.
+func (b *bench) start(ctx context.Context, k kind, m mode, n int) (report, error) {
+	p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n})
+	if err != nil {
+		return report{}, err
+	}
+	var r report
+	if err := p.next(&r); err != nil {
+		return r, errors.Join(err, p.end())
+	}
+	err = p.end()
+	r.Processor = p.processor()
+	return r, err
+}
+
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

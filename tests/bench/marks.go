@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// mark is a goal, what was measured of it, and whether that is enough.
+type mark struct {
+	text string
+	got  string
+	met  bool
+}
+
+// marks compares the medians with the goals.
+func (r *results) marks() []mark {
+	largest := r.sizes[len(r.sizes)-1]
+	replay := medians(largest.pairs, func(p pair) (float64, float64) { return told(p.kubewake), synced(p.stock) })
+	memory := largest.of(anon)
+	atLargest := thousands(largest.pods) + " pods"
+	return []mark{
+		r.atAnySize("first read under 10 ms after Open at any size", firstRead, 10, duration),
+		{
+			text: fmt.Sprintf("all pods told from the file in at most a quarter of client-go's time to HasSynced, at %s", atLargest),
+			got:  fmt.Sprintf("%s to %s, ratio %s", duration(replay.kubewake), duration(replay.stock), ratio(replay.ratio)),
+			met:  replay.ratio <= 0.25,
+		},
+		r.atAnySize("HasSynced, confirmed by the server, at most 2.5 s after that at any size", confirmed, 2500, duration),
+		r.atAnySize("under 10 KB of bodies on the wire when nothing has changed", bodies, 10e3, size),
+		{
+			text: fmt.Sprintf("anonymous memory in steady state at most a fifth of client-go's, at %s", atLargest),
+			got: fmt.Sprintf("%s to %s, ratio %s (pages of files beside it: %s to %s)", size(memory.kubewake), size(memory.stock), ratio(memory.ratio),
+				size(largest.of(file).kubewake), size(largest.of(file).stock)),
+			met: memory.ratio <= 0.2,
+		},
+	}
+}
+
+// atAnySize is a mark that a figure of kubewake's must keep below a limit in
+// every single restart.
+func (r *results) atAnySize(text string, figure func(report) float64, limit float64, u unit) mark {
+	worst := 0.0
+	var got []string
+	for _, s := range r.sizes {
+		most := 0.0
+		for _, p := range s.pairs {
+			most = max(most, figure(p.kubewake))
+		}
+		worst = max(worst, most)
+		got = append(got, fmt.Sprintf("%s with %s pods (worst %s)", u(s.of(figure).kubewake), thousands(s.pods), u(most)))
+	}
+	return mark{text, strings.Join(got, ", "), worst < limit}
+}

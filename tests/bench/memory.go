@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// memory of a process, in bytes.
+type memory struct {
+	Anon, File int64 // resident: its own, and pages of files
+	Peak       int64 // most that was ever resident, of both
+	PeakAnon   int64 // most that a sample saw of its own
+	Heap       int64 // what is live, after a garbage collection
+}
+
+// sampler watches for the peak of anonymous memory, of which the kernel keeps
+// no record.
+type sampler struct{ peak atomic.Int64 }
+
+func startSampler() *sampler {
+	s := &sampler{}
+	go func() {
+		for range time.Tick(20 * time.Millisecond) {
+			if m := resident(); m.Anon > s.peak.Load() {
+				s.peak.Store(m.Anon)
+			}
+		}
+	}()
+	return s
+}
+
+func (s *sampler) reset() { s.peak.Store(0) }
+
+// read takes the reading and then collects garbage to know the live heap.
+func (s *sampler) read() memory {
+	m := resident()
+	m.PeakAnon = max(s.peak.Load(), m.Anon)
+	runtime.GC()
+	var st runtime.MemStats
+	runtime.ReadMemStats(&st)
+	m.Heap = int64(st.HeapAlloc)
+	return m
+}
+
+// resident reads what the kernel tells, all zero where it does not.
+func resident() (m memory) {
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return m
+	}
+	fields := map[string]*int64{"RssAnon": &m.Anon, "RssFile": &m.File, "VmHWM": &m.Peak}
+	for in := bufio.NewScanner(bytes.NewReader(data)); in.Scan(); {
+		name, value, _ := strings.Cut(in.Text(), ":")
+		if at := fields[name]; at != nil {
+			kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
+			*at = kib << 10
+		}
+	}
+	return m
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"k8s.io/client-go/rest"
+)
+
+// wire counts what a client sends and receives.
+type wire struct {
+	requests atomic.Int64
+	bodies   atomic.Int64 // bytes of answers as they came: compressed
+	conns    atomic.Int64 // bytes both ways beneath HTTP: TLS, headers and bodies
+}
+
+// traffic is a reading of a wire.
+type traffic struct{ Requests, Bodies, Conns int64 }
+
+func (w *wire) read() traffic {
+	return traffic{w.requests.Load(), w.bodies.Load(), w.conns.Load()}
+}
+
+func (t traffic) since(before traffic) traffic {
+	return traffic{t.Requests - before.Requests, t.Bodies - before.Bodies, t.Conns - before.Conns}
+}
+
+// attach counts what clients made of cfg do. It asks for compression as Go's
+// transport does by itself, which would hide the compressed bytes.
+func (w *wire) attach(cfg *rest.Config) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countedTransport{w, next} })
+	dialer := &net.Dialer{}
+	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &countedConn{c, w}, nil
+	}
+}
+
+type countedConn struct {
+	net.Conn
+	w *wire
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.w.conns.Add(int64(n))
+	return n, err
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.w.conns.Add(int64(n))
+	return n, err
+}
+
+type countedTransport struct {
+	w    *wire
+	next http.RoundTripper
+}
+
+func (t *countedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	t.w.requests.Add(1)
+	req = req.Clone(req.Context())
+	req.Header.Set("Accept-Encoding", "gzip")
+	resp, err := t.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	body := &countedBody{ReadCloser: resp.Body, w: t.w}
+	resp.Body = body
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		resp.Body = &unzipped{from: body}
+		resp.Header.Del("Content-Encoding")
+		resp.Header.Del("Content-Length")
+		resp.ContentLength, resp.Uncompressed = -1, true
+	}
+	return resp, nil
+}
+
+// WrappedRoundTripper lets client-go find the transport beneath.
+func (t *countedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+type countedBody struct {
+	io.ReadCloser
+	w *wire
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.w.bodies.Add(int64(n))
+	return n, err
+}
+
+// unzipped unpacks a body from its first read on.
+type unzipped struct {
+	from io.ReadCloser
+	zip  *gzip.Reader
+}
+
+func (u *unzipped) Read(p []byte) (int, error) {
+	if u.zip == nil {
+		z, err := gzip.NewReader(u.from)
+		if err != nil {
+			return 0, err
+		}
+		u.zip = z
+	}
+	return u.zip.Read(p)
+}
+
+func (u *unzipped) Close() error { return u.from.Close() }
