@@ -19,8 +19,10 @@ type RelistOptions struct {
 	NewHistory bool
 	// ClusterUID and Server identify who answered, "" leaves what is known.
 	ClusterUID, Server string
-	// OnError is told of each object that cannot be stored, and why. It must
-	// not be nil.
+	// Transform is applied to each object before it is compared and stored.
+	Transform func(runtime.Object) (runtime.Object, error)
+	// OnError is told of each object that cannot be transformed or stored, and why. What
+	// the file has of it stays. It must not be nil.
 	OnError func(obj runtime.Object, err error)
 }
 
@@ -70,7 +72,14 @@ func (r *Relist) Page(objs []runtime.Object) error {
 			r.o.OnError(obj, err)
 			continue
 		}
-		page = append(page, pageItem{index.AppendKey(nil, c.key), c})
+		it := pageItem{k: index.AppendKey(nil, c.key), c: c}
+		if r.o.Transform != nil {
+			if it.c, err = r.transform(obj); err != nil {
+				r.o.OnError(obj, err)
+				it.c, it.failed = c, true
+			}
+		}
+		page = append(page, it)
 	}
 	slices.SortStableFunc(page, func(a, b pageItem) int { return bytes.Compare(a.k, b.k) })
 	if len(page) == 0 {
@@ -84,8 +93,17 @@ func (r *Relist) Page(objs []runtime.Object) error {
 }
 
 type pageItem struct {
-	k []byte
-	c *Change
+	k      []byte
+	c      *Change
+	failed bool // it is there, and cannot be stored
+}
+
+func (r *Relist) transform(obj runtime.Object) (*Change, error) {
+	t, err := r.o.Transform(obj)
+	if err != nil {
+		return nil, err
+	}
+	return r.s.identify(cache.Replaced, t)
 }
 
 // merge compares the page with what the file has behind r.prev, up to and
@@ -165,7 +183,7 @@ func (r *Relist) diff(page []pageItem, upto []byte) ([]*Change, error) {
 		changes = append(changes, &Change{typ: cache.Deleted, key: key})
 	}
 	for _, it := range page {
-		if same[it.c] {
+		if same[it.c] || it.failed {
 			continue
 		}
 		if err := r.s.encode(it.c); err != nil {

@@ -158,6 +158,31 @@ func TestUnstorable(t *testing.T) {
 	}
 }
 
+// TestUntransformableInAList: what the file has of such an object stays, since
+// it has not been deleted.
+func TestUntransformableInAList(t *testing.T) {
+	fails := false
+	j, s := newJournal(t, boltstore.Options{}, Options{Transform: func(o any) (any, error) {
+		if fails && o.(*corev1.ConfigMap).Name == "b" {
+			return nil, errors.New("cannot transform this")
+		}
+		return o, nil
+	}})
+	if err := j.Replace([]any{object("a", 1), object("b", 2), object("c", 3)}, "4"); err != nil {
+		t.Fatal(err)
+	}
+	fails = true
+	if err := j.Replace([]any{object("b", 6), object("c", 3)}, "7"); err != nil {
+		t.Fatal(err)
+	}
+	if keys := s.ListKeys(); len(keys) != 2 || keys[0] != "ns/b" {
+		t.Fatal(keys)
+	}
+	if n, err := j.Failed(); n != 1 || err == nil {
+		t.Fatal(n, err)
+	}
+}
+
 // TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
 // and Close lets it go.
 func TestFullBatchBlocks(t *testing.T) {

@@ -3,7 +3,7 @@ package fifo
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -118,12 +118,15 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list fu
 		return nil, err
 	}
 	o.OnError = func(_ runtime.Object, err error) { j.fail(err) }
+	if j.o.Transform != nil {
+		o.Transform = j.transformListed
+	}
 	r, err := j.store.BeginRelist(o)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Abort()
-	rv, err := list(func(objs []runtime.Object) error { return r.Page(j.transformAll(objs)) })
+	rv, err := list(r.Page)
 	if err != nil {
 		return nil, err
 	}
@@ -148,22 +151,17 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list fu
 	return r, nil
 }
 
-func (j *Journal) transformAll(objs []runtime.Object) []runtime.Object {
-	if j.o.Transform == nil {
-		return objs
+// transformListed is the transform for objects of a list.
+func (j *Journal) transformListed(obj runtime.Object) (runtime.Object, error) {
+	t, err := j.transform(obj)
+	if err != nil {
+		return nil, err
 	}
-	out := make([]runtime.Object, 0, len(objs))
-	for _, obj := range objs {
-		t, err := j.transform(obj)
-		if err != nil {
-			j.fail(err)
-			continue
-		}
-		if ro, ok := t.(runtime.Object); ok {
-			out = append(out, ro)
-		}
+	ro, ok := t.(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("fifo: the transform returned a %T", t)
 	}
-	return slices.Clip(out)
+	return ro, nil
 }
 
 func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string) ([]*boltstore.Entry, error) {
@@ -192,12 +190,9 @@ func (j *Journal) Flush(ctx context.Context) error {
 	defer stop()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for len(j.pending) > 0 || len(j.inflight) > 0 {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	for ctx.Err() == nil && (len(j.pending) > 0 || len(j.inflight) > 0) {
 		j.store.Flush()
 		j.cond.Wait()
 	}
-	return nil
+	return ctx.Err()
 }
