@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// TestServes asks a mirror for its health, readiness and metrics, with and
+// without a server, and ends it with SIGTERM.
+func TestServes(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	if err := fill(sim); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := api.NewConfig()
+	c.Clusters["sim"] = &api.Cluster{Server: sim.URL()}
+	c.Contexts["sim"] = &api.Context{Cluster: "sim"}
+	c.CurrentContext = "sim"
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	for _, life := range []struct {
+		offline bool
+		ready   int
+		metrics []string
+	}{
+		{false, 200, []string{
+			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="live",source="pods/v1"} 1`,
+			`kubewake_source_relists_total{reason="first sync",source="pods/v1"} 1`, `kubewake_source_told_total{source="pods/v1",type="added"} 3`,
+			"kubewake_commit_failing 0", "kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
+		}},
+		{true, 503, []string{
+			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="offline",source="pods/v1"} 1`,
+			`kubewake_source_told_total{source="pods/v1",type="added"} 3`, `kubewake_source_age_seconds{source="pods/v1"}`,
+		}},
+	} {
+		if err := sim.RefuseConnections(life.offline); err != nil {
+			t.Fatal(err)
+		}
+		addr := freeAddress(t)
+		cmd := exec.Command(binary, "mirror", "pods", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
+		cmd.Env = append(os.Environ(), "HOME="+dir)
+		var log buffer
+		cmd.Stderr = &log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		for _, m := range life.metrics {
+			await(t, "http://"+addr+"/metrics", 200, m, &log)
+		}
+		await(t, "http://"+addr+"/readyz", life.ready, "", &log)
+		await(t, "http://"+addr+"/healthz", 200, "ok", &log)
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("SIGTERM: %v\n%s", err, log.String())
+		}
+	}
+	for _, r := range sim.Requests() {
+		if !strings.HasPrefix(r.UserAgent, "kubewake/") {
+			t.Errorf("%s %s was sent by %q", r.Verb, r.Path, r.UserAgent)
+		}
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// await asks until the answer is as it should be.
+func await(t *testing.T, url string, code int, body string, log *buffer) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		got := ""
+		resp, err := http.Get(url)
+		if err == nil {
+			b, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			got = fmt.Sprint(resp.StatusCode, " ", string(b))
+			if resp.StatusCode == code && strings.Contains(string(b), body) {
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: want %d and %q, got %v %s\n%s", url, code, body, err, got, log.String())
+		}
+	}
+}
