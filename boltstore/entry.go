@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/index"
@@ -89,15 +88,7 @@ func (s *Store) decodeRaw(key string, raw []byte) (any, error) {
 func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
 	var drafts []draft
 	var first uint64
-	err := s.db.h.view(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
-		}
-		m, err := src.meta()
-		if err != nil {
-			return err
-		}
+	err := s.view(func(m *sourceMeta, src sourceTx) (err error) {
 		j := src.root.Bucket(bucketJournal)
 		if j == nil || seq > m.Seq {
 			return nil
@@ -124,15 +115,7 @@ func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
 // OldestSeq is the seq of the oldest entry that the journal still has, or one
 // above the last if it is empty.
 func (s *Store) OldestSeq() (seq uint64, err error) {
-	err = s.db.h.view(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
-		}
-		m, err := src.meta()
-		if err != nil {
-			return err
-		}
+	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		seq = m.Seq + 1
 		if j := src.root.Bucket(bucketJournal); j != nil {
 			if k, _ := j.Cursor().First(); k != nil {

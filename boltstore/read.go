@@ -20,6 +20,19 @@ type raw struct{ k, v []byte }
 // read runs fn on the generation that is served, of a zero genTx where
 // nothing is. fn must not keep what it is given.
 func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
+	return s.view(func(m *sourceMeta, src sourceTx) error {
+		s.mu.RLock()
+		hidden := s.outdated(m) != ""
+		s.mu.RUnlock()
+		if hidden {
+			return fn(m, src, genTx{})
+		}
+		return fn(m, src, src.gen(m.Generation))
+	})
+}
+
+// view runs fn on the source's buckets and the meta of the same commit.
+func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 	return s.db.h.view(func(tx *bolt.Tx) error {
 		src, ok := openSource(tx, s.id)
 		if !ok {
@@ -29,13 +42,7 @@ func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error 
 		if err != nil {
 			return err
 		}
-		s.mu.RLock()
-		hidden := s.outdated(m) != ""
-		s.mu.RUnlock()
-		if hidden {
-			return fn(m, src, genTx{})
-		}
-		return fn(m, src, src.gen(m.Generation))
+		return fn(m, src)
 	})
 }
 
