@@ -30,7 +30,10 @@ func newBacklog(seq uint64, budget int) *backlog {
 func (b *backlog) append(e *boltstore.Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e.Seq != b.lastSeq+1 {
+	switch {
+	case e.Seq <= b.lastSeq:
+		return // a jump has gone past it: the file has it
+	case e.Seq != b.lastSeq+1:
 		b.entries, b.bytes = nil, 0 // not consecutive: the file has them all
 	}
 	b.entries = append(b.entries, e)

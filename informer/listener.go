@@ -131,7 +131,12 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 		return false // nothing to replay before the first sync
 	}
 	for l.cursor.Load() < p.Seq {
+		// Committed and not popped yet, at worst: it comes soon.
+		tick := l.inf.backlog.tick()
 		if !l.entries(p.Seq) {
+			l.inf.backlog.wait(l.gone, tick)
+		}
+		if l.gone.Err() != nil {
 			return false
 		}
 	}
