@@ -13,6 +13,7 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -310,6 +311,35 @@ func TestResync(t *testing.T) {
 	l.run().synced()
 	wants.expect("initial a", "initial b", "resync a", "resync b")
 	not.expect("initial a", "initial b")
+}
+
+// TestWatchErrorHandler: a refusal is told to it, and the data stay.
+func TestWatchErrorHandler(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.live(Options{}).run().synced().equal().end()
+	w.sim.FailNext(nil, 1, kubesim.Answer(apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no"))))
+	l := w.live(Options{})
+	told := make(chan error, 10)
+	if err := l.inf.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { told <- err }); err != nil {
+		t.Fatal(err)
+	}
+	l.run()
+	select {
+	case err := <-told:
+		if !apierrors.IsForbidden(err) {
+			t.Fatal(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("not told")
+	}
+	if got := len(l.inf.GetStore().List()); got != 1 {
+		t.Fatalf("%d objects", got)
+	}
+	l.synced().equal() // it goes on by itself
+	if err := l.inf.SetWatchErrorHandler(nil); err == nil {
+		t.Error("set after the start")
+	}
 }
 
 func TestTransform(t *testing.T) {
