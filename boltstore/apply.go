@@ -139,8 +139,11 @@ func (a *applier) put(c *Change, old *record, oldRaw []byte) error {
 	a.forgetIndices()
 	next := &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		values: c.values, payload: c.payload}
-	if old != nil && old.uid == c.uid {
+	switch {
+	case old != nil && old.uid == c.uid:
 		next.born = old.born
+	case a.unseen:
+		next.born = a.m.Seq // there before any entry
 	}
 	raw, err := next.encode(c.key)
 	if err != nil {

@@ -185,19 +185,19 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 			return nil
 		}
 		seq := binary.BigEndian.Uint64(k)
-		count, _, err := blockCount(seq, v)
-		if err != nil {
-			return err
-		}
-		if seq+count-1 > keep || seq > m.Seq {
+		if seq > keep || seq > m.Seq {
 			return nil
 		}
-		if int64(m.JournalBytes) <= maxBytes {
+		count, _, err := blockCount(seq, v)
+		if err != nil {
+			count = 1 // damaged, and of no use to anybody
+		}
+		if seq+count-1 > keep {
+			return nil
+		}
+		if err == nil && int64(m.JournalBytes) <= maxBytes {
 			drafts, err := unpackBlock(seq, v)
-			if err != nil {
-				return err
-			}
-			if len(drafts) > 0 && !time.Unix(0, drafts[len(drafts)-1].time).Before(before) {
+			if err == nil && len(drafts) > 0 && !time.Unix(0, drafts[len(drafts)-1].time).Before(before) {
 				return nil
 			}
 		}

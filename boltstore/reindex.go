@@ -15,6 +15,9 @@ import (
 // at the end would be missed by a second run, and that is nothing.
 func (s *Store) reindex(build cache.Indexers) error {
 	const step = 500
+	if m := s.metaNow(); m.Generation > 0 && m.TypeHash != s.type_ {
+		return nil // all objects will be read anew, and indexed then
+	}
 	var from []byte
 	for {
 		raws, next, err := s.rawPage(from, step)
@@ -47,7 +50,8 @@ func (s *Store) reindex(build cache.Indexers) error {
 // rawPage copies records out of the file, so that user functions run outside
 // any transaction.
 func (s *Store) rawPage(from []byte, n int) (raws []raw, next []byte, err error) {
-	err = s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+	err = s.view(func(m *sourceMeta, src sourceTx) error {
+		g := src.gen(m.Generation) // served or not
 		if g.items == nil {
 			return nil
 		}

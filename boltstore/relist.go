@@ -45,6 +45,7 @@ type Relist struct {
 	changes []*Change
 	bytes   int
 	staged  *sourceMeta // meta of the generation being built, nil while in memory
+	tailed  bool        // what the file has behind the last page has been merged
 	done    bool
 
 	// Result, for the caller to report.
@@ -121,10 +122,14 @@ func (r *Relist) merge(page []pageItem, upto []byte) error {
 		}
 	}
 	from := r.prev
-	r.prev = upto
 	if r.staged != nil {
-		return r.stageRange(from, upto, changes)
+		if err := r.stageRange(from, upto, changes); err != nil {
+			return err
+		}
+		r.prev = upto
+		return nil
 	}
+	r.prev = upto
 	r.changes = append(r.changes, changes...)
 	for _, c := range changes {
 		r.bytes += c.Size()
@@ -334,7 +339,8 @@ func (r *Relist) stageSome(a *applier, from, upto []byte, changes []*Change) ([]
 		last = bytes.Clone(k)
 		key, old, err := parseRecord(k, v)
 		if err != nil {
-			return nil, nil, err // diff has made a change of every damaged record
+			step() // diff has made a change of what its key could be read of
+			continue
 		}
 		if err := a.give(key, old, bytes.Clone(v), nil); err != nil {
 			return nil, nil, err
@@ -349,10 +355,12 @@ func (r *Relist) stageSome(a *applier, from, upto []byte, changes []*Change) ([]
 // in order; nil if there are too many to be kept in memory, then they are in
 // the journal, from the seq before on. told of it, readers see all or nothing.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
-	if err := r.merge(nil, nil); err != nil {
-		return nil, err
+	if !r.tailed {
+		if err := r.merge(nil, nil); err != nil {
+			return nil, err
+		}
+		r.tailed = true
 	}
-	r.done = true
 	var entries []*Entry
 	var m *sourceMeta
 	err := r.s.db.h.update(func(tx *bolt.Tx) error {
@@ -378,6 +386,7 @@ func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, 
 		}
 		return src.putMeta(m)
 	}, func() {
+		r.done = true
 		r.s.setMeta(m)
 		if r.staged != nil {
 			r.s.repaired()
@@ -394,7 +403,7 @@ func (r *Relist) finish(src sourceTx) (*sourceMeta, []*Entry, error) {
 		m := r.staged.clone()
 		for name, fn := range r.s.GetIndexers() {
 			im := m.Indices[name]
-			if r.first {
+			if r.first || r.all { // every record lists its values under these
 				im.Version, im.Complete = r.s.indexVersion(name, fn), true
 			}
 			m.Indices[name] = im
@@ -410,6 +419,13 @@ func (r *Relist) finish(src sourceTx) (*sourceMeta, []*Entry, error) {
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {
 			return nil, nil, err
+		}
+	}
+	if r.all {
+		for name, fn := range r.s.GetIndexers() {
+			im := m.Indices[name]
+			im.Version, im.Complete = r.s.indexVersion(name, fn), true
+			m.Indices[name] = im
 		}
 	}
 	return m, a.entries, a.journal()

@@ -319,3 +319,65 @@ func cutAfter(db *DB, k int, fn func() error) bool {
 	_ = db.h.swap((*bolt.DB)(nil)).Close()
 	return err == nil
 }
+
+// TestRelistCommitRetried: a commit that fails is tried again, and tells what
+// the first try would have.
+func TestRelistCommitRetried(t *testing.T) {
+	for _, commitBytes := range []int{4 << 20, 1500} {
+		db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
+		s := claimTest(t, db, Claim{})
+		srv := server{}
+		for i := range 20 {
+			srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, nil))
+		}
+		relist(t, s, "100", RelistOptions{}, srv.list(), 5)
+		srv.set(configMap("ns", "cm000", 200, nil))
+		r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Page(srv.list()); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		db.h.writeMu.Lock()
+		db.h.before = func() error {
+			if n++; n == 1 {
+				return errors.New("no space left on device")
+			}
+			return nil
+		}
+		db.h.writeMu.Unlock()
+		if _, err := r.Commit("300", time.Now()); err == nil {
+			t.Fatal("the disk did not fail")
+		}
+		if _, err := r.Commit("300", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		sameObjects(t, "after", srv.anys(), s.List())
+		if got := journalFrom(t, s, 1); len(got) != 1 || got[0].Key != "ns/cm000" {
+			t.Fatalf("%d entries", len(got))
+		}
+	}
+}
+
+// TestIndexUnderTransform: the transform is stated after the claim; indices are
+// built all the same.
+func TestIndexUnderTransform(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	s.SetTransformVersion("1")
+	srv := server{}
+	for i := range 5 {
+		srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"words": "w"}))
+	}
+	relist(t, s, "100", RelistOptions{}, srv.list(), 5)
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{Indexers: cache.Indexers{"words": indexers["words"]}})
+	s.SetTransformVersion("1")
+	if objs, err := s.ByIndex("words", "w"); err != nil || len(objs) != 5 {
+		t.Fatal(len(objs), err)
+	}
+}

@@ -27,7 +27,7 @@ func (s *Store) writeOne(typ cache.DeltaType, obj any) error {
 	if err != nil {
 		return err
 	}
-	return s.write(&Batch{Changes: []*Change{c}, ResourceVersion: c.rv})
+	return s.write(&Batch{Changes: []*Change{c}}) // an object's version is no resume point
 }
 
 // write commits a batch and waits for it.
@@ -96,7 +96,6 @@ func (s *Store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 		}
 		good = append(good, i)
 		b.Changes = append(b.Changes, c)
-		b.ResourceVersion = c.rv
 	}
 	if len(b.Changes) > 0 {
 		if err := s.write(b); err != nil {

@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -127,6 +128,20 @@ func versionOf(obj any) string {
 }
 
 func (j *Journal) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
+	c, err := j.prepareWhole(typ, obj)
+	if err == nil || typ != cache.Deleted {
+		return c, err
+	}
+	// Its final state cannot be stored, but it is gone all the same.
+	key, keyErr := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if keyErr != nil {
+		return nil, err
+	}
+	c, keyErr = j.store.Prepare(typ, cache.DeletedFinalStateUnknown{Key: key})
+	return c, errors.Join(err, keyErr)
+}
+
+func (j *Journal) prepareWhole(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
 	obj, err := j.transform(obj)
 	if err != nil {
 		return nil, err

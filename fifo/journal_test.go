@@ -129,8 +129,13 @@ func TestPreviousIsBeside(t *testing.T) {
 // TestUnstorable: an object that cannot be stored is reported and counted, and
 // the next one is not held up.
 func TestUnstorable(t *testing.T) {
+	broken := false
 	transform := func(o any) (any, error) {
 		switch o.(*corev1.ConfigMap).Name {
+		case "fine":
+			if broken {
+				return nil, errors.New("cannot transform this")
+			}
 		case "untransformable":
 			return nil, errors.New("cannot transform this")
 		case "panics":
@@ -146,6 +151,17 @@ func TestUnstorable(t *testing.T) {
 		if n, err := j.Failed(); n != uint64(i+1) || err == nil {
 			t.Errorf("%s: %d failed, %v", name, n, err)
 		}
+	}
+	if err := j.Add(object("fine", 4)); err != nil {
+		t.Fatal(err)
+	}
+	pop(t, j)
+	broken = true
+	if err := j.Delete(object("fine", 5)); err == nil {
+		t.Error("no error for a final state that cannot be stored")
+	}
+	if d := pop(t, j); d.Type != cache.Deleted {
+		t.Errorf("the delete was lost: %+v", d)
 	}
 	if err := j.Add("not an object"); err == nil {
 		t.Error("a string was accepted")

@@ -28,6 +28,8 @@ type Informer struct {
 	told    uint64 // told mark when this life began
 	backlog *backlog
 	synced  chan struct{}
+	// syncedSeq is the last seq when synced was closed; set before that.
+	syncedSeq uint64
 
 	mu           sync.Mutex
 	started      bool
@@ -274,6 +276,7 @@ func (inf *Informer) awaitSync(ctx context.Context) {
 		return
 	case <-inf.journal.Done():
 	}
+	inf.syncedSeq = inf.backlog.last()
 	close(inf.synced)
 	inf.backlog.wake()
 	select {

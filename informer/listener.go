@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,7 @@ func (l *listener) run() {
 	defer close(l.ended)
 	for l.gone.Err() == nil {
 		tick := l.inf.backlog.tick()
+		l.checkSynced()
 		switch {
 		case l.replaying():
 			if l.page(&l.replay, func(obj any) { l.handler.OnAdd(obj, true) }) {
@@ -87,7 +89,6 @@ func (l *listener) run() {
 			if l.entries(l.inf.backlog.last()) {
 				continue
 			}
-			l.checkSynced()
 		}
 		l.inf.backlog.wait(l.gone, tick)
 	}
@@ -127,6 +128,10 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 			return false
 		}
 	}
+	if w.begun && p.Epoch != l.epoch {
+		*w = walk{active: true} // what was told before is of another cluster
+		return true
+	}
 	if !p.Synced {
 		return false // nothing to replay before the first sync
 	}
@@ -162,9 +167,14 @@ func (l *listener) entries(upto uint64) bool {
 	entries, inFile := l.inf.backlog.from(from)
 	if inFile {
 		var err error
-		if entries, err = l.inf.store.ReadJournal(from); err != nil {
-			l.log.Error(err, "The journal cannot be read", "source", l.inf.store.Source().String())
-			return false
+		entries, err = l.inf.store.ReadJournal(from)
+		switch {
+		case errors.Is(err, boltstore.ErrDamaged):
+			l.log.Error(err, "Part of the journal is damaged and cannot be told", "source", l.inf.store.Source().String(), "from", from, "to", upto)
+			l.cursor.Store(upto)
+			return true
+		case err != nil:
+			return false // the file is closed, or fails; the next event tries again
 		}
 		if len(entries) == 0 || entries[0].Seq > upto {
 			l.cursor.Store(upto) // trimmed: told to others long ago
@@ -235,7 +245,8 @@ func (l *listener) call(fn func()) (there bool) {
 	return true
 }
 
-// checkSynced runs when everything has been told.
+// checkSynced notes that the handler has been told of all that there was when
+// the informer synced.
 func (l *listener) checkSynced() {
 	select {
 	case <-l.inf.synced:
@@ -245,7 +256,7 @@ func (l *listener) checkSynced() {
 	select {
 	case <-l.synced:
 	default:
-		if l.cursor.Load() >= l.inf.backlog.last() {
+		if !l.replaying() && l.cursor.Load() >= l.inf.syncedSeq {
 			close(l.synced)
 		}
 	}

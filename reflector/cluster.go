@@ -14,7 +14,11 @@ func (s *Source) otherCluster(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	p := &probe{cluster: true}
-	if err := intercept(ctx, s.raw, p); err != nil {
+	err := intercept(ctx, s.raw, p)
+	if err == nil {
+		err = p.err
+	}
+	if err != nil {
 		return false, s.fail(ctx, err)
 	}
 	known := s.store.State()

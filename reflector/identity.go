@@ -32,6 +32,7 @@ type probe struct {
 	// cluster asks for the UID of kube-system in place of the request.
 	cluster bool
 	uid     string
+	err     error // why it could not be asked
 }
 
 type probeKey struct{}
@@ -56,7 +57,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer p.mu.Unlock()
 	p.url = req.URL
 	if p.cluster {
-		p.uid = t.clusterUID(req)
+		p.uid, p.err = t.clusterUID(req)
 	}
 	return nil, errProbed
 }
@@ -65,11 +66,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // clusterUID asks for the UID of the kube-system namespace, with the
-// credentials of req. "" means that it was not told.
-func (t *transport) clusterUID(req *http.Request) string {
+// credentials of req. "" means that the server does not tell it.
+func (t *transport) clusterUID(req *http.Request) (string, error) {
 	server, _, err := splitPath(req.URL.Path)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), 10*time.Second)
 	defer cancel()
@@ -78,18 +79,23 @@ func (t *transport) clusterUID(req *http.Request) string {
 	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
 	resp, err := t.next.RoundTrip(get)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return ""
+	switch {
+	case err != nil:
+		return "", err
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusNotFound:
+		return "", nil
+	case resp.StatusCode != http.StatusOK:
+		return "", fmt.Errorf("reflector: ask for the cluster's identity: %s", resp.Status)
 	}
 	var ns metav1.PartialObjectMetadata
-	if json.Unmarshal(body, &ns) != nil {
-		return ""
+	if err := json.Unmarshal(body, &ns); err != nil {
+		return "", fmt.Errorf("reflector: ask for the cluster's identity: %w", err)
 	}
-	return string(ns.UID)
+	return string(ns.UID), nil
 }
 
 // Identify learns which list/watch lw is, and the address of its server,

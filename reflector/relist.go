@@ -49,7 +49,7 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 		return s.fail(ctx, fmt.Errorf("relist %s: %w", s.store.Source(), err))
 	}
 	s.mu.Lock()
-	s.asked = true // the list's version is the server's
+	s.asked, s.restored = true, false // the list's version is the server's
 	s.mu.Unlock()
 	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.journal.Accepted(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)

@@ -53,6 +53,7 @@ type Source struct {
 	mu         sync.Mutex
 	state      State
 	expired    bool   // the next watch must relist first
+	restored   bool   // the server has gone back, and has not been read since
 	asked      bool   // the server has been asked for its version since the link last broke
 	asking     string // the connection over which it last stated it
 	checked    bool   // the cluster's identity has been checked, this is its UID
@@ -199,8 +200,14 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 // mustRelist says why everything must be read anew before a watch can go on,
 // "" if it need not be.
 func (s *Source) mustRelist(ctx context.Context) (string, error) {
-	if s.store.Err() != nil {
-		return ReasonDamaged, nil
+	if reason := s.unusable(); reason != "" {
+		return reason, nil
+	}
+	s.mu.Lock()
+	restored := s.restored
+	s.mu.Unlock()
+	if restored {
+		return ReasonRestored, nil
 	}
 	if s.takeExpired() {
 		return ReasonExpired, nil

@@ -266,3 +266,31 @@ func TestServerWithoutFieldSelectors(t *testing.T) {
 		t.Fatalf("%+v", ev)
 	}
 }
+
+// TestRestoreIsRemembered: a relist that fails does not make the server's
+// version, once it has overtaken the file's, good enough.
+func TestRestoreIsRemembered(t *testing.T) {
+	f := newFixture(t, 10)
+	f.list()
+	if err := f.sim.Rewind(f.sim.Revision() - 3); err != nil {
+		t.Fatal(err)
+	}
+	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("limit") == "3" }, 1,
+		kubesim.Answer(apierrors.NewInternalError(fmt.Errorf("starting"))))
+	if _, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Fatal("the relist did not fail")
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		f.create(name)
+	}
+	f.clock.Step(time.Hour)
+	f.list()
+	f.watch()
+	want, _, err := f.sim.List(&corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(f.store.ListKeys()); got != len(want) {
+		t.Fatalf("%d objects, the server has %d", got, len(want))
+	}
+}

@@ -34,6 +34,9 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 		return "", s.fail(ctx, err)
 	}
 	if c, err := resourceversion.CompareResourceVersion(rv, s.journal.Accepted()); err == nil && c < 0 {
+		s.mu.Lock()
+		s.restored = true
+		s.mu.Unlock()
 		return ReasonRestored, nil
 	}
 	s.mu.Lock()
