@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"fmt"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -14,22 +15,10 @@ var bucketAside = []byte("aside")
 func (s *Store) SetAside() error {
 	var m *sourceMeta
 	err := s.db.h.update(func(tx *bolt.Tx) error {
-		sources := tx.Bucket(bucketSources)
-		if sources == nil || sources.Bucket([]byte(s.id)) == nil {
-			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
-		}
-		aside, err := tx.CreateBucketIfNotExists(bucketAside)
-		if err != nil {
+		if err := moveAside(tx, s.id, s.db.opts.Clock.Now()); err != nil {
 			return err
 		}
-		to, err := aside.CreateBucketIfNotExists(u64(uint64(s.db.opts.Clock.Now().UnixNano())))
-		if err != nil {
-			return err
-		}
-		if err := sources.MoveBucket([]byte(s.id), to); err != nil {
-			return err
-		}
-		b, err := sources.CreateBucket([]byte(s.id))
+		b, err := tx.Bucket(bucketSources).CreateBucket([]byte(s.id))
 		if err != nil {
 			return err
 		}
@@ -48,6 +37,22 @@ func (s *Store) SetAside() error {
 // SetServer notes the address that the source is read from.
 func (s *Store) SetServer(server string) error {
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Server = server; return nil })
+}
+
+func moveAside(tx *bolt.Tx, id string, now time.Time) error {
+	sources := tx.Bucket(bucketSources)
+	if sources == nil || sources.Bucket([]byte(id)) == nil {
+		return fmt.Errorf("%w: %s", ErrNoSource, id)
+	}
+	aside, err := tx.CreateBucketIfNotExists(bucketAside)
+	if err != nil {
+		return err
+	}
+	to, err := aside.CreateBucketIfNotExists(u64(uint64(now.UnixNano())))
+	if err != nil {
+		return err
+	}
+	return sources.MoveBucket([]byte(id), to)
 }
 
 // Epoch counts how often the contents were set aside: objects of different

@@ -151,9 +151,17 @@ func (s *Store) load() error {
 		if err == nil && m.Source != s.source {
 			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.source)
 		}
-		known, s.meta = err == nil && !src.leftovers(m), m
-		return err
+		if err != nil {
+			return err
+		}
+		known, s.meta = !src.leftovers(m), m
+		return nil
 	})
+	if errors.Is(err, ErrDamaged) {
+		s.db.log().Error(err, "What the file says of a source is damaged; it is set aside and read anew", "source", s.source.String(), "file", s.db.path)
+		s.meta = nil
+		err = s.db.h.update(func(tx *bolt.Tx) error { return moveAside(tx, s.id, s.db.opts.Clock.Now()) }, nil)
+	}
 	if err == nil && !known {
 		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx) }, nil)
 	}

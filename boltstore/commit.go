@@ -68,6 +68,8 @@ type committer struct {
 	once   sync.Once
 	marked bool // the header says that the file is in use
 
+	busy sync.Mutex // held from taking work to settling it
+
 	mu      sync.Mutex
 	stores  []*Store // attached, in turn
 	retry   []*work  // failed, to be tried again before anything else of their sources
@@ -112,7 +114,10 @@ func (c *committer) attach(s *Store) {
 	c.stores = append(c.stores, s)
 }
 
+// detach returns once no work of the store is under way, and none will be.
 func (c *committer) detach(s *Store) {
+	c.busy.Lock()
+	defer c.busy.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, x := range c.stores {
@@ -181,22 +186,28 @@ func (c *committer) retryIn() time.Duration {
 // whether it committed anything. lazy includes sources that have only a
 // bookmark or a mark to write.
 func (c *committer) commitAll(lazy bool) bool {
-	any := false
-	for {
-		works, waiters, more := c.gather(lazy)
-		if len(works) == 0 {
-			return any
-		}
-		any = true
-		failed := c.commitRound(works)
-		for _, w := range waiters {
-			w.d.done <- failed[w.w]
-		}
-		c.settle(works, failed)
-		if len(failed) > 0 || !more {
-			return any
+	for any := false; ; any = true {
+		worked, more := c.round(lazy)
+		if !worked || !more {
+			return any || worked
 		}
 	}
+}
+
+// round takes work, commits it and settles what failed.
+func (c *committer) round(lazy bool) (worked, more bool) {
+	c.busy.Lock()
+	defer c.busy.Unlock()
+	works, waiters, more := c.gather(lazy)
+	if len(works) == 0 {
+		return false, false
+	}
+	failed := c.commitRound(works)
+	for _, w := range waiters {
+		w.d.done <- failed[w.w]
+	}
+	c.settle(works, failed)
+	return true, more && len(failed) == 0
 }
 
 type waiter struct {

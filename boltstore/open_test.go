@@ -287,3 +287,30 @@ func TestUncleanBoot(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedMeta: a source whose meta is damaged is set aside, and the claim
+// goes on with nothing.
+func TestDamagedMeta(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	if err := s.Add(configMap("a", "b", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	err := db.h.update(func(tx *bolt.Tx) error {
+		src, _ := openSource(tx, configMaps.ID())
+		v := bytes.Clone(src.root.Get(keyMeta))
+		v[5] ^= 1
+		return src.root.Put(keyMeta, v)
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = claimTest(t, db, Claim{})
+	if s.State().Synced || len(s.ListKeys()) != 0 {
+		t.Fatalf("%+v", s.State())
+	}
+	if err := s.Add(configMap("a", "b", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+}

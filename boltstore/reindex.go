@@ -19,6 +19,7 @@ func (s *Store) reindex(build cache.Indexers) error {
 		return nil // all objects will be read anew, and indexed then
 	}
 	var from []byte
+	begun := false
 	for {
 		raws, next, err := s.rawPage(from, step)
 		if err != nil {
@@ -29,6 +30,9 @@ func (s *Store) reindex(build cache.Indexers) error {
 			return err
 		}
 		if len(changed) > 0 {
+			if err := s.begin(build, &begun); err != nil {
+				return err
+			}
 			if err := s.rewrite(changed); err != nil {
 				return err
 			}
@@ -41,6 +45,23 @@ func (s *Store) reindex(build cache.Indexers) error {
 		for name, fn := range build {
 			im := m.Indices[name]
 			im.Version, im.Complete = s.indexVersion(name, fn), true
+			m.Indices[name] = im
+		}
+		return nil
+	})
+}
+
+// begin marks the indices incomplete before the first record changes: a program
+// with the function of before must not trust what an interrupted run left.
+func (s *Store) begin(build cache.Indexers, begun *bool) error {
+	if *begun {
+		return nil
+	}
+	*begun = true
+	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+		for name := range build {
+			im := m.Indices[name]
+			im.Complete = false
 			m.Indices[name] = im
 		}
 		return nil

@@ -45,8 +45,10 @@ type Relist struct {
 	changes []*Change
 	bytes   int
 	staged  *sourceMeta // meta of the generation being built, nil while in memory
-	tailed  bool        // what the file has behind the last page has been merged
-	done    bool
+	// journalBytes is what the journal had when staging began.
+	journalBytes uint64
+	tailed       bool // what the file has behind the last page has been merged
+	done         bool
 
 	// Result, for the caller to report.
 	Objects, Changed, Deleted int
@@ -240,7 +242,7 @@ func (r *Relist) stage(fill func() error) error {
 		im.Digest = digest{}
 		m.Indices[name] = im
 	}
-	r.staged = m
+	r.staged, r.journalBytes = m, m.JournalBytes
 	err := r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, ok := openSource(tx, r.s.id)
 		if !ok {
@@ -400,7 +402,10 @@ func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, 
 
 func (r *Relist) finish(src sourceTx) (*sourceMeta, []*Entry, error) {
 	if r.staged != nil {
-		m := r.staged.clone()
+		m, now := r.staged.clone(), r.s.metaNow()
+		// Told marks go on while a relist is staged, and blocks are trimmed.
+		m.Told = max(m.Told, now.Told)
+		m.JournalBytes = now.JournalBytes + m.JournalBytes - r.journalBytes
 		for name, fn := range r.s.GetIndexers() {
 			im := m.Indices[name]
 			if r.first || r.all { // every record lists its values under these
