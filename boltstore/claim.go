@@ -46,6 +46,7 @@ type Store struct {
 	codec   codec.Codec
 	keyFunc cache.KeyFunc
 	hot     *hotCache
+	viewed  bool   // by View: not claimed, for reading
 	type_   string // structure hash of the Go type
 	kind    schema.GroupVersionKind
 
@@ -238,6 +239,9 @@ func (s *Store) Flush() { signal(s.db.commit.flush) }
 // Release commits nothing more for the source and lets another claim take it.
 // Reads go on as long as the file is open.
 func (s *Store) Release() {
+	if s.viewed {
+		return
+	}
 	s.db.commit.detach(s)
 	if s.toldChanged() {
 		err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error {

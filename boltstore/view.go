@@ -36,7 +36,7 @@ func (db *DB) View(src Source) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.meta, s.transform = m, m.Transform
+	s.viewed, s.meta, s.transform = true, m, m.Transform
 	s.type_ = m.TypeHash // whatever program wrote it, this is what there is
 	for name, im := range m.Indices {
 		if im.Complete {

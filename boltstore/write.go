@@ -30,8 +30,15 @@ func (s *Store) writeOne(typ cache.DeltaType, obj any) error {
 	return s.write(&Batch{Changes: []*Change{c}}) // an object's version is no resume point
 }
 
+func (s *Store) errViewed() error {
+	return fmt.Errorf("boltstore: %s is open for reading; claim it to write", s.source)
+}
+
 // write commits a batch and waits for it.
 func (s *Store) write(b *Batch) error {
+	if s.viewed {
+		return s.errViewed()
+	}
 	b.unjournaled = true
 	d := &direct{b: b, done: make(chan error, 1)}
 	s.mu.Lock()
@@ -141,6 +148,9 @@ func (s *Store) Bookmark(rv string) {
 // returns, locally and in steps: only those whose values differ from what
 // their record says are written.
 func (s *Store) AddIndexers(add cache.Indexers) error {
+	if s.viewed {
+		return s.errViewed()
+	}
 	s.mu.Lock()
 	have, want := sets.KeySet(s.indexers), sets.KeySet(add)
 	if both := have.Intersection(want); len(both) > 0 {

@@ -23,8 +23,9 @@ func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandle
 }
 
 // AddEventHandlerWithOptions adds a handler. It gets an Add for each object
-// that is there, and the deletes that an earlier life of the process has not
-// told; the first handler of this life also those since it began.
+// that is there, and the deletes since the told mark with which this life of
+// the process began, as far as the journal reaches, of objects that an earlier
+// life knew.
 func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()

@@ -1,0 +1,34 @@
+package boltstore
+
+import (
+	"testing"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestViewDoesNotWrite: on a file open for reading or for writing, a view
+// serves reads and refuses writes.
+func TestViewDoesNotWrite(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	if err := claimTest(t, db, Claim{}).Add(configMap("a", "b", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, readOnly := range []bool{false, true} {
+		if readOnly {
+			closeTest(t, db)
+			db = openTest(t, path, Options{ReadOnly: true})
+		}
+		s, err := db.View(configMaps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.ListKeys()) != 1 {
+			t.Fatal(s.ListKeys())
+		}
+		if s.Add(configMap("a", "c", 2, nil)) == nil || s.AddIndexers(cache.Indexers{"x": nil}) == nil {
+			t.Error("a view was written to")
+		}
+		s.Release()
+	}
+}
