@@ -16,8 +16,11 @@ func (w *work) apply(tx *bolt.Tx) error {
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoSource, w.s.source)
 	}
-	old := w.s.metaNow()
-	w.meta, w.entries = old.clone(), nil
+	if w.landed {
+		w.meta = w.s.metaNow()
+		return src.putMeta(w.meta)
+	}
+	w.meta, w.entries = w.s.metaNow().clone(), nil
 	if w.meta.Generation == 0 && len(w.b.Changes) > 0 {
 		w.meta.Generation = 1
 	}
@@ -86,7 +89,13 @@ func (a *applier) apply(c *Change) error {
 	a.keyBuf = k
 	var old *record
 	var oldRaw []byte
-	if a.from.items != nil {
+	// In a stage an earlier page may have had the key.
+	here := a.from == a.to
+	if !here && a.to.items != nil {
+		oldRaw = a.to.items.Get(k)
+		here = oldRaw != nil
+	}
+	if oldRaw == nil && a.from.items != nil {
 		oldRaw = a.from.items.Get(k)
 	}
 	damaged := false
@@ -94,7 +103,7 @@ func (a *applier) apply(c *Change) error {
 		var err error
 		if _, old, err = parseRecord(k, oldRaw); err != nil {
 			damaged, oldRaw, old = true, nil, nil
-			if a.from == a.to {
+			if here {
 				// Its index entries and digest cannot be taken back: the
 				// source must be read anew, and until then says so.
 				a.s.damaged(err)
@@ -110,16 +119,16 @@ func (a *applier) apply(c *Change) error {
 		switch {
 		case damaged: // it was there, all we know
 			a.note(cache.Deleted, c, nil, nil)
-			if a.from == a.to {
+			if here {
 				return a.to.items.Delete(k)
 			}
 			return nil
 		case old == nil:
 			return nil
 		}
-		return a.remove(c, old, oldRaw)
+		return a.remove(c, old, oldRaw, here)
 	}
-	return a.put(c, old, oldRaw)
+	return a.put(c, old, oldRaw, here)
 }
 
 // older says whether c is not news to a file that holds old (invariant 5).
@@ -135,7 +144,9 @@ func older(c *Change, old *record) bool {
 	return cmp < 0 || cmp == 0 && c.uid == old.uid && c.typ != cache.Deleted
 }
 
-func (a *applier) put(c *Change, old *record, oldRaw []byte) error {
+// put stores an object. here says whether old is in the generation that is
+// written.
+func (a *applier) put(c *Change, old *record, oldRaw []byte, here bool) error {
 	a.forgetIndices()
 	next := &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		values: c.values, payload: c.payload}
@@ -163,10 +174,11 @@ func (a *applier) put(c *Change, old *record, oldRaw []byte) error {
 	default:
 		a.note(cache.Updated, c, raw, oldRaw)
 	}
-	if a.from == a.to && old != nil {
-		if err := a.take(c.key, old, oldRaw, next); err != nil {
-			return err
-		}
+	if old == nil || !here {
+		return a.give(c.key, next, raw, nil)
+	}
+	if err := a.take(c.key, old, oldRaw, next); err != nil {
+		return err
 	}
 	return a.give(c.key, next, raw, old)
 }
@@ -186,7 +198,7 @@ func (a *applier) forgetIndices() {
 	}
 }
 
-func (a *applier) remove(c *Change, old *record, oldRaw []byte) error {
+func (a *applier) remove(c *Change, old *record, oldRaw []byte, here bool) error {
 	var final []byte
 	if c.payload != nil {
 		r := &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: old.born, payload: c.payload}
@@ -196,7 +208,7 @@ func (a *applier) remove(c *Change, old *record, oldRaw []byte) error {
 		}
 	}
 	a.note(cache.Deleted, c, final, oldRaw)
-	if a.from != a.to {
+	if !here {
 		return nil
 	}
 	if err := a.take(c.key, old, oldRaw, nil); err != nil {
@@ -214,7 +226,7 @@ func (a *applier) give(key string, r *record, raw []byte, old *record) error {
 	a.m.Bytes += uint64(len(raw))
 	for _, iv := range r.values {
 		var had []string
-		if old != nil && a.from == a.to {
+		if old != nil {
 			had = old.valuesOf(iv.name)
 		}
 		_, added := index.Diff(had, iv.values)

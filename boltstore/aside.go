@@ -36,7 +36,7 @@ func (s *Store) SetAside() error {
 
 // SetServer notes the address that the source is read from.
 func (s *Store) SetServer(server string) error {
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Server = server; return nil })
+	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Server = server; return nil }, nil)
 }
 
 func moveAside(tx *bolt.Tx, id string, now time.Time) error {

@@ -15,6 +15,7 @@ type Change struct {
 	key     string
 	obj     any // what the handlers get; nil for a delete whose final state is unknown
 	rv, uid string
+	set     *indexSet // by which values were computed
 	values  []indexValues
 	payload []byte // nil for a delete whose final state is unknown
 }
@@ -75,7 +76,8 @@ func (s *Store) encode(c *Change) error {
 	}
 	var err error
 	if c.typ != cache.Deleted {
-		if c.values, err = s.indexValues(c.obj); err != nil {
+		c.set = s.indexSet()
+		if c.values, err = c.set.valuesOf(c.obj); err != nil {
 			return fmt.Errorf("boltstore: %q: %w", c.key, err)
 		}
 	}

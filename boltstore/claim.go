@@ -53,9 +53,11 @@ type Store struct {
 	told  atomic.Uint64
 	stale atomic.Uint64
 
+	indexing sync.Mutex // held while indices are added, and when a relist becomes visible
+
 	mu        sync.RWMutex
 	meta      *sourceMeta
-	indexers  cache.Indexers
+	indexers  *indexSet
 	versions  map[string]string
 	transform string
 	broken    error
@@ -111,7 +113,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	s := &Store{
 		db: db, source: c.Source, id: c.Source.ID(), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
-		kind: kindOf(c.Example, c.Source), indexers: cache.Indexers{}, versions: c.IndexVersions,
+		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
 		brokenCh: make(chan struct{}),
 	}
 	if s.keyFunc == nil {
@@ -247,7 +249,7 @@ func (s *Store) Release() {
 		err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
 			m.Told = max(m.Told, min(s.told.Load(), m.Seq))
 			return nil
-		})
+		}, nil)
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.db.log().Error(err, "The told mark was not written, handlers will be told again", "source", s.source.String())
 		}

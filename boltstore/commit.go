@@ -47,6 +47,9 @@ type work struct {
 	p       Producer
 	meta    *sourceMeta
 	entries []*Entry
+	// landed: readers see it, but the disk reported an error. It counts as
+	// committed once a commit after it succeeds.
+	landed bool
 }
 
 // direct is a write that its caller waits for.
@@ -134,6 +137,12 @@ func (c *committer) detach(s *Store) {
 	}
 }
 
+// settled returns once no work is under way that was begun before.
+func (c *committer) settled() {
+	c.busy.Lock()
+	defer c.busy.Unlock()
+}
+
 func (c *committer) run() {
 	defer close(c.ended)
 	clk := c.db.opts.Clock
@@ -201,6 +210,11 @@ func (c *committer) round(lazy bool) (worked, more bool) {
 	works, waiters, more := c.gather(lazy)
 	if len(works) == 0 {
 		return false, false
+	}
+	for _, w := range works {
+		for _, ch := range w.b.Changes {
+			w.s.refresh(ch)
+		}
 	}
 	failed := c.commitRound(works)
 	for _, w := range waiters {
@@ -281,7 +295,7 @@ func (c *committer) commitRound(works []*work) map[*work]error {
 }
 
 func (c *committer) try(works []*work) error {
-	return c.db.h.update(func(tx *bolt.Tx) error {
+	err := c.db.h.update(func(tx *bolt.Tx) error {
 		if !c.marked {
 			if err := c.db.putHeader(tx, false); err != nil {
 				return err
@@ -294,14 +308,21 @@ func (c *committer) try(works []*work) error {
 		}
 		return nil
 	}, func() {
-		c.marked = true
 		for _, w := range works {
+			w.landed = true
 			w.s.setMeta(w.meta)
-			if w.p != nil {
-				w.p.Committed(w.entries)
-			}
 		}
 	})
+	if err != nil {
+		return err
+	}
+	c.marked = true
+	for _, w := range works {
+		if w.p != nil {
+			w.p.Committed(w.entries)
+		}
+	}
+	return nil
 }
 
 // settle keeps what failed for another try and notes the file's health.

@@ -40,7 +40,7 @@ func TestFailedCommitIsRetried(t *testing.T) {
 	failing.Store(true)
 	tried := make(chan struct{}, 100)
 	db.h.writeMu.Lock()
-	db.h.before = func() error {
+	db.h.hook = func(*bolt.Tx) error {
 		if failing.Load() {
 			tried <- struct{}{}
 			return errors.New("no space left on device")
@@ -68,6 +68,35 @@ func TestFailedCommitIsRetried(t *testing.T) {
 	}
 	if len(p.entries) != 2 || p.entries[1].Key != "a/two" {
 		t.Fatalf("told %v", p.entries)
+	}
+}
+
+// TestIndexAddedBesideAChange: a change that was prepared before an index was
+// added, and is committed after, is in the index; so is one under way.
+func TestIndexAddedBesideAChange(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	c, err := s.Prepare(cache.Added, configMap("a", "before", 1, map[string]string{"words": "w"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.add(t, s, configMap("a", "under way", 2, map[string]string{"words": "w"}))
+	broken := func(any) ([]string, error) { return nil, errors.New("no values") }
+	if err := s.AddIndexers(cache.Indexers{"words": indexers["words"], "broken": broken}); err != nil {
+		t.Fatal(err)
+	}
+	p.put(&Batch{Changes: []*Change{c}})
+	s.wake(true)
+	for range 2 {
+		p.wait(t)
+	}
+	if keys, err := s.IndexKeys("words", "w"); err != nil || len(keys) != 2 {
+		t.Fatal(keys, err)
+	}
+	if r, err := db.Check(); err != nil || !r.Sound() {
+		t.Fatalf("%+v %v", r, err)
 	}
 }
 

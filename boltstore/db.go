@@ -98,7 +98,7 @@ func (db *DB) Close() error {
 	if db.commit != nil {
 		if err := db.commit.stop(); err != nil {
 			errs = append(errs, fmt.Errorf("boltstore: close %s: the last changes could not be committed and will be fetched again: %w", db.path, err))
-		} else if err := db.h.update(func(tx *bolt.Tx) error { return db.putHeader(tx, true) }, nil); err != nil {
+		} else if err := db.closeClean(); err != nil {
 			errs = append(errs, fmt.Errorf("boltstore: close %s: %w", db.path, err))
 		}
 	}
@@ -113,6 +113,14 @@ func (db *DB) Close() error {
 		errs = append(errs, fmt.Errorf("boltstore: closed %s while it was in use by %s; stop the informers first", db.path, strings.Join(running, ", ")))
 	}
 	return errors.Join(errs...)
+}
+
+// closeClean notes that everything is on the disk, once it is.
+func (db *DB) closeClean() error {
+	if err := db.h.sync(); err != nil {
+		return err
+	}
+	return db.h.update(func(tx *bolt.Tx) error { return db.putHeader(tx, true) }, nil)
 }
 
 // release ends a claim.

@@ -29,7 +29,7 @@
 //
 //	byte 0      block version (1)
 //	bytes 1-4   CRC-32C, little-endian, over the seq and everything after byte 4
-//	then        uvarint count of entries, uvarint length of what follows when unpacked
+//	then        uvarint count of entries, uvarint time of the last one (unix ns), uvarint length of what follows when unpacked
 //	then        zstd frame of entries: type, time (uvarint unix ns), key, new record, previous record,
 //	            each of the last three with a uvarint length before it
 //

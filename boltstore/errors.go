@@ -17,8 +17,6 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrClaimed: a live claim on the same source exists in this process.
 	ErrClaimed = errors.New("source is already claimed")
-	// ErrUnordered: a relist's pages did not come in key order.
-	ErrUnordered = errors.New("pages are not in key order")
 	// ErrNoSource: the file does not hold that source.
 	ErrNoSource = errors.New("source is not in the file")
 )

@@ -18,9 +18,9 @@ type handle struct {
 
 	writeMu sync.Mutex // held over a transaction and what its success changes in memory
 
-	// before, if set by a test, runs ahead of each write transaction and can
-	// fail it, as a disk would.
-	before func() error
+	// hook, if set by a test, runs first in each write transaction and can fail
+	// it, as a disk would.
+	hook func(tx *bolt.Tx) error
 }
 
 // view runs fn in a read transaction. fn must be short and must not call user
@@ -34,9 +34,12 @@ func (h *handle) view(fn func(tx *bolt.Tx) error) error {
 	return contain(func() error { return h.db.View(fn) })
 }
 
-// update runs fn in a write transaction and, if it was committed, done before
-// any other write begins.
-func (h *handle) update(fn func(tx *bolt.Tx) error, done func()) error {
+// update runs fn in a write transaction. visible, if not nil, is called before
+// any other write begins once readers see what fn wrote: also where the disk
+// reports an error after bbolt has written its meta page, so that memory
+// follows the file. Such an error is returned all the same: what was written
+// may not survive a power failure until a later commit succeeds.
+func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 	h.writeMu.Lock()
 	defer h.writeMu.Unlock()
 	h.mu.RLock()
@@ -44,18 +47,40 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, done func()) error {
 	if h.db == nil {
 		return ErrClosed
 	}
-	if h.before != nil {
-		if err := h.before(); err != nil {
-			return err
-		}
+	id := 0
+	err := contain(func() error {
+		return h.db.Update(func(tx *bolt.Tx) error {
+			id = tx.ID()
+			if h.hook != nil {
+				if err := h.hook(tx); err != nil {
+					return err
+				}
+			}
+			return fn(tx)
+		})
+	})
+	if visible != nil && (err == nil || h.sees(id)) {
+		visible()
 	}
-	if err := contain(func() error { return h.db.Update(fn) }); err != nil {
-		return err
+	return err
+}
+
+// sync brings what was committed without to the disk.
+func (h *handle) sync() error {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.db == nil {
+		return ErrClosed
 	}
-	if done != nil {
-		done()
-	}
-	return nil
+	return h.db.Sync()
+}
+
+// sees says whether readers see the write transaction of that id.
+func (h *handle) sees(id int) (yes bool) {
+	_ = contain(func() error {
+		return h.db.View(func(tx *bolt.Tx) error { yes = tx.ID() == id; return nil })
+	})
+	return yes
 }
 
 // swap puts another file beneath the handle, nil to close it, and returns the

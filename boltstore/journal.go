@@ -48,8 +48,9 @@ var (
 )
 
 func packBlock(seq uint64, drafts []draft) []byte {
-	size := 0
+	size, last := 0, int64(0)
 	for _, d := range drafts {
+		last = d.time
 		size += len(d.key) + len(d.next) + len(d.prev) + 24
 	}
 	raw := make([]byte, 0, size)
@@ -63,6 +64,7 @@ func packBlock(seq uint64, drafts []draft) []byte {
 	b := make([]byte, 5, len(raw)/3+32)
 	b[0] = blockVersion
 	b = binary.AppendUvarint(b, uint64(len(drafts)))
+	b = binary.AppendUvarint(b, uint64(last))
 	b = binary.AppendUvarint(b, uint64(len(raw)))
 	b = zenc.EncodeAll(raw, b)
 	binary.LittleEndian.PutUint32(b[1:5], blockSum(seq, b))
@@ -78,7 +80,7 @@ func unpackBlock(seq uint64, b []byte) ([]draft, error) {
 	damaged := func(why string, args ...any) ([]draft, error) {
 		return nil, fmt.Errorf("journal block at %d: %w: %s", seq, ErrDamaged, fmt.Sprintf(why, args...))
 	}
-	count, n, err := blockCount(seq, b)
+	head, n, err := parseBlockHead(seq, b)
 	if err != nil {
 		return nil, err
 	}
@@ -94,28 +96,38 @@ func unpackBlock(seq uint64, b []byte) ([]draft, error) {
 		return damaged("cannot unpack: %v", err)
 	}
 	r := blockReader{b: raw}
-	drafts := make([]draft, 0, min(count, uint64(len(raw))))
-	for range count {
+	drafts := make([]draft, 0, min(head.count, uint64(len(raw))))
+	for range head.count {
 		typ, ok := entryType(r.byte())
 		d := draft{typ: typ, time: int64(r.uvarint()), key: string(r.bytes()), next: r.bytes(), prev: r.bytes()}
 		if r.bad || !ok {
-			return damaged("entry %d of %d", len(drafts), count)
+			return damaged("entry %d of %d", len(drafts), head.count)
 		}
 		drafts = append(drafts, d)
 	}
 	return drafts, nil
 }
 
-// blockCount reads how many entries a block has, and where its size follows.
-func blockCount(seq uint64, b []byte) (count uint64, n int, err error) {
-	if len(b) < 7 || b[0] != blockVersion {
-		return 0, 0, fmt.Errorf("journal block at %d: %w: version or length", seq, ErrDamaged)
+// blockHead is what can be read of a block without unpacking it.
+type blockHead struct {
+	count uint64 // of entries
+	last  int64  // time of the last one, unix ns
+}
+
+// parseBlockHead also says where the head ends.
+func parseBlockHead(seq uint64, b []byte) (h blockHead, n int, err error) {
+	if len(b) < 8 || b[0] != blockVersion {
+		return h, 0, fmt.Errorf("journal block at %d: %w: version or length", seq, ErrDamaged)
 	}
-	count, n = binary.Uvarint(b[5:])
-	if n <= 0 {
-		return 0, 0, fmt.Errorf("journal block at %d: %w: bad count", seq, ErrDamaged)
+	count, n := binary.Uvarint(b[5:])
+	last, m := uint64(0), 0
+	if n > 0 {
+		last, m = binary.Uvarint(b[5+n:])
 	}
-	return count, 5 + n, nil
+	if n <= 0 || m <= 0 {
+		return h, 0, fmt.Errorf("journal block at %d: %w: bad head", seq, ErrDamaged)
+	}
+	return blockHead{count, int64(last)}, 5 + n + m, nil
 }
 
 type blockReader struct {
@@ -188,18 +200,15 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 		if seq > keep || seq > m.Seq {
 			return nil
 		}
-		count, _, err := blockCount(seq, v)
+		head, _, err := parseBlockHead(seq, v)
 		if err != nil {
-			count = 1 // damaged, and of no use to anybody
+			head = blockHead{count: 1} // damaged, and of no use to anybody
 		}
-		if seq+count-1 > keep {
+		if seq+head.count-1 > keep {
 			return nil
 		}
-		if err == nil && int64(m.JournalBytes) <= maxBytes {
-			drafts, err := unpackBlock(seq, v)
-			if err == nil && len(drafts) > 0 && !time.Unix(0, drafts[len(drafts)-1].time).Before(before) {
-				return nil
-			}
+		if int64(m.JournalBytes) <= maxBytes && !time.Unix(0, head.last).Before(before) {
+			return nil
 		}
 		m.JournalBytes -= min(m.JournalBytes, uint64(len(v)))
 		if err := j.Delete(k); err != nil {
@@ -251,11 +260,11 @@ func seekBlock(j *bolt.Bucket, seq uint64) (first uint64, b []byte, err error) {
 		}
 		if pk != nil {
 			prev := binary.BigEndian.Uint64(pk)
-			count, _, err := blockCount(prev, pv)
+			head, _, err := parseBlockHead(prev, pv)
 			if err != nil {
 				return 0, nil, err
 			}
-			if prev+count > seq {
+			if prev+head.count > seq {
 				return prev, pv, nil
 			}
 		}

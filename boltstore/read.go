@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -233,32 +234,19 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 }
 
 // GetIndexers returns the indexers.
-func (s *Store) GetIndexers() cache.Indexers {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	c := cache.Indexers{}
-	for n, f := range s.indexers {
-		c[n] = f
-	}
-	return c
-}
+func (s *Store) GetIndexers() cache.Indexers { return maps.Clone(s.indexSet().fns) }
 
 func (s *Store) indexer(name string) (cache.IndexFunc, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if f := s.indexers[name]; f != nil {
+	if f := s.indexSet().fns[name]; f != nil {
 		return f, nil
 	}
 	return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:staticcheck // client-go's exact text is relied on
 }
 
-// indexValues computes the values of obj under all indexers. A function that
-// panics makes an error.
-func (s *Store) indexValues(obj any) (all []indexValues, err error) {
-	s.mu.RLock()
-	indexers := s.indexers
-	s.mu.RUnlock()
-	for name, fn := range indexers {
+// valuesOf computes the values of obj under all indexers of the set. A function
+// that panics makes an error.
+func (set *indexSet) valuesOf(obj any) (all []indexValues, err error) {
+	for name, fn := range set.fns {
 		values, err := callIndexer(name, fn, obj)
 		if err != nil {
 			return nil, err

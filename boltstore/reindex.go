@@ -4,24 +4,56 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/kubewake/kubewake/index"
 	"k8s.io/client-go/tools/cache"
 )
 
+// indexSet is the indexers of a source at one time. It is never changed.
+type indexSet struct{ fns cache.Indexers }
+
+func (s *Store) indexSet() *indexSet {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.indexers
+}
+
+func (s *Store) setIndexers(set *indexSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.indexers = set
+}
+
+// refresh computes the index values of a change that was prepared before
+// indices were added.
+func (s *Store) refresh(c *Change) {
+	set := s.indexSet()
+	if c.set == set || c.typ == cache.Deleted {
+		return
+	}
+	c.set, c.values = set, nil
+	for _, name := range slices.Sorted(maps.Keys(set.fns)) {
+		values, err := callIndexer(name, set.fns[name], c.obj)
+		if err != nil {
+			s.db.log().Error(err, "An object is not in an index", "source", s.source.String(), "key", c.key)
+		}
+		c.values = append(c.values, indexValues{name, values})
+	}
+}
+
 // reindex brings every record's values under the given indices up to date, in
 // steps of one page. Before and after each step entries and records agree, so
 // a crash or a concurrent change needs no care: only what is marked complete
-// at the end would be missed by a second run, and that is nothing.
-func (s *Store) reindex(build cache.Indexers) error {
+// at the end would be missed by a second run, and that is nothing. meta and
+// update are the source's, or those of a staged generation. An object that a
+// function fails on is kept, without values.
+func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update func(fn func(sourceTx, *sourceMeta) error, visible func()) error) error {
 	const step = 500
-	if m := s.metaNow(); m.Generation > 0 && m.TypeHash != s.type_ {
-		return nil // all objects will be read anew, and indexed then
-	}
 	var from []byte
-	begun := false
-	for {
-		raws, next, err := s.rawPage(from, step)
+	for begun := false; ; {
+		raws, next, err := s.rawPage(meta, from, step)
 		if err != nil {
 			return err
 		}
@@ -30,49 +62,44 @@ func (s *Store) reindex(build cache.Indexers) error {
 			return err
 		}
 		if len(changed) > 0 {
-			if err := s.begin(build, &begun); err != nil {
+			err := update(func(src sourceTx, m *sourceMeta) error {
+				if !begun {
+					// A program with the functions of before must not trust
+					// what an interrupted run leaves.
+					for name := range build {
+						im := m.Indices[name]
+						im.Complete = false
+						m.Indices[name] = im
+					}
+				}
+				return s.rewrite(src, m, changed)
+			}, nil)
+			if err != nil {
 				return err
 			}
-			if err := s.rewrite(changed); err != nil {
-				return err
-			}
+			begun = true
 		}
 		if from = next; from == nil {
 			break
 		}
 	}
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
-		for name, fn := range build {
-			im := m.Indices[name]
-			im.Version, im.Complete = s.indexVersion(name, fn), true
-			m.Indices[name] = im
-		}
-		return nil
-	})
+	return update(func(_ sourceTx, m *sourceMeta) error { s.complete(m, build); return nil }, nil)
 }
 
-// begin marks the indices incomplete before the first record changes: a program
-// with the function of before must not trust what an interrupted run left.
-func (s *Store) begin(build cache.Indexers, begun *bool) error {
-	if *begun {
-		return nil
+// complete notes that every record lists its values under the given functions.
+func (s *Store) complete(m *sourceMeta, fns cache.Indexers) {
+	for name, fn := range fns {
+		im := m.Indices[name]
+		im.Version, im.Complete = s.indexVersion(name, fn), true
+		m.Indices[name] = im
 	}
-	*begun = true
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
-		for name := range build {
-			im := m.Indices[name]
-			im.Complete = false
-			m.Indices[name] = im
-		}
-		return nil
-	})
 }
 
 // rawPage copies records out of the file, so that user functions run outside
 // any transaction.
-func (s *Store) rawPage(from []byte, n int) (raws []raw, next []byte, err error) {
-	err = s.view(func(m *sourceMeta, src sourceTx) error {
-		g := src.gen(m.Generation) // served or not
+func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw, next []byte, err error) {
+	err = s.view(func(_ *sourceMeta, src sourceTx) error {
+		g := src.gen(meta().Generation) // served or not
 		if g.items == nil {
 			return nil
 		}
@@ -100,6 +127,7 @@ func (s *Store) newValues(raws []raw, build cache.Indexers) (map[string]reindexe
 		return nil, err
 	}
 	changed := map[string]reindexed{}
+	failed, last := 0, error(nil)
 	for i, obj := range objs {
 		if obj == nil {
 			continue // damaged, noted, to be read anew
@@ -111,7 +139,7 @@ func (s *Store) newValues(raws []raw, build cache.Indexers) (map[string]reindexe
 		for name, fn := range build {
 			values, err := callIndexer(name, fn, obj)
 			if err != nil {
-				return nil, fmt.Errorf("%q: %w", keys[i], err)
+				failed, last = failed+1, fmt.Errorf("%q: %w", keys[i], err)
 			}
 			removed, added := index.Diff(r.valuesOf(name), values)
 			if len(removed)+len(added) > 0 {
@@ -120,39 +148,43 @@ func (s *Store) newValues(raws []raw, build cache.Indexers) (map[string]reindexe
 			}
 		}
 	}
+	if failed > 0 {
+		s.db.log().Error(last, "Objects are not in an index", "source", s.source.String(), "objects", failed)
+	}
 	return changed, nil
 }
 
 // rewrite stores the new values of records that are still there. A record that
 // changed meanwhile was indexed by the new functions already.
-func (s *Store) rewrite(changed map[string]reindexed) error {
-	return s.updateMeta(func(src sourceTx, m *sourceMeta) error {
-		g := src.gen(m.Generation)
-		a := &applier{s: s, src: src, m: m, from: g, to: g}
-		for k, c := range changed {
-			v := g.items.Get([]byte(k))
-			if v == nil {
-				continue
-			}
-			key, old, err := parseRecord([]byte(k), bytes.Clone(v))
-			if err != nil || old.crc != c.crc {
-				continue
-			}
-			next := *old
-			next.values = merge(old.values, c.values)
-			raw, err := next.encode(key)
-			if err != nil {
-				return err
-			}
-			if err := a.take(key, old, v, &next); err != nil {
-				return err
-			}
-			if err := a.give(key, &next, raw, old); err != nil {
-				return err
-			}
-		}
+func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
+	g := src.gen(m.Generation)
+	if g.items == nil {
 		return nil
-	})
+	}
+	a := &applier{s: s, src: src, m: m, from: g, to: g}
+	for k, c := range changed {
+		v := g.items.Get([]byte(k))
+		if v == nil {
+			continue
+		}
+		key, old, err := parseRecord([]byte(k), bytes.Clone(v))
+		if err != nil || old.crc != c.crc {
+			continue
+		}
+		next := *old
+		next.values = merge(old.values, c.values)
+		raw, err := next.encode(key)
+		if err != nil {
+			return err
+		}
+		if err := a.take(key, old, v, &next); err != nil {
+			return err
+		}
+		if err := a.give(key, &next, raw, old); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func merge(old, add []indexValues) []indexValues {

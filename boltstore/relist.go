@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -26,12 +27,14 @@ type RelistOptions struct {
 	OnError func(obj runtime.Object, err error)
 }
 
-// Relist brings the file in line with a full list of the server's: the pages,
-// in key order, go to Page, and Commit makes the result visible at once, with
-// the list's resourceVersion. Only what differs is written and journaled. Up
-// to MaxCommitBytes of differences are kept in memory and committed in one
-// transaction; more are staged in a new generation that the last transaction
-// switches to. The first list of a source is always staged, and not journaled.
+// Relist brings the file in line with a full list of the server's: its pages,
+// in any order, go to Page, and Commit makes the result visible at once, with
+// the list's resourceVersion. Only what differs is written and journaled; what
+// no page has shown by then is gone. Up to MaxCommitBytes of differences are
+// kept in memory and committed in one transaction; more are staged in a new
+// generation that the last transaction switches to. The first list of a source
+// is always staged, and not journaled. Besides the differences a relist needs
+// 8 bytes for each object, and some.
 //
 // While a relist is under way the source must not be changed otherwise. A
 // crash leaves the file as it was before.
@@ -41,64 +44,106 @@ type Relist struct {
 	first bool // nothing was there before
 	all   bool // store every object anew: type or transform have changed
 
-	prev    []byte // item key up to which the list has come
-	changes []*Change
+	seed maphash.Seed
+	seen map[uint64]struct{} // hashes of the item keys that pages have shown
+
+	changes []*Change // as long as they are in memory
 	bytes   int
-	staged  *sourceMeta // meta of the generation being built, nil while in memory
-	// journalBytes is what the journal had when staging began.
-	journalBytes uint64
-	tailed       bool // what the file has behind the last page has been merged
-	done         bool
+	stage   *stage
+
+	swept  []byte // item key up to which Commit has looked for what is gone
+	tailed bool   // all of them
+	landed bool   // readers see it
+	done   bool
+	failed error // it cannot go on
+	told   []*Entry
 
 	// Result, for the caller to report.
 	Objects, Changed, Deleted int
 }
 
+// item is what a relist does with one key.
+type item struct {
+	k      []byte
+	key    string
+	c      *Change // nil: copy the record as it is
+	failed bool    // the server has it, and it cannot be stored
+	again  bool    // an earlier page had it, too
+	size   int     // of the record that is there
+}
+
+func (it item) bytes() int {
+	if it.c == nil {
+		return it.size
+	}
+	return it.c.Size() + it.size
+}
+
 // BeginRelist starts a relist. End it with Commit or Abort.
 func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
-	m := s.metaNow()
-	r := &Relist{s: s, o: o, first: m.Generation == 0, all: s.Outdated() != ""}
-	if r.first || s.Err() != nil {
-		return r, r.stage(nil)
+	r := &Relist{s: s, o: o, first: s.metaNow().Generation == 0, all: s.Outdated() != "",
+		seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	if r.first || r.all || s.Err() != nil {
+		return r, r.toStage()
 	}
 	return r, nil
 }
 
-// Page takes a page of objects. ErrUnordered means that they do not follow the
-// pages before; the relist must be aborted, and begun anew with all objects in
-// one page.
+func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
+
+func (r *Relist) hasSeen(k []byte) bool {
+	_, ok := r.seen[r.hash(k)]
+	return ok
+}
+
+// Page takes a page of objects. After an error the relist must be aborted.
 func (r *Relist) Page(objs []runtime.Object) error {
-	page := make([]pageItem, 0, len(objs))
+	items := r.identify(objs)
+	if err := r.compare(items); err != nil {
+		return err
+	}
+	items, err := r.encode(items)
+	if err != nil {
+		return err
+	}
+	for _, it := range items {
+		r.seen[r.hash(it.k)] = struct{}{}
+		if it.c != nil {
+			r.Changed++
+		}
+	}
+	_, err = r.take(items)
+	return err
+}
+
+// identify transforms the objects and finds their keys. The items are in the
+// file's order; of a key that comes twice the last one counts.
+func (r *Relist) identify(objs []runtime.Object) []item {
+	at := map[string]int{}
+	var items []item
 	for _, obj := range objs {
 		c, err := r.s.identify(cache.Replaced, obj)
 		if err != nil {
 			r.o.OnError(obj, err)
 			continue
 		}
-		it := pageItem{k: index.AppendKey(nil, c.key), c: c}
+		r.Objects++
+		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c}
 		if r.o.Transform != nil {
 			if it.c, err = r.transform(obj); err != nil {
 				r.o.OnError(obj, err)
 				it.c, it.failed = c, true
 			}
 		}
-		page = append(page, it)
+		if i, twice := at[string(it.k)]; twice {
+			items[i] = it
+			continue
+		}
+		at[string(it.k)] = len(items)
+		items = append(items, it)
 	}
-	slices.SortStableFunc(page, func(a, b pageItem) int { return bytes.Compare(a.k, b.k) })
-	if len(page) == 0 {
-		return nil
-	}
-	if r.prev != nil && bytes.Compare(page[0].k, r.prev) <= 0 {
-		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, ErrUnordered)
-	}
-	r.Objects += len(page)
-	return r.merge(page, page[len(page)-1].k)
-}
-
-type pageItem struct {
-	k      []byte
-	c      *Change
-	failed bool // it is there, and cannot be stored
+	slices.SortFunc(items, func(a, b item) int { return bytes.Compare(a.k, b.k) })
+	return items
 }
 
 func (r *Relist) transform(obj runtime.Object) (*Change, error) {
@@ -109,100 +154,55 @@ func (r *Relist) transform(obj runtime.Object) (*Change, error) {
 	return r.s.identify(cache.Replaced, t)
 }
 
-// merge compares the page with what the file has behind r.prev, up to and
-// including upto (nil: to the end), and keeps or stages the differences.
-func (r *Relist) merge(page []pageItem, upto []byte) error {
-	changes, err := r.diff(page, upto)
-	if err != nil {
-		return err
+// compare looks up what the file has of each item, and takes the change from
+// those that are the same.
+func (r *Relist) compare(items []item) error {
+	type candidate struct {
+		i   int
+		old *record
 	}
-	for _, c := range changes {
-		if c.typ == cache.Deleted {
-			r.Deleted++
-		} else {
-			r.Changed++
-		}
-	}
-	from := r.prev
-	if r.staged != nil {
-		if err := r.stageRange(from, upto, changes); err != nil {
-			return err
-		}
-		r.prev = upto
-		return nil
-	}
-	r.prev = upto
-	r.changes = append(r.changes, changes...)
-	for _, c := range changes {
-		r.bytes += c.Size()
-	}
-	if r.bytes > r.s.db.opts.MaxCommitBytes {
-		staged := r.changes
-		r.changes = nil
-		return r.stage(func() error { return r.stageRange(nil, upto, staged) })
-	}
-	return nil
-}
-
-// diff finds what the page changes. Encoding, indexing and the like happen
-// outside the transaction.
-func (r *Relist) diff(page []pageItem, upto []byte) ([]*Change, error) {
-	var changes []*Change
-	maybe := map[*Change]*record{} // of the same version: compare the content
-	gone, same := []string{}, map[*Change]bool{}
+	var maybe []candidate // of the same version, perhaps: compare the content
 	err := r.s.db.h.view(func(tx *bolt.Tx) error {
-		clear(maybe)
-		clear(same)
-		gone = gone[:0]
 		g, err := r.current(tx)
 		if err != nil || g.items == nil {
 			return err
 		}
-		byKey := map[string]*Change{}
-		for _, it := range page {
-			byKey[string(it.k)] = it.c
-		}
-		c := g.items.Cursor()
-		for k, v := seekAfter(c, r.prev); k != nil && (upto == nil || bytes.Compare(k, upto) <= 0); k, v = c.Next() {
-			n := byKey[string(k)]
-			key, old, err := parseRecord(k, v)
+		for i := range items {
+			it := &items[i]
+			it.again = r.hasSeen(it.k)
+			v := g.items.Get(it.k)
+			it.size = len(v)
+			if v == nil || it.again {
+				continue
+			}
+			_, old, err := parseRecord(it.k, v)
 			switch {
 			case err != nil:
-				if n == nil {
-					gone = append(gone, key)
-				}
-			case n == nil:
-				gone = append(gone, key)
-			case r.o.NewHistory || r.all || n.rv == "":
+			case r.o.NewHistory || r.all || it.c.rv == "":
 				old.payload = bytes.Clone(old.payload)
-				maybe[n] = old
-			case n.uid == old.uid && n.rv == old.rv:
-				same[n] = true
+				maybe = append(maybe, candidate{i, old})
+			case it.c.uid == old.uid && it.c.rv == old.rv:
+				it.c = nil
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	// Deletes first: a key under another UID is handled where it is applied.
-	for _, key := range gone {
-		changes = append(changes, &Change{typ: cache.Deleted, key: key})
-	}
-	for _, it := range page {
-		if same[it.c] || it.failed {
+	for _, m := range maybe {
+		it := &items[m.i]
+		if it.failed {
 			continue
 		}
 		if err := r.s.encode(it.c); err != nil {
-			r.o.OnError(it.c.obj.(runtime.Object), err)
-			continue
+			continue // encode says so
 		}
-		if old := maybe[it.c]; old != nil && equal(it.c, old, r.s.codec.ID()) {
-			continue
+		if equal(it.c, m.old, r.s.codec.ID()) {
+			it.c = nil
 		}
-		changes = append(changes, it.c)
 	}
-	return changes, nil
+	return nil
 }
 
 func equal(c *Change, old *record, codec byte) bool {
@@ -212,6 +212,29 @@ func equal(c *Change, old *record, codec byte) bool {
 		})
 }
 
+// encode makes the changes ready to be stored, outside any transaction. What
+// cannot be stored keeps the record that is there; one that must not be served
+// any more, since type or transform have changed, goes.
+func (r *Relist) encode(items []item) ([]item, error) {
+	kept := items[:0]
+	for _, it := range items {
+		if it.c != nil && !it.failed && it.c.payload == nil {
+			if err := r.s.encode(it.c); err != nil {
+				r.o.OnError(it.c.obj.(runtime.Object), err)
+				it.failed = true
+			}
+		}
+		if it.failed {
+			if r.all || it.size == 0 || it.again {
+				continue
+			}
+			it.c = nil
+		}
+		kept = append(kept, it)
+	}
+	return kept, nil
+}
+
 // current is the generation to compare with, served or not.
 func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
 	src, ok := openSource(tx, r.s.id)
@@ -219,6 +242,78 @@ func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
 		return genTx{}, fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
 	}
 	return src.gen(r.s.metaNow().Generation), nil
+}
+
+// take keeps items in memory, or brings them into the stage, and says how many
+// of them it has taken.
+func (r *Relist) take(items []item) (int, error) {
+	if r.failed != nil {
+		return 0, r.failed
+	}
+	if r.stage != nil {
+		return r.stageItems(items)
+	}
+	for _, it := range items {
+		if it.c != nil {
+			r.changes = append(r.changes, it.c)
+			r.bytes += it.bytes()
+		}
+	}
+	if r.bytes > r.s.db.opts.MaxCommitBytes {
+		r.failed = r.toStage()
+	}
+	return len(items), r.failed
+}
+
+// sweep finds what no page has shown: it is gone.
+func (r *Relist) sweep() error {
+	for !r.tailed {
+		items, last, err := r.scan(r.swept, func(k []byte) bool { return !r.hasSeen(k) })
+		if err != nil {
+			return err
+		}
+		for i, it := range items {
+			items[i].c = &Change{typ: cache.Deleted, key: it.key}
+		}
+		n, err := r.take(items)
+		r.Deleted += n
+		if err != nil {
+			if n > 0 {
+				r.swept = items[n-1].k
+			}
+			return err
+		}
+		r.swept, r.tailed = last, last == nil
+	}
+	return nil
+}
+
+// scan returns about a thousand records after the given item key, of which
+// want is true, and the item key it has come to, nil at the end.
+func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, last []byte, err error) {
+	const most = 1000
+	err = r.s.db.h.view(func(tx *bolt.Tx) error {
+		items, last = nil, nil
+		g, err := r.current(tx)
+		if err != nil || g.items == nil {
+			return err
+		}
+		c := g.items.Cursor()
+		k, v := seekAfter(c, after)
+		for n := 0; k != nil && n < most; n++ {
+			if want(k) {
+				key, _ := keyOf(k, v) // damaged: what can be known of it
+				items = append(items, item{k: bytes.Clone(k), key: key, size: len(v)})
+			}
+			last = bytes.Clone(k)
+			k, v = c.Next()
+		}
+		if k == nil {
+			last = nil
+		}
+		return nil
+	})
+	return items, last, err
 }
 
 func seekAfter(c *bolt.Cursor, prev []byte) ([]byte, []byte) {
@@ -232,146 +327,43 @@ func seekAfter(c *bolt.Cursor, prev []byte) ([]byte, []byte) {
 	return k, v
 }
 
-// stage turns to building a new generation; fill brings in what was kept in
-// memory so far.
-func (r *Relist) stage(fill func() error) error {
-	m := r.s.metaNow().clone()
-	m.Generation++
-	m.Items, m.Bytes, m.Degraded = digest{}, 0, ""
-	for name, im := range m.Indices {
-		im.Digest = digest{}
-		m.Indices[name] = im
-	}
-	r.staged, r.journalBytes = m, m.JournalBytes
-	err := r.s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, r.s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
-		}
-		if err := src.dropGensExcept(r.s.metaNow().Generation); err != nil {
-			return err
-		}
-		if err := src.dropJournalAbove(m.Seq); err != nil {
-			return err
-		}
-		_, err := src.createGen(m.Generation)
-		return err
-	}, nil)
-	if err != nil || fill == nil {
-		return err
-	}
-	return fill()
-}
-
-// stageRange brings the new generation up to upto: records that do not change
-// are copied as they are.
-func (r *Relist) stageRange(from, upto []byte, changes []*Change) error {
-	for {
-		var next []byte
-		rest := changes
-		m := r.staged.clone()
-		err := r.s.db.h.update(func(tx *bolt.Tx) error {
-			m = r.staged.clone()
-			src, ok := openSource(tx, r.s.id)
-			if !ok {
-				return fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
-			}
-			a := &applier{s: r.s, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
-				from: src.gen(r.s.metaNow().Generation), to: src.gen(m.Generation)}
-			var err error
-			if next, rest, err = r.stageSome(a, from, upto, changes); err != nil {
-				return err
-			}
-			return a.journal()
-		}, nil)
-		if err != nil {
-			return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
-		}
-		r.staged = m
-		if next == nil {
-			return nil
-		}
-		from, changes = next, rest
-	}
-}
-
-// stageSome does as much of the range as fits a transaction. It returns the
-// item key it came to, nil at the end, and the changes that are left.
-func (r *Relist) stageSome(a *applier, from, upto []byte, changes []*Change) ([]byte, []*Change, error) {
-	room := r.s.db.opts.MaxCommitBytes
-	sorted := slices.Clone(changes)
-	slices.SortStableFunc(sorted, func(x, y *Change) int {
-		return bytes.Compare(index.AppendKey(nil, x.key), index.AppendKey(nil, y.key))
-	})
-	var c *bolt.Cursor
-	var k, v []byte
-	if a.from.items != nil {
-		c = a.from.items.Cursor()
-		k, v = seekAfter(c, from)
-		if upto != nil && k != nil && bytes.Compare(k, upto) > 0 {
-			k = nil
-		}
-	}
-	step := func() {
-		if k, v = c.Next(); k != nil && upto != nil && bytes.Compare(k, upto) > 0 {
-			k = nil
-		}
-	}
-	var last []byte
-	for len(sorted) > 0 || k != nil {
-		if room <= 0 {
-			return last, sorted, nil
-		}
-		var ck []byte
-		if len(sorted) > 0 {
-			ck = index.AppendKey(nil, sorted[0].key)
-		}
-		if ck != nil && (k == nil || bytes.Compare(ck, k) <= 0) {
-			room -= sorted[0].Size()
-			if err := a.apply(sorted[0]); err != nil {
-				return nil, nil, err
-			}
-			if bytes.Equal(ck, k) {
-				step()
-			}
-			last, sorted = ck, sorted[1:]
-			continue
-		}
-		room -= len(v)
-		last = bytes.Clone(k)
-		key, old, err := parseRecord(k, v)
-		if err != nil {
-			step() // diff has made a change of what its key could be read of
-			continue
-		}
-		if err := a.give(key, old, bytes.Clone(v), nil); err != nil {
-			return nil, nil, err
-		}
-		step()
-	}
-	return nil, nil, nil
-}
-
 // Commit makes the list visible, as of resourceVersion, which the server has
 // confirmed at the given time. The entries are what handlers are to be told,
 // in order; nil if there are too many to be kept in memory, then they are in
-// the journal, from the seq before on. told of it, readers see all or nothing.
+// the journal, from the seq before on. After an error it may be called again.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
-	if !r.tailed {
-		if err := r.merge(nil, nil); err != nil {
-			return nil, err
-		}
-		r.tailed = true
+	err := r.commit(resourceVersion, confirmed)
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
-	var entries []*Entry
+	r.done = true
+	return r.told, nil
+}
+
+func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
+	if r.failed != nil {
+		return r.failed
+	}
+	if err := r.sweep(); err != nil {
+		return err
+	}
+	r.s.indexing.Lock() // no index is added before the result is visible
+	defer r.s.indexing.Unlock()
+	if err := r.index(); err != nil {
+		return err
+	}
 	var m *sourceMeta
-	err := r.s.db.h.update(func(tx *bolt.Tx) error {
+	return r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, ok := openSource(tx, r.s.id)
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
 		}
+		if r.landed {
+			m = r.s.metaNow()
+			return src.putMeta(m)
+		}
 		var err error
-		if m, entries, err = r.finish(src); err != nil {
+		if m, err = r.finish(src); err != nil {
 			return err
 		}
 		m.ResourceVersion, m.Confirmed = resourceVersion, confirmed.UnixNano()
@@ -388,79 +380,54 @@ func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, 
 		}
 		return src.putMeta(m)
 	}, func() {
-		r.done = true
+		r.landed = true
 		r.s.setMeta(m)
-		if r.staged != nil {
+		if r.stage != nil {
 			r.s.repaired()
 		}
 	})
-	if err != nil {
-		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
-	}
-	return entries, nil
 }
 
-func (r *Relist) finish(src sourceTx) (*sourceMeta, []*Entry, error) {
-	if r.staged != nil {
-		m, now := r.staged.clone(), r.s.metaNow()
-		// Told marks go on while a relist is staged, and blocks are trimmed.
-		m.Told = max(m.Told, now.Told)
-		m.JournalBytes = now.JournalBytes + m.JournalBytes - r.journalBytes
-		for name, fn := range r.s.GetIndexers() {
-			im := m.Indices[name]
-			if r.first || r.all { // every record lists its values under these
-				im.Version, im.Complete = r.s.indexVersion(name, fn), true
-			}
-			m.Indices[name] = im
+// index brings what was prepared before indices were added up to date.
+func (r *Relist) index() error {
+	set := r.s.indexSet()
+	if r.stage == nil {
+		for _, c := range r.changes {
+			r.s.refresh(c)
 		}
-		return m, nil, src.dropGensExcept(m.Generation)
+		return nil
+	}
+	if r.stage.set == set {
+		return nil
+	}
+	if err := r.s.reindex(set.fns, r.stageMeta, r.updateStage); err != nil {
+		return err
+	}
+	r.stage.set = set
+	return nil
+}
+
+func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
+	if r.stage != nil {
+		return r.finishStage(src)
 	}
 	m := r.s.metaNow().clone()
 	g, err := src.createGen(m.Generation)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	a := &applier{s: r.s, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true}
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	if r.all {
-		for name, fn := range r.s.GetIndexers() {
-			im := m.Indices[name]
-			im.Version, im.Complete = r.s.indexVersion(name, fn), true
-			m.Indices[name] = im
-		}
-	}
-	return m, a.entries, a.journal()
+	r.told = a.entries
+	return m, a.journal()
 }
 
 // Anew says whether the source had nothing before, so that nothing is journaled.
 func (r *Relist) Anew() bool { return r.first }
-
-// Abort forgets the relist. What was staged is removed. It does nothing after
-// Commit.
-func (r *Relist) Abort() {
-	if r.done || r.staged == nil {
-		return
-	}
-	r.done = true
-	err := r.s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, r.s.id)
-		if !ok {
-			return nil
-		}
-		m := r.s.metaNow()
-		if err := src.dropGensExcept(m.Generation); err != nil {
-			return err
-		}
-		return src.dropJournalAbove(m.Seq)
-	}, nil)
-	if err != nil {
-		r.s.db.log().Error(err, "What an aborted relist staged was not removed, the next claim will", "source", r.s.source.String())
-	}
-}
 
 func (s *Store) transformVersion() string {
 	s.mu.RLock()

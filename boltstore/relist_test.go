@@ -220,7 +220,8 @@ func TestOutdatedIsHidden(t *testing.T) {
 		t.Fatalf("served %v", s.List())
 	}
 	delete(srv, "a/goes")
-	entries, _ := relist(t, s, "6", RelistOptions{}, srv.list(), 10)
+	relist(t, s, "6", RelistOptions{}, srv.list(), 10)
+	entries := journalFrom(t, s, 1)
 	if len(entries) != 1 || entries[0].Key != "a/goes" || entries[0].Type != cache.Deleted {
 		t.Fatalf("told %v", entries)
 	}
@@ -230,19 +231,77 @@ func TestOutdatedIsHidden(t *testing.T) {
 	sameObjects(t, "after", srv.anys(), s.List())
 }
 
+// TestUnorderedPages: pages may come in any order, and a key more than once.
 func TestUnorderedPages(t *testing.T) {
-	db := openTest(t, testPath(t), Options{})
-	s := claimTest(t, db, Claim{})
-	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
-	if err != nil {
-		t.Fatal(err)
+	for _, commitBytes := range []int{4 << 20, 1500} {
+		db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		srv := server{}
+		for i := range 40 {
+			srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"words": "old"}))
+		}
+		for round := range 3 {
+			objs := srv.list()
+			rand.New(rand.NewPCG(uint64(round), 1)).Shuffle(len(objs), func(i, j int) { objs[i], objs[j] = objs[j], objs[i] })
+			relist(t, s, fmt.Sprint(100*(round+1)), RelistOptions{}, append(objs, objs[:9]...), 7)
+			sameObjects(t, "after", srv.anys(), s.List())
+			if r, err := db.Check(); err != nil || !r.Sound() {
+				t.Fatalf("%+v %v", r, err)
+			}
+			if got := journalFrom(t, s, 1); round == 0 && len(got) != 0 {
+				t.Fatalf("journaled %d", len(got))
+			}
+			delete(srv, fmt.Sprint("ns/cm", round))
+			for i := 5; i < 30; i++ {
+				srv.set(configMap("ns", fmt.Sprint("cm", i), 100*(round+1)+i, map[string]string{"words": "new"}))
+			}
+		}
 	}
-	defer r.Abort()
-	if err := r.Page([]runtime.Object{configMap("a", "b", 1, nil)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page([]runtime.Object{configMap("a", "a", 1, nil)}); !errors.Is(err, ErrUnordered) {
-		t.Fatal(err)
+}
+
+// TestIndexAddedWhileRelisting: whenever an index is added, all that a relist
+// has read before or reads after is in it once the relist is visible.
+func TestIndexAddedWhileRelisting(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		for _, commitBytes := range []int{4 << 20, 1500} {
+			for when := range 4 {
+				db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
+				s := claimTest(t, db, Claim{})
+				srv := server{}
+				for i := range 20 {
+					srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, map[string]string{"words": "w"}))
+				}
+				if !first {
+					relist(t, s, "100", RelistOptions{}, srv.list(), 5)
+					for i := range 15 {
+						srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+101, map[string]string{"words": "w"}))
+					}
+				}
+				r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, page := range slices.Collect(slices.Chunk(srv.list(), 5)) {
+					if i == when {
+						if err := s.AddIndexers(cache.Indexers{"words": indexers["words"]}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := r.Page(page); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, err := r.Commit("300", time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				if keys, err := s.IndexKeys("words", "w"); err != nil || len(keys) != 20 {
+					t.Fatalf("first %v, staged above %d, before page %d: %d keys, %v", first, commitBytes, when, len(keys), err)
+				}
+				if !s.State().Synced || !s.metaNow().Indices["words"].Complete {
+					t.Fatal("not complete")
+				}
+			}
+		}
 	}
 }
 
@@ -306,14 +365,14 @@ func cutAfter(db *DB, k int, fn func() error) bool {
 	b := db.h.swap(nil)
 	db.h.swap(b)
 	n := 0
-	db.h.before = func() error {
+	db.h.hook = func(*bolt.Tx) error {
 		if n++; n >= k {
 			return errCut
 		}
 		return nil
 	}
 	err := fn()
-	db.h.before = func() error { return errCut }
+	db.h.hook = func(*bolt.Tx) error { return errCut }
 	_ = db.commit.stop() // whatever it has left fails
 	db.closed = true
 	_ = db.h.swap((*bolt.DB)(nil)).Close()
@@ -341,7 +400,7 @@ func TestRelistCommitRetried(t *testing.T) {
 		}
 		n := 0
 		db.h.writeMu.Lock()
-		db.h.before = func() error {
+		db.h.hook = func(*bolt.Tx) error {
 			if n++; n == 1 {
 				return errors.New("no space left on device")
 			}
@@ -358,6 +417,57 @@ func TestRelistCommitRetried(t *testing.T) {
 		if got := journalFrom(t, s, 1); len(got) != 1 || got[0].Key != "ns/cm000" {
 			t.Fatalf("%d entries", len(got))
 		}
+	}
+}
+
+// TestLandedCommit: the disk reports an error after readers see the commit.
+// Nothing is applied twice, and handlers are told once a later commit succeeds.
+func TestLandedCommit(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	p := &testProducer{}
+	s.Attach(p)
+	p.add(t, s, configMap("a", "one", 1, nil))
+	p.wait(t)
+	n := 0
+	db.h.writeMu.Lock()
+	db.h.hook = func(tx *bolt.Tx) error {
+		if n++; n == 1 {
+			tx.OnCommit(func() { panic("EIO") })
+		}
+		return nil
+	}
+	db.h.writeMu.Unlock()
+	p.add(t, s, configMap("a", "two", 2, map[string]string{"words": "w"}), configMap("a", "one", 3, nil))
+	p.wait(t)
+	if len(p.entries) != 3 || p.entries[1].Key != "a/two" || p.entries[2].Type != cache.Updated || s.Stale() != 0 {
+		t.Fatalf("told %v, %d stale", p.entries, s.Stale())
+	}
+	if st := s.State(); st.Objects != 2 || st.Seq != 3 || st.ResourceVersion != "3" {
+		t.Fatalf("%+v", st)
+	}
+	p.add(t, s, configMap("a", "three", 4, nil))
+	p.wait(t)
+
+	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Page([]runtime.Object{configMap("a", "one", 3, nil)}); err != nil {
+		t.Fatal(err)
+	}
+	db.h.writeMu.Lock()
+	n = 0
+	db.h.writeMu.Unlock()
+	if _, err := r.Commit("9", time.Now()); err == nil {
+		t.Fatal("the disk did not fail")
+	}
+	entries, err := r.Commit("9", time.Now())
+	if err != nil || len(entries) != 2 || s.State().Objects != 1 || s.State().Seq != 6 {
+		t.Fatalf("%d entries, %+v, %v", len(entries), s.State(), err)
+	}
+	if rep, err := db.Check(); err != nil || !rep.Sound() {
+		t.Fatalf("%+v %v", rep, err)
 	}
 }
 

@@ -40,12 +40,12 @@ func (db *DB) View(src Source) (*Store, error) {
 	s.type_ = m.TypeHash // whatever program wrote it, this is what there is
 	for name, im := range m.Indices {
 		if im.Complete {
-			s.indexers[name] = func(any) ([]string, error) {
+			s.indexers.fns[name] = func(any) ([]string, error) {
 				return nil, fmt.Errorf("boltstore: the function of index %s is not known here", name)
 			}
 		}
 	}
-	s.indexers[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
+	s.indexers.fns[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -146,49 +147,42 @@ func (s *Store) Bookmark(rv string) {
 
 // AddIndexers adds indices. Objects already stored are indexed before it
 // returns, locally and in steps: only those whose values differ from what
-// their record says are written.
+// their record says are written. It may be called at any time.
 func (s *Store) AddIndexers(add cache.Indexers) error {
 	if s.viewed {
 		return s.errViewed()
 	}
-	s.mu.Lock()
-	have, want := sets.KeySet(s.indexers), sets.KeySet(add)
+	s.indexing.Lock()
+	defer s.indexing.Unlock()
+	before := s.indexSet()
+	have, want := sets.KeySet(before.fns), sets.KeySet(add)
 	if both := have.Intersection(want); len(both) > 0 {
-		s.mu.Unlock()
 		return fmt.Errorf("indexer conflict: %v", both)
 	}
-	all := cache.Indexers{}
-	for n, f := range s.indexers {
-		all[n] = f
-	}
-	for n, f := range add {
-		all[n] = f
-	}
-	before := s.indexers
-	s.indexers = all
-	m := s.meta
-	s.mu.Unlock()
+	all := maps.Clone(before.fns)
+	maps.Copy(all, add)
+	s.setIndexers(&indexSet{all})
+	s.db.commit.settled() // from here on what is committed is in the new indices
 
+	m := s.metaNow()
 	build := cache.Indexers{}
 	for n, f := range add {
 		if im := m.Indices[n]; !im.Complete || im.Version != s.indexVersion(n, f) {
 			build[n] = f
 		}
 	}
-	if len(build) == 0 {
-		return nil
+	if len(build) == 0 || m.Generation > 0 && m.TypeHash != s.type_ {
+		return nil // all objects will be read anew, and indexed then
 	}
-	if err := s.reindex(build); err != nil {
-		s.mu.Lock()
-		s.indexers = before
-		s.mu.Unlock()
+	if err := s.reindex(build, s.metaNow, s.updateMeta); err != nil {
+		s.setIndexers(before)
 		return fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}
 	return nil
 }
 
 // updateMeta changes the source in a transaction of its own.
-func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error) error {
+func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error, visible func()) error {
 	var m *sourceMeta
 	return s.db.h.update(func(tx *bolt.Tx) error {
 		src, ok := openSource(tx, s.id)
@@ -200,5 +194,10 @@ func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error) error {
 			return err
 		}
 		return src.putMeta(m)
-	}, func() { s.setMeta(m) })
+	}, func() {
+		s.setMeta(m)
+		if visible != nil {
+			visible()
+		}
+	})
 }

@@ -42,7 +42,7 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 	defer note()
 	o := boltstore.RelistOptions{NewHistory: newHistory && !other, ClusterUID: s.clusterUID, Server: s.o.Server}
 	r, err := s.journal.Relist(ctx, o, s.pages(ctx, s.o.PageSize))
-	if errors.Is(err, boltstore.ErrUnordered) {
+	if errors.Is(err, errTokenExpired) {
 		r, err = s.journal.Relist(ctx, o, s.pages(ctx, 0))
 	}
 	if err != nil {
@@ -56,6 +56,9 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 	return nil
 }
 
+// errTokenExpired: the list took longer than the server keeps its history.
+var errTokenExpired = errors.New("continue token expired")
+
 // pages lists consistently. A continue token that expires falls back to one
 // page with everything, as client-go's pager does.
 func (s *Source) pages(ctx context.Context, size int64) func(func([]runtime.Object) error) (string, error) {
@@ -64,7 +67,7 @@ func (s *Source) pages(ctx context.Context, size int64) func(func([]runtime.Obje
 		for {
 			list, err := s.lw.ListWithContext(ctx, o)
 			if isExpired(err) && o.Continue != "" {
-				return "", fmt.Errorf("%w: %v", boltstore.ErrUnordered, err) // begin anew, in one page
+				return "", fmt.Errorf("%w: %w", errTokenExpired, err)
 			}
 			if err != nil {
 				return "", err

@@ -1,0 +1,176 @@
+package boltstore
+
+import (
+	"fmt"
+
+	"github.com/kubewake/kubewake/index"
+	bolt "go.etcd.io/bbolt"
+)
+
+// stage is a generation that a relist builds beside the one that is served.
+// Its journal blocks lie above the committed seq. Nobody sees either before
+// meta points at them.
+type stage struct {
+	meta *sourceMeta
+	// set of indices that its records list values for.
+	set *indexSet
+	// journalBytes is what the journal had when the stage was begun.
+	journalBytes uint64
+}
+
+// toStage turns to building a new generation, and brings in what was kept in
+// memory so far.
+func (r *Relist) toStage() error {
+	r.s.indexing.Lock()
+	m := r.s.metaNow().clone()
+	set := r.s.indexSet()
+	r.s.indexing.Unlock()
+	served := m.Generation
+	m.Generation++
+	m.Items, m.Bytes, m.Degraded = digest{}, 0, ""
+	for name, im := range m.Indices {
+		im.Digest = digest{}
+		m.Indices[name] = im
+	}
+	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
+	err := r.s.db.h.update(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, r.s.id)
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
+		}
+		if err := src.dropGensExcept(served); err != nil {
+			return err
+		}
+		if err := src.dropJournalAbove(m.Seq); err != nil {
+			return err
+		}
+		_, err := src.createGen(m.Generation)
+		return err
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+	}
+	return r.fill()
+}
+
+// fill copies what pages have shown and is the same, then stages the changes.
+func (r *Relist) fill() error {
+	changed := map[uint64]struct{}{}
+	var changes []item
+	for _, c := range r.changes {
+		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c}
+		changed[r.hash(it.k)] = struct{}{}
+		changes = append(changes, it)
+	}
+	r.changes = nil
+	same := func(k []byte) bool {
+		_, differs := changed[r.hash(k)]
+		return r.hasSeen(k) && !differs
+	}
+	for from, more := []byte(nil), len(r.seen) > 0; more; {
+		items, last, err := r.scan(from, same)
+		if err != nil {
+			return err
+		}
+		if _, err := r.stageItems(items); err != nil {
+			return err
+		}
+		from, more = last, last != nil
+	}
+	_, err := r.stageItems(changes)
+	return err
+}
+
+// stageItems brings items into the new generation, in as many transactions as
+// their size asks for, and says how many of them it has brought in.
+func (r *Relist) stageItems(items []item) (int, error) {
+	done := 0
+	for done < len(items) {
+		n := 0
+		err := r.updateStage(func(src sourceTx, m *sourceMeta) error {
+			n = 0
+			a := &applier{s: r.s, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
+				from: src.gen(r.s.metaNow().Generation), to: src.gen(m.Generation)}
+			for room := r.s.db.opts.MaxCommitBytes; room > 0 && done+n < len(items); n++ {
+				it := items[done+n]
+				room -= it.bytes()
+				if err := a.stage(it); err != nil {
+					return err
+				}
+			}
+			return a.journal()
+		}, func() { done += n })
+		if err != nil {
+			return done, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+		}
+	}
+	return done, nil
+}
+
+// stage applies an item's change, or copies its record as it is.
+func (a *applier) stage(it item) error {
+	if it.c != nil {
+		return a.apply(it.c)
+	}
+	raw := a.from.items.Get(it.k)
+	key, r, err := parseRecord(it.k, raw)
+	if err != nil {
+		return err // the next try compares anew
+	}
+	return a.give(key, r, raw, nil)
+}
+
+func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }
+
+// updateStage changes the new generation in a transaction of its own.
+func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error, visible func()) error {
+	var m *sourceMeta
+	return r.s.db.h.update(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, r.s.id)
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
+		}
+		m = r.stage.meta.clone()
+		return fn(src, m)
+	}, func() {
+		r.stage.meta = m
+		if visible != nil {
+			visible()
+		}
+	})
+}
+
+// finishStage returns the meta that points at the new generation.
+func (r *Relist) finishStage(src sourceTx) (*sourceMeta, error) {
+	m, now := r.stage.meta.clone(), r.s.metaNow()
+	// Told marks go on while a relist is staged, and blocks are trimmed.
+	m.Told = max(m.Told, now.Told)
+	m.JournalBytes = now.JournalBytes + m.JournalBytes - r.stage.journalBytes
+	if r.first || r.all { // every record lists its values under these
+		r.s.complete(m, r.stage.set.fns)
+	}
+	return m, src.dropGensExcept(m.Generation)
+}
+
+// Abort forgets the relist. What was staged is removed. It does nothing after
+// Commit.
+func (r *Relist) Abort() {
+	if r.done || r.landed || r.stage == nil {
+		return
+	}
+	r.done = true
+	err := r.s.db.h.update(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, r.s.id)
+		if !ok {
+			return nil
+		}
+		m := r.s.metaNow()
+		if err := src.dropGensExcept(m.Generation); err != nil {
+			return err
+		}
+		return src.dropJournalAbove(m.Seq)
+	}, nil)
+	if err != nil {
+		r.s.db.log().Error(err, "What an aborted relist staged was not removed, the next claim will", "source", r.s.source.String())
+	}
+}
