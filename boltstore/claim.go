@@ -97,7 +97,11 @@ func (db *DB) Claim(c Claim) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.load(); err != nil {
+	err = s.load()
+	if errors.Is(err, errTripped) {
+		err = s.load() // from what could be saved
+	}
+	if err != nil {
 		db.release(s)
 		return nil, err
 	}
@@ -157,12 +161,13 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		known, s.meta = !src.leftovers(m), m
+		known = !src.leftovers(m)
+		s.setMeta(m)
 		return nil
 	})
 	if errors.Is(err, ErrDamaged) {
 		s.db.log().Error(err, "What the file says of a source is damaged; it is set aside and read anew", "source", s.source.String(), "file", s.db.path)
-		s.meta = nil
+		s.setMeta(nil)
 		err = s.db.h.update(func(tx *bolt.Tx) error { return moveAside(tx, s.id, s.db.opts.Clock.Now()) }, nil)
 	}
 	if err == nil && !known {
@@ -171,9 +176,10 @@ func (s *Store) load() error {
 	if err != nil {
 		return fmt.Errorf("boltstore: claim %s in %s: %w", s.source, s.db.path, err)
 	}
-	s.told.Store(s.meta.Told)
-	if s.meta.Degraded != "" {
-		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, s.meta.Degraded))
+	m := s.metaNow()
+	s.told.Store(m.Told)
+	if m.Degraded != "" {
+		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 	}
 	return nil
 }
@@ -189,14 +195,16 @@ func (s *Store) create(tx *bolt.Tx) error {
 		return err
 	}
 	src := sourceTx{b}
-	if s.meta == nil {
-		s.meta = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
-		return src.putMeta(s.meta)
+	m := s.metaNow()
+	if m == nil {
+		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
+		s.setMeta(m)
+		return src.putMeta(m)
 	}
-	if err := src.dropGensExcept(s.meta.Generation); err != nil {
+	if err := src.dropGensExcept(m.Generation); err != nil {
 		return err
 	}
-	return src.dropJournalAbove(s.meta.Seq)
+	return src.dropJournalAbove(m.Seq)
 }
 
 // leftovers says whether an interrupted relist left something.

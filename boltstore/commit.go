@@ -69,7 +69,7 @@ type committer struct {
 	quit   chan struct{}
 	ended  chan struct{}
 	once   sync.Once
-	marked bool // the header says that the file is in use
+	marked bool // the header says that the file is in use; guarded by the handle's writeMu
 
 	busy sync.Mutex // held from taking work to settling it
 
@@ -308,6 +308,7 @@ func (c *committer) try(works []*work) error {
 		}
 		return nil
 	}, func() {
+		c.marked = true
 		for _, w := range works {
 			w.landed = true
 			w.s.setMeta(w.meta)
@@ -316,7 +317,6 @@ func (c *committer) try(works []*work) error {
 	if err != nil {
 		return err
 	}
-	c.marked = true
 	for _, w := range works {
 		if w.p != nil {
 			w.p.Committed(w.entries)

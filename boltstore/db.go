@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/klog/v2"
@@ -19,11 +21,16 @@ type DB struct {
 	opts   Options
 	h      handle
 	commit *committer
-	aside  []string
+
+	// replaced counts the files that were given up while the DB was open.
+	replaced atomic.Uint64
+	healMu   sync.Mutex
+	healed   time.Time // when the last one was
 
 	mu     sync.Mutex
 	claims map[string]*Store
 	closed bool
+	aside  []string
 }
 
 // Open opens the file at path, or creates it. A file that is damaged, foreign
@@ -48,14 +55,20 @@ func Open(path string, o Options) (*DB, error) {
 		}
 	}
 	db.commit = newCommitter(db)
+	db.h.tripped = db.heal
 	return db, nil
 }
 
 // Path is the file's path as given to Open.
 func (db *DB) Path() string { return db.path }
 
-// SetAside names the files that Open renamed because they could not be used.
-func (db *DB) SetAside() []string { return slices.Clone(db.aside) }
+// SetAside names the files that could not be used and were set aside, by Open
+// or since.
+func (db *DB) SetAside() []string {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return slices.Clone(db.aside)
+}
 
 // Err says why commits fail at the moment, nil when they do not. A commit that
 // failed is retried until it succeeds; nothing is lost meanwhile.

@@ -18,20 +18,29 @@ type handle struct {
 
 	writeMu sync.Mutex // held over a transaction and what its success changes in memory
 
+	// tripped is told of panics and memory faults out of bbolt, outside all
+	// locks: the file is damaged in a way that bbolt does not notice.
+	tripped func(error)
+
 	// hook, if set by a test, runs first in each write transaction and can fail
 	// it, as a disk would.
 	hook func(tx *bolt.Tx) error
 }
 
+// errTripped is the ErrDamaged of a panic or memory fault out of bbolt.
+var errTripped = fmt.Errorf("%w: bbolt", ErrDamaged)
+
 // view runs fn in a read transaction. fn must be short and must not call user
 // code; what it is handed is valid only inside it.
 func (h *handle) view(fn func(tx *bolt.Tx) error) error {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if h.db == nil {
-		return ErrClosed
-	}
-	return contain(func() error { return h.db.View(fn) })
+	return h.watch(func() error {
+		h.mu.RLock()
+		defer h.mu.RUnlock()
+		if h.db == nil {
+			return ErrClosed
+		}
+		return trip(func() error { return h.db.View(fn) })
+	})
 }
 
 // update runs fn in a write transaction. visible, if not nil, is called before
@@ -40,27 +49,37 @@ func (h *handle) view(fn func(tx *bolt.Tx) error) error {
 // follows the file. Such an error is returned all the same: what was written
 // may not survive a power failure until a later commit succeeds.
 func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
-	h.writeMu.Lock()
-	defer h.writeMu.Unlock()
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if h.db == nil {
-		return ErrClosed
-	}
-	id := 0
-	err := contain(func() error {
-		return h.db.Update(func(tx *bolt.Tx) error {
-			id = tx.ID()
-			if h.hook != nil {
-				if err := h.hook(tx); err != nil {
-					return err
+	return h.watch(func() error {
+		h.writeMu.Lock()
+		defer h.writeMu.Unlock()
+		h.mu.RLock()
+		defer h.mu.RUnlock()
+		if h.db == nil {
+			return ErrClosed
+		}
+		id := 0
+		err := trip(func() error {
+			return h.db.Update(func(tx *bolt.Tx) error {
+				id = tx.ID()
+				if h.hook != nil {
+					if err := h.hook(tx); err != nil {
+						return err
+					}
 				}
-			}
-			return fn(tx)
+				return fn(tx)
+			})
 		})
+		if visible != nil && (err == nil || h.sees(id)) {
+			visible()
+		}
+		return err
 	})
-	if visible != nil && (err == nil || h.sees(id)) {
-		visible()
+}
+
+func (h *handle) watch(fn func() error) error {
+	err := fn()
+	if errors.Is(err, errTripped) && h.tripped != nil {
+		h.tripped(err)
 	}
 	return err
 }
@@ -94,16 +113,23 @@ func (h *handle) swap(db *bolt.DB) *bolt.DB {
 }
 
 // contain turns a panic or a memory fault in this goroutine into ErrDamaged.
-func contain(fn func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: bbolt: %v", ErrDamaged, r)
-		}
-	}()
-	err = fn()
+func contain(fn func() error) error { return catch(ErrDamaged, fn) }
+
+// trip is contain for bbolt, of which an error tells more.
+func trip(fn func() error) error {
+	err := catch(errTripped, fn)
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
 	return err
+}
+
+func catch(as error, fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %v", as, r)
+		}
+	}()
+	return fn()
 }

@@ -9,16 +9,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFree says whether no other process holds bbolt's lock on the file.
-func lockFree(path string) (bool, error) {
+// lockFile takes bbolt's lock on a file that bbolt cannot open, so that no
+// other process deals with it at the same time. ErrLocked if one does.
+func lockFile(path string) (release func(), err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	defer f.Close()
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, nil
+		err = ErrLocked
 	}
-	return err == nil, err
+	if err == nil && !isStill(f, path) {
+		err = ErrLocked // and replaced, a moment ago
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+func isStill(f *os.File, path string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(path)
+	return err == nil && os.SameFile(a, b)
 }

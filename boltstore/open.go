@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -22,15 +21,15 @@ func (db *DB) openFile() (*bolt.DB, error) {
 		switch {
 		case err == nil:
 			return b, nil
-		case errors.Is(err, fs.ErrNotExist) && !db.opts.ReadOnly:
-			if err := createFile(db.path, db.opts.Clock.Now()); err != nil {
+		case errors.Is(err, fs.ErrNotExist) && !db.opts.ReadOnly && attempt < 4:
+			if err := db.createFile(nil); err != nil {
 				return nil, db.explain(err)
 			}
 		case db.opts.ReadOnly, attempt > 1,
 			errors.Is(err, ErrForeign) && db.opts.RefuseForeign:
 			return nil, db.explain(err)
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign), errors.Is(err, ErrNewerFormat):
-			if err := db.setAside(err); err != nil {
+			if err := db.replace(err); err != nil {
 				return nil, err
 			}
 		default:
@@ -40,11 +39,10 @@ func (db *DB) openFile() (*bolt.DB, error) {
 }
 
 func (db *DB) tryOpen() (*bolt.DB, error) {
-	st, err := os.Stat(db.path)
-	if err != nil {
+	if _, err := os.Stat(db.path); err != nil {
 		return nil, err
 	}
-	if st.Mode().IsRegular() && st.Size() == 0 {
+	if isEmpty(db.path) {
 		if db.opts.ReadOnly {
 			return nil, fmt.Errorf("%w: it is empty", ErrDamaged)
 		}
@@ -54,7 +52,7 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 		return nil, err
 	}
 	var b *bolt.DB
-	err = contain(func() (err error) {
+	err := contain(func() (err error) {
 		b, err = bolt.Open(db.path, 0o600, boltOptions(db.opts))
 		return err
 	})
@@ -66,14 +64,16 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	case err != nil:
 		return nil, err
 	}
-	// bbolt grows the file by this much; its own 16 MiB would be most of a
-	// small file.
-	b.AllocSize = 1 << 20
+	b.AllocSize = allocSize
 	if err := db.readHeader(b); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
+
+// allocSize is by how much bbolt grows the file; its own 16 MiB would be most
+// of a small one.
+const allocSize = 1 << 20
 
 func boltOptions(o Options) *bolt.Options {
 	b := &bolt.Options{
@@ -111,20 +111,24 @@ func (db *DB) readHeader(b *bolt.DB) error {
 	case h.Format > formatVersion:
 		return fmt.Errorf("%w: format %d, this program knows %d", ErrNewerFormat, h.Format, formatVersion)
 	}
-	if !h.Clean && h.BootID != "" && h.BootID != bootID() {
+	if !h.Clean && h.BootID != "" && (h.BootID != bootID() || h.BootID == unknownBoot) {
+		// Its last commits may have reached the disk in part, and bbolt's list
+		// of free pages cannot be verified.
+		if !db.opts.ReadOnly {
+			return errUncleanBoot
+		}
 		return contain(func() error { return b.View(verifyAll) })
 	}
 	return nil
 }
 
-// bootID names this boot of the machine, "" where that cannot be known.
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
+// errUncleanBoot: the machine stopped while the file was written without
+// syncs. What is in it is verified and copied to a new file.
+var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", ErrDamaged)
+
+// unknownBoot stands for the boot where the system does not name it: each may
+// be another one.
+const unknownBoot = "unknown"
 
 // putHeader notes that the file is in use, or was closed in order. Only files
 // written without syncs carry a boot id: the others need no verification.
@@ -146,24 +150,52 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 	return putMsgpack(f, keyHeader, h)
 }
 
-// createFile makes an empty file of ours: under a temporary name, synced, then
-// renamed, since bbolt itself is not crash-safe while it creates its file
-// (bbolt#567).
-func createFile(path string, now time.Time) error {
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*")
+// createFile makes a file of ours, empty or filled by fill: under a temporary
+// name, synced, then linked, since bbolt itself is not crash-safe while it
+// creates its file (bbolt#567). One that another process has made meanwhile
+// stays.
+func (db *DB) createFile(fill func(*bolt.DB) error) error {
+	name, err := db.makeFile(fill)
 	if err != nil {
 		return err
 	}
-	name := tmp.Name()
-	defer os.Remove(name)
+	err = os.Link(name, db.path)
+	switch {
+	case err == nil, errors.Is(err, fs.ErrExist) && !isEmpty(db.path):
+		err = os.Remove(name)
+	default: // nothing is in it, or a file system without links
+		if err = os.Rename(name, db.path); err != nil {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}
+	return errors.Join(err, syncDir(filepath.Dir(db.path)))
+}
+
+func isEmpty(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular() && st.Size() == 0
+}
+
+// makeFile makes it, under the temporary name that it returns.
+func (db *DB) makeFile(fill func(*bolt.DB) error) (name string, err error) {
+	tmp, err := os.CreateTemp(filepath.Dir(db.path), "."+filepath.Base(db.path)+".new-*")
+	if err != nil {
+		return "", err
+	}
+	name = tmp.Name()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}()
 	if err := tmp.Close(); err != nil {
-		return err
+		return name, err
 	}
-	b, err := bolt.Open(name, 0o600, &bolt.Options{Timeout: time.Second})
+	b, err := bolt.Open(name, 0o600, &bolt.Options{Timeout: time.Second, NoSync: true, FreelistType: bolt.FreelistMapType})
 	if err != nil {
-		return err
+		return name, err
 	}
+	b.AllocSize = allocSize
 	err = b.Update(func(tx *bolt.Tx) error {
 		if _, err := tx.CreateBucket(bucketSources); err != nil {
 			return err
@@ -172,15 +204,12 @@ func createFile(path string, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		return putMsgpack(f, keyHeader, header{Format: formatVersion, Clean: true, Created: now.UnixNano()})
+		return putMsgpack(f, keyHeader, header{Format: formatVersion, Clean: true, Created: db.opts.Clock.Now().UnixNano()})
 	})
-	if err := errors.Join(err, b.Sync(), b.Close()); err != nil {
-		return err
+	if err == nil && fill != nil {
+		err = fill(b)
 	}
-	if err := os.Rename(name, path); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	return name, errors.Join(err, b.Sync(), b.Close())
 }
 
 func syncDir(dir string) error {
@@ -193,31 +222,6 @@ func syncDir(dir string) error {
 		return err
 	}
 	return nil
-}
-
-// setAside renames a file that cannot be used, for why.
-func (db *DB) setAside(why error) error {
-	free, err := lockFree(db.path)
-	if err != nil {
-		return db.explain(err)
-	}
-	if !free {
-		return db.explain(ErrLocked)
-	}
-	stem := db.path + ".corrupt-" + db.opts.Clock.Now().UTC().Format("20060102T150405.000Z")
-	aside := stem
-	for n := 2; ; n++ {
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		aside = fmt.Sprintf("%s-%d", stem, n)
-	}
-	if err := os.Rename(db.path, aside); err != nil {
-		return db.explain(err)
-	}
-	db.aside = append(db.aside, aside)
-	db.log().Error(why, "Set the file aside, it will be rebuilt from the server", "file", db.path, "aside", aside)
-	return syncDir(filepath.Dir(db.path))
 }
 
 // explain names the file and what to do about err.

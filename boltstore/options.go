@@ -51,6 +51,11 @@ type Options struct {
 	// RefuseForeign makes Open fail with ErrForeign on a file that is not
 	// ours, where it would rename the file aside and start a new one.
 	RefuseForeign bool
+	// KeepCorrupt and KeepCorruptBytes bound the files that were set aside as
+	// <path>.corrupt-<time>: the oldest are removed. The newest one always
+	// stays. Defaults 3 and 1 GiB.
+	KeepCorrupt      int
+	KeepCorruptBytes int64
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
 	// Clock for tests. Default the real one.
@@ -65,6 +70,8 @@ func (o Options) withDefaults() Options {
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
 	o.HotBytes = cmp.Or(o.HotBytes, 4<<20)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 500*time.Millisecond)
+	o.KeepCorrupt = cmp.Or(o.KeepCorrupt, 3)
+	o.KeepCorruptBytes = cmp.Or(o.KeepCorruptBytes, 1<<30)
 	if o.LockTimeout < 0 {
 		o.LockTimeout = time.Nanosecond
 	}

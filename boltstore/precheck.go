@@ -23,17 +23,30 @@ const (
 // says would be a SIGBUS later. It returns ErrForeign for what bbolt never
 // wrote and ErrDamaged for what it did not write like this.
 func precheck(path string) error {
-	f, err := os.Open(path)
+	st, err := os.Stat(path)
 	if err != nil {
 		return err
+	}
+	want, err := wantedSize(path)
+	if err == nil && want > st.Size() {
+		err = fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", ErrDamaged, st.Size(), want)
+	}
+	return err
+}
+
+// wantedSize is the least size that the file's newest meta page allows.
+func wantedSize(path string) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
 	}
 	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is not a regular file", ErrForeign)
+		return 0, fmt.Errorf("%w: it is not a regular file", ErrForeign)
 	}
 	var best *boltMeta
 	seen := false
@@ -41,7 +54,7 @@ func precheck(path string) error {
 		for page := range int64(2) {
 			m, err := readBoltMeta(f, page*pageSize)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			seen = seen || m.magic == boltMagic
 			if m.valid() && int64(m.pageSize) == pageSize && (best == nil || m.txid > best.txid) {
@@ -49,16 +62,16 @@ func precheck(path string) error {
 			}
 		}
 	}
+	const most = 1 << 44 // bytes; more is no size that we wrote
 	switch {
 	case best == nil && !seen:
-		return fmt.Errorf("%w: it has no bbolt meta page", ErrForeign)
+		return 0, fmt.Errorf("%w: it has no bbolt meta page", ErrForeign)
 	case best == nil:
-		return fmt.Errorf("%w: both meta pages are broken", ErrDamaged)
-	case best.pages > uint64(st.Size())/uint64(best.pageSize):
-		return fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d",
-			ErrDamaged, st.Size(), best.pages*uint64(best.pageSize))
+		return 0, fmt.Errorf("%w: both meta pages are broken", ErrDamaged)
+	case best.pages > most/uint64(best.pageSize):
+		return 0, fmt.Errorf("%w: it should have %d pages", ErrDamaged, best.pages)
 	}
-	return nil
+	return int64(best.pages * uint64(best.pageSize)), nil
 }
 
 type boltMeta struct {

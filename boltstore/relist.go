@@ -44,6 +44,8 @@ type Relist struct {
 	first bool // nothing was there before
 	all   bool // store every object anew: type or transform have changed
 
+	file uint64 // DB.replaced at the beginning
+
 	seed maphash.Seed
 	seen map[uint64]struct{} // hashes of the item keys that pages have shown
 
@@ -82,7 +84,7 @@ func (it item) bytes() int {
 // BeginRelist starts a relist. End it with Commit or Abort.
 func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
 	r := &Relist{s: s, o: o, first: s.metaNow().Generation == 0, all: s.Outdated() != "",
-		seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	if r.first || r.all || s.Err() != nil {
 		return r, r.toStage()
 	}
@@ -237,11 +239,23 @@ func (r *Relist) encode(items []item) ([]item, error) {
 
 // current is the generation to compare with, served or not.
 func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
-	src, ok := openSource(tx, r.s.id)
-	if !ok {
-		return genTx{}, fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
+	src, err := r.source(tx)
+	if err != nil {
+		return genTx{}, err
 	}
 	return src.gen(r.s.metaNow().Generation), nil
+}
+
+// source opens the source in the file that the relist was begun on.
+func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
+	if r.file != r.s.db.replaced.Load() {
+		return sourceTx{}, ErrReplaced
+	}
+	src, ok := openSource(tx, r.s.id)
+	if !ok {
+		return sourceTx{}, fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
+	}
+	return src, nil
 }
 
 // take keeps items in memory, or brings them into the stage, and says how many
@@ -330,7 +344,8 @@ func seekAfter(c *bolt.Cursor, prev []byte) ([]byte, []byte) {
 // Commit makes the list visible, as of resourceVersion, which the server has
 // confirmed at the given time. The entries are what handlers are to be told,
 // in order; nil if there are too many to be kept in memory, then they are in
-// the journal, from the seq before on. After an error it may be called again.
+// the journal, from the seq before on. After an error it may be called again,
+// unless it is ErrReplaced.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
 	err := r.commit(resourceVersion, confirmed)
 	if err != nil {
@@ -354,15 +369,14 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 	}
 	var m *sourceMeta
 	return r.s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, r.s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
+		src, err := r.source(tx)
+		if err != nil {
+			return err
 		}
 		if r.landed {
 			m = r.s.metaNow()
 			return src.putMeta(m)
 		}
-		var err error
 		if m, err = r.finish(src); err != nil {
 			return err
 		}

@@ -34,9 +34,9 @@ func (r *Relist) toStage() error {
 	}
 	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
 	err := r.s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, r.s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
+		src, err := r.source(tx)
+		if err != nil {
+			return err
 		}
 		if err := src.dropGensExcept(served); err != nil {
 			return err
@@ -44,7 +44,7 @@ func (r *Relist) toStage() error {
 		if err := src.dropJournalAbove(m.Seq); err != nil {
 			return err
 		}
-		_, err := src.createGen(m.Generation)
+		_, err = src.createGen(m.Generation)
 		return err
 	}, nil)
 	if err != nil {
@@ -126,9 +126,9 @@ func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }
 func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error, visible func()) error {
 	var m *sourceMeta
 	return r.s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, r.s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
+		src, err := r.source(tx)
+		if err != nil {
+			return err
 		}
 		m = r.stage.meta.clone()
 		return fn(src, m)

@@ -168,7 +168,7 @@ func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string) ([
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	for {
 		entries, err := r.Commit(rv, j.o.Now())
-		if err == nil || errors.Is(err, boltstore.ErrClosed) {
+		if err == nil || errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrReplaced) {
 			return entries, err
 		}
 		j.o.Logger.Error(err, "A relist could not be committed, it will be retried", "source", j.store.Source().String())

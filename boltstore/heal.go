@@ -1,0 +1,219 @@
+package boltstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// minHeal is the least time between two files given up while open: should
+// damage return at once, something else is wrong.
+const minHeal = time.Minute
+
+// replace sets a file aside that cannot be opened, and makes a new one of what
+// can be saved.
+func (db *DB) replace(why error) error {
+	release, err := lockFile(db.path)
+	if err != nil {
+		return db.explain(err)
+	}
+	aside := db.asideName()
+	err = os.Rename(db.path, aside)
+	release()
+	if err != nil {
+		return db.explain(err)
+	}
+	var saved salvaged
+	var fill func(*bolt.DB) error
+	if errors.Is(why, ErrDamaged) {
+		fill = func(to *bolt.DB) error { saved = db.salvage(aside, to, nil); return nil }
+	}
+	if err := db.createFile(fill); err != nil {
+		return db.explain(errors.Join(err, os.Rename(aside, db.path)))
+	}
+	if errors.Is(why, errUncleanBoot) && saved.whole() {
+		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
+		return os.Remove(aside)
+	}
+	db.noteAside(aside, why, saved)
+	return nil
+}
+
+// heal replaces the open file by a new one with what can be saved. Readers and
+// writers wait meanwhile; sources that have lost something are to be read anew.
+func (db *DB) heal(why error) {
+	db.healMu.Lock()
+	defer db.healMu.Unlock()
+	now := db.opts.Clock.Now()
+	if !db.healed.IsZero() && now.Sub(db.healed) < minHeal {
+		return
+	}
+	db.healed = now
+	if err := db.healNow(why); err != nil {
+		db.log().Error(err, "The file is damaged and could not be replaced; restart the program when there is room for another file", "file", db.path)
+	}
+}
+
+func (db *DB) healNow(why error) error {
+	db.h.writeMu.Lock()
+	defer db.h.writeMu.Unlock()
+	db.h.mu.Lock()
+	defer db.h.mu.Unlock()
+	if db.h.db == nil {
+		return nil
+	}
+	db.mu.Lock()
+	known := map[string]*sourceMeta{}
+	for id, s := range db.claims {
+		if m := s.metaNow(); m != nil { // else it is just being claimed
+			known[id] = m
+		}
+	}
+	db.mu.Unlock()
+	aside := db.asideName()
+	if err := copyFile(db.path, aside); err != nil {
+		return errors.Join(err, os.Remove(aside))
+	}
+	var saved salvaged
+	name, err := db.makeFile(func(to *bolt.DB) error { saved = db.salvage(aside, to, known); return nil })
+	if err != nil {
+		return err
+	}
+	b, err := db.install(name)
+	if err != nil {
+		return err
+	}
+	old := db.h.db
+	db.h.db = b
+	db.commit.marked = false
+	db.replaced.Add(1)
+	go func() { _ = contain(old.Close) }() // it may hang on what tripped it
+	db.noteAside(aside, why, saved)
+	return db.reload(b)
+}
+
+// install opens a file made by makeFile and renames it to the DB's path. Since
+// it is locked before, no other process can open it in between.
+func (db *DB) install(name string) (*bolt.DB, error) {
+	b, err := bolt.Open(name, 0o600, boltOptions(db.opts))
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(name))
+	}
+	b.AllocSize = allocSize
+	if db.opts.Durability == Process {
+		err = errors.Join(b.Update(func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), b.Sync())
+	}
+	if err == nil {
+		err = os.Rename(name, db.path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(db.path))
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Close(), os.Remove(name))
+	}
+	return b, nil
+}
+
+// reload brings the claimed sources' memory in line with the new file.
+func (db *DB) reload(b *bolt.DB) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return b.View(func(tx *bolt.Tx) error {
+		for id, s := range db.claims {
+			if s.metaNow() == nil {
+				continue
+			}
+			src, ok := openSource(tx, id)
+			if !ok {
+				return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+			}
+			m, err := src.meta()
+			if err != nil {
+				return err
+			}
+			s.setMeta(m)
+			if m.Degraded != "" {
+				s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
+			}
+		}
+		return nil
+	})
+}
+
+const asideInfix = ".corrupt-"
+
+func (db *DB) asideName() string {
+	stem := db.path + asideInfix + db.opts.Clock.Now().UTC().Format("20060102T150405.000Z")
+	name := stem
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(name); errors.Is(err, os.ErrNotExist) {
+			return name
+		}
+		name = fmt.Sprintf("%s-%d", stem, n)
+	}
+}
+
+func (db *DB) noteAside(aside string, why error, saved salvaged) {
+	db.mu.Lock()
+	db.aside = append(db.aside, aside)
+	db.mu.Unlock()
+	db.log().Error(why, "Set the file aside; what could not be saved will be read from the server", "file", db.path, "aside", aside,
+		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", errors.Join(saved.damage...))
+	db.trimAside()
+}
+
+// trimAside removes the oldest files that were set aside, as far as number and
+// size ask for it.
+func (db *DB) trimAside() {
+	names, _ := filepath.Glob(globEscape(db.path) + asideInfix + "*")
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // the time is in the name
+	var size int64
+	for i, name := range names {
+		st, err := os.Lstat(name)
+		if err != nil || !st.Mode().IsRegular() {
+			continue
+		}
+		size += st.Size()
+		if i == 0 || i < db.opts.KeepCorrupt && size <= db.opts.KeepCorruptBytes {
+			continue
+		}
+		if err := os.Remove(name); err != nil {
+			db.log().Error(err, "An old file that was set aside could not be removed", "file", name)
+		}
+	}
+}
+
+// globEscape quotes what filepath.Glob would take for a pattern.
+func globEscape(path string) string {
+	var b []byte
+	for _, c := range []byte(path) {
+		if slices.Contains([]byte(`*?[`), c) {
+			b = append(b, '[', c, ']')
+			continue
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
+
+func copyFile(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Sync(), dst.Close())
+}
