@@ -46,6 +46,22 @@ type digest struct {
 func (d *digest) add(h uint64)    { d.Count++; d.Sum += h }
 func (d *digest) remove(h uint64) { d.Count--; d.Sum -= h }
 
+// compare says whether the records are those that the digest is of.
+func (d digest) compare(raws []raw) error {
+	var is digest
+	for _, r := range raws {
+		key, rec, err := parseRecord(r.k, r.v)
+		if err != nil {
+			return err
+		}
+		is.add(recordHash(key, rec))
+	}
+	if is != d {
+		return fmt.Errorf("%w: the records are not those last committed: %d of %d", ErrDamaged, is.Count, d.Count)
+	}
+	return nil
+}
+
 func entryHash(entry []byte) uint64 { return xxhash.Sum64(entry) }
 
 func recordHash(key string, r *record) uint64 {
@@ -124,14 +140,29 @@ func putMsgpack(b *bolt.Bucket, key []byte, v any) error {
 }
 
 func getMsgpack(b *bolt.Bucket, key []byte, v any) error {
-	data, err := checkSum(b.Get(key))
-	if err != nil {
+	if err := parseMsgpack(b.Get(key), v); err != nil {
 		return fmt.Errorf("boltstore: %s: %w", key, err)
 	}
+	return nil
+}
+
+func parseMsgpack(raw []byte, v any) error {
+	data, err := checkSum(raw)
+	if err != nil {
+		return err
+	}
 	if err := msgpack.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("boltstore: %s: %w: %v", key, ErrDamaged, err)
+		return fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
 	return nil
+}
+
+func parseMeta(raw []byte) (*sourceMeta, error) {
+	m := &sourceMeta{}
+	if err := parseMsgpack(raw, m); err != nil {
+		return nil, fmt.Errorf("boltstore: %s: %w", keyMeta, err)
+	}
+	return m.clone(), nil
 }
 
 func u64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
@@ -151,11 +182,7 @@ func openSource(tx *bolt.Tx, id string) (sourceTx, bool) {
 }
 
 func (t sourceTx) meta() (*sourceMeta, error) {
-	m := &sourceMeta{}
-	if err := getMsgpack(t.root, keyMeta, m); err != nil {
-		return nil, err
-	}
-	return m.clone(), nil
+	return parseMeta(t.root.Get(keyMeta))
 }
 
 func (t sourceTx) putMeta(m *sourceMeta) error { return putMsgpack(t.root, keyMeta, m) }

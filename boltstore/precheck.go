@@ -20,41 +20,37 @@ const (
 )
 
 // precheck looks at a file before bbolt maps it: a file shorter than its meta
-// says would be a SIGBUS later. It returns ErrForeign for what bbolt never
-// wrote and ErrDamaged for what it did not write like this.
+// says would be a SIGBUS later, pages in a circle a hang. It returns ErrForeign
+// for what bbolt never wrote and ErrDamaged for what it did not write like
+// this.
 func precheck(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	want, err := wantedSize(path)
-	if err == nil && want > st.Size() {
-		err = fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", ErrDamaged, st.Size(), want)
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("%w: it is not a regular file", ErrForeign)
 	}
-	return err
+	f, done, err := openPages(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if want := int64(f.meta.pages) * int64(f.meta.pageSize); want > st.Size() {
+		return fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", ErrDamaged, st.Size(), want)
+	}
+	return f.scan()
 }
 
-// wantedSize is the least size that the file's newest meta page allows.
-func wantedSize(path string) (int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if !st.Mode().IsRegular() {
-		return 0, fmt.Errorf("%w: it is not a regular file", ErrForeign)
-	}
+// newestMeta finds the valid meta page of the latest transaction.
+func newestMeta(r io.ReaderAt) (*boltMeta, error) {
 	var best *boltMeta
 	seen := false
 	for _, pageSize := range []int64{4096, 8192, 16384, 65536, 1024, 2048, 32768} {
 		for page := range int64(2) {
-			m, err := readBoltMeta(f, page*pageSize)
+			m, err := readBoltMeta(r, page*pageSize)
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
 			seen = seen || m.magic == boltMagic
 			if m.valid() && int64(m.pageSize) == pageSize && (best == nil || m.txid > best.txid) {
@@ -65,17 +61,18 @@ func wantedSize(path string) (int64, error) {
 	const most = 1 << 44 // bytes; more is no size that we wrote
 	switch {
 	case best == nil && !seen:
-		return 0, fmt.Errorf("%w: it has no bbolt meta page", ErrForeign)
+		return nil, fmt.Errorf("%w: it has no bbolt meta page", ErrForeign)
 	case best == nil:
-		return 0, fmt.Errorf("%w: both meta pages are broken", ErrDamaged)
+		return nil, fmt.Errorf("%w: both meta pages are broken", ErrDamaged)
 	case best.pages > most/uint64(best.pageSize):
-		return 0, fmt.Errorf("%w: it should have %d pages", ErrDamaged, best.pages)
+		return nil, fmt.Errorf("%w: it should have %d pages", ErrDamaged, best.pages)
 	}
-	return int64(best.pages * uint64(best.pageSize)), nil
+	return best, nil
 }
 
 type boltMeta struct {
 	magic, version, pageSize uint32
+	root, freelist           uint64
 	pages, txid, sum         uint64
 	body                     []byte
 }
@@ -92,6 +89,7 @@ func readBoltMeta(r io.ReaderAt, at int64) (*boltMeta, error) {
 	o := binary.NativeEndian
 	return &boltMeta{
 		magic: o.Uint32(b), version: o.Uint32(b[4:]), pageSize: o.Uint32(b[8:]),
+		root: o.Uint64(b[16:]), freelist: o.Uint64(b[32:]),
 		pages: o.Uint64(b[40:]), txid: o.Uint64(b[48:]), sum: o.Uint64(b[56:]), body: b[:56],
 	}, nil
 }

@@ -138,16 +138,20 @@ func (s *Store) List() []any {
 	return objs
 }
 
-// ListErr is List with the error that List swallows.
+// ListErr is List with the error that List swallows. It also notices records
+// that are missing, or older than what was last committed.
 func (s *Store) ListErr() ([]any, error) {
 	objs := []any{}
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		var raws []raw
 		if err := each(g.items, func(k, v []byte) { raws = append(raws, raw{k, v}) }); err != nil {
 			return err
 		}
 		_, decoded, err := s.decodeAll(raws, false)
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
+		if err == nil && g.items != nil && m.Degraded == "" {
+			err = m.Items.compare(raws)
+		}
 		return err
 	})
 	if s.note(err) != nil {
@@ -222,7 +226,9 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 			raws = append(raws, raw{k, v})
 			size += len(v)
 		}
-		p.Next = bytes.Clone(k)
+		if p.Next = bytes.Clone(k); k != nil && bytes.Compare(k, from) <= 0 {
+			return outOfOrder(k)
+		}
 		var err error
 		p.Keys, p.Objects, err = s.decodeAll(raws, false)
 		return err
@@ -231,6 +237,11 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}
 	return p, err
+}
+
+// outOfOrder: going on from k would be going round in a circle.
+func outOfOrder(k []byte) error {
+	return fmt.Errorf("%w: the keys are not in order at %x", ErrDamaged, k)
 }
 
 // GetIndexers returns the indexers.
@@ -372,7 +383,10 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 				return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
 			}
 			values = append(values, value)
-			k, v = c.Seek(index.Next(index.Prefix(nil, value)))
+			at := index.Next(index.Prefix(nil, value))
+			if k, v = c.Seek(at); k != nil && bytes.Compare(k, at) < 0 {
+				return outOfOrder(k)
+			}
 		}
 		return nil
 	})

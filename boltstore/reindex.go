@@ -108,7 +108,9 @@ func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw
 		for ; k != nil && len(raws) < n; k, v = c.Next() {
 			raws = append(raws, raw{bytes.Clone(k), bytes.Clone(v)})
 		}
-		next = bytes.Clone(k)
+		if next = bytes.Clone(k); k != nil && bytes.Compare(k, from) <= 0 {
+			return outOfOrder(k)
+		}
 		return nil
 	})
 	return raws, next, err

@@ -322,8 +322,11 @@ func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, las
 			last = bytes.Clone(k)
 			k, v = c.Next()
 		}
-		if k == nil {
+		switch {
+		case k == nil:
 			last = nil
+		case bytes.Compare(last, after) <= 0:
+			return outOfOrder(last)
 		}
 		return nil
 	})
