@@ -32,6 +32,11 @@ type Claim struct {
 	IndexVersions map[string]string
 	// Codec for types with a form of their own. Default codec.For(Example).
 	Codec codec.Codec
+	// ServeOutdated serves objects that were stored under another structure of
+	// their Go type, or another transform, until the server can be read anew:
+	// better than nothing for a program that was upgraded while offline. Fields
+	// that the type of before did not have are zero. See [Store.Outdated].
+	ServeOutdated bool
 }
 
 // Store is a claimed source: the cache.Indexer over what the file holds of it.
@@ -47,6 +52,7 @@ type Store struct {
 	keyFunc cache.KeyFunc
 	hot     *hotCache
 	viewed  bool   // by View: not claimed, for reading
+	lenient bool   // serve what is outdated
 	type_   string // structure hash of the Go type
 	kind    schema.GroupVersionKind
 
@@ -118,7 +124,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		db: db, source: c.Source, id: c.Source.ID(), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
-		brokenCh: make(chan struct{}),
+		brokenCh: make(chan struct{}), lenient: c.ServeOutdated,
 	}
 	if s.keyFunc == nil {
 		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
@@ -293,8 +299,9 @@ func (s *Store) SetTransformVersion(v string) {
 	s.transform = v
 }
 
-// Outdated says why what the file holds must be read anew before it is served:
-// the objects' Go type or the transform has changed. "" when it need not be.
+// Outdated says why what the file holds must be read anew before it is served,
+// unless the claim says ServeOutdated: the objects' Go type or the transform
+// has changed. "" when it need not be.
 func (s *Store) Outdated() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

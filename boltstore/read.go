@@ -23,7 +23,7 @@ type raw struct{ k, v []byte }
 func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
 	return s.view(func(m *sourceMeta, src sourceTx) error {
 		s.mu.RLock()
-		hidden := s.outdated(m) != ""
+		hidden := !s.lenient && s.outdated(m) != ""
 		s.mu.RUnlock()
 		if hidden {
 			return fn(m, src, genTx{})

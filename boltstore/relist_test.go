@@ -231,6 +231,31 @@ func TestOutdatedIsHidden(t *testing.T) {
 	sameObjects(t, "after", srv.anys(), s.List())
 }
 
+// TestServeOutdated: on request they are served until the server is read anew.
+func TestServeOutdated(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	srv := server{}
+	srv.set(configMap("a", "one", 1, map[string]string{"words": "w"}), configMap("a", "two", 2, nil))
+	relist(t, s, "5", RelistOptions{}, srv.list(), 10)
+	err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{ServeOutdated: true, Indexers: indexers})
+	keys, err := s.IndexKeys("words", "w")
+	if s.Outdated() == "" || len(s.List()) != 2 || len(keys) != 1 || err != nil {
+		t.Fatalf("%q: %d objects, index %v, %v", s.Outdated(), len(s.List()), keys, err)
+	}
+	relist(t, s, "6", RelistOptions{}, srv.list(), 10)
+	if s.Outdated() != "" || len(s.List()) != 2 || len(journalFrom(t, s, 1)) != 0 {
+		t.Fatal(s.Outdated(), len(s.List()), journalFrom(t, s, 1))
+	}
+}
+
 // TestUnorderedPages: pages may come in any order, and a key more than once.
 func TestUnorderedPages(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 1500} {

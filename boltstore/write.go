@@ -171,7 +171,7 @@ func (s *Store) AddIndexers(add cache.Indexers) error {
 			build[n] = f
 		}
 	}
-	if len(build) == 0 || m.Generation > 0 && m.TypeHash != s.type_ {
+	if len(build) == 0 || !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
 		return nil // all objects will be read anew, and indexed then
 	}
 	if err := s.reindex(build, s.metaNow, s.updateMeta); err != nil {

@@ -57,7 +57,8 @@ var _ cache.SharedIndexInformer = &Informer{}
 // and reflector.ErrUnidentified if it cannot be told which source it is.
 func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o Options) (*Informer, error) {
 	o = o.withDefaults()
-	claim := boltstore.Claim{Example: example, Indexers: o.Indexers, IndexVersions: o.IndexVersions, Codec: o.Codec}
+	claim := boltstore.Claim{Example: example, Indexers: o.Indexers, IndexVersions: o.IndexVersions, Codec: o.Codec,
+		ServeOutdated: o.ServeOutdated}
 	server := ""
 	if o.Source != nil {
 		claim.Source = *o.Source

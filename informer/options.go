@@ -35,6 +35,10 @@ type Options struct {
 	// MaxStaleness lets what the file holds count as synced if the server
 	// confirmed it less than that long ago. Negative: whatever its age.
 	MaxStaleness time.Duration
+	// ServeOutdated serves, until the server can be read anew, objects that
+	// were stored under another structure of their Go type or another
+	// transform; see boltstore.Claim.
+	ServeOutdated bool
 	// ObjectDescription for logs. Default: the type.
 	ObjectDescription string
 	// Codec for types with a form of their own.
