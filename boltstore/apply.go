@@ -161,6 +161,7 @@ func (a *applier) put(c *Change, old *record, oldRaw []byte, here bool) error {
 		return err
 	}
 	switch {
+	case c.quiet:
 	case old == nil:
 		a.note(cache.Added, c, raw, nil)
 	case old.uid != c.uid && old.uid != "" && c.uid != "":

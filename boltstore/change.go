@@ -18,6 +18,7 @@ type Change struct {
 	set     *indexSet // by which values were computed
 	values  []indexValues
 	payload []byte // nil for a delete whose final state is unknown
+	quiet   bool   // only the index values differ: nothing to tell
 }
 
 // Key of the object.

@@ -110,7 +110,7 @@ func (r *Relist) Page(objs []runtime.Object) error {
 	}
 	for _, it := range items {
 		r.seen[r.hash(it.k)] = struct{}{}
-		if it.c != nil {
+		if it.c != nil && !it.c.quiet {
 			r.Changed++
 		}
 	}
@@ -200,18 +200,23 @@ func (r *Relist) compare(items []item) error {
 		if err := r.s.encode(it.c); err != nil {
 			continue // encode says so
 		}
-		if equal(it.c, m.old, r.s.codec.ID()) {
-			it.c = nil
+		if sameContent(it.c, m.old, r.s.codec.ID()) {
+			if it.c.quiet = true; sameValues(it.c.values, m.old) {
+				it.c = nil
+			}
 		}
 	}
 	return nil
 }
 
-func equal(c *Change, old *record, codec byte) bool {
-	return c.rv == old.rv && c.uid == old.uid && codec == old.codec && bytes.Equal(c.payload, old.payload) &&
-		slices.EqualFunc(c.values, old.values, func(a, b indexValues) bool {
-			return a.name == b.name && slices.Equal(a.values, b.values)
-		})
+func sameContent(c *Change, old *record, codec byte) bool {
+	return c.rv == old.rv && c.uid == old.uid && codec == old.codec && bytes.Equal(c.payload, old.payload)
+}
+
+// sameValues says whether the record lists those values, whatever it lists for
+// other indices.
+func sameValues(values []indexValues, old *record) bool {
+	return !slices.ContainsFunc(values, func(iv indexValues) bool { return !slices.Equal(iv.values, old.valuesOf(iv.name)) })
 }
 
 // encode makes the changes ready to be stored, outside any transaction. What
