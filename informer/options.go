@@ -45,6 +45,9 @@ type Options struct {
 	Codec codec.Codec
 	// PageSize of full lists. Default 500.
 	PageSize int64
+	// QuietTimeout is how long a watch may bring neither event nor bookmark
+	// before the server is asked anew, see reflector.Options. Default 90 s.
+	QuietTimeout time.Duration
 	// BacklogBytes is how much of what handlers have yet to be told is kept in
 	// memory; the rest is read from the file. Default 4 MiB.
 	BacklogBytes int

@@ -51,7 +51,7 @@ type transport struct{ next http.RoundTripper }
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
-		return t.next.RoundTrip(req)
+		return watchPulse(t.next, req)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *transport) clusterUID(req *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)
 	defer cancel()
 	get := req.Clone(ctx)
 	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = server+"/api/v1/namespaces/kube-system", "", ""

@@ -65,7 +65,7 @@ func (s *Source) pages(ctx context.Context, size int64) func(func([]runtime.Obje
 	return func(page func([]runtime.Object) error) (rv string, err error) {
 		o := metav1.ListOptions{Limit: size}
 		for {
-			list, err := s.lw.ListWithContext(ctx, o)
+			list, err := s.listPage(ctx, s.o.QuietTimeout, o)
 			if isExpired(err) && o.Continue != "" {
 				return "", fmt.Errorf("%w: %w", errTokenExpired, err)
 			}

@@ -29,6 +29,11 @@ type Options struct {
 	// states: the server sends a bookmark about 2 s before it, none if it is
 	// shorter than 3 s. Default 3 s.
 	ConfirmTimeout time.Duration
+	// QuietTimeout is how long a watch may bring neither event nor bookmark,
+	// and a request not a byte, before it is given up and the server asked
+	// anew. The server sends a bookmark about once a minute; where it sends
+	// none the time grows to ten minutes. Default 90 s.
+	QuietTimeout time.Duration
 	// OnState is called at each change of phase. It must not block.
 	OnState func(State)
 	// Logger. Default klog.Background().
@@ -58,6 +63,8 @@ type Source struct {
 	asking     string // the connection over which it last stated it
 	checked    bool   // the cluster's identity has been checked, this is its UID
 	clusterUID string
+	quiet      time.Duration // how long a watch may be quiet, QuietTimeout or more
+	fruitless  int           // short watches in a row that brought nothing
 
 	calls sync.WaitGroup
 }
@@ -72,6 +79,7 @@ var (
 func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, example runtime.Object, o Options) *Source {
 	o.PageSize = cmp.Or(o.PageSize, 500)
 	o.ConfirmTimeout = cmp.Or(o.ConfirmTimeout, 3*time.Second)
+	o.QuietTimeout = cmp.Or(o.QuietTimeout, 90*time.Second)
 	if o.Logger == nil {
 		l := klog.Background()
 		o.Logger = &l
@@ -81,7 +89,7 @@ func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, 
 	}
 	return &Source{
 		lw: cache.ToListerWatcherWithContext(lw), raw: lw, journal: journal, store: store, example: example, o: o,
-		backoff: newBackoff(), state: State{Phase: Starting, Since: o.Clock.Now()},
+		backoff: newBackoff(), quiet: o.QuietTimeout, state: State{Phase: Starting, Since: o.Clock.Now()},
 	}
 }
 
@@ -163,15 +171,17 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 			}
 			repaired = true
 		}
-		o.ResourceVersion = s.journal.Accepted()
-		o.AllowWatchBookmarks = true
+		wo := o
+		wo.ResourceVersion = s.journal.Accepted()
+		wo.AllowWatchBookmarks = true
 		phase := Live
 		if !s.journal.Reached() {
 			phase = CatchingUp
-			o.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
+			if !s.bookmarkless() {
+				wo.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
+			}
 		}
-		var over link
-		w, err := s.lw.WatchWithContext(over.trace(ctx), o)
+		w, over, err := s.open(ctx, wo)
 		switch {
 		case isExpired(err):
 			s.setExpired()
@@ -179,7 +189,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		case err != nil:
 			return nil, s.fail(ctx, err)
 		}
-		if phase == Live && over.String() != s.askedOver() {
+		if phase == Live && over != s.askedOver() {
 			// The version was stated over another connection: should the server
 			// have been restored since, this watch would hang without a word. A
 			// short watch notices that by itself.
@@ -193,7 +203,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 			}
 		}
 		s.enter(phase, "")
-		return s.wrap(w, o.TimeoutSeconds, repaired), nil
+		return s.wrap(w, wo.TimeoutSeconds, repaired), nil
 	}
 }
 
@@ -215,16 +225,21 @@ func (s *Source) mustRelist(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
-	if asked {
-		return "", nil
-	}
-	if s.moved() {
-		other, err := s.otherCluster(ctx)
-		if other || err != nil {
-			return ReasonCluster, err
+	if !asked {
+		if s.moved() {
+			other, err := s.otherCluster(ctx)
+			if other || err != nil {
+				return ReasonCluster, err
+			}
+		}
+		if reason, err := s.ask(ctx); reason != "" || err != nil {
+			return reason, err
 		}
 	}
-	return s.ask(ctx)
+	if s.mustProve() {
+		return ReasonUnconfirmed, nil
+	}
+	return "", nil
 }
 
 func isExpired(err error) bool {

@@ -1,11 +1,12 @@
 package reflector
 
 import (
-	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -16,9 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -29,6 +32,7 @@ type fixture struct {
 	store   *boltstore.Store
 	journal *fifo.Journal
 	clock   *testingclock.FakeClock
+	claim   func() // begins another life
 }
 
 // newFixture is a source over a simulator that has n config maps.
@@ -38,8 +42,52 @@ func newFixture(t *testing.T, n int) *fixture {
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	f := fixtureOver(t, sim, n, clk, Options{PageSize: 3})
+	f.clock = clk
+	return f
+}
+
+// bubble runs a test in a synctest bubble, where all time is the bubble's.
+func bubble(t *testing.T, n int, so kubesim.Options, o Options, test func(f *fixture)) {
+	t.Helper()
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(so)
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		test(fixtureOver(t, sim, n, clock.RealClock{}, o))
+	})
+}
+
+func TestMain(m *testing.M) {
+	// One of them sleeps until after the last error, which is ages ahead of a
+	// bubble's clock.
+	utilruntime.ErrorHandlers = nil
+	os.Exit(m.Run())
+}
+
+// warm makes what the process has but one of, so that no bubble owns it.
+func warm(t *testing.T) {
+	t.Helper()
+	f := newFixture(t, 1)
+	f.list()
+	if err := f.journal.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "warm", ResourceVersion: "100"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.journal.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store.ReadJournal(1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fixtureOver(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Options) *fixture {
+	t.Helper()
 	t.Cleanup(sim.Close)
-	f := &fixture{t: t, sim: sim, clock: testingclock.NewFakeClock(time.Unix(1e9, 0))}
+	f := &fixture{t: t, sim: sim}
 	for i := range n {
 		f.create(fmt.Sprint("cm", i))
 	}
@@ -55,13 +103,28 @@ func newFixture(t *testing.T, n int) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
-		t.Fatal(err)
+	o.Server, o.Clock = server, clk
+	f.claim = func() {
+		if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
+			t.Fatal(err)
+		}
+		f.journal = fifo.New(f.store, fifo.Options{Now: clk.Now})
+		f.Source = New(lw, f.journal, f.store, &corev1.ConfigMap{}, o)
 	}
-	f.journal = fifo.New(f.store, fifo.Options{Now: f.clock.Now})
+	f.claim()
 	t.Cleanup(func() { f.journal.Close(); f.store.Release(); _ = db.Close() })
-	f.Source = New(lw, f.journal, f.store, &corev1.ConfigMap{}, Options{Server: server, PageSize: 3, Clock: f.clock})
 	return f
+}
+
+// restart ends this life of the process and begins another.
+func (f *fixture) restart() {
+	f.t.Helper()
+	if err := f.journal.Flush(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	f.journal.Close()
+	f.store.Release()
+	f.claim()
 }
 
 func (f *fixture) create(name string) {
@@ -170,47 +233,30 @@ func TestExpiredWatchError(t *testing.T) {
 // TestExpiredWatchEvent: the ERROR event is not shown; the stream ends after a
 // bookmark, and the next Watch has repaired.
 func TestExpiredWatchEvent(t *testing.T) {
-	f := newFixture(t, 4)
-	f.list()
-	w := f.watch()
-	f.sim.EndWatches(apierrors.NewResourceExpired("too old resource version"))
-	if ev := f.next(w); ev.Type != watch.Bookmark {
-		t.Fatalf("%+v", ev)
-	}
-	if _, open := <-w.ResultChan(); open {
-		t.Fatal("the stream goes on")
-	}
-	f.create("missed")
-	f.watch()
-	if n := len(f.store.ListKeys()); n != 5 {
-		t.Fatalf("%d objects", n)
-	}
-	// A second time, soon after, backs off.
-	f.setExpired()
-	done := make(chan error, 1)
-	go func() {
-		w, err := f.WatchWithContext(context.Background(), metav1.ListOptions{})
-		if err == nil {
-			w.Stop()
+	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		w := f.watch()
+		f.sim.EndWatches(apierrors.NewResourceExpired("too old resource version"))
+		if ev := f.next(w); ev.Type != watch.Bookmark {
+			t.Fatalf("%+v", ev)
 		}
-		done <- err
-	}()
-	deadline := time.Now().Add(10 * time.Second)
-	for !f.clock.HasWaiters() {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not back off")
+		if _, open := <-w.ResultChan(); open {
+			t.Fatal("the stream goes on")
 		}
-	}
-	if n := f.State().Relists[ReasonExpired]; n != 1 {
-		t.Fatalf("%d relists before the backoff ended", n)
-	}
-	f.clock.Step(time.Minute)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if n := f.State().Relists[ReasonExpired]; n != 2 {
-		t.Fatalf("%d relists", n)
-	}
+		f.create("missed")
+		began := time.Now()
+		f.watch()
+		if n := len(f.store.ListKeys()); n != 5 || time.Since(began) > 100*time.Millisecond {
+			t.Fatalf("%d objects after %s", n, time.Since(began))
+		}
+		// A second time, soon after, backs off.
+		f.setExpired()
+		began = time.Now()
+		f.watch()
+		if n := f.State().Relists[ReasonExpired]; n != 2 || time.Since(began) < 200*time.Millisecond {
+			t.Fatalf("%d relists after %s", n, time.Since(began))
+		}
+	})
 }
 
 // TestRestoredBetweenListAndWatch: a watch from a version ahead of the server

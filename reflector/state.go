@@ -40,6 +40,8 @@ const (
 	ReasonRestored = "server restored to an earlier state"
 	ReasonDamaged  = "damage in the file"
 	ReasonCluster  = "another cluster"
+	// The server sends no bookmarks, and nothing else confirms the state.
+	ReasonUnconfirmed = "no bookmarks"
 )
 
 // State returns a copy.

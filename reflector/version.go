@@ -54,9 +54,10 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 func (s *Source) serverVersion(ctx context.Context) (string, error) {
 	ctx, note := s.noteLink(ctx)
 	defer note()
-	list, err := s.lw.ListWithContext(ctx, metav1.ListOptions{FieldSelector: "metadata.name=none", Limit: 1})
+	patience := min(s.o.QuietTimeout, askPatience)
+	list, err := s.listPage(ctx, patience, metav1.ListOptions{FieldSelector: "metadata.name=none", Limit: 1})
 	if apierrors.IsBadRequest(err) {
-		list, err = s.lw.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		list, err = s.listPage(ctx, patience, metav1.ListOptions{Limit: 1})
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask for the current version of %s: %w", s.store.Source(), err)

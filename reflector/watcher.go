@@ -18,6 +18,9 @@ type watcher struct {
 	s     *Source
 	inner watch.Interface
 	until time.Time // when the server is to end it
+	quiet time.Duration
+	short bool // to be confirmed by
+	moved bool // something has come
 	out   chan watch.Event
 	done  chan struct{}
 	once  sync.Once
@@ -25,8 +28,16 @@ type watcher struct {
 
 func (s *Source) wrap(inner watch.Interface, timeoutSeconds *int64, repaired bool) watch.Interface {
 	w := &watcher{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{})}
+	s.mu.Lock()
+	w.quiet = s.quiet
+	s.mu.Unlock()
 	if timeoutSeconds != nil {
-		w.until = s.o.Clock.Now().Add(time.Duration(*timeoutSeconds) * time.Second)
+		timeout := time.Duration(*timeoutSeconds) * time.Second
+		w.until = s.o.Clock.Now().Add(timeout)
+		w.short = timeout == s.o.ConfirmTimeout
+		if w.short { // the server ends it itself, unless the link is dead
+			w.quiet = timeout + askPatience
+		}
 	}
 	go w.run(repaired)
 	return w
@@ -48,10 +59,22 @@ func (w *watcher) run(repaired bool) {
 	if repaired && !w.send(w.s.bookmark()) {
 		return
 	}
+	clock := w.s.o.Clock
+	last := clock.Now()
+	alarm := clock.NewTimer(w.quiet)
+	defer alarm.Stop()
 	for damaged := w.s.store.Damaged(); ; {
 		var ev watch.Event
 		var open bool
 		select {
+		case <-alarm.C():
+			if left := w.quiet - clock.Since(last); left > 0 {
+				alarm.Reset(left)
+				continue
+			}
+			w.s.tooQuiet()
+			w.send(w.s.bookmark()) // the next Watch asks the server
+			return
 		case <-damaged:
 			w.s.broken()
 			w.send(w.s.bookmark()) // the next Watch relists
@@ -72,9 +95,14 @@ func (w *watcher) run(repaired bool) {
 				return
 			}
 		}
+		if ev.Type == watch.Bookmark {
+			w.s.bookmarked()
+		}
+		w.moved = true
 		if !w.send(ev) {
 			return
 		}
+		last = clock.Now()
 		if w.s.behind() && w.s.journal.ReachedBy(versionOf(ev.Object)) {
 			w.s.enter(Live, "")
 		}
@@ -85,8 +113,12 @@ func (w *watcher) run(repaired bool) {
 func (w *watcher) ended() {
 	// A watch that ends when it was to end leaves nothing to ask. The link
 	// under one that ends earlier has broken, and who knows what comes back.
-	if w.s.o.Clock.Now().Before(w.until.Add(-time.Second)) || w.s.behind() {
+	early, behind := w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.behind()
+	if early || behind || !w.moved { // nothing to tell, or nothing told?
 		w.s.broken()
+	}
+	if !early && behind && w.short {
+		w.s.confirmedNothing(w.moved)
 	}
 }
 

@@ -33,6 +33,7 @@ type failRule struct {
 
 // streamEnd tells how a request that runs is ended from outside.
 type streamEnd struct {
+	mute   bool           // nothing more comes, and the connection stays open
 	abort  bool           // the connection breaks
 	status *metav1.Status // else a watch sends this as ERROR, if set, and ends
 }
@@ -161,6 +162,15 @@ func (s *Server) DropConnections() {
 	s.endStreams(streamEnd{abort: true})
 	s.mu.Unlock()
 	s.hangUp(false)
+}
+
+// Mute lets every running watch fall silent: its connection stays open and
+// nothing more comes over it, as when a box in between has forgotten it. Later
+// requests are answered.
+func (s *Server) Mute() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endStreams(streamEnd{mute: true})
 }
 
 // EndWatches ends every running watch in good order, as a timeout does. If

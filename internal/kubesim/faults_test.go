@@ -281,3 +281,16 @@ func TestRequestRecords(t *testing.T) {
 		t.Errorf("%d records after ResetRequests", n)
 	}
 }
+
+func TestMute(t *testing.T) {
+	s := start(t, Options{})
+	w := watchLines(t, s, cmPath+"&resourceVersion=4")
+	s.Mute()
+	seed(t, s, 1)
+	watchLines(t, s, cmPath+"&resourceVersion=4").want("ADDED c000 5") // a later one is served
+	if r := s.Requests(); !r[0].Open || r[0].BodyBytes != 0 {
+		t.Errorf("the first watch: %+v", r[0])
+	}
+	s.DropConnections()
+	w.want("broken")
+}

@@ -78,6 +78,9 @@ type Options struct {
 	// InitialRV is the revision before the first write. The server itself
 	// writes the four system namespaces first, if it serves namespaces.
 	InitialRV uint64
+	// NoBookmarks: the server sends none, as very old ones and some aggregated
+	// ones do.
+	NoBookmarks bool
 	// Logger receives encoding failures. Nil discards them.
 	Logger *slog.Logger
 }
@@ -109,6 +112,7 @@ type Server struct {
 
 	netMu sync.Mutex // guards what follows; never taken while holding mu
 	addr  string
+	pipes bool // no sockets
 	http  *http.Server
 	ln    net.Listener // of http, which knows it only once it serves
 	conns map[net.Conn]struct{}
@@ -180,7 +184,13 @@ func (s *Server) URL() string {
 
 // RESTConfig returns a client configuration without client-side rate limits.
 func (s *Server) RESTConfig() *rest.Config {
-	return &rest.Config{Host: s.URL(), QPS: -1}
+	cfg := &rest.Config{Host: s.URL(), QPS: -1}
+	s.netMu.Lock()
+	defer s.netMu.Unlock()
+	if s.pipes {
+		cfg.Transport = &http.Transport{DialContext: s.dialPipe}
+	}
+	return cfg
 }
 
 // Close ends all connections and requests and returns when they have ended.
@@ -206,13 +216,15 @@ func (s *Server) listen(addr string) error {
 		return nil
 	}
 	defer s.serving.Done()
-	var l net.Listener
-	err := retryFor(5*time.Second, func() (err error) {
-		l, err = net.Listen("tcp", addr)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("kubesim: %w", err)
+	var l net.Listener = newPipeListener()
+	if !s.pipes {
+		err := retryFor(5*time.Second, func() (err error) {
+			l, err = net.Listen("tcp", addr)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("kubesim: %w", err)
+		}
 	}
 	s.addr = l.Addr().String()
 	srv := &http.Server{

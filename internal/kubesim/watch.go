@@ -166,9 +166,9 @@ func (st *stream) run(wake <-chan time.Time, reset func(time.Duration)) error {
 		}
 		st.w.Flush()
 		select {
-		case <-changed:
 		case <-st.gen.done:
 			return st.ended()
+		case <-changed:
 		case <-st.Context().Done():
 			return context.Cause(st.Context())
 		case <-wake:
@@ -196,7 +196,7 @@ func (st *stream) pending() (events []*event, rev uint64, changed <-chan struct{
 	defer st.s.mu.Unlock()
 	select {
 	case <-st.gen.done:
-		return nil, 0, nil, st.ended()
+		return nil, 0, st.gen.done, nil // run is to end, without the lock
 	default:
 	}
 	events, ok := st.t.after(st.cursor, eventBatch)
@@ -213,7 +213,7 @@ func (st *stream) scheduleBookmark(now time.Time) {
 		next = last
 	}
 	st.bookmark = time.Time{}
-	if st.q.AllowWatchBookmarks && next.After(now) {
+	if st.q.AllowWatchBookmarks && !st.s.opts.NoBookmarks && next.After(now) {
 		st.bookmark = next.Add(bookmarkDelay)
 	}
 }
@@ -228,6 +228,12 @@ func (st *stream) nextWake() time.Time {
 // ended tells how the fault that closed st.gen ends the watch.
 func (st *stream) ended() error {
 	switch end := st.gen.end; {
+	case end.mute:
+		select {
+		case <-st.Context().Done():
+		case <-st.s.closing:
+		}
+		return http.ErrAbortHandler
 	case end.abort:
 		return http.ErrAbortHandler
 	case end.status != nil:

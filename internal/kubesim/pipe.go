@@ -1,0 +1,84 @@
+package kubesim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// StartPipes is Start without a socket: clients of RESTConfig connect through
+// pipes within the process. A test may then run in a testing/synctest bubble,
+// with client-go's sleeps and all on the bubble's clock.
+func (s *Server) StartPipes() error {
+	s.netMu.Lock()
+	s.pipes = true
+	s.netMu.Unlock()
+	return s.listen("pipe")
+}
+
+// pipeListener accepts the other ends of what dial returns.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "pipe" }
+
+// dialPipe connects to the listener, or is refused as a socket would be.
+func (s *Server) dialPipe(ctx context.Context, network, addr string) (net.Conn, error) {
+	refused := &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	s.netMu.Lock()
+	l, ok := s.ln.(*pipeListener)
+	if s.http == nil {
+		ok = false
+	}
+	s.netMu.Unlock()
+	if !ok {
+		return nil, refused
+	}
+	mine, theirs := net.Pipe()
+	select {
+	case l.conns <- theirs:
+		return &pipeConn{Conn: mine}, nil
+	case <-l.done:
+		return nil, refused
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// pipeConn has an address of its own, as a socket has.
+type pipeConn struct{ net.Conn }
+
+func (c *pipeConn) LocalAddr() net.Addr { return pipeEnd(fmt.Sprintf("pipe %p", c)) }
+
+type pipeEnd string
+
+func (pipeEnd) Network() string  { return "pipe" }
+func (e pipeEnd) String() string { return string(e) }

@@ -1,0 +1,186 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// askPatience is how long the server may take to begin a short answer.
+	askPatience = 30 * time.Second
+	// blindPatience is how long a request may take whose bytes cannot be seen,
+	// since its client was built without WrapConfig.
+	blindPatience = 10 * time.Minute
+	// quietest is how long a watch may be quiet where no bookmarks come.
+	quietest = 10 * time.Minute
+	// fruitlessWatches show that the server sends no bookmarks.
+	fruitlessWatches = 2
+)
+
+// errQuiet is why a request was given up.
+var errQuiet = errors.New("reflector: nothing comes over the link")
+
+// tooQuiet notes that a watch has brought nothing for so long that the link
+// may be dead, however open it looks. The server is asked anew. Where it sends
+// no bookmarks that is no sign, so the next one may be quiet for longer.
+func (s *Source) tooQuiet() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = false
+	s.quiet = min(2*s.quiet, max(quietest, s.o.QuietTimeout))
+}
+
+// bookmarked notes that the server sends bookmarks.
+func (s *Source) bookmarked() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet, s.fruitless = s.o.QuietTimeout, 0
+}
+
+// confirmedNothing notes that a short watch has ended in good order, behind
+// what the server had stated.
+func (s *Source) confirmedNothing(moved bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fruitless++; moved {
+		s.fruitless = 0
+	}
+}
+
+// bookmarkless says whether short watches are of no use.
+func (s *Source) bookmarkless() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fruitless >= fruitlessWatches
+}
+
+// mustProve says whether only a full list can confirm the state, and whether
+// that is worth it: once in a life of the process.
+func (s *Source) mustProve() bool {
+	return !s.journal.Reached() && s.bookmarkless() && s.journal.Confirmed().IsZero()
+}
+
+// listPage lists, and gives up once nothing has come for so long.
+func (s *Source) listPage(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, error) {
+	ctx, g := s.guard(ctx, patience)
+	list, err := s.lw.ListWithContext(ctx, o)
+	return list, g.end(err)
+}
+
+// open opens a watch, and tells over which connection. It gives up once
+// nothing has come for so long; some proxies hold the answer back until the
+// first event.
+func (s *Source) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, string, error) {
+	s.mu.Lock()
+	patience := s.quiet
+	s.mu.Unlock()
+	ctx, g := s.guard(ctx, patience)
+	var over link
+	w, err := s.lw.WatchWithContext(over.trace(ctx), o)
+	if err != nil {
+		return nil, "", g.end(err)
+	}
+	close(g.done)
+	return guarded{w, g.cancel}, over.String(), nil
+}
+
+// guarded ends the context of a watch with it.
+type guarded struct {
+	watch.Interface
+	cancel context.CancelCauseFunc
+}
+
+func (g guarded) Stop() {
+	g.Interface.Stop()
+	g.cancel(nil)
+}
+
+// guard cancels a request over which nothing comes.
+type guard struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+}
+
+// end of the request, whose error it explains.
+func (g *guard) end(err error) error {
+	close(g.done)
+	if cause := context.Cause(g.ctx); err != nil && errors.Is(cause, errQuiet) {
+		err = cause
+	}
+	g.cancel(nil)
+	return err
+}
+
+func (s *Source) guard(ctx context.Context, patience time.Duration) (context.Context, *guard) {
+	p := &pulse{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
+	g := &guard{ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	started := s.o.Clock.Now()
+	alarm := s.o.Clock.NewTimer(patience)
+	go func() {
+		defer alarm.Stop()
+		for before := int64(0); ; {
+			select {
+			case <-g.done:
+				return
+			case <-ctx.Done():
+				return
+			case <-alarm.C():
+			}
+			now := p.beats.Load()
+			if now == before && (p.seen.Load() || s.o.Clock.Since(started) >= blindPatience) {
+				cancel(fmt.Errorf("%w: for %s, from %s", errQuiet, patience, s.store.Source()))
+				return
+			}
+			before = now
+			alarm.Reset(patience)
+		}
+	}()
+	return ctx, g
+}
+
+// pulse counts signs of life of a request: what our transport sees of it.
+type pulse struct {
+	seen  atomic.Bool
+	beats atomic.Int64
+	bytes atomic.Int64
+}
+
+type pulseKey struct{}
+
+// watchPulse lets the answer to a request note its pulse.
+func watchPulse(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	p, _ := req.Context().Value(pulseKey{}).(*pulse)
+	if p == nil {
+		return next.RoundTrip(req)
+	}
+	p.seen.Store(true)
+	resp, err := next.RoundTrip(req)
+	if err == nil {
+		p.beats.Add(1)
+		resp.Body = &pulsing{resp.Body, p}
+	}
+	return resp, err
+}
+
+type pulsing struct {
+	io.ReadCloser
+	p *pulse
+}
+
+func (b *pulsing) Read(buf []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buf)
+	b.p.beats.Add(1)
+	b.p.bytes.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,241 @@
+package reflector
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// reflect runs client-go's own Reflector over the source.
+func (f *fixture) reflect() {
+	f.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := cache.NewReflectorWithOptions(f.Source, &corev1.ConfigMap{}, f.journal, cache.ReflectorOptions{})
+	done := make(chan struct{})
+	go func() { defer close(done); r.RunWithContext(ctx) }()
+	popped := make(chan struct{})
+	go func() {
+		defer close(popped)
+		for {
+			if _, err := f.journal.Pop(func(any, bool) error { return nil }); err != nil {
+				return
+			}
+		}
+	}()
+	f.t.Cleanup(func() { cancel(); <-done; f.Wait(); f.journal.Close(); <-popped })
+}
+
+// after lets so much of the bubble's time pass, and all that happens in it.
+func after(d time.Duration) {
+	time.Sleep(d) // the bubble's clock
+	synctest.Wait()
+}
+
+// counts of requests since the last call.
+func (f *fixture) sent() (lists, watches, full int) {
+	for _, r := range f.sim.Requests() {
+		switch {
+		case r.FullRead():
+			full++
+		case r.Verb == "watch":
+			watches++
+		case r.Verb == "list":
+			lists++
+		}
+	}
+	f.sim.ResetRequests()
+	return
+}
+
+// other moves the server's version on, by a change to another type.
+func (f *fixture) other() {
+	f.t.Helper()
+	if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestNoBookmarks: a server that sends none is proved fresh by one full list
+// in a life of the process, after two short watches; a broken link later on
+// costs a question and a long watch, and the age is told.
+func TestNoBookmarks(t *testing.T) {
+	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
+		f.list()
+		f.other()
+		f.restart()
+		f.sim.ResetRequests()
+		f.reflect()
+		after(time.Second)
+		if f.journal.HasSynced() {
+			t.Error("synced behind the server's version")
+		}
+		after(10 * time.Second)
+		if lists, watches, full := f.sent(); full != 1 || watches != 3 || lists > 4 || !f.journal.HasSynced() {
+			t.Errorf("%d questions, %d watches, %d full reads, synced %v", lists, watches, full, f.journal.HasSynced())
+		}
+		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 {
+			t.Errorf("%#v", st)
+		}
+		confirmed := f.State().Confirmed
+		f.other()
+		f.sim.DropConnections()
+		after(time.Minute)
+		if lists, watches, full := f.sent(); full != 0 || lists != 1 || watches != 1 {
+			t.Errorf("after a broken link: %d questions, %d watches, %d full reads", lists, watches, full)
+		}
+		if st := f.State(); st.Phase != CatchingUp || !st.Confirmed.Equal(confirmed) {
+			t.Errorf("%#v", st)
+		}
+		f.create("event") // confirms as well as a bookmark
+		after(time.Second)
+		if st := f.State(); st.Phase != Live || !st.Confirmed.After(confirmed) {
+			t.Errorf("%#v", st)
+		}
+		f.sent()
+		after(3 * time.Hour) // no storm
+		lists, watches, full := f.sent()
+		if full != 0 || watches > 30 || lists > 30 {
+			t.Errorf("in three quiet hours: %d questions, %d watches, %d full reads", lists, watches, full)
+		}
+	})
+}
+
+// TestTimeoutAfterExpiry: the watch that follows a repair lives as long as the
+// Reflector wants it to.
+func TestTimeoutAfterExpiry(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		f.other()
+		f.broken()
+		f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
+		w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(400))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		var timeouts []string
+		for _, r := range f.sim.Requests() {
+			if r.Verb == "watch" {
+				timeouts = append(timeouts, r.Query.Get("timeoutSeconds"))
+			}
+		}
+		if len(timeouts) != 2 || timeouts[0] != "3" || timeouts[1] != "400" {
+			t.Errorf("timeouts %v", timeouts)
+		}
+	})
+}
+
+// TestSilentWatch: a watch whose connection is open and dead is replaced in two
+// minutes, and what it did not bring comes then.
+func TestSilentWatch(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(10 * time.Second)
+		f.sent()
+		f.sim.Mute()
+		f.create("missed")
+		after(70 * time.Second)
+		if n := len(f.store.ListKeys()); n != 5 {
+			t.Errorf("%d objects, the watch is not silent", n)
+		}
+		after(30 * time.Second)
+		if n := len(f.store.ListKeys()); n != 6 {
+			t.Errorf("%d objects", n)
+		}
+		if lists, watches, full := f.sent(); lists != 1 || watches != 2 || full != 0 {
+			t.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
+		}
+		if st := f.State(); st.Phase != Live {
+			t.Errorf("%#v", st)
+		}
+		for range 60 { // bookmarks come: it stays
+			f.other()
+			after(time.Minute)
+		}
+		if lists, watches, _ := f.sent(); lists > 0 || watches > 12 {
+			t.Errorf("in an hour with bookmarks: %d questions, %d watches", lists, watches)
+		}
+	})
+}
+
+// TestIdleCluster: where nothing happens at all the server has no bookmark to
+// send. The watch is replaced ever more rarely, and each time confirmed.
+func TestIdleCluster(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		f.sent()
+		after(6 * time.Hour)
+		if lists, watches, full := f.sent(); lists > 60 || watches > 60 || full > 0 {
+			t.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
+		}
+		if st := f.State(); st.Phase != Live || time.Since(st.Confirmed) > 11*time.Minute {
+			t.Errorf("%#v", st)
+		}
+	})
+}
+
+// TestStalledServer: connections are accepted and nothing is answered. No call
+// hangs, and everything goes on when the server does.
+func TestStalledServer(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		f.sim.Stall(true)
+		f.create("missed")
+		after(5 * time.Minute)
+		if st := f.State(); st.Phase != Offline || time.Since(st.Since) < time.Minute {
+			t.Errorf("%#v", st)
+		}
+		f.sim.Stall(false)
+		after(2 * time.Minute)
+		if n, st := len(f.store.ListKeys()), f.State(); n != 6 || st.Phase != Live {
+			t.Errorf("%d objects, %#v", n, st)
+		}
+	})
+}
+
+// TestStalledPage: a relist whose page stops half-way is given up and done
+// again.
+func TestStalledPage(t *testing.T) {
+	bubble(t, 8, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1,
+			func(w http.ResponseWriter, r *http.Request) {
+				_, _ = w.Write([]byte(`{"kind":`))
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			})
+		f.reflect()
+		after(10 * time.Minute)
+		if n, st := len(f.store.ListKeys()), f.State(); n != 8 || st.Phase != Live {
+			t.Errorf("%d objects, %#v", n, st)
+		}
+	})
+}
+
+// TestSlowPage: bytes that trickle in are signs of life, however long it takes.
+func TestSlowPage(t *testing.T) {
+	bubble(t, 8, kubesim.Options{}, Options{}, func(f *fixture) {
+		body := `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"12"},"items":[]}`
+		f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "configmaps") }, 1, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for i := range len(body) {
+				_, _ = w.Write([]byte(body[i : i+1]))
+				w.(http.Flusher).Flush()
+				time.Sleep(30 * time.Second)
+			}
+		})
+		if _, err := f.ListWithContext(context.Background(), metav1.ListOptions{}); err != nil || f.journal.Accepted() != "12" {
+			t.Errorf("%v at %s", err, f.journal.Accepted())
+		}
+	})
+}
