@@ -58,8 +58,11 @@ type Journal struct {
 	syncAt    *uint64 // count at which a target was first reached
 	synced    chan struct{}
 
-	failed  uint64
-	lastErr error
+	lastChange uint64 // count with the last change
+	waiting    int    // callers of wait
+
+	failed   uint64
+	degraded error // of the last object that could not be stored
 }
 
 // item is an accepted change, or a bookmark without one.
@@ -167,17 +170,18 @@ func (j *Journal) transform(obj any) (_ any, err error) {
 func (j *Journal) fail(err error) {
 	j.mu.Lock()
 	j.failed++
-	j.lastErr = err
+	j.degraded = err
 	j.mu.Unlock()
 	j.o.Logger.Error(err, "An object cannot be stored, the source is degraded", "source", j.store.Source().String())
 }
 
-// Failed counts the events and listed objects that could not be stored, and
-// returns the last one's error.
+// Failed counts the events and listed objects that could not be stored in this
+// life of the process, and returns the last one's error: nil once everything
+// has been read anew and stored.
 func (j *Journal) Failed() (uint64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.failed, j.lastErr
+	return j.failed, j.degraded
 }
 
 func (j *Journal) enqueue(it item) error {
@@ -195,6 +199,7 @@ func (j *Journal) enqueue(it item) error {
 		j.advance(it.rv)
 	}
 	if it.change != nil {
+		j.lastChange = j.count
 		j.bytes += it.change.Size()
 		j.wake(j.bytes >= j.o.MaxBytes)
 	}
@@ -204,6 +209,9 @@ func (j *Journal) enqueue(it item) error {
 // advance notes that every change up to rv has been accepted.
 func (j *Journal) advance(rv string) {
 	j.accepted = rv
+	if j.waiting > 0 {
+		defer j.cond.Broadcast()
+	}
 	if !j.reached && j.target != "" {
 		j.reached = atLeast(rv, j.target)
 	}
@@ -308,6 +316,9 @@ func (j *Journal) peel() {
 	}
 	if len(j.out) == 0 {
 		j.out = nil
+	}
+	if j.waiting > 0 {
+		j.cond.Broadcast()
 	}
 	j.checkSynced()
 }

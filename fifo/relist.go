@@ -52,6 +52,14 @@ func (j *Journal) Confirm(rv string) {
 	}
 }
 
+// Doubt notes that the link to the server is broken: nothing is confirmed,
+// whatever is accepted, until the server states its version again.
+func (j *Journal) Doubt() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.target, j.reached = "", false
+}
+
 // Reached says whether what has been accepted is the version that the server
 // last stated, or later.
 func (j *Journal) Reached() bool {
@@ -114,10 +122,16 @@ func (j *Journal) Replace(list []any, rv string) error {
 // may be accepted. list hands over the pages, in key order, and returns the
 // list's version. Disk errors at the end are retried until the journal closes.
 func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list func(page func([]runtime.Object) error) (rv string, err error)) (*boltstore.Relist, error) {
+	return j.relist(ctx, o, time.Time{}, list)
+}
+
+// relist confirms at the given time, zero: when it is committed.
+func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirmed time.Time, list func(page func([]runtime.Object) error) (rv string, err error)) (*boltstore.Relist, error) {
 	if err := j.Flush(ctx); err != nil {
 		return nil, err
 	}
-	o.OnError = func(_ runtime.Object, err error) { j.fail(err) }
+	failed := false
+	o.OnError = func(_ runtime.Object, err error) { failed = true; j.fail(err) }
 	if j.o.Transform != nil {
 		o.Transform = j.transformListed
 	}
@@ -130,7 +144,7 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list fu
 	if err != nil {
 		return nil, err
 	}
-	entries, err := j.commit(ctx, r, rv)
+	entries, err := j.commit(ctx, r, rv, confirmed)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +158,11 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list fu
 		j.push(output{delta: &cache.Delta{Type: cache.ReplacedAll, Object: Relisted{ResourceVersion: rv, Anew: r.Anew()}}})
 	}
 	j.count++
+	j.lastChange = j.count
 	j.push(output{mark: j.count})
+	if !failed {
+		j.degraded = nil // everything has been read anew, and stored
+	}
 	j.target = rv
 	j.advance(rv)
 	j.cond.Broadcast()
@@ -164,10 +182,14 @@ func (j *Journal) transformListed(obj runtime.Object) (runtime.Object, error) {
 	return ro, nil
 }
 
-func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string) ([]*boltstore.Entry, error) {
+func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string, confirmed time.Time) ([]*boltstore.Entry, error) {
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	for {
-		entries, err := r.Commit(rv, j.o.Now())
+		at := confirmed
+		if at.IsZero() {
+			at = j.o.Now()
+		}
+		entries, err := r.Commit(rv, at)
 		if err == nil || errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrReplaced) {
 			return entries, err
 		}

@@ -99,7 +99,8 @@ func (inf *Informer) State() reflector.State {
 	src := inf.source
 	inf.mu.Unlock()
 	if src == nil {
-		return reflector.State{Phase: reflector.Starting, Confirmed: inf.store.State().Confirmed}
+		st := inf.store.State()
+		return reflector.State{Phase: reflector.Starting, Confirmed: st.Confirmed, ResourceVersion: st.ResourceVersion, Degraded: st.Degraded}
 	}
 	return src.State()
 }
@@ -238,11 +239,11 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 	inf.started = true
 	inf.journal = fifo.New(inf.store, fifo.Options{Transform: inf.transform, Logger: inf.o.Logger, Now: inf.o.Clock.Now})
 	inf.source = reflector.New(inf.lw, inf.journal, inf.store, inf.example, reflector.Options{
-		Server: inf.server, PageSize: inf.o.PageSize, QuietTimeout: inf.o.QuietTimeout, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
+		Server: inf.server, PageSize: inf.o.PageSize, QuietTimeout: inf.o.QuietTimeout, OnDenied: inf.o.OnDenied, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
 	})
 	st := inf.store.State()
 	fresh := inf.o.MaxStaleness < 0 || inf.o.Clock.Since(st.Confirmed) < inf.o.MaxStaleness
-	if st.Synced && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
+	if st.Synced && st.ResourceVersion != "" && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
 		inf.journal.Accept()
 	}
 	return cache.New(&cache.Config{

@@ -45,6 +45,9 @@ type Options struct {
 	Codec codec.Codec
 	// PageSize of full lists. Default 500.
 	PageSize int64
+	// OnDenied says what becomes of the objects while the server refuses
+	// access to them, or has the type no more. Default reflector.Keep.
+	OnDenied reflector.OnDenied
 	// QuietTimeout is how long a watch may bring neither event nor bookmark
 	// before the server is asked anew, see reflector.Options. Default 90 s.
 	QuietTimeout time.Duration

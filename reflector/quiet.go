@@ -33,9 +33,9 @@ var errQuiet = errors.New("reflector: nothing comes over the link")
 // may be dead, however open it looks. The server is asked anew. Where it sends
 // no bookmarks that is no sign, so the next one may be quiet for longer.
 func (s *Source) tooQuiet() {
+	s.broken()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = false
 	s.quiet = min(2*s.quiet, max(quietest, s.o.QuietTimeout))
 }
 
@@ -64,9 +64,9 @@ func (s *Source) bookmarkless() bool {
 }
 
 // mustProve says whether only a full list can confirm the state, and whether
-// that is worth it: once in a life of the process.
+// that is worth it: once in a life of the process, and for a caller who waits.
 func (s *Source) mustProve() bool {
-	return !s.journal.Reached() && s.bookmarkless() && s.journal.Confirmed().IsZero()
+	return !s.journal.Reached() && s.bookmarkless() && (s.journal.Confirmed().IsZero() || s.stale())
 }
 
 // listPage lists, and gives up once nothing has come for so long.

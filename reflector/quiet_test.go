@@ -3,11 +3,13 @@ package reflector
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,12 +28,35 @@ func (f *fixture) reflect() {
 	go func() {
 		defer close(popped)
 		for {
-			if _, err := f.journal.Pop(func(any, bool) error { return nil }); err != nil {
+			if _, err := f.journal.Pop(f.note); err != nil {
 				return
 			}
 		}
 	}()
 	f.t.Cleanup(func() { cancel(); <-done; f.Wait(); f.journal.Close(); <-popped })
+}
+
+// note keeps what a handler would be told.
+func (f *fixture) note(obj any, _ bool) error {
+	f.telling.Lock()
+	defer f.telling.Unlock()
+	for _, d := range obj.(cache.Deltas) {
+		if e, ok := d.Object.(*boltstore.Entry); ok {
+			_, name, _ := cache.SplitMetaNamespaceKey(e.Key)
+			f.told = append(f.told, string(d.Type)+" "+name)
+		}
+	}
+	return nil
+}
+
+// takeTold returns what has been noted since, sorted.
+func (f *fixture) takeTold() string {
+	f.telling.Lock()
+	defer f.telling.Unlock()
+	told := f.told
+	f.told = nil
+	slices.Sort(told)
+	return strings.Join(told, ", ")
 }
 
 // after lets so much of the bubble's time pass, and all that happens in it.

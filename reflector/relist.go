@@ -50,6 +50,8 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 	}
 	s.mu.Lock()
 	s.asked, s.restored = true, false // the list's version is the server's
+	s.deniedSince = time.Time{}
+	s.state.LastRelist, s.state.LastRelistAt = reason, s.o.Clock.Now()
 	s.mu.Unlock()
 	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.journal.Accepted(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)

@@ -34,6 +34,8 @@ type Options struct {
 	// anew. The server sends a bookmark about once a minute; where it sends
 	// none the time grows to ten minutes. Default 90 s.
 	QuietTimeout time.Duration
+	// OnDenied says what becomes of the objects while the server refuses them.
+	OnDenied OnDenied
 	// OnState is called at each change of phase. It must not block.
 	OnState func(State)
 	// Logger. Default klog.Background().
@@ -65,6 +67,11 @@ type Source struct {
 	clusterUID string
 	quiet      time.Duration // how long a watch may be quiet, QuietTimeout or more
 	fruitless  int           // short watches in a row that brought nothing
+	wanted     int           // callers of WaitForFresh
+	// wantedSince is how fresh the most demanding of them wants it.
+	wantedSince time.Time
+	deniedSince time.Time     // zero: it is not
+	hurry       chan struct{} // one of them has come
 
 	calls sync.WaitGroup
 }
@@ -89,7 +96,7 @@ func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, 
 	}
 	return &Source{
 		lw: cache.ToListerWatcherWithContext(lw), raw: lw, journal: journal, store: store, example: example, o: o,
-		backoff: newBackoff(), quiet: o.QuietTimeout, state: State{Phase: Starting, Since: o.Clock.Now()},
+		backoff: newBackoff(), quiet: o.QuietTimeout, hurry: make(chan struct{}, 1), state: State{Phase: Starting, Since: o.Clock.Now()},
 	}
 }
 
@@ -117,9 +124,7 @@ func (s *Source) Watch(o metav1.ListOptions) (watch.Interface, error) {
 func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	s.calls.Add(1)
 	defer s.calls.Done()
-	s.mu.Lock()
-	s.asked = false
-	s.mu.Unlock()
+	s.broken()
 	if reason := s.unusable(); reason != "" {
 		if err := s.relist(ctx, reason, false); err != nil {
 			return nil, err
@@ -127,6 +132,7 @@ func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 	} else {
 		s.mu.Lock()
 		s.state.Resumes++
+		s.state.BytesSaved += s.store.State().Bytes
 		s.mu.Unlock()
 	}
 	rv := s.journal.Accepted()
@@ -157,6 +163,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	s.calls.Add(1)
 	defer s.calls.Done()
 	repaired := false
+	s.connecting()
 	for {
 		reason, err := s.mustRelist(ctx)
 		if err != nil {
@@ -202,6 +209,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 				continue
 			}
 		}
+		s.allowed()
 		s.enter(phase, "")
 		return s.wrap(w, wo.TimeoutSeconds, repaired), nil
 	}
@@ -225,7 +233,7 @@ func (s *Source) mustRelist(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
-	if !asked {
+	if !asked || s.stale() {
 		if s.moved() {
 			other, err := s.otherCluster(ctx)
 			if other || err != nil {
@@ -251,15 +259,17 @@ func (s *Source) fail(ctx context.Context, err error) error {
 	s.broken()
 	switch {
 	case ctx.Err() != nil:
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		s.enter(Denied, err.Error())
+	case isDenied(err):
+		s.denied(ctx, err)
 	default:
 		s.enter(Offline, err.Error())
 	}
 	return err
 }
 
+// broken notes that the server must be asked before anything is confirmed.
 func (s *Source) broken() {
+	s.journal.Doubt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = false

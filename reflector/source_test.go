@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,8 @@ type fixture struct {
 	journal *fifo.Journal
 	clock   *testingclock.FakeClock
 	claim   func() // begins another life
+	telling sync.Mutex
+	told    []string
 }
 
 // newFixture is a source over a simulator that has n config maps.
@@ -130,6 +133,13 @@ func (f *fixture) restart() {
 func (f *fixture) create(name string) {
 	f.t.Helper()
 	if err := f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) delete(name string) {
+	f.t.Helper()
+	if err := f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
 		f.t.Fatal(err)
 	}
 }

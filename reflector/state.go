@@ -11,6 +11,7 @@ type Phase string
 // The phases of a source.
 const (
 	Starting   Phase = "starting"    // nothing has been tried yet
+	Connecting Phase = "connecting"  // the server is being asked for the first time
 	Offline    Phase = "offline"     // the server cannot be reached
 	Denied     Phase = "denied"      // the server refuses access
 	Relisting  Phase = "relisting"   // reading all pages
@@ -25,12 +26,32 @@ type State struct {
 	Reason string `json:"reason,omitempty"`
 	// Since is when the phase began.
 	Since time.Time `json:"since"`
-	// Confirmed is when the server last confirmed what is cached.
+	// ResourceVersion up to which everything has been accepted.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Confirmed is when the server last confirmed what is cached, in this life
+	// of the process or an earlier one; zero if it never has. A clock that has
+	// been set back since makes it lie in the future: the age is not known then.
 	Confirmed time.Time `json:"confirmed"`
 	// Resumes counts lists answered from the file, Relists those read from the
-	// server, for each reason.
-	Resumes uint64            `json:"resumes"`
-	Relists map[string]uint64 `json:"relists,omitempty"`
+	// server, for each reason, the last of them with its reason and end.
+	Resumes      uint64            `json:"resumes"`
+	Relists      map[string]uint64 `json:"relists,omitempty"`
+	LastRelist   string            `json:"lastRelist,omitempty"`
+	LastRelistAt time.Time         `json:"lastRelistAt,omitzero"`
+	// BytesSaved are the records that lists answered from the file would have
+	// brought, as stored and not as the server would have compressed them.
+	BytesSaved uint64 `json:"bytesSaved"`
+	// Failed counts objects that could not be stored. Degraded is why the last
+	// one could not, until everything has been read anew and stored.
+	Failed   uint64 `json:"failed"`
+	Degraded string `json:"degraded,omitempty"`
+}
+
+// Age is how long before now the server last confirmed what is cached. ok is
+// false if that is not known: it never has, or the clock has gone back.
+func (s State) Age(now time.Time) (age time.Duration, ok bool) {
+	age = now.Sub(s.Confirmed)
+	return max(age, 0), !s.Confirmed.IsZero() && age >= 0
 }
 
 // Reasons of a relist.
@@ -56,6 +77,13 @@ func (s *Source) State() State {
 	st.Confirmed = s.journal.Confirmed()
 	if st.Confirmed.IsZero() {
 		st.Confirmed = s.store.State().Confirmed
+	}
+	st.ResourceVersion = s.journal.Accepted()
+	n, err := s.journal.Failed()
+	if st.Failed = n; err != nil {
+		st.Degraded = err.Error()
+	} else if err := s.store.Err(); err != nil {
+		st.Degraded = err.Error()
 	}
 	return st
 }
@@ -85,8 +113,22 @@ func (s *Source) enter(p Phase, reason string) {
 
 // String is one line for a person.
 func (s State) String() string {
-	if s.Reason == "" {
-		return string(s.Phase)
+	text := string(s.Phase)
+	if s.Reason != "" {
+		text += fmt.Sprintf(" (%s)", s.Reason)
 	}
-	return fmt.Sprintf("%s (%s)", s.Phase, s.Reason)
+	if s.Degraded != "" {
+		text += fmt.Sprintf(", degraded (%s)", s.Degraded)
+	}
+	return text
+}
+
+// connecting enters that phase, if nothing has been tried yet.
+func (s *Source) connecting() {
+	s.mu.Lock()
+	first := s.state.Phase == Starting
+	s.mu.Unlock()
+	if first {
+		s.enter(Connecting, "")
+	}
 }

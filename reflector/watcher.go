@@ -75,6 +75,13 @@ func (w *watcher) run(repaired bool) {
 			w.s.tooQuiet()
 			w.send(w.s.bookmark()) // the next Watch asks the server
 			return
+		case <-w.s.hurry:
+			if w.short || !w.s.stale() {
+				continue // it is under way
+			}
+			w.s.broken()
+			w.send(w.s.bookmark()) // the next Watch asks the server
+			return
 		case <-damaged:
 			w.s.broken()
 			w.send(w.s.bookmark()) // the next Watch relists

@@ -40,6 +40,7 @@ type mirror struct {
 	age      time.Duration
 	maxSize  int
 	events   bool
+	purge    bool
 	report   bool
 
 	firstRead float64
@@ -65,7 +66,8 @@ func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&m.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&m.selector, "selector", "l", "", "only objects with these labels")
-	f.StringVar(&m.http, "http", "", "serve /healthz, /readyz and /metrics at this address")
+	f.StringVar(&m.http, "http", "", "serve /healthz, /readyz, /status and /metrics at this address")
+	f.BoolVar(&m.purge, "purge-denied", false, "delete from the file what the server has refused for a minute: 401, 403, or the type is gone")
 	f.BoolVar(&m.process, "no-sync", false, "do not sync each commit: survives the death of the process, not of the machine")
 	f.DurationVar(&m.window, "window", 0, "gather changes to a busy file for so long (default 20ms; seconds spare flash)")
 	f.Int64Var(&m.journal, "journal-bytes", 0, "history kept for each type (default 16 MiB)")
@@ -229,10 +231,15 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 		return nil, err
 	}
 	logger := m.logger()
+	onDenied := reflector.Keep
+	if m.purge {
+		onDenied = reflector.Purge
+	}
 	src := &source{live: make(chan struct{})}
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
 		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		MaxStaleness: -1,
+		OnDenied:     onDenied,
 		Logger:       &logger,
 		OnState:      func(st reflector.State) { m.changed(src, st, end) },
 	})

@@ -96,6 +96,10 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 			fmt.Fprintln(w, "ok")
 		}
 	}
+	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = printJSON(w, s.status()) // whoever asked for it has gone
+	})
 	mux.HandleFunc("/readyz", answer(s.unready))
 	mux.HandleFunc("/healthz", answer(func() string {
 		if err := s.db.Err(); err != nil {
@@ -118,6 +122,26 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 	return nil
 }
 
+// liveStatus is what /status tells of a source.
+type liveStatus struct {
+	Name string `json:"name"`
+	reflector.State
+	AgeSeconds *float64        `json:"ageSeconds"` // null: not known
+	File       boltstore.State `json:"file"`
+}
+
+func (s *stats) status() []liveStatus {
+	all := []liveStatus{}
+	for _, src := range s.all() {
+		st := liveStatus{Name: src.name, State: src.inf.State(), File: src.inf.Store().State()}
+		if age, ok := st.Age(time.Now()); ok {
+			st.AgeSeconds = new(age.Seconds())
+		}
+		all = append(all, st)
+	}
+	return all
+}
+
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("kubewake_"+name, help, labels, nil)
 }
@@ -130,6 +154,10 @@ var (
 	descVersion   = desc("source_resource_version", "1 for the version up to which everything is stored.", "source", "resource_version")
 	descResumes   = desc("source_resumes_total", "Lists answered from the file.", "source")
 	descRelists   = desc("source_relists_total", "Lists read from the server.", "source", "reason")
+	descRelisted  = desc("source_last_relist_timestamp_seconds", "When everything was last read from the server in this life, and why.", "source", "reason")
+	descSaved     = desc("source_saved_bytes_total", "Records that lists answered from the file would have brought.", "source")
+	descFailed    = desc("source_failed_total", "Objects that could not be stored.", "source")
+	descDegraded  = desc("source_degraded", "1 while an object is not in the file that should be, or one there is damaged.", "source")
 	descTold      = desc("source_told_total", "Calls of the handler.", "source", "type")
 	descLag       = desc("source_told_lag", "Journal entries that the handler has not been told of.", "source")
 	descFile      = desc("file_bytes", "Size of the file.")
@@ -154,8 +182,8 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 		gauge(descObjects, float64(file.Objects), src.name)
 		gauge(descBytes, float64(file.Bytes), src.name)
 		gauge(descLag, float64(file.Seq-file.Told), src.name)
-		if !now.Confirmed.IsZero() {
-			gauge(descAge, time.Since(now.Confirmed).Seconds(), src.name)
+		if age, ok := now.Age(time.Now()); ok {
+			gauge(descAge, age.Seconds(), src.name)
 		}
 		gauge(descPhase, 1, src.name, string(now.Phase))
 		gauge(descVersion, 1, src.name, file.ResourceVersion)
@@ -163,6 +191,16 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 		for reason, n := range now.Relists {
 			count(descRelists, float64(n), src.name, reason)
 		}
+		if now.LastRelist != "" {
+			gauge(descRelisted, float64(now.LastRelistAt.UnixMilli())/1000, src.name, now.LastRelist)
+		}
+		count(descSaved, float64(now.BytesSaved), src.name)
+		count(descFailed, float64(now.Failed), src.name)
+		degraded := 0.0
+		if now.Degraded != "" {
+			degraded = 1
+		}
+		gauge(descDegraded, degraded, src.name)
 		count(descTold, float64(src.added.Load()), src.name, "added")
 		count(descTold, float64(src.modified.Load()), src.name, "modified")
 		count(descTold, float64(src.deleted.Load()), src.name, "deleted")

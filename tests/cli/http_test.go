@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -41,14 +42,16 @@ func TestServes(t *testing.T) {
 	for _, life := range []struct {
 		offline bool
 		ready   int
+		status  string
 		metrics []string
 	}{
-		{false, 200, []string{
+		{false, 200, `"lastRelist": "first sync"`, []string{
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="live",source="pods/v1"} 1`,
 			`kubewake_source_relists_total{reason="first sync",source="pods/v1"} 1`, `kubewake_source_told_total{source="pods/v1",type="added"} 3`,
+			`kubewake_source_degraded{source="pods/v1"} 0`, `kubewake_source_failed_total{source="pods/v1"} 0`,
 			"kubewake_commit_failing 0", "kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
 		}},
-		{true, 503, []string{
+		{true, 503, `"phase": "offline"`, []string{
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="offline",source="pods/v1"} 1`,
 			`kubewake_source_told_total{source="pods/v1",type="added"} 3`, `kubewake_source_age_seconds{source="pods/v1"}`,
 		}},
@@ -70,6 +73,7 @@ func TestServes(t *testing.T) {
 		}
 		await(t, "http://"+addr+"/readyz", life.ready, "", &log)
 		await(t, "http://"+addr+"/healthz", 200, "ok", &log)
+		await(t, "http://"+addr+"/status", 200, life.status, &log)
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -80,6 +84,63 @@ func TestServes(t *testing.T) {
 	for _, r := range sim.Requests() {
 		if !strings.HasPrefix(r.UserAgent, "kubewake/") {
 			t.Errorf("%s %s was sent by %q", r.Verb, r.Path, r.UserAgent)
+		}
+	}
+}
+
+// TestQuietWake: types that the file knows are not looked up again, and where
+// nothing has changed a wake is a question, answered in a few hundred bytes, and
+// a watch for each of them.
+func TestQuietWake(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	if err := fill(sim); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := api.NewConfig()
+	c.Clusters["sim"] = &api.Cluster{Server: sim.URL()}
+	c.Contexts["sim"] = &api.Context{Cluster: "sim"}
+	c.CurrentContext = "sim"
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	for life := range 2 {
+		sim.ResetRequests()
+		addr := freeAddress(t)
+		cmd := exec.Command(binary, "mirror", "pods", "configmaps", "widgets", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
+		cmd.Env = append(os.Environ(), "HOME="+dir)
+		var log buffer
+		cmd.Stderr = &log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		await(t, "http://"+addr+"/readyz", 200, "ok", &log)
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("SIGTERM: %v\n%s", err, log.String())
+		}
+		if life == 0 {
+			continue
+		}
+		sent, bytes := map[string]int{}, int64(0)
+		for _, r := range sim.Requests() {
+			sent[r.Verb+" "+r.Resource+" "+r.Query.Get("limit")]++
+			bytes += r.BodyBytes
+		}
+		want := map[string]int{}
+		for _, typ := range []string{"pods", "configmaps", "widgets.example.com"} {
+			want["list "+typ+" 1"], want["watch "+typ+" "] = 1, 1
+		}
+		if !maps.Equal(sent, want) || bytes > 1000 {
+			t.Errorf("a wake sent %v and was sent %d bytes", sent, bytes)
 		}
 	}
 }

@@ -1,0 +1,45 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// errNotRunning is what waiting for an informer that does not run returns.
+var errNotRunning = errors.New("informer: not running, nothing will become fresh")
+
+// WaitForFresh returns nil once the server has confirmed what is cached no
+// longer than maxAge ago, and all of it can be read; handlers may be told
+// later. If need be it has the server asked, see reflector.Source. The error
+// is the context's, or says that the informer does not run.
+func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
+	src, err := inf.runningSource()
+	if err != nil {
+		return err
+	}
+	return src.WaitForFresh(ctx, maxAge)
+}
+
+// WaitForVersion returns nil once every change up to resourceVersion can be
+// read: after a write, the version of the object that the server returned. It
+// sends nothing. The error is the context's, or says that the informer does not
+// run.
+func (inf *Informer) WaitForVersion(ctx context.Context, resourceVersion string) error {
+	src, err := inf.runningSource()
+	if err != nil {
+		return err
+	}
+	return src.WaitForVersion(ctx, resourceVersion)
+}
+
+func (inf *Informer) runningSource() (*reflector.Source, error) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.source == nil || inf.stopped {
+		return nil, errNotRunning
+	}
+	return inf.source, nil
+}

@@ -1,0 +1,57 @@
+package reflector
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// OnDenied says what becomes of the objects while the server refuses them:
+// 401, 403, or 404 for a type that is gone. Either way the phase is Denied, the
+// error goes to the watch error handler, and once access is back only what
+// differs is told.
+type OnDenied int
+
+const (
+	// Keep serves them, unconfirmed.
+	Keep OnDenied = iota
+	// Purge deletes them from the file, journal entries apart, and tells
+	// handlers so, once the refusal has lasted a minute: a starting server
+	// refuses for a moment what it will allow.
+	Purge
+)
+
+// purgeAfter is how long a refusal lasts before it is believed.
+const purgeAfter = time.Minute
+
+func isDenied(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
+}
+
+// denied notes a refusal, and purges if it has lasted.
+func (s *Source) denied(ctx context.Context, err error) {
+	now := s.o.Clock.Now()
+	s.mu.Lock()
+	if s.deniedSince.IsZero() {
+		s.deniedSince = now
+	}
+	lasted := now.Sub(s.deniedSince)
+	s.mu.Unlock()
+	s.enter(Denied, err.Error())
+	if s.o.OnDenied != Purge || lasted < purgeAfter || s.journal.Accepted() == "" {
+		return
+	}
+	if err := s.journal.Purge(ctx); err != nil {
+		s.o.Logger.Error(err, "The server refuses these objects, and they could not be purged yet", "source", s.store.Source().String())
+		return
+	}
+	s.o.Logger.Info("The server refuses these objects, they have been purged", "source", s.store.Source().String(), "refused", err.Error())
+}
+
+// allowed notes that the server has answered.
+func (s *Source) allowed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deniedSince = time.Time{}
+}

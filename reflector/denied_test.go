@@ -1,0 +1,141 @@
+package reflector
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// refuse answers requests for config maps with err, as long as it is on.
+func (f *fixture) refuse(err *apierrors.StatusError) *atomic.Bool {
+	on := &atomic.Bool{}
+	f.sim.FailNext(func(r *http.Request) bool { return on.Load() && strings.Contains(r.URL.Path, "configmaps") },
+		1<<30, kubesim.Answer(err))
+	return on
+}
+
+var refusals = map[string]*apierrors.StatusError{
+	"401": apierrors.NewUnauthorized("Unauthorized"),
+	"403": apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no")),
+	"404": apierrors.NewNotFound(corev1.Resource("configmaps"), ""),
+}
+
+// TestDeniedKeeps: what is refused stays, unconfirmed; when it is allowed
+// again the file is resumed from, and only what differs is told.
+func TestDeniedKeeps(t *testing.T) {
+	for name, refusal := range refusals {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+				on := f.refuse(refusal)
+				f.reflect()
+				after(time.Second)
+				f.takeTold()
+				on.Store(true)
+				f.sim.DropConnections()
+				f.create("missed")
+				f.sim.ResetRequests()
+				after(time.Hour)
+				if n, st := len(f.store.ListKeys()), f.State(); n != 5 || st.Phase != Denied || time.Since(st.Confirmed) < time.Hour-time.Second {
+					t.Errorf("%d objects, %#v", n, st)
+				}
+				if lists, watches, _ := f.sent(); lists > 250 || watches > 0 { // client-go's backoff
+					t.Errorf("%d questions, %d watches in an hour", lists, watches)
+				}
+				on.Store(false)
+				after(2 * time.Minute)
+				if told := f.takeTold(); told != "Added missed" || f.State().Phase != Live {
+					t.Errorf("told %q, %s", told, f.State())
+				}
+				if _, _, full := f.sent(); full != 0 {
+					t.Errorf("%d full reads", full)
+				}
+			})
+		})
+	}
+}
+
+// TestDeniedPurges: deletes are told once the refusal has lasted, not for a
+// server that starts; and everything is told when it is allowed again.
+func TestDeniedPurges(t *testing.T) {
+	for name, refusal := range refusals {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
+				on := f.refuse(refusal)
+				f.reflect()
+				after(time.Second)
+				f.takeTold()
+				for range 5 { // short refusals
+					on.Store(true)
+					f.sim.DropConnections()
+					after(30 * time.Second)
+					on.Store(false)
+					after(2 * time.Minute)
+				}
+				if told := f.takeTold(); told != "" || len(f.store.ListKeys()) != 3 {
+					t.Errorf("told %q", told)
+				}
+				on.Store(true)
+				f.sim.DropConnections()
+				after(5 * time.Minute)
+				if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" || len(f.store.ListKeys()) != 0 || f.State().Phase != Denied {
+					t.Errorf("told %q, %s", told, f.State())
+				}
+				f.create("more")
+				on.Store(false)
+				after(2 * time.Minute)
+				if told := f.takeTold(); told != "Added cm0, Added cm1, Added cm2, Added more" || f.State().Phase != Live {
+					t.Errorf("told %q, %s", told, f.State())
+				}
+			})
+		})
+	}
+}
+
+// TestPurgedStaysSo: the next life does not take an empty file for a fresh one.
+func TestPurgedStaysSo(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
+		f.list()
+		if err := f.journal.Purge(f.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.restart()
+		if st := f.store.State(); st.ResourceVersion != "" || !st.Confirmed.IsZero() || st.Objects != 0 {
+			t.Errorf("%+v", st)
+		}
+		f.list()
+		if n := len(f.store.ListKeys()); n != 3 {
+			t.Errorf("%d objects", n)
+		}
+	})
+}
+
+// TestTypeComesBack: a custom resource's definition is deleted and made anew,
+// its objects are not the same.
+func TestTypeComesBack(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		on := f.refuse(refusals["404"])
+		f.reflect()
+		after(time.Second)
+		f.takeTold()
+		on.Store(true)
+		f.sim.DropConnections()
+		for _, name := range []string{"cm0", "cm1", "cm2"} {
+			f.delete(name)
+		}
+		f.create("cm1")
+		f.sim.Compact() // the new type knows nothing of what was before it
+		after(10 * time.Minute)
+		on.Store(false)
+		after(2 * time.Minute)
+		if told := f.takeTold(); told != "Added cm1, Deleted cm0, Deleted cm1, Deleted cm2" || f.State().Phase != Live {
+			t.Errorf("told %q, %s", told, f.State())
+		}
+	})
+}

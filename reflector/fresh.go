@@ -1,0 +1,47 @@
+package reflector
+
+import (
+	"context"
+	"time"
+)
+
+// WaitForFresh returns nil once the server has confirmed what is cached no
+// longer than maxAge ago, and all of it can be read and has been handed to the
+// informer. If need be the server is asked, which takes a question and a short
+// watch, some two seconds if other types change; where it sends no bookmarks a
+// full list. Several callers share that. The error is the context's, or
+// fifo.ErrClosed.
+func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
+	since := s.o.Clock.Now().Add(-maxAge)
+	s.mu.Lock()
+	s.wanted++
+	if s.wantedSince.Before(since) {
+		s.wantedSince = since
+	}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.wanted--
+	}()
+	select {
+	case s.hurry <- struct{}{}:
+	default:
+	}
+	return s.journal.WaitConfirmed(ctx, since)
+}
+
+// WaitForVersion returns nil once every change up to the resourceVersion can
+// be read: a caller who has written an object waits for the version that the
+// server returned. It sends nothing: the watch brings the change. The error is
+// the context's, or fifo.ErrClosed.
+func (s *Source) WaitForVersion(ctx context.Context, resourceVersion string) error {
+	return s.journal.WaitVersion(ctx, resourceVersion)
+}
+
+// stale says whether a caller waits for what the server has yet to confirm.
+func (s *Source) stale() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted > 0 && s.journal.Confirmed().Before(s.wantedSince)
+}

@@ -1,0 +1,117 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestWaitForFresh: at once if it is fresh enough; else for a question, and a
+// short watch if the server has moved on; for a server without bookmarks a
+// full list; never by itself without a server.
+func TestWaitForFresh(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		so      kubesim.Options
+		maxAge  time.Duration
+		other   bool
+		most    time.Duration
+		lists   int
+		watches int
+		full    int
+	}{
+		{"fresh enough", kubesim.Options{}, time.Minute, true, 0, 0, 0, 0},
+		{"nothing has happened", kubesim.Options{}, 0, false, 0, 1, 1, 0},
+		{"others have changed", kubesim.Options{}, 0, true, 2 * time.Second, 1, 1, 0},
+		{"without bookmarks", kubesim.Options{NoBookmarks: true}, 0, true, 8 * time.Second, 3, 3, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, 3, tc.so, Options{}, func(f *fixture) {
+				f.reflect()
+				after(30 * time.Second)
+				f.sent()
+				if tc.other {
+					f.other()
+				}
+				began := time.Now()
+				done := make(chan error, 3)
+				for range 3 { // together they cost no more than one
+					go func() { done <- f.WaitForFresh(context.Background(), tc.maxAge) }()
+				}
+				for range 3 {
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+				}
+				if d := time.Since(began); d > tc.most {
+					t.Errorf("took %s", d)
+				}
+				if lists, watches, full := f.sent(); lists != tc.lists || watches > tc.watches || full != tc.full {
+					t.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
+				}
+				if age, ok := f.State().Age(time.Now()); !ok || age > time.Since(began)+tc.maxAge {
+					t.Errorf("age %s", age)
+				}
+			})
+		})
+	}
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		if err := f.sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		if err := f.WaitForFresh(ctx, time.Minute); err != nil {
+			t.Error("a minute old is good enough: ", err)
+		}
+		if err := f.WaitForFresh(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReadYourWrites: after the wait the write can be read.
+func TestReadYourWrites(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		for range 20 {
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "mine-"}}
+			if err := f.sim.Create(o); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.WaitForVersion(f.t.Context(), o.ResourceVersion); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok, err := f.store.GetByKey("default/" + o.Name); !ok || err != nil {
+				t.Fatalf("%s cannot be read: %v", o.Name, err)
+			}
+		}
+	})
+}
+
+// TestDegraded: an object that cannot be stored is told by the state until
+// everything has been read anew.
+func TestDegraded(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		if err := f.journal.Add("no object"); err == nil {
+			t.Fatal("stored")
+		}
+		if st := f.State(); st.Degraded == "" || st.Failed != 1 {
+			t.Errorf("%#v", st)
+		}
+		f.setExpired()
+		f.watch()
+		if st := f.State(); st.Degraded != "" || st.Failed != 1 || st.LastRelist != ReasonExpired || st.LastRelistAt.IsZero() {
+			t.Errorf("%#v", st)
+		}
+	})
+}
