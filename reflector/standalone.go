@@ -1,0 +1,401 @@
+package reflector
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// StandaloneOptions configure a Standalone.
+type StandaloneOptions struct {
+	Options
+	// Source states which list/watch it is, Cluster names its cluster; see
+	// informer.Options.
+	Source  *boltstore.Source
+	Cluster string
+}
+
+// Standalone is a cache.ListerWatcher for one unmodified client-go informer or
+// Reflector, which thereby wakes: its first list has the file's objects,
+// whether or not the server can be reached, and its watch goes on from the
+// file's version. What it hands out is in the file. The informer keeps its own
+// copy of everything in memory and, as always, tells its handlers nothing of
+// what was deleted while the process was down.
+//
+// Such an informer has synced once it has the file's objects; State says how
+// old they are. Stop the informer, then Close.
+type Standalone struct {
+	source  *Source
+	journal *fifo.Journal
+	store   *boltstore.Store
+	ctx     context.Context // until Close
+	close   context.CancelFunc
+	popping sync.WaitGroup
+	pumping sync.WaitGroup // of watches
+
+	mu      sync.Mutex
+	cond    sync.Cond
+	listing bool    // what is popped is in the list
+	current *stream // nil between watches
+	seq     uint64  // of the last change that was listed or handed out
+}
+
+var _ cache.ListerWatcherWithContext = &Standalone{}
+
+// NewStandalone claims the source that lw lists until Close. example is an
+// object of the type that lw returns. Errors are those of
+// informer.NewSharedIndexInformer.
+func NewStandalone(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o StandaloneOptions) (*Standalone, error) {
+	claim := boltstore.Claim{Example: example}
+	if o.Source != nil {
+		claim.Source = *o.Source
+	} else {
+		var err error
+		if claim.Source, o.Server, err = Identify(context.Background(), lw, example); err != nil {
+			return nil, err
+		}
+	}
+	if o.Cluster != "" {
+		claim.Source.Cluster = o.Cluster
+	}
+	store, err := db.Claim(claim)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now
+	if o.Clock != nil {
+		now = o.Clock.Now
+	}
+	s := &Standalone{store: store, journal: fifo.New(store, fifo.Options{Logger: o.Logger, Now: now})}
+	s.source = New(lw, s.journal, store, example, o.Options)
+	s.cond.L = &s.mu
+	s.ctx, s.close = context.WithCancel(context.Background())
+	s.popping.Go(s.pop)
+	return s, nil
+}
+
+// Store serves reads of the file.
+func (s *Standalone) Store() *boltstore.Store { return s.store }
+
+// State says what the source is doing, and how old the data is.
+func (s *Standalone) State() State { return s.source.State() }
+
+// WaitForFresh is Source.WaitForFresh.
+func (s *Standalone) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
+	return s.source.WaitForFresh(ctx, maxAge)
+}
+
+// IsWatchListSemanticsUnSupported is that of Source.
+func (s *Standalone) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Close ends all watches, writes what has been accepted, and releases the
+// source.
+func (s *Standalone) Close() error {
+	s.close()
+	s.mu.Lock()
+	s.cond.Broadcast()
+	s.mu.Unlock()
+	s.pumping.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	err := s.journal.Flush(ctx)
+	s.journal.Close()
+	s.source.Wait()
+	s.popping.Wait()
+	s.store.Release()
+	if err != nil {
+		return fmt.Errorf("reflector: the last changes are not in the file and will be fetched again: %w", err)
+	}
+	return nil
+}
+
+// List implements cache.Lister.
+func (s *Standalone) List(o metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), o)
+}
+
+// Watch implements cache.Watcher.
+func (s *Standalone) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), o)
+}
+
+// place is where a list goes on; its JSON is the continue token.
+type place struct {
+	Seq  uint64 `json:"seq"`
+	Next []byte `json:"next"`
+	RV   string `json:"rv"`
+}
+
+// ListWithContext answers with the file's objects, in pages if the caller says
+// so. Only a source that has never been synced, or whose contents cannot be
+// served, is read from the server first.
+func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if o.Continue != "" {
+		var at place
+		raw, err := base64.RawURLEncoding.DecodeString(o.Continue)
+		if err == nil {
+			err = json.Unmarshal(raw, &at)
+		}
+		if err != nil {
+			return nil, apierrors.NewBadRequest("invalid continue token")
+		}
+		return s.page(at, o.Limit)
+	}
+	s.begin()
+	defer s.end()
+	list, err := s.source.ListWithContext(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.journal.Flush(ctx); err != nil {
+		return nil, err
+	}
+	rv := list.(*metav1.List).ResourceVersion
+	// What is popped from here on has come after the list.
+	if err := s.journal.WaitVersion(ctx, rv); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.seq = s.store.State().Seq
+	s.store.SetTold(s.seq)
+	at := place{Seq: s.seq, RV: rv}
+	s.mu.Unlock()
+	return s.page(at, o.Limit)
+}
+
+// begin has what is popped dropped, once the watch before has ended.
+func (s *Standalone) begin() {
+	s.mu.Lock()
+	if s.current != nil {
+		s.current.Stop()
+	}
+	s.mu.Unlock()
+	s.pumping.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing = true
+	s.cond.Broadcast()
+}
+
+func (s *Standalone) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing = false
+}
+
+func (s *Standalone) page(at place, limit int64) (runtime.Object, error) {
+	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: at.RV}}
+	for {
+		n := 500
+		if limit > 0 {
+			n = min(n, int(limit)-len(list.Items))
+		}
+		p, err := s.store.Page(at.Next, n)
+		if err != nil {
+			return nil, err
+		}
+		if p.Seq != at.Seq {
+			return nil, apierrors.NewResourceExpired("the file has changed since the list began")
+		}
+		for _, obj := range p.Objects {
+			ro, ok := obj.(runtime.Object)
+			if !ok {
+				return nil, fmt.Errorf("reflector: the file has a %T", obj)
+			}
+			// The informer may do with it as it likes, its transform does.
+			list.Items = append(list.Items, runtime.RawExtension{Object: ro.DeepCopyObject()})
+		}
+		if at.Next = p.Next; at.Next == nil {
+			return list, nil
+		}
+		if limit > 0 && int64(len(list.Items)) >= limit {
+			token, err := json.Marshal(at)
+			list.Continue = base64.RawURLEncoding.EncodeToString(token)
+			return list, err
+		}
+	}
+}
+
+// WatchWithContext goes on from what was last listed or handed out, whatever
+// the caller's version.
+func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	s.mu.Lock()
+	old := s.current
+	s.mu.Unlock()
+	if old != nil {
+		old.Stop()
+		s.pumping.Wait()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	inner, err := s.source.WatchWithContext(ctx, o)
+	if err != nil {
+		stop()
+		cancel()
+		return nil, err
+	}
+	w := &stream{s: s, inner: inner, out: make(chan watch.Event), ctx: ctx, cancel: cancel}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		w.Stop()
+		return nil, fmt.Errorf("reflector: watch %s: %w", s.store.Source(), fifo.ErrClosed)
+	}
+	s.current = w
+	s.cond.Broadcast()
+	s.pumping.Go(func() {
+		defer stop()
+		w.pump()
+	})
+	return w, nil
+}
+
+// pop hands out what has been committed.
+func (s *Standalone) pop() {
+	for {
+		_, err := s.journal.Pop(func(obj any, _ bool) error {
+			for _, d := range obj.(cache.Deltas) {
+				s.deliver(d)
+			}
+			return nil
+		})
+		if errors.Is(err, cache.ErrFIFOClosed) {
+			return
+		}
+	}
+}
+
+// deliver waits for a watch to take the change, or for a list that has it.
+func (s *Standalone) deliver(d cache.Delta) {
+	ev, seq := s.event(d)
+	r, ok := d.Object.(fifo.Relisted)
+	anew := ok && r.Anew // by a watch: other contents, with seqs of their own
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for (seq > s.seq || anew) && !s.listing && s.ctx.Err() == nil {
+		w := s.current
+		if w == nil {
+			s.cond.Wait()
+			continue
+		}
+		s.mu.Unlock()
+		sent := w.send(ev)
+		s.mu.Lock()
+		if sent {
+			s.seq = seq
+			s.store.SetTold(seq)
+			return
+		}
+		if s.current == w {
+			s.current = nil
+		}
+	}
+}
+
+// event is what a change looks like to the Reflector. More than can be told one
+// by one leads to another list, as any expired version does.
+func (s *Standalone) event(d cache.Delta) (watch.Event, uint64) {
+	again := func(why string) watch.Event {
+		return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(why).ErrStatus}
+	}
+	e, ok := d.Object.(*boltstore.Entry)
+	if !ok {
+		return again("the file has been brought up to date"), s.store.State().Seq
+	}
+	types := map[cache.DeltaType]watch.EventType{cache.Added: watch.Added, cache.Updated: watch.Modified, cache.Deleted: watch.Deleted}
+	obj, err := e.Object()
+	if dead, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
+		obj = dead.Obj
+	}
+	ro, ok := obj.(runtime.Object)
+	if err != nil || !ok {
+		return again(fmt.Sprintf("%s cannot be read from the file", e.Key)), e.Seq
+	}
+	return watch.Event{Type: types[d.Type], Object: ro.DeepCopyObject()}, e.Seq
+}
+
+// stream is a watch of a Standalone.
+type stream struct {
+	s      *Standalone
+	inner  watch.Interface
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	sending sync.Mutex
+	out     chan watch.Event
+	ended   bool
+}
+
+// ResultChan implements watch.Interface.
+func (w *stream) ResultChan() <-chan watch.Event { return w.out }
+
+// Stop implements watch.Interface.
+func (w *stream) Stop() {
+	w.cancel()
+	w.inner.Stop()
+}
+
+func (w *stream) send(ev watch.Event) bool {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	if w.ended || w.ctx.Err() != nil {
+		return false
+	}
+	select {
+	case w.out <- ev:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// pump journals what the server sends. It is handed out once it is in the file.
+func (w *stream) pump() {
+	defer func() {
+		w.Stop()
+		w.sending.Lock()
+		defer w.sending.Unlock()
+		w.ended = true
+		close(w.out)
+	}()
+	j := w.s.journal
+	for ev := range w.inner.ResultChan() {
+		var err error
+		switch ev.Type {
+		case watch.Added:
+			err = j.Add(ev.Object)
+		case watch.Modified:
+			err = j.Update(ev.Object)
+		case watch.Deleted:
+			err = j.Delete(ev.Object)
+		case watch.Bookmark:
+			// The Reflector takes its version for that of what it has.
+			if err = j.Bookmark(versionOf(ev.Object)); err == nil {
+				err = j.WaitVersion(w.ctx, versionOf(ev.Object))
+			}
+			if err == nil && !w.send(ev) {
+				return
+			}
+		default:
+			if !w.send(ev) {
+				return
+			}
+		}
+		// The journal has reported what it could not store.
+		if errors.Is(err, fifo.ErrClosed) || w.ctx.Err() != nil {
+			return
+		}
+	}
+}
