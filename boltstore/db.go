@@ -27,6 +27,8 @@ type DB struct {
 	healMu   sync.Mutex
 	healed   time.Time // when the last one was
 
+	relisting chan struct{} // full: MaxRelists are under way
+
 	mu     sync.Mutex
 	claims map[string]*Store
 	closed bool
@@ -39,6 +41,7 @@ type DB struct {
 // The error says what to do. Close the DB to release the file.
 func Open(path string, o Options) (*DB, error) {
 	db := &DB{path: path, opts: o.withDefaults(), claims: map[string]*Store{}}
+	db.relisting = make(chan struct{}, db.opts.MaxRelists)
 	b, err := db.openFile()
 	if err != nil {
 		return nil, err

@@ -37,6 +37,9 @@ type Options struct {
 	// whatever they say. Defaults 16 MiB and 1 h.
 	JournalBytes int64
 	JournalAge   time.Duration
+	// MaxRelists is how many sources may read everything from their servers at
+	// once. Default 8.
+	MaxRelists int
 	// HotBytes is the budget for decoded objects kept in memory, for each
 	// source, counted by their encoded size. Default 4 MiB.
 	HotBytes int64
@@ -68,6 +71,7 @@ func (o Options) withDefaults() Options {
 	o.MaxCommitBytes = cmp.Or(o.MaxCommitBytes, 4<<20)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
+	o.MaxRelists = max(cmp.Or(o.MaxRelists, 8), 1)
 	o.HotBytes = cmp.Or(o.HotBytes, 4<<20)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 500*time.Millisecond)
 	o.KeepCorrupt = cmp.Or(o.KeepCorrupt, 3)

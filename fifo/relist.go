@@ -111,22 +111,26 @@ func (j *Journal) Replace(list []any, rv string) error {
 			objs = append(objs, ro)
 		}
 	}
-	_, err := j.Relist(context.Background(), boltstore.RelistOptions{}, func(page func([]runtime.Object) error) (string, error) {
-		return rv, page(objs)
+	_, err := j.Relist(context.Background(), boltstore.RelistOptions{}, func(page func([]runtime.Object) error) (string, string, error) {
+		return rv, rv, page(objs)
 	})
 	return err
 }
 
+// Pages hands over the pages of a list. It returns the version to go on from,
+// and the newest one that a page was of. If that is another the pages are of
+// different moments, and the state is confirmed once the watch has got there.
+type Pages func(page func([]runtime.Object) error) (rv, newest string, err error)
+
 // Relist brings the file in line with a full list that comes in pages. It
 // waits until what was accepted before is in the file; meanwhile nothing else
-// may be accepted. list hands over the pages, in key order, and returns the
-// list's version. Disk errors at the end are retried until the journal closes.
-func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list func(page func([]runtime.Object) error) (rv string, err error)) (*boltstore.Relist, error) {
+// may be accepted. Disk errors at the end are retried until the journal closes.
+func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list Pages) (*boltstore.Relist, error) {
 	return j.relist(ctx, o, time.Time{}, list)
 }
 
 // relist confirms at the given time, zero: when it is committed.
-func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirmed time.Time, list func(page func([]runtime.Object) error) (rv string, err error)) (*boltstore.Relist, error) {
+func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirmed time.Time, list Pages) (*boltstore.Relist, error) {
 	if err := j.Flush(ctx); err != nil {
 		return nil, err
 	}
@@ -140,9 +144,14 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 		return nil, err
 	}
 	defer r.Abort()
-	rv, err := list(r.Page)
+	rv, newest, err := list(r.Page)
 	if err != nil {
 		return nil, err
+	}
+	if confirmed.IsZero() && rv != newest {
+		if confirmed = j.store.State().Confirmed; confirmed.IsZero() {
+			confirmed = time.Unix(0, 0)
+		}
 	}
 	entries, err := j.commit(ctx, r, rv, confirmed)
 	if err != nil {
@@ -163,8 +172,10 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	if !failed {
 		j.degraded = nil // everything has been read anew, and stored
 	}
-	j.target = rv
-	j.advance(rv)
+	j.target, j.accepted = newest, rv
+	if rv == newest {
+		j.advance(rv)
+	}
 	j.cond.Broadcast()
 	return r, nil
 }

@@ -58,8 +58,8 @@ func (j *Journal) wait(ctx context.Context, ok func() bool) error {
 // its version, so that the next list is a full one. Like Relist it waits until
 // what was accepted before is in the file.
 func (j *Journal) Purge(ctx context.Context) error {
-	_, err := j.relist(ctx, boltstore.RelistOptions{}, time.Unix(0, 0), func(func([]runtime.Object) error) (string, error) {
-		return "", nil
+	_, err := j.relist(ctx, boltstore.RelistOptions{}, time.Unix(0, 0), func(func([]runtime.Object) error) (string, string, error) {
+		return "", "", nil
 	})
 	return err
 }

@@ -43,7 +43,8 @@ type Options struct {
 	ObjectDescription string
 	// Codec for types with a form of their own.
 	Codec codec.Codec
-	// PageSize of full lists. Default 500.
+	// PageSize of full lists, in objects. By default it follows their size and
+	// the link's speed.
 	PageSize int64
 	// OnDenied says what becomes of the objects while the server refuses
 	// access to them, or has the type no more. Default reflector.Keep.

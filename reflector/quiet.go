@@ -71,15 +71,28 @@ func (s *Source) mustProve() bool {
 
 // listPage lists, and gives up once nothing has come for so long.
 func (s *Source) listPage(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, error) {
+	list, _, err := s.measuredPage(ctx, patience, o)
+	return list, err
+}
+
+// measuredPage also tells the bytes of the unpacked answer, 0 if they cannot be
+// seen.
+func (s *Source) measuredPage(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, int64, error) {
 	ctx, g := s.guard(ctx, patience)
 	list, err := s.lw.ListWithContext(ctx, o)
-	return list, g.end(err)
+	return list, g.p.bytes.Load(), g.end(err)
 }
 
 // open opens a watch, and tells over which connection. It gives up once
 // nothing has come for so long; some proxies hold the answer back until the
 // first event.
 func (s *Source) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, string, error) {
+	w, over, _, err := s.openMeasured(ctx, o)
+	return w, over, err
+}
+
+// openMeasured also returns what counts the watch's bytes.
+func (s *Source) openMeasured(ctx context.Context, o metav1.ListOptions) (watch.Interface, string, *pulse, error) {
 	s.mu.Lock()
 	patience := s.quiet
 	s.mu.Unlock()
@@ -87,10 +100,10 @@ func (s *Source) open(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	var over link
 	w, err := s.lw.WatchWithContext(over.trace(ctx), o)
 	if err != nil {
-		return nil, "", g.end(err)
+		return nil, "", nil, g.end(err)
 	}
 	close(g.done)
-	return guarded{w, g.cancel}, over.String(), nil
+	return guarded{w, g.cancel}, over.String(), g.p, nil
 }
 
 // guarded ends the context of a watch with it.
@@ -109,6 +122,7 @@ type guard struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
+	p      *pulse
 }
 
 // end of the request, whose error it explains.
@@ -124,7 +138,7 @@ func (g *guard) end(err error) error {
 func (s *Source) guard(ctx context.Context, patience time.Duration) (context.Context, *guard) {
 	p := &pulse{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
-	g := &guard{ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	g := &guard{ctx: ctx, cancel: cancel, done: make(chan struct{}), p: p}
 	started := s.o.Clock.Now()
 	alarm := s.o.Clock.NewTimer(patience)
 	go func() {

@@ -23,8 +23,12 @@ type Options struct {
 	// Server is the address that the source is read from, as Identify tells
 	// it; "" if unknown.
 	Server string
-	// PageSize of relists. Default 500.
+	// PageSize of relists, in objects. By default the first page has 100, and
+	// later ones as many as suit PageBytes and the link.
 	PageSize int64
+	// PageBytes is how large a page grows, in bytes of its unpacked answer. A
+	// relist has two pages in memory. Default 4 MiB.
+	PageBytes int64
 	// ConfirmTimeout is the timeout of a watch that is behind what the server
 	// states: the server sends a bookmark about 2 s before it, none if it is
 	// shorter than 3 s. Default 3 s.
@@ -56,6 +60,8 @@ type Source struct {
 	o       Options
 	backoff wait.Backoff // between relists for expired versions
 	last    time.Time    // of the last such relist
+	// pageSize is what relists have found to suit objects and link.
+	pageSize int64
 
 	mu         sync.Mutex
 	state      State
@@ -72,6 +78,7 @@ type Source struct {
 	wantedSince time.Time
 	deniedSince time.Time     // zero: it is not
 	hurry       chan struct{} // one of them has come
+	ahead       *ahead        // a watch that a slow relist has opened
 
 	calls sync.WaitGroup
 }
@@ -84,7 +91,7 @@ var (
 // New returns a source that reads through lw and keeps what it reads in the
 // journal and its store. example is an object of the type that lw returns.
 func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, example runtime.Object, o Options) *Source {
-	o.PageSize = cmp.Or(o.PageSize, 500)
+	o.PageBytes = cmp.Or(o.PageBytes, 4<<20)
 	o.ConfirmTimeout = cmp.Or(o.ConfirmTimeout, 3*time.Second)
 	o.QuietTimeout = cmp.Or(o.QuietTimeout, 90*time.Second)
 	if o.Logger == nil {
@@ -96,12 +103,8 @@ func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, 
 	}
 	return &Source{
 		lw: cache.ToListerWatcherWithContext(lw), raw: lw, journal: journal, store: store, example: example, o: o,
-		backoff: newBackoff(), quiet: o.QuietTimeout, hurry: make(chan struct{}, 1), state: State{Phase: Starting, Since: o.Clock.Now()},
+		backoff: newBackoff(), quiet: o.QuietTimeout, pageSize: firstPage, hurry: make(chan struct{}, 1), state: State{Phase: Starting, Since: o.Clock.Now()},
 	}
-}
-
-func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 }
 
 // IsWatchListSemanticsUnSupported keeps the Reflector from streaming lists,
@@ -188,7 +191,12 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 				wo.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
 			}
 		}
-		w, over, err := s.open(ctx, wo)
+		w, over := s.takeAhead(wo.ResourceVersion)
+		if w == nil {
+			w, over, err = s.open(ctx, wo)
+		} else {
+			wo.TimeoutSeconds = nil
+		}
 		switch {
 		case isExpired(err):
 			s.setExpired()

@@ -94,12 +94,6 @@ func (s *Source) enter(p Phase, reason string) {
 	if changed {
 		s.state.Phase, s.state.Reason, s.state.Since = p, reason, s.o.Clock.Now()
 	}
-	if p == Relisting {
-		if s.state.Relists == nil {
-			s.state.Relists = map[string]uint64{}
-		}
-		s.state.Relists[reason]++
-	}
 	s.mu.Unlock()
 	if !changed {
 		return
@@ -109,6 +103,16 @@ func (s *Source) enter(p Phase, reason string) {
 	if s.o.OnState != nil {
 		s.o.OnState(s.State())
 	}
+}
+
+// count counts a relist.
+func (s *Source) count(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Relists == nil {
+		s.state.Relists = map[string]uint64{}
+	}
+	s.state.Relists[reason]++
 }
 
 // String is one line for a person.

@@ -23,6 +23,8 @@ type faults struct {
 	refusing     bool          // no listener
 	outages      int           // how often refusing was set or reset
 	stalled      chan struct{} // closed when the stall ends; nil if there is none
+	bandwidth    int           // bytes a second; 0 is no limit
+	linkFree     time.Time     // when the link will have carried what was sent
 }
 
 type failRule struct {
@@ -196,6 +198,38 @@ func (s *Server) Stall(stall bool) {
 	case !stall && ch != nil:
 		close(ch)
 		s.faults.stalled = nil
+	}
+}
+
+// SetBandwidth makes the link to all clients slow: their answers' bodies share
+// so many bytes a second. 0 is no limit.
+func (s *Server) SetBandwidth(bytesPerSecond int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.bandwidth, s.faults.linkFree = bytesPerSecond, time.Time{}
+}
+
+// pace waits until the link has carried n more bytes.
+func (s *Server) pace(ctx context.Context, n int) {
+	s.mu.Lock()
+	if s.faults.bandwidth == 0 {
+		s.mu.Unlock()
+		return
+	}
+	now := s.clock.Now()
+	if s.faults.linkFree.Before(now) {
+		s.faults.linkFree = now
+	}
+	s.faults.linkFree = s.faults.linkFree.Add(time.Duration(n) * time.Second / time.Duration(s.faults.bandwidth))
+	timer := s.clock.NewTimer(s.faults.linkFree.Sub(now))
+	s.mu.Unlock()
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+		panic(http.ErrAbortHandler)
+	case <-s.closing:
+		panic(http.ErrAbortHandler)
 	}
 }
 

@@ -44,7 +44,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.OnRequest != nil {
 		s.OnRequest(r)
 	}
-	rw := &recorder{ResponseWriter: w, rec: rec, log: &s.requests, wait: func() { s.waitStall(r.Context(), gen) }}
+	rw := &recorder{ResponseWriter: w, rec: rec, log: &s.requests, wait: func() { s.waitStall(r.Context(), gen) },
+		pace: func(n int) { s.pace(r.Context(), n) }}
 	rw.wait()
 	w.Header().Set("Cache-Control", "no-cache, private")
 	if s.fault(rw, r, p.resource != "") {

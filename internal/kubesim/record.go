@@ -178,6 +178,7 @@ type recorder struct {
 	rec  *RequestRecord
 	log  *requestLog
 	wait func()
+	pace func(n int)
 }
 
 func (w *recorder) WriteHeader(code int) {
@@ -187,7 +188,19 @@ func (w *recorder) WriteHeader(code int) {
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
+	written := 0
+	for {
+		part := b[written:min(len(b), written+4096)]
+		n, err := w.write(part)
+		if written += n; err != nil || written == len(b) {
+			return written, err
+		}
+	}
+}
+
+func (w *recorder) write(b []byte) (int, error) {
 	w.wait()
+	w.pace(len(b))
 	n, err := w.ResponseWriter.Write(b)
 	w.log.update(w.rec, func(r *RequestRecord) {
 		if r.Status == 0 {

@@ -1,0 +1,18 @@
+package boltstore
+
+import (
+	"context"
+	"fmt"
+)
+
+// BeginRelisting waits for one of Options.MaxRelists turns, so that the sources
+// of a file do not all read everything at once. The caller calls done when it
+// has, or goes off to wait for something else. The error is the context's.
+func (db *DB) BeginRelisting(ctx context.Context) (done func(), err error) {
+	select {
+	case db.relisting <- struct{}{}:
+		return func() { <-db.relisting }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("boltstore: wait for other sources' relists: %w", context.Cause(ctx))
+	}
+}

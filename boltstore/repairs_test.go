@@ -1,0 +1,31 @@
+package boltstore
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+)
+
+func TestMaxRelists(t *testing.T) {
+	db, err := Open(filepath.Join(t.TempDir(), "test.db"), Options{MaxRelists: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	one, err := db.BeginRelisting(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.BeginRelisting(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := db.BeginRelisting(gone); err == nil {
+		t.Fatal("a third turn")
+	}
+	one()
+	if _, err := db.BeginRelisting(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,177 @@
+package reflector
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// The events that wait for a slow relist to end are bounded, in bytes as sent
+// and in number. Beyond it the relist goes on without them.
+const (
+	aheadBytes  = 8 << 20
+	aheadEvents = 20_000
+)
+
+// ahead is a watch that is opened while a relist still reads pages, at the
+// version of the first: when the last one has come, on a slow link, the server
+// may have forgotten that version. It keeps what comes and gives it out later.
+type ahead struct {
+	from string // version that it began at
+	over string // connection
+	out  chan watch.Event
+	done chan struct{} // closed by Stop
+	once sync.Once
+
+	mu     sync.Mutex
+	cond   sync.Cond
+	inner  watch.Interface
+	kept   []watch.Event
+	last   string // version up to which everything has come
+	ended  bool   // nothing more comes
+	failed bool   // something is missing
+	taken  bool   // it is being read
+}
+
+var _ watch.Interface = &ahead{}
+
+// keepAhead opens a watch at the version, or again where it broke, as far as
+// the server allows. Without one the relist goes on all the same.
+func (s *Source) keepAhead(ctx context.Context, a *ahead, rv string) *ahead {
+	if a != nil {
+		a.mu.Lock()
+		again := a.ended && !a.failed
+		last := a.last
+		a.mu.Unlock()
+		if !again {
+			return a
+		}
+		return s.openAhead(ctx, a, last)
+	}
+	a = &ahead{from: rv, last: rv, out: make(chan watch.Event), done: make(chan struct{})}
+	a.cond.L = &a.mu
+	return s.openAhead(ctx, a, rv)
+}
+
+// openAhead opens the watch. It lives as long as ctx, or until Stop.
+func (s *Source) openAhead(ctx context.Context, a *ahead, rv string) *ahead {
+	w, over, p, err := s.openMeasured(ctx, metav1.ListOptions{
+		ResourceVersion: rv, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(time.Hour / time.Second)),
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.ended, a.failed = true, isExpired(err)
+		return a
+	}
+	a.inner, a.over, a.ended = w, over, false
+	go a.keep(w, p)
+	return a
+}
+
+// keep takes events until the watch ends.
+func (a *ahead) keep(w watch.Interface, p *pulse) {
+	for ev := range w.ResultChan() {
+		a.mu.Lock()
+		switch {
+		case ev.Type == watch.Error:
+			a.failed = a.failed || isExpired(apierrors.FromObject(ev.Object))
+		case !a.taken && (p.bytes.Load() > aheadBytes || len(a.kept) >= aheadEvents):
+			a.failed = true
+		default:
+			a.kept = append(a.kept, ev)
+			a.last = versionOf(ev.Object)
+		}
+		failed := a.failed
+		a.cond.Broadcast()
+		for a.taken && len(a.kept) > 1000 && !a.stopped() { // its reader is slower
+			a.cond.Wait()
+		}
+		a.mu.Unlock()
+		if failed {
+			break
+		}
+	}
+	w.Stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	a.cond.Broadcast()
+}
+
+// takeAhead returns the watch that a relist has left for this version, if it
+// is whole.
+func (s *Source) takeAhead(rv string) (watch.Interface, string) {
+	s.mu.Lock()
+	a := s.ahead
+	s.ahead = nil
+	s.mu.Unlock()
+	if a == nil {
+		return nil, ""
+	}
+	a.mu.Lock()
+	whole := !a.failed && a.from == rv && (!a.ended || len(a.kept) > 0)
+	a.taken = whole
+	a.mu.Unlock()
+	if !whole {
+		a.Stop()
+		return nil, ""
+	}
+	go a.give()
+	return a, a.over
+}
+
+// give hands out what was kept, then what comes.
+func (a *ahead) give() {
+	defer close(a.out)
+	for {
+		a.mu.Lock()
+		for len(a.kept) == 0 && !a.ended && !a.stopped() {
+			a.cond.Wait()
+		}
+		if a.stopped() || len(a.kept) == 0 {
+			a.mu.Unlock()
+			return
+		}
+		ev := a.kept[0]
+		a.kept[0] = watch.Event{}
+		a.kept = a.kept[1:]
+		a.cond.Broadcast()
+		a.mu.Unlock()
+		select {
+		case a.out <- ev:
+		case <-a.done:
+			return
+		}
+	}
+}
+
+// ResultChan implements watch.Interface.
+func (a *ahead) ResultChan() <-chan watch.Event { return a.out }
+
+// Stop implements watch.Interface. It does nothing to nil.
+func (a *ahead) Stop() {
+	if a == nil {
+		return
+	}
+	a.once.Do(func() { close(a.done) })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inner != nil {
+		a.inner.Stop()
+	}
+	a.cond.Broadcast()
+}
+
+func (a *ahead) stopped() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,193 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubewake/kubewake/fifo"
+)
+
+const (
+	firstPage    = 100 // small, since only its end tells version and speed
+	largestPage  = 10_000
+	smallestPage = 20
+	// A page that takes longer than slowPage is too large for its link: what a
+	// break costs is a page.
+	slowPage, fastPage = 20 * time.Second, 5 * time.Second
+	// aheadAfter is how long a list may take before its watch is opened beside
+	// it: servers keep at least 75 s of events.
+	aheadAfter = 15 * time.Second
+	// pagePatience is how long a page is tried again. What has been read by
+	// then is lost.
+	pagePatience = 10 * time.Minute
+)
+
+// errTokenExpired: the list took longer than the server keeps its history, and
+// it does not offer the rest of it.
+var errTokenExpired = errors.New("continue token expired")
+
+// lister reads all pages of one list.
+type lister struct {
+	s      *Source
+	reason string
+	limit  int64
+	fixed  bool // the caller has set it
+
+	rv     string // of the first page
+	newest string // of the last
+	token  string
+	began  time.Time
+	ahead  *ahead
+	ctx    context.Context // that of its caller, not only of the pages
+}
+
+func (s *Source) newLister(reason string) *lister {
+	l := &lister{s: s, reason: reason, limit: s.pageSize, began: s.o.Clock.Now()}
+	if s.o.PageSize > 0 {
+		l.limit, l.fixed = s.o.PageSize, true
+	}
+	return l
+}
+
+// pages lists consistently. While one page is taken the next is read.
+func (l *lister) pages(ctx context.Context) fifo.Pages {
+	return func(page func([]runtime.Object) error) (string, string, error) {
+		l.ctx = ctx
+		ctx, cancel := context.WithCancel(ctx)
+		read, failed := make(chan []runtime.Object), make(chan error, 1)
+		go func() {
+			defer close(read)
+			for {
+				objs, err := l.next(ctx)
+				if err != nil {
+					failed <- err
+					return
+				}
+				select {
+				case read <- objs:
+				case <-ctx.Done():
+					failed <- context.Cause(ctx)
+					return
+				}
+				if l.token == "" {
+					return
+				}
+			}
+		}()
+		defer func() {
+			cancel()
+			for range read { // until it has ended
+			}
+		}()
+		for objs := range read {
+			if err := page(objs); err != nil {
+				return "", "", err
+			}
+		}
+		select {
+		case err := <-failed:
+			return "", "", err
+		default:
+			return l.rv, l.newest, nil
+		}
+	}
+}
+
+// next reads a page. Once there is something to lose, a page that fails is
+// tried again, where it is; and where the server no longer knows the list's
+// version but offers the rest as it is now, that is taken.
+func (l *lister) next(ctx context.Context) ([]runtime.Object, error) {
+	backoff := newBackoff()
+	for since := l.s.o.Clock.Now(); ; {
+		began := l.s.o.Clock.Now()
+		list, size, err := l.s.measuredPage(ctx, l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.limit, Continue: l.token})
+		switch {
+		case err == nil:
+			l.resize(size, l.s.o.Clock.Since(began))
+			return l.accept(list)
+		case l.token == "" || ctx.Err() != nil:
+			return nil, err
+		case isExpired(err):
+			if l.token = restToken(err); l.token == "" {
+				return nil, fmt.Errorf("%w: %w", errTokenExpired, err)
+			}
+			continue
+		case !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
+			return nil, err
+		}
+		l.resize(0, slowPage)
+		l.s.enter(Offline, err.Error())
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-l.s.o.Clock.After(backoff.Step()):
+		}
+		l.s.enter(Relisting, l.reason)
+	}
+}
+
+func (l *lister) accept(list runtime.Object) ([]runtime.Object, error) {
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	objs, err := meta.ExtractListWithAlloc(list)
+	if err != nil {
+		return nil, err
+	}
+	l.token, l.newest = m.GetContinue(), m.GetResourceVersion()
+	if l.rv == "" {
+		l.rv = l.newest
+	}
+	if l.token != "" && l.s.o.Clock.Since(l.began) > aheadAfter {
+		l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.rv)
+	}
+	return objs, nil
+}
+
+// resize makes the next page larger or smaller, by the bytes of this one, 0 if
+// not known, and the time it took.
+func (l *lister) resize(size int64, took time.Duration) {
+	switch {
+	case l.fixed:
+	case took >= slowPage:
+		l.limit = max(l.limit/2, smallestPage)
+	case took < fastPage && size > 0 && size < l.s.o.PageBytes:
+		l.limit = min(8*l.limit, max(l.limit, l.limit*l.s.o.PageBytes/size), largestPage)
+	}
+	if !l.fixed {
+		l.s.pageSize = l.limit // for the next list
+	}
+}
+
+// restToken is what the server offers in place of a token that has expired.
+func restToken(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
+}
+
+// isTransient says whether the server may answer the same request later on.
+func isTransient(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true // of the link
+	}
+	code := status.Status().Code
+	return code >= 500 || code == 429 || code == 408
+}
+
+// newBackoff is that of client-go's Reflector, from a shorter start.
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
+}

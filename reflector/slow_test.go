@@ -1,0 +1,254 @@
+package reflector
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// put creates or changes a config map whose content does not compress.
+func (f *fixture) put(name string, size int, seed uint64) {
+	f.t.Helper()
+	data := make([]byte, size)
+	for i, r := 0, rand.New(rand.NewPCG(seed, 7)); i < size; i++ {
+		data[i] = byte('!' + r.IntN(90))
+	}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"": string(data)}}
+	err := f.sim.Update(o)
+	if apierrors.IsNotFound(err) {
+		err = f.sim.Create(o)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// differs says how the file differs from the server.
+func (f *fixture) differs() string {
+	want, _, err := f.sim.List(&corev1.ConfigMap{})
+	if err != nil {
+		return err.Error()
+	}
+	if n := len(f.store.ListKeys()); n != len(want) {
+		return fmt.Sprintf("%d objects, want %d", n, len(want))
+	}
+	for _, o := range want {
+		got, ok, err := f.store.GetByKey(o.GetNamespace() + "/" + o.GetName())
+		if err != nil || !ok || !apiequality.Semantic.DeepEqual(got, o) {
+			return fmt.Sprintf("%s differs: %v", o.GetName(), err)
+		}
+	}
+	return ""
+}
+
+// every does something in the background, for the rest of the bubble.
+func (f *fixture) every(d time.Duration, do func(i int)) {
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			select {
+			case <-time.After(d):
+				do(i)
+			case <-done:
+				return
+			}
+		}
+	}()
+	f.t.Cleanup(func() { close(done); <-ended })
+}
+
+// TestSlowFirstSync: a first sync that takes many times as long as the server
+// keeps its history ends, with one pass over the objects, also when the link
+// breaks on the way.
+func TestSlowFirstSync(t *testing.T) {
+	for name, breaks := range map[string]time.Duration{"slow": 0, "slow and broken": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 0, kubesim.Options{}, Options{}, func(f *fixture) {
+				const objects, size = 2000, 1500
+				for i := range objects {
+					f.put(fmt.Sprintf("cm%04d", i), size, uint64(i))
+				}
+				f.sim.SetBandwidth(50_000 / 8)
+				f.every(75*time.Second, func(int) { f.sim.Compact() })
+				f.every(10*time.Second, func(i int) {
+					switch name := fmt.Sprintf("cm%04d", (i*37)%objects); i % 3 {
+					case 0:
+						f.put(name, 100, uint64(i))
+					case 1:
+						_ = f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+					default:
+						f.put(fmt.Sprint("new", i), 100, uint64(i))
+					}
+				})
+				if breaks > 0 {
+					f.every(breaks, func(int) { f.sim.DropConnections() })
+				}
+				f.reflect()
+				began := time.Now()
+				for !f.journal.HasSynced() && time.Since(began) < time.Hour {
+					after(10 * time.Second)
+				}
+				after(time.Second)
+				bytes, firsts := int64(0), 0
+				for _, r := range f.sim.Requests() {
+					bytes += r.BodyBytes
+					if r.Verb == "list" && r.Query.Get("continue") == "" && r.Query.Get("limit") != "1" {
+						firsts++
+					}
+				}
+				st := f.State()
+				t.Logf("%s: synced %v after %s, %d bytes, %v, %s", name, f.journal.HasSynced(), time.Since(began), bytes, st.Relists, st)
+				if !f.journal.HasSynced() || firsts > 1 || bytes > objects*(size+350)*6/5 {
+					t.Errorf("%d lists were begun, %d bytes", firsts, bytes)
+				}
+				after(5 * time.Second)
+				if d := f.differs(); d != "" {
+					t.Error(d)
+				}
+			})
+		})
+	}
+}
+
+// TestInconsistentRest: what the server offers in place of an expired token is
+// taken; the state counts as confirmed only when the watch, which begins at the
+// first page's version, has reached the last page's.
+func TestInconsistentRest(t *testing.T) {
+	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+		pages := 0
+		f.sim.OnRequest = func(r *http.Request) {
+			if r.URL.Query().Get("limit") != "3" {
+				return
+			}
+			if pages++; pages == 2 {
+				f.put("cm0", 10, 1) // behind the list
+				f.delete("cm1")
+				f.put("cm8", 10, 1) // before it
+				f.create("cm00")
+				f.sim.Compact()
+			}
+		}
+		rv := f.sim.Revision()
+		f.list()
+		if got := f.journal.Accepted(); got != fmt.Sprint(rv) || f.journal.Reached() || f.journal.HasSynced() {
+			t.Errorf("at %s, confirmed %v", got, f.journal.Reached())
+		}
+		if st := f.store.State(); !st.Confirmed.IsZero() {
+			t.Errorf("confirmed %s", st.Confirmed)
+		}
+		// That version is gone by now: everything is read once more.
+		f.reflect()
+		after(5 * time.Second)
+		if d := f.differs(); d != "" || !f.journal.HasSynced() || f.State().Phase != Live {
+			t.Error(d, f.State())
+		}
+	})
+}
+
+// TestPagesGrow: fewer requests for small objects; the size that a caller sets
+// is kept.
+func TestPagesGrow(t *testing.T) {
+	limits := func(f *fixture) (limits []string) {
+		f.list()
+		for _, r := range f.sim.Requests() {
+			if r.FullRead() {
+				limits = append(limits, r.Query.Get("limit"))
+			}
+		}
+		if n := len(f.store.ListKeys()); n != 4000 {
+			f.t.Errorf("%d objects", n)
+		}
+		return limits
+	}
+	bubble(t, 4000, kubesim.Options{}, Options{}, func(f *fixture) {
+		if got := fmt.Sprint(limits(f)); got != "[100 800 6400]" {
+			t.Error(got)
+		}
+	})
+	bubble(t, 4000, kubesim.Options{}, Options{PageBytes: 200_000}, func(f *fixture) {
+		if got := limits(f); len(got) < 5 {
+			t.Error(got)
+		}
+	})
+	bubble(t, 4000, kubesim.Options{}, Options{PageSize: 2000}, func(f *fixture) {
+		if got := fmt.Sprint(limits(f)); got != "[2000 2000]" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestBrokenPage: a page that fails is read again, where it is.
+func TestBrokenPage(t *testing.T) {
+	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 2, nil)
+		f.list()
+		firsts := 0
+		for _, r := range f.sim.Requests() {
+			if r.FullRead() && r.Query.Get("continue") == "" {
+				firsts++
+			}
+		}
+		if n := len(f.store.ListKeys()); n != 9 || firsts != 1 {
+			t.Errorf("%d objects, %d lists were begun", n, firsts)
+		}
+	})
+}
+
+// TestAhead: what a watch has kept comes first, in order, then what follows;
+// too much of it, or a version that has expired, makes it worthless.
+func TestAhead(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		rv := f.journal.Accepted()
+		open := func() *ahead { return f.keepAhead(f.t.Context(), nil, rv) }
+		f.Source.ahead = open()
+		f.create("kept")
+		after(time.Second)
+		w, _ := f.takeAhead(rv)
+		f.create("later")
+		for _, want := range []string{"kept", "later"} {
+			if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != want {
+				t.Errorf("%+v, want %s", ev, want)
+			}
+		}
+		w.Stop()
+		f.Source.ahead = open()
+		if w, _ := f.takeAhead("1"); w != nil {
+			t.Error("given for another version")
+		}
+		a := open()
+		f.sim.DropConnections()
+		f.create("between")
+		after(time.Second)
+		if a = f.keepAhead(f.t.Context(), a, rv); a.failed || a.ended {
+			t.Error("not opened again")
+		}
+		f.create("last")
+		after(time.Second)
+		f.Source.ahead = a
+		w, _ = f.takeAhead(rv)
+		for _, want := range []string{"kept", "later", "between", "last"} {
+			if ev := f.next(w); ev.Object.(*corev1.ConfigMap).Name != want {
+				t.Errorf("%+v, want %s", ev, want)
+			}
+		}
+		w.Stop()
+		f.sim.Compact()
+		f.Source.ahead = open()
+		after(time.Second)
+		if w, _ := f.takeAhead(rv); w != nil {
+			t.Error("given though expired")
+		}
+	})
+}
