@@ -40,7 +40,6 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 		reason = ReasonCluster
 	}
 	s.enter(Relisting, reason)
-	s.count(reason)
 	ctx, note := s.noteLink(ctx)
 	defer note()
 	o := boltstore.RelistOptions{NewHistory: newHistory && !other, ClusterUID: s.clusterUID, Server: s.o.Server}
@@ -56,6 +55,7 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 		l.ahead.Stop()
 		return s.fail(ctx, fmt.Errorf("relist %s: %w", s.store.Source(), err))
 	}
+	s.count(reason)
 	s.mu.Lock()
 	s.asked, s.restored = true, false // the list's version is the server's
 	s.deniedSince = time.Time{}

@@ -1,0 +1,214 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
+	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// bubble runs a test in a synctest bubble: all sleeps, client-go's too, are on
+// the bubble's clock, and so a day takes seconds.
+func bubble(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
+	defer func() { utilruntime.ErrorHandlers = handlers }()
+	// What the process has but one of must not belong to the bubble.
+	warm := newWorld(t)
+	warm.create("a")
+	l := warm.live(Options{}, newRecorder(t)).run().synced()
+	warm.update("a", "b")
+	l.equal().end()
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{HistorySize: 100_000})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(sim.Close)
+		test(t, &world{t: t, sim: sim, path: filepath.Join(t.TempDir(), "wake.db")})
+	})
+}
+
+func after(d time.Duration) {
+	time.Sleep(d) // the bubble's clock
+	synctest.Wait()
+}
+
+// stockLife is one life of client-go's own informer, over JSON and WatchList
+// as it comes.
+func (w *world) stockLife() (inf cache.SharedIndexInformer, end func()) {
+	cfg := w.sim.RESTConfig()
+	cfg.UserAgent = "stock"
+	inf = cache.NewSharedIndexInformer(listWatch(cfg), &corev1.ConfigMap{}, 0, cache.Indexers{})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); inf.RunWithContext(ctx) }()
+	return inf, func() { cancel(); <-done }
+}
+
+// TestDayOfEdgeLife: a day of outages, faults, restarts and changes, drawn by a
+// seed. At its end the cache and what its handler has been told, over all lives
+// of the process, equal the server; the bytes on the link are told beside those
+// of client-go's informer, which lived through the same.
+func TestDayOfEdgeLife(t *testing.T) {
+	seeds := uint64(3)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) { dayOfEdgeLife(t, w, rand.New(rand.NewPCG(seed, 42))) })
+		})
+	}
+}
+
+func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand) {
+	const objects = 400
+	have := map[string]bool{}
+	text := func() string {
+		b := make([]byte, 1000+r.IntN(1000))
+		for i := range b {
+			b[i] = byte('a' + r.IntN(26))
+		}
+		return string(b)
+	}
+	change := func() {
+		name := fmt.Sprintf("cm%03d", r.IntN(objects+50))
+		switch {
+		case !have[name]:
+			w.create(name, text())
+			have[name] = true
+		case r.IntN(4) == 0:
+			w.delete(name)
+			delete(have, name)
+		default:
+			w.update(name, text())
+		}
+	}
+	for i := range objects {
+		name := fmt.Sprintf("cm%03d", i)
+		w.create(name, text())
+		have[name] = true
+	}
+	rec := newRecorder(t)
+	live := func() *life {
+		l := w.live(Options{}, rec)
+		l.run()
+		return l
+	}
+	ours := live()
+	theirs, endTheirs := w.stockLife()
+	down, lives, relists := 0, 1, map[string]uint64{}
+	count := func() {
+		for why, n := range ours.inf.State().Relists {
+			relists[why] += n
+		}
+	}
+	began := time.Now()
+	for time.Since(began) < 24*time.Hour {
+		for range r.IntN(4) {
+			change()
+		}
+		switch r.IntN(40) {
+		case 0: // the link is down
+			if err := w.sim.RefuseConnections(true); err != nil {
+				t.Fatal(err)
+			}
+			wait := time.Duration(r.IntN(3600)) * time.Second
+			for range wait / (5 * time.Minute) {
+				change()
+				after(5 * time.Minute)
+			}
+			if err := w.sim.RefuseConnections(false); err != nil {
+				t.Fatal(err)
+			}
+			down++
+		case 1:
+			if err := w.sim.Restart(kubesim.RestartOptions{Down: time.Duration(r.IntN(60)) * time.Second, Initializing: r.IntN(5)}); err != nil {
+				t.Fatal(err)
+			}
+			down++
+		case 2, 3, 4:
+			w.sim.DropConnections()
+			down++
+		case 5: // half-open, until the kernel gives up
+			w.sim.Mute()
+			for range 4 {
+				change()
+				after(4 * time.Minute)
+			}
+			w.sim.DropConnections()
+			down++
+		case 6:
+			w.sim.Stall(true)
+			after(time.Duration(r.IntN(300)) * time.Second)
+			w.sim.Stall(false)
+			down++
+		case 7:
+			w.sim.Compact()
+		case 8:
+			w.sim.SetBandwidth(2000 << r.IntN(8))
+		case 9, 10: // the process is restarted, and is down for a while
+			count()
+			ours.end()
+			endTheirs()
+			wait := time.Duration(r.IntN(600)) * time.Second
+			for range r.IntN(5) {
+				change()
+			}
+			after(wait)
+			ours = live()
+			theirs, endTheirs = w.stockLife()
+			lives++
+		}
+		after(time.Duration(r.IntN(240)) * time.Second)
+	}
+	w.sim.SetBandwidth(0)
+	w.sim.DropConnections()
+	after(30 * time.Minute)
+	want, _, err := w.sim.List(&corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := difference(want, ours.inf.GetStore().List()); d != "" {
+		t.Error("the cache:", d)
+	}
+	if d := difference(want, theirs.GetStore().List()); d != "" {
+		t.Error("client-go's cache:", d)
+	}
+	if told := rec.names(); !slices.Equal(told, slices.Sorted(maps.Keys(have))) {
+		t.Errorf("the handler was told that there are %d objects, there are %d", len(told), len(have))
+	}
+	if st := ours.inf.State(); st.Phase != reflector.Live || st.Degraded != "" {
+		t.Error(st)
+	}
+	count()
+	ours.end()
+	endTheirs()
+	bytes, requests, full := map[bool]int64{}, map[bool]int{}, map[bool]int{}
+	for _, q := range w.sim.Requests() {
+		stock := q.UserAgent == "stock"
+		bytes[stock] += q.BodyBytes
+		requests[stock]++
+		if q.FullRead() && q.Query.Get("continue") == "" {
+			full[stock]++
+		}
+	}
+	t.Logf("%d faults, %d lives: %d bytes in %d requests, %d full reads %v; client-go %d bytes in %d requests, %d full reads",
+		down, lives, bytes[false], requests[false], full[false], relists, bytes[true], requests[true], full[true])
+	if bytes[false] > bytes[true]/2 {
+		t.Errorf("%d bytes, client-go %d", bytes[false], bytes[true])
+	}
+}
