@@ -1,0 +1,353 @@
+// Package link tests the library on a real API server behind links that fail
+// and with rights that come and go.
+package link
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/apiserver"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", widgets: "Widget"}
+)
+
+func TestLinks(t *testing.T) {
+	s := apiserver.Start(t, apiserver.Options{Users: []string{apiserver.Restricted}})
+	for _, tc := range []struct {
+		name string
+		test func(*world)
+	}{
+		{"rights that go and come", rights},
+		{"a type that is deleted and comes back", typeComesBack},
+		{"a connection that is open and dead", halfOpen},
+		{"a slow link that breaks, and a server that forgets", slow},
+		{"a caller who wants to be sure", fresh},
+	} {
+		t.Run(tc.name, func(t *testing.T) { tc.test(newWorld(t, s)) })
+	}
+}
+
+// world is a namespace of the server, seen through a link.
+type world struct {
+	*testing.T
+	s      *apiserver.Server
+	link   *proxy
+	direct dynamic.Interface
+	ns     string
+}
+
+func newWorld(t *testing.T, s *apiserver.Server) *world {
+	w := &world{T: t, s: s, ns: "default"}
+	var err error
+	if w.link, err = newProxy(strings.TrimPrefix(s.Config().Host, "https://")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.link.close)
+	if w.direct, err = dynamic.NewForConfig(s.Config()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) create(gvr schema.GroupVersionResource, name, data string) string {
+	w.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"data": data}}}
+	o.SetGroupVersionKind(gvr.GroupVersion().WithKind(kinds[gvr]))
+	o.SetName(name)
+	o, err := w.direct.Resource(gvr).Namespace(w.ns).Create(w.Context(), o, metav1.CreateOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return o.GetResourceVersion()
+}
+
+func (w *world) delete(gvr schema.GroupVersionResource, name string) {
+	w.Helper()
+	if err := w.direct.Resource(gvr).Namespace(w.ns).Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// mirror is an informer behind the link, and what it has been told.
+type mirror struct {
+	*world
+	gvr schema.GroupVersionResource
+	inf *informer.Informer
+
+	mu   sync.Mutex
+	told []string
+}
+
+func (w *world) mirror(gvr schema.GroupVersionResource, user string, o informer.Options) *mirror {
+	w.Helper()
+	cfg := w.s.ConfigFor(user)
+	cfg.Host = "https://" + w.link.addr()
+	cfg.UserAgent = strings.ReplaceAll(w.Name(), " ", "_")
+	cfg.Proxy = nil
+	c, err := dynamic.NewForConfig(reflector.WrapConfig(rest.CopyConfig(cfg)))
+	if err != nil {
+		w.Fatal(err)
+	}
+	client := c.Resource(gvr).Namespace(w.ns)
+	example := &unstructured.Unstructured{}
+	example.SetGroupVersionKind(gvr.GroupVersion().WithKind(kinds[gvr]))
+	db, err := boltstore.Open(filepath.Join(w.TempDir(), "test.db"), boltstore.Options{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	m := &mirror{world: w, gvr: gvr}
+	m.inf, err = informer.NewSharedIndexInformer(db, &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+	}, example, o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	note := func(what string, obj any) {
+		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = d.Obj
+		}
+		o, err := meta.Accessor(obj)
+		if err != nil {
+			w.Error(err)
+			return
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.told = append(m.told, what+o.GetName())
+	}
+	_, err = m.inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { note("+", o) },
+		UpdateFunc: func(_, o any) { note("~", o) },
+		DeleteFunc: func(o any) { note("-", o) },
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); m.inf.RunWithContext(ctx) }()
+	w.Cleanup(func() {
+		cancel()
+		<-done
+		if err := db.Close(); err != nil {
+			w.Error(err)
+		}
+	})
+	return m
+}
+
+// expect waits until just that has been told, of names with a prefix.
+func (m *mirror) expect(prefix string, want ...string) {
+	m.Helper()
+	var got []string
+	slices.Sort(want)
+	m.until(2*time.Minute, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, s := range m.told {
+			if strings.HasPrefix(s[1:], prefix) {
+				got = append(got, s)
+			}
+		}
+		m.told = nil
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	}, func() string { return fmt.Sprintf("told %q, want %q, %s", got, want, m.inf.State()) })
+}
+
+func (m *mirror) phase(p reflector.Phase) {
+	m.Helper()
+	m.until(2*time.Minute, func() bool { return m.inf.State().Phase == p },
+		func() string { return fmt.Sprintf("%s, not %s", m.inf.State(), p) })
+}
+
+func (w *world) until(limit time.Duration, cond func() bool, why func() string) {
+	w.Helper()
+	deadline := time.After(limit)
+	for tick := time.NewTicker(10 * time.Millisecond); !cond(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			w.Fatal(why())
+		}
+	}
+}
+
+// equal waits until the cache has what the server has.
+func (m *mirror) equal() {
+	m.Helper()
+	list, err := m.direct.Resource(m.gvr).Namespace(m.ns).List(m.Context(), metav1.ListOptions{})
+	if err != nil {
+		m.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, o := range list.Items {
+		want[o.GetName()] = string(o.GetUID()) + o.GetResourceVersion()
+	}
+	var got map[string]string
+	m.until(time.Minute, func() bool {
+		got = map[string]string{}
+		for _, o := range m.inf.GetStore().List() {
+			u := o.(*unstructured.Unstructured)
+			got[u.GetName()] = string(u.GetUID()) + u.GetResourceVersion()
+		}
+		return maps.Equal(got, want)
+	}, func() string { return fmt.Sprintf("%d objects, want %d; %s", len(got), len(want), m.inf.State()) })
+}
+
+func rights(w *world) {
+	may := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}
+	if err := w.s.Grant(w.Context(), apiserver.Restricted, may); err != nil {
+		w.Fatal(err)
+	}
+	w.create(configMaps, "rights1", "")
+	m := w.mirror(configMaps, apiserver.Restricted, informer.Options{})
+	m.expect("rights", "+rights1")
+	if err := w.s.Grant(w.Context(), apiserver.Restricted); err != nil {
+		w.Fatal(err)
+	}
+	w.link.drop()
+	m.phase(reflector.Denied)
+	w.create(configMaps, "rights2", "")
+	if _, ok, _ := m.inf.GetStore().GetByKey("default/rights1"); !ok {
+		w.Error("not kept")
+	}
+	if err := w.s.Grant(w.Context(), apiserver.Restricted, may); err != nil {
+		w.Fatal(err)
+	}
+	m.expect("rights", "+rights2")
+	m.phase(reflector.Live)
+	m.equal()
+}
+
+func typeComesBack(w *world) {
+	if err := w.s.InstallWidgets(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	w.create(widgets, "one", "")
+	w.create(widgets, "two", "")
+	m := w.mirror(widgets, apiserver.Admin, informer.Options{})
+	m.expect("", "+one", "+two")
+	w.link.refuse(true) // the deletes are missed
+	if err := w.direct.Resource(crds).Delete(w.Context(), "widgets.example.com", metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.until(time.Minute, func() bool {
+		_, err := w.direct.Resource(widgets).List(w.Context(), metav1.ListOptions{})
+		return err != nil
+	}, func() string { return "the type is still there" })
+	w.link.refuse(false)
+	m.phase(reflector.Denied)
+	if n := len(m.inf.GetStore().ListKeys()); n != 2 {
+		w.Errorf("%d objects kept", n)
+	}
+	if err := w.s.InstallWidgets(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	w.create(widgets, "two", "")
+	m.expect("", "-one", "-two", "+two")
+	m.phase(reflector.Live)
+	m.equal()
+}
+
+// halfOpen: over HTTP/2 it is the transport's pings that notice, in 45 s; a
+// new watch would go over the same connection.
+func halfOpen(w *world) {
+	m := w.mirror(configMaps, apiserver.Admin, informer.Options{})
+	m.phase(reflector.Live)
+	w.link.freeze()
+	began := time.Now()
+	w.create(configMaps, "frozen", "")
+	m.expect("frozen", "+frozen")
+	w.Logf("noticed after %s", time.Since(began).Round(time.Second))
+	m.phase(reflector.Live)
+	m.equal()
+}
+
+func slow(w *world) {
+	for i := range 300 {
+		w.create(configMaps, fmt.Sprintf("slow%03d", i), strings.Repeat(fmt.Sprint(i), 300))
+	}
+	w.link.limit(20_000)
+	m := w.mirror(configMaps, apiserver.Admin, informer.Options{PageSize: 40})
+	ctx, cancel := context.WithCancel(w.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			if i%3 == 0 {
+				w.create(configMaps, fmt.Sprintf("slow-%03d", i), "new")
+			} else {
+				w.delete(configMaps, fmt.Sprintf("slow%03d", i))
+			}
+			if err := w.s.Compact(w.Context()); err != nil {
+				w.Error(err)
+			}
+			if i == 4 {
+				w.link.drop()
+			}
+		}
+	})
+	began := time.Now()
+	m.until(3*time.Minute, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
+	w.Logf("synced after %s: %v", time.Since(began).Round(time.Second), m.inf.State().Relists)
+	cancel()
+	wg.Wait()
+	w.link.limit(0)
+	m.equal()
+	if n := m.inf.State().Relists[reflector.ReasonExpired]; n > 0 {
+		w.Errorf("read anew %d times", n)
+	}
+}
+
+func fresh(w *world) {
+	m := w.mirror(configMaps, apiserver.Admin, informer.Options{})
+	m.phase(reflector.Live)
+	rv := w.create(configMaps, "fresh", "")
+	if err := m.inf.WaitForVersion(w.Context(), rv); err != nil {
+		w.Fatal(err)
+	}
+	if _, ok, err := m.inf.GetStore().GetByKey("default/fresh"); !ok || err != nil {
+		w.Error("a write cannot be read", err)
+	}
+	began := time.Now()
+	if err := m.inf.WaitForFresh(w.Context(), 0); err != nil {
+		w.Fatal(err)
+	}
+	if age, ok := m.inf.State().Age(time.Now()); !ok || age > time.Since(began)+time.Second {
+		w.Errorf("age %s", age)
+	}
+	w.Logf("confirmed after %s", time.Since(began).Round(time.Millisecond))
+}
