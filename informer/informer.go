@@ -242,7 +242,8 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 		Server: inf.server, PageSize: inf.o.PageSize, QuietTimeout: inf.o.QuietTimeout, OnDenied: inf.o.OnDenied, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
 	})
 	st := inf.store.State()
-	fresh := inf.o.MaxStaleness < 0 || inf.o.Clock.Since(st.Confirmed) < inf.o.MaxStaleness
+	age, known := reflector.State{Confirmed: st.Confirmed}.Age(inf.o.Clock.Now())
+	fresh := inf.o.MaxStaleness < 0 || known && age < inf.o.MaxStaleness
 	if st.Synced && st.ResourceVersion != "" && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
 		inf.journal.Accept()
 	}

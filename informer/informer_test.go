@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestSleepAndWake(t *testing.T) {
@@ -168,6 +169,13 @@ func TestMaxStaleness(t *testing.T) {
 	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
 	if l.inf.HasSynced() {
 		t.Error("synced with data that is too old")
+	}
+	l.end()
+	back := testingclock.NewFakeClock(time.Now().Add(-2 * time.Hour))
+	l = w.live(Options{MaxStaleness: time.Hour, Clock: back}).run()
+	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
+	if l.inf.HasSynced() {
+		t.Error("synced with data of an age that is not known")
 	}
 }
 

@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	firstPage    = 100 // small, since only its end tells version and speed
+	firstPage    = 250 // not more, since only its end tells version and speed
 	largestPage  = 10_000
 	smallestPage = 20
+	// Servers compress answers above 128 KiB.
+	compressed = 160 << 10
 	// A page that takes longer than slowPage is too large for its link: what a
 	// break costs is a page.
 	slowPage, fastPage = 20 * time.Second, 5 * time.Second
@@ -40,6 +42,8 @@ type lister struct {
 	reason string
 	limit  int64
 	fixed  bool // the caller has set it
+	// smallest is how few objects a page may have and still be compressed.
+	smallest int64
 
 	rv     string // of the first page
 	newest string // of the last
@@ -50,7 +54,7 @@ type lister struct {
 }
 
 func (s *Source) newLister(reason string) *lister {
-	l := &lister{s: s, reason: reason, limit: s.pageSize, began: s.o.Clock.Now()}
+	l := &lister{s: s, reason: reason, limit: s.pageSize, smallest: firstPage, began: s.o.Clock.Now()}
 	if s.o.PageSize > 0 {
 		l.limit, l.fixed = s.o.PageSize, true
 	}
@@ -108,10 +112,13 @@ func (l *lister) next(ctx context.Context) ([]runtime.Object, error) {
 	backoff := newBackoff()
 	for since := l.s.o.Clock.Now(); ; {
 		began := l.s.o.Clock.Now()
+		if l.rv != "" && began.Sub(l.began) > aheadAfter {
+			l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.rv)
+		}
 		list, size, err := l.s.measuredPage(ctx, l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.limit, Continue: l.token})
 		switch {
 		case err == nil:
-			l.resize(size, l.s.o.Clock.Since(began))
+			l.resize(size, meta.LenList(list), l.s.o.Clock.Since(began))
 			return l.accept(list)
 		case l.token == "" || ctx.Err() != nil:
 			return nil, err
@@ -123,7 +130,7 @@ func (l *lister) next(ctx context.Context) ([]runtime.Object, error) {
 		case !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
 			return nil, err
 		}
-		l.resize(0, slowPage)
+		l.resize(0, 0, slowPage)
 		l.s.enter(Offline, err.Error())
 		select {
 		case <-ctx.Done():
@@ -147,25 +154,25 @@ func (l *lister) accept(list runtime.Object) ([]runtime.Object, error) {
 	if l.rv == "" {
 		l.rv = l.newest
 	}
-	if l.token != "" && l.s.o.Clock.Since(l.began) > aheadAfter {
-		l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.rv)
-	}
 	return objs, nil
 }
 
-// resize makes the next page larger or smaller, by the bytes of this one, 0 if
-// not known, and the time it took.
-func (l *lister) resize(size int64, took time.Duration) {
+// resize makes the next page larger or smaller, by this one's bytes, 0 if they
+// are not known, its objects, and the time it took.
+func (l *lister) resize(size int64, objects int, took time.Duration) {
+	if l.fixed {
+		return
+	}
+	if size > 0 && objects > 0 {
+		l.smallest = min(max(compressed*int64(objects)/size, smallestPage), firstPage)
+	}
 	switch {
-	case l.fixed:
 	case took >= slowPage:
-		l.limit = max(l.limit/2, smallestPage)
+		l.limit = max(l.limit/2, l.smallest)
 	case took < fastPage && size > 0 && size < l.s.o.PageBytes:
 		l.limit = min(8*l.limit, max(l.limit, l.limit*l.s.o.PageBytes/size), largestPage)
 	}
-	if !l.fixed {
-		l.s.pageSize = l.limit // for the next list
-	}
+	l.s.pageSize = l.limit // for the next list
 }
 
 // restToken is what the server offers in place of a token that has expired.

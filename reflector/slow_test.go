@@ -172,7 +172,7 @@ func TestPagesGrow(t *testing.T) {
 		return limits
 	}
 	bubble(t, 4000, kubesim.Options{}, Options{}, func(f *fixture) {
-		if got := fmt.Sprint(limits(f)); got != "[100 800 6400]" {
+		if got := fmt.Sprint(limits(f)); got != "[250 2000 10000]" {
 			t.Error(got)
 		}
 	})

@@ -23,7 +23,7 @@ type Options struct {
 	// Server is the address that the source is read from, as Identify tells
 	// it; "" if unknown.
 	Server string
-	// PageSize of relists, in objects. By default the first page has 100, and
+	// PageSize of relists, in objects. By default the first page has 250, and
 	// later ones as many as suit PageBytes and the link.
 	PageSize int64
 	// PageBytes is how large a page grows, in bytes of its unpacked answer. A

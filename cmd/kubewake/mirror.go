@@ -311,10 +311,11 @@ func (m *mirror) printReport(ctx context.Context) {
 
 // age is how long ago something was, as kubectl says it.
 func age(t time.Time) string {
-	if t.IsZero() {
+	ago := time.Since(t)
+	if t.IsZero() || ago < 0 { // the clock has gone back
 		return "unknown time"
 	}
-	return humanDuration(time.Since(t))
+	return humanDuration(ago)
 }
 
 // counter counts, and prints if asked to, what handlers are told.
