@@ -63,18 +63,18 @@ func (w *world) stockLife() (inf cache.SharedIndexInformer, end func()) {
 // of the process, equal the server; the bytes on the link are told beside those
 // of client-go's informer, which lived through the same.
 func TestDayOfEdgeLife(t *testing.T) {
-	seeds := uint64(3)
+	seeds, length := uint64(3), 24*time.Hour
 	if testing.Short() {
-		seeds = 1
+		seeds, length = 1, 6*time.Hour
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) { dayOfEdgeLife(t, w, rand.New(rand.NewPCG(seed, 42))) })
+			bubble(t, func(t *testing.T, w *world) { dayOfEdgeLife(t, w, rand.New(rand.NewPCG(seed, 42)), length) })
 		})
 	}
 }
 
-func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand) {
+func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration) {
 	const objects = 400
 	have := map[string]bool{}
 	text := func() string {
@@ -117,7 +117,7 @@ func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand) {
 		}
 	}
 	began := time.Now()
-	for time.Since(began) < 24*time.Hour {
+	for time.Since(began) < length {
 		for range r.IntN(4) {
 			change()
 		}

@@ -42,11 +42,27 @@ var errProbed = errors.New("reflector: request intercepted to learn its URL")
 // WrapConfig lets clients built on cfg tell the identity of their lists. It
 // changes cfg; give it the config before a client is made of it.
 func WrapConfig(cfg *rest.Config) *rest.Config {
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &transport{rt} })
+	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &transport{rt, asked} })
 	return cfg
 }
 
-type transport struct{ next http.RoundTripper }
+type transport struct {
+	next  http.RoundTripper
+	asked *asked
+}
+
+// asked is what the servers of one config said of themselves. Sources that
+// start together share an answer: it serves whoever waited while it was got.
+type asked struct {
+	turn chan struct{} // to ask, and to touch uids
+	uids map[string]clusterUID
+}
+
+type clusterUID struct {
+	uid  string
+	from time.Time // when it was asked for
+}
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
@@ -72,6 +88,24 @@ func (t *transport) clusterUID(req *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	began, host := time.Now(), req.URL.Host+server
+	select {
+	case t.asked.turn <- struct{}{}:
+		defer func() { <-t.asked.turn }()
+	case <-req.Context().Done():
+		return "", req.Context().Err()
+	}
+	if k, ok := t.asked.uids[host]; ok && !k.from.Before(began) {
+		return k.uid, nil
+	}
+	k := clusterUID{from: time.Now()}
+	if k.uid, err = t.askClusterUID(req, server); err == nil {
+		t.asked.uids[host] = k
+	}
+	return k.uid, err
+}
+
+func (t *transport) askClusterUID(req *http.Request, server string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)
 	defer cancel()
 	get := req.Clone(ctx)
