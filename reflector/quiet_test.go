@@ -114,7 +114,7 @@ func TestNoBookmarks(t *testing.T) {
 		f.other()
 		f.sim.DropConnections()
 		after(time.Minute)
-		if lists, watches, full := f.sent(); full != 0 || lists > 2 || watches != 1 { // one may be sent into a connection that is closing
+		if lists, watches, full := f.sent(); full != 0 || lists > 2 || watches == 0 || watches > lists { // each round may be sent into a connection that is closing, once
 			t.Errorf("after a broken link: %d questions, %d watches, %d full reads", lists, watches, full)
 		}
 		if st := f.State(); st.Phase != CatchingUp || !st.Confirmed.Equal(confirmed) {
