@@ -28,11 +28,11 @@ func (db *DB) View(src Source) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
 	}
-	example, err := exampleOf(m)
+	c, err := db.viewOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
 	}
-	s, err := db.newStore(Claim{Source: src, Example: example})
+	s, err := db.newStore(c)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +47,23 @@ func (db *DB) View(src Source) (*Store, error) {
 	}
 	s.indexers.fns[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
 	return s, nil
+}
+
+// viewOf finds the type that the records of m are of, and their codec where
+// only this program knows it.
+func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
+	example, err := exampleOf(m)
+	if err == nil {
+		return Claim{Source: m.Source, Example: example}, nil
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if s := db.claims[m.Source.ID()]; s != nil && s.type_ == m.TypeHash {
+		u := &unstructured.Unstructured{} // stands for it
+		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))
+		return Claim{Source: m.Source, Example: u, Codec: s.codec}, nil
+	}
+	return Claim{}, err
 }
 
 func exampleOf(m *sourceMeta) (runtime.Object, error) {

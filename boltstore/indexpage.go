@@ -1,0 +1,53 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/kubewake/kubewake/index"
+)
+
+// IndexPage is Page for the objects that have the value under the index, in
+// the order of their keys in the file. The index must be complete.
+func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err error) {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.items != nil
+		if g.items == nil {
+			return nil
+		}
+		b := g.indices.Bucket(indexBucket(name))
+		if b == nil || !m.Indices[name].Complete {
+			return fmt.Errorf("the file has no complete index %q", name)
+		}
+		var raws []raw
+		size := 0
+		prefix := index.Prefix(nil, value)
+		if from == nil {
+			from = prefix
+		}
+		c := b.Cursor()
+		k, v := c.Seek(from)
+		for ; k != nil && bytes.HasPrefix(k, prefix) && len(raws) < n && size < 1<<20; k, v = c.Next() {
+			_, key, err := index.ParseEntry(k, v)
+			if err != nil {
+				return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
+			}
+			item := index.AppendKey(nil, key)
+			rec := g.items.Get(item)
+			if rec == nil {
+				return fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
+			}
+			raws = append(raws, raw{item, rec})
+			size += len(rec)
+		}
+		if k != nil && bytes.HasPrefix(k, prefix) {
+			p.Next = bytes.Clone(k)
+		}
+		p.Keys, p.Objects, err = s.decodeAll(raws, false)
+		return err
+	})
+	if s.note(err) != nil {
+		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return p, err
+}

@@ -1,0 +1,190 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// Client reads a file through the socket of its owner.
+type Client struct {
+	db   string
+	http *http.Client
+}
+
+var _ Reader = (*Client)(nil)
+
+// Dial connects to the owner of the file at path. It fails if no process
+// serves the file's socket.
+func Dial(path string) (*Client, error) {
+	sock, err := SocketPath(path)
+	if err != nil {
+		return nil, err
+	}
+	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx, path, sock) }
+	conn, err := connect(context.Background(), "", "")
+	if err != nil {
+		return nil, fmt.Errorf("live: the owner of %s cannot be asked: %w", path, err)
+	}
+	if err := conn.Close(); err != nil {
+		return nil, err
+	}
+	return &Client{path, &http.Client{Transport: &http.Transport{
+		DialContext: connect, DisableKeepAlives: true, DisableCompression: true, ResponseHeaderTimeout: 30 * time.Second,
+	}}}, nil
+}
+
+// connect trusts the answers of the file's owner and of root only.
+func connect(ctx context.Context, db, sock string) (net.Conn, error) {
+	st, err := os.Stat(db)
+	if err != nil {
+		return nil, err
+	}
+	c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "unix", sock)
+	if err != nil {
+		return nil, err
+	}
+	owner, known := ownerOf(st)
+	uid, pid, err := peer(c.(*net.UnixConn))
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+	case err != nil:
+		return nil, errors.Join(err, c.Close())
+	case known && uid != owner && uid != 0:
+		return nil, errors.Join(fmt.Errorf("process %d, which serves %s, is not of the file's owner", pid, sock), c.Close())
+	}
+	return c, nil
+}
+
+// Close implements Reader.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// get asks the owner, and calls fn with what it answers.
+func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.Reader) error) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("live: from the owner of %s: %w", c.db, err)
+		}
+	}()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://kubewake/v1/"+path+"?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+		if err != nil {
+			return err
+		}
+		return &answered{resp.StatusCode, strings.TrimSpace(string(text))}
+	}
+	if err := fn(resp.Body); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil { // the trailer is behind it
+		return err
+	}
+	if msg := resp.Trailer.Get(trailerError); msg != "" {
+		return &answered{http.StatusInternalServerError, msg}
+	}
+	return nil
+}
+
+// answered is an error that the owner sent.
+type answered struct {
+	status int
+	text   string
+}
+
+func (e *answered) Error() string { return e.text }
+
+// Is makes ErrNotFound of it where it is that.
+func (e *answered) Is(target error) bool {
+	return target == ErrNotFound && e.status == http.StatusNotFound
+}
+
+func (q Query) values() url.Values {
+	v := url.Values{"source": {q.Source.ID()}}
+	for name, value := range map[string]string{"key": q.Key, "index": q.Index, "value": q.Value} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if q.Secrets {
+		v.Set("secrets", "true")
+	}
+	return v
+}
+
+// Status implements Reader.
+func (c *Client) Status(ctx context.Context) (st Status, err error) {
+	err = c.get(ctx, "status", nil, func(r io.Reader) error { return json.NewDecoder(r).Decode(&st) })
+	st.File = c.db
+	return st, err
+}
+
+// Objects implements Reader.
+func (c *Client) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error {
+	return c.lines(ctx, "objects", q, func(line json.RawMessage) error {
+		var content map[string]any
+		if err := utiljson.Unmarshal(line, &content); err != nil {
+			return err
+		}
+		return fn(&unstructured.Unstructured{Object: content})
+	})
+}
+
+// History implements Reader.
+func (c *Client) History(ctx context.Context, q Query, fn func(Change) error) error {
+	return c.lines(ctx, "history", q, func(line json.RawMessage) error {
+		var ch Change
+		if err := json.Unmarshal(line, &ch); err != nil {
+			return err
+		}
+		return fn(ch)
+	})
+}
+
+func (c *Client) lines(ctx context.Context, path string, q Query, fn func(json.RawMessage) error) error {
+	return c.get(ctx, path, q.values(), func(r io.Reader) error {
+		for dec := json.NewDecoder(r); ; {
+			var line json.RawMessage
+			if err := dec.Decode(&line); err != nil {
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				return err
+			}
+			if err := fn(line); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// Snapshot implements Reader. What is written is a whole copy only if the
+// error is nil.
+func (c *Client) Snapshot(ctx context.Context, w io.Writer) error {
+	return c.get(ctx, "snapshot", nil, func(r io.Reader) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+}

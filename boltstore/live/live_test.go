@@ -1,0 +1,465 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+var secrets = boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormTyped}
+
+func secret(i int, size int) *corev1.Secret {
+	name := fmt.Sprintf("s%05d", i)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("ns%d", i%3), Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(i + 1),
+			Annotations: map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "hunter2"}},
+		Data: map[string][]byte{"password": []byte(strings.Repeat("hunter2", size/7+1))},
+	}
+}
+
+// world is a file with n secrets, and the store that owns them.
+func world(t *testing.T, path string, n, size int) (*boltstore.DB, *boltstore.Store) {
+	t.Helper()
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := db.Claim(boltstore.Claim{Source: secrets, Example: &corev1.Secret{}, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Release()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	relist(t, s, n, size, "100")
+	return db, s
+}
+
+// relist makes n secrets the contents.
+func relist(t *testing.T, s *boltstore.Store, n, size int, version string) {
+	t.Helper()
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := r.Page([]kruntime.Object{secret(i, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Commit(version, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func start(t *testing.T, db *boltstore.DB, l limits) *server {
+	t.Helper()
+	s, err := serve(db, Options{Sources: func() map[string]string { return map[string]string{"secrets/v1": "live"} }}, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeServer(t, s) })
+	return s
+}
+
+func closeServer(t *testing.T, s *server) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- s.Close() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the server does not end")
+	}
+}
+
+func dial(t *testing.T, path string) *Client {
+	t.Helper()
+	c, err := Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func testPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "live-") // t.TempDir's may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "test.db")
+}
+
+func objects(t *testing.T, r Reader, q Query) (all []string) {
+	t.Helper()
+	q.Source = secrets
+	err := r.Objects(t.Context(), q, func(u *unstructured.Unstructured) error {
+		b, err := u.MarshalJSON()
+		all = append(all, string(b))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestSameAnswers: the socket says what the file says.
+func TestSameAnswers(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 700, 10)
+	relist(t, s, 699, 10, "200") // one is deleted
+	start(t, db, defaultLimits)
+	c, f := dial(t, path), File(db)
+	if st, err := os.Lstat(path + ".sock"); err != nil || st.Mode().Perm() != 0o600 {
+		t.Fatal(st, err)
+	}
+
+	for _, q := range []Query{{}, {Secrets: true}, {Key: "ns1/s00001"}, {Index: cache.NamespaceIndex, Value: "ns2"}, {Index: cache.NamespaceIndex, Value: "no"}} {
+		a, b := objects(t, c, q), objects(t, f, q)
+		if !slices.Equal(a, b) {
+			t.Errorf("%+v: socket and file differ", q)
+		}
+		want := map[Query]int{{}: 699, {Secrets: true}: 699, {Key: "ns1/s00001"}: 1, {Index: cache.NamespaceIndex, Value: "ns2"}: 233}[q]
+		if len(a) != want {
+			t.Errorf("%+v: %d objects, want %d", q, len(a), want)
+		}
+		if shown := strings.Contains(strings.Join(a, ""), "aHVudGVy") || strings.Contains(strings.Join(a, ""), "hunter2"); shown != q.Secrets {
+			t.Errorf("%+v: secrets shown: %t", q, shown)
+		}
+	}
+	a, err := c.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := a.Owner; o == nil || o.PID != os.Getpid() || o.Sources["secrets/v1"] != "live" {
+		t.Errorf("owner %+v", a.Owner)
+	}
+	b, err := f.Status(t.Context())
+	if err != nil || len(a.Sources) != 1 || a.Sources[0].Objects != 699 || a.Sources[0].ResourceVersion != b.Sources[0].ResourceVersion || a.Bytes != b.Bytes {
+		t.Errorf("%+v, from the file %+v %v", a, b, err)
+	}
+	for _, r := range []Reader{c, f} {
+		var changes []Change
+		q := Query{Source: secrets, Key: "ns0/s00699"}
+		if err := r.History(t.Context(), q, func(c Change) error { changes = append(changes, c); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if len(changes) != 1 || changes[0].Type != cache.Deleted || changes[0].Previous.GetName() != "s00699" || changes[0].Previous.Object["data"].(map[string]any)["password"] != redacted {
+			t.Errorf("%T: %+v", r, changes)
+		}
+		if err := r.Objects(t.Context(), Query{Source: secrets, Key: "no/no"}, nil); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%T: %v", r, err)
+		}
+		other := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}
+		if err := r.Objects(t.Context(), Query{Source: other}, nil); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%T: %v", r, err)
+		}
+		if err := r.Objects(t.Context(), Query{Source: secrets, Index: "no"}, nil); err == nil || !strings.Contains(err.Error(), `no complete index "no"`) {
+			t.Errorf("%T: %v", r, err)
+		}
+	}
+}
+
+// TestSnapshot: it is a sound file with everything in it, taken while a writer
+// works, and leaves nothing behind.
+func TestSnapshot(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 300, 500)
+	start(t, db, defaultLimits)
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			o := secret(i%300, 500)
+			o.ResourceVersion = fmt.Sprint(1000 + i)
+			if err := s.Update(o); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	c := dial(t, path)
+	for i := range 5 {
+		to := fmt.Sprint(path, i)
+		f, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.Snapshot(t.Context(), f), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		copied, err := boltstore.Open(to, boltstore.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := copied.Check()
+		if err != nil || !r.Sound() || r.Sources[0].Objects != 300 {
+			t.Errorf("%+v %v", r, err)
+		}
+		if err := copied.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// raw connects as no client of ours would.
+func raw(t *testing.T, path, request string) *net.UnixConn {
+	t.Helper()
+	c, err := net.Dial("unix", path+".sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.UnixConn)
+}
+
+var shortLimits = limits{conns: 4, header: 4 << 10, read: 200 * time.Millisecond, write: 200 * time.Millisecond}
+
+// served says that the writer and well-behaved clients are not held up.
+func served(t *testing.T, path string, s *boltstore.Store) {
+	t.Helper()
+	if err := s.Update(secret(0, 10)); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := dial(t, path).Status(ctx); err != nil {
+		t.Errorf("no one else is served: %v", err)
+	}
+}
+
+// ended waits until the server has hung up.
+func ended(t *testing.T, c net.Conn) {
+	t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the server did not hang up")
+	}
+}
+
+// TestNeverReads: clients that ask for much and never read lose their
+// connection; neither the writer nor other clients wait for them for ever, and
+// what they asked for does not pile up in memory.
+func TestNeverReads(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 2000, 20_000) // 80 MB as JSON
+	start(t, db, shortLimits)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var conns []net.Conn
+	for range shortLimits.conns {
+		conns = append(conns, raw(t, path, "GET /v1/objects?secrets=true&source="+secrets.ID()+" HTTP/1.1\r\nHost: x\r\n\r\n"))
+	}
+	conns = append(conns, raw(t, path, "GET /v1/snapshot HTTP/1.1\r\nHost: x\r\n\r\n"))
+	served(t, path, s)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > 40<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+	for _, c := range conns {
+		ended(t, c)
+	}
+}
+
+// TestNeverSends: silent clients, and those that send a part of a request or
+// of a body, are hung up on.
+func TestNeverSends(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 10, 10)
+	start(t, db, shortLimits)
+	var conns []net.Conn
+	for _, part := range []string{"", "GET", "GET /v1/status HTTP/1.1\r\nHost: x\r\n", "GET /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
+		"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n", "POST /v1/status HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "\x00\x01\x02\r\n\r\n"} {
+		conns = append(conns, raw(t, path, part))
+	}
+	served(t, path, s)
+	for _, c := range conns {
+		ended(t, c)
+	}
+}
+
+// TestHugeHeader: a header of 1 GiB is not read, let alone kept.
+func TestHugeHeader(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 10, 10)
+	start(t, db, shortLimits)
+	for _, begin := range []string{"GET /v1/status HTTP/1.1\r\nHost: x\r\nX: ", "GET /", "GET /v1/objects?key="} {
+		c := raw(t, path, begin)
+		chunk := bytes.Repeat([]byte("x"), 1<<20)
+		sent := 0
+		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Second))
+		for ; sent < 1<<30; sent += len(chunk) {
+			if _, err := c.Write(chunk); err != nil {
+				break
+			}
+		}
+		if sent >= 16<<20 {
+			t.Errorf("the server took %d MiB of a header", sent>>20)
+		}
+	}
+	served(t, path, s)
+}
+
+// TestManyConnections: however many there are, few are served at a time.
+func TestManyConnections(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 10, 10)
+	start(t, db, shortLimits)
+	before := runtime.NumGoroutine()
+	for range 100 {
+		raw(t, path, "")
+	}
+	if n := runtime.NumGoroutine() - before; n > 3*shortLimits.conns {
+		t.Errorf("%d goroutines for 100 connections", n)
+	}
+	served(t, path, s)
+}
+
+// TestLeftovers: a dead process' socket is replaced; anything else stays.
+func TestLeftovers(t *testing.T) {
+	path := testPath(t)
+	db, _ := world(t, path, 1, 1)
+	sock := path + ".sock"
+	dead := func() {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: sock, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close()
+	}
+	dead()
+	if _, err := Dial(path); err == nil {
+		t.Fatal("connected to a dead socket")
+	}
+	s := start(t, db, defaultLimits)
+	if _, err := dial(t, path).Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(db, Options{}); err == nil || !strings.Contains(err.Error(), "a process listens on it") {
+		t.Errorf("served twice: %v", err)
+	}
+	closeServer(t, s)
+	if _, err := os.Lstat(sock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+
+	if err := os.WriteFile(sock, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(db, Options{}); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(sock); err != nil || string(b) != "precious" {
+		t.Errorf("%q %v", b, err)
+	}
+	_ = os.Remove(sock)
+	if err := os.Symlink(path+".elsewhere", sock); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(db, Options{}); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Error(err)
+	}
+	_ = os.Remove(sock)
+	if os.Geteuid() == 0 {
+		dead()
+		if err := os.Lchown(sock, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Serve(db, Options{}); err == nil || !strings.Contains(err.Error(), "another user's") {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLongPath: a path too long for a socket gets a short one.
+func TestLongPath(t *testing.T) {
+	dir := filepath.Join(filepath.Dir(testPath(t)), strings.Repeat("d", 100))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "test.db")
+	db, _ := world(t, path, 3, 1)
+	s := start(t, db, defaultLimits)
+	sock, err := SocketPath(path)
+	if err != nil || len(sock) > longest {
+		t.Fatal(sock, err)
+	}
+	if st, err := os.Stat(filepath.Dir(sock)); err != nil || st.Mode().Perm() != 0o700 {
+		t.Error(st, err)
+	}
+	if n := len(objects(t, dial(t, path), Query{})); n != 3 {
+		t.Errorf("%d objects", n)
+	}
+	t.Setenv("TMPDIR", dir)
+	if _, err := SocketPath(path); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Error(err)
+	}
+	t.Setenv("TMPDIR", "")
+	closeServer(t, s)
+	if _, err := os.Lstat(sock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// TestCutAnswer: an answer that ends early is an error, not a shorter answer.
+func TestCutAnswer(t *testing.T) {
+	path := testPath(t)
+	db, _ := world(t, path, 2000, 2000)
+	s := start(t, db, defaultLimits)
+	n := 0
+	err := dial(t, path).Objects(t.Context(), Query{Source: secrets, Secrets: true}, func(*unstructured.Unstructured) error {
+		if n++; n == 1 {
+			closeServer(t, s)
+		}
+		return nil
+	})
+	if err == nil || n == 2000 {
+		t.Errorf("%d objects, %v", n, err)
+	}
+}

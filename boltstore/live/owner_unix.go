@@ -1,0 +1,21 @@
+//go:build unix
+
+package live
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+)
+
+// ownerOf is the user whose file it is.
+func ownerOf(st fs.FileInfo) (uid int, ok bool) {
+	s, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(s.Uid), true
+}
+
+// refused says that nobody listens on a socket.
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -1,0 +1,278 @@
+// Package live shows what is in a file, also while another process has it open.
+//
+// bbolt's lock keeps other processes out of a file. Its owner therefore serves
+// a read-only unix socket beside it, if it was asked to ([Serve]); [Dial]
+// connects to it. [File] reads a file that this process has open. All three
+// give the same answers ([Reader]).
+//
+// The socket is for the same user and root: it has mode 0600, and where the
+// system tells who a peer is, others are turned away. No client can hold up
+// the owner: what it asks for is read in pages, no transaction is open while
+// anything is sent, and connections, requests and the time to send or accept
+// them are bounded.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Reader reads a file. Its methods may be called concurrently. Objects are the
+// caller's to keep and change.
+type Reader interface {
+	// Status says what the file holds and, through a socket, how its owner is.
+	Status(ctx context.Context) (Status, error)
+	// Objects calls fn with each object that the query asks for, in the order of
+	// the file, until fn fails. They are read in pages, each from one commit.
+	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
+	// History calls fn with each change of the object at Query.Key, all if it is
+	// empty, that the journal still has, oldest first, until fn fails.
+	History(ctx context.Context, q Query, fn func(Change) error) error
+	// Snapshot writes a consistent copy of the whole file.
+	Snapshot(ctx context.Context, w io.Writer) error
+	// Close ends the reader.
+	Close() error
+}
+
+// Status of a file.
+type Status struct {
+	File    string            `json:"file"`
+	Bytes   int64             `json:"bytes"`
+	Sources []boltstore.State `json:"sources"`
+	// Owner is nil unless it was asked.
+	Owner *Owner `json:"owner,omitempty"`
+}
+
+// Owner is the process that has the file open.
+type Owner struct {
+	PID int `json:"pid"`
+	// Error is why commits fail at the moment, "" if they do not.
+	Error string `json:"error,omitempty"`
+	// Sources are, by name, how those stand that the owner keeps up to date.
+	Sources map[string]string `json:"sources,omitempty"`
+}
+
+// Query selects objects of a source.
+type Query struct {
+	Source boltstore.Source
+	// Key selects one object, namespace/name.
+	Key string
+	// Index and Value select the objects with that value under the index.
+	Index, Value string
+	// Secrets shows the data of Secrets, which are redacted otherwise.
+	Secrets bool
+}
+
+// Change is an entry of the journal.
+type Change struct {
+	Seq  uint64          `json:"seq"`
+	Type cache.DeltaType `json:"type"`
+	Time time.Time       `json:"time"` // of the commit
+	Key  string          `json:"key"`
+	// Object is the one after the change, for a delete the last known one.
+	Object *unstructured.Unstructured `json:"object,omitempty"`
+	// Previous is the one before, nil for an add.
+	Previous *unstructured.Unstructured `json:"previous,omitempty"`
+}
+
+// ErrNotFound: the file has no such source or object.
+var ErrNotFound = errors.New("not found")
+
+// pageSize bounds the objects of a page; the Store bounds their bytes.
+const pageSize = 256
+
+type file struct{ db *boltstore.DB }
+
+// File reads a file that is open. Close does not close it.
+func File(db *boltstore.DB) Reader { return file{db} }
+
+func (file) Close() error { return nil }
+
+func (f file) Status(context.Context) (Status, error) {
+	states, err := f.db.States()
+	return Status{File: f.db.Path(), Bytes: f.db.Size(), Sources: states}, err
+}
+
+// open finds the query's source.
+func (f file) open(q Query) (*view, error) {
+	states, err := f.db.States()
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states {
+		if st.Source == q.Source {
+			s, err := f.db.View(st.Source)
+			return &view{s, st, q}, err
+		}
+	}
+	return nil, fmt.Errorf("source %s: %w", q.Source, ErrNotFound)
+}
+
+func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error {
+	v, err := f.open(q)
+	if err != nil {
+		return err
+	}
+	if q.Key != "" {
+		obj, ok, err := v.store.GetByKey(q.Key)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s %q: %w", q.Source, q.Key, ErrNotFound)
+		}
+		if err != nil {
+			return err
+		}
+		return v.give(obj, fn)
+	}
+	for from := []byte(nil); ; {
+		var p boltstore.Page
+		if q.Index != "" {
+			p, err = v.store.IndexPage(q.Index, q.Value, from, pageSize)
+		} else {
+			p, err = v.store.Page(from, pageSize)
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		for _, obj := range p.Objects {
+			if err := v.give(obj, fn); err != nil {
+				return err
+			}
+		}
+		if from = p.Next; from == nil {
+			return nil
+		}
+	}
+}
+
+func (f file) History(ctx context.Context, q Query, fn func(Change) error) error {
+	v, err := f.open(q)
+	if err != nil {
+		return err
+	}
+	seq, err := v.store.OldestSeq()
+	if err != nil {
+		return err
+	}
+	for {
+		entries, err := v.store.ReadJournal(seq)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		for _, e := range entries {
+			seq = e.Seq + 1
+			if q.Key != "" && e.Key != q.Key {
+				continue
+			}
+			c, err := v.change(e)
+			if err == nil {
+				err = fn(c)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (f file) Snapshot(_ context.Context, w io.Writer) error {
+	s, err := f.db.Snapshot()
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, s)
+	return errors.Join(err, s.Close())
+}
+
+// view is a source as a query asks for it.
+type view struct {
+	store *boltstore.Store
+	state boltstore.State
+	query Query
+}
+
+func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {
+	u, err := v.unstructured(obj)
+	if err != nil {
+		return err
+	}
+	return fn(u)
+}
+
+func (v *view) change(e *boltstore.Entry) (Change, error) {
+	c := Change{Seq: e.Seq, Type: e.Type, Time: e.Time, Key: e.Key}
+	obj, err := e.Object()
+	if err != nil {
+		return c, err
+	}
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = d.Obj
+	}
+	prev, err := e.Previous()
+	if err != nil {
+		return c, err
+	}
+	for _, o := range []struct {
+		obj any
+		to  **unstructured.Unstructured
+	}{{obj, &c.Object}, {prev, &c.Previous}} {
+		if o.obj != nil {
+			if *o.to, err = v.unstructured(o.obj); err != nil {
+				return c, err
+			}
+		}
+	}
+	return c, nil
+}
+
+// unstructured copies an object, gives typed ones the apiVersion and kind that
+// they lack, and redacts secrets.
+func (v *view) unstructured(obj any) (*unstructured.Unstructured, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if ok {
+		u = u.DeepCopy()
+	} else {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+		if err != nil {
+			return nil, err
+		}
+		u = &unstructured.Unstructured{Object: content}
+	}
+	u.SetAPIVersion(v.state.APIVersion)
+	u.SetKind(v.state.Kind)
+	if v.state.Kind == "Secret" && !v.query.Secrets {
+		redact(u)
+	}
+	return u, nil
+}
+
+const redacted = "REDACTED"
+
+func redact(u *unstructured.Unstructured) {
+	for _, field := range []string{"data", "stringData"} {
+		if m, ok := u.Object[field].(map[string]any); ok {
+			for k := range m {
+				m[k] = redacted
+			}
+		}
+	}
+	// It holds the data once more.
+	const applied = "kubectl.kubernetes.io/last-applied-configuration"
+	if a := u.GetAnnotations(); a[applied] != "" {
+		a[applied] = redacted
+		u.SetAnnotations(a)
+	}
+}

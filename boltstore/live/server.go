@@ -1,0 +1,212 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"golang.org/x/net/netutil"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Options of Serve. The zero value is good.
+type Options struct {
+	// Sources says, by name, how the sources stand that the program keeps up to
+	// date; it may be called at any time, concurrently.
+	Sources func() map[string]string
+}
+
+// limits of what clients can take.
+type limits struct {
+	conns  int           // at a time; others wait to be accepted
+	header int           // bytes of a request
+	read   time.Duration // to send a request
+	write  time.Duration // to accept each piece of an answer
+}
+
+var defaultLimits = limits{conns: 16, header: 32 << 10, read: 5 * time.Second, write: 10 * time.Second}
+
+const trailerError = "Kubewake-Error"
+
+type server struct {
+	file
+	opts     Options
+	limits   limits
+	http     *http.Server
+	spooling sync.Mutex // one snapshot at a time: each takes the file's size on disk
+
+	wg      sync.WaitGroup
+	closing context.CancelFunc
+}
+
+// Serve serves the file's socket until the Closer is closed, which is to be
+// done before the DB is. It fails, and the DB works on, where the socket
+// cannot be made: the error says why.
+func Serve(db *boltstore.DB, o Options) (io.Closer, error) {
+	return serve(db, o, defaultLimits)
+}
+
+func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
+	sock, err := listen(db.Path())
+	if err != nil {
+		return nil, fmt.Errorf("live: the socket of %s cannot be made: %w", db.Path(), err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &server{file: file{db}, opts: o, limits: l, closing: cancel}
+	mux := http.NewServeMux()
+	for path, answer := range map[string]func(*http.Request, *stream) error{
+		"/v1/status": s.status, "/v1/objects": s.objects, "/v1/history": s.history, "/v1/snapshot": s.snapshot,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.answer(ctx, w, r, answer) })
+	}
+	s.http = &http.Server{
+		Handler: s.bounded(mux), MaxHeaderBytes: l.header,
+		// Not ReadTimeout, which would end long answers.
+		ReadHeaderTimeout: l.read, IdleTimeout: l.read,
+		ErrorLog: log.New(io.Discard, "", 0), // clients cannot fill the owner's log
+	}
+	s.wg.Go(func() { _ = s.http.Serve(netutil.LimitListener(sock, l.conns)) }) // until it is closed
+	return s, nil
+}
+
+// Close ends the server and its connections, and waits for what it was doing.
+func (s *server) Close() error {
+	s.closing()
+	err := s.http.Close()
+	s.wg.Wait()
+	return err
+}
+
+// bounded refuses requests with a body, and bounds the time to take what is
+// still buffered when next is done.
+func (s *server) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		if r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+		} else {
+			http.Error(w, "a request has no body", http.StatusRequestEntityTooLarge)
+			_ = c.SetReadDeadline(time.Now()) // net/http would wait for it
+		}
+		// It fails only on a connection that is gone.
+		_ = c.SetWriteDeadline(time.Now().Add(s.limits.write))
+	})
+}
+
+// stream is an answer. What goes wrong after its first byte is in the trailer.
+type stream struct {
+	w     http.ResponseWriter
+	c     *http.ResponseController
+	limit time.Duration
+	begun bool
+}
+
+// Write sends a piece. A client that does not take it in time loses its
+// connection.
+func (a *stream) Write(p []byte) (int, error) {
+	a.begun = true
+	if err := a.c.SetWriteDeadline(time.Now().Add(a.limit)); err != nil {
+		return 0, err
+	}
+	return a.w.Write(p)
+}
+
+func (s *server) answer(closing context.Context, w http.ResponseWriter, r *http.Request, fn func(*http.Request, *stream) error) {
+	s.wg.Add(1)
+	defer s.wg.Done()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(closing, cancel)()
+	w.Header().Set("Trailer", trailerError)
+	a := &stream{w: w, c: http.NewResponseController(w), limit: s.limits.write}
+	err := fn(r.WithContext(ctx), a)
+	switch {
+	case err == nil:
+	case a.begun:
+		w.Header().Set(trailerError, err.Error())
+	case errors.Is(err, ErrNotFound):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, errBusy):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+var errBusy = errors.New("a snapshot is being taken for someone else; try again")
+
+func (s *server) status(r *http.Request, a *stream) error {
+	st, err := s.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	st.Owner = &Owner{PID: os.Getpid()}
+	if err := s.db.Err(); err != nil {
+		st.Owner.Error = err.Error()
+	}
+	if s.opts.Sources != nil {
+		st.Owner.Sources = s.opts.Sources()
+	}
+	return json.NewEncoder(a).Encode(st)
+}
+
+// query finds out what a request asks for. The source is named by its ID.
+func (s *server) query(r *http.Request) (Query, error) {
+	v := r.URL.Query()
+	q := Query{Key: v.Get("key"), Index: v.Get("index"), Value: v.Get("value"), Secrets: v.Get("secrets") == "true"}
+	states, err := s.db.States()
+	if err != nil {
+		return q, err
+	}
+	for _, st := range states {
+		if st.Source.ID() == v.Get("source") {
+			q.Source = st.Source
+			return q, nil
+		}
+	}
+	return q, fmt.Errorf("source %q: %w", v.Get("source"), ErrNotFound)
+}
+
+func (s *server) objects(r *http.Request, a *stream) error {
+	q, err := s.query(r)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(a)
+	return s.Objects(r.Context(), q, func(u *unstructured.Unstructured) error { return enc.Encode(u.Object) })
+}
+
+func (s *server) history(r *http.Request, a *stream) error {
+	q, err := s.query(r)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(a)
+	return s.History(r.Context(), q, func(c Change) error { return enc.Encode(c) })
+}
+
+func (s *server) snapshot(_ *http.Request, a *stream) error {
+	if !s.spooling.TryLock() {
+		return errBusy
+	}
+	defer s.spooling.Unlock()
+	// The copy may take longer than the client waits for the first byte.
+	a.begun = true
+	if err := a.c.Flush(); err != nil {
+		return err
+	}
+	snap, err := s.db.Snapshot()
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(a, struct{ io.Reader }{snap}, make([]byte, 64<<10))
+	return errors.Join(err, snap.Close())
+}

@@ -1,0 +1,165 @@
+package live
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// longest is the longest path that a socket's address holds everywhere, with
+// the zero byte after it: 104 bytes on the BSDs and macOS, 108 on Linux.
+const longest = 103
+
+// SocketPath is where the socket of a file is: <db>.sock, or, where that is
+// longer than a socket's address can be, a name in a folder of the file's
+// owner below os.TempDir.
+func SocketPath(db string) (string, error) {
+	path := db + ".sock"
+	if len(path) <= longest {
+		return path, nil
+	}
+	abs, err := filepath.Abs(db)
+	if err != nil {
+		return "", err
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		abs = filepath.Join(dir, filepath.Base(abs))
+	}
+	uid := os.Geteuid()
+	if st, err := os.Stat(db); err == nil {
+		if o, ok := ownerOf(st); ok {
+			uid = o
+		}
+	}
+	sum := sha256.Sum256([]byte(abs))
+	path = filepath.Join(os.TempDir(), fmt.Sprintf("kubewake-%d", uid), hex.EncodeToString(sum[:12])+".sock")
+	if len(path) > longest {
+		return "", fmt.Errorf("the path of %s and that of the temporary folder are too long for a socket; set TMPDIR to a shorter one", db)
+	}
+	return path, nil
+}
+
+// makeDir makes the folder of an alias, or verifies that it is ours alone.
+func makeDir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	st, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if uid, ok := ownerOf(st); !ok || uid != os.Geteuid() || !st.IsDir() || st.Mode().Perm() != 0o700 {
+		return fmt.Errorf("%s is not a folder that only this user can use (mode 0700); remove it or set TMPDIR to another one", dir)
+	}
+	return nil
+}
+
+// listen makes the socket of a file, which the caller owns, so that another
+// socket of ours at the path can only be of a process that has died.
+func listen(db string) (*socket, error) {
+	if runtime.GOOS == "windows" {
+		return nil, fmt.Errorf("a socket that only this user can use: %w on Windows", errors.ErrUnsupported)
+	}
+	path, err := SocketPath(db)
+	if err != nil {
+		return nil, err
+	}
+	if path != db+".sock" {
+		if err := makeDir(filepath.Dir(path)); err != nil {
+			return nil, err
+		}
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // it may be another's by then
+	s := &socket{UnixListener: l, path: path}
+	// Who connects before the mode is set is turned away by its user id.
+	err = os.Chmod(path, 0o600)
+	if err == nil {
+		s.made, err = os.Lstat(path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// removeStale removes a socket of ours that nobody listens on any more, and
+// nothing else.
+func removeStale(path string) error {
+	st, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if st.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is there and not a socket; it is not touched", path)
+	}
+	if uid, ok := ownerOf(st); !ok || uid != os.Geteuid() {
+		return fmt.Errorf("%s is there and another user's; it is not touched", path)
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		return errors.Join(fmt.Errorf("%s is there and a process listens on it; it is not touched", path), c.Close())
+	}
+	if !refused(err) {
+		return fmt.Errorf("%s is there and not known to be left over: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// socket accepts the same user and root only.
+type socket struct {
+	*net.UnixListener
+	path string
+	made fs.FileInfo
+}
+
+// Accept implements net.Listener.
+func (s *socket) Accept() (net.Conn, error) {
+	for {
+		c, err := s.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if uid, _, err := peer(c); errors.Is(err, errors.ErrUnsupported) || err == nil && (uid == 0 || uid == os.Geteuid()) {
+			return c, nil
+		}
+		_ = c.Close() // not to be talked to
+	}
+}
+
+// Close removes the socket if it is still the one that was made.
+func (s *socket) Close() error {
+	err := s.UnixListener.Close()
+	if st, lerr := os.Lstat(s.path); lerr == nil && (s.made == nil || os.SameFile(st, s.made)) {
+		err = errors.Join(err, os.Remove(s.path))
+	}
+	return err
+}
+
+func peer(c *net.UnixConn) (uid, pid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	cerr := raw.Control(func(fd uintptr) { uid, pid, err = peerOf(int(fd)) })
+	return uid, pid, errors.Join(cerr, err)
+}

@@ -1,0 +1,57 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Snapshot is a copy of the file as one commit left it. It is a kubewake file
+// itself. Close removes it.
+type Snapshot struct {
+	f    *os.File
+	size int64
+	gone bool // it has no name any more
+}
+
+// Snapshot copies the file to a temporary one (0600, in the same folder) and
+// returns that, to be read from its start. Writers go on meanwhile; what they
+// free is reused only after the copy is done.
+func (db *DB) Snapshot() (*Snapshot, error) {
+	f, err := os.CreateTemp(filepath.Dir(db.path), "."+filepath.Base(db.path)+".snapshot-*")
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: snapshot of %s: %w", db.path, err)
+	}
+	// Without a name it goes with the process, however that ends.
+	s := &Snapshot{f: f, gone: os.Remove(f.Name()) == nil}
+	err = db.h.view(func(tx *bolt.Tx) error {
+		s.size, err = tx.WriteTo(f)
+		return err
+	})
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("boltstore: snapshot of %s: %w", db.path, err), s.Close())
+	}
+	return s, nil
+}
+
+// Size is its size in bytes.
+func (s *Snapshot) Size() int64 { return s.size }
+
+// Read implements io.Reader.
+func (s *Snapshot) Read(p []byte) (int, error) { return s.f.Read(p) }
+
+// Close removes the copy.
+func (s *Snapshot) Close() error {
+	err := s.f.Close()
+	if !s.gone {
+		err = errors.Join(err, os.Remove(s.f.Name()))
+	}
+	return err
+}
