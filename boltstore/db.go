@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,9 @@ func Open(path string, o Options) (*DB, error) {
 	db.h.swap(b)
 	if db.opts.ReadOnly {
 		return db, nil
+	}
+	if name := untrusted(filepath.Dir(path)); name != "" {
+		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
 	if db.opts.Durability == Process {
 		// The mark must be on the disk before anything that is not synced.

@@ -7,6 +7,8 @@ import "errors"
 var (
 	// ErrLocked: another process has the file open.
 	ErrLocked = errors.New("file is in use by another process")
+	// ErrUnsafe: other users can change the file or where it is.
+	ErrUnsafe = errors.New("not safe from other users")
 	// ErrForeign: the file exists and is not a kubewake file.
 	ErrForeign = errors.New("not a kubewake file")
 	// ErrDamaged: the file, or a record in it, is not what was written.

@@ -16,6 +16,9 @@ import (
 // openFile opens, and creates or replaces where the options allow it, the file
 // of db.
 func (db *DB) openFile() (*bolt.DB, error) {
+	if err := db.checkPath(); err != nil {
+		return nil, db.explain(err)
+	}
 	for attempt := 0; ; attempt++ {
 		b, err := db.tryOpen()
 		switch {
@@ -83,6 +86,9 @@ func boltOptions(o Options) *bolt.Options {
 		MaxSize:  o.MaxSize,
 		// The hash map finds a run of free pages in constant time.
 		FreelistType: bolt.FreelistMapType,
+	}
+	if !o.AllowUnsafePath {
+		b.OpenFile = openSafe(o.ReadOnly)
 	}
 	// Address space, not memory: without it a writer that grows the map waits
 	// for all readers and stops new ones meanwhile. Windows would grow the file.
@@ -229,7 +235,9 @@ func (db *DB) explain(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, ErrLocked):
-		hint = "; stop that process or use another file"
+		hint = holder(db.path) + "; stop that process or use another file"
+	case errors.Is(err, ErrUnsafe):
+		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700), or allow it (AllowUnsafePath)"
 	case errors.Is(err, ErrForeign):
 		hint = "; choose another file, or move this one away"
 	case errors.Is(err, ErrNewerFormat):

@@ -51,6 +51,10 @@ type Options struct {
 	// ReadOnly opens an existing file for reading: nothing is created, renamed
 	// or repaired, and sources cannot be claimed for writing.
 	ReadOnly bool
+	// AllowUnsafePath accepts a file or folder that other users can change, and
+	// a path that is a symlink, where Open fails with ErrUnsafe. Without it a
+	// file of this user's that others can read gets mode 0600.
+	AllowUnsafePath bool
 	// RefuseForeign makes Open fail with ErrForeign on a file that is not
 	// ours, where it would rename the file aside and start a new one.
 	RefuseForeign bool

@@ -1,24 +1,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
 type get struct {
 	streams   genericiooptions.IOStreams
-	db        string
+	db        dbFile
 	namespace string
 	all       bool
 	selector  string
@@ -35,9 +36,9 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: `  kubewake get pods -n web -l app=shop --db cache.db
   kubewake get deployments.apps shop -n web -o yaml`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return g.run(args[0], args[1:]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return g.run(cmd.Context(), args[0], args[1:]) },
 	}
-	dbFlag(cmd, &g.db)
+	g.db.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&g.namespace, "namespace", "n", "default", "namespace")
 	f.BoolVarP(&g.all, "all-namespaces", "A", false, "all namespaces")
@@ -48,7 +49,7 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-func (g *get) run(typ string, names []string) error {
+func (g *get) run(ctx context.Context, typ string, names []string) error {
 	selector, err := labels.Parse(g.selector)
 	if err != nil {
 		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
@@ -59,22 +60,28 @@ func (g *get) run(typ string, names []string) error {
 	if g.all && len(names) > 0 {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
-	db, err := openForReading(g.db)
+	r, err := g.db.read()
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	states, err := db.States()
+	defer r.Close()
+	status, err := r.Status(ctx)
 	if err != nil {
 		return err
 	}
-	sources := inFile(states, typ)
+	sources := inFile(status.Sources, typ)
 	if len(sources) == 0 {
-		return fmt.Errorf("%w; it has: %s", unknownType(typ, g.db), strings.Join(resourcesIn(states), ", "))
+		return fmt.Errorf("%w; it has: %s", unknownType(typ, g.db.path), strings.Join(resourcesIn(status.Sources), ", "))
 	}
 	found := map[string]*unstructured.Unstructured{}
 	for _, st := range sources {
-		if err := g.read(db, st, selector, found); err != nil {
+		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
+			if selector.Matches(labels.Set(u.GetLabels())) && (g.all || u.GetNamespace() == "" || u.GetNamespace() == g.namespace) {
+				found[u.GetNamespace()+"/"+u.GetName()] = u
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s ago\n", st.Source, st.Objects, st.ResourceVersion, age(st.Confirmed))
@@ -86,7 +93,7 @@ func (g *get) run(typ string, names []string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%s %q not found in %s", sources[0].Source.Resource, strings.Join(missing, `", "`), g.db)
+		return fmt.Errorf("%s %q not found in %s", sources[0].Source.Resource, strings.Join(missing, `", "`), g.db.path)
 	}
 	return nil
 }
@@ -97,59 +104,6 @@ func resourcesIn(states []boltstore.State) (names []string) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// read adds a source's objects, by namespace and name.
-func (g *get) read(db *boltstore.DB, st boltstore.State, selector labels.Selector, found map[string]*unstructured.Unstructured) error {
-	s, err := db.View(st.Source)
-	if err != nil {
-		return err
-	}
-	objs, err := s.ListErr()
-	if err != nil {
-		return err
-	}
-	for _, obj := range objs {
-		u, err := asUnstructured(obj, st)
-		if err != nil {
-			return err
-		}
-		if !selector.Matches(labels.Set(u.GetLabels())) || !g.all && u.GetNamespace() != "" && u.GetNamespace() != g.namespace {
-			continue
-		}
-		if st.Kind == "Secret" && !g.secrets {
-			redact(u)
-		}
-		found[u.GetNamespace()+"/"+u.GetName()] = u
-	}
-	return nil
-}
-
-// asUnstructured gives typed objects the apiVersion and kind that they lack.
-func asUnstructured(obj any, st boltstore.State) (*unstructured.Unstructured, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-		if err != nil {
-			return nil, err
-		}
-		u = &unstructured.Unstructured{Object: content}
-	} else {
-		u = u.DeepCopy()
-	}
-	u.SetAPIVersion(st.APIVersion)
-	u.SetKind(st.Kind)
-	return u, nil
-}
-
-func redact(u *unstructured.Unstructured) {
-	for _, field := range []string{"data", "stringData"} {
-		if m, ok := u.Object[field].(map[string]any); ok {
-			for k := range m {
-				m[k] = "REDACTED"
-			}
-		}
-	}
 }
 
 // pick returns the objects in order, those with names if there are any.

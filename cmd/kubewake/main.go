@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
@@ -64,26 +63,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.AddCommand(newMirror(streams), newGet(streams), newStatus(streams), newCheck(streams), newDemo(streams), newVersion(streams))
+	root.AddCommand(newMirror(streams), newGet(streams), newStatus(streams), newSnapshot(streams), newCheck(streams), newDemo(streams), newVersion(streams))
 	return root
-}
-
-// dbFlag adds --db.
-func dbFlag(cmd *cobra.Command, path *string) {
-	def := os.Getenv("KUBEWAKE_DB")
-	if def == "" {
-		def = "kubewake.db"
-	}
-	cmd.Flags().StringVar(path, "db", def, "the file; $KUBEWAKE_DB, if set, is the default")
-}
-
-// openForReading opens a file that must be there.
-func openForReading(path string) (*boltstore.DB, error) {
-	db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true})
-	if err != nil {
-		return nil, fmt.Errorf("%w (--db)", err)
-	}
-	return db, nil
 }
 
 func newVersion(streams genericiooptions.IOStreams) *cobra.Command {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/spf13/cobra"
@@ -30,7 +31,8 @@ import (
 type mirror struct {
 	streams  genericiooptions.IOStreams
 	flags    *genericclioptions.ConfigFlags
-	db       string
+	db       dbFile
+	noSocket bool
 	all      bool
 	selector string
 	http     string
@@ -62,7 +64,7 @@ func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	m.flags.AddFlags(cmd.Flags())
-	dbFlag(cmd, &m.db)
+	m.db.addFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&m.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&m.selector, "selector", "l", "", "only objects with these labels")
@@ -73,6 +75,7 @@ func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
 	f.Int64Var(&m.journal, "journal-bytes", 0, "history kept for each type (default 16 MiB)")
 	f.DurationVar(&m.age, "journal-age", 0, "history kept for each type (default 1h)")
 	f.IntVar(&m.maxSize, "max-size", 0, "bound of the file in bytes (default none)")
+	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket beside the file, through which the other commands read it meanwhile")
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: what, type, namespace/name, UID, resourceVersion")
 	f.BoolVar(&m.report, "report", false, "print what the start took once it is over, for the demo")
 	_ = f.MarkHidden("report") // fails only for a flag that is not there
@@ -121,23 +124,43 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 		return err
 	}
 	logger := m.logger()
-	o := boltstore.Options{RefuseForeign: true, Logger: &logger, Window: m.window, JournalBytes: m.journal, JournalAge: m.age, MaxSize: m.maxSize}
+	o := boltstore.Options{RefuseForeign: true, Logger: &logger, Window: m.window, JournalBytes: m.journal, JournalAge: m.age, MaxSize: m.maxSize, AllowUnsafePath: m.db.unsafe}
 	if m.process {
 		o.Durability = boltstore.Process
 	}
-	db, err := boltstore.Open(m.db, o)
+	db, err := boltstore.Open(m.db.path, o)
 	if err != nil {
 		return fmt.Errorf("%w (--db)", err)
 	}
 	m.stats.db = db
 	for _, aside := range db.SetAside() {
-		m.logf("%s could not be used and is now %s; it is rebuilt from the server", m.db, aside)
+		m.logf("%s could not be used and is now %s; it is rebuilt from the server", m.db.path, aside)
 	}
+	closeSocket := m.socket(db)
 	err = m.live(ctx, db, cfg, types)
+	closeSocket()
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
 	return errors.Join(err, db.Close())
+}
+
+// socket serves the file's socket until the function it returns is called.
+// Without one the mirror works as well.
+func (m *mirror) socket(db *boltstore.DB) (end func()) {
+	if m.noSocket {
+		return func() {}
+	}
+	s, err := live.Serve(db, live.Options{Sources: m.stats.phases})
+	if err != nil {
+		m.logf("other commands cannot read the file while this one runs: %s", oneLine(err))
+		return func() {}
+	}
+	return func() {
+		if err := s.Close(); err != nil {
+			m.logf("%s", oneLine(err))
+		}
+	}
 }
 
 // live runs an informer for each type. The first one that cannot go on ends

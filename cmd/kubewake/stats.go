@@ -67,6 +67,15 @@ func (s *stats) all() []*source {
 	return append([]*source(nil), s.sources...)
 }
 
+// phases says, by name, how the sources stand.
+func (s *stats) phases() map[string]string {
+	phases := map[string]string{}
+	for _, src := range s.all() {
+		phases[src.name] = src.inf.State().String()
+	}
+	return phases
+}
+
 // unready says what is not confirmed by the server yet.
 func (s *stats) unready() string {
 	if !s.ready.Load() {

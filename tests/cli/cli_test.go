@@ -3,6 +3,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,19 +23,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-var binary string
+var kubewake string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "kubewake-cli-")
 	if err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "kubewake")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/kubewake")
+	kubewake = filepath.Join(dir, "kubewake")
+	build := exec.Command("go", "build", "-o", kubewake, "./cmd/kubewake")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s\n%v\n", out, err)
@@ -49,10 +51,13 @@ func TestMain(m *testing.M) {
 // Besides testscript's commands there are
 //
 //	mirrored ARGS...   run kubewake mirror until all types are live, then end it with SIGTERM
+//	mirroring ARGS...  the same, and it runs until the script ends; its log so far is in mirror.log
 //	server up|down     let the server answer, or refuse connections
 //	forbid             the next request for objects is refused
 //	lock FILE          another process has the file open, until the script ends
 //	cut FILE N         keep the first N bytes of a file
+//	cycle FILE         make a file in which following bbolt's pages never ends
+//	flip FILE TEXT     change a byte of the text in the file
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
@@ -66,7 +71,7 @@ func TestScripts(t *testing.T) {
 			if err := fill(sim); err != nil {
 				return err
 			}
-			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+			e.Setenv("PATH", filepath.Dir(kubewake)+string(os.PathListSeparator)+os.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir)
 			path := filepath.Join(e.WorkDir, "kubeconfig")
 			e.Setenv("KUBECONFIG", path)
@@ -77,7 +82,7 @@ func TestScripts(t *testing.T) {
 			return clientcmd.WriteToFile(*c, path)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mirrored": mirrored, "server": server, "forbid": forbid, "lock": lock, "cut": cut,
+			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "lock": lock, "cut": cut,
 		},
 	})
 }
@@ -113,15 +118,13 @@ func must(ts *testscript.TestScript, err error) { ts.Check(err) }
 
 func sim(ts *testscript.TestScript) *kubesim.Server { return ts.Value("sim").(*kubesim.Server) }
 
-func mirrored(ts *testscript.TestScript, neg bool, args []string) {
-	if neg {
-		ts.Fatalf("mirrored cannot be negated")
-	}
-	cmd := exec.Command(binary, append([]string{"mirror"}, args...)...)
+// mirror is a kubewake mirror of which all types are live.
+func mirror(ts *testscript.TestScript, args []string) (end func(), log *buffer) {
+	cmd := exec.Command(kubewake, append([]string{"mirror"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("HOME"), "KUBEWAKE_DB="+ts.Getenv("KUBEWAKE_DB"))
-	var log buffer
-	cmd.Stderr = &log
+	log = &buffer{}
+	cmd.Stderr = log
 	must(ts, cmd.Start())
 	types := 0
 	for _, a := range args {
@@ -143,11 +146,30 @@ func mirrored(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("not live:\n%s", log.String())
 		}
 	}
-	must(ts, cmd.Process.Signal(os.Interrupt))
-	if err := <-ended; err != nil {
-		ts.Fatalf("mirror did not end in order: %v\n%s", err, log.String())
+	return func() {
+		must(ts, cmd.Process.Signal(os.Interrupt))
+		if err := <-ended; err != nil {
+			ts.Fatalf("mirror did not end in order: %v\n%s", err, log.String())
+		}
+	}, log
+}
+
+func mirrored(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("mirrored cannot be negated")
 	}
+	end, log := mirror(ts, args)
+	end()
 	ts.Logf("%s", log.String())
+}
+
+func mirroring(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("mirroring cannot be negated")
+	}
+	end, log := mirror(ts, args)
+	must(ts, os.WriteFile(ts.MkAbs("mirror.log"), []byte(log.String()), 0o600))
+	ts.Defer(end)
 }
 
 func server(ts *testscript.TestScript, _ bool, args []string) {
@@ -170,6 +192,49 @@ func cut(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := fmt.Sscan(args[1], &n)
 	must(ts, err)
 	must(ts, os.Truncate(ts.MkAbs(args[0]), n))
+}
+
+func cycle(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	db, err := boltstore.Open(path, boltstore.Options{})
+	must(ts, err)
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	must(ts, err)
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { must(ts, err) }})
+	must(ts, err)
+	for i := range 1000 {
+		must(ts, r.Page([]runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), ResourceVersion: fmt.Sprint(i + 1)}}}))
+	}
+	_, err = r.Commit("2000", time.Now())
+	must(ts, err)
+	s.Release()
+	must(ts, db.Close())
+	b, err := os.ReadFile(path)
+	must(ts, err)
+	// Each branch page becomes its own first child: internal/common/page.go of
+	// bbolt has the form.
+	const branch, head = 0x01, 16
+	found := 0
+	for at := 0; at < len(b); at += os.Getpagesize() {
+		if page := b[at:]; binary.NativeEndian.Uint16(page[8:]) == branch && binary.NativeEndian.Uint64(page) == uint64(at/os.Getpagesize()) {
+			copy(page[head+8:head+16], page[:8])
+			found++
+		}
+	}
+	if found == 0 {
+		ts.Fatalf("no branch page")
+	}
+	must(ts, os.WriteFile(path, b, 0o600))
+}
+
+func flip(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	b, err := os.ReadFile(path)
+	must(ts, err)
+	if !bytes.Contains(b, []byte(args[1])) {
+		ts.Fatalf("%s has no %q", args[0], args[1])
+	}
+	must(ts, os.WriteFile(path, bytes.ReplaceAll(b, []byte(args[1]), []byte("X"+args[1][1:])), 0o600))
 }
 
 // buffer is written by a process and read by a test.

@@ -60,7 +60,7 @@ func TestServes(t *testing.T) {
 			t.Fatal(err)
 		}
 		addr := freeAddress(t)
-		cmd := exec.Command(binary, "mirror", "pods", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
+		cmd := exec.Command(kubewake, "mirror", "pods", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
 		cmd.Env = append(os.Environ(), "HOME="+dir)
 		var log buffer
 		cmd.Stderr = &log

@@ -1,0 +1,23 @@
+package boltstore
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// untrusted names the file system of a folder if its locks or syncs cannot be
+// relied on.
+func untrusted(dir string) string {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return ""
+	}
+	name := unix.ByteSliceToString(st.Fstypename[:])
+	for _, bad := range []string{"nfs", "smbfs", "afpfs", "webdav", "cifs", "fuse", "virtiofs"} {
+		if strings.Contains(name, bad) {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+package boltstore
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+const pidsAreKnown = true
+
+// TestHolder: the process is found by device and inode, those that only wait
+// and those that cannot be seen from here are not named.
+func TestHolder(t *testing.T) {
+	const locks = `1: POSIX  ADVISORY  WRITE 11 08:01:77 0 EOF
+2: FLOCK  ADVISORY  WRITE 12 08:01:777 0 EOF
+3: FLOCK  ADVISORY  WRITE 13 08:01:77 0 EOF
+3: -> FLOCK  ADVISORY  WRITE 14 08:01:77 0 EOF
+4: FLOCK  ADVISORY  READ  15 08:01:77 0 EOF
+5: FLOCK  ADVISORY  READ  0 08:01:77 0 EOF
+short
+`
+	for file, want := range map[string]string{"08:01:77": " (pid 13, 15)", "08:01:777": " (pid 12)", "08:02:77": ""} {
+		if got := pids(strings.NewReader(locks), file); got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+	path := testPath(t)
+	openTest(t, path, Options{})
+	if got, want := holder(path), fmt.Sprintf(" (pid %d)", os.Getpid()); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestUntrusted: /proc is not among the file systems that are warned of, and
+// the name is that of the file system.
+func TestUntrusted(t *testing.T) {
+	if got := untrusted("/proc"); got != "" {
+		t.Error(got)
+	}
+	if got := untrusted("/does/not/exist"); got != "" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/spf13/cobra"
+)
+
+// dbFile is the file that a command is about.
+type dbFile struct {
+	path   string
+	unsafe bool
+}
+
+func (f *dbFile) addFlags(cmd *cobra.Command) {
+	def := os.Getenv("KUBEWAKE_DB")
+	if def == "" {
+		def = "kubewake.db"
+	}
+	cmd.Flags().StringVar(&f.path, "db", def, "the file; $KUBEWAKE_DB, if set, is the default")
+	cmd.Flags().BoolVar(&f.unsafe, "allow-unsafe-path", false, "accept a file or folder that other users can change, and symlinks")
+}
+
+// open opens a file that must be there, for reading.
+func (f *dbFile) open() (*boltstore.DB, error) {
+	db, err := boltstore.Open(f.path, boltstore.Options{ReadOnly: true, AllowUnsafePath: f.unsafe})
+	if err != nil {
+		return nil, fmt.Errorf("%w (--db)", err)
+	}
+	return db, nil
+}
+
+// read reads the file, through its owner's socket if it has one.
+func (f *dbFile) read() (live.Reader, error) {
+	db, err := f.open()
+	if err == nil {
+		return opened{live.File(db), db}, nil
+	}
+	if !errors.Is(err, boltstore.ErrLocked) {
+		return nil, err
+	}
+	c, derr := live.Dial(f.path)
+	if derr != nil {
+		return nil, fmt.Errorf("%w; %w", err, derr)
+	}
+	return c, nil
+}
+
+// opened closes the file with its reader.
+type opened struct {
+	live.Reader
+	db *boltstore.DB
+}
+
+func (o opened) Close() error { return o.db.Close() }

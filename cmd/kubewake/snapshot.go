@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
+	var db dbFile
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "snapshot FILE",
+		Short: "Copy the file, also while a program has it open",
+		Long: "Copy the file as one commit left it, also while a program has it open. The copy is a kubewake file\n" +
+			"itself; it appears under its name when it is complete and on the disk.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := db.read()
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			size, err := snapshot(cmd.Context(), r, args[0], force)
+			if err != nil {
+				return fmt.Errorf("snapshot %s: %w", args[0], err)
+			}
+			fmt.Fprintf(streams.ErrOut, "%s: %d bytes\n", args[0], size)
+			return nil
+		},
+	}
+	db.addFlags(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
+	return cmd
+}
+
+// snapshot makes the file to, mode 0600, whole or not at all.
+func snapshot(ctx context.Context, r live.Reader, to string, force bool) (size int64, err error) {
+	exists := func() error {
+		if _, err := os.Lstat(to); err == nil && !force {
+			return errors.New("it exists; --force replaces it")
+		}
+		return nil
+	}
+	if err := exists(); err != nil {
+		return 0, err // before the work
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".new-*")
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if rerr := os.Remove(f.Name()); !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}()
+	err = r.Snapshot(ctx, f)
+	if err == nil {
+		err = f.Sync()
+	}
+	st, serr := f.Stat()
+	if err := errors.Join(err, serr, f.Close()); err != nil {
+		return 0, err
+	}
+	if force {
+		err = os.Rename(f.Name(), to)
+	} else if err = os.Link(f.Name(), to); err != nil { // unlike a rename it replaces nothing
+		if err := exists(); err != nil {
+			return 0, err
+		}
+		err = os.Rename(f.Name(), to) // a file system without links
+	}
+	if err != nil {
+		return 0, err
+	}
+	d, err := os.Open(filepath.Dir(to))
+	if err != nil {
+		return 0, err
+	}
+	_ = d.Sync() // not all systems can
+	return st.Size(), d.Close()
+}
