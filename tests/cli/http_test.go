@@ -112,7 +112,7 @@ func TestQuietWake(t *testing.T) {
 	for life := range 2 {
 		sim.ResetRequests()
 		addr := freeAddress(t)
-		cmd := exec.Command(binary, "mirror", "pods", "configmaps", "widgets", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
+		cmd := exec.Command(kubewake, "mirror", "pods", "configmaps", "widgets", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
 		cmd.Env = append(os.Environ(), "HOME="+dir)
 		var log buffer
 		cmd.Stderr = &log
