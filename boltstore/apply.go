@@ -20,7 +20,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 		w.meta = w.s.metaNow()
 		return src.putMeta(w.meta)
 	}
-	w.meta, w.entries = w.s.metaNow().clone(), nil
+	w.meta, w.entries, w.positions = w.s.metaNow().clone(), nil, nil
 	if w.meta.Generation == 0 && len(w.b.Changes) > 0 {
 		w.meta.Generation = 1
 	}
@@ -49,6 +49,10 @@ func (w *work) apply(tx *bolt.Tx) error {
 			return err
 		}
 		w.entries = a.entries
+		var err error
+		if w.positions, err = w.s.positions(src, w.meta); err != nil {
+			return err
+		}
 		o := w.s.db.opts
 		if err := src.trimJournal(w.meta, o.JournalBytes, o.Clock.Now().Add(-o.JournalAge)); err != nil {
 			return err

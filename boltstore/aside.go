@@ -11,22 +11,20 @@ var bucketAside = []byte("aside")
 
 // SetAside moves what the file holds of the source out of the way, to
 // /aside/<unix ns>/<id>: it belongs to another cluster. No deletes are
-// journaled; the source is as if never synced.
+// journaled; the source is as if never synced. Durable handlers are to start
+// over.
 func (s *Store) SetAside() error {
 	var m *sourceMeta
 	err := s.db.h.update(func(tx *bolt.Tx) error {
-		if err := moveAside(tx, s.id, s.db.opts.Clock.Now()); err != nil {
-			return err
-		}
-		b, err := tx.Bucket(bucketSources).CreateBucket([]byte(s.id))
-		if err != nil {
-			return err
-		}
 		old := s.metaNow()
 		// Seqs go on, so that no handler's position means something else.
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, Seq: old.Seq, Told: old.Seq}).clone()
-		return sourceTx{b}.putMeta(m)
+		src, err := moveAsideKeeping(tx, s.id, m, s.db.opts.Clock.Now())
+		if err != nil {
+			return err
+		}
+		return src.putMeta(m)
 	}, func() { s.setMeta(m); s.repaired() })
 	if err != nil {
 		return fmt.Errorf("boltstore: set %s aside: %w", s.source, err)

@@ -59,6 +59,9 @@ type Store struct {
 	told  atomic.Uint64
 	stale atomic.Uint64
 
+	claimed  time.Time
+	knownSeq uint64 // last seq of an earlier claim
+
 	indexing sync.Mutex // held while indices are added, and when a relist becomes visible
 
 	mu        sync.RWMutex
@@ -70,6 +73,7 @@ type Store struct {
 	brokenCh  chan struct{} // closed while broken
 	producer  Producer
 	queue     []*direct
+	handlers  map[string]*Handler // registered; nil while one is being so
 }
 
 var (
@@ -124,7 +128,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		db: db, source: c.Source, id: c.Source.ID(), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
-		brokenCh: make(chan struct{}), lenient: c.ServeOutdated,
+		brokenCh: make(chan struct{}), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
 	}
 	if s.keyFunc == nil {
 		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
@@ -174,7 +178,10 @@ func (s *Store) load() error {
 	if errors.Is(err, ErrDamaged) {
 		s.db.log().Error(err, "What the file says of a source is damaged; it is set aside and read anew", "source", s.source.String(), "file", s.db.path)
 		s.setMeta(nil)
-		err = s.db.h.update(func(tx *bolt.Tx) error { return moveAside(tx, s.id, s.db.opts.Clock.Now()) }, nil)
+		err = s.db.h.update(func(tx *bolt.Tx) error {
+			_, err := moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.opts.Clock.Now())
+			return err
+		}, nil)
 	}
 	if err == nil && !known {
 		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx) }, nil)
@@ -184,6 +191,7 @@ func (s *Store) load() error {
 	}
 	m := s.metaNow()
 	s.told.Store(m.Told)
+	s.knownSeq = m.Seq
 	if m.Degraded != "" {
 		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 	}
@@ -259,13 +267,10 @@ func (s *Store) Release() {
 		return
 	}
 	s.db.commit.detach(s)
-	if s.toldChanged() {
-		err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
-			m.Told = max(m.Told, min(s.told.Load(), m.Seq))
-			return nil
-		}, nil)
+	if s.toldChanged() || s.positionsChanged() {
+		err := s.writePositions()
 		if err != nil && !errors.Is(err, ErrClosed) {
-			s.db.log().Error(err, "The told mark was not written, handlers will be told again", "source", s.source.String())
+			s.db.log().Error(err, "The told mark and positions were not written, handlers will be told again", "source", s.source.String())
 		}
 	}
 	s.failDirect(ErrClosed)
@@ -352,6 +357,8 @@ type State struct {
 	JournalBytes    uint64    `json:"journalBytes"`
 	Indices         []string  `json:"indices,omitempty"`
 	Degraded        string    `json:"degraded,omitempty"`
+	// Handlers that are durable. Only in what DB.States returns, see Store.Handlers.
+	Handlers []HandlerState `json:"handlers,omitempty"`
 }
 
 // State is consistent in itself: it is that of one commit.

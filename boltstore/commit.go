@@ -47,6 +47,8 @@ type work struct {
 	p       Producer
 	meta    *sourceMeta
 	entries []*Entry
+	// positions is to be called once they are visible, if not nil.
+	positions func()
 	// landed: readers see it, but the disk reported an error. It counts as
 	// committed once a commit after it succeeds.
 	landed bool
@@ -265,7 +267,7 @@ func (c *committer) gather(lazy bool) (works []*work, waiters []waiter, more boo
 		case p != nil:
 			b, left := p.Take(share, lazy)
 			more = more || left
-			if b == nil && lazy && s.toldChanged() {
+			if b == nil && lazy && (s.toldChanged() || s.positionsChanged()) {
 				b = &Batch{}
 			}
 			if b != nil {
@@ -312,6 +314,10 @@ func (c *committer) try(works []*work) error {
 		for _, w := range works {
 			w.landed = true
 			w.s.setMeta(w.meta)
+			if w.positions != nil {
+				w.positions()
+				w.positions = nil
+			}
 		}
 	})
 	if err != nil {

@@ -13,7 +13,8 @@
 //	/sources/<id>/gen/<n>/items        item key → record
 //	/sources/<id>/gen/<n>/index/<name> (value, key) → ()
 //	/sources/<id>/journal              seq of its first entry → one compressed block per commit
-//	/sources/<id>/handlers/<name>      acknowledged seq of a durable handler
+//	/sources/<id>/handlers/<name>      mark (8 bytes), msgpack of a durable handler's position, CRC-32C
+//	/sources/<id>/parked/<name>        item key → what the handler has not acknowledged, collapsed
 //
 // Package index defines item keys and entries. Numbers in bucket keys are
 // big-endian. A record is

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -46,6 +47,10 @@ func newEntry(s *Store, seq uint64, d draft) *Entry {
 	return e
 }
 
+func (e *Entry) draft() draft {
+	return draft{typ: e.Type, time: e.Time.UnixNano(), key: e.Key, next: e.next, prev: e.prev}
+}
+
 // Size is about what the entry holds in memory, in bytes.
 func (e *Entry) Size() int { return len(e.next) + len(e.prev) + len(e.Key) + 200 }
 
@@ -86,9 +91,17 @@ func (s *Store) decodeRaw(key string, raw []byte) (any, error) {
 // block holds. It returns none when there are none yet. Entries before the
 // oldest one kept are skipped.
 func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
+	return s.readJournal(seq, func(sourceTx) error { return nil })
+}
+
+// readJournal also runs also, on the same commit.
+func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
 	var drafts []draft
 	var first uint64
 	err := s.view(func(m *sourceMeta, src sourceTx) (err error) {
+		if err := also(src); err != nil {
+			return err
+		}
 		j := src.root.Bucket(bucketJournal)
 		if j == nil || seq > m.Seq {
 			return nil
@@ -125,4 +138,28 @@ func (s *Store) OldestSeq() (seq uint64, err error) {
 		return nil
 	})
 	return seq, err
+}
+
+// History yields the journal's entries of one key, oldest first. It reads block
+// by block, each in a transaction of its own. What is trimmed meanwhile is left
+// out. An error ends it.
+func (s *Store) History(key string) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		for next := uint64(1); ; {
+			entries, err := s.ReadJournal(next)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(entries) == 0 {
+				return
+			}
+			for _, e := range entries {
+				if e.Key == key && !yield(e, nil) {
+					return
+				}
+			}
+			next = entries[len(entries)-1].Seq + 1
+		}
+	}
 }

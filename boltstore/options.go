@@ -33,13 +33,17 @@ type Options struct {
 	// bounds the changes of a source waiting in memory. Default 4 MiB.
 	MaxCommitBytes int
 	// JournalBytes and JournalAge bound the history kept for each source, as
-	// compressed bytes and as time. What a handler has still to be told is kept
-	// whatever they say. Defaults 16 MiB and 1 h.
+	// compressed bytes and as time. What a plain handler has still to be told is
+	// kept whatever they say; what a durable one has still to acknowledge is
+	// collapsed, one change a key, when JournalBytes is exceeded. Defaults 16 MiB and 1 h.
 	JournalBytes int64
 	JournalAge   time.Duration
 	// MaxRelists is how many sources may read everything from their servers at
 	// once. Default 8.
 	MaxRelists int
+	// HandlerAge is how long a durable handler may be unregistered before its
+	// name is removed, and with it what is kept for it. 0: for ever.
+	HandlerAge time.Duration
 	// HotBytes is the budget for decoded objects kept in memory, for each
 	// source, counted by their encoded size. Default 4 MiB.
 	HotBytes int64

@@ -112,6 +112,7 @@ func verifySource(id string, src sourceTx) SourceReport {
 	listed := v.items(g)
 	v.indices(g, listed)
 	v.journal(src)
+	v.handlers(src)
 	return v.r
 }
 
@@ -256,6 +257,9 @@ func (db *DB) States() ([]State, error) {
 			}
 			st := m.state()
 			st.Namespaced = m.Source.Namespace != "" || src.gen(m.Generation).namespaced()
+			if st.Handlers, err = src.handlerStates(m, db.opts.Clock.Now()); err != nil {
+				return fmt.Errorf("source %s: %w", id, err)
+			}
 			states = append(states, st)
 			return nil
 		})

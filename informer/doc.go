@@ -15,6 +15,12 @@
 //   - An expired watch is repaired by a diff: handlers are called for what has
 //     changed, not for every object.
 //
+// # Durable handlers
+//
+// A handler with a name ([Informer.AddDurableHandler]) is told, in each life of
+// the process, what it has not acknowledged, deletes included. Its position is in
+// the file. [DurableQueue] makes a workqueue such a handler.
+//
 // # Order
 //
 // A handler sees the changes of a key in order. While it is replayed, a change

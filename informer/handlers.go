@@ -125,8 +125,12 @@ func (inf *Informer) replayAgain() {
 }
 
 // RemoveEventHandler stops calling a handler. It does not wait for a call
-// under way; cache.ShutDownEventHandler does.
+// under way; cache.ShutDownEventHandler does. A durable handler's name and
+// position stay in the file; RemoveDurableHandler removes them, too.
 func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+	if d, ok := handle.(*durable); ok && d.inf == inf {
+		return inf.stopDurable(d)
+	}
 	l, ok := handle.(*listener)
 	if !ok || l.inf != inf {
 		return errors.New("informer: that handler is not this informer's")
@@ -152,6 +156,9 @@ func (inf *Informer) listen(ctx context.Context) {
 	inf.running = ctx
 	for l := range inf.listeners {
 		inf.listenLocked(l)
+	}
+	for d := range inf.durables {
+		inf.listenDurableLocked(d)
 	}
 }
 

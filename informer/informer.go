@@ -40,6 +40,7 @@ type Informer struct {
 	source       *reflector.Source
 	resyncCheck  time.Duration
 	listeners    map[*listener]struct{}
+	durables     map[*durable]struct{}
 	everListened bool
 	running      context.Context // of the listeners, nil before Run
 	listening    sync.WaitGroup
@@ -79,7 +80,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	inf := &Informer{
 		known: st.Seq, told: st.Told,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
-		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{},
+		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
 	}
 	return inf, inf.SetTransform(o.Transform)
 }

@@ -29,6 +29,8 @@ type world struct {
 	t    *testing.T
 	sim  *kubesim.Server
 	path string
+	// options of the file.
+	options boltstore.Options
 }
 
 func newWorld(t *testing.T) *world {
@@ -86,7 +88,7 @@ type life struct {
 
 func (w *world) live(o Options, handlers ...cache.ResourceEventHandler) *life {
 	w.t.Helper()
-	db, err := boltstore.Open(w.path, boltstore.Options{})
+	db, err := boltstore.Open(w.path, w.options)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,7 +7,9 @@ import (
 	stdmaps "maps"
 	"slices"
 	"text/tabwriter"
+	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -42,11 +44,17 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 				fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s ago\t%t\t%d\t%d\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
 					age(st.Confirmed), st.Synced, st.JournalBytes, st.Seq-st.Told)
 			}
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			if err := printHandlers(streams.Out, status.Sources); err != nil {
+				return err
+			}
 			fmt.Fprintf(streams.ErrOut, "%s: %d bytes, %d sources\n", db.path, status.Bytes, len(status.Sources))
 			if o := status.Owner; o != nil {
 				printOwner(streams.ErrOut, o)
 			}
-			return w.Flush()
+			return nil
 		},
 	}
 	db.addFlags(cmd)
@@ -62,6 +70,28 @@ func printOwner(w io.Writer, o *live.Owner) {
 	for _, name := range slices.Sorted(stdmaps.Keys(o.Sources)) {
 		fmt.Fprintf(w, "%s: %s\n", name, o.Sources[name])
 	}
+}
+
+// printHandlers shows how far behind the durable handlers are, if there are any.
+func printHandlers(out io.Writer, states []boltstore.State) error {
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	header := "\nHANDLER\tSOURCE\tBEHIND\tENTRIES\tBYTES\tPARKED\tPARKEDBYTES\tCOLLAPSED\tSEEN\n"
+	for _, st := range states {
+		for _, h := range st.Handlers {
+			fmt.Fprint(w, header)
+			header = ""
+			behind := h.Behind.Truncate(time.Second).String()
+			switch {
+			case h.Reset:
+				behind = "to start over"
+			case h.Replaying:
+				behind = "in its first replay"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s ago\n", h.Name, st.Source, behind, h.Entries, h.Bytes,
+				h.Parked, h.ParkedBytes, h.Collapsed, age(h.Seen))
+		}
+	}
+	return w.Flush()
 }
 
 func oneOf(output string, allowed ...string) error {

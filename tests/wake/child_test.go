@@ -29,6 +29,7 @@ import (
 const (
 	envDB         = "WAKE_CHILD_DB"
 	envKubeconfig = "WAKE_CHILD_KUBECONFIG"
+	envHandler    = "WAKE_CHILD_HANDLER" // see register
 )
 
 func TestMain(m *testing.M) {
@@ -82,7 +83,7 @@ func child(path, kubeconfig string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := inf.AddEventHandler(teller(name)); err != nil {
+		if err := register(inf, name); err != nil {
 			return err
 		}
 		wg.Go(func() { inf.RunWithContext(context.Background()) })

@@ -20,6 +20,14 @@ import (
 // against the server.
 func (w *writer) verify(db string, told string) {
 	w.t.Helper()
+	last := lastTold(w.t, told)
+	w.verifyFile(db, func(resource string, cached []any) { w.toldAll(resource, cached, last[resource]) })
+}
+
+// verifyFile holds the file of a dead process against the server, and gives
+// what it has of each resource to told.
+func (w *writer) verifyFile(db string, told func(resource string, cached []any)) {
+	w.t.Helper()
 	file, err := boltstore.Open(db, boltstore.Options{ReadOnly: true})
 	if err != nil {
 		w.t.Fatal(err)
@@ -32,7 +40,6 @@ func (w *writer) verify(db string, told string) {
 	if err != nil || len(states) != len(resources) {
 		w.t.Fatalf("%d sources, %v", len(states), err)
 	}
-	last := lastTold(w.t, told)
 	for _, st := range states {
 		s, err := file.View(st.Source)
 		if err != nil {
@@ -44,7 +51,7 @@ func (w *writer) verify(db string, told string) {
 		}
 		w.sameObjects(st.Source.Resource, cached)
 		sameIndices(w.t, w.indexers, s, cached)
-		w.toldAll(st.Source.Resource, cached, last[st.Source.Resource])
+		told(st.Source.Resource, cached)
 	}
 }
 

@@ -1,0 +1,185 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Handler is the claim on the position of a durable handler.
+type Handler struct {
+	s    *Store
+	name string
+	p    Positioner
+
+	changes   atomic.Uint64
+	reported  uint64 // changes, in the transaction under way
+	persist   atomic.Uint64
+	isRemoved atomic.Bool
+}
+
+// ClaimHandler registers a durable handler under a name, or takes up its
+// position. known says that the file has the position of an earlier
+// registration. A new one is at the end of the journal, and replaying. It is
+// ErrClaimed if the name is in use in this process. start is called with the
+// position, before the Positioner is.
+func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position, mark uint64, known bool)) (*Handler, error) {
+	fail := func(err error) (*Handler, error) {
+		return nil, fmt.Errorf("boltstore: handler %q of %s: %w", name, s.source, err)
+	}
+	switch {
+	case s.viewed:
+		return nil, s.errViewed()
+	case name == "" || len(name) > 512:
+		return fail(errors.New("a name has 1 to 512 bytes"))
+	}
+	h := &Handler{s: s, name: name, p: p}
+	s.mu.Lock()
+	if s.handlers[name] != nil {
+		s.mu.Unlock()
+		return fail(ErrClaimed)
+	}
+	s.handlers[name] = nil // taken; not asked before it has started
+	s.mu.Unlock()
+	var st *handlerState
+	known := false
+	err := s.updateMeta(func(t sourceTx, m *sourceMeta) error {
+		all, err := t.handlers(m)
+		if err != nil {
+			return err
+		}
+		if st, known = all[name]; !known {
+			st = &handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true}
+		}
+		st.Seen = s.db.opts.Clock.Now().UnixNano()
+		return t.putHandler(name, st)
+	}, nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		delete(s.handlers, name)
+		return fail(err)
+	}
+	start(st.position(), st.mark, known)
+	s.handlers[name] = h
+	return h, nil
+}
+
+// Changed says that the position has. It is written with the next commit of
+// the source, or within FlushInterval.
+func (h *Handler) Changed() { h.changes.Add(1) }
+
+// Release writes the position and lets another claim take it.
+func (h *Handler) Release() error {
+	err := h.s.writePositions()
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	if h.s.handlers[h.name] == h {
+		delete(h.s.handlers, h.name)
+	}
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNoSource) {
+		return nil // what was not written is told again
+	}
+	return err
+}
+
+// RemoveHandler forgets the name and what is kept for it. It must not be
+// registered.
+func (s *Store) RemoveHandler(name string) error {
+	if s.handlerClaimed(name) {
+		return fmt.Errorf("boltstore: handler %q of %s: %w; stop it before it is removed", name, s.source, ErrClaimed)
+	}
+	return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) }, nil)
+}
+
+func (h *Handler) persisted(mark uint64) {
+	h.persist.Store(h.reported)
+	h.p.Persisted(mark)
+}
+
+func (s *Store) claimedHandlers() (all []*Handler) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, h := range s.handlers {
+		if h != nil {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+func (s *Store) handlerClaimed(name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, ok := s.handlers[name]
+	return ok
+}
+
+// positionsChanged says whether a handler has something to be written.
+func (s *Store) positionsChanged() bool {
+	for _, h := range s.claimedHandlers() {
+		if h.changes.Load() != h.persist.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// writePositions writes told mark and positions in a transaction of its own.
+func (s *Store) writePositions() error {
+	var visible func()
+	return s.updateMeta(func(t sourceTx, m *sourceMeta) (err error) {
+		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
+		visible, err = s.positions(t, m)
+		return err
+	}, func() {
+		if visible != nil {
+			visible()
+		}
+	})
+}
+
+// handlerSeen is how exactly is noted when a handler was last registered: so
+// that an idle one need not be written.
+func (o Options) handlerSeen() time.Duration { return max(o.HandlerAge/16, time.Minute) }
+
+// HandlerState is what the file says of a durable handler.
+type HandlerState struct {
+	Name string `json:"name"`
+	// Registered, or last seen so, then.
+	Seen time.Time `json:"seen"`
+	// Mark is the seq up to which it needs nothing of the journal.
+	Mark uint64 `json:"mark"`
+	// Entries and Bytes of the journal that are kept for it, the bytes of whole
+	// blocks. Behind is how old the oldest unacknowledged entry among them is.
+	Entries uint64        `json:"entries"`
+	Bytes   uint64        `json:"bytes"`
+	Behind  time.Duration `json:"behindNanoseconds"`
+	// Pending keys above the mark have unacknowledged entries and have been told
+	// of later ones, or are being retried.
+	Pending int `json:"pending"`
+	// Parked keys have unacknowledged changes that were collapsed to one each,
+	// because the journal pressed. ParkedBytes is what they take.
+	Parked      uint64 `json:"parked"`
+	ParkedBytes uint64 `json:"parkedBytes"`
+	// Collapsed counts the entries that it will not be told of one by one.
+	Collapsed uint64 `json:"collapsed"`
+	// Replaying: it has not been shown all objects yet.
+	Replaying bool `json:"replaying"`
+	// Reset: it has to be told to start over.
+	Reset bool `json:"reset,omitempty"`
+}
+
+// Handlers returns what the file says of the source's durable handlers, by
+// name. What was acknowledged since the last commit is not in it.
+func (s *Store) Handlers() (all []HandlerState, err error) {
+	err = s.view(func(m *sourceMeta, t sourceTx) (err error) {
+		all, err = t.handlerStates(m, s.db.opts.Clock.Now())
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("boltstore: handlers of %s: %w", s.source, err)
+	}
+	return all, err
+}

@@ -1,0 +1,384 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubewake/kubewake/index"
+	"github.com/vmihailenco/msgpack/v5"
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+)
+
+// parked is what a durable handler has not acknowledged of one key, collapsed:
+// the objects that are gone, in order, then the one that is there. It is kept
+// when the journal is too large for its bound and the handler is behind.
+type parked struct {
+	Key   string `msgpack:"key"`
+	Last  uint64 `msgpack:"last"`  // seq of the last entry
+	Count uint64 `msgpack:"count"` // entries
+	Time  int64  `msgpack:"time"`  // of the last entry, unix ns
+	Gone  []gone `msgpack:"gone"`
+	Prev  []byte `msgpack:"prev"` // before the first entry; nil if it was not there, or is among Gone
+	Next  []byte `msgpack:"next"` // nil: not there
+}
+
+// gone is an object that was deleted, in its final or last known state.
+type gone struct {
+	Record []byte `msgpack:"record"`
+	Final  bool   `msgpack:"final"`
+}
+
+func (g gone) born() uint64 {
+	if r, err := parseRecordOf(g.Record); err == nil {
+		return r.born
+	}
+	return 0
+}
+
+// maxGone is how many objects that took one another's key are kept, whether or
+// not the handler can have been told of them.
+const maxGone = 8
+
+// fold takes in the key's next entry. told is the seq up to which the handler
+// may have been told: an object that came and went after that can be left out,
+// if there are many.
+func (p *parked) fold(seq uint64, d draft, told uint64) {
+	first := p.Count == 0
+	p.Last, p.Time = seq, d.time
+	p.Count++
+	switch d.typ {
+	case cache.Deleted:
+		g := gone{Record: d.next, Final: true}
+		if d.next == nil {
+			g = gone{Record: d.prev}
+		}
+		if n := len(p.Gone); n >= maxGone && p.Gone[n-1].born() > told {
+			p.Gone = p.Gone[:n-1]
+		}
+		p.Gone = append(p.Gone, g)
+		p.Prev, p.Next = nil, nil
+	case cache.Updated:
+		if first {
+			p.Prev = d.prev
+		}
+		p.Next = d.next
+	default:
+		p.Next = d.next
+	}
+}
+
+// drafts are the entries that tell the same.
+func (p *parked) drafts() (ds []draft) {
+	for _, g := range p.Gone {
+		d := draft{typ: cache.Deleted, time: p.Time, key: p.Key, prev: g.Record}
+		if g.Final {
+			d.next = g.Record
+		}
+		ds = append(ds, d)
+	}
+	if p.Next != nil {
+		d := draft{typ: cache.Added, time: p.Time, key: p.Key, next: p.Next}
+		if p.Prev != nil {
+			d.typ, d.prev = cache.Updated, p.Prev
+		}
+		ds = append(ds, d)
+	}
+	return ds
+}
+
+func parseParked(b []byte) (*parked, error) {
+	data, err := checkSum(b)
+	if err != nil {
+		return nil, err
+	}
+	p := &parked{}
+	if err := msgpack.Unmarshal(data, p); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	return p, nil
+}
+
+// pressBlocks is how many blocks are collapsed in a commit, at most: more than
+// a commit writes, so that it gets ahead, and few, so that none is stalled.
+const pressBlocks = 2
+
+// press collapses what handlers that are behind need of the oldest blocks, so
+// that these can be trimmed, as long as the journal is above its bound.
+func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState) error {
+	j := t.root.Bucket(bucketJournal)
+	size := int64(m.JournalBytes)
+	if j == nil || size <= s.db.opts.JournalBytes {
+		return nil
+	}
+	c := j.Cursor()
+	k, v := c.First()
+	for done := 0; k != nil && done < pressBlocks && size > s.db.opts.JournalBytes; k, v = c.Next() {
+		first := binary.BigEndian.Uint64(k)
+		head, _, err := parseBlockHead(first, v)
+		if err != nil {
+			head.count = 1
+		}
+		last := first + head.count - 1
+		if last > m.Told || last > m.Seq {
+			return nil // kept for plain handlers, or not committed
+		}
+		size -= int64(len(v))
+		behind := maps.Clone(all)
+		maps.DeleteFunc(behind, func(_ string, st *handlerState) bool { return st.mark >= last })
+		if len(behind) == 0 {
+			continue
+		}
+		if err := s.park(t, m, behind, first, last, v); err != nil {
+			return err
+		}
+		done++
+	}
+	return nil
+}
+
+// park collapses one block for handlers.
+func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, first, last uint64, block []byte) error {
+	drafts, err := unpackBlock(first, block)
+	for name, st := range behind {
+		if err != nil {
+			s.db.log().Error(err, "Part of the journal is damaged, a handler has to start over", "source", s.source.String(), "handler", name)
+			if err := t.dropParked(name); err != nil {
+				return err
+			}
+			st.startOver(m)
+			continue
+		}
+		b, err := t.createParked(name)
+		if err != nil {
+			return err
+		}
+		told := max(s.knownSeq, st.Cursor)
+		for i, d := range drafts {
+			if seq := first + uint64(i); st.needs(seq, d.key) {
+				if err := st.parkOne(b, seq, d, told); err != nil {
+					return err
+				}
+			}
+		}
+		st.mark, st.Cursor = last, max(st.Cursor, last)
+	}
+	return nil
+}
+
+// parkOne takes an entry into what is parked, unless it is there already.
+func (st *handlerState) parkOne(b *bolt.Bucket, seq uint64, d draft, told uint64) error {
+	k := index.AppendKey(nil, d.key)
+	p := &parked{Key: d.key}
+	if old := b.Get(k); old != nil {
+		was, err := parseParked(old)
+		switch {
+		case err != nil: // what it said is lost, and the file's check has said so
+		case was.Last >= seq:
+			return nil
+		default:
+			p = was
+		}
+		st.Parked--
+		st.ParkedBytes -= min(st.ParkedBytes, uint64(len(old)))
+		st.Collapsed++
+	}
+	p.fold(seq, d, told)
+	data, err := msgpack.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("boltstore: park %q: %w", d.key, err)
+	}
+	data = withSum(data)
+	st.Parked++
+	st.ParkedBytes += uint64(len(data))
+	return b.Put(k, data)
+}
+
+// ParkedPage is a run of keys with what is parked of them.
+type ParkedPage struct {
+	// Keys, and for each the seq up to which it is parked and the entries that
+	// tell the same. Each entry has that seq.
+	Keys    []string
+	Last    []uint64
+	Entries [][]*Entry
+	// Next is where the following page begins, nil after the last one.
+	Next []byte
+	// Mark is the seq up to which the handler needs nothing of the journal.
+	Mark uint64
+}
+
+// Parked reads what is parked for the handler from the given place on, nil
+// being the start: at most n keys and about a MiB.
+func (h *Handler) Parked(from []byte, n int) (p ParkedPage, err error) {
+	return h.readParked(func(p *ParkedPage, b *bolt.Bucket) error {
+		var errs []error
+		size := 0
+		c := b.Cursor()
+		k, v := c.Seek(from)
+		for ; k != nil && len(p.Keys) < n && size < 1<<20; k, v = c.Next() {
+			size += len(v)
+			errs = append(errs, p.add(h.s, v))
+		}
+		p.Next = bytes.Clone(k)
+		return errors.Join(errs...)
+	})
+}
+
+// ParkedOf reads what is parked of keys, as a page. Keys of which nothing is
+// parked are left out.
+func (h *Handler) ParkedOf(keys []string) (p ParkedPage, err error) {
+	return h.readParked(func(p *ParkedPage, b *bolt.Bucket) error {
+		var errs []error
+		for _, key := range keys {
+			if v := b.Get(index.AppendKey(nil, key)); v != nil {
+				errs = append(errs, p.add(h.s, v))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (h *Handler) readParked(fn func(p *ParkedPage, b *bolt.Bucket) error) (p ParkedPage, err error) {
+	err = h.s.view(func(m *sourceMeta, t sourceTx) error {
+		p = ParkedPage{}
+		st, err := t.handler(h.name)
+		if err != nil {
+			return err
+		}
+		p.Mark = st.mark
+		if b := t.parked(h.name); b != nil {
+			return fn(&p, b)
+		}
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("boltstore: handler %q of %s: %w", h.name, h.s.source, err)
+	}
+	return p, err
+}
+
+func (p *ParkedPage) add(s *Store, v []byte) error {
+	pk, err := parseParked(v)
+	if err != nil {
+		return fmt.Errorf("parked: %w", err)
+	}
+	var entries []*Entry
+	for _, d := range pk.drafts() {
+		entries = append(entries, newEntry(s, pk.Last, d))
+	}
+	p.Keys, p.Last, p.Entries = append(p.Keys, pk.Key), append(p.Last, pk.Last), append(p.Entries, entries)
+	return nil
+}
+
+func (t sourceTx) handler(name string) (*handlerState, error) {
+	b := t.root.Bucket(bucketHandlers)
+	if b == nil || b.Get([]byte(name)) == nil {
+		return nil, errors.New("it has been removed")
+	}
+	return parseHandlerState(b.Get([]byte(name)))
+}
+
+// ReadJournal is Store.ReadJournal, with the handler's mark as of the same
+// commit: entries up to it may have been parked and are not returned.
+func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err error) {
+	entries, err = h.s.readJournal(seq, func(t sourceTx) error {
+		st, err := t.handler(h.name)
+		if err == nil {
+			mark = st.mark
+		}
+		return err
+	})
+	if mark >= seq {
+		return nil, mark, nil
+	}
+	return entries, mark, err
+}
+
+// Collapse returns fewer entries that say the same as those of one key, in
+// their order: which of its objects are gone, and what is there now. Each has
+// the seq of the last one.
+func Collapse(entries []*Entry) []*Entry {
+	p := &parked{}
+	for _, e := range entries {
+		p.Key = e.Key
+		p.fold(e.Seq, e.draft(), entries[0].Seq)
+	}
+	var out []*Entry
+	for _, d := range p.drafts() {
+		out = append(out, newEntry(entries[0].s, p.Last, d))
+	}
+	return out
+}
+
+// handlerStates says how far behind the handlers are.
+func (t sourceTx) handlerStates(m *sourceMeta, now time.Time) ([]HandlerState, error) {
+	states, err := t.handlers(m)
+	if err != nil {
+		return nil, err
+	}
+	var all []HandlerState
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		st := states[name]
+		h := HandlerState{Name: name, Seen: time.Unix(0, st.Seen), Mark: st.mark, Entries: m.Seq - min(st.mark, m.Seq), Pending: len(st.Pending),
+			Parked: st.Parked, ParkedBytes: st.ParkedBytes, Collapsed: st.Collapsed, Replaying: st.Replaying || len(st.Shown) > 0, Reset: st.Reset}
+		if j := t.root.Bucket(bucketJournal); j != nil && h.Entries > 0 {
+			first, block, err := seekBlock(j, st.mark+1)
+			if err == nil && block != nil && first <= m.Seq {
+				drafts, err := unpackBlock(first, block)
+				if i := int(st.mark + 1 - min(first, st.mark+1)); err == nil && i < len(drafts) {
+					h.Behind = now.Sub(time.Unix(0, drafts[i].time))
+				}
+				c := j.Cursor()
+				for k, v := c.Seek(u64(first)); k != nil && binary.BigEndian.Uint64(k) <= m.Seq; k, v = c.Next() {
+					h.Bytes += uint64(len(v))
+				}
+			}
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// handlers verifies the positions of durable handlers and what is parked.
+func (v *verifier) handlers(src sourceTx) {
+	states := map[string]*handlerState{}
+	_ = each(src.root.Bucket(bucketHandlers), func(k, b []byte) {
+		st, err := parseHandlerState(b)
+		if err != nil {
+			v.problem("handler %q: %v", k, err)
+			return
+		}
+		states[string(k)] = st
+		if st.mark > v.m.Seq || st.Cursor > v.m.Seq {
+			v.problem("handler %q is at %d and %d, above the last entry %d", k, st.mark, st.Cursor, v.m.Seq)
+		}
+		var keys, bytes uint64
+		_ = each(src.parked(string(k)), func(pk, b []byte) {
+			keys++
+			bytes += uint64(len(b))
+			p, err := parseParked(b)
+			switch {
+			case err != nil:
+				v.problem("handler %q: parked %x: %v", k, pk, err)
+			case p.Last > v.m.Seq:
+				v.problem("handler %q: %q is parked up to %d, above the last entry %d", k, p.Key, p.Last, v.m.Seq)
+			}
+		})
+		if keys != st.Parked || bytes != st.ParkedBytes {
+			v.problem("handler %q: %d keys with %d bytes are parked, not %d with %d", k, keys, bytes, st.Parked, st.ParkedBytes)
+		}
+	})
+	if b := src.root.Bucket(bucketParked); b != nil {
+		_ = b.ForEachBucket(func(k []byte) error {
+			if states[string(k)] == nil {
+				v.problem("parked for handler %q, which is not there", k)
+			}
+			return nil
+		})
+	}
+}

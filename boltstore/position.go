@@ -1,0 +1,343 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/kubewake/kubewake/index"
+	"github.com/vmihailenco/msgpack/v5"
+	bolt "go.etcd.io/bbolt"
+)
+
+var bucketParked = []byte("parked")
+
+// Position is how far a durable handler has come.
+//
+// An entry up to Cursor is unacknowledged if Pending has its key with that seq
+// or a lower one; so is every entry above Cursor. What has been parked is
+// unacknowledged, whatever its seqs.
+type Position struct {
+	// Epoch of the objects that the handler knows, see Store.Epoch.
+	Epoch uint64
+	// Cursor is the seq up to which entries have been handed to the handler, or
+	// need not be.
+	Cursor uint64
+	// Pending has the keys with unacknowledged entries up to Cursor, each with
+	// the seq of its first one.
+	Pending map[string]uint64
+	// Replaying: the handler is being shown the objects in the file. It has been
+	// shown those before Next, see Store.Page. nil is the start.
+	Replaying bool
+	Next      []byte
+	// Shown are the keys of objects that it has been shown and has not
+	// acknowledged.
+	Shown []string
+	// Reset: the handler has still to be told to start over.
+	Reset bool
+
+	// Settled are the keys in which something was acknowledged since the last
+	// commit, each with the seq up to which: what is parked of them goes. Only
+	// for what is reported.
+	Settled map[string]uint64
+	// Park are keys whose unacknowledged entries are to be parked; they are in
+	// neither Pending nor Shown. Only for what is reported.
+	Park []Parking
+	// Anew: the handler starts over, what was parked before is of no use. Only
+	// for what is reported.
+	Anew bool
+}
+
+// Parking is a key with all that is unacknowledged of it up to the cursor and
+// not parked yet, in order.
+type Parking struct {
+	Key     string
+	Entries []*Entry
+}
+
+// low is the seq up to which nothing is unacknowledged.
+func (p *Position) low() uint64 {
+	low := p.Cursor
+	for _, seq := range p.Pending {
+		low = min(low, seq-1)
+	}
+	return low
+}
+
+// Positioner is asked by the committer how far a handler has come. Its methods
+// are called in commit order and must neither block nor call the Store.
+type Positioner interface {
+	// Position is called within a transaction, perhaps in several that fail.
+	Position() Position
+	// Persisted is called once what Position last returned is in the file. What
+	// the handler needs of the entries up to mark is parked from then on.
+	Persisted(mark uint64)
+}
+
+// handlerState is what the file says of a durable handler, after the seq up to
+// which the journal is not needed for it: the mark.
+type handlerState struct {
+	mark uint64
+
+	Epoch     uint64            `msgpack:"epoch"`
+	Cursor    uint64            `msgpack:"cursor"`
+	Pending   map[string]uint64 `msgpack:"pending"`
+	Replaying bool              `msgpack:"replaying"`
+	Next      []byte            `msgpack:"next"`
+	Shown     []string          `msgpack:"shown"`
+	Reset     bool              `msgpack:"reset"`
+
+	Seen        int64  `msgpack:"seen"`        // unix ns, when it was last registered
+	Parked      uint64 `msgpack:"parked"`      // keys
+	ParkedBytes uint64 `msgpack:"parkedBytes"` // their size
+	Collapsed   uint64 `msgpack:"collapsed"`   // entries that went into another one's, ever
+}
+
+func (st *handlerState) position() Position {
+	return Position{Epoch: st.Epoch, Cursor: st.Cursor, Pending: maps.Clone(st.Pending), Replaying: st.Replaying,
+		Next: bytes.Clone(st.Next), Shown: st.Shown, Reset: st.Reset}
+}
+
+// needs says whether an entry is unacknowledged and not parked.
+func (st *handlerState) needs(seq uint64, key string) bool {
+	if seq <= st.mark {
+		return false
+	}
+	first, pending := st.Pending[key]
+	return seq > st.Cursor || pending && first <= seq
+}
+
+func (st *handlerState) startOver(m *sourceMeta) {
+	*st = handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true, Reset: true, Seen: st.Seen, Collapsed: st.Collapsed}
+}
+
+func parseHandlerState(b []byte) (*handlerState, error) {
+	data, err := checkSum(b)
+	if err == nil && len(data) < 8 {
+		err = fmt.Errorf("%w: %d bytes", ErrDamaged, len(b))
+	}
+	if err != nil {
+		return nil, err
+	}
+	st := &handlerState{mark: binary.BigEndian.Uint64(data)}
+	if err := msgpack.Unmarshal(data[8:], st); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	return st, nil
+}
+
+// handlers reads the states of all handlers. One that is damaged has to start
+// over: what it was not told cannot be known.
+func (t sourceTx) handlers(m *sourceMeta) (map[string]*handlerState, error) {
+	b := t.root.Bucket(bucketHandlers)
+	if b == nil {
+		return nil, nil
+	}
+	all := map[string]*handlerState{}
+	err := b.ForEach(func(k, v []byte) error {
+		st, err := parseHandlerState(v)
+		if err != nil {
+			st = &handlerState{}
+			st.startOver(m)
+		}
+		all[string(k)] = st
+		return nil
+	})
+	return all, err
+}
+
+func (t sourceTx) putHandler(name string, st *handlerState) error {
+	b, err := t.root.CreateBucketIfNotExists(bucketHandlers)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	buf.Write(u64(st.mark))
+	if err := msgpack.NewEncoder(&buf).Encode(st); err != nil {
+		return fmt.Errorf("boltstore: encode the position of handler %q: %w", name, err)
+	}
+	data := withSum(buf.Bytes())
+	if bytes.Equal(b.Get([]byte(name)), data) {
+		return nil
+	}
+	return b.Put([]byte(name), data)
+}
+
+func (t sourceTx) dropHandler(name string) error {
+	if b := t.root.Bucket(bucketHandlers); b != nil {
+		if err := b.Delete([]byte(name)); err != nil {
+			return err
+		}
+	}
+	return t.dropParked(name)
+}
+
+func (t sourceTx) dropParked(name string) error {
+	b := t.root.Bucket(bucketParked)
+	if b == nil || b.Bucket([]byte(name)) == nil {
+		return nil
+	}
+	return b.DeleteBucket([]byte(name))
+}
+
+func (t sourceTx) createParked(name string) (*bolt.Bucket, error) {
+	all, err := t.root.CreateBucketIfNotExists(bucketParked)
+	if err != nil {
+		return nil, err
+	}
+	return all.CreateBucketIfNotExists([]byte(name))
+}
+
+func (t sourceTx) parked(name string) *bolt.Bucket {
+	b := t.root.Bucket(bucketParked)
+	if b == nil {
+		return nil
+	}
+	return b.Bucket([]byte(name))
+}
+
+// positions brings what the handlers report into the transaction, collapses
+// what presses, and returns what to do once the transaction is visible.
+func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error) {
+	all, err := t.handlers(m)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	now := s.db.opts.Clock.Now()
+	type report struct {
+		h  *Handler
+		st *handlerState
+	}
+	var reports []report
+	for _, h := range s.claimedHandlers() {
+		if st := all[h.name]; st != nil {
+			if err := h.report(t, m, st); err != nil {
+				return nil, err
+			}
+			st.Seen = now.Truncate(s.db.opts.handlerSeen()).UnixNano()
+			reports = append(reports, report{h, st})
+		}
+	}
+	if err := s.forgetHandlers(t, all, now); err != nil {
+		return nil, err
+	}
+	if err := s.press(t, m, all); err != nil {
+		return nil, err
+	}
+	for name, st := range all {
+		if err := t.putHandler(name, st); err != nil {
+			return nil, err
+		}
+	}
+	return func() {
+		for _, r := range reports {
+			r.h.persisted(r.st.mark)
+		}
+	}, nil
+}
+
+// report merges what the handler says into its state.
+func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
+	h.reported = h.changes.Load()
+	p := h.p.Position()
+	if p.Epoch != m.Epoch {
+		return nil // it has not noticed yet that it has to start over
+	}
+	if p.Anew {
+		if err := t.dropParked(h.name); err != nil {
+			return err
+		}
+		st.Parked, st.ParkedBytes = 0, 0
+	}
+	st.Epoch, st.Cursor, st.Pending = p.Epoch, min(p.Cursor, m.Seq), p.Pending
+	st.Replaying, st.Next, st.Shown, st.Reset = p.Replaying, p.Next, p.Shown, p.Reset
+	st.mark = max(st.mark, min(p.low(), m.Seq))
+	if err := st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
+		return err
+	}
+	b, err := t.createParked(h.name)
+	if err != nil {
+		return err
+	}
+	for _, pk := range p.Park {
+		for _, e := range pk.Entries {
+			if err := st.parkOne(b, e.Seq, e.draft(), st.Cursor); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle removes what is parked of keys up to what is acknowledged.
+func (st *handlerState) settle(b *bolt.Bucket, settled map[string]uint64) error {
+	if b == nil || st.Parked == 0 {
+		return nil
+	}
+	for key, seq := range settled {
+		k := index.AppendKey(nil, key)
+		raw := b.Get(k)
+		if raw == nil {
+			continue
+		}
+		if c, err := parseParked(raw); err == nil && c.Last > seq {
+			continue
+		}
+		st.Parked -= min(st.Parked, 1)
+		st.ParkedBytes -= min(st.ParkedBytes, uint64(len(raw)))
+		if err := b.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetHandlers removes names that nobody has registered for HandlerAge. A
+// program that has just been started gets the time to register.
+func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now time.Time) error {
+	age := s.db.opts.HandlerAge
+	if age <= 0 || now.Sub(s.claimed) < min(age, time.Hour) {
+		return nil
+	}
+	for name, st := range all {
+		if s.handlerClaimed(name) || now.Sub(time.Unix(0, st.Seen)) < age {
+			continue
+		}
+		s.db.log().Info("A durable handler has not been registered for long, its position is removed; it starts anew if it returns",
+			"source", s.source.String(), "handler", name, "seen", time.Unix(0, st.Seen))
+		delete(all, name)
+		if err := t.dropHandler(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveAsideKeeping moves the source aside and makes a new one, in which its
+// handlers are registered, to start over.
+func moveAsideKeeping(tx *bolt.Tx, id string, m *sourceMeta, now time.Time) (sourceTx, error) {
+	var all map[string]*handlerState
+	if src, ok := openSource(tx, id); ok {
+		var err error
+		if all, err = src.handlers(m); err != nil {
+			return sourceTx{}, err
+		}
+	}
+	if err := moveAside(tx, id, now); err != nil {
+		return sourceTx{}, err
+	}
+	b, err := tx.Bucket(bucketSources).CreateBucket([]byte(id))
+	if err != nil {
+		return sourceTx{}, err
+	}
+	src := sourceTx{b}
+	for name, st := range all {
+		st.startOver(m)
+		if err := src.putHandler(name, st); err != nil {
+			return src, err
+		}
+	}
+	return src, nil
+}

@@ -1,0 +1,75 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubewake/kubewake/index"
+)
+
+// ReplayPage is a run of objects in the order of the file, each as an entry
+// that adds it, of the seq and epoch of the page.
+type ReplayPage struct {
+	Entries []*Entry
+	// Next, Seq, Epoch and Synced are as in Page.
+	Next   []byte
+	Seq    uint64
+	Epoch  uint64
+	Synced bool
+}
+
+// Replay is Page for durable handlers.
+func (s *Store) Replay(from []byte, n int) (ReplayPage, error) {
+	return s.replay(func(p *ReplayPage, g genTx) error {
+		var errs []error
+		size := 0
+		c := g.items.Cursor()
+		k, v := c.Seek(from)
+		for ; k != nil && len(p.Entries) < n && size < 1<<20; k, v = c.Next() {
+			size += len(v)
+			errs = append(errs, p.add(s, k, v))
+		}
+		p.Next = bytes.Clone(k)
+		return errors.Join(errs...)
+	})
+}
+
+// ReplayOf is Replay for the objects of keys. Keys without one are left out.
+func (s *Store) ReplayOf(keys []string) (ReplayPage, error) {
+	return s.replay(func(p *ReplayPage, g genTx) error {
+		var errs []error
+		for _, key := range keys {
+			k := index.AppendKey(nil, key)
+			if v := g.items.Get(k); v != nil {
+				errs = append(errs, p.add(s, k, v))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (s *Store) replay(fn func(p *ReplayPage, g genTx) error) (p ReplayPage, err error) {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		p = ReplayPage{Seq: m.Seq, Epoch: m.Epoch, Synced: g.items != nil}
+		if g.items == nil {
+			return nil
+		}
+		return fn(&p, g)
+	})
+	if s.note(err) != nil {
+		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return p, err
+}
+
+func (p *ReplayPage) add(s *Store, k, v []byte) error {
+	key, r, err := parseRecord(k, v)
+	if err != nil {
+		return err
+	}
+	e := &Entry{Seq: p.Seq, Type: "Added", Key: key, Time: time.Unix(0, r.stored), Born: r.born, s: s, next: bytes.Clone(v)}
+	p.Entries = append(p.Entries, e)
+	return nil
+}

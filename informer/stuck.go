@@ -1,0 +1,143 @@
+package informer
+
+import (
+	"errors"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// What is stuck is moved to the file when memory is full: keys that wait for
+// their retry, and those that have been told of and not acknowledged for long.
+// What is left of them here says only how far they are parked.
+
+// parkAtOnce bounds what one commit parks, in bytes.
+const parkAtOnce = 1 << 20
+
+// block notes that filling waits for room, and makes some if keys are stuck.
+// The caller holds the mutex.
+func (d *durable) block() {
+	d.blocked = true
+	for _, q := range d.keys {
+		if d.stuck(q) {
+			d.changed()
+			d.inf.store.Flush()
+			return
+		}
+	}
+	if !d.looking {
+		d.looking = true
+		d.retryAt(nil, d.inf.o.Clock.Now().Add(d.o.StuckAfter))
+	}
+}
+
+func (d *durable) stuck(q *keyQueue) bool {
+	if q.busy || q.loading || q.ready || q.dropped || len(q.tasks) == 0 || q.tasks[0].reset || q.tasks[len(q.tasks)-1].entry == nil {
+		return false
+	}
+	return q.waiting || q.told == len(q.tasks) && d.inf.o.Clock.Since(q.since) >= d.o.StuckAfter
+}
+
+// park makes a key part of the commit, if it is stuck.
+func (d *durable) park(p *boltstore.Position, q *keyQueue) bool {
+	if len(p.Park) > 0 && d.parkingBytes >= parkAtOnce || !d.stuck(q) {
+		return false
+	}
+	if len(p.Park) == 0 {
+		d.parkingBytes = 0
+	}
+	var entries []*boltstore.Entry
+	for _, t := range q.tasks {
+		if t.entry == nil {
+			continue
+		}
+		t.parking = true
+		d.parking = append(d.parking, t)
+		if !t.parked {
+			d.parkingBytes += t.size()
+			entries = append(entries, t.entry)
+		}
+	}
+	p.Park = append(p.Park, boltstore.Parking{Key: q.key, Entries: entries})
+	return true
+}
+
+// parkedNow forgets what the file has, unless the handler is being told of it
+// by now.
+func (d *durable) parkedNow() {
+	for _, t := range d.parking {
+		t.parking, t.parked, t.first = false, true, 0
+	}
+	if len(d.parking) > 0 {
+		d.parking = nil
+		for _, q := range d.keys {
+			if !d.stuck(q) {
+				continue
+			}
+			all := true
+			for _, t := range q.tasks {
+				all = all && t.parked
+			}
+			for _, t := range q.tasks {
+				if all {
+					d.hold(t, -1)
+					t.entry = nil
+				}
+			}
+		}
+	}
+	if d.blocked && d.full() {
+		d.block() // there may be more
+	}
+	d.unblock()
+}
+
+// fillLoads reads what is parked of keys that are to be told again.
+func (d *durable) fillLoads() bool {
+	d.mu.Lock()
+	loads, persisted := d.loads[:min(len(d.loads), 64)], d.persisted
+	d.mu.Unlock()
+	var keys []string
+	for _, q := range loads {
+		keys = append(keys, q.key)
+	}
+	p, err := d.h.ParkedOf(keys)
+	switch {
+	case errors.Is(err, boltstore.ErrDamaged):
+		d.damaged(err)
+		return true
+	case err != nil:
+		return false // closed, or removed
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.persisted != persisted {
+		return true
+	}
+	d.loads = d.loads[len(loads):]
+	at := map[string]int{}
+	for i, key := range p.Keys {
+		at[key] = i
+	}
+	for _, q := range loads {
+		q.loading = false
+		i, ok := at[q.key]
+		var last uint64
+		var fresh []*task
+		if ok {
+			last = p.Last[i]
+			fresh = group(p.Entries[i], last)
+		}
+		rest := q.tasks
+		for len(rest) > 0 && (rest[0].entry == nil || rest[0].parked || rest[0].first > 0 && rest[0].last <= last) {
+			d.hold(rest[0], -1)
+			rest = rest[1:]
+		}
+		for _, t := range fresh {
+			t.parked = true
+			d.hold(t, 1)
+		}
+		q.tasks = append(fresh, rest...)
+		d.settle(q)
+	}
+	return true
+}

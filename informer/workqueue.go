@@ -1,0 +1,141 @@
+package informer
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// DurableQueue is a workqueue whose work is not forgotten when the process
+// dies: as a DurableHandler it adds the items of what it is told, and
+// acknowledges that when the item's work is Done and nobody has asked for it to
+// be done again. Add, AddAfter and AddRateLimited of an item while it is being
+// worked on ask for that. Everything else is the inner queue's, so that it can
+// be used wherever that can: in a controller-runtime controller, with
+// reconcile.Request, as what Options.NewQueue returns.
+type DurableQueue[T comparable] struct {
+	workqueue.TypedRateLimitingInterface[T]
+	items func(Event) []T
+
+	mu    sync.Mutex
+	state map[T]*queued
+}
+
+// queued is what is to be acknowledged for one item.
+type queued struct {
+	waiting []*share // since the item was last taken
+	working []*share // before
+	taken   bool     // between Get and Done
+	again   bool     // asked for while it was taken
+}
+
+// share is an event that waits for the work on all its items.
+type share struct {
+	event Event
+	mu    sync.Mutex
+	left  int
+}
+
+func (s *share) done() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left--; s.left == 0 {
+		s.event.Ack()
+	}
+}
+
+// NewDurableQueue wraps a queue. items says what is to be worked on for an
+// event, nothing to ignore it; it is also asked about a Reset, which has no
+// object. Give the queue to AddDurableHandler.
+func NewDurableQueue[T comparable](inner workqueue.TypedRateLimitingInterface[T], items func(Event) []T) *DurableQueue[T] {
+	return &DurableQueue[T]{TypedRateLimitingInterface: inner, items: items, state: map[T]*queued{}}
+}
+
+// HandleEvent implements DurableHandler.
+func (q *DurableQueue[T]) HandleEvent(_ context.Context, e Event) error {
+	items := q.items(e)
+	if len(items) == 0 {
+		return nil
+	}
+	s := &share{event: e, left: len(items)}
+	for _, item := range items {
+		q.mu.Lock()
+		st := q.of(item)
+		st.waiting = append(st.waiting, s)
+		q.mu.Unlock()
+		q.TypedRateLimitingInterface.Add(item)
+	}
+	return ErrAckLater
+}
+
+// of returns an item's state. The caller holds the mutex.
+func (q *DurableQueue[T]) of(item T) *queued {
+	st := q.state[item]
+	if st == nil {
+		st = &queued{}
+		q.state[item] = st
+	}
+	return st
+}
+
+// Get returns the next item to be worked on.
+func (q *DurableQueue[T]) Get() (item T, shutdown bool) {
+	item, shutdown = q.TypedRateLimitingInterface.Get()
+	if shutdown {
+		return item, shutdown
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	st := q.of(item)
+	st.working, st.waiting = append(st.working, st.waiting...), nil
+	st.taken, st.again = true, false
+	return item, false
+}
+
+// Done ends the work on an item, and acknowledges what it was for unless it is
+// to be done again.
+func (q *DurableQueue[T]) Done(item T) {
+	var done []*share
+	q.mu.Lock()
+	st := q.of(item)
+	if !st.again {
+		done, st.working = st.working, nil
+	}
+	st.taken, st.again = false, false
+	if len(st.working) == 0 && len(st.waiting) == 0 {
+		delete(q.state, item)
+	}
+	q.mu.Unlock()
+	for _, s := range done {
+		s.done()
+	}
+	q.TypedRateLimitingInterface.Done(item)
+}
+
+func (q *DurableQueue[T]) askAgain(item T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if st := q.state[item]; st != nil && st.taken {
+		st.again = true
+	}
+}
+
+// Add adds an item.
+func (q *DurableQueue[T]) Add(item T) {
+	q.askAgain(item)
+	q.TypedRateLimitingInterface.Add(item)
+}
+
+// AddAfter adds an item after a time.
+func (q *DurableQueue[T]) AddAfter(item T, after time.Duration) {
+	q.askAgain(item)
+	q.TypedRateLimitingInterface.AddAfter(item, after)
+}
+
+// AddRateLimited adds an item when the rate limiter says so.
+func (q *DurableQueue[T]) AddRateLimited(item T) {
+	q.askAgain(item)
+	q.TypedRateLimitingInterface.AddRateLimited(item)
+}

@@ -1,0 +1,92 @@
+package informer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// request is like controller-runtime's.
+type request struct{ Namespace, Name string }
+
+func requestsOf(e Event) []request {
+	ns, name, err := cache.SplitMetaNamespaceKey(e.Key)
+	if err != nil || e.Type == Reset {
+		return nil
+	}
+	return []request{{ns, name}}
+}
+
+func newTestQueue() *DurableQueue[request] {
+	return NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]()), requestsOf)
+}
+
+// TestDurableQueue: work that was begun and not done, or asked for again, is
+// there after a restart; what was done is not.
+func TestDurableQueue(t *testing.T) {
+	w := newWorld(t)
+	for _, n := range []string{"again", "begun", "done", "later", "retried", "waits"} {
+		w.create(n)
+	}
+	q := newTestQueue()
+	l := w.durably(DurableOptions{}, q).run().synced().equal()
+	eventually(t, "all are queued", func() bool { return q.Len() == 6 })
+	for range 5 { // waits is the last one
+		item, _ := q.Get()
+		switch item.Name {
+		case "again":
+			q.Add(item)
+		case "begun":
+			continue
+		case "later":
+			q.AddAfter(item, time.Hour)
+		case "retried":
+			q.AddRateLimited(item)
+		}
+		q.Forget(item)
+		q.Done(item)
+	}
+	l.end()
+	q.ShutDown()
+
+	q = newTestQueue()
+	l = w.durably(DurableOptions{}, q).run().synced().equal()
+	var got []string
+	for range 5 {
+		item, _ := q.Get()
+		got = append(got, item.Name)
+		if item.Name == "begun" {
+			// A change while it is being worked on is work of its own.
+			w.update("begun", "1")
+			eventually(t, "the change is told", func() bool { q.mu.Lock(); defer q.mu.Unlock(); return len(q.state[item].waiting) == 1 })
+		}
+		q.Done(item)
+	}
+	slices.Sort(got)
+	if s := strings.Join(got, " "); s != "again begun later retried waits" {
+		t.Errorf("work after the restart: %s", s)
+	}
+	if item, _ := q.Get(); item.Name != "begun" || q.Len() != 0 {
+		t.Errorf("then %s and %d others", item.Name, q.Len())
+	}
+	l.end()
+	q.ShutDown()
+
+	q = newTestQueue()
+	l = w.durably(DurableOptions{}, q).run().synced().equal()
+	item, _ := q.Get()
+	q.Done(item)
+	l.acknowledged()
+	if item.Name != "begun" || q.Len() != 0 {
+		t.Errorf("at last %s and %d others", item.Name, q.Len())
+	}
+	l.end()
+	q.ShutDown()
+	if len(q.state) > 0 {
+		t.Errorf("it keeps %v", q.state)
+	}
+}

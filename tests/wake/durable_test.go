@@ -1,0 +1,242 @@
+package wake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/informer"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// What the handlers of a child are, by envHandler; plain ones by default.
+const (
+	durableHandlers = "durable"
+	durableQueues   = "queue"
+)
+
+func register(inf *informer.Informer, resource string) error {
+	o := informer.DurableOptions{Workers: 4}
+	var h informer.DurableHandler
+	switch os.Getenv(envHandler) {
+	case durableHandlers:
+		h = durableTeller(resource)
+	case durableQueues:
+		q := informer.NewDurableQueue(workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, time.Second)),
+			func(e informer.Event) []string { return []string{e.Key} })
+		for range o.Workers {
+			go reconcile(inf, resource, q)
+		}
+		h = q
+	default:
+		_, err := inf.AddEventHandler(teller(resource))
+		return err
+	}
+	_, err := inf.AddDurableHandler("test", h, o)
+	return err
+}
+
+// durableTeller writes a line for each event; before that of an update, which
+// version it says was there. Some events fail, some are acknowledged later.
+func durableTeller(resource string) informer.DurableHandler {
+	return informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+		dice := rand.IntN(20)
+		if dice == 0 {
+			return errors.New("not now")
+		}
+		obj := e.Object
+		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = d.Obj
+		}
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			panic(err)
+		}
+		from := ""
+		if old, err := meta.Accessor(e.Old()); err == nil {
+			from = fmt.Sprintf("FROM %s %s %s\n", resource, m.GetUID(), old.GetResourceVersion())
+		}
+		what := map[cache.DeltaType]string{cache.Added: "ADDED", cache.Updated: "MODIFIED", cache.Deleted: "DELETED"}[e.Type]
+		fmt.Printf("%s%s %s %s %s %s\n", from, what, resource, e.Key, m.GetUID(), m.GetResourceVersion())
+		if dice < 5 {
+			go e.Ack()
+			return informer.ErrAckLater
+		}
+		return nil
+	})
+}
+
+// reconcile writes what it finds at each key that it gets, after some failures.
+func reconcile(inf *informer.Informer, resource string, q *informer.DurableQueue[string]) {
+	for {
+		key, shutdown := q.Get()
+		if shutdown {
+			return
+		}
+		if rand.IntN(5) == 0 {
+			q.AddRateLimited(key)
+			q.Done(key)
+			continue
+		}
+		obj, exists, err := inf.GetStore().GetByKey(key)
+		switch {
+		case err != nil:
+			q.AddRateLimited(key)
+			q.Done(key)
+			continue
+		case exists:
+			m := obj.(metav1.Object)
+			fmt.Printf("RECONCILED %s %s %s %s\n", resource, key, m.GetUID(), m.GetResourceVersion())
+		default:
+			fmt.Printf("DELETED %s %s - -\n", resource, key)
+		}
+		q.Forget(key)
+		q.Done(key)
+	}
+}
+
+// TestKillDurable: whatever is killed when, the union of what a durable handler
+// is told has no gap.
+func TestKillDurable(t *testing.T) { durableRounds(t, durableHandlers, (*writer).toldWithoutGap) }
+
+// TestKillQueue: whatever is killed when, the reconciler has come to each key
+// since it was last changed.
+func TestKillQueue(t *testing.T) { durableRounds(t, durableQueues, (*writer).reconciledAll) }
+
+// durableRounds kills 20 times, or as often as WAKE_ROUNDS says.
+func durableRounds(t *testing.T, handler string, told func(w *writer, path string) func(resource string, cached []any)) {
+	n := 20
+	if s := os.Getenv("WAKE_ROUNDS"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	srv := newSimulator(t)
+	w := newWriter(t, srv.Config(), seed)
+	w.fill(200)
+	w.indexers = library.indexers
+	what := killed{indexers: library.indexers, cmd: func(db, kubeconfig string) *exec.Cmd {
+		cmd := library.cmd(db, kubeconfig)
+		cmd.Env = append(cmd.Env, envHandler+"="+handler)
+		return cmd
+	}}
+	p := &program{t: t, what: what, db: filepath.Join(t.TempDir(), "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
+	t.Cleanup(p.kill)
+	for i := range n {
+		w.resume()
+		p.start()
+		pause(rnd, 500*time.Millisecond) // the first time in the middle of the replay
+		if i%5 == 4 {
+			if err := srv.Restart(t.Context()); err != nil { // a relist
+				t.Fatal(err)
+			}
+		}
+		pause(rnd, 200*time.Millisecond)
+		p.kill()
+		pause(rnd, 100*time.Millisecond)
+		w.pause()
+		if i%5 < 4 && i < n-1 {
+			continue
+		}
+		p.start()
+		p.until(w.mark())
+		p.kill()
+		// What is behind the markers, too, since keys are told side by side.
+		p.start()
+		p.until(w.mark())
+		quiet(p)
+		p.kill()
+		w.verifyFile(p.db, told(w, p.told))
+	}
+	t.Logf("%d kills, %d writes, %d lines", n, w.writes, strings.Count(p.read(), "\n"))
+}
+
+// quiet waits until nothing more is told.
+func quiet(p *program) {
+	for size, same := -1, 0; same < 20; {
+		<-time.After(20 * time.Millisecond)
+		if now := p.size(); now != size {
+			size, same = now, 0
+		} else {
+			same++
+		}
+	}
+}
+
+// toldWithoutGap: of each object an unbroken line of versions, from the one
+// that was added to the one that the server has, or to its delete.
+func (w *writer) toldWithoutGap(path string) func(resource string, cached []any) {
+	last := map[string]map[string]line{}
+	versions, deleted := map[string]bool{}, map[string]bool{}
+	seen := map[string]map[string]string{} // uid to key, by resource
+	for i, l := range w.lines(path) {
+		f := strings.Fields(l)
+		switch {
+		case len(f) == 4 && f[0] == "FROM":
+			if !versions[f[2]+" "+f[3]] {
+				w.t.Fatalf("line %d: %s %s is updated from %s, which was not told", i+1, f[1], f[2], f[3])
+			}
+		case len(f) == 5:
+			res, key, n := f[1], f[2], line{what: f[0], uid: f[3], rv: f[4]}
+			if last[res] == nil {
+				last[res], seen[res] = map[string]line{}, map[string]string{}
+			}
+			last[res][key] = n
+			seen[res][n.uid] = key
+			versions[n.uid+" "+n.rv] = true
+			deleted[n.uid] = deleted[n.uid] || n.what == "DELETED"
+		}
+	}
+	return func(resource string, cached []any) {
+		w.t.Helper()
+		there := map[string]bool{}
+		for _, obj := range cached {
+			there[string(obj.(metav1.Object).GetUID())] = true
+		}
+		for uid, key := range seen[resource] {
+			if !there[uid] && !deleted[uid] {
+				w.t.Fatalf("%s %s %s is gone, and its delete was not told", resource, key, uid)
+			}
+		}
+		w.toldAll(resource, cached, last[resource])
+	}
+}
+
+// reconciledAll: the last line of each key is what the server has.
+func (w *writer) reconciledAll(path string) func(resource string, cached []any) {
+	last := map[string]map[string]line{}
+	for _, l := range w.lines(path) {
+		if f := strings.Fields(l); len(f) == 5 {
+			if last[f[1]] == nil {
+				last[f[1]] = map[string]line{}
+			}
+			last[f[1]][f[2]] = line{what: f[0], uid: f[3], rv: f[4]}
+		}
+	}
+	return func(resource string, cached []any) { w.toldAll(resource, cached, last[resource]) }
+}
+
+func (w *writer) lines(path string) []string {
+	w.t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
