@@ -43,6 +43,9 @@ func (w *work) apply(tx *bolt.Tx) error {
 	if !w.b.Confirmed.IsZero() {
 		w.meta.Confirmed = w.b.Confirmed.UnixNano()
 	}
+	if w.s.claimDue() {
+		w.meta.Claimed = a.now
+	}
 	w.meta.Told = max(w.meta.Told, min(w.s.told.Load(), w.meta.Seq))
 	if !w.b.unjournaled {
 		if err := a.journal(); err != nil {
@@ -153,7 +156,10 @@ func older(c *Change, old *record) bool {
 func (a *applier) put(c *Change, old *record, oldRaw []byte, here bool) error {
 	a.forgetIndices()
 	next := &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: a.m.Seq + uint64(len(a.drafts)) + 1,
-		values: c.values, payload: c.payload}
+		values: c.values}
+	if err := a.payload(next, c); err != nil {
+		return err
+	}
 	switch {
 	case old != nil && old.uid == c.uid:
 		next.born = old.born
@@ -206,8 +212,11 @@ func (a *applier) forgetIndices() {
 func (a *applier) remove(c *Change, old *record, oldRaw []byte, here bool) error {
 	var final []byte
 	if c.payload != nil {
-		r := &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: old.born, payload: c.payload}
-		var err error
+		r := &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: old.born}
+		err := a.payload(r, c)
+		if err != nil {
+			return err
+		}
 		if final, err = r.encode(c.key); err != nil {
 			return err
 		}
@@ -229,6 +238,7 @@ func (a *applier) give(key string, r *record, raw []byte, old *record) error {
 	}
 	a.m.Items.add(recordHash(key, r))
 	a.m.Bytes += uint64(len(raw))
+	a.m.useDict(r.packed, 1)
 	for _, iv := range r.values {
 		var had []string
 		if old != nil {
@@ -246,6 +256,7 @@ func (a *applier) give(key string, r *record, raw []byte, old *record) error {
 func (a *applier) take(key string, old *record, oldRaw []byte, next *record) error {
 	a.m.Items.remove(recordHash(key, old))
 	a.m.Bytes -= min(a.m.Bytes, uint64(len(oldRaw)))
+	a.m.useDict(old.packed, -1)
 	for _, iv := range old.values {
 		var keep []string
 		if next != nil {
@@ -311,7 +322,7 @@ func (a *applier) journal() error {
 	if len(a.drafts) == 0 {
 		return nil
 	}
-	n, err := a.src.appendBlock(a.m.Seq, a.drafts)
+	n, err := a.src.appendBlock(a.m.Seq, a.s.plainDrafts(a.drafts))
 	if err != nil {
 		return err
 	}

@@ -17,15 +17,24 @@ func (s *Store) SetAside() error {
 	var m *sourceMeta
 	err := s.db.h.update(func(tx *bolt.Tx) error {
 		old := s.metaNow()
+		src, ok := openSource(tx, s.id)
+		if !ok {
+			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		}
+		next, _ := src.nextDict()
 		// Seqs go on, so that no handler's position means something else.
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind,
-			Transform: s.transformVersion(), Epoch: old.Epoch + 1, Seq: old.Seq, Told: old.Seq}).clone()
+			Transform: s.transformVersion(), Epoch: old.Epoch + 1, Seq: old.Seq, Told: old.Seq,
+			Claimed: s.db.opts.Clock.Now().UnixNano()}).clone()
 		src, err := moveAsideKeeping(tx, s.id, m, s.db.opts.Clock.Now())
 		if err != nil {
 			return err
 		}
+		if err := src.beginDicts(next); err != nil {
+			return err
+		}
 		return src.putMeta(m)
-	}, func() { s.setMeta(m); s.repaired() })
+	}, func() { s.setMeta(m); s.packs.forget(); s.repaired() })
 	if err != nil {
 		return fmt.Errorf("boltstore: set %s aside: %w", s.source, err)
 	}

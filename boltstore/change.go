@@ -17,8 +17,10 @@ type Change struct {
 	rv, uid string
 	set     *indexSet // by which values were computed
 	values  []indexValues
-	payload []byte // nil for a delete whose final state is unknown
-	quiet   bool   // only the index values differ: nothing to tell
+	payload []byte  // nil for a delete whose final state is unknown
+	quiet   bool    // only the index values differ: nothing to tell
+	by      *packer // nil: payload is not packed
+	size    int     // of the payload before it was packed
 }
 
 // Key of the object.
@@ -45,6 +47,7 @@ func (s *Store) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.pack(c)
 	return c, nil
 }
 

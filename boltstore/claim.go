@@ -51,6 +51,7 @@ type Store struct {
 	codec   codec.Codec
 	keyFunc cache.KeyFunc
 	hot     *hotCache
+	packs   *packers
 	viewed  bool   // by View: not claimed, for reading
 	lenient bool   // serve what is outdated
 	type_   string // structure hash of the Go type
@@ -92,6 +93,8 @@ func (db *DB) Claim(c Claim) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	db.claiming.RLock()
+	defer db.claiming.RUnlock()
 	db.mu.Lock()
 	switch {
 	case db.closed:
@@ -129,6 +132,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
 		brokenCh: make(chan struct{}), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
+		packs: db.packers(c.Source.ID()),
 	}
 	if s.keyFunc == nil {
 		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc
@@ -171,9 +175,9 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		known = !src.leftovers(m)
+		known = !src.leftovers(m) && !src.oldDicts(m)
 		s.setMeta(m)
-		return nil
+		return s.packs.load(src)
 	})
 	if errors.Is(err, ErrDamaged) {
 		s.db.log().Error(err, "What the file says of a source is damaged; it is set aside and read anew", "source", s.source.String(), "file", s.db.path)
@@ -192,6 +196,9 @@ func (s *Store) load() error {
 	m := s.metaNow()
 	s.told.Store(m.Told)
 	s.knownSeq = m.Seq
+	if err := s.packs.needed(m); err != nil {
+		s.damaged(err)
+	}
 	if m.Degraded != "" {
 		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 	}
@@ -211,14 +218,21 @@ func (s *Store) create(tx *bolt.Tx) error {
 	src := sourceTx{b}
 	m := s.metaNow()
 	if m == nil {
-		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
+		s.packs.reset()
+		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind,
+			Claimed: s.db.opts.Clock.Now().UnixNano()}).clone()
 		s.setMeta(m)
 		return src.putMeta(m)
 	}
 	if err := src.dropGensExcept(m.Generation); err != nil {
 		return err
 	}
-	return src.dropJournalAbove(m.Seq)
+	if err := src.dropJournalAbove(m.Seq); err != nil {
+		return err
+	}
+	m = m.clone()
+	s.setMeta(m)
+	return src.tidyDicts(m)
 }
 
 // leftovers says whether an interrupted relist left something.
@@ -267,7 +281,7 @@ func (s *Store) Release() {
 		return
 	}
 	s.db.commit.detach(s)
-	if s.toldChanged() || s.positionsChanged() {
+	if s.toldChanged() || s.positionsChanged() || s.claimDue() {
 		err := s.writePositions()
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.db.log().Error(err, "The told mark and positions were not written, handlers will be told again", "source", s.source.String())
@@ -350,6 +364,7 @@ type State struct {
 	Synced          bool      `json:"synced"` // has been read from the server once
 	ResourceVersion string    `json:"resourceVersion"`
 	Confirmed       time.Time `json:"confirmed"` // when the server last confirmed the state
+	Claimed         time.Time `json:"claimed"`   // when a program was last seen to use it, to the hour
 	Objects         uint64    `json:"objects"`
 	Bytes           uint64    `json:"bytes"`
 	Seq             uint64    `json:"seq"`  // of the last journal entry

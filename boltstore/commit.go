@@ -176,6 +176,7 @@ func (c *committer) run() {
 		}
 		if c.commitAll(lazy || final) {
 			last = clk.Now()
+			c.db.keeper.committed(last)
 		}
 		if lazy {
 			flush.Reset(c.db.opts.FlushInterval)
@@ -267,7 +268,7 @@ func (c *committer) gather(lazy bool) (works []*work, waiters []waiter, more boo
 		case p != nil:
 			b, left := p.Take(share, lazy)
 			more = more || left
-			if b == nil && lazy && (s.toldChanged() || s.positionsChanged()) {
+			if b == nil && lazy && (s.toldChanged() || s.positionsChanged() || s.claimDue()) {
 				b = &Batch{}
 			}
 			if b != nil {

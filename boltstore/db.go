@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -30,10 +31,31 @@ type DB struct {
 
 	relisting chan struct{} // full: MaxRelists are under way
 
+	keeper keeper
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+
+	// onStep, if set by a test, runs ahead of each step of a compaction and
+	// can fail it.
+	onStep func(step string) error
+
+	// claiming is held for reading while a claim begins, and for writing while
+	// a source is removed. It comes before all other locks.
+	claiming sync.RWMutex
+
 	mu     sync.Mutex
 	claims map[string]*Store
+	packs  map[string]*packers // by source id
 	closed bool
 	aside  []string
+}
+
+func newDB(path string, o Options) *DB {
+	db := &DB{path: path, opts: o, claims: map[string]*Store{}, packs: map[string]*packers{}, relisting: make(chan struct{}, o.MaxRelists)}
+	db.ctx, db.cancel = context.WithCancel(context.Background())
+	db.keeper.init(db)
+	return db
 }
 
 // Open opens the file at path, or creates it. A file that is damaged, foreign
@@ -41,8 +63,7 @@ type DB struct {
 // [DB.SetAside], and a new one is started; see Options for the alternatives.
 // The error says what to do. Close the DB to release the file.
 func Open(path string, o Options) (*DB, error) {
-	db := &DB{path: path, opts: o.withDefaults(), claims: map[string]*Store{}}
-	db.relisting = make(chan struct{}, db.opts.MaxRelists)
+	db := newDB(path, o.withDefaults())
 	b, err := db.openFile()
 	if err != nil {
 		return nil, err
@@ -54,6 +75,7 @@ func Open(path string, o Options) (*DB, error) {
 	if name := untrusted(filepath.Dir(path)); name != "" {
 		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
+	db.removeLeftovers()
 	if db.opts.Durability == Process {
 		// The mark must be on the disk before anything that is not synced.
 		mark := func(tx *bolt.Tx) error { return db.putHeader(tx, false) }
@@ -113,6 +135,7 @@ func (db *DB) Close() error {
 		running = append(running, s.source.String())
 	}
 	db.mu.Unlock()
+	db.cancel()
 
 	var errs []error
 	if db.commit != nil {
@@ -122,6 +145,7 @@ func (db *DB) Close() error {
 			errs = append(errs, fmt.Errorf("boltstore: close %s: %w", db.path, err))
 		}
 	}
+	db.keeper.wait()
 	if b := db.h.swap(nil); b != nil {
 		if !db.opts.ReadOnly {
 			errs = append(errs, b.Sync())

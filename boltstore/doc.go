@@ -15,15 +15,18 @@
 //	/sources/<id>/journal              seq of its first entry → one compressed block per commit
 //	/sources/<id>/handlers/<name>      mark (8 bytes), msgpack of a durable handler's position, CRC-32C
 //	/sources/<id>/parked/<name>        item key → what the handler has not acknowledged, collapsed
+//	/sources/<id>/dicts                version → dictionary that payloads are packed by
 //
 // Package index defines item keys and entries. Numbers in bucket keys are
 // big-endian. A record is
 //
-//	byte 0      record version (1)
+//	byte 0      record version (2)
 //	byte 1      codec id (package codec)
 //	bytes 2-5   CRC-32C, little-endian, over bytes 0-1, the object's key and everything after byte 5
 //	then        msgpack: resourceVersion, UID, time stored (unix ns), seq at which this UID was first stored,
-//	            index values as [name, [values]] pairs, the key (empty when the item key holds it)
+//	            index values as [name, [values]] pairs, the key (empty when the item key holds it),
+//	            how the payload is packed: 0 not, 1 zstd, else zstd with the dictionary of that version;
+//	            unless 0, its size unpacked
 //	then        payload, to the end
 //
 // and a journal block is

@@ -43,6 +43,16 @@ func (h *handle) view(fn func(tx *bolt.Tx) error) error {
 	})
 }
 
+// quiet is view for who holds writeMu, within watch.
+func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.db == nil {
+		return ErrClosed
+	}
+	return trip(func() error { return h.db.View(fn) })
+}
+
 // update runs fn in a write transaction. visible, if not nil, is called before
 // any other write begins once readers see what fn wrote: also where the disk
 // reports an error after bbolt has written its meta page, so that memory

@@ -126,10 +126,12 @@ func (s *Store) positionsChanged() bool {
 	return false
 }
 
-// writePositions writes told mark and positions in a transaction of its own.
+// writePositions writes told mark, positions and the claim in a transaction of
+// its own.
 func (s *Store) writePositions() error {
 	var visible func()
 	return s.updateMeta(func(t sourceTx, m *sourceMeta) (err error) {
+		m.Claimed = s.db.opts.Clock.Now().UnixNano()
 		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
 		visible, err = s.positions(t, m)
 		return err

@@ -140,6 +140,10 @@ func (db *DB) reload(b *bolt.DB) error {
 				return err
 			}
 			s.setMeta(m)
+			s.packs.reset()
+			if err := errors.Join(s.packs.load(src), s.packs.needed(m)); err != nil {
+				s.damaged(err)
+			}
 			if m.Degraded != "" {
 				s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 			}

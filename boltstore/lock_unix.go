@@ -28,12 +28,3 @@ func lockFile(path string) (release func(), err error) {
 	}
 	return func() { _ = f.Close() }, nil
 }
-
-func isStill(f *os.File, path string) bool {
-	a, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	b, err := os.Stat(path)
-	return err == nil && os.SameFile(a, b)
-}

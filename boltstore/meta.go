@@ -24,6 +24,7 @@ var (
 	bucketIndex    = []byte("index")
 	bucketJournal  = []byte("journal")
 	bucketHandlers = []byte("handlers")
+	bucketDicts    = []byte("dicts")
 	keyHeader      = []byte("header")
 	keyMeta        = []byte("meta")
 )
@@ -98,12 +99,14 @@ type sourceMeta struct {
 	Generation      uint64               `msgpack:"generation"` // 0: never synced
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Confirmed       int64                `msgpack:"confirmed"` // unix ns
+	Claimed         int64                `msgpack:"claimed"`   // unix ns, when last seen claimed
 	Seq             uint64               `msgpack:"seq"`
 	Told            uint64               `msgpack:"told"`
 	Items           digest               `msgpack:"items"`
 	Bytes           uint64               `msgpack:"bytes"`
 	JournalBytes    uint64               `msgpack:"journalBytes"`
 	Indices         map[string]indexMeta `msgpack:"indices"`
+	Dicts           map[uint32]dictUse   `msgpack:"dicts"`
 	TypeHash        string               `msgpack:"typeHash"`
 	Transform       string               `msgpack:"transform"`
 	Degraded        string               `msgpack:"degraded"`
@@ -114,6 +117,9 @@ func (m *sourceMeta) clone() *sourceMeta {
 	c.Indices = maps.Clone(m.Indices)
 	if c.Indices == nil {
 		c.Indices = map[string]indexMeta{}
+	}
+	if c.Dicts = maps.Clone(m.Dicts); c.Dicts == nil {
+		c.Dicts = map[uint32]dictUse{}
 	}
 	return &c
 }
@@ -127,6 +133,9 @@ func (m *sourceMeta) state() State {
 	}
 	if m.Confirmed != 0 {
 		st.Confirmed = time.Unix(0, m.Confirmed)
+	}
+	if m.Claimed != 0 {
+		st.Claimed = time.Unix(0, m.Claimed)
 	}
 	return st
 }

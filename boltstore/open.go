@@ -24,6 +24,7 @@ func (db *DB) openFile() (*bolt.DB, error) {
 		switch {
 		case err == nil:
 			return b, nil
+		case errors.Is(err, errReplaced) && attempt < 4:
 		case errors.Is(err, fs.ErrNotExist) && !db.opts.ReadOnly && attempt < 4:
 			if err := db.createFile(nil); err != nil {
 				return nil, db.explain(err)
@@ -55,8 +56,14 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 		return nil, err
 	}
 	var b *bolt.DB
+	var f *os.File
+	o := boltOptions(db.opts)
+	o.OpenFile = func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+		f, err = os.OpenFile(name, flag, mode)
+		return f, err
+	}
 	err := contain(func() (err error) {
-		b, err = bolt.Open(db.path, 0o600, boltOptions(db.opts))
+		b, err = bolt.Open(db.path, 0o600, o)
 		return err
 	})
 	switch {
@@ -67,11 +74,28 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	case err != nil:
 		return nil, err
 	}
+	// While it waited for the lock the holder may have put another file in this
+	// one's place: what was opened then has no name any more.
+	if !isStill(f, db.path) {
+		return nil, errors.Join(errReplaced, b.Close())
+	}
 	b.AllocSize = allocSize
 	if err := db.readHeader(b); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
+}
+
+var errReplaced = errors.New("it was replaced while it was opened; try again")
+
+// isStill says whether the path still leads to the file.
+func isStill(f *os.File, path string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(path)
+	return err == nil && os.SameFile(a, b)
 }
 
 // allocSize is by how much bbolt grows the file; its own 16 MiB would be most
@@ -168,7 +192,9 @@ func (db *DB) createFile(fill func(*bolt.DB) error) error {
 	err = os.Link(name, db.path)
 	switch {
 	case err == nil, errors.Is(err, fs.ErrExist) && !isEmpty(db.path):
-		err = os.Remove(name)
+		if err = os.Remove(name); errors.Is(err, fs.ErrNotExist) {
+			err = nil // who made it has removed what looked like a leftover
+		}
 	default: // nothing is in it, or a file system without links
 		if err = os.Rename(name, db.path); err != nil {
 			err = errors.Join(err, os.Remove(name))
@@ -184,19 +210,14 @@ func isEmpty(path string) bool {
 
 // makeFile makes it, under the temporary name that it returns.
 func (db *DB) makeFile(fill func(*bolt.DB) error) (name string, err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(db.path), "."+filepath.Base(db.path)+".new-*")
-	if err != nil {
+	if name, err = tempFile(db.path); err != nil {
 		return "", err
 	}
-	name = tmp.Name()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.Remove(name))
 		}
 	}()
-	if err := tmp.Close(); err != nil {
-		return name, err
-	}
 	b, err := bolt.Open(name, 0o600, &bolt.Options{Timeout: time.Second, NoSync: true, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return name, err

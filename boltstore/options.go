@@ -49,6 +49,22 @@ type Options struct {
 	HotBytes int64
 	// MaxSize bounds the file, in bytes. 0 is no bound.
 	MaxSize int
+	// Compression of payloads. Default NoCompression, which reads fastest; Zstd
+	// spares disk and flash. It may be changed at any time: what is stored stays
+	// as it is until it changes.
+	Compression Compression
+	// CompactRatio is the share of pages not in use above which the file is
+	// compacted while it is open (see [DB.Compact]), once it has CompactMinSize
+	// bytes. Negative never compacts. Default 0.6, more than a relist of all
+	// objects leaves free, and 16 MiB. Not on Windows.
+	CompactRatio   float64
+	CompactMinSize int64
+	// CollectAfter is how long after its last claim a source is removed from
+	// the file, and contents of another cluster after they were set aside. It
+	// happens only in a file that has been open for an hour, so that a program
+	// that was off for long claims its sources first. Negative keeps all.
+	// Default 30 days.
+	CollectAfter time.Duration
 	// LockTimeout is how long Open waits for another process to close the file.
 	// Default 500 ms; negative does not wait.
 	LockTimeout time.Duration
@@ -81,6 +97,9 @@ func (o Options) withDefaults() Options {
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
 	o.MaxRelists = max(cmp.Or(o.MaxRelists, 8), 1)
 	o.HotBytes = cmp.Or(o.HotBytes, 4<<20)
+	o.CompactRatio = cmp.Or(o.CompactRatio, 0.6)
+	o.CompactMinSize = cmp.Or(o.CompactMinSize, 16<<20)
+	o.CollectAfter = cmp.Or(o.CollectAfter, 30*24*time.Hour)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 500*time.Millisecond)
 	o.KeepCorrupt = cmp.Or(o.KeepCorrupt, 3)
 	o.KeepCorruptBytes = cmp.Or(o.KeepCorruptBytes, 1<<30)

@@ -55,12 +55,24 @@ func (s *Store) decode(key string, r *record) (any, error) {
 	if r.codec != s.codec.ID() {
 		return nil, fmt.Errorf("record of %q: %w: codec %d, not %d", key, ErrDamaged, r.codec, s.codec.ID())
 	}
-	obj, err := s.codec.Decode(r.payload)
+	buf := plainBufs.Get().(*[]byte)
+	defer plainBufs.Put(buf)
+	payload, err := s.plain(r, *buf)
+	if err != nil {
+		return nil, fmt.Errorf("record of %q: %w", key, err)
+	}
+	if r.packed != packNot {
+		*buf = payload
+	}
+	obj, err := s.codec.Decode(payload)
 	if err != nil {
 		return nil, fmt.Errorf("record of %q: %w: %v", key, ErrDamaged, err)
 	}
 	return obj, nil
 }
+
+// plainBufs hold payloads while they are decoded; objects keep nothing of them.
+var plainBufs = sync.Pool{New: func() any { return new([]byte) }}
 
 // decodeAll decodes records on all cores, in order, within their transaction.
 // Those that cannot be served are nil and counted in the error.

@@ -5,12 +5,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 
 	"github.com/kubewake/kubewake/index"
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-const recordVersion = 1
+const recordVersion = 2
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -23,7 +24,17 @@ type record struct {
 	born    uint64 // seq at which an object of this UID was first stored
 	values  []indexValues
 	key     string // set only where the item key is a hash
+	packed  uint32 // how the payload is packed
+	size    int    // of the payload once unpacked, if it is packed
 	payload []byte
+}
+
+// plainSize is the payload's size in the codec's form.
+func (r *record) plainSize() int {
+	if r.packed != packNot {
+		return r.size
+	}
+	return len(r.payload)
 }
 
 // indexValues are the values of one object under one index.
@@ -65,6 +76,10 @@ func (r *record) encode(key string) ([]byte, error) {
 		e.string(key)
 	} else {
 		e.string("")
+	}
+	e.uint(uint64(r.packed))
+	if r.packed != packNot {
+		e.uint(uint64(r.size))
 	}
 	if e.err != nil {
 		return nil, fmt.Errorf("boltstore: encode record of %q: %w", key, e.err)
@@ -150,6 +165,14 @@ func parseRecordOf(b []byte) (*record, error) {
 		}
 	}
 	r.key = d.string()
+	packed, size := d.uint(), uint64(0)
+	if packed != packNot {
+		size = d.uint()
+	}
+	if d.err == nil && (packed > math.MaxUint32 || size > packMax) {
+		d.err = fmt.Errorf("packed by %d, %d bytes", packed, size)
+	}
+	r.packed, r.size = uint32(packed), int(size)
 	if d.err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrDamaged, d.err)
 	}

@@ -178,6 +178,9 @@ func (r *Relist) compare(items []item) error {
 				continue
 			}
 			_, old, err := parseRecord(it.k, v)
+			if err == nil {
+				err = r.s.usable(old)
+			}
 			switch {
 			case err != nil:
 			case r.o.NewHistory || r.all || it.c.rv == "":
@@ -199,6 +202,9 @@ func (r *Relist) compare(items []item) error {
 		}
 		if err := r.s.encode(it.c); err != nil {
 			continue // encode says so
+		}
+		if m.old.payload, err = r.s.plain(m.old, nil); err != nil {
+			continue
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) {
 			if it.c.quiet = true; sameValues(it.c.values, m.old) {
@@ -239,6 +245,13 @@ func (r *Relist) encode(items []item) ([]item, error) {
 		}
 		kept = append(kept, it)
 	}
+	var changes []*Change
+	for _, it := range kept {
+		if it.c != nil {
+			changes = append(changes, it.c)
+		}
+	}
+	r.s.packAll(changes)
 	return kept, nil
 }
 

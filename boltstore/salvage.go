@@ -111,6 +111,7 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 	}
 	c.m = c.was.clone()
 	c.m.Items, c.m.Bytes, c.m.JournalBytes = digest{}, 0, 0
+	c.m.countNoDicts()
 	for name, im := range c.m.Indices {
 		im.Digest = digest{}
 		c.m.Indices[name] = im

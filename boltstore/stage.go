@@ -32,6 +32,7 @@ func (r *Relist) toStage() error {
 		im.Digest = digest{}
 		m.Indices[name] = im
 	}
+	m.countNoDicts()
 	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
 	err := r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)

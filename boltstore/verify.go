@@ -41,13 +41,19 @@ func (r Report) Sound() bool {
 // The error means that it could not be checked; damage is in the report.
 func (db *DB) Check() (Report, error) {
 	r := Report{Path: db.path, Bytes: db.Size()}
-	err := db.h.view(func(tx *bolt.Tx) error {
-		for err := range tx.Check() {
-			r.Problems = append(r.Problems, err.Error())
-		}
-		return eachSource(tx, func(id string, src sourceTx) error {
-			r.Sources = append(r.Sources, verifySource(id, src))
-			return nil
+	err := db.h.watch(func() error {
+		// bbolt's own check is not safe beside writers, who change the list of
+		// free pages under it.
+		db.h.writeMu.Lock()
+		defer db.h.writeMu.Unlock()
+		return db.h.quiet(func(tx *bolt.Tx) error {
+			for err := range tx.Check() {
+				r.Problems = append(r.Problems, err.Error())
+			}
+			return eachSource(tx, func(id string, src sourceTx) error {
+				r.Sources = append(r.Sources, verifySource(id, src))
+				return nil
+			})
 		})
 	})
 	if errors.Is(err, ErrDamaged) {
@@ -80,8 +86,9 @@ func eachSource(tx *bolt.Tx, fn func(id string, src sourceTx) error) error {
 const maxProblems = 20
 
 type verifier struct {
-	r SourceReport
-	m *sourceMeta
+	r      SourceReport
+	m      *sourceMeta
+	packed map[uint32]uint64 // records by dictionary
 }
 
 func (v *verifier) problem(format string, args ...any) {
@@ -111,6 +118,7 @@ func verifySource(id string, src sourceTx) SourceReport {
 	}
 	listed := v.items(g)
 	v.indices(g, listed)
+	v.dicts(src)
 	v.journal(src)
 	v.handlers(src)
 	return v.r
@@ -122,6 +130,7 @@ func (v *verifier) items(g genTx) map[string]digest {
 	listed := map[string]digest{}
 	var d digest
 	var bytes uint64
+	v.packed = map[uint32]uint64{}
 	_ = each(g.items, func(k, b []byte) {
 		key, r, err := parseRecord(k, b)
 		if err != nil {
@@ -130,6 +139,9 @@ func (v *verifier) items(g genTx) map[string]digest {
 		}
 		d.add(recordHash(key, r))
 		bytes += uint64(len(b))
+		if r.packed >= packByDict {
+			v.packed[r.packed]++
+		}
 		for _, iv := range r.values {
 			ld := listed[iv.name]
 			for _, val := range iv.values {
@@ -146,6 +158,24 @@ func (v *verifier) items(g genTx) map[string]digest {
 		v.problem("the records have %d bytes, not %d", bytes, v.m.Bytes)
 	}
 	return listed
+}
+
+// dicts verifies the dictionaries that records are packed by.
+func (v *verifier) dicts(src sourceTx) {
+	p := &packers{all: map[uint32]*packer{}, damaged: map[uint32]error{}}
+	if err := p.load(src); err != nil {
+		v.problem("%v", err)
+	}
+	used := maps.Clone(v.m.Dicts)
+	for version, n := range v.packed {
+		if n != used[version].Records {
+			v.problem("dictionary %d: %d records are packed by it, not %d", version, n, used[version].Records)
+		}
+		used[version] = dictUse{Records: n}
+	}
+	if err := p.needed(&sourceMeta{Dicts: used}); err != nil {
+		v.problem("%v", err)
+	}
 }
 
 func (v *verifier) indices(g genTx, listed map[string]digest) {

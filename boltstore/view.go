@@ -22,8 +22,10 @@ func (db *DB) View(src Source) (*Store, error) {
 		if !ok {
 			return ErrNoSource
 		}
-		m, err = s.meta()
-		return err
+		if m, err = s.meta(); err != nil {
+			return err
+		}
+		return db.packers(src.ID()).load(s)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)

@@ -39,10 +39,10 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 				return printJSON(streams.Out, status)
 			}
 			w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
-			fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tSYNCED\tJOURNAL\tUNTOLD")
+			fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
 			for _, st := range status.Sources {
-				fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s ago\t%t\t%d\t%d\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
-					age(st.Confirmed), st.Synced, st.JournalBytes, st.Seq-st.Told)
+				fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s ago\t%t\t%d\t%d\t%s ago\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
+					age(st.Confirmed), st.Synced, st.JournalBytes, st.Seq-st.Told, age(st.Claimed))
 			}
 			if err := w.Flush(); err != nil {
 				return err

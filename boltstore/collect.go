@@ -1,0 +1,178 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// claimNoteEvery is how often a claim is noted in the file, at most. The note
+// rides on a commit.
+const claimNoteEvery = time.Hour
+
+func (s *Store) claimDue() bool {
+	return s.db.opts.Clock.Since(time.Unix(0, s.metaNow().Claimed)) >= claimNoteEvery
+}
+
+// Collected is a source that was removed from the file since nobody claimed it.
+type Collected struct {
+	Source  Source    `json:"source"`
+	Claimed time.Time `json:"claimed"` // last
+	Objects uint64    `json:"objects"`
+	Bytes   uint64    `json:"bytes"`
+}
+
+// collect removes the sources that nobody has claimed for the given time, and
+// what was set aside that long ago.
+func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Collected, err error) {
+	before := db.opts.Clock.Now().Add(-after)
+	found := map[string]Collected{}
+	// What a crash left comes first, its place is needed.
+	if err := db.pruneAside(ctx, before); err != nil {
+		return nil, fmt.Errorf("boltstore: collect in %s: %w", db.path, err)
+	}
+	err = db.h.view(func(tx *bolt.Tx) error {
+		return eachSource(tx, func(id string, src sourceTx) error {
+			// A source whose meta cannot be read is set aside by its next claim.
+			if m, err := src.meta(); err == nil && unclaimed(m, before) {
+				found[id] = Collected{Source: m.Source, Claimed: time.Unix(0, m.Claimed), Objects: m.Items.Count, Bytes: m.Bytes}
+			}
+			return nil
+		})
+	})
+	for id, c := range found {
+		if err != nil {
+			break
+		}
+		var gone bool
+		if gone, err = db.discard(id, before); gone {
+			collected = append(collected, c)
+			db.log().Info("Removed a source that nobody has used for long", "source", c.Source.String(), "file", db.path,
+				"claimed", c.Claimed, "objects", c.Objects)
+		}
+	}
+	if err == nil {
+		err = db.pruneAside(ctx, before)
+	}
+	if err != nil {
+		err = fmt.Errorf("boltstore: collect in %s: %w", db.path, err)
+	}
+	return collected, err
+}
+
+func unclaimed(m *sourceMeta, before time.Time) bool {
+	return m.Claimed != 0 && time.Unix(0, m.Claimed).Before(before)
+}
+
+// discard moves a source aside in one step, for pruneAside to remove, unless it
+// is or has been claimed.
+func (db *DB) discard(id string, before time.Time) (gone bool, err error) {
+	db.claiming.Lock() // no claim begins meanwhile
+	defer db.claiming.Unlock()
+	db.mu.Lock()
+	claimed := db.claims[id] != nil
+	db.mu.Unlock()
+	if claimed {
+		return false, nil
+	}
+	err = db.h.update(func(tx *bolt.Tx) error {
+		src, ok := openSource(tx, id)
+		if !ok {
+			return nil
+		}
+		m, err := src.meta()
+		if err != nil || !unclaimed(m, before) {
+			return err
+		}
+		gone = true
+		return moveAside(tx, id, discarded)
+	}, nil)
+	return gone && err == nil, err
+}
+
+// discarded is the time of what is aside only to be removed.
+var discarded = time.Unix(0, 0)
+
+// pruneAside removes, in bounded transactions, what was set aside before the
+// given time.
+func (db *DB) pruneAside(ctx context.Context, before time.Time) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		none := false
+		err := db.h.view(func(tx *bolt.Tx) error {
+			_, none = firstAside(tx, before)
+			return nil
+		})
+		if err != nil || none {
+			return err
+		}
+		err = db.h.update(func(tx *bolt.Tx) error {
+			k, none := firstAside(tx, before)
+			if none {
+				return nil
+			}
+			aside, room := tx.Bucket(bucketAside), db.opts.MaxCommitBytes
+			empty, err := prune(aside.Bucket(k), &room)
+			if err != nil || !empty {
+				return err
+			}
+			return aside.DeleteBucket(k)
+		}, nil)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func firstAside(tx *bolt.Tx, before time.Time) (k []byte, none bool) {
+	aside := tx.Bucket(bucketAside)
+	if aside == nil {
+		return nil, true
+	}
+	k, _ = aside.Cursor().First()
+	if len(k) != 8 || int64(binary.BigEndian.Uint64(k)) >= before.UnixNano() {
+		return nil, true
+	}
+	return bytes.Clone(k), false
+}
+
+// prune empties a bucket as far as there is room, and says whether nothing is
+// left.
+func prune(b *bolt.Bucket, room *int) (empty bool, err error) {
+	var keys, buckets [][]byte
+	c := b.Cursor()
+	k, v := c.First()
+	for ; k != nil && *room > 0; k, v = c.Next() {
+		if v == nil {
+			buckets = append(buckets, bytes.Clone(k))
+			if empty, err = prune(b.Bucket(k), room); err != nil {
+				return false, err
+			}
+			if !empty {
+				buckets = buckets[:len(buckets)-1]
+				break
+			}
+			*room -= len(k) + 64
+			continue
+		}
+		keys = append(keys, bytes.Clone(k))
+		*room -= len(k) + len(v) + 16
+	}
+	for _, k := range keys {
+		if err := b.Delete(k); err != nil {
+			return false, err
+		}
+	}
+	for _, k := range buckets {
+		if err := b.DeleteBucket(k); err != nil {
+			return false, err
+		}
+	}
+	return k == nil, nil
+}

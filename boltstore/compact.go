@@ -1,0 +1,332 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Compaction is what a compaction did.
+type Compaction struct {
+	Path   string        `json:"path"`
+	Before int64         `json:"before"` // bytes
+	After  int64         `json:"after"`
+	Took   time.Duration `json:"took"` // ns; writers waited for as long
+	// Collected are the sources that were removed before.
+	Collected []Collected `json:"collected,omitempty"`
+}
+
+// Progress is told how far a compaction has come: bytes of keys and values
+// copied, and about how many there are. It is called from one goroutine and
+// must return soon, since writers wait.
+type Progress func(done, total int64)
+
+// Compact writes the file at path anew without the pages that are no longer
+// used. No process may have it open. With o.CollectAfter above zero, sources
+// that nobody has claimed for that long are removed first, and what was set
+// aside that long ago; zero removes nothing. The file is replaced in one step:
+// an error or a crash leaves the old one or the new one, with the same
+// content. Nothing is created or set aside: a file that is damaged is an
+// error. progress may be nil.
+func Compact(ctx context.Context, path string, o Options, progress Progress) (Compaction, error) {
+	collectAfter := o.CollectAfter
+	o = o.withDefaults()
+	o.ReadOnly = false
+	db := newDB(path, o)
+	b, err := db.tryOpen()
+	if err != nil {
+		return Compaction{}, db.explain(err)
+	}
+	db.h.swap(b)
+	db.removeLeftovers()
+	before := db.Size()
+	var collected []Collected
+	if collectAfter > 0 {
+		collected, err = db.collect(ctx, collectAfter)
+	}
+	var c Compaction
+	if err == nil {
+		c, err = db.Compact(ctx, progress)
+		c.Before = before
+	}
+	c.Path, c.Collected = path, collected
+	return c, errors.Join(err, db.Close())
+}
+
+// Compact writes the file anew without the pages that are no longer used and
+// goes on with the new file. Changes are accepted but not committed while it
+// copies; reads go on, but for the moment of the swap. An error leaves
+// everything as it was, unless it says otherwise. progress may be nil.
+func (db *DB) Compact(ctx context.Context, progress Progress) (Compaction, error) {
+	c := Compaction{Path: db.path, Before: db.Size()}
+	start := db.opts.Clock.Now()
+	err := db.compact(ctx, progress)
+	c.Took, c.After = db.opts.Clock.Since(start), db.Size()
+	if err != nil {
+		return c, fmt.Errorf("boltstore: compact %s: %w", db.path, err)
+	}
+	return c, nil
+}
+
+func (db *DB) compact(ctx context.Context, progress Progress) error {
+	switch {
+	case db.opts.ReadOnly:
+		return errors.New("it was opened read-only")
+	case runtime.GOOS == "windows":
+		return fmt.Errorf("a file that is open cannot be replaced on this system: %w", errors.ErrUnsupported)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(db.ctx, cancel)() // Close ends it
+
+	return db.h.watch(func() error {
+		// Nothing changes the file meanwhile.
+		db.h.writeMu.Lock()
+		defer db.h.writeMu.Unlock()
+		return db.compactNow(ctx, progress)
+	})
+}
+
+func (db *DB) compactNow(ctx context.Context, progress Progress) error {
+	if err := db.step("begin"); err != nil {
+		return err
+	}
+	path, err := filepath.EvalSymlinks(db.path) // a link stays one
+	if err != nil {
+		return err
+	}
+	tmp, err := tempFile(path)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp) // it has another name once all is well
+	old, b, err := db.copyTo(ctx, path, tmp, progress)
+	if err != nil {
+		return err
+	}
+	// b holds the lock of the new file from before it gets the name until it
+	// is closed: no other process can come between.
+	if err := errors.Join(ctx.Err(), db.step("rename")); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	// There is no way back: the old file has no name any more.
+	err = db.step("renamed")
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		err = fmt.Errorf("the new file is in use, but its folder could not be synced: after a power failure the old one may be back: %w", err)
+	}
+	if !db.h.exchange(old, b) {
+		return errors.Join(ErrClosed, err, b.Close())
+	}
+	return errors.Join(err, old.Close())
+}
+
+// copyTo copies the open file to tmp and returns both: the copy is synced,
+// open and locked.
+func (db *DB) copyTo(ctx context.Context, path, tmp string, progress Progress) (old, b *bolt.DB, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.Chmod(tmp, st.Mode().Perm()); err != nil {
+		return nil, nil, err
+	}
+	if err := sameOwner(tmp, st); err != nil {
+		return nil, nil, fmt.Errorf("the new file cannot be given to the owner of the old one; run as that user: %w", err)
+	}
+	o := boltOptions(db.opts)
+	o.Timeout, o.NoSync = time.Second, true // synced once, at the end
+	if b, err = bolt.Open(tmp, 0o600, o); err != nil {
+		return nil, nil, err
+	}
+	b.AllocSize = 64 << 10 // not much more than it needs
+	err = db.h.quiet(func(tx *bolt.Tx) error {
+		old = tx.DB()
+		c := &compactor{ctx: ctx, dst: b, progress: progress, step: db.step, limit: int64(db.opts.MaxCommitBytes)}
+		c.total = tx.Size() - int64(old.Stats().FreePageN+old.Stats().PendingPageN)*int64(old.Info().PageSize)
+		return c.copy(tx)
+	})
+	if err == nil {
+		err = db.step("sync")
+	}
+	if err == nil {
+		err = b.Sync()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, b.Close())
+	}
+	b.NoSync, b.AllocSize = old.NoSync, allocSize
+	return old, b, nil
+}
+
+// exchange puts next beneath the handle if it still has old.
+func (h *handle) exchange(old, next *bolt.DB) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.db != old {
+		return false
+	}
+	h.db = next
+	return true
+}
+
+// compactFill is how full pages are made: completely full ones would be split
+// by the first change.
+const compactFill = 0.9
+
+// compactor copies all buckets, in several transactions. bbolt's own Compact can
+// neither be stopped nor asked how far it is.
+type compactor struct {
+	ctx         context.Context
+	dst         *bolt.DB
+	tx          *bolt.Tx // of dst
+	txn         int      // counts them
+	size, limit int64
+	done, total int64
+	progress    Progress
+	step        func(string) error
+}
+
+func (c *compactor) copy(src *bolt.Tx) (err error) {
+	if c.tx, err = c.dst.Begin(true); err != nil {
+		return err
+	}
+	defer func() { // also when damage makes bbolt panic
+		if c.tx != nil {
+			_ = c.tx.Rollback()
+		}
+	}()
+	if err = c.bucket(src.Cursor().Bucket(), nil); err != nil {
+		return err
+	}
+	if err = c.commit(); err != nil {
+		return err
+	}
+	if c.progress != nil {
+		c.progress(c.total, c.total)
+	}
+	return nil
+}
+
+func (c *compactor) bucket(src *bolt.Bucket, path [][]byte) error {
+	var b *bolt.Bucket
+	at := -1
+	return src.ForEach(func(k, v []byte) error {
+		if err := c.room(int64(len(k) + len(v))); err != nil {
+			return err
+		}
+		if at != c.txn {
+			b, at = c.open(path), c.txn
+			b.FillPercent = compactFill
+		}
+		if v != nil {
+			return b.Put(k, v)
+		}
+		sub := src.Bucket(k)
+		to, err := b.CreateBucket(k)
+		if err != nil {
+			return err
+		}
+		if err := to.SetSequence(sub.Sequence()); err != nil {
+			return err
+		}
+		return c.bucket(sub, append(path[:len(path):len(path)], k))
+	})
+}
+
+func (c *compactor) open(path [][]byte) *bolt.Bucket {
+	b := c.tx.Cursor().Bucket()
+	for _, k := range path {
+		b = b.Bucket(k)
+	}
+	return b
+}
+
+// room commits what has been copied before it becomes too much.
+func (c *compactor) room(n int64) (err error) {
+	c.done += n
+	if c.size += n; c.size <= c.limit {
+		return nil
+	}
+	c.size = n
+	if err := c.commit(); err != nil {
+		return err
+	}
+	if c.progress != nil {
+		c.progress(min(c.done, c.total), c.total)
+	}
+	c.tx, err = c.dst.Begin(true)
+	c.txn++
+	return err
+}
+
+func (c *compactor) commit() error {
+	if err := errors.Join(c.ctx.Err(), c.step("copy")); err != nil {
+		return err
+	}
+	tx := c.tx
+	c.tx = nil
+	return tx.Commit() // rolls back if it fails
+}
+
+// step lets a test fail or look on at each step.
+func (db *DB) step(name string) error {
+	if db.onStep != nil {
+		return db.onStep(name)
+	}
+	return nil
+}
+
+// tempPrefix begins the names of files that are to become the one at path.
+func tempPrefix(path string) string { return "." + filepath.Base(path) + ".new-" }
+
+// tempFile makes an empty file beside the one at path, 0600.
+func tempFile(path string) (string, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix(path)+"*")
+	if err != nil {
+		return "", err
+	}
+	return f.Name(), f.Close()
+}
+
+// removeLeftovers removes what a crash left of files that were being made,
+// unless another process is at it. The file itself is open and locked.
+func (db *DB) removeLeftovers() {
+	path, err := filepath.EvalSymlinks(db.path)
+	if err != nil {
+		return
+	}
+	files, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		name := filepath.Join(filepath.Dir(path), f.Name())
+		if !strings.HasPrefix(f.Name(), tempPrefix(path)) || !f.Type().IsRegular() {
+			continue
+		}
+		release, err := lockFile(name)
+		if err != nil {
+			continue
+		}
+		err = os.Remove(name)
+		release()
+		if err != nil {
+			db.log().Error(err, "A file left by a crash was not removed", "file", name)
+			continue
+		}
+		db.log().Info("Removed a file left by a crash", "file", name)
+	}
+}

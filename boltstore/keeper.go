@@ -1,0 +1,106 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+const (
+	keeperEvery = time.Minute
+	// keeperGrace is how long a file is open before sources are collected, and
+	// how long a failed task waits.
+	keeperGrace = time.Hour
+)
+
+// keeper does what a file needs now and then, in a goroutine of its own:
+// compaction, collection and the training of dictionaries. It looks after commits, at most once a minute.
+type keeper struct {
+	db     *DB
+	opened time.Time
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	next    time.Time
+	collect time.Time // next look for sources to collect
+	running bool
+}
+
+func (k *keeper) init(db *DB) {
+	k.db, k.opened = db, db.opts.Clock.Now()
+	k.next, k.collect = k.opened.Add(keeperEvery), k.opened.Add(keeperGrace)
+}
+
+// committed is called by the committer, which must not wait.
+func (k *keeper) committed(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.running || now.Before(k.next) {
+		return
+	}
+	k.next = now.Add(keeperEvery)
+	collect := k.db.opts.CollectAfter > 0 && !now.Before(k.collect)
+	compact := k.wasteful()
+	train := k.db.commit.trainable(now)
+	if !collect && !compact && len(train) == 0 {
+		return
+	}
+	if collect {
+		k.collect = now.Add(keeperGrace)
+	}
+	k.running = true
+	k.wg.Go(func() { k.run(collect, compact, train) })
+}
+
+func (k *keeper) run(collect, compact bool, train []*Store) {
+	db := k.db
+	for _, s := range train {
+		if db.ctx.Err() == nil {
+			s.trainStored()
+		}
+	}
+	var err error
+	if collect {
+		_, err = db.collect(db.ctx, db.opts.CollectAfter)
+	}
+	if compact && err == nil {
+		var c Compaction
+		if c, err = db.Compact(db.ctx, nil); err == nil {
+			db.log().Info("Compacted the file", "file", db.path, "before", c.Before, "after", c.After, "took", c.Took)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running = false
+	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) {
+		k.next = db.opts.Clock.Now().Add(keeperGrace)
+		db.log().Error(err, "Housekeeping failed, the file is as it was; it is tried again later", "file", db.path)
+	}
+}
+
+// wasteful says whether the file is to be compacted.
+func (k *keeper) wasteful() bool {
+	o := k.db.opts
+	if o.CompactRatio < 0 {
+		return false
+	}
+	free, size, err := k.db.usage()
+	return err == nil && size >= o.CompactMinSize && float64(free) > o.CompactRatio*float64(size)
+}
+
+// usage is how many bytes the file has in pages, and how many of them are free.
+func (db *DB) usage() (free, size int64, err error) {
+	err = db.h.view(func(tx *bolt.Tx) error {
+		st := tx.DB().Stats()
+		free = int64(st.FreePageN+st.PendingPageN) * int64(tx.DB().Info().PageSize)
+		size = tx.Size()
+		return nil
+	})
+	return free, size, err
+}
+
+// wait returns once nothing is running; the committer has ended.
+func (k *keeper) wait() { k.wg.Wait() }

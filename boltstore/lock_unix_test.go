@@ -1,0 +1,37 @@
+//go:build unix
+
+package boltstore
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// waitLocked returns once somebody in this process besides the holder has
+// opened the file.
+func waitLocked(t *testing.T, path string) {
+	t.Helper()
+	want, err := os.Stat(path)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("needs /proc")
+		}
+		n := 0
+		for _, fd := range fds {
+			if st, err := os.Stat("/proc/self/fd/" + fd.Name()); err == nil && os.SameFile(st, want) {
+				n++
+			}
+		}
+		if n > 1 {
+			return
+		}
+	}
+	t.Error("nobody else opened " + strconv.Quote(path))
+}

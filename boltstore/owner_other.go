@@ -1,0 +1,8 @@
+//go:build !unix
+
+package boltstore
+
+import "io/fs"
+
+// sameOwner: files have no owner that could differ.
+func sameOwner(string, fs.FileInfo) error { return nil }

@@ -1,0 +1,481 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Compression says how payloads are stored. Whatever it is, everything that
+// the file holds can be read.
+type Compression int
+
+const (
+	// NoCompression stores payloads as they are. Journal blocks are packed all
+	// the same.
+	NoCompression Compression = iota
+	// Zstd packs each payload for itself, with a dictionary that is trained from
+	// the source's own objects: the file and what is written shrink to about a
+	// half, and every read and change takes more processor time (see
+	// docs/benchmarks.md).
+	Zstd
+)
+
+// How a record's payload is packed: not at all, by zstd without a dictionary,
+// or by zstd with the dictionary of that version.
+const (
+	packNot    = 0
+	packPlain  = 1
+	packByDict = 2 // and above
+)
+
+const (
+	packMin      = 64   // a shorter payload is stored as it is
+	packPlainMin = 1024 // so is one shorter than this where there is no dictionary
+	packMax      = 1 << 30
+)
+
+// packer packs and unpacks by one dictionary, which never changes. It may be
+// used concurrently.
+type packer struct {
+	version uint32
+	dict    []byte
+	ratio   float64 // packed to plain bytes, when it was trained
+
+	dec *zstd.Decoder
+	enc func() *zstd.Encoder // made when first needed
+
+	in, out atomic.Int64 // bytes that it has packed, and into how many
+}
+
+func newPacker(version uint32, dict []byte) (p *packer, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("dictionary %d: %w: %v", version, ErrDamaged, r)
+		}
+	}()
+	n := min(runtime.GOMAXPROCS(0), 4)
+	d := []zstd.DOption{zstd.WithDecoderConcurrency(n), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(packMax)}
+	e := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(n), zstd.WithEncoderCRC(false),
+		zstd.WithWindowSize(512 << 10), zstd.WithLowerEncoderMem(true)}
+	if dict != nil {
+		d, e = append(d, zstd.WithDecoderDicts(dict)), append(e, zstd.WithEncoderDict(dict))
+	}
+	p = &packer{version: version, dict: dict}
+	if p.dec, err = zstd.NewReader(nil, d...); err != nil {
+		return nil, fmt.Errorf("dictionary %d: %w: %v", version, ErrDamaged, err)
+	}
+	p.enc = sync.OnceValue(func() *zstd.Encoder {
+		enc, _ := zstd.NewWriter(nil, e...) // the decoder has accepted the dictionary
+		return enc
+	})
+	return p, nil
+}
+
+// pack returns nil where packing does not pay.
+func (p *packer) pack(b []byte) []byte {
+	if len(b) < packMin || p.version == packPlain && len(b) < packPlainMin {
+		return nil
+	}
+	enc := p.enc()
+	if enc == nil {
+		return nil
+	}
+	packed := enc.EncodeAll(b, make([]byte, 0, len(b)/2))
+	p.in.Add(int64(len(b)))
+	p.out.Add(int64(len(packed)))
+	if len(packed) > len(b)-len(b)/16 {
+		return nil
+	}
+	return packed
+}
+
+func (p *packer) unpack(b []byte, size int, buf []byte) ([]byte, error) {
+	if cap(buf) < size {
+		buf = make([]byte, 0, min(size, 64<<20))
+	}
+	plain, err := p.dec.DecodeAll(b, buf[:0])
+	if err != nil || len(plain) != size {
+		return nil, fmt.Errorf("%w: cannot be unpacked: %d bytes of %d, %v", ErrDamaged, len(plain), size, err)
+	}
+	return plain, nil
+}
+
+// plainPacker is the one without a dictionary, for all files.
+var plainPacker = sync.OnceValue(func() *packer {
+	p, _ := newPacker(packPlain, nil)
+	return p
+})
+
+// dictValue is what the file holds of a dictionary.
+type dictValue struct {
+	Dict    []byte  `msgpack:"dict"`
+	Ratio   float64 `msgpack:"ratio"`
+	Trained int64   `msgpack:"trained"` // unix ns
+}
+
+// dictUse is what meta says of a dictionary.
+type dictUse struct {
+	Records uint64 `msgpack:"n"` // of the generation that are packed by it
+	// Retired is the seq up to which the journal may need it, once no record
+	// does; zero before.
+	Retired uint64 `msgpack:"retired"`
+}
+
+// packers are a source's dictionaries. All stores of the source in a DB share
+// them. A version never comes to mean another dictionary.
+type packers struct {
+	mu       sync.RWMutex
+	all      map[uint32]*packer
+	damaged  map[uint32]error
+	current  *packer // the newest; nil without any
+	training bool
+	next     time.Time // no training before
+}
+
+// packers returns those of a source.
+func (db *DB) packers(id string) *packers {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	p := db.packs[id]
+	if p == nil {
+		p = &packers{all: map[uint32]*packer{}, damaged: map[uint32]error{}}
+		db.packs[id] = p
+	}
+	return p
+}
+
+// load reads the dictionaries that are not known yet. One that is damaged is
+// left out.
+func (p *packers) load(src sourceTx) error {
+	b := src.root.Bucket(bucketDicts)
+	if b == nil {
+		return nil
+	}
+	return b.ForEach(func(k, _ []byte) error {
+		if len(k) != 4 {
+			return fmt.Errorf("%w: dictionary key %x", ErrDamaged, k)
+		}
+		version := binary.BigEndian.Uint32(k)
+		if known, _ := p.get(version); known != nil {
+			return nil
+		}
+		var v dictValue
+		var pk *packer
+		err := getMsgpack(b, k, &v)
+		if err == nil {
+			pk, err = newPacker(version, v.Dict)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if err != nil {
+			p.damaged[version] = fmt.Errorf("dictionary %d: %w", version, err)
+			return nil
+		}
+		pk.ratio = v.Ratio
+		p.add(pk)
+		return nil
+	})
+}
+
+// add is called with mu held.
+func (p *packers) add(pk *packer) {
+	p.all[pk.version] = pk
+	if p.current == nil || p.current.version < pk.version {
+		p.current = pk
+	}
+}
+
+// get returns a packer that can unpack that version.
+func (p *packers) get(version uint32) (*packer, error) {
+	if version == packPlain {
+		return plainPacker(), nil
+	}
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if pk := p.all[version]; pk != nil {
+		return pk, nil
+	}
+	if err := p.damaged[version]; err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: dictionary %d is missing", ErrDamaged, version)
+}
+
+// has says whether pk is still what its version means.
+func (p *packers) has(pk *packer) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.all[pk.version] == pk
+}
+
+// now is the packer for what is to be stored.
+func (p *packers) now() *packer {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.current != nil {
+		return p.current
+	}
+	return plainPacker()
+}
+
+// forget trains anew; what was packed can still be unpacked.
+func (p *packers) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.current, p.next = nil, time.Time{}
+}
+
+// reset is for a source that begins anew, with versions from the start.
+func (p *packers) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all, p.damaged = map[uint32]*packer{}, map[uint32]error{}
+	p.current, p.next = nil, time.Time{}
+}
+
+// needed is the damage that makes records unreadable.
+func (p *packers) needed(m *sourceMeta) error {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var errs []error
+	for v, u := range m.Dicts {
+		if u.Records > 0 && p.all[v] == nil {
+			err := p.damaged[v]
+			if err == nil {
+				err = fmt.Errorf("%w: dictionary %d is missing", ErrDamaged, v)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pack packs a change's payload as the options say.
+func (s *Store) pack(c *Change) {
+	if c.payload == nil || c.by != nil || s.db.opts.Compression == NoCompression {
+		return
+	}
+	by := s.packs.now()
+	if packed := by.pack(c.payload); packed != nil {
+		c.by, c.size, c.payload = by, len(c.payload), packed
+	}
+}
+
+// packAll packs the changes on all cores, by a dictionary trained from them if
+// there is none yet.
+func (s *Store) packAll(changes []*Change) {
+	if s.db.opts.Compression == NoCompression {
+		return
+	}
+	s.trainFrom(changes)
+	workers := min(runtime.GOMAXPROCS(0), len(changes)/16+1)
+	var wg sync.WaitGroup
+	one := func(w int) {
+		for i := w; i < len(changes); i += workers {
+			s.pack(changes[i])
+		}
+	}
+	for w := 1; w < workers; w++ {
+		wg.Go(func() { one(w) })
+	}
+	one(0)
+	wg.Wait()
+}
+
+// plain is a record's payload, unpacked into buf if it is packed and fits.
+func (s *Store) plain(r *record, buf []byte) ([]byte, error) {
+	if r.packed == packNot {
+		return r.payload, nil
+	}
+	p, err := s.packs.get(r.packed)
+	if err != nil {
+		return nil, err
+	}
+	return p.unpack(r.payload, r.size, buf)
+}
+
+// plainDrafts unpacks the records of drafts. Blocks are packed as a whole,
+// where an object's state before and after, which hardly differ, and objects
+// of the same kind cost far less than each packed for itself.
+func (s *Store) plainDrafts(drafts []draft) []draft {
+	out := slices.Clone(drafts)
+	for i := range out {
+		out[i].next, out[i].prev = s.plainRaw(out[i].key, out[i].next), s.plainRaw(out[i].key, out[i].prev)
+	}
+	return out
+}
+
+// plainRaw is a verified record with its payload unpacked, or as it is where
+// that cannot be.
+func (s *Store) plainRaw(key string, raw []byte) []byte {
+	if raw == nil {
+		return nil
+	}
+	r, err := parseRecordOf(raw)
+	if err != nil || r.packed == packNot {
+		return raw
+	}
+	buf := plainBufs.Get().(*[]byte)
+	defer plainBufs.Put(buf)
+	payload, err := s.plain(r, *buf)
+	if err != nil {
+		return raw
+	}
+	*buf = payload
+	r.payload, r.packed, r.size = payload, packNot, 0
+	plain, err := r.encode(key)
+	if err != nil {
+		return raw
+	}
+	return plain
+}
+
+// usable says whether the record's payload can be unpacked.
+func (s *Store) usable(r *record) error {
+	if r.packed == packNot {
+		return nil
+	}
+	_, err := s.packs.get(r.packed)
+	return err
+}
+
+// payload gives a record the change's payload. A change that was prepared with
+// a dictionary that the source no longer has is stored unpacked.
+func (a *applier) payload(r *record, c *Change) (err error) {
+	r.payload = c.payload
+	if c.by == nil {
+		return nil
+	}
+	if c.by.version >= packByDict && !(a.src.hasDict(c.by.version) && a.s.packs.has(c.by)) {
+		r.payload, err = c.by.unpack(c.payload, c.size, nil)
+		return err
+	}
+	r.packed, r.size = c.by.version, c.size
+	return nil
+}
+
+// useDict counts the records packed by a dictionary.
+func (m *sourceMeta) useDict(version uint32, n int) {
+	if version >= packByDict {
+		u := m.Dicts[version]
+		u.Records, u.Retired = uint64(max(int64(u.Records)+int64(n), 0)), 0
+		m.Dicts[version] = u
+	}
+}
+
+// countNoDicts is for a generation without records.
+func (m *sourceMeta) countNoDicts() {
+	for v, u := range m.Dicts {
+		u.Records = 0
+		m.Dicts[v] = u
+	}
+}
+
+func (t sourceTx) hasDict(version uint32) bool {
+	b := t.root.Bucket(bucketDicts)
+	return b != nil && b.Get(u32(version)) != nil
+}
+
+func u32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
+
+// oldDicts says whether tidyDicts has something to do.
+func (t sourceTx) oldDicts(m *sourceMeta) bool {
+	retire, drop := t.unusedDicts(m)
+	return len(retire)+len(drop) > 0
+}
+
+// unusedDicts returns the dictionaries, but for the newest, that no record is
+// packed by: those to retire, and those that the journal does not need either.
+func (t sourceTx) unusedDicts(m *sourceMeta) (retire, drop []uint32) {
+	b := t.root.Bucket(bucketDicts)
+	if b == nil {
+		return nil, nil
+	}
+	next, _ := t.nextDict()
+	oldest := m.Seq + 1
+	if j := t.root.Bucket(bucketJournal); j != nil {
+		if k, _ := j.Cursor().First(); len(k) == 8 {
+			oldest = binary.BigEndian.Uint64(k)
+		}
+	}
+	_ = b.ForEach(func(k, _ []byte) error {
+		if len(k) != 4 || binary.BigEndian.Uint32(k) == next-1 {
+			return nil
+		}
+		v := binary.BigEndian.Uint32(k)
+		switch u := m.Dicts[v]; {
+		case u.Records > 0:
+		case oldest > m.Seq || u.Retired > 0 && u.Retired < oldest:
+			drop = append(drop, v)
+		case u.Retired == 0:
+			retire = append(retire, v)
+		}
+		return nil
+	})
+	return retire, drop
+}
+
+// tidyDicts drops dictionaries that nothing needs. It runs at a claim, when no
+// change is on its way.
+func (t sourceTx) tidyDicts(m *sourceMeta) error {
+	retire, drop := t.unusedDicts(m)
+	if len(retire)+len(drop) == 0 {
+		return nil
+	}
+	for _, v := range retire {
+		m.Dicts[v] = dictUse{Retired: m.Seq}
+	}
+	b := t.root.Bucket(bucketDicts)
+	for _, v := range drop {
+		delete(m.Dicts, v)
+		if err := b.Delete(u32(v)); err != nil {
+			return err
+		}
+	}
+	return t.putMeta(m)
+}
+
+// putDict stores a dictionary. Its version must be the bucket's next.
+func (t sourceTx) putDict(version uint32, v dictValue) error {
+	b, err := t.root.CreateBucketIfNotExists(bucketDicts)
+	if err != nil {
+		return err
+	}
+	if err := b.SetSequence(uint64(version)); err != nil {
+		return err
+	}
+	return putMsgpack(b, u32(version), v)
+}
+
+// nextDict is the version of the next dictionary, and how many there are.
+func (t sourceTx) nextDict() (version uint32, n int) {
+	b := t.root.Bucket(bucketDicts)
+	if b == nil {
+		return packByDict, 0
+	}
+	version = max(uint32(b.Sequence())+1, packByDict)
+	_ = b.ForEach(func(k, _ []byte) error {
+		if n++; len(k) == 4 {
+			version = max(version, binary.BigEndian.Uint32(k)+1) // a salvaged bucket has lost its sequence
+		}
+		return nil
+	})
+	return version, n
+}
+
+// beginDicts makes next the version of the first dictionary.
+func (t sourceTx) beginDicts(next uint32) error {
+	b, err := t.root.CreateBucketIfNotExists(bucketDicts)
+	if err != nil {
+		return err
+	}
+	return b.SetSequence(uint64(next - 1))
+}

@@ -1,0 +1,564 @@
+package boltstore
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/podgen"
+)
+
+var pods = Source{Version: "v1", Resource: "pods", Form: FormTyped}
+
+func podClaim() Claim {
+	return Claim{Source: pods, Example: &corev1.Pod{}, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
+}
+
+// somePods returns pods from on.
+func somePods(from, n int) (objs []runtime.Object) {
+	g := podgen.New(1)
+	for i := from; i < from+n; i++ {
+		p := g.Pod(i)
+		p.ResourceVersion = fmt.Sprint(i + 1)
+		objs = append(objs, p)
+	}
+	return objs
+}
+
+// packedBy counts the records by how they are packed.
+func packedBy(t testing.TB, s *Store) map[uint32]int {
+	t.Helper()
+	by := map[uint32]int{}
+	raws, _, err := s.rawPage(s.metaNow, nil, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rw := range raws {
+		_, r, err := parseRecord(rw.k, rw.v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by[r.packed]++
+	}
+	return by
+}
+
+func dictVersions(t testing.TB, s *Store) (versions []uint32) {
+	t.Helper()
+	err := s.view(func(_ *sourceMeta, src sourceTx) error {
+		return each(src.root.Bucket(bucketDicts), func(k, _ []byte) {
+			versions = append(versions, uint32(k[0])<<24|uint32(k[1])<<16|uint32(k[2])<<8|uint32(k[3]))
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return versions
+}
+
+// serves compares all that the store serves with objs, by all ways of reading.
+func serves(t testing.TB, s *Store, objs []runtime.Object) {
+	t.Helper()
+	var want []any
+	for _, o := range objs {
+		want = append(want, o)
+		got, ok, err := s.Get(o)
+		if err != nil || !ok {
+			t.Fatalf("get: %v", err)
+		}
+		sameObjects(t.(*testing.T), "get", []any{got}, []any{o})
+	}
+	got, err := s.ListErr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameObjects(t.(*testing.T), "list", got, want)
+}
+
+// retrain trains another dictionary from what the file holds.
+func retrain(t testing.TB, s *Store) {
+	t.Helper()
+	before := s.packs.now().version
+	s.packs.mu.Lock()
+	s.packs.next = time.Time{}
+	if c := s.packs.current; c != nil {
+		c.in.Store(worseAfter)
+		c.out.Store(worseAfter) // it packs no more
+	}
+	s.packs.mu.Unlock()
+	s.trainStored()
+	if now := s.packs.now().version; now <= before {
+		t.Fatalf("no dictionary after %d", before)
+	}
+}
+
+// TestPackedFirstList: the first list trains a dictionary and is packed by it,
+// all of it; the file is far smaller, and says the same after a restart, also
+// to a program that does not pack.
+func TestPackedFirstList(t *testing.T) {
+	path := testPath(t)
+	objs := somePods(0, 300)
+	db := openTest(t, path, Options{Compression: Zstd})
+	s := claimTest(t, db, podClaim())
+	relist(t, s, "300", RelistOptions{}, objs, 100)
+	if by := packedBy(t, s); by[packByDict] != 300 {
+		t.Fatalf("packed by %v", by)
+	}
+	plain := openTest(t, testPath(t), Options{Compression: NoCompression})
+	p := claimTest(t, plain, podClaim())
+	relist(t, p, "300", RelistOptions{}, objs, 100)
+	if by := packedBy(t, p); by[packNot] != 300 || dictVersions(t, p) != nil {
+		t.Fatalf("not to be packed, and %v", by)
+	}
+	if a, b := s.State().Bytes, p.State().Bytes; a*3 > b {
+		t.Fatalf("%d bytes packed, %d not", a, b)
+	}
+	serves(t, s, objs)
+	closeTest(t, db)
+	db = openTest(t, path, Options{Compression: NoCompression})
+	s = claimTest(t, db, podClaim())
+	serves(t, s, objs)
+	v, err := db.View(pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves(t, v, objs)
+	if err := s.Add(objs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if by := packedBy(t, s); by[packNot] != 1 || by[packByDict] != 299 {
+		t.Fatalf("after a change: %v", by)
+	}
+}
+
+// TestManyDictionaries: records of every age can be read, in the journal, too.
+func TestManyDictionaries(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{Compression: Zstd})
+	s := claimTest(t, db, podClaim())
+	p := &testProducer{}
+	s.Attach(p)
+	objs := somePods(0, 200)
+	put := func(objs []runtime.Object) {
+		t.Helper()
+		b := &Batch{}
+		for _, o := range objs {
+			c, err := s.Prepare(cache.Added, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Changes = append(b.Changes, c)
+		}
+		p.put(b)
+		s.wake(false)
+		p.wait(t)
+	}
+	put(objs[:60])
+	for i := range 3 {
+		retrain(t, s)
+		put(objs[60+40*i : 100+40*i])
+	}
+	if by := packedBy(t, s); by[packPlain] != 60 || by[2] != 40 || by[3] != 40 || by[4] != 40 {
+		t.Fatalf("packed by %v", by)
+	}
+	late, err := db.View(pods) // of the same process
+	if err != nil {
+		t.Fatal(err)
+	}
+	retrain(t, s)
+	// Every object changes: in the journal are those of before.
+	var changed []runtime.Object
+	for i, o := range objs[:180] {
+		o := o.(*corev1.Pod).DeepCopy()
+		o.ResourceVersion = fmt.Sprint(1000 + i)
+		o.Status.Message = fmt.Sprint("changed ", i)
+		changed = append(changed, o)
+	}
+	put(changed)
+	if by := packedBy(t, s); by[5] != 180 {
+		t.Fatalf("packed by %v", by)
+	}
+	for round := range 2 {
+		serves(t, s, changed)
+		var next, prev []any
+		for _, e := range journalFrom(t, s, 1) {
+			o, err := e.Object()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == cache.Updated {
+				b, err := e.Previous()
+				if err != nil {
+					t.Fatal(err)
+				}
+				next, prev = append(next, o), append(prev, b)
+			}
+		}
+		sameObjects(t, "journal", next, asAny(changed))
+		sameObjects(t, "journal's previous", prev, asAny(objs[:180]))
+		if round == 0 {
+			serves(t, late, changed)
+			closeTest(t, db)
+			db = openTest(t, path, Options{Compression: Zstd})
+			s = claimTest(t, db, podClaim())
+		}
+	}
+}
+
+func asAny(objs []runtime.Object) (out []any) {
+	for _, o := range objs {
+		out = append(out, o)
+	}
+	return out
+}
+
+// TestUnusedDictionariesGo once no record and no journal entry needs them.
+func TestUnusedDictionariesGo(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
+	path := testPath(t)
+	o := Options{Compression: Zstd, Clock: clk, JournalAge: time.Minute, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour}
+	db := openTest(t, path, o)
+	s := claimTest(t, db, podClaim())
+	objs := somePods(0, 100)
+	relist(t, s, "100", RelistOptions{}, objs, 100)
+	reopen := func(want ...uint32) {
+		t.Helper()
+		closeTest(t, db)
+		db = openTest(t, path, o)
+		s = claimTest(t, db, podClaim())
+		if got := dictVersions(t, s); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("dictionaries %v, not %v", got, want)
+		}
+	}
+	reopen(2)
+	retrain(t, s)
+	reopen(2, 3) // records use 2
+	p := &testProducer{}
+	s.Attach(p)
+	b := &Batch{}
+	for _, obj := range objs {
+		obj.(*corev1.Pod).ResourceVersion += "0"
+		c, err := s.Prepare(cache.Updated, obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Changes = append(b.Changes, c)
+	}
+	p.put(b)
+	s.wake(false)
+	p.wait(t)
+	s.SetTold(s.State().Seq)
+	reopen(2, 3) // the journal does
+	reopen(2, 3)
+	for _, e := range journalFrom(t, s, 1) {
+		if _, err := e.Previous(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clk.Step(time.Hour)
+	p = &testProducer{}
+	s.Attach(p)
+	c, err := s.Prepare(cache.Deleted, objs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.put(&Batch{Changes: []*Change{c}})
+	s.wake(false)
+	p.wait(t)
+	reopen(3)
+	serves(t, s, objs[1:])
+}
+
+// TestDictionaryGoneMeanwhile: a change that was prepared by a dictionary that
+// the source lost with its contents is stored all the same.
+func TestDictionaryGoneMeanwhile(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Compression: Zstd})
+	s := claimTest(t, db, podClaim())
+	objs := somePods(0, 100)
+	relist(t, s, "100", RelistOptions{}, objs, 100)
+	c, err := s.Prepare(cache.Added, objs[0])
+	if err != nil || c.by == nil || c.by.version != 2 {
+		t.Fatalf("%+v %v", c, err)
+	}
+	if err := s.SetAside(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.write(&Batch{Changes: []*Change{c}}); err != nil {
+		t.Fatal(err)
+	}
+	if by := packedBy(t, s); by[packNot] != 1 {
+		t.Fatalf("packed by %v", by)
+	}
+	serves(t, s, objs[:1])
+	// The next dictionary is not taken for the one that was set aside.
+	relist(t, s, "100", RelistOptions{}, objs, 100)
+	if got := dictVersions(t, s); len(got) != 1 || got[0] != 3 {
+		t.Fatalf("dictionaries %v", got)
+	}
+	serves(t, s, objs)
+}
+
+// TestRelistComparesContent: after a restore of the server the content counts,
+// however it is packed.
+func TestRelistComparesContent(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Compression: Zstd})
+	s := claimTest(t, db, podClaim())
+	objs := somePods(0, 120)
+	relist(t, s, "100", RelistOptions{}, objs, 50)
+	retrain(t, s)
+	objs[7] = objs[7].(*corev1.Pod).DeepCopy()
+	objs[7].(*corev1.Pod).Status.Message = "other content, same version"
+	entries, r := relist(t, s, "90", RelistOptions{NewHistory: true}, objs, 50)
+	if len(entries) != 1 || r.Changed != 1 {
+		t.Fatalf("%d entries, %d changed", len(entries), r.Changed)
+	}
+	if by := packedBy(t, s); by[2] != 119 || by[3] != 1 {
+		t.Fatalf("packed by %v", by)
+	}
+	serves(t, s, objs)
+}
+
+// TestDamagedDictionary: whatever happens to a dictionary, nothing wrong is
+// served, the source says so, and heals by a relist.
+func TestDamagedDictionary(t *testing.T) {
+	objs := somePods(0, 100)
+	for name, damage := range map[string]func(b *bolt.Bucket) error{
+		"flipped": func(b *bolt.Bucket) error {
+			v := bytes.Clone(b.Get(u32(2)))
+			v[len(v)/2] ^= 1
+			return b.Put(u32(2), v)
+		},
+		"cut":     func(b *bolt.Bucket) error { return b.Put(u32(2), b.Get(u32(2))[:10]) },
+		"empty":   func(b *bolt.Bucket) error { return b.Put(u32(2), nil) },
+		"missing": func(b *bolt.Bucket) error { return b.Delete(u32(2)) },
+		"no dictionary, with a right sum": func(b *bolt.Bucket) error {
+			return putMsgpack(b, u32(2), dictValue{Dict: []byte("no dictionary")})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			db := openTest(t, path, Options{Compression: Zstd})
+			s := claimTest(t, db, podClaim())
+			relist(t, s, "100", RelistOptions{}, objs, 100)
+			closeTest(t, db)
+			other, err := bolt.Open(path, 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = other.Update(func(tx *bolt.Tx) error {
+				src, _ := openSource(tx, pods.ID())
+				return damage(src.root.Bucket(bucketDicts))
+			})
+			if err := errors.Join(err, other.Close()); err != nil {
+				t.Fatal(err)
+			}
+			db = openTest(t, path, Options{Compression: Zstd})
+			if r, err := db.Check(); err != nil || r.Sound() || !strings.Contains(fmt.Sprint(r.Sources[0].Problems), "dictionary 2") {
+				t.Fatalf("check: %+v %v", r, err)
+			}
+			s = claimTest(t, db, podClaim())
+			if err := s.Err(); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("it says %v", err)
+			}
+			if got, err := s.ListErr(); len(got) != 0 || !errors.Is(err, ErrDamaged) {
+				t.Fatalf("%d objects, %v", len(got), err)
+			}
+			if _, _, err := s.Get(objs[0]); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("get: %v", err)
+			}
+			relist(t, s, "100", RelistOptions{}, objs, 100)
+			if s.Err() != nil {
+				t.Fatalf("after a relist: %v", s.Err())
+			}
+			serves(t, s, objs)
+			if r, err := db.Check(); err != nil || !r.Sound() {
+				t.Fatalf("check: %+v %v", r, err)
+			}
+			closeTest(t, db)
+			db = openTest(t, path, Options{Compression: Zstd})
+			s = claimTest(t, db, podClaim())
+			serves(t, s, objs)
+		})
+	}
+}
+
+// TestDamagedPacked flips each byte of packed payloads, with a checksum that
+// is right: what unpacks to something else is damage, and nothing panics.
+func TestDamagedPacked(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Compression: Zstd})
+	s := claimTest(t, db, podClaim())
+	objs := somePods(0, 100)
+	relist(t, s, "100", RelistOptions{}, objs, 100)
+	raws, _, err := s.rawPage(s.metaNow, nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, r, err := parseRecord(raws[0].k, raws[0].v)
+	if err != nil || r.packed != 2 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	for i := range r.payload {
+		bad := *r
+		bad.payload = bytes.Clone(r.payload)
+		bad.payload[i] ^= 0x55
+		raw, err := bad.encode(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.decodeRaw(key, raw); err != nil && !errors.Is(err, ErrDamaged) {
+			t.Fatalf("byte %d: %v", i, err)
+		}
+	}
+	for _, version := range []uint32{packPlain, 3, 1 << 31} {
+		bad := *r
+		bad.packed = version
+		raw, err := bad.encode(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.decodeRaw(key, raw); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("version %d: %v", version, err)
+		}
+	}
+}
+
+// TestTrainsByItself: a source that fills up by events gets a dictionary, and
+// another one once its objects have changed; not before an hour.
+func TestTrainsByItself(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
+	db := openTest(t, testPath(t), Options{Compression: Zstd, Clock: clk, Window: time.Nanosecond})
+	s := claimTest(t, db, Claim{Source: configMaps, Example: &corev1.ConfigMap{}})
+	text := func(kind string, i int) map[string]string {
+		var common strings.Builder // to all of a kind, and nothing that repeats in it
+		for n := range 12 {
+			fmt.Fprintf(&common, "%x", sha256.Sum256(fmt.Append(nil, kind, n)))
+		}
+		return map[string]string{kind: fmt.Sprint(common.String(), i)}
+	}
+	fill := func(kind string, n int) {
+		t.Helper()
+		var txns []cache.Transaction
+		for i := range n {
+			txns = append(txns, cache.Transaction{Object: configMap("ns", fmt.Sprint(i), i+1, text(kind, i)), Type: cache.TransactionTypeUpdate})
+		}
+		if err := s.Transaction(txns...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick := func(d time.Duration, want int) {
+		t.Helper()
+		clk.Step(d)
+		fill("settings", 1)
+		kept(t, db)
+		if got := len(dictVersions(t, s)); got != want {
+			t.Fatalf("%d dictionaries, not %d", got, want)
+		}
+	}
+	fill("settings", trainMin-1)
+	tick(keeperEvery, 0)
+	fill("settings", 200)
+	tick(keeperEvery, 1)
+	fill("settings", 200)
+	tick(2*trainAgain, 1)
+	for range 8 {
+		fill("quite-another-thing", 200)
+	}
+	tick(keeperEvery, 2)
+	fill("quite-another-thing", 200)
+	if by := packedBy(t, s); by[3] != 200 {
+		t.Fatalf("packed by %v", by)
+	}
+	for range 8 {
+		fill("a-third-kind", 200)
+	}
+	tick(keeperEvery, 2) // an hour has not passed
+}
+
+// TestPackConcurrently packs and unpacks by one dictionary from many goroutines
+// while another one is trained.
+func TestPackConcurrently(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Compression: Zstd, Window: time.Millisecond, Durability: Process})
+	s := claimTest(t, db, podClaim())
+	objs := somePods(0, 100)
+	relist(t, s, "100", RelistOptions{}, objs, 100)
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 60 {
+				if w%2 == 0 {
+					if got, err := s.ListErr(); err != nil || len(got) != 100 {
+						t.Errorf("%d objects, %v", len(got), err)
+					}
+				} else if err := s.Add(objs[(w*50+i)%100]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	retrain(t, s)
+	retrain(t, s)
+	wg.Wait()
+	serves(t, s, objs)
+}
+
+// TestHotBudgetCountsPlain: objects are as large in memory, however small they
+// are in the file.
+func TestHotBudgetCountsPlain(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Compression: Zstd, HotBytes: 50_000})
+	s := claimTest(t, db, podClaim())
+	objs := somePods(0, 100)
+	relist(t, s, "100", RelistOptions{}, objs, 100)
+	for _, o := range objs {
+		if _, _, err := s.Get(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.hot.lru.Len(); n > 11 || n < 4 {
+		t.Fatalf("%d pods of 5 KB are hot in 50 KB", n)
+	}
+}
+
+func FuzzPacked(f *testing.F) {
+	var samples [][]byte
+	for _, o := range somePods(0, 60) {
+		b, err := o.(*corev1.Pod).Marshal()
+		if err != nil {
+			f.Fatal(err)
+		}
+		samples = append(samples, b)
+	}
+	p, err := trainPacker(2, samples)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(p.pack(samples[0]), len(samples[0]))
+	f.Add([]byte{}, 0)
+	f.Fuzz(func(t *testing.T, b []byte, size int) {
+		if size < 0 || size > 1<<20 {
+			return
+		}
+		if got, err := p.unpack(b, size, nil); err == nil && len(got) != size {
+			t.Fatalf("%d bytes, not %d", len(got), size)
+		}
+		r := &record{packed: 2, size: size, payload: b, uid: "u", rv: "1"}
+		raw, err := r.encode("a/b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, again, err := parseRecord(index.AppendKey(nil, "a/b"), raw); err != nil || again.size != size || again.packed != 2 || !bytes.Equal(again.payload, b) {
+			t.Fatalf("%+v %v", again, err)
+		}
+	})
+}

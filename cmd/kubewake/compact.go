@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
+	var db dbFile
+	var output string
+	var after time.Duration
+	cmd := &cobra.Command{
+		Use:   "compact",
+		Short: "Write the file anew without the space that it no longer uses",
+		Long: "Write the file anew without the space that it no longer uses. No program may have it open.\n\n" +
+			"With --collect-after, remove sources that no program has used for that long first, and contents of other clusters " +
+			"that were set aside that long ago. Interrupted at any time, it leaves the file with the same content.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf(output, "", "json"); err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("collect-after") && after <= 0 {
+				return errors.New("the time must be positive, such as 720h (--collect-after)")
+			}
+			progress, end := showProgress(streams.ErrOut, db.path)
+			c, err := boltstore.Compact(cmd.Context(), db.path, boltstore.Options{CollectAfter: after, AllowUnsafePath: db.unsafe}, progress)
+			end()
+			if err != nil {
+				return fmt.Errorf("%w (--db)", err)
+			}
+			if output == "json" {
+				return printJSON(streams.Out, c)
+			}
+			for _, s := range c.Collected {
+				fmt.Fprintf(streams.Out, "%s: removed, %d objects, last used %s ago\n", s.Source, s.Objects, age(s.Claimed))
+			}
+			_, err = fmt.Fprintf(streams.Out, "%s: %s, was %s, saved %s\n", db.path, human(c.After), human(c.Before), human(c.Before-c.After))
+			return err
+		},
+	}
+	db.addFlags(cmd)
+	cmd.Flags().DurationVar(&after, "collect-after", 0, "remove sources not used for this long, such as 720h; keeps all by default")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json; text by default")
+	return cmd
+}
+
+// showProgress reports on a terminal only.
+func showProgress(w io.Writer, path string) (progress boltstore.Progress, end func()) {
+	f, ok := w.(*os.File)
+	if ok {
+		st, err := f.Stat()
+		ok = err == nil && st.Mode()&os.ModeCharDevice != 0
+	}
+	if !ok {
+		return nil, func() {}
+	}
+	shown := int64(-1)
+	progress = func(done, total int64) {
+		if percent := 100 * done / max(total, 1); percent != shown {
+			shown = percent
+			fmt.Fprintf(f, "\r%s: copied %d %% of %s", path, percent, human(total))
+		}
+	}
+	return progress, func() {
+		if shown >= 0 {
+			fmt.Fprint(f, "\r\033[K")
+		}
+	}
+}
+
+// human is a number of bytes as a person reads it.
+func human(n int64) string {
+	if n < 0 {
+		return "-" + human(-n)
+	}
+	if n < 1000 {
+		return fmt.Sprint(n, " B")
+	}
+	f, unit := float64(n)/1000, 0
+	for ; f >= 999.95 && unit < 3; unit++ {
+		f /= 1000
+	}
+	return fmt.Sprintf("%.1f %s", f, []string{"kB", "MB", "GB", "TB"}[unit])
+}
