@@ -16,6 +16,7 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
 	go test -race ./...
+	KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
 	cd tests && go test -race -count=1 -timeout 30m ./...
 
 lint: ## format, vet, staticcheck, go.mod

@@ -12,7 +12,7 @@ import (
 
 // apply brings a batch into the transaction.
 func (w *work) apply(tx *bolt.Tx) error {
-	src, ok := openSource(tx, w.s.id)
+	src, ok := w.s.db.h.source(tx, w.s.id)
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoSource, w.s.source)
 	}
@@ -275,7 +275,7 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 	if len(values) == 0 {
 		return nil
 	}
-	b, err := a.to.indices.CreateBucketIfNotExists(indexBucket(name))
+	b, err := a.to.indices.create(name)
 	if err != nil {
 		return err
 	}
@@ -285,10 +285,10 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 		h := entryHash(a.entBuf)
 		if add {
 			im.Digest.add(h)
-			err = b.Put(a.entBuf, index.EntryData(v, key))
+			err = b.put(a.entBuf, v, key)
 		} else {
 			im.Digest.remove(h)
-			err = b.Delete(a.entBuf)
+			err = b.remove(a.entBuf, v, key)
 		}
 		if err != nil {
 			return fmt.Errorf("index %s of %q: %w", name, key, err)

@@ -17,7 +17,7 @@ func (s *Store) SetAside() error {
 	var m *sourceMeta
 	err := s.db.h.update(func(tx *bolt.Tx) error {
 		old := s.metaNow()
-		src, ok := openSource(tx, s.id)
+		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 		}
@@ -26,7 +26,7 @@ func (s *Store) SetAside() error {
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, Seq: old.Seq, Told: old.Seq,
 			Claimed: s.db.opts.Clock.Now().UnixNano()}).clone()
-		src, err := moveAsideKeeping(tx, s.id, m, s.db.opts.Clock.Now())
+		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.opts.Clock.Now())
 		if err != nil {
 			return err
 		}
@@ -46,9 +46,13 @@ func (s *Store) SetServer(server string) error {
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Server = server; return nil }, nil)
 }
 
-func moveAside(tx *bolt.Tx, id string, now time.Time) error {
+func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
 	sources := tx.Bucket(bucketSources)
-	if sources == nil || sources.Bucket([]byte(id)) == nil {
+	name, err := sourceName(h.seal, id)
+	if err != nil {
+		return err
+	}
+	if sources == nil || sources.Bucket(name) == nil {
 		return fmt.Errorf("%w: %s", ErrNoSource, id)
 	}
 	aside, err := tx.CreateBucketIfNotExists(bucketAside)
@@ -59,7 +63,7 @@ func moveAside(tx *bolt.Tx, id string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return sources.MoveBucket([]byte(id), to)
+	return sources.MoveBucket(name, to)
 }
 
 // Epoch counts how often the contents were set aside: objects of different

@@ -118,6 +118,7 @@ func (db *DB) Claim(c Claim) (*Store, error) {
 		db.release(s)
 		return nil, err
 	}
+	db.warnSecrets(c.Source)
 	db.commit.attach(s)
 	if err := s.AddIndexers(c.Indexers); err != nil {
 		s.Release()
@@ -164,7 +165,7 @@ func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 func (s *Store) load() error {
 	known := false
 	err := s.db.h.view(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, s.id)
+		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return nil
 		}
@@ -183,7 +184,7 @@ func (s *Store) load() error {
 		s.db.log().Error(err, "What the file says of a source is damaged; it is set aside and read anew", "source", s.source.String(), "file", s.db.path)
 		s.setMeta(nil)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
-			_, err := moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.opts.Clock.Now())
+			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.opts.Clock.Now())
 			return err
 		}, nil)
 	}
@@ -211,11 +212,15 @@ func (s *Store) create(tx *bolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	b, err := sources.CreateBucketIfNotExists([]byte(s.id))
+	name, err := sourceName(s.db.h.seal, s.id)
 	if err != nil {
 		return err
 	}
-	src := sourceTx{b}
+	b, err := sources.CreateBucketIfNotExists(name)
+	if err != nil {
+		return err
+	}
+	src := sourceTx{b, s.id, s.db.h.seal}
 	m := s.metaNow()
 	if m == nil {
 		s.packs.reset()

@@ -36,7 +36,7 @@ func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Col
 		return nil, fmt.Errorf("boltstore: collect in %s: %w", db.path, err)
 	}
 	err = db.h.view(func(tx *bolt.Tx) error {
-		return eachSource(tx, func(id string, src sourceTx) error {
+		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 			// A source whose meta cannot be read is set aside by its next claim.
 			if m, err := src.meta(); err == nil && unclaimed(m, before) {
 				found[id] = Collected{Source: m.Source, Claimed: time.Unix(0, m.Claimed), Objects: m.Items.Count, Bytes: m.Bytes}
@@ -80,7 +80,7 @@ func (db *DB) discard(id string, before time.Time) (gone bool, err error) {
 		return false, nil
 	}
 	err = db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, id)
+		src, ok := db.h.source(tx, id)
 		if !ok {
 			return nil
 		}
@@ -89,7 +89,7 @@ func (db *DB) discard(id string, before time.Time) (gone bool, err error) {
 			return err
 		}
 		gone = true
-		return moveAside(tx, id, discarded)
+		return db.h.moveAside(tx, id, discarded)
 	}, nil)
 	return gone && err == nil, err
 }

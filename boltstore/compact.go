@@ -283,8 +283,8 @@ func (c *compactor) commit() error {
 
 // step lets a test fail or look on at each step.
 func (db *DB) step(name string) error {
-	if db.onStep != nil {
-		return db.onStep(name)
+	if db.opts.step != nil {
+		return db.opts.step(name)
 	}
 	return nil
 }

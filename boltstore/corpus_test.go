@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -30,6 +31,7 @@ const corpusEnv = "KUBEWAKE_TEST_CORPUS"
 type corpus struct {
 	before, after []byte
 	want, old     map[string]string // key → data; of the later and the earlier state
+	first         map[string]string // of which free pages may be left
 }
 
 func makeCorpus(t *testing.T, o Options) corpus {
@@ -47,12 +49,13 @@ func makeCorpus(t *testing.T, o Options) corpus {
 		set(i, i+1)
 	}
 	relist(t, s, "500", RelistOptions{}, srv.list(), 100)
+	first := content(srv)
 	for i := range 60 { // journaled
 		set(i*3, 600+i)
 		p.add(t, s, srv[fmt.Sprintf("ns/cm%03d", i*3)])
 		p.wait(t)
 	}
-	c := corpus{old: content(srv)}
+	c := corpus{old: content(srv), first: first}
 	read := func() []byte {
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -170,7 +173,11 @@ func rewriteFile(file []byte, r *rand.Rand, fn func(src sourceTx, m *sourceMeta,
 		panic(err)
 	}
 	err = b.Update(func(tx *bolt.Tx) error {
-		src, _ := openSource(tx, configMaps.ID())
+		h, err := handleOf(tx)
+		if err != nil {
+			return err
+		}
+		src, _ := h.source(tx, configMaps.ID())
 		m, err := src.meta()
 		if err != nil {
 			return err
@@ -187,8 +194,19 @@ func rewriteFile(file []byte, r *rand.Rand, fn func(src sourceTx, m *sourceMeta,
 	return out
 }
 
+// handleOf can open the sources of a file that may be encrypted.
+func handleOf(tx *bolt.Tx) (*handle, error) {
+	db := &DB{opts: Options{Keyset: sealtest.Keyset()}}
+	var h header
+	err := errors.Join(db.readKeyset(), getMsgpack(tx.Bucket(bucketFile), keyHeader, &h))
+	if err == nil {
+		db.h.seal, err = db.unlock(h)
+	}
+	return &db.h, err
+}
+
 func anyRecord(src sourceTx, m *sourceMeta, r *rand.Rand) (k, v []byte) {
-	c := src.gen(m.Generation).items.Cursor()
+	c := src.gen(m.Generation).items.b.Cursor()
 	k, v = c.First()
 	for range r.IntN(int(m.Items.Count)) {
 		k, v = c.Next()
@@ -197,7 +215,7 @@ func anyRecord(src sourceTx, m *sourceMeta, r *rand.Rand) (k, v []byte) {
 }
 
 func swapRecords(src sourceTx, m *sourceMeta, r *rand.Rand) error {
-	items := src.gen(m.Generation).items
+	items := src.gen(m.Generation).items.b
 	k1, v1 := anyRecord(src, m, r)
 	k2, v2 := anyRecord(src, m, r)
 	return errors.Join(items.Put(k1, v2), items.Put(k2, v1))
@@ -205,11 +223,11 @@ func swapRecords(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 
 func dropRecord(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 	k, _ := anyRecord(src, m, r)
-	return src.gen(m.Generation).items.Delete(k)
+	return src.gen(m.Generation).items.b.Delete(k)
 }
 
 func dropEntry(src sourceTx, m *sourceMeta, r *rand.Rand) error {
-	b := src.gen(m.Generation).indices.Bucket(indexBucket("words"))
+	b := src.gen(m.Generation).indices.open("words").b
 	c := b.Cursor()
 	k, _ := c.First()
 	for range r.IntN(100) {
@@ -299,7 +317,7 @@ func (c corpus) judge(t *testing.T, name, line string, counts map[string]int) {
 	for k, v := range got {
 		switch v {
 		case c.want[k]:
-		case c.old[k]:
+		case c.old[k], c.first[k]:
 			older++
 		default:
 			t.Errorf("%s: a wrong object at %s", name, k)
@@ -377,7 +395,7 @@ func corpusChild(t *testing.T, dir string) {
 // readWhole does what a program does, and reads all that there is.
 func readWhole(t *testing.T, path string) (word string, objs []string) {
 	log := klog.NewKlogr().V(9)
-	db, err := Open(path, Options{Logger: &log})
+	db, err := Open(path, Options{Logger: &log, Keyset: sealtest.Default()})
 	if err != nil {
 		return "not opened", nil
 	}
@@ -411,7 +429,7 @@ func readWhole(t *testing.T, path string) (word string, objs []string) {
 		}
 	}
 	bad = bad || err != nil || len(db.SetAside()) > 0
-	if err := db.h.view(verifyAll); err != nil || bad {
+	if err := db.h.view(func(tx *bolt.Tx) error { return verifyAll(tx, db.h.seal) }); err != nil || bad {
 		return "damaged", objs
 	}
 	if s.metaNow().Generation == 0 {

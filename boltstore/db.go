@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/klog/v2"
 )
@@ -23,6 +24,11 @@ type DB struct {
 	opts   Options
 	h      handle
 	commit *committer
+	master *seal.Master // nil without a keyset
+
+	plainSecrets sync.Once
+	stale        bool // the data keys are to be rotated
+	rotating     sync.WaitGroup
 
 	// replaced counts the files that were given up while the DB was open.
 	replaced atomic.Uint64
@@ -35,10 +41,6 @@ type DB struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-
-	// onStep, if set by a test, runs ahead of each step of a compaction and
-	// can fail it.
-	onStep func(step string) error
 
 	// claiming is held for reading while a claim begins, and for writing while
 	// a source is removed. It comes before all other locks.
@@ -64,6 +66,9 @@ func newDB(path string, o Options) *DB {
 // The error says what to do. Close the DB to release the file.
 func Open(path string, o Options) (*DB, error) {
 	db := newDB(path, o.withDefaults())
+	if err := db.readKeyset(); err != nil {
+		return nil, err
+	}
 	b, err := db.openFile()
 	if err != nil {
 		return nil, err
@@ -76,15 +81,21 @@ func Open(path string, o Options) (*DB, error) {
 		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
 	db.removeLeftovers()
+	if err := db.settleKeys(); err != nil {
+		return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
+	}
 	if db.opts.Durability == Process {
 		// The mark must be on the disk before anything that is not synced.
 		mark := func(tx *bolt.Tx) error { return db.putHeader(tx, false) }
-		if err := errors.Join(db.h.update(mark, nil), b.Sync()); err != nil {
-			return nil, errors.Join(db.explain(err), b.Close())
+		if err := errors.Join(db.h.update(mark, nil), db.h.sync()); err != nil {
+			return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
 		}
 	}
 	db.commit = newCommitter(db)
 	db.h.tripped = db.heal
+	if db.stale {
+		db.rotating.Go(db.rotate)
+	}
 	return db, nil
 }
 
@@ -137,6 +148,7 @@ func (db *DB) Close() error {
 	db.mu.Unlock()
 	db.cancel()
 
+	db.rotating.Wait()
 	var errs []error
 	if db.commit != nil {
 		if err := db.commit.stop(); err != nil {

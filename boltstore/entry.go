@@ -107,7 +107,10 @@ func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, er
 			return nil
 		}
 		var b []byte
-		if first, b, err = seekBlock(j, seq); err != nil || b == nil || first > m.Seq {
+		if first, b, err = src.seekBlock(j, seq); err != nil || b == nil || first > m.Seq {
+			return err
+		}
+		if b, err = src.openBlock(first, b); err != nil {
 			return err
 		}
 		drafts, err = unpackBlock(first, b)

@@ -1,6 +1,10 @@
 package boltstore
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+)
 
 // Errors that callers may test for with errors.Is. Each is wrapped with the
 // file or source it concerns and what to do about it.
@@ -15,6 +19,9 @@ var (
 	ErrDamaged = errors.New("damaged")
 	// ErrNewerFormat: the file was written by a newer kubewake.
 	ErrNewerFormat = errors.New("file format is newer than this program")
+	// ErrKeyset: the keyset is missing, malformed, or not the file's. The file
+	// has not been touched.
+	ErrKeyset = seal.ErrKeyset
 	// ErrClosed: the DB, or the claim on the source, has been closed.
 	ErrClosed = errors.New("closed")
 	// ErrClaimed: a live claim on the same source exists in this process.

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
@@ -13,8 +14,11 @@ import (
 // handle is the only way to the file. The file beneath it can be swapped; a
 // panic or memory fault out of bbolt becomes ErrDamaged.
 type handle struct {
-	mu sync.RWMutex // held for reading by each transaction, for writing by a swap
-	db *bolt.DB
+	mu   sync.RWMutex // held for reading by each transaction, for writing by a swap
+	db   *bolt.DB
+	seal *seal.Sealer // of what is in db; nil in a plain file
+	keys *seal.Envelope
+	past []*seal.Sealer // before seal, while the file was open: see Store.Page
 
 	writeMu sync.Mutex // held over a transaction and what its success changes in memory
 

@@ -43,6 +43,7 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 	s.handlers[name] = nil // taken; not asked before it has started
 	s.mu.Unlock()
 	var st *handlerState
+	var next []byte
 	known := false
 	err := s.updateMeta(func(t sourceTx, m *sourceMeta) error {
 		all, err := t.handlers(m)
@@ -53,6 +54,9 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 			st = &handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true}
 		}
 		st.Seen = s.db.opts.Clock.Now().UnixNano()
+		if next, err = s.takePlace(st.Next); err != nil {
+			return err
+		}
 		return t.putHandler(name, st)
 	}, nil)
 	s.mu.Lock()
@@ -61,7 +65,7 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 		delete(s.handlers, name)
 		return fail(err)
 	}
-	start(st.position(), st.mark, known)
+	start(st.position(next), st.mark, known)
 	s.handlers[name] = h
 	return h, nil
 }

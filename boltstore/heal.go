@@ -20,6 +20,10 @@ const minHeal = time.Minute
 // replace sets a file aside that cannot be opened, and makes a new one of what
 // can be saved.
 func (db *DB) replace(why error) error {
+	same, keys, err := db.damagedKeys()
+	if err != nil {
+		return db.explain(err)
+	}
 	release, err := lockFile(db.path)
 	if err != nil {
 		return db.explain(err)
@@ -33,9 +37,9 @@ func (db *DB) replace(why error) error {
 	var saved salvaged
 	var fill func(*bolt.DB) error
 	if errors.Is(why, ErrDamaged) {
-		fill = func(to *bolt.DB) error { saved = db.salvage(aside, to, nil); return nil }
+		fill = func(to *bolt.DB) error { saved = salvage(aside, to, seals{same, same}, nil); return nil }
 	}
-	if err := db.createFile(fill); err != nil {
+	if err := db.createFile(keys, fill); err != nil {
 		return db.explain(errors.Join(err, os.Rename(aside, db.path)))
 	}
 	if errors.Is(why, errUncleanBoot) && saved.whole() {
@@ -82,7 +86,8 @@ func (db *DB) healNow(why error) error {
 		return errors.Join(err, os.Remove(aside))
 	}
 	var saved salvaged
-	name, err := db.makeFile(func(to *bolt.DB) error { saved = db.salvage(aside, to, known); return nil })
+	same := seals{db.h.seal, db.h.seal}
+	name, err := db.makeFile(db.h.keys, func(to *bolt.DB) error { saved = salvage(aside, to, same, known); return nil })
 	if err != nil {
 		return err
 	}
@@ -113,11 +118,11 @@ func (db *DB) install(name string) (*bolt.DB, error) {
 	if err == nil {
 		err = os.Rename(name, db.path)
 	}
-	if err == nil {
-		err = syncDir(filepath.Dir(db.path))
-	}
 	if err != nil {
 		return nil, errors.Join(err, b.Close(), os.Remove(name))
+	}
+	if err := syncDir(filepath.Dir(db.path)); err != nil {
+		db.log().Error(err, "The folder could not be synced: after a power failure the file of before may be back", "file", db.path)
 	}
 	return b, nil
 }
@@ -131,7 +136,7 @@ func (db *DB) reload(b *bolt.DB) error {
 			if s.metaNow() == nil {
 				continue
 			}
-			src, ok := openSource(tx, id)
+			src, ok := db.h.source(tx, id)
 			if !ok {
 				return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 			}

@@ -15,30 +15,35 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		if g.items == nil {
 			return nil
 		}
-		b := g.indices.Bucket(indexBucket(name))
+		b := g.indices.open(name)
 		if b == nil || !m.Indices[name].Complete {
 			return fmt.Errorf("the file has no complete index %q", name)
 		}
 		var raws []raw
 		size := 0
-		prefix := index.Prefix(nil, value)
+		prefix, err := b.prefix(value)
+		if err != nil {
+			return err
+		}
 		if from == nil {
 			from = prefix
 		}
-		c := b.Cursor()
+		if !bytes.HasPrefix(from, prefix) {
+			return fmt.Errorf("%w: its keys were rotated; begin again", ErrReplaced)
+		}
+		c := b.b.Cursor()
 		k, v := c.Seek(from)
 		for ; k != nil && bytes.HasPrefix(k, prefix) && len(raws) < n && size < 1<<20; k, v = c.Next() {
-			_, key, err := index.ParseEntry(k, v)
+			_, key, err := b.parse(k, v)
 			if err != nil {
 				return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
 			}
-			item := index.AppendKey(nil, key)
-			rec := g.items.Get(item)
-			if rec == nil {
+			r, ok := g.items.find(index.AppendKey(nil, key))
+			if !ok {
 				return fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
 			}
-			raws = append(raws, raw{item, rec})
-			size += len(rec)
+			raws = append(raws, r)
+			size += len(r.v)
 		}
 		if k != nil && bytes.HasPrefix(k, prefix) {
 			p.Next = bytes.Clone(k)

@@ -119,15 +119,20 @@ func parseBlockHead(seq uint64, b []byte) (h blockHead, n int, err error) {
 	if len(b) < 8 || b[0] != blockVersion {
 		return h, 0, fmt.Errorf("journal block at %d: %w: version or length", seq, ErrDamaged)
 	}
-	count, n := binary.Uvarint(b[5:])
+	return parseHead(seq, b, 5)
+}
+
+// parseHead reads what begins at b[from:].
+func parseHead(seq uint64, b []byte, from int) (h blockHead, n int, err error) {
+	count, n := binary.Uvarint(b[from:])
 	last, m := uint64(0), 0
 	if n > 0 {
-		last, m = binary.Uvarint(b[5+n:])
+		last, m = binary.Uvarint(b[from+n:])
 	}
 	if n <= 0 || m <= 0 {
 		return h, 0, fmt.Errorf("journal block at %d: %w: bad head", seq, ErrDamaged)
 	}
-	return blockHead{count, int64(last)}, 5 + n + m, nil
+	return blockHead{count, int64(last)}, from + n + m, nil
 }
 
 type blockReader struct {
@@ -177,7 +182,10 @@ func (t sourceTx) appendBlock(last uint64, drafts []draft) (int, error) {
 		return 0, err
 	}
 	j.FillPercent = 0.9 // appended in order
-	b := packBlock(last+1, drafts)
+	b, err := t.sealBlock(last+1, packBlock(last+1, drafts))
+	if err != nil {
+		return 0, err
+	}
 	return len(b), j.Put(u64(last+1), b)
 }
 
@@ -200,7 +208,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 		if seq > keep || seq > m.Seq {
 			return nil
 		}
-		head, _, err := parseBlockHead(seq, v)
+		head, _, err := t.blockHead(seq, v)
 		if err != nil {
 			head = blockHead{count: 1} // damaged, and of no use to anybody
 		}
@@ -249,8 +257,9 @@ func (t sourceTx) dropJournalAbove(seq uint64) error {
 	}
 }
 
-// seekBlock finds the block that holds seq, or the first one after it.
-func seekBlock(j *bolt.Bucket, seq uint64) (first uint64, b []byte, err error) {
+// seekBlock finds the block that holds seq, or the first one after it. It is as
+// stored.
+func (t sourceTx) seekBlock(j *bolt.Bucket, seq uint64) (first uint64, b []byte, err error) {
 	c := j.Cursor()
 	k, v := c.Seek(u64(seq))
 	if k == nil || binary.BigEndian.Uint64(k) > seq {
@@ -260,7 +269,7 @@ func seekBlock(j *bolt.Bucket, seq uint64) (first uint64, b []byte, err error) {
 		}
 		if pk != nil {
 			prev := binary.BigEndian.Uint64(pk)
-			head, _, err := parseBlockHead(prev, pv)
+			head, _, err := t.blockHead(prev, pv)
 			if err != nil {
 				return 0, nil, err
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"
 )
@@ -31,10 +32,12 @@ var (
 
 // header is what /file holds.
 type header struct {
-	Format  int    `msgpack:"format"`
-	BootID  string `msgpack:"bootID"`
-	Clean   bool   `msgpack:"clean"`
-	Created int64  `msgpack:"created"` // unix ns
+	Format  int            `msgpack:"format"`
+	BootID  string         `msgpack:"bootID"`
+	Clean   bool           `msgpack:"clean"`
+	Created int64          `msgpack:"created"` // unix ns
+	Keys    *seal.Envelope `msgpack:"keys"`    // of an encrypted file
+	Rotate  bool           `msgpack:"rotate"`  // the data keys are older than the keyset's primary key
 }
 
 // digest is a count and an additive checksum of a bucket's content. Unlike a
@@ -51,7 +54,7 @@ func (d *digest) remove(h uint64) { d.Count--; d.Sum -= h }
 func (d digest) compare(raws []raw) error {
 	var is digest
 	for _, r := range raws {
-		key, rec, err := parseRecord(r.k, r.v)
+		key, rec, err := parseRecord(r.k, r.open())
 		if err != nil {
 			return err
 		}
@@ -140,15 +143,23 @@ func (m *sourceMeta) state() State {
 	return st
 }
 
-func putMsgpack(b *bolt.Bucket, key []byte, v any) error {
-	var buf bytes.Buffer
-	if err := msgpack.NewEncoder(&buf).Encode(v); err != nil {
-		return fmt.Errorf("boltstore: encode %s: %w", key, err)
+func putMsgpack(b interface{ Put(k, v []byte) error }, key []byte, v any) error {
+	data, err := encodeSummed(key, v)
+	if err != nil {
+		return err
 	}
-	return b.Put(key, withSum(buf.Bytes()))
+	return b.Put(key, data)
 }
 
-func getMsgpack(b *bolt.Bucket, key []byte, v any) error {
+func encodeSummed(key []byte, v any) ([]byte, error) {
+	var buf bytes.Buffer
+	if err := msgpack.NewEncoder(&buf).Encode(v); err != nil {
+		return nil, fmt.Errorf("boltstore: encode %s: %w", key, err)
+	}
+	return withSum(buf.Bytes()), nil
+}
+
+func getMsgpack(b interface{ Get(k []byte) []byte }, key []byte, v any) error {
 	if err := parseMsgpack(b.Get(key), v); err != nil {
 		return fmt.Errorf("boltstore: %s: %w", key, err)
 	}
@@ -179,26 +190,88 @@ func u64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 // sourceTx is one source's buckets within a transaction.
 type sourceTx struct {
 	root *bolt.Bucket
+	id   string
+	seal *seal.Sealer
 }
 
-func openSource(tx *bolt.Tx, id string) (sourceTx, bool) {
+// source opens a source's buckets. tx must be of a view or update of h.
+func (h *handle) source(tx *bolt.Tx, id string) (sourceTx, bool) {
 	sources := tx.Bucket(bucketSources)
 	if sources == nil {
 		return sourceTx{}, false
 	}
-	b := sources.Bucket([]byte(id))
-	return sourceTx{b}, b != nil
+	name, err := sourceName(h.seal, id)
+	if err != nil {
+		return sourceTx{}, false
+	}
+	b := sources.Bucket(name)
+	return sourceTx{b, id, h.seal}, b != nil
 }
+
+// sourceName is the name of a source's bucket.
+func sourceName(s *seal.Sealer, id string) ([]byte, error) {
+	return s.Name([]byte(id), place(placeSource))
+}
+
+// sourceID is the id that sourceName was given. It is empty if that cannot be
+// known.
+func sourceID(s *seal.Sealer, name []byte) string {
+	id, err := s.OpenName(name, place(placeSource))
+	if err != nil {
+		return ""
+	}
+	return string(id)
+}
+
+func (t sourceTx) metaPlace() []byte { return place(placeMeta, []byte(t.id)) }
 
 func (t sourceTx) meta() (*sourceMeta, error) {
-	return parseMeta(t.root.Get(keyMeta))
+	return t.openMeta(t.root.Get(keyMeta))
 }
 
-func (t sourceTx) putMeta(m *sourceMeta) error { return putMsgpack(t.root, keyMeta, m) }
+// openMeta parses a meta as it is stored.
+func (t sourceTx) openMeta(raw []byte) (*sourceMeta, error) {
+	if raw != nil {
+		var err error
+		if raw, err = t.seal.OpenValue(raw, t.metaPlace()); err != nil {
+			return nil, fmt.Errorf("boltstore: %s: %w: %w", keyMeta, ErrDamaged, errUnopened)
+		}
+	}
+	return parseMeta(raw)
+}
+
+func (t sourceTx) putMeta(m *sourceMeta) error {
+	data, err := t.sealMeta(m)
+	if err != nil {
+		return err
+	}
+	return t.root.Put(keyMeta, data)
+}
+
+func (t sourceTx) sealMeta(m *sourceMeta) ([]byte, error) {
+	data, err := encodeSummed(keyMeta, m)
+	if err != nil {
+		return nil, err
+	}
+	return t.seal.Value(data, t.metaPlace())
+}
 
 // genTx is one generation's buckets within a transaction.
 type genTx struct {
-	items, indices *bolt.Bucket
+	items   *items
+	indices *indices
+}
+
+func (t sourceTx) genTx(n uint64, items, index *bolt.Bucket) genTx {
+	g := genTx{}
+	if items != nil {
+		g.items = sealItems(t.seal, t.id, n)
+		g.items.b = items
+	}
+	if index != nil {
+		g.indices = &indices{index, t.seal, t.id}
+	}
+	return g
 }
 
 // gen opens a generation; its fields are nil where it does not exist.
@@ -211,7 +284,7 @@ func (t sourceTx) gen(n uint64) genTx {
 	if b == nil {
 		return genTx{}
 	}
-	return genTx{items: b.Bucket(bucketItems), indices: b.Bucket(bucketIndex)}
+	return t.genTx(n, b.Bucket(bucketItems), b.Bucket(bucketIndex))
 }
 
 func (t sourceTx) createGen(n uint64) (genTx, error) {
@@ -228,7 +301,7 @@ func (t sourceTx) createGen(n uint64) (genTx, error) {
 		return genTx{}, err
 	}
 	indices, err := b.CreateBucketIfNotExists(bucketIndex)
-	return genTx{items, indices}, err
+	return t.genTx(n, items, indices), err
 }
 
 // dropGensExcept removes every other generation: leftovers of a relist that

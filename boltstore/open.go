@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
@@ -26,7 +27,7 @@ func (db *DB) openFile() (*bolt.DB, error) {
 			return b, nil
 		case errors.Is(err, errReplaced) && attempt < 4:
 		case errors.Is(err, fs.ErrNotExist) && !db.opts.ReadOnly && attempt < 4:
-			if err := db.createFile(nil); err != nil {
+			if err := db.create(); err != nil {
 				return nil, db.explain(err)
 			}
 		case db.opts.ReadOnly, attempt > 1,
@@ -58,8 +59,9 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	var b *bolt.DB
 	var f *os.File
 	o := boltOptions(db.opts)
+	open := o.OpenFile
 	o.OpenFile = func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
-		f, err = os.OpenFile(name, flag, mode)
+		f, err = open(name, flag, mode)
 		return f, err
 	}
 	err := contain(func() (err error) {
@@ -111,6 +113,7 @@ func boltOptions(o Options) *bolt.Options {
 		// The hash map finds a run of free pages in constant time.
 		FreelistType: bolt.FreelistMapType,
 	}
+	b.OpenFile = os.OpenFile
 	if !o.AllowUnsafePath {
 		b.OpenFile = openSafe(o.ReadOnly)
 	}
@@ -141,13 +144,20 @@ func (db *DB) readHeader(b *bolt.DB) error {
 	case h.Format > formatVersion:
 		return fmt.Errorf("%w: format %d, this program knows %d", ErrNewerFormat, h.Format, formatVersion)
 	}
+	s, err := db.unlock(h)
+	if err != nil {
+		return err
+	}
+	db.h.seal, db.h.keys = s, h.Keys
 	if !h.Clean && h.BootID != "" && (h.BootID != bootID() || h.BootID == unknownBoot) {
 		// Its last commits may have reached the disk in part, and bbolt's list
 		// of free pages cannot be verified.
 		if !db.opts.ReadOnly {
 			return errUncleanBoot
 		}
-		return contain(func() error { return b.View(verifyAll) })
+		return contain(func() error {
+			return b.View(func(tx *bolt.Tx) error { return verifyAll(tx, s) })
+		})
 	}
 	return nil
 }
@@ -180,12 +190,21 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 	return putMsgpack(f, keyHeader, h)
 }
 
+// create makes an empty file, encrypted or plain as the options want it.
+func (db *DB) create() error {
+	_, keys, err := db.newKeys()
+	if err != nil {
+		return err
+	}
+	return db.createFile(keys, nil)
+}
+
 // createFile makes a file of ours, empty or filled by fill: under a temporary
 // name, synced, then linked, since bbolt itself is not crash-safe while it
 // creates its file (bbolt#567). One that another process has made meanwhile
 // stays.
-func (db *DB) createFile(fill func(*bolt.DB) error) error {
-	name, err := db.makeFile(fill)
+func (db *DB) createFile(keys *seal.Envelope, fill func(*bolt.DB) error) error {
+	name, err := db.makeFile(keys, fill)
 	if err != nil {
 		return err
 	}
@@ -209,7 +228,7 @@ func isEmpty(path string) bool {
 }
 
 // makeFile makes it, under the temporary name that it returns.
-func (db *DB) makeFile(fill func(*bolt.DB) error) (name string, err error) {
+func (db *DB) makeFile(keys *seal.Envelope, fill func(*bolt.DB) error) (name string, err error) {
 	if name, err = tempFile(db.path); err != nil {
 		return "", err
 	}
@@ -231,7 +250,7 @@ func (db *DB) makeFile(fill func(*bolt.DB) error) (name string, err error) {
 		if err != nil {
 			return err
 		}
-		return putMsgpack(f, keyHeader, header{Format: formatVersion, Clean: true, Created: db.opts.Clock.Now().UnixNano()})
+		return putMsgpack(f, keyHeader, header{Format: formatVersion, Clean: true, Created: db.opts.Clock.Now().UnixNano(), Keys: keys})
 	})
 	if err == nil && fill != nil {
 		err = fill(b)

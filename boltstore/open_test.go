@@ -194,7 +194,7 @@ func TestUncleanBoot(t *testing.T) {
 			}
 			h.BootID = "another boot"
 			if lost { // a page that never reached the disk
-				src, _ := openSource(tx, configMaps.ID())
+				src, _ := db.h.source(tx, configMaps.ID())
 				if err := src.gen(1).items.Delete([]byte("\x01ns/xxx")); err != nil {
 					return err
 				}
@@ -221,7 +221,7 @@ func TestDamagedMeta(t *testing.T) {
 	}
 	s.Release()
 	err := db.h.update(func(tx *bolt.Tx) error {
-		src, _ := openSource(tx, configMaps.ID())
+		src, _ := db.h.source(tx, configMaps.ID())
 		v := bytes.Clone(src.root.Get(keyMeta))
 		v[5] ^= 1
 		return src.root.Put(keyMeta, v)

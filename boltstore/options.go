@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/seal"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -83,10 +84,21 @@ type Options struct {
 	// stays. Defaults 3 and 1 GiB.
 	KeepCorrupt      int
 	KeepCorruptBytes int64
+	// Keyset encrypts the file: names, so that they can be looked up,
+	// deterministically, all else with AEAD. A plain file is converted when it
+	// is opened for writing, which takes as long as copying it; a crash leaves
+	// it as it was or converted. A keyset that is malformed or not the file's
+	// is ErrKeyset, and the file stays as it is. Default none: a plain file.
+	Keyset *seal.Keyset
+	// Decrypt turns a file that Keyset has encrypted into a plain one.
+	Decrypt bool
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
 	// Clock for tests. Default the real one.
 	Clock clock.WithTicker
+
+	// step, if set by a test, is called at each step of a conversion.
+	step func(name string) error
 }
 
 func (o Options) withDefaults() Options {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	bolt "go.etcd.io/bbolt"
 )
 
 // Compression says how payloads are stored. Whatever it is, everything that
@@ -159,6 +160,7 @@ func (p *packers) load(src sourceTx) error {
 	if b == nil {
 		return nil
 	}
+	dicts := src.dictBox(b)
 	return b.ForEach(func(k, _ []byte) error {
 		if len(k) != 4 {
 			return fmt.Errorf("%w: dictionary key %x", ErrDamaged, k)
@@ -169,7 +171,7 @@ func (p *packers) load(src sourceTx) error {
 		}
 		var v dictValue
 		var pk *packer
-		err := getMsgpack(b, k, &v)
+		err := getMsgpack(dicts, k, &v)
 		if err == nil {
 			pk, err = newPacker(version, v.Dict)
 		}
@@ -379,6 +381,9 @@ func (m *sourceMeta) countNoDicts() {
 	}
 }
 
+// dictBox has the dictionaries, by version.
+func (t sourceTx) dictBox(b *bolt.Bucket) *box { return t.box(b, "dicts", "", false) }
+
 func (t sourceTx) hasDict(version uint32) bool {
 	b := t.root.Bucket(bucketDicts)
 	return b != nil && b.Get(u32(version)) != nil
@@ -452,7 +457,7 @@ func (t sourceTx) putDict(version uint32, v dictValue) error {
 	if err := b.SetSequence(uint64(version)); err != nil {
 		return err
 	}
-	return putMsgpack(b, u32(version), v)
+	return putMsgpack(t.dictBox(b), u32(version), v)
 }
 
 // nextDict is the version of the next dictionary, and how many there are.

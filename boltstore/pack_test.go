@@ -41,7 +41,7 @@ func somePods(from, n int) (objs []runtime.Object) {
 func packedBy(t testing.TB, s *Store) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}
-	raws, _, err := s.rawPage(s.metaNow, nil, 1<<30)
+	raws, _, _, err := s.rawPage(s.metaNow, nil, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +58,9 @@ func packedBy(t testing.TB, s *Store) map[uint32]int {
 func dictVersions(t testing.TB, s *Store) (versions []uint32) {
 	t.Helper()
 	err := s.view(func(_ *sourceMeta, src sourceTx) error {
-		return each(src.root.Bucket(bucketDicts), func(k, _ []byte) {
+		return each(src.root.Bucket(bucketDicts), func(k, _ []byte) error {
 			versions = append(versions, uint32(k[0])<<24|uint32(k[1])<<16|uint32(k[2])<<8|uint32(k[3]))
+			return nil
 		})
 	})
 	if err != nil {
@@ -358,8 +359,7 @@ func TestDamagedDictionary(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = other.Update(func(tx *bolt.Tx) error {
-				src, _ := openSource(tx, pods.ID())
-				return damage(src.root.Bucket(bucketDicts))
+				return damage(tx.Bucket(bucketSources).Bucket([]byte(pods.ID())).Bucket(bucketDicts))
 			})
 			if err := errors.Join(err, other.Close()); err != nil {
 				t.Fatal(err)
@@ -401,7 +401,7 @@ func TestDamagedPacked(t *testing.T) {
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
-	raws, _, err := s.rawPage(s.metaNow, nil, 1)
+	raws, _, _, err := s.rawPage(s.metaNow, nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

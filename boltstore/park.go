@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/kubewake/kubewake/index"
 	"github.com/vmihailenco/msgpack/v5"
-	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -120,7 +118,7 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState) e
 	k, v := c.First()
 	for done := 0; k != nil && done < pressBlocks && size > s.db.opts.JournalBytes; k, v = c.Next() {
 		first := binary.BigEndian.Uint64(k)
-		head, _, err := parseBlockHead(first, v)
+		head, _, err := t.blockHead(first, v)
 		if err != nil {
 			head.count = 1
 		}
@@ -144,7 +142,11 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState) e
 
 // park collapses one block for handlers.
 func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, first, last uint64, block []byte) error {
-	drafts, err := unpackBlock(first, block)
+	var drafts []draft
+	block, err := t.openBlock(first, block)
+	if err == nil {
+		drafts, err = unpackBlock(first, block)
+	}
 	for name, st := range behind {
 		if err != nil {
 			s.db.log().Error(err, "Part of the journal is damaged, a handler has to start over", "source", s.source.String(), "handler", name)
@@ -172,7 +174,7 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 }
 
 // parkOne takes an entry into what is parked, unless it is there already.
-func (st *handlerState) parkOne(b *bolt.Bucket, seq uint64, d draft, told uint64) error {
+func (st *handlerState) parkOne(b *box, seq uint64, d draft, told uint64) error {
 	k := index.AppendKey(nil, d.key)
 	p := &parked{Key: d.key}
 	if old := b.Get(k); old != nil {
@@ -215,24 +217,27 @@ type ParkedPage struct {
 // Parked reads what is parked for the handler from the given place on, nil
 // being the start: at most n keys and about a MiB.
 func (h *Handler) Parked(from []byte, n int) (p ParkedPage, err error) {
-	return h.readParked(func(p *ParkedPage, b *bolt.Bucket) error {
+	return h.readParked(func(p *ParkedPage, b *box) (err error) {
 		var errs []error
 		size := 0
-		c := b.Cursor()
-		k, v := c.Seek(from)
-		for ; k != nil && len(p.Keys) < n && size < 1<<20; k, v = c.Next() {
+		p.Next, err = b.page(from, func(v []byte) bool {
+			if len(p.Keys)+len(errs) >= n || size >= 1<<20 {
+				return false
+			}
 			size += len(v)
-			errs = append(errs, p.add(h.s, v))
-		}
-		p.Next = bytes.Clone(k)
-		return errors.Join(errs...)
+			if err := p.add(h.s, v); err != nil {
+				errs = append(errs, err)
+			}
+			return true
+		})
+		return errors.Join(append(errs, err)...)
 	})
 }
 
 // ParkedOf reads what is parked of keys, as a page. Keys of which nothing is
 // parked are left out.
 func (h *Handler) ParkedOf(keys []string) (p ParkedPage, err error) {
-	return h.readParked(func(p *ParkedPage, b *bolt.Bucket) error {
+	return h.readParked(func(p *ParkedPage, b *box) error {
 		var errs []error
 		for _, key := range keys {
 			if v := b.Get(index.AppendKey(nil, key)); v != nil {
@@ -243,7 +248,7 @@ func (h *Handler) ParkedOf(keys []string) (p ParkedPage, err error) {
 	})
 }
 
-func (h *Handler) readParked(fn func(p *ParkedPage, b *bolt.Bucket) error) (p ParkedPage, err error) {
+func (h *Handler) readParked(fn func(p *ParkedPage, b *box) error) (p ParkedPage, err error) {
 	err = h.s.view(func(m *sourceMeta, t sourceTx) error {
 		p = ParkedPage{}
 		st, err := t.handler(h.name)
@@ -276,11 +281,11 @@ func (p *ParkedPage) add(s *Store, v []byte) error {
 }
 
 func (t sourceTx) handler(name string) (*handlerState, error) {
-	b := t.root.Bucket(bucketHandlers)
-	if b == nil || b.Get([]byte(name)) == nil {
+	v := t.handlerBox(t.root.Bucket(bucketHandlers)).Get([]byte(name))
+	if v == nil {
 		return nil, errors.New("it has been removed")
 	}
-	return parseHandlerState(b.Get([]byte(name)))
+	return parseHandlerState(v)
 }
 
 // ReadJournal is Store.ReadJournal, with the handler's mark as of the same
@@ -327,9 +332,12 @@ func (t sourceTx) handlerStates(m *sourceMeta, now time.Time) ([]HandlerState, e
 		h := HandlerState{Name: name, Seen: time.Unix(0, st.Seen), Mark: st.mark, Entries: m.Seq - min(st.mark, m.Seq), Pending: len(st.Pending),
 			Parked: st.Parked, ParkedBytes: st.ParkedBytes, Collapsed: st.Collapsed, Replaying: st.Replaying || len(st.Shown) > 0, Reset: st.Reset}
 		if j := t.root.Bucket(bucketJournal); j != nil && h.Entries > 0 {
-			first, block, err := seekBlock(j, st.mark+1)
+			first, block, err := t.seekBlock(j, st.mark+1)
 			if err == nil && block != nil && first <= m.Seq {
-				drafts, err := unpackBlock(first, block)
+				var drafts []draft
+				if block, err = t.openBlock(first, block); err == nil {
+					drafts, err = unpackBlock(first, block)
+				}
 				if i := int(st.mark + 1 - min(first, st.mark+1)); err == nil && i < len(drafts) {
 					h.Behind = now.Sub(time.Unix(0, drafts[i].time))
 				}
@@ -347,7 +355,7 @@ func (t sourceTx) handlerStates(m *sourceMeta, now time.Time) ([]HandlerState, e
 // handlers verifies the positions of durable handlers and what is parked.
 func (v *verifier) handlers(src sourceTx) {
 	states := map[string]*handlerState{}
-	_ = each(src.root.Bucket(bucketHandlers), func(k, b []byte) {
+	_ = src.handlerBox(src.root.Bucket(bucketHandlers)).each(func(k, b []byte) {
 		st, err := parseHandlerState(b)
 		if err != nil {
 			v.problem("handler %q: %v", k, err)
@@ -358,7 +366,7 @@ func (v *verifier) handlers(src sourceTx) {
 			v.problem("handler %q is at %d and %d, above the last entry %d", k, st.mark, st.Cursor, v.m.Seq)
 		}
 		var keys, bytes uint64
-		_ = each(src.parked(string(k)), func(pk, b []byte) {
+		_ = src.parked(string(k)).each(func(pk, b []byte) {
 			keys++
 			bytes += uint64(len(b))
 			p, err := parseParked(b)

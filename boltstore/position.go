@@ -95,9 +95,9 @@ type handlerState struct {
 	Collapsed   uint64 `msgpack:"collapsed"`   // entries that went into another one's, ever
 }
 
-func (st *handlerState) position() Position {
+func (st *handlerState) position(next []byte) Position {
 	return Position{Epoch: st.Epoch, Cursor: st.Cursor, Pending: maps.Clone(st.Pending), Replaying: st.Replaying,
-		Next: bytes.Clone(st.Next), Shown: st.Shown, Reset: st.Reset}
+		Next: next, Shown: st.Shown, Reset: st.Reset}
 }
 
 // needs says whether an entry is unacknowledged and not parked.
@@ -128,31 +128,33 @@ func parseHandlerState(b []byte) (*handlerState, error) {
 	return st, nil
 }
 
+// handlerBox has the positions, by name.
+func (t sourceTx) handlerBox(b *bolt.Bucket) *box { return t.box(b, "handlers", "", false) }
+
+// parkedBox has what is parked for a handler, by item key.
+func (t sourceTx) parkedBox(b *bolt.Bucket, name string) *box { return t.box(b, "parked", name, true) }
+
 // handlers reads the states of all handlers. One that is damaged has to start
 // over: what it was not told cannot be known.
 func (t sourceTx) handlers(m *sourceMeta) (map[string]*handlerState, error) {
-	b := t.root.Bucket(bucketHandlers)
-	if b == nil {
-		return nil, nil
-	}
 	all := map[string]*handlerState{}
-	err := b.ForEach(func(k, v []byte) error {
+	err := t.handlerBox(t.root.Bucket(bucketHandlers)).each(func(k, v []byte) {
 		st, err := parseHandlerState(v)
 		if err != nil {
 			st = &handlerState{}
 			st.startOver(m)
 		}
 		all[string(k)] = st
-		return nil
 	})
 	return all, err
 }
 
 func (t sourceTx) putHandler(name string, st *handlerState) error {
-	b, err := t.root.CreateBucketIfNotExists(bucketHandlers)
+	root, err := t.root.CreateBucketIfNotExists(bucketHandlers)
 	if err != nil {
 		return err
 	}
+	b := t.handlerBox(root)
 	var buf bytes.Buffer
 	buf.Write(u64(st.mark))
 	if err := msgpack.NewEncoder(&buf).Encode(st); err != nil {
@@ -182,20 +184,21 @@ func (t sourceTx) dropParked(name string) error {
 	return b.DeleteBucket([]byte(name))
 }
 
-func (t sourceTx) createParked(name string) (*bolt.Bucket, error) {
+func (t sourceTx) createParked(name string) (*box, error) {
 	all, err := t.root.CreateBucketIfNotExists(bucketParked)
 	if err != nil {
 		return nil, err
 	}
-	return all.CreateBucketIfNotExists([]byte(name))
+	b, err := all.CreateBucketIfNotExists([]byte(name))
+	return t.parkedBox(b, name), err
 }
 
-func (t sourceTx) parked(name string) *bolt.Bucket {
+func (t sourceTx) parked(name string) *box {
 	b := t.root.Bucket(bucketParked)
 	if b == nil {
 		return nil
 	}
-	return b.Bucket([]byte(name))
+	return t.parkedBox(b.Bucket([]byte(name)), name)
 }
 
 // positions brings what the handlers report into the transaction, collapses
@@ -252,9 +255,13 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 		st.Parked, st.ParkedBytes = 0, 0
 	}
 	st.Epoch, st.Cursor, st.Pending = p.Epoch, min(p.Cursor, m.Seq), p.Pending
-	st.Replaying, st.Next, st.Shown, st.Reset = p.Replaying, p.Next, p.Shown, p.Reset
+	next, err := h.s.keepPlace(p.Next)
+	if err != nil {
+		return err
+	}
+	st.Replaying, st.Next, st.Shown, st.Reset = p.Replaying, next, p.Shown, p.Reset
 	st.mark = max(st.mark, min(p.low(), m.Seq))
-	if err := st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
+	if err = st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
 		return err
 	}
 	b, err := t.createParked(h.name)
@@ -272,7 +279,7 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 }
 
 // settle removes what is parked of keys up to what is acknowledged.
-func (st *handlerState) settle(b *bolt.Bucket, settled map[string]uint64) error {
+func (st *handlerState) settle(b *box, settled map[string]uint64) error {
 	if b == nil || st.Parked == 0 {
 		return nil
 	}
@@ -317,22 +324,26 @@ func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now tim
 
 // moveAsideKeeping moves the source aside and makes a new one, in which its
 // handlers are registered, to start over.
-func moveAsideKeeping(tx *bolt.Tx, id string, m *sourceMeta, now time.Time) (sourceTx, error) {
+func (h *handle) moveAsideKeeping(tx *bolt.Tx, id string, m *sourceMeta, now time.Time) (sourceTx, error) {
 	var all map[string]*handlerState
-	if src, ok := openSource(tx, id); ok {
+	if src, ok := h.source(tx, id); ok {
 		var err error
 		if all, err = src.handlers(m); err != nil {
 			return sourceTx{}, err
 		}
 	}
-	if err := moveAside(tx, id, now); err != nil {
+	if err := h.moveAside(tx, id, now); err != nil {
 		return sourceTx{}, err
 	}
-	b, err := tx.Bucket(bucketSources).CreateBucket([]byte(id))
+	name, err := sourceName(h.seal, id)
 	if err != nil {
 		return sourceTx{}, err
 	}
-	src := sourceTx{b}
+	b, err := tx.Bucket(bucketSources).CreateBucket(name)
+	if err != nil {
+		return sourceTx{}, err
+	}
+	src := sourceTx{b, id, h.seal}
 	for name, st := range all {
 		st.startOver(m)
 		if err := src.putHandler(name, st); err != nil {

@@ -15,9 +15,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// raw is a record in the file, valid within its transaction.
-type raw struct{ k, v []byte }
-
 // read runs fn on the generation that is served, of a zero genTx where
 // nothing is. fn must not keep what it is given.
 func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
@@ -35,7 +32,7 @@ func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error 
 // view runs fn on the source's buckets and the meta of the same commit.
 func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 	return s.db.h.view(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, s.id)
+		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 		}
@@ -74,7 +71,8 @@ func (s *Store) decode(key string, r *record) (any, error) {
 // plainBufs hold payloads while they are decoded; objects keep nothing of them.
 var plainBufs = sync.Pool{New: func() any { return new([]byte) }}
 
-// decodeAll decodes records on all cores, in order, within their transaction.
+// decodeAll opens and decodes records on all cores, in order, within their
+// transaction.
 // Those that cannot be served are nil and counted in the error.
 func (s *Store) decodeAll(raws []raw, keep bool) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
@@ -84,6 +82,7 @@ func (s *Store) decodeAll(raws []raw, keep bool) (keys []string, objs []any, err
 	one := func(w int) {
 		for i := w; i < len(raws); i += workers {
 			errs[i] = contain(func() error {
+				raws[i] = raw{k: raws[i].k, v: raws[i].open()}
 				key, r, err := parseRecord(raws[i].k, raws[i].v)
 				if err != nil {
 					return err
@@ -129,11 +128,11 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 			return nil
 		}
 		k := index.AppendKey(nil, key)
-		v := g.items.Get(k)
-		if v == nil {
+		r, ok := g.items.find(k)
+		if !ok {
 			return nil
 		}
-		_, objs, err := s.decodeAll([]raw{{k, v}}, true)
+		_, objs, err := s.decodeAll([]raw{r}, true)
 		obj, exists = objs[0], objs[0] != nil
 		return err
 	})
@@ -156,7 +155,7 @@ func (s *Store) ListErr() ([]any, error) {
 	objs := []any{}
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		var raws []raw
-		if err := each(g.items, func(k, v []byte) { raws = append(raws, raw{k, v}) }); err != nil {
+		if err := g.items.each(func(r raw) { raws = append(raws, r) }); err != nil {
 			return err
 		}
 		_, decoded, err := s.decodeAll(raws, false)
@@ -172,19 +171,19 @@ func (s *Store) ListErr() ([]any, error) {
 	return objs, err
 }
 
-func each(b *bolt.Bucket, fn func(k, v []byte)) error {
+func each(b *bolt.Bucket, fn func(k, v []byte) error) error {
 	if b == nil {
 		return nil
 	}
-	return b.ForEach(func(k, v []byte) error { fn(k, v); return nil })
+	return b.ForEach(fn)
 }
 
 // ListKeys returns all keys.
 func (s *Store) ListKeys() []string {
 	keys := []string{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
-		return each(g.items, func(k, v []byte) {
-			if key, err := keyOf(k, v); err == nil {
+		return g.items.each(func(r raw) {
+			if key, err := keyOf(r); err == nil {
 				keys = append(keys, key)
 			}
 		})
@@ -194,10 +193,10 @@ func (s *Store) ListKeys() []string {
 }
 
 // keyOf is the object's key; only a hashed one needs the record.
-func keyOf(k, v []byte) (string, error) {
-	key, inline, err := index.ParseKey(k)
+func keyOf(r raw) (string, error) {
+	key, inline, err := index.ParseKey(r.k)
 	if err == nil && !inline {
-		key, _, err = parseRecord(k, v)
+		key, _, err = parseRecord(r.k, r.open())
 	}
 	return key, err
 }
@@ -217,31 +216,31 @@ type Page struct {
 	Synced bool
 }
 
-// After says whether key comes on or after the page that begins at next.
-func After(key string, next []byte) bool {
-	return next == nil || bytes.Compare(index.AppendKey(nil, key), next) < 0
+// Before says whether key comes before the page that begins at next, nil being
+// the end. The order is the file's, which is not that of the keys.
+func (s *Store) Before(key string, next []byte) bool {
+	if next == nil {
+		return true
+	}
+	s.db.h.mu.RLock()
+	defer s.db.h.mu.RUnlock()
+	return s.passed(parseMarks(next), index.AppendKey(nil, key))
 }
 
 // Page reads the objects from the given place on, nil being the start: at most
-// n of them and about a MiB, all from one commit. The order is stable.
+// n of them and about a MiB, all from one commit. The order is stable as long
+// as the file is open; each object is in one page, whatever happens meanwhile.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.items != nil
 		if g.items == nil {
 			return nil
 		}
-		var raws []raw
-		size := 0
-		c := g.items.Cursor()
-		k, v := c.Seek(from)
-		for ; k != nil && len(raws) < n && size < 1<<20; k, v = c.Next() {
-			raws = append(raws, raw{k, v})
-			size += len(v)
+		raws, next, err := s.pageOf(g, from, n)
+		if err != nil {
+			return err
 		}
-		if p.Next = bytes.Clone(k); k != nil && bytes.Compare(k, from) <= 0 {
-			return outOfOrder(k)
-		}
-		var err error
+		p.Next = next
 		p.Keys, p.Objects, err = s.decodeAll(raws, false)
 		return err
 	})
@@ -249,6 +248,33 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}
 	return p, err
+}
+
+// pageOf is a page's records and where the next one begins.
+func (s *Store) pageOf(g genTx, from []byte, n int) (raws []raw, next []byte, err error) {
+	size := 0
+	now := mark{era: uint64(len(s.db.h.past))}
+	past := parseMarks(from)
+	if n := len(past); n > 0 && past[n-1].era == now.era {
+		past, now = past[:n-1], past[n-1]
+	}
+	c := g.items.Cursor()
+	at, r := c.Seek(now.at)
+	for ; at != nil && len(raws) < n && size < 1<<20; at, r = c.Next() {
+		if len(past) > 0 && s.passed(past, r.k) {
+			continue
+		}
+		raws = append(raws, r)
+		size += len(r.v)
+	}
+	if at == nil {
+		return raws, nil, nil
+	}
+	if bytes.Compare(at, now.at) <= 0 {
+		return nil, nil, outOfOrder(at)
+	}
+	now.at = at
+	return raws, append(past, now).bytes(), nil
 }
 
 // outOfOrder: going on from k would be going round in a circle.
@@ -324,8 +350,8 @@ func (s *Store) byIndex(name string, values []string) ([]any, error) {
 		var missing error
 		for _, key := range keys {
 			k := index.AppendKey(nil, key)
-			if v := g.items.Get(k); v != nil {
-				raws = append(raws, raw{k, v})
+			if r, ok := g.items.find(k); ok {
+				raws = append(raws, r)
 			} else {
 				missing = fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
 			}
@@ -342,23 +368,14 @@ func (s *Store) byIndex(name string, values []string) ([]any, error) {
 
 // keys returns the keys that have one of the values, each once and sorted.
 func (g genTx) keys(name string, values []string) ([]string, error) {
-	if g.indices == nil {
-		return nil, nil
-	}
-	b := g.indices.Bucket(indexBucket(name))
+	b := g.indices.open(name)
 	if b == nil {
 		return nil, nil
 	}
 	found := sets.New[string]()
 	for _, value := range values {
-		prefix := index.Prefix(nil, value)
-		c := b.Cursor()
-		for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-			_, key, err := index.ParseEntry(k, v)
-			if err != nil {
-				return nil, fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
-			}
-			found.Insert(key)
+		if err := b.keys(value, func(key string) { found.Insert(key) }); err != nil {
+			return nil, fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
 		}
 	}
 	return sets.List(found), nil
@@ -381,24 +398,12 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 func (s *Store) ListIndexFuncValues(name string) []string {
 	values := []string{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
-		if g.indices == nil {
-			return nil
-		}
-		b := g.indices.Bucket(indexBucket(name))
+		b := g.indices.open(name)
 		if b == nil {
 			return nil
 		}
-		c := b.Cursor()
-		for k, v := c.First(); k != nil; {
-			value, _, err := index.ParseEntry(k, v)
-			if err != nil {
-				return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
-			}
-			values = append(values, value)
-			at := index.Next(index.Prefix(nil, value))
-			if k, v = c.Seek(at); k != nil && bytes.Compare(k, at) < 0 {
-				return outOfOrder(k)
-			}
+		if err := b.values(func(value string) { values = append(values, value) }); err != nil {
+			return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
 		}
 		return nil
 	})

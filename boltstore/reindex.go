@@ -52,11 +52,17 @@ func (s *Store) refresh(c *Change) {
 func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update func(fn func(sourceTx, *sourceMeta) error, visible func()) error) error {
 	const step = 500
 	var from []byte
+	var file uint64
 	for begun := false; ; {
-		raws, next, err := s.rawPage(meta, from, step)
+		raws, next, now, err := s.rawPage(meta, from, step)
 		if err != nil {
 			return err
 		}
+		if from != nil && now != file {
+			from = nil // in the other file's order the place means nothing
+			continue
+		}
+		file = now
 		changed, err := s.newValues(raws, build)
 		if err != nil {
 			return err
@@ -96,24 +102,25 @@ func (s *Store) complete(m *sourceMeta, fns cache.Indexers) {
 }
 
 // rawPage copies records out of the file, so that user functions run outside
-// any transaction.
-func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw, next []byte, err error) {
+// any transaction. file says which one, counting those that were replaced.
+func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw, next []byte, file uint64, err error) {
 	err = s.view(func(_ *sourceMeta, src sourceTx) error {
+		file = s.db.replaced.Load()
 		g := src.gen(meta().Generation) // served or not
 		if g.items == nil {
 			return nil
 		}
 		c := g.items.Cursor()
-		k, v := c.Seek(from)
-		for ; k != nil && len(raws) < n; k, v = c.Next() {
-			raws = append(raws, raw{bytes.Clone(k), bytes.Clone(v)})
+		at, r := c.Seek(from)
+		for ; at != nil && len(raws) < n; at, r = c.Next() {
+			raws = append(raws, raw{k: bytes.Clone(r.k), v: bytes.Clone(r.open())})
 		}
-		if next = bytes.Clone(k); k != nil && bytes.Compare(k, from) <= 0 {
-			return outOfOrder(k)
+		if next = bytes.Clone(at); at != nil && bytes.Compare(at, from) <= 0 {
+			return outOfOrder(at)
 		}
 		return nil
 	})
-	return raws, next, err
+	return raws, next, file, err
 }
 
 // reindexed is what a record is to list, as long as it is still that record.

@@ -53,7 +53,7 @@ type Relist struct {
 	bytes   int
 	stage   *stage
 
-	swept  []byte // item key up to which Commit has looked for what is gone
+	swept  []byte // place up to which Commit has looked for what is gone
 	tailed bool   // all of them
 	landed bool   // readers see it
 	done   bool
@@ -67,6 +67,7 @@ type Relist struct {
 // item is what a relist does with one key.
 type item struct {
 	k      []byte
+	at     []byte // its place in the file, where scan has found it
 	key    string
 	c      *Change // nil: copy the record as it is
 	failed bool    // the server has it, and it cannot be stored
@@ -172,12 +173,12 @@ func (r *Relist) compare(items []item) error {
 		for i := range items {
 			it := &items[i]
 			it.again = r.hasSeen(it.k)
-			v := g.items.Get(it.k)
-			it.size = len(v)
-			if v == nil || it.again {
+			v, ok := g.items.find(it.k)
+			it.size = len(v.v)
+			if !ok || it.again {
 				continue
 			}
-			_, old, err := parseRecord(it.k, v)
+			_, old, err := parseRecord(it.k, v.open())
 			if err == nil {
 				err = r.s.usable(old)
 			}
@@ -269,7 +270,7 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	if r.file != r.s.db.replaced.Load() {
 		return sourceTx{}, ErrReplaced
 	}
-	src, ok := openSource(tx, r.s.id)
+	src, ok := r.s.db.h.source(tx, r.s.id)
 	if !ok {
 		return sourceTx{}, fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
 	}
@@ -311,7 +312,7 @@ func (r *Relist) sweep() error {
 		r.Deleted += n
 		if err != nil {
 			if n > 0 {
-				r.swept = items[n-1].k
+				r.swept = items[n-1].at
 			}
 			return err
 		}
@@ -320,8 +321,8 @@ func (r *Relist) sweep() error {
 	return nil
 }
 
-// scan returns about a thousand records after the given item key, of which
-// want is true, and the item key it has come to, nil at the end.
+// scan returns about a thousand records after the given place, of which
+// want is true, and the place it has come to, nil at the end.
 func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, last []byte, err error) {
 	const most = 1000
 	err = r.s.db.h.view(func(tx *bolt.Tx) error {
@@ -331,17 +332,17 @@ func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, las
 			return err
 		}
 		c := g.items.Cursor()
-		k, v := seekAfter(c, after)
-		for n := 0; k != nil && n < most; n++ {
-			if want(k) {
-				key, _ := keyOf(k, v) // damaged: what can be known of it
-				items = append(items, item{k: bytes.Clone(k), key: key, size: len(v)})
+		at, v := c.SeekAfter(after)
+		for n := 0; at != nil && n < most; n++ {
+			last = bytes.Clone(at)
+			if want(v.k) {
+				key, _ := keyOf(v) // damaged: what can be known of it
+				items = append(items, item{k: bytes.Clone(v.k), at: last, key: key, size: len(v.v)})
 			}
-			last = bytes.Clone(k)
-			k, v = c.Next()
+			at, v = c.Next()
 		}
 		switch {
-		case k == nil:
+		case at == nil:
 			last = nil
 		case bytes.Compare(last, after) <= 0:
 			return outOfOrder(last)
@@ -349,17 +350,6 @@ func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, las
 		return nil
 	})
 	return items, last, err
-}
-
-func seekAfter(c *bolt.Cursor, prev []byte) ([]byte, []byte) {
-	if prev == nil {
-		return c.First()
-	}
-	k, v := c.Seek(prev)
-	if bytes.Equal(k, prev) {
-		return c.Next()
-	}
-	return k, v
 }
 
 // Commit makes the list visible, as of resourceVersion, which the server has

@@ -23,15 +23,12 @@ type ReplayPage struct {
 // Replay is Page for durable handlers.
 func (s *Store) Replay(from []byte, n int) (ReplayPage, error) {
 	return s.replay(func(p *ReplayPage, g genTx) error {
-		var errs []error
-		size := 0
-		c := g.items.Cursor()
-		k, v := c.Seek(from)
-		for ; k != nil && len(p.Entries) < n && size < 1<<20; k, v = c.Next() {
-			size += len(v)
-			errs = append(errs, p.add(s, k, v))
+		raws, next, err := s.pageOf(g, from, n)
+		p.Next = next
+		errs := []error{err}
+		for _, r := range raws {
+			errs = append(errs, p.add(s, r.k, r.open()))
 		}
-		p.Next = bytes.Clone(k)
 		return errors.Join(errs...)
 	})
 }

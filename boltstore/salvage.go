@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -14,6 +15,7 @@ import (
 type salvaged struct {
 	objects, of uint64
 	damage      []error
+	stopped     error // of a conversion: the copy could not be written
 }
 
 func (s salvaged) whole() bool { return len(s.damage) == 0 }
@@ -22,30 +24,59 @@ func (s *salvaged) lost(format string, args ...any) {
 	s.damage = append(s.damage, fmt.Errorf(format, args...))
 }
 
+// seals are those of the file that is copied and of the one that is written.
+type seals struct{ from, to *seal.Sealer }
+
 // salvage copies what verifies in the file at path into a new one: records
 // with their index entries, journal blocks, meta. A source of which all is
 // there is as it was; any other is marked degraded, its objects are served and
 // compared with the server's as soon as it can be reached. Where the metas of
 // sources are known they are believed, and not the file's.
-func (db *DB) salvage(path string, to *bolt.DB, known map[string]*sourceMeta) (res salvaged) {
+func salvage(path string, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
+	cp, done := newCopying(path, to, with)
+	defer done()
+	cp.sources(cp.from.top(), [][]byte{bucketSources}, known)
+	return cp.res
+}
+
+// copying is the way of a file's sources into another one.
+type copying struct {
+	from *pageFile
+	to   *bolt.DB
+	with seals
+	step func(name string) error // of a conversion
+	res  salvaged
+}
+
+func newCopying(path string, to *bolt.DB, with seals) (*copying, func()) {
+	cp := &copying{to: to, with: with}
 	from, done, err := openPages(path)
 	if err != nil {
-		res.lost("%w", err)
+		cp.res.lost("%w", err)
 		from, done = &pageFile{r: bytes.NewReader(nil), meta: &boltMeta{pageSize: 4096}}, func() {}
 	}
-	defer done()
-	sources, err := from.find(from.top(), bucketSources)
-	if err != nil {
-		res.lost("%w", err)
+	cp.from = from
+	return cp, done
+}
+
+// sources copies those in the last bucket of path, which begins in the bucket
+// in.
+func (cp *copying) sources(in bucketRef, path [][]byte, known map[string]*sourceMeta) {
+	sources := in
+	for _, name := range path {
+		var err error
+		if sources, err = cp.from.find(sources, name); err != nil {
+			cp.res.lost("%w", err)
+		}
 	}
 	refs := map[string]bucketRef{}
-	err = from.each(sources, func(k, _ []byte, sub *bucketRef) {
+	err := cp.from.each(sources, func(k, _ []byte, sub *bucketRef) {
 		if sub != nil {
-			refs[string(k)] = *sub
+			refs[sourceID(cp.with.from, k)] = *sub
 		}
 	})
 	if err != nil {
-		res.lost("%w", err)
+		cp.res.lost("%w", err)
 	}
 	for id := range known {
 		if _, ok := refs[id]; !ok {
@@ -53,15 +84,14 @@ func (db *DB) salvage(path string, to *bolt.DB, known map[string]*sourceMeta) (r
 		}
 	}
 	for id, ref := range refs {
-		c := &copier{from: from, to: to, id: id}
+		c := &copier{copying: cp, path: path, id: id}
 		if err := c.copy(ref, known[id]); err != nil {
-			res.lost("source %s: %w", id, err)
+			cp.res.lost("source %q: %w", id, err)
 		}
 		if c.m != nil {
-			res.objects, res.of = res.objects+c.m.Items.Count, res.of+c.was.Items.Count
+			cp.res.objects, cp.res.of = cp.res.objects+c.m.Items.Count, cp.res.of+c.was.Items.Count
 		}
 	}
-	return res
 }
 
 // find returns a bucket in another one; an error says what stood in the way.
@@ -83,8 +113,8 @@ var emptyPage = binary.NativeEndian.AppendUint16(make([]byte, 8, pageHead), page
 
 // copier copies one source into a new file, a few MiB a transaction.
 type copier struct {
-	from   *pageFile
-	to     *bolt.DB
+	*copying
+	path   [][]byte // of the sources, in both files
 	id     string
 	was, m *sourceMeta
 	todo   []func(src sourceTx, a *applier) error
@@ -100,10 +130,13 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 			subs[string(k)] = *sub
 		} else if bytes.Equal(k, keyMeta) {
 			meta = v
+		} else {
+			c.unknown(k)
 		}
 	}))
+	src := sourceTx{nil, c.id, c.with.from}
 	if c.was = known; known == nil {
-		m, err := parseMeta(meta)
+		m, err := src.openMeta(meta)
 		if err != nil || m.Source.ID() != c.id {
 			return errors.Join(append(c.errs, fmt.Errorf("%w: what it is cannot be read", ErrDamaged), err)...)
 		}
@@ -121,15 +154,20 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		c.note(err)
 		items, err := c.from.find(gen, bucketItems)
 		c.note(err)
-		c.note(c.from.each(items, c.record))
+		sealed := sealItems(c.with.from, c.id, c.m.Generation)
+		c.note(c.from.each(items, func(k, v []byte, _ *bucketRef) { c.record(sealed.raw(k, v)) }))
 	}
 	if j, ok := subs[string(bucketJournal)]; ok {
-		c.journal(j)
+		c.journal(src, j)
 	}
 	delete(subs, string(bucketGen))
 	delete(subs, string(bucketJournal))
 	for name, sub := range subs {
-		c.bucket([][]byte{[]byte(name)}, sub)
+		if c.with.from == c.with.to {
+			c.bucket([][]byte{[]byte(name)}, sub)
+		} else {
+			c.part([]byte(name), sub)
+		}
 	}
 	c.flush()
 	if len(c.errs) == 0 {
@@ -138,12 +176,12 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 	if len(c.errs) > 0 {
 		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count, c.was.Items.Count)
 	}
-	c.note(c.to.Update(func(tx *bolt.Tx) error {
-		b, err := tx.Bucket(bucketSources).CreateBucketIfNotExists([]byte(c.id))
+	c.note(c.write(func(tx *bolt.Tx) error {
+		src, err := c.target(tx)
 		if err != nil {
 			return err
 		}
-		return sourceTx{b}.putMeta(c.m)
+		return src.putMeta(c.m)
 	}))
 	return errors.Join(c.errs...)
 }
@@ -154,8 +192,48 @@ func (c *copier) note(err error) {
 	}
 }
 
-func (c *copier) record(k, raw []byte, _ *bucketRef) {
-	key, r, err := parseRecord(k, raw)
+// unknown stops a conversion at what it cannot seal otherwise, lest that be
+// lost unnoticed.
+func (c *copier) unknown(name []byte) {
+	if c.with.from != c.with.to {
+		c.res.stopped = fmt.Errorf("the file has a part %q that this program does not know how to convert", name)
+	}
+}
+
+// write writes to the new file.
+func (c *copier) write(fn func(tx *bolt.Tx) error) error {
+	var err error
+	if c.step != nil {
+		err = c.step("copy")
+	}
+	if err == nil {
+		err = c.to.Update(fn)
+	}
+	if err != nil {
+		c.res.stopped = err
+	}
+	return err
+}
+
+// target makes the source's bucket in the new file.
+func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
+	name, err := sourceName(c.with.to, c.id)
+	if err != nil {
+		return sourceTx{}, err
+	}
+	b, err := tx.CreateBucketIfNotExists(c.path[0])
+	for _, sub := range append(c.path[1:len(c.path):len(c.path)], name) {
+		if err != nil {
+			break
+		}
+		b, err = b.CreateBucketIfNotExists(sub)
+	}
+	return sourceTx{b, c.id, c.with.to}, err
+}
+
+func (c *copier) record(rw raw) {
+	raw := rw.open()
+	key, r, err := parseRecord(rw.k, raw)
 	if err != nil {
 		c.note(err)
 		return
@@ -164,7 +242,7 @@ func (c *copier) record(k, raw []byte, _ *bucketRef) {
 }
 
 // journal copies the newest blocks that follow one another.
-func (c *copier) journal(ref bucketRef) {
+func (c *copier) journal(src sourceTx, ref bucketRef) {
 	type block struct{ seq, next uint64 }
 	var blocks []block
 	c.note(c.from.each(ref, func(k, v []byte, _ *bucketRef) {
@@ -172,6 +250,11 @@ func (c *copier) journal(ref bucketRef) {
 			return // staged and never committed
 		}
 		seq := binary.BigEndian.Uint64(k)
+		v, err := src.openBlock(seq, v)
+		if err != nil {
+			c.note(err)
+			return
+		}
 		drafts, err := unpackBlock(seq, v)
 		if err != nil {
 			c.note(err)
@@ -197,10 +280,27 @@ func (c *copier) journal(ref bucketRef) {
 				return err
 			}
 			b.FillPercent = 0.9
-			a.m.JournalBytes += uint64(len(v))
-			return b.Put(k, v)
+			block, err := c.reseal(src, k, v)
+			if err != nil {
+				return err
+			}
+			a.m.JournalBytes += uint64(len(block))
+			return b.Put(k, block)
 		})
 	})
+}
+
+// reseal is what the new file has for the block v at the key k.
+func (c *copier) reseal(to sourceTx, k, v []byte) ([]byte, error) {
+	if c.with.from == c.with.to {
+		return v, nil
+	}
+	seq := binary.BigEndian.Uint64(k)
+	b, err := sourceTx{nil, c.id, c.with.from}.openBlock(seq, v)
+	if err != nil {
+		return nil, err
+	}
+	return to.sealBlock(seq, b)
 }
 
 // bucket copies a bucket as it is.
@@ -226,6 +326,56 @@ func (c *copier) bucket(path [][]byte, ref bucketRef) {
 	}))
 }
 
+// part copies a bucket of boxes into another file's.
+func (c *copier) part(name []byte, ref bucketRef) {
+	switch {
+	case bytes.Equal(name, bucketHandlers), bytes.Equal(name, bucketDicts):
+		c.box([][]byte{name}, ref, "", false)
+	case bytes.Equal(name, bucketParked):
+		c.note(c.from.each(ref, func(k, _ []byte, sub *bucketRef) {
+			if sub == nil {
+				c.unknown(slices.Concat(name, k))
+				return
+			}
+			c.box([][]byte{name, k}, *sub, string(k), true)
+		}))
+	default:
+		c.unknown(name)
+	}
+}
+
+// box copies a box. A value that cannot be opened is left empty: whoever reads
+// it finds it damaged.
+func (c *copier) box(path [][]byte, ref bucketRef, sub string, names bool) {
+	from := sealBox(c.with.from, c.id, string(path[0]), sub, names)
+	to := sealBox(c.with.to, c.id, string(path[0]), sub, names)
+	c.note(c.from.each(ref, func(k, v []byte, _ *bucketRef) {
+		plain := from.open(k, v)
+		if len(plain) == 0 {
+			c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, errUnopened))
+		}
+		key := k
+		if names {
+			var err error
+			if key, err = c.with.from.OpenName(k, from.place); err != nil {
+				c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, errUnopened))
+				return
+			}
+		}
+		c.do(len(k)+len(v), func(src sourceTx, _ *applier) error {
+			b := src.root
+			for _, name := range path {
+				var err error
+				if b, err = b.CreateBucketIfNotExists(name); err != nil {
+					return err
+				}
+			}
+			to.b = b
+			return to.Put(key, plain)
+		})
+	}))
+}
+
 func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {
 	c.todo, c.size = append(c.todo, fn), c.size+size
 	if c.size >= 4<<20 {
@@ -235,12 +385,11 @@ func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {
 
 func (c *copier) flush() {
 	m := c.m
-	err := c.to.Update(func(tx *bolt.Tx) error {
-		b, err := tx.Bucket(bucketSources).CreateBucketIfNotExists([]byte(c.id))
+	err := c.write(func(tx *bolt.Tx) error {
+		src, err := c.target(tx)
 		if err != nil {
 			return err
 		}
-		src := sourceTx{b}
 		m = c.m.clone()
 		a := &applier{m: m}
 		if m.Generation > 0 {

@@ -161,7 +161,7 @@ func (r *Relist) Abort() {
 	}
 	r.done = true
 	err := r.s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, r.s.id)
+		src, ok := r.s.db.h.source(tx, r.s.id)
 		if !ok {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,9 @@ var configMaps = Source{Version: "v1", Resource: "configmaps", Form: FormTyped}
 // openTest opens a file whose soundness is checked when the test ends.
 func openTest(t testing.TB, path string, o Options) *DB {
 	t.Helper()
+	if o.Keyset == nil && !o.Decrypt {
+		o.Keyset = sealtest.Default()
+	}
 	db, err := Open(path, o)
 	if err != nil {
 		t.Fatal(err)

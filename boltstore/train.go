@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -102,10 +103,10 @@ func (s *Store) trainStored() {
 	err := s.view(func(m *sourceMeta, src sourceTx) error {
 		raws = nil
 		size, i, step := 0, 0, max(int(m.Items.Count)/trainSamples, 1)
-		return each(src.gen(m.Generation).items, func(k, v []byte) {
-			if i++; i%step == 0 && size+len(v) <= trainBytes {
-				raws = append(raws, raw{append([]byte(nil), k...), append([]byte(nil), v...)})
-				size += len(v)
+		return src.gen(m.Generation).items.each(func(r raw) {
+			if i++; i%step == 0 && size+len(r.v) <= trainBytes {
+				raws = append(raws, raw{k: bytes.Clone(r.k), v: bytes.Clone(r.open())})
+				size += len(r.v)
 			}
 		})
 	})
@@ -156,7 +157,7 @@ func (s *Store) train(samples [][]byte) error {
 		return err
 	}
 	err = s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, s.id)
+		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 		}

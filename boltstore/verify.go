@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
 )
@@ -50,7 +51,7 @@ func (db *DB) Check() (Report, error) {
 			for err := range tx.Check() {
 				r.Problems = append(r.Problems, err.Error())
 			}
-			return eachSource(tx, func(id string, src sourceTx) error {
+			return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 				r.Sources = append(r.Sources, verifySource(id, src))
 				return nil
 			})
@@ -64,8 +65,8 @@ func (db *DB) Check() (Report, error) {
 }
 
 // verifyAll is the part of Check that an unclean boot calls for.
-func verifyAll(tx *bolt.Tx) error {
-	return eachSource(tx, func(id string, src sourceTx) error {
+func verifyAll(tx *bolt.Tx, s *seal.Sealer) error {
+	return eachSource(tx, s, func(id string, src sourceTx) error {
 		if r := verifySource(id, src); len(r.Problems) > 0 {
 			return fmt.Errorf("%w: %s: %s", ErrDamaged, r.Source, r.Problems[0])
 		}
@@ -73,13 +74,14 @@ func verifyAll(tx *bolt.Tx) error {
 	})
 }
 
-func eachSource(tx *bolt.Tx, fn func(id string, src sourceTx) error) error {
+func eachSource(tx *bolt.Tx, s *seal.Sealer, fn func(id string, src sourceTx) error) error {
 	sources := tx.Bucket(bucketSources)
 	if sources == nil {
 		return fmt.Errorf("%w: the sources are missing", ErrDamaged)
 	}
 	return sources.ForEachBucket(func(k []byte) error {
-		return fn(string(k), sourceTx{sources.Bucket(k)})
+		id := sourceID(s, k)
+		return fn(id, sourceTx{sources.Bucket(k), id, s})
 	})
 }
 
@@ -131,8 +133,9 @@ func (v *verifier) items(g genTx) map[string]digest {
 	var d digest
 	var bytes uint64
 	v.packed = map[uint32]uint64{}
-	_ = each(g.items, func(k, b []byte) {
-		key, r, err := parseRecord(k, b)
+	_ = g.items.each(func(rw raw) {
+		b := rw.open()
+		key, r, err := parseRecord(rw.k, b)
 		if err != nil {
 			v.problem("%v", err)
 			return
@@ -186,19 +189,16 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		v.r.Indices++
 		var d digest
-		if g.indices != nil {
-			_ = each(g.indices.Bucket(indexBucket(name)), func(k, b []byte) {
-				val, key, err := index.ParseEntry(k, b)
-				if err != nil {
-					v.problem("index %s: %v", name, err)
-					return
-				}
-				d.add(entryHash(k))
-				if raw := g.items.Get(index.AppendKey(nil, key)); raw == nil {
-					v.problem("index %s: (%q, %q) has no object", name, val, key)
-				}
-			})
-		}
+		_ = g.indices.open(name).each(func(val, key string, err error) {
+			if err != nil {
+				v.problem("index %s: %v", name, err)
+				return
+			}
+			d.add(entryHash(index.AppendEntry(nil, val, key)))
+			if _, ok := g.items.find(index.AppendKey(nil, key)); !ok {
+				v.problem("index %s: (%q, %q) has no object", name, val, key)
+			}
+		})
 		if d != listed[name] {
 			v.problem("index %s: it has %d entries and the records list %d", name, d.Count, listed[name].Count)
 		}
@@ -209,7 +209,7 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 	if g.indices == nil {
 		return
 	}
-	_ = g.indices.ForEachBucket(func(k []byte) error {
+	_ = g.indices.b.ForEachBucket(func(k []byte) error {
 		name, _, err := index.ParseKey(k)
 		if _, known := names[name]; err != nil || !known {
 			v.problem("index %q: nothing lists it", name)
@@ -221,22 +221,27 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 func (v *verifier) journal(src sourceTx) {
 	j := src.root.Bucket(bucketJournal)
 	var next, size uint64
-	_ = each(j, func(k, b []byte) {
+	_ = each(j, func(k, b []byte) error {
 		if len(k) != 8 {
 			v.problem("journal: key %x", k)
-			return
+			return nil
 		}
 		seq := binary.BigEndian.Uint64(k)
 		if seq > v.m.Seq {
-			return // staged and never committed
+			return nil // staged and never committed
 		}
 		if next != 0 && seq != next {
 			v.problem("journal: a block starts at %d and should at %d", seq, next)
 		}
-		drafts, err := unpackBlock(seq, b)
+		plain, err := src.openBlock(seq, b)
 		if err != nil {
 			v.problem("%v", err)
-			return
+			return nil
+		}
+		drafts, err := unpackBlock(seq, plain)
+		if err != nil {
+			v.problem("%v", err)
+			return nil
 		}
 		for _, d := range drafts {
 			for _, raw := range [][]byte{d.next, d.prev} {
@@ -251,6 +256,7 @@ func (v *verifier) journal(src sourceTx) {
 		next = seq + uint64(len(drafts))
 		size += uint64(len(b))
 		v.r.Entries += uint64(len(drafts))
+		return nil
 	})
 	if next != 0 && next != v.m.Seq+1 {
 		v.problem("journal: it ends before %d and should end at %d", next, v.m.Seq)
@@ -268,11 +274,11 @@ func (g genTx) namespaced() bool {
 	if g.items == nil {
 		return false
 	}
-	k, v := g.items.Cursor().First()
-	if k == nil {
+	at, r := g.items.Cursor().First()
+	if at == nil {
 		return false
 	}
-	key, err := keyOf(k, v)
+	key, err := keyOf(r)
 	return err == nil && strings.Contains(key, "/")
 }
 
@@ -280,7 +286,7 @@ func (g genTx) namespaced() bool {
 func (db *DB) States() ([]State, error) {
 	var states []State
 	err := db.h.view(func(tx *bolt.Tx) error {
-		return eachSource(tx, func(id string, src sourceTx) error {
+		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 			m, err := src.meta()
 			if err != nil {
 				return fmt.Errorf("source %s: %w", id, err)

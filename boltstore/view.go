@@ -18,7 +18,7 @@ import (
 func (db *DB) View(src Source) (*Store, error) {
 	var m *sourceMeta
 	err := db.h.view(func(tx *bolt.Tx) (err error) {
-		s, ok := openSource(tx, src.ID())
+		s, ok := db.h.source(tx, src.ID())
 		if !ok {
 			return ErrNoSource
 		}

@@ -185,7 +185,7 @@ func (s *Store) AddIndexers(add cache.Indexers) error {
 func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error, visible func()) error {
 	var m *sourceMeta
 	return s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := openSource(tx, s.id)
+		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -440,7 +441,7 @@ func TestDurableStuck(t *testing.T) {
 
 func handlersOf(t *testing.T, path string) []boltstore.HandlerState {
 	t.Helper()
-	db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true})
+	db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: sealtest.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}

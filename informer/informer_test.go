@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
@@ -376,7 +377,7 @@ func TestTransform(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	w := newWorld(t)
-	db, err := boltstore.Open(w.path, boltstore.Options{})
+	db, err := boltstore.Open(w.path, boltstore.Options{Keyset: sealtest.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,11 +415,12 @@ func TestDamageHeals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
 	err = file.Update(func(tx *bolt.Tx) error {
-		items := tx.Bucket([]byte("sources")).Bucket([]byte(src.ID())).Bucket([]byte("gen")).Bucket([]byte{0, 0, 0, 0, 0, 0, 0, 1}).Bucket([]byte("items"))
-		key := []byte("\x01default/cm3")
-		v := slices.Clone(items.Get(key))
+		sources := tx.Bucket([]byte("sources"))
+		id, _ := sources.Cursor().First()
+		items := sources.Bucket(id).Bucket([]byte("gen")).Bucket([]byte{0, 0, 0, 0, 0, 0, 0, 1}).Bucket([]byte("items"))
+		key, v := items.Cursor().First()
+		key, v = slices.Clone(key), slices.Clone(v)
 		v[len(v)-3] ^= 1
 		return items.Put(key, v)
 	})
@@ -428,8 +430,11 @@ func TestDamageHeals(t *testing.T) {
 	r := newRecorder(t)
 	l := w.live(Options{}, r).run()
 	eventually(t, "relisted", func() bool { return l.inf.State().Relists[reflector.ReasonDamaged] > 0 })
-	if obj, _, err := l.inf.GetStore().GetByKey("default/cm3"); err == nil && obj != nil && obj.(*corev1.ConfigMap).Data["data"] != "0123456789" {
-		t.Fatalf("served %v", obj)
+	for i := range 5 {
+		obj, _, err := l.inf.GetStore().GetByKey(fmt.Sprint("default/cm", i))
+		if err == nil && obj != nil && obj.(*corev1.ConfigMap).Data["data"] != "0123456789" {
+			t.Fatalf("served %v", obj)
+		}
 	}
 	l.synced().equal()
 	eventually(t, "told of all", func() bool { return len(r.names()) == 5 })
@@ -470,7 +475,7 @@ func TestMovedServer(t *testing.T) {
 	w.sim.ResetRequests()
 	cfg := w.config()
 	cfg.Host = strings.Replace(cfg.Host, "127.0.0.1", "localhost", 1)
-	db, err := boltstore.Open(w.path, boltstore.Options{})
+	db, err := boltstore.Open(w.path, boltstore.Options{Keyset: sealtest.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,8 @@ type walk struct {
 }
 
 // passed says whether the walk has come past key.
-func (w *walk) passed(key string) bool {
-	return !w.active || w.begun && boltstore.After(key, w.next)
+func (w *walk) passed(s *boltstore.Store, key string) bool {
+	return !w.active || w.begun && s.Before(key, w.next)
 }
 
 // HasSynced implements cache.ResourceEventHandlerRegistration: the informer
@@ -197,7 +197,7 @@ func (l *listener) entries(upto uint64) bool {
 // tell calls the handler for an entry, unless that is left to the replay. It
 // is false if the handler has been removed.
 func (l *listener) tell(e *boltstore.Entry) bool {
-	if !l.replay.passed(e.Key) && (e.Type != cache.Deleted || e.Born > l.known) {
+	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born > l.known) {
 		// Left to the replay, or it came and went before the replay reached it.
 		return true
 	}

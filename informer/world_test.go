@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -88,7 +89,9 @@ type life struct {
 
 func (w *world) live(o Options, handlers ...cache.ResourceEventHandler) *life {
 	w.t.Helper()
-	db, err := boltstore.Open(w.path, w.options)
+	fo := w.options
+	fo.Keyset = sealtest.Default()
+	db, err := boltstore.Open(w.path, fo)
 	if err != nil {
 		w.t.Fatal(err)
 	}

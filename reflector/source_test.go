@@ -13,6 +13,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,7 +103,7 @@ func fixtureOver(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{})
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Keyset: sealtest.Default()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (c *check) snapshot(ctx context.Context, locked string) (v verdict, err err
 		return v, err
 	}
 	defer os.RemoveAll(dir)
-	copied := dbFile{path: filepath.Join(dir, "snapshot.db")}
+	copied := dbFile{path: filepath.Join(dir, "snapshot.db"), keyset: c.db.keyset}
 	if _, err := snapshot(ctx, r, copied.path, false); err != nil {
 		return v, err
 	}
@@ -123,7 +123,7 @@ func (c *check) child(ctx context.Context, db dbFile) (v verdict, err error) {
 	if err != nil {
 		return v, err
 	}
-	cmd := exec.CommandContext(ctx, exe, "check", "child", "--db", db.path, fmt.Sprintf("--allow-unsafe-path=%t", db.unsafe))
+	cmd := exec.CommandContext(ctx, exe, "check", "child", "--db", db.path, "--keyset", db.keyset, fmt.Sprintf("--allow-unsafe-path=%t", db.unsafe))
 	var out bytes.Buffer
 	errs := &head{max: 4 << 10}
 	cmd.Stdout, cmd.Stderr = &out, errs

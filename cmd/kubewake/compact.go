@@ -30,11 +30,13 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 			if cmd.Flags().Changed("collect-after") && after <= 0 {
 				return errors.New("the time must be positive, such as 720h (--collect-after)")
 			}
+			o := db.options()
+			o.CollectAfter = after
 			progress, end := showProgress(streams.ErrOut, db.path)
-			c, err := boltstore.Compact(cmd.Context(), db.path, boltstore.Options{CollectAfter: after, AllowUnsafePath: db.unsafe}, progress)
+			c, err := boltstore.Compact(cmd.Context(), db.path, o, progress)
 			end()
 			if err != nil {
-				return fmt.Errorf("%w (--db)", err)
+				return flagOf(err)
 			}
 			if output == "json" {
 				return printJSON(streams.Out, c)

@@ -13,6 +13,7 @@ import (
 // dbFile is the file that a command is about.
 type dbFile struct {
 	path   string
+	keyset string
 	unsafe bool
 }
 
@@ -22,16 +23,21 @@ func (f *dbFile) addFlags(cmd *cobra.Command) {
 		def = "kubewake.db"
 	}
 	cmd.Flags().StringVar(&f.path, "db", def, "the file; $KUBEWAKE_DB, if set, is the default")
+	keysetFlag(cmd, &f.keyset)
 	cmd.Flags().BoolVar(&f.unsafe, "allow-unsafe-path", false, "accept a file or folder that other users can change, and symlinks")
+}
+
+// options with which the flags have the file opened.
+func (f *dbFile) options() boltstore.Options {
+	return boltstore.Options{AllowUnsafePath: f.unsafe, Keyset: keysetOf(f.keyset)}
 }
 
 // open opens a file that must be there, for reading.
 func (f *dbFile) open() (*boltstore.DB, error) {
-	db, err := boltstore.Open(f.path, boltstore.Options{ReadOnly: true, AllowUnsafePath: f.unsafe})
-	if err != nil {
-		return nil, fmt.Errorf("%w (--db)", err)
-	}
-	return db, nil
+	o := f.options()
+	o.ReadOnly = true
+	db, err := boltstore.Open(f.path, o)
+	return db, flagOf(err)
 }
 
 // read reads the file, through its owner's socket if it has one.

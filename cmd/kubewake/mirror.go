@@ -124,13 +124,15 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 		return err
 	}
 	logger := m.logger()
-	o := boltstore.Options{RefuseForeign: true, Logger: &logger, Window: m.window, JournalBytes: m.journal, JournalAge: m.age, MaxSize: m.maxSize, AllowUnsafePath: m.db.unsafe}
+	o := m.db.options()
+	o.RefuseForeign, o.Logger, o.Window, o.MaxSize = true, &logger, m.window, m.maxSize
+	o.JournalBytes, o.JournalAge = m.journal, m.age
 	if m.process {
 		o.Durability = boltstore.Process
 	}
 	db, err := boltstore.Open(m.db.path, o)
 	if err != nil {
-		return fmt.Errorf("%w (--db)", err)
+		return flagOf(err)
 	}
 	m.stats.db = db
 	for _, aside := range db.SetAside() {

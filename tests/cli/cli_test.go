@@ -83,6 +83,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "lock": lock, "cut": cut,
+			"hides": hides, "mode": mode,
 		},
 	})
 }
@@ -253,4 +254,23 @@ func (l *buffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// hides says that the bytes of a file have none of the strings; negated, that
+// they have all of them.
+func hides(ts *testscript.TestScript, neg bool, args []string) {
+	file := ts.ReadFile(args[0])
+	for _, s := range args[1:] {
+		if strings.Contains(file, s) != neg {
+			ts.Fatalf("%s: %q is there: %v", args[0], s, !neg)
+		}
+	}
+}
+
+func mode(ts *testscript.TestScript, _ bool, args []string) {
+	st, err := os.Stat(ts.MkAbs(args[0]))
+	must(ts, err)
+	if got := fmt.Sprintf("%o", st.Mode().Perm()); got != args[1] {
+		ts.Fatalf("mode of %s is %s", args[0], got)
+	}
 }

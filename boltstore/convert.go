@@ -1,0 +1,114 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	bolt "go.etcd.io/bbolt"
+)
+
+// goOn marks a point at which a conversion can be given up: the file is to be
+// closed, or a test lets the process die or the disk fail.
+func (db *DB) goOn(step string) error {
+	if db.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return db.step(step)
+}
+
+// rekey puts a copy in the file's place that has new data keys, or none: as the
+// options want it. Writes wait meanwhile, reads go on. A crash leaves the old
+// file or the new one. After an error the old one is still in use.
+func (db *DB) rekey() error {
+	to, keys, err := db.newKeys()
+	if err != nil {
+		return err
+	}
+	h := &db.h
+	h.writeMu.Lock()
+	defer h.writeMu.Unlock()
+	if err := db.goOn("make"); err != nil {
+		return err
+	}
+	b, old, res, err := db.rewrite(to, keys)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.db == nil {
+		return errors.Join(ErrClosed, b.Close())
+	}
+	if err := old.Close(); err != nil {
+		db.log().Error(err, "The file before the conversion was not closed in order", "file", db.path)
+	}
+	h.past = append(h.past, h.seal)
+	h.db, h.seal, h.keys = b, to, keys
+	db.replaced.Add(1)
+	if !res.whole() {
+		db.log().Error(errors.Join(res.damage...), "Damage found; what could not be converted will be read from the server", "file", db.path, "saved", res.objects, "of", res.of)
+	}
+	if db.commit != nil {
+		db.commit.marked = false
+	}
+	if err := db.reload(b); err != nil {
+		return fmt.Errorf("after the conversion: %w", err)
+	}
+	return db.step("done")
+}
+
+// rewrite copies the file and renames the copy over it. The caller keeps
+// writers away.
+func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, res salvaged, err error) {
+	h := &db.h
+	h.mu.RLock() // the file is not closed meanwhile
+	defer h.mu.RUnlock()
+	if old = h.db; old == nil {
+		return nil, nil, res, ErrClosed
+	}
+	var cp *copying
+	name, err := db.makeFile(keys, func(b *bolt.DB) error {
+		// What is committed is in the file, and nobody writes.
+		var done func()
+		cp, done = newCopying(db.path, b, seals{h.seal, to})
+		defer done()
+		cp.step = db.goOn
+		cp.all()
+		return errors.Join(cp.res.stopped, db.goOn("sync"))
+	})
+	if cp != nil {
+		res = cp.res
+	}
+	if err == nil {
+		if err = db.goOn("rename"); err != nil {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}
+	if err != nil {
+		return nil, nil, res, err
+	}
+	b, err = db.install(name)
+	return b, old, res, err
+}
+
+// all copies the sources, and what was set aside of other clusters.
+func (cp *copying) all() {
+	cp.sources(cp.from.top(), [][]byte{bucketSources}, nil)
+	var times [][]byte
+	err := cp.from.each(cp.from.top(), func(k, _ []byte, sub *bucketRef) {
+		if sub != nil && bytes.Equal(k, bucketAside) {
+			if err := cp.from.each(*sub, func(k, _ []byte, _ *bucketRef) { times = append(times, k) }); err != nil {
+				cp.res.lost("%w", err)
+			}
+		}
+	})
+	if err != nil {
+		cp.res.lost("%w", err)
+	}
+	for _, at := range times {
+		cp.sources(cp.from.top(), [][]byte{bucketAside, at}, nil)
+	}
+}

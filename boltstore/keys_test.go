@@ -1,0 +1,552 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/podgen"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/tink-crypto/tink-go/v2/daead"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+var (
+	podSource    = Source{Version: "v1", Resource: "pods", Form: FormTyped}
+	secretSource = Source{Version: "v1", Resource: "secrets", Namespace: "vault-namespace", LabelSelector: "tier=classified", Form: FormTyped}
+	podIndexers  = cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+		"node":               func(o any) ([]string, error) { return []string{o.(*corev1.Pod).Spec.NodeName}, nil },
+		"label": func(o any) (out []string, err error) {
+			for k, v := range o.(*corev1.Pod).Labels {
+				out = append(out, k+"="+v)
+			}
+			return out, nil
+		},
+		"long": func(o any) ([]string, error) { return []string{strings.Repeat(o.(*corev1.Pod).Name, 40)}, nil },
+	}
+)
+
+// needles are what must not be found in a file: those that a plain one has as
+// they are, for being names, and all others.
+type needles struct{ names, rest map[string]bool }
+
+// inEveryFile is what is in every file.
+const inEveryFile = "file header sources meta gen items index journal handlers aside format bootID clean created keys keyID names values rotate node label long namespace"
+
+func (n needles) add(to map[string]bool, all ...string) {
+	for _, s := range all {
+		if len(s) >= 5 && !strings.Contains(inEveryFile, s) {
+			to[s] = true
+		}
+	}
+}
+
+func (n needles) object(o metav1.Object) {
+	n.add(n.names, o.GetName(), o.GetNamespace(), o.GetNamespace()+"/"+o.GetName())
+	n.add(n.rest, string(o.GetUID()))
+	for k, v := range o.GetLabels() {
+		n.add(n.rest, k, v)
+	}
+	for k, v := range o.GetAnnotations() {
+		n.add(n.rest, k, v)
+	}
+	for _, r := range o.GetOwnerReferences() {
+		n.add(n.rest, r.Name, string(r.UID))
+	}
+}
+
+func (n needles) found(file []byte) (names, rest []string) {
+	for s := range n.names {
+		if bytes.Contains(file, []byte(s)) {
+			names = append(names, s)
+		}
+	}
+	for s := range n.rest {
+		if bytes.Contains(file, []byte(s)) {
+			rest = append(rest, s)
+		}
+	}
+	return names, rest
+}
+
+// fillCluster uses a file in every way: relists, a journal with deletes and
+// updates, indices, told marks, contents of another cluster.
+func fillCluster(t testing.TB, path string, o Options, pods int) needles {
+	t.Helper()
+	n := needles{map[string]bool{}, map[string]bool{}}
+	o.MaxCommitBytes = 64 << 10
+	db, err := Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := claimTest(t, db, Claim{Source: podSource, Example: &corev1.Pod{}, Indexers: podIndexers})
+	gen := podgen.New(1)
+	var objs []runtime.Object
+	for i := range pods {
+		p := gen.Pod(i)
+		p.ResourceVersion = fmt.Sprint(1000 + i)
+		n.object(p)
+		n.add(n.rest, p.Spec.NodeName, p.Spec.Containers[0].Image, p.Status.PodIP)
+		objs = append(objs, p)
+	}
+	list := func(objs []runtime.Object, rv string) {
+		r, err := s.BeginRelist(RelistOptions{ClusterUID: "the-clusters-own-uid", Server: "https://server.of.the.cluster:6443", OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		if err == nil {
+			err = r.Page(objs)
+		}
+		if err == nil {
+			_, err = r.Commit(rv, time.Now())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list(objs, "5000")
+	n.add(n.rest, "the-clusters-own-uid", "server.of.the.cluster")
+	p := &testProducer{}
+	s.Attach(p)
+	b := &Batch{ResourceVersion: "5003"}
+	for i, typ := range []cache.DeltaType{cache.Deleted, cache.Updated, cache.Deleted} {
+		pod := objs[i].(*corev1.Pod).DeepCopy()
+		pod.ResourceVersion = fmt.Sprint(5001 + i)
+		pod.Annotations["changed"] = "an annotation of the journal's"
+		c, err := s.Prepare(typ, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Changes = append(b.Changes, c)
+	}
+	n.add(n.rest, "an annotation of the journal's")
+	p.put(b)
+	s.wake(true)
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("not committed")
+	}
+	s.SetTold(2)
+	list(objs[10:], "6000")
+
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "vault-namespace", Name: "database-password", UID: types.UID("5ec2e700-1111-4222-8333-444455556666"), ResourceVersion: "7"},
+		Data:       map[string][]byte{"password-key": []byte("correct horse battery staple")},
+	}
+	n.object(secret)
+	n.add(n.rest, "password-key", "correct horse battery staple", base64.StdEncoding.EncodeToString(secret.Data["password-key"]), "tier=classified", "classified")
+	ss := claimTest(t, db, Claim{Source: secretSource, Example: &corev1.Secret{}, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	if err := ss.Add(secret); err != nil {
+		t.Fatal(err)
+	}
+	old := claimTest(t, db, Claim{})
+	if err := errors.Join(old.Add(configMap("other-cluster-namespace", "other-cluster-object", 1, nil)), old.SetAside()); err != nil {
+		t.Fatal(err)
+	}
+	n.add(n.rest, "other-cluster-namespace", "other-cluster-object")
+	for _, s := range []*Store{s, ss, old} {
+		s.Release()
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func contentOf(t testing.TB, db *DB) (objs []any, entries int) {
+	t.Helper()
+	if r, err := db.Check(); err != nil || !r.Sound() || len(r.Sources) != 3 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	for _, src := range []Source{podSource, secretSource} {
+		s, err := db.View(src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.ListErr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		objs = append(objs, all...)
+		if src == podSource {
+			e, err := s.ReadJournal(1)
+			if err != nil || len(e) == 0 {
+				t.Fatalf("journal: %v %v", e, err)
+			}
+			entries = len(e)
+			keys := 0
+			for _, v := range s.ListIndexFuncValues(cache.NamespaceIndex) {
+				k, err := s.IndexKeys(cache.NamespaceIndex, v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys += len(k)
+			}
+			if keys != len(all) {
+				t.Fatalf("%d of %d in the index", keys, len(all))
+			}
+		}
+	}
+	return objs, entries
+}
+
+// TestNothingIsReadable: of what objects say, and what they are called, nothing
+// can be found in the bytes of an encrypted file, also of one that was plain.
+func TestNothingIsReadable(t *testing.T) {
+	read := func(path string) []byte {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	plain, sealed := testPath(t), testPath(t)
+	n := fillCluster(t, plain, Options{}, 120)
+	names, rest := n.found(read(plain))
+	t.Logf("%d names and %d other strings; in the plain file %d and %d of them", len(n.names), len(n.rest), len(names), len(rest))
+	if len(names) < len(n.names)*9/10 || len(rest) < len(n.rest)/10 {
+		t.Fatal("the search does not find what is there")
+	}
+	fillCluster(t, sealed, Options{Keyset: sealtest.Keyset()}, 120)
+	hidden := func(what, path string) {
+		t.Helper()
+		if names, rest := n.found(read(path)); len(names)+len(rest) > 0 {
+			t.Errorf("%s: found %q %q", what, names, rest)
+		}
+		if m, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(m) != 1 {
+			t.Errorf("%s: beside it are %q", what, m)
+		}
+		if m, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(m) != 0 {
+			t.Errorf("%s: beside it are %q", what, m)
+		}
+	}
+	hidden("encrypted from the start", sealed)
+
+	db := openTest(t, plain, Options{Decrypt: true})
+	objs, entries := contentOf(t, db)
+	closeTest(t, db)
+	db = openTest(t, plain, Options{Keyset: sealtest.Keyset()})
+	hidden("converted", plain)
+	got, gotEntries := contentOf(t, db)
+	sameObjects(t, "converted", objs, got)
+	if entries != gotEntries || !db.Encrypted() {
+		t.Fatal(entries, gotEntries, db.Encrypted())
+	}
+	before := read(plain)
+	if err := db.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	hidden("rotated", plain)
+	got, _ = contentOf(t, db)
+	sameObjects(t, "rotated", objs, got)
+	closeTest(t, db)
+	// With other keys nothing that was sealed is as it was.
+	after, same := read(plain), 0
+	for i := 8 * 4096; i+16 <= min(len(before), len(after)); i += 512 {
+		if chunk := after[i : i+16]; !bytes.Equal(chunk, make([]byte, 16)) && bytes.Contains(before, chunk) && len(bytes.Trim(chunk, "\x00")) > 14 {
+			same++
+		}
+	}
+	if same > 0 {
+		t.Errorf("%d pieces of the file are as before the rotation", same)
+	}
+	db = openTest(t, plain, Options{Keyset: sealtest.Keyset(), Decrypt: true})
+	got, _ = contentOf(t, db)
+	sameObjects(t, "decrypted", objs, got)
+	if names, _ := n.found(read(plain)); db.Encrypted() || len(names) < len(n.names)*8/10 { // the aside and the deleted are gone from their pages
+		t.Fatalf("not decrypted: %d of %d", len(names), len(n.names))
+	}
+}
+
+// TestKeysetErrors: whatever is wrong with the keyset is said in one line, and
+// the file stays as it is.
+func TestKeysetErrors(t *testing.T) {
+	path := testPath(t)
+	dir := t.TempDir()
+	fillCluster(t, path, Options{Keyset: sealtest.Keyset()}, 20)
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name, content string) string {
+		p := filepath.Join(dir, name)
+		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	other := filepath.Join(dir, "other")
+	if err := seal.Generate(other); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBEWAKE_TEST_MALFORMED", `{"primaryKeyId": 7}`)
+	cases := map[string]struct {
+		keyset *seal.Keyset
+		says   string
+	}{
+		"none":            {nil, "no keyset was given; give the one that has the key"},
+		"wrong":           {seal.File(other), "the keyset file " + other + " does not open it"},
+		"missing":         {seal.File(filepath.Join(dir, "no", "file")), "no/file: open"},
+		"empty":           {seal.File(at("empty", "")), "it is not a cleartext Tink keyset"},
+		"malformed":       {seal.File(at("malformed", "{")), "it is not a cleartext Tink keyset"},
+		"not a keyset":    {seal.File(at("json", `{"a":"secret words"}`)), "it is not a cleartext Tink keyset"},
+		"variable unset":  {seal.Env("KUBEWAKE_TEST_UNSET"), "$KUBEWAKE_TEST_UNSET: the variable is not set"},
+		"variable broken": {seal.Env("KUBEWAKE_TEST_MALFORMED"), "$KUBEWAKE_TEST_MALFORMED: it is not"},
+		"callback fails":  {seal.Func("of the KMS", func() (*keyset.Handle, error) { return nil, errors.New("no network") }), "the keyset of the KMS: no network"},
+		"callback empty":  {seal.Func("of the KMS", func() (*keyset.Handle, error) { return nil, nil }), "there is none"},
+		"not for AEAD":    {seal.Func("daead", func() (*keyset.Handle, error) { return keyset.NewHandle(daead.AESSIVKeyTemplate()) }), "not for AEAD"},
+	}
+	files := map[string][]byte{"sound": good, "truncated": good[:len(good)/2]}
+	for name, tc := range cases {
+		for state, content := range files {
+			for _, readOnly := range []bool{false, true} {
+				if state == "truncated" && readOnly {
+					continue // said to be truncated
+				}
+				path := testPath(t)
+				if err := os.WriteFile(path, content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				_, err := Open(path, Options{Keyset: tc.keyset, ReadOnly: readOnly, Decrypt: readOnly})
+				if !errors.Is(err, ErrKeyset) || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), path) ||
+					strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret words") {
+					t.Errorf("%s, %s: %v", name, state, err)
+				}
+				if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, content) {
+					t.Errorf("%s, %s: the file was changed: %v", name, state, err)
+				}
+				if m, _ := os.ReadDir(filepath.Dir(path)); len(m) != 1 {
+					t.Errorf("%s, %s: beside it are %v", name, state, m)
+				}
+			}
+		}
+	}
+	// A file is not made either.
+	path = testPath(t)
+	if _, err := Open(path, Options{Keyset: seal.File(filepath.Join(dir, "no"))}); !errors.Is(err, ErrKeyset) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// copied is what a crash leaves of the folder.
+func copied(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	copyDir(t, from, to)
+	return to
+}
+
+// TestConversionCutAtEachStep: whenever a conversion or rotation is cut, by a
+// crash or by the disk, the old file is there or the new one, and the next
+// opening brings it to an end and cleans up.
+func TestConversionCutAtEachStep(t *testing.T) {
+	ks := sealtest.Keyset()
+	for name, tc := range map[string]struct {
+		before, after Options
+		convert       func(path string, o Options) error
+	}{
+		"encrypt": {Options{}, Options{Keyset: ks}, nil},
+		"decrypt": {Options{Keyset: ks}, Options{Keyset: ks, Decrypt: true}, nil},
+		"rotate": {Options{Keyset: ks}, Options{Keyset: ks}, func(path string, o Options) error {
+			db, err := Open(path, o)
+			if err != nil {
+				return err
+			}
+			return errors.Join(db.Rotate(), db.Close())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			fillCluster(t, path, tc.before, 30)
+			ro := tc.before
+			ro.ReadOnly = true
+			db := openTest(t, path, ro)
+			want, entries := contentOf(t, db)
+			closeTest(t, db)
+			convert := tc.convert
+			if convert == nil {
+				convert = func(path string, o Options) error {
+					db, err := Open(path, o)
+					if err != nil {
+						return err
+					}
+					return db.Close()
+				}
+			}
+			errCut := errors.New("cut here")
+			olds, news, done := 0, 0, false
+			for k := 1; !done; k++ {
+				if k > 200 {
+					t.Fatal("it does not end")
+				}
+				dir := copied(t, filepath.Dir(path))
+				file := filepath.Join(dir, "test.db")
+				var crashed string
+				steps := 0
+				o := tc.after
+				o.MaxCommitBytes = 64 << 10
+				o.step = func(string) error {
+					if steps++; steps == k {
+						crashed = copied(t, dir)
+						return errCut
+					}
+					return nil
+				}
+				err := convert(file, o)
+				if done = steps < k; done {
+					if err != nil {
+						t.Fatal(err)
+					}
+					crashed = copied(t, dir)
+				} else if !errors.Is(err, errCut) {
+					t.Fatalf("step %d: %v", k, err)
+				}
+				for what, dir := range map[string]string{"crash": crashed, "error": dir} {
+					file := filepath.Join(dir, "test.db")
+					is := Options{Keyset: ks, ReadOnly: true, Decrypt: true}
+					db, err := Open(file, is)
+					if err != nil {
+						t.Fatalf("step %d, after the %s: %v", k, what, err)
+					}
+					got, n := contentOf(t, db)
+					sameObjects(t, fmt.Sprint("step ", k, " ", what), want, got)
+					if n != entries {
+						t.Fatalf("%d entries of %d", n, entries)
+					}
+					if db.Encrypted() == (tc.before.Keyset != nil) && name != "rotate" {
+						olds++
+					} else {
+						news++
+					}
+					closeTest(t, db)
+					db, err = Open(file, tc.after)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, _ = contentOf(t, db)
+					sameObjects(t, fmt.Sprint("step ", k, " ", what, " again"), want, got)
+					if db.Encrypted() == tc.after.Decrypt {
+						t.Fatalf("step %d, after the %s: not converted", k, what)
+					}
+					if err := db.Close(); err != nil {
+						t.Fatal(err)
+					}
+					if m, _ := os.ReadDir(dir); len(m) != 1 {
+						t.Fatalf("step %d, after the %s: left %v", k, what, m)
+					}
+				}
+			}
+			t.Logf("old %d times, new %d times", olds, news)
+			if name != "rotate" && (olds < 10 || news < 2) {
+				t.Fatal("it was not cut as it should be")
+			}
+		})
+	}
+}
+
+// TestRotationFollowsKeyset: another primary key in the keyset means new data
+// keys, also where the first try is cut, and the older key is not needed then.
+func TestRotationFollowsKeyset(t *testing.T) {
+	path, file := testPath(t), filepath.Join(t.TempDir(), "keyset.json")
+	if err := seal.Generate(file); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillCluster(t, path, Options{Keyset: seal.File(file)}, 20)
+	names := func(db *DB) []byte {
+		db.h.mu.RLock()
+		defer db.h.mu.RUnlock()
+		return slices.Clone(mustName(t, db.h.seal))
+	}
+	db := openTest(t, path, Options{Keyset: seal.File(file)})
+	before := names(db)
+	closeTest(t, db)
+	if err := seal.Rotate(file); err != nil {
+		t.Fatal(err)
+	}
+	// Cut: the envelope is the new key's at once, the data keys are the old ones.
+	cut := make(chan struct{})
+	db = openTest(t, path, Options{Keyset: seal.File(file), step: func(string) error { close(cut); return errors.New("cut here") }})
+	<-cut
+	if !bytes.Equal(names(db), before) {
+		t.Fatal("new data keys")
+	}
+	closeTest(t, db)
+	old := filepath.Join(t.TempDir(), "first.json")
+	if err := os.WriteFile(old, first, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, Options{Keyset: seal.File(old)}); !errors.Is(err, ErrKeyset) {
+		t.Fatal("the old key alone opens it", err)
+	}
+	db = openTest(t, path, Options{Keyset: seal.File(file)})
+	db.rotating.Wait()
+	if bytes.Equal(names(db), before) {
+		t.Fatal("the data keys were not rotated")
+	}
+	now := names(db)
+	contentOf(t, db)
+	closeTest(t, db)
+	db = openTest(t, path, Options{Keyset: seal.File(file)})
+	db.rotating.Wait()
+	if !bytes.Equal(names(db), now) {
+		t.Fatal("rotated again")
+	}
+}
+
+func mustName(t *testing.T, s *seal.Sealer) []byte {
+	t.Helper()
+	b, err := s.Name([]byte("a name"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestSecretsInAPlainFile: one warning, that says how.
+func TestSecretsInAPlainFile(t *testing.T) {
+	for _, ks := range []*seal.Keyset{nil, sealtest.Keyset()} {
+		var lines []string
+		l := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+		logger := klog.Logger(l)
+		db, err := Open(testPath(t), Options{Keyset: ks, Logger: &logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			claimTest(t, db, Claim{Source: secretSource, Example: &corev1.Secret{}}).Release()
+			claimTest(t, db, Claim{}).Release()
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		lines = slices.DeleteFunc(lines, func(s string) bool { return !strings.Contains(s, "Secrets") })
+		want := 1
+		if ks != nil {
+			want = 0
+		}
+		if len(lines) != want || want == 1 && !strings.Contains(lines[0], "kubewake keys generate") {
+			t.Errorf("warned %q", lines)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package seal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	"github.com/tink-crypto/tink-go/v2/tink"
+)
+
+// ErrKeyset is what every error about a keyset is: it is missing, malformed, or
+// not the one that a file was encrypted with. The error names the keyset and
+// says what to do.
+var ErrKeyset = errors.New("keyset")
+
+// Keyset says where a user's Tink keyset comes from. Its keys must be for AEAD.
+// It is read when a file is opened and not kept longer than that.
+type Keyset struct {
+	name string
+	read func() (*keyset.Handle, error)
+}
+
+// File is a cleartext keyset in JSON, as tinkey writes it. Its permissions are
+// the caller's business.
+func File(path string) *Keyset {
+	return &Keyset{"the keyset file " + path, func() (*keyset.Handle, error) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("%w; is the path right?", err)
+		}
+		return parse(b)
+	}}
+}
+
+// Env is such a keyset in an environment variable.
+func Env(name string) *Keyset {
+	return &Keyset{"the keyset in $" + name, func() (*keyset.Handle, error) {
+		v, ok := os.LookupEnv(name)
+		if !ok || v == "" {
+			return nil, errors.New("the variable is not set; put the keyset's JSON into it")
+		}
+		return parse([]byte(v))
+	}}
+}
+
+// Func is a keyset from anywhere else, such as one that a KMS has encrypted.
+// The name appears in errors. read is called once for each time a file is
+// opened, without locks held.
+func Func(name string, read func() (*keyset.Handle, error)) *Keyset {
+	return &Keyset{"the keyset " + name, read}
+}
+
+// String names the keyset as errors do.
+func (k *Keyset) String() string { return k.name }
+
+func parse(b []byte) (*keyset.Handle, error) {
+	h, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(b)))
+	if err != nil {
+		// Tink's own error could quote the content.
+		return nil, errors.New("it is not a cleartext Tink keyset in JSON; make one with `kubewake keys generate`, or with tinkey")
+	}
+	return h, nil
+}
+
+// Master is a keyset that has been read. It seals data keys and nothing else.
+type Master struct {
+	name    string
+	primary uint32
+	aead    tink.AEAD
+}
+
+// Read reads the keyset.
+func (k *Keyset) Read() (*Master, error) {
+	fail := func(err error) (*Master, error) { return nil, fmt.Errorf("%w: %s: %w", ErrKeyset, k.name, err) }
+	h, err := k.read()
+	if err != nil {
+		return fail(err)
+	}
+	if h == nil {
+		return fail(errors.New("there is none"))
+	}
+	p, err := h.Primary()
+	if err != nil {
+		return fail(fmt.Errorf("it has no primary key: %w", err))
+	}
+	a, err := aead.New(h)
+	if err != nil {
+		return fail(errors.New("its keys are not for AEAD; make one with `kubewake keys generate`"))
+	}
+	return &Master{name: k.name, primary: p.KeyID(), aead: a}, nil
+}
+
+// Generate writes a new keyset with one key to path, for its owner only. It
+// fails where something is there already.
+func Generate(path string) error {
+	h, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		return err
+	}
+	b, err := cleartext(h)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("%w: %s is there already and is not overwritten: what it encrypts would be lost", ErrKeyset, path)
+		}
+		return fmt.Errorf("%w: %w", ErrKeyset, err)
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrKeyset, err), os.Remove(path))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// Rotate adds a key to the keyset in the file at path and makes it the primary
+// one. The others stay, for the files they have sealed. A crash leaves the file
+// as it was or as it is to be.
+func Rotate(path string) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrKeyset, err)
+	}
+	h, err := File(path).read()
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrKeyset, path, err)
+	}
+	m := keyset.NewManagerFromHandle(h)
+	id, err := m.Add(aead.AES256GCMKeyTemplate())
+	if err == nil {
+		err = m.SetPrimary(id)
+	}
+	if err == nil {
+		h, err = m.Handle()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrKeyset, path, err)
+	}
+	b, err := cleartext(h)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrKeyset, err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Chmod(st.Mode().Perm()), f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("%w: %w", ErrKeyset, err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("%w: %w", ErrKeyset, err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func cleartext(h *keyset.Handle) ([]byte, error) {
+	var buf bytes.Buffer
+	err := insecurecleartextkeyset.Write(h, keyset.NewJSONWriter(&buf))
+	return append(buf.Bytes(), '\n'), err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	_ = d.Sync() // not every system can
+	return nil
+}

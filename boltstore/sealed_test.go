@@ -1,0 +1,471 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/podgen"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// leaf is a place in a file where something sealed is.
+type leaf struct {
+	path [][]byte
+	k, v []byte
+}
+
+func leaves(t *testing.T, db *DB) (all []leaf) {
+	t.Helper()
+	var walk func(path [][]byte, b *bolt.Bucket) error
+	walk = func(path [][]byte, b *bolt.Bucket) error {
+		return b.ForEach(func(k, v []byte) error {
+			k = bytes.Clone(k)
+			if v == nil {
+				return walk(append(slices.Clip(path), k), b.Bucket(k))
+			}
+			all = append(all, leaf{path, k, bytes.Clone(v)})
+			return nil
+		})
+	}
+	err := db.h.view(func(tx *bolt.Tx) error {
+		return walk([][]byte{bucketSources}, tx.Bucket(bucketSources))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// put writes past all that seals.
+func put(t *testing.T, db *DB, path [][]byte, k, v, drop []byte) {
+	t.Helper()
+	err := db.h.update(func(tx *bolt.Tx) error {
+		b := under(tx, path)
+		if drop != nil {
+			if err := b.Delete(drop); err != nil {
+				return err
+			}
+		}
+		return b.Put(k, v)
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sealedFile has 8 objects, one under a key and with a value too long to be
+// inline, and two journal blocks.
+func sealedFile(t *testing.T) (*DB, map[string]*corev1.ConfigMap) {
+	t.Helper()
+	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: Process, Window: time.Nanosecond})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	want := map[string]*corev1.ConfigMap{}
+	p := &testProducer{}
+	s.Attach(p)
+	for i := range 8 {
+		o := configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"words": "a,b", "long": strings.Repeat("x", 600*(i%2))})
+		if i == 7 {
+			o.Name = strings.Repeat("n", 600)
+		}
+		want["ns/"+o.Name] = o
+		p.add(t, s, o)
+		p.wait(t)
+	}
+	s.Release()
+	return db, want
+}
+
+// readSealed reads everything there is, and fails if any of it is wrong. It
+// says whether anything was missing or an error.
+func readSealed(t *testing.T, db *DB, want map[string]*corev1.ConfigMap) (noticed bool) {
+	t.Helper()
+	s, err := db.View(configMaps)
+	if err != nil {
+		return true
+	}
+	check := func(objs []any, err error) {
+		noticed = noticed || err != nil || len(objs) != len(want)
+		for _, o := range objs {
+			sameObjects(t, "read", []any{want[keyOfObject(o)]}, []any{o})
+		}
+	}
+	check(s.ListErr())
+	check(s.ByIndex("words", "a"))
+	check(s.ByIndex("words", "b"))
+	var one []any
+	for key := range want {
+		o, _, err := s.GetByKey(key)
+		noticed = noticed || err != nil
+		if o != nil {
+			one = append(one, o)
+		}
+	}
+	check(one, nil)
+	for seq := uint64(1); seq <= 8; {
+		entries, err := s.ReadJournal(seq)
+		noticed = noticed || err != nil || len(entries) == 0
+		if err != nil || len(entries) == 0 {
+			break
+		}
+		for _, e := range entries {
+			o, err := e.Object()
+			noticed = noticed || err != nil
+			if err == nil {
+				sameObjects(t, "journal", []any{want[e.Key]}, []any{o})
+			}
+			seq = e.Seq + 1
+		}
+	}
+	return noticed
+}
+
+// TestFlippedSealedBytes: any byte that is flipped in a key or a value of an
+// encrypted file is noticed by a check, and no read is wrong.
+func TestFlippedSealedBytes(t *testing.T) {
+	db, want := sealedFile(t)
+	if readSealed(t, db, want) {
+		t.Fatal("not sound to begin with")
+	}
+	n, checked := 0, 0
+	step := 7
+	if testing.Short() {
+		step = 97
+	}
+	for _, l := range leaves(t, db) {
+		plain := string(l.path[len(l.path)-1]) == string(bucketJournal) // its keys are
+		for i := 0; i < len(l.k)+len(l.v); i++ {
+			if n++; n%step != 0 && i > 0 || plain && i < len(l.k) {
+				continue
+			}
+			k, v := bytes.Clone(l.k), bytes.Clone(l.v)
+			if i < len(k) {
+				if bytes.Equal(l.k, keyMeta) {
+					continue
+				}
+				k[i] ^= 0x40
+			} else {
+				v[i-len(k)] ^= 0x40
+			}
+			put(t, db, l.path, k, v, l.k)
+			checked++
+			readSealed(t, db, want)
+			if r, err := db.Check(); err != nil || r.Sound() {
+				t.Fatalf("%q: byte %d of the key %x and the value %x was flipped, and it was not noticed: %v", l.path, i, l.k, l.v, err)
+			}
+			put(t, db, l.path, l.k, l.v, k)
+		}
+	}
+	t.Logf("%d of %d bytes", checked, n)
+	if checked < 200 || readSealed(t, db, want) {
+		t.Fatal("the test does not test")
+	}
+}
+
+// TestMovedSealedValues: what is sealed for one place is not taken for another's.
+func TestMovedSealedValues(t *testing.T) {
+	db, want := sealedFile(t)
+	all := leaves(t, db)
+	moved := 0
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if len(a.v) == 0 || len(b.v) == 0 || !slices.EqualFunc(a.path, b.path, bytes.Equal) {
+				continue
+			}
+			put(t, db, a.path, a.k, b.v, a.k)
+			put(t, db, b.path, b.k, a.v, b.k)
+			moved++
+			readSealed(t, db, want)
+			if r, err := db.Check(); err != nil || r.Sound() {
+				t.Fatalf("%q: the values of %x and %x were swapped, and it was not noticed: %v", a.path, a.k, b.k, err)
+			}
+			put(t, db, a.path, a.k, a.v, a.k)
+			put(t, db, b.path, b.k, b.v, b.k)
+		}
+	}
+	if moved < 50 || readSealed(t, db, want) {
+		t.Fatalf("%d moved", moved)
+	}
+	// The records of one source do not pass for another's.
+	other := claimTest(t, db, Claim{Source: podSource, Example: &corev1.ConfigMap{}})
+	if err := other.Add(configMap("ns", "cm0", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	other.Release()
+	name, err := sourceName(db.h.seal, podSource.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all {
+		if string(l.path[len(l.path)-1]) == string(bucketItems) {
+			path := slices.Clone(l.path)
+			path[1] = name
+			put(t, db, path, l.k, l.v, nil)
+		}
+	}
+	if r, err := db.Check(); err != nil || r.Sound() {
+		t.Fatalf("%+v %v", r, err)
+	}
+	if s, err := db.View(Source{Version: "v1", Resource: "pods", Form: FormTyped}); err == nil {
+		if objs, err := s.ListErr(); !errors.Is(err, ErrDamaged) || len(objs) > 1 {
+			t.Fatal(objs, err)
+		}
+	}
+	// In order again, for the check at the end.
+	err = db.h.update(func(tx *bolt.Tx) error { return tx.Bucket(bucketSources).DeleteBucket(name) }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWalkAcrossRotations: a walk over the file's pages comes to each object
+// once, and Before knows where it is, whatever keys the file has meanwhile.
+func TestWalkAcrossRotations(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: Process})
+	s := claimTest(t, db, Claim{})
+	var objs []any
+	for i := range 100 {
+		objs = append(objs, configMap("ns", fmt.Sprint("cm", i), i+1, nil))
+	}
+	if err := s.Replace(objs, "100"); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	var from []byte
+	for page := 0; ; page++ {
+		p, err := s.Page(from, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range p.Keys {
+			if seen[k] {
+				t.Fatalf("%s again in page %d", k, page)
+			}
+			seen[k] = true
+		}
+		if from = p.Next; from == nil {
+			break
+		}
+		for rotate := range 2 {
+			for _, o := range objs {
+				if key := keyOfObject(o); s.Before(key, from) != seen[key] {
+					t.Fatalf("page %d, %d: Before(%s) = %v", page, rotate, key, !seen[key])
+				}
+			}
+			if page%3 != 1 {
+				break
+			}
+			if err := db.Rotate(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(seen) != len(objs) {
+		t.Fatalf("%d of %d", len(seen), len(objs))
+	}
+}
+
+// TestRotateBesideReadersAndWriters is for the race detector, and for locks.
+func TestRotateBesideReadersAndWriters(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: Process, Window: time.Nanosecond})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	want := map[string]any{}
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			o := configMap("ns", fmt.Sprint("cm", i%50), i+1, map[string]string{"words": fmt.Sprint(i % 5)})
+			if err := s.Add(o); err != nil {
+				t.Error(err)
+				return
+			}
+			want[keyOfObject(o)] = o
+		}
+	})
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := s.ListErr(); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.ByIndex("words", "3"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range 8 {
+		if i%3 == 2 {
+			name := fmt.Sprint("added", i)
+			if err := s.AddIndexers(cache.Indexers{name: func(any) ([]string, error) { return []string{name}, nil }}); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := db.Rotate(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	sameObjects(t, "after", slices.Collect(maps.Values(want)), s.List())
+	s.Release()
+}
+
+// TestRelistAcrossRotation: a relist under way is told to begin again.
+func TestRelistAcrossRotation(t *testing.T) {
+	for _, commitBytes := range []int{4 << 20, 1500} {
+		db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), MaxCommitBytes: commitBytes})
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		srv := server{}
+		for i := range 100 {
+			srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, map[string]string{"words": "w"}))
+		}
+		relist(t, s, "500", RelistOptions{}, srv.list(), 50)
+		srv.set(configMap("ns", "cm000", 501, nil))
+		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		if err == nil {
+			err = r.Page(srv.list())
+		}
+		if err = errors.Join(err, db.Rotate()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Commit("502", time.Now()); !errors.Is(err, ErrReplaced) {
+			t.Fatal(err)
+		}
+		r.Abort()
+		relist(t, s, "502", RelistOptions{}, srv.list(), 50)
+		sameObjects(t, "after", srv.anys(), s.List())
+	}
+}
+
+// TestPlainFormIsAsBefore: without a keyset items and entries are what package
+// index makes of them.
+func TestPlainFormIsAsBefore(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Decrypt: true})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	if err := s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})); err != nil {
+		t.Fatal(err)
+	}
+	var got [][]byte
+	for _, l := range leaves(t, db) {
+		got = append(got, l.k)
+	}
+	for _, k := range [][]byte{index.AppendKey(nil, "ns/a"), index.AppendEntry(nil, "w", "ns/a")} {
+		if !slices.ContainsFunc(got, func(b []byte) bool { return bytes.Equal(b, k) }) {
+			t.Errorf("%q is not in the file", k)
+		}
+	}
+}
+
+// BenchmarkSeal: what encryption costs a commit of 100 pods, and a read.
+func BenchmarkSeal(b *testing.B) {
+	gen := podgen.New(1)
+	const n = 2000
+	pods := make([]*corev1.Pod, n)
+	for i := range pods {
+		pods[i] = gen.Pod(i)
+	}
+	for _, mode := range []string{"plain", "encrypted"} {
+		o := Options{Durability: Process, HotBytes: 1, FlushInterval: time.Hour}
+		if mode == "encrypted" {
+			o.Keyset = sealtest.Keyset()
+		}
+		path := filepath.Join(b.TempDir(), "bench.db")
+		db, err := Open(path, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s := claimTest(b, db, Claim{Source: podSource, Example: &corev1.Pod{}, Indexers: podIndexers})
+		var all []any
+		for _, p := range pods {
+			all = append(all, p)
+		}
+		if err := s.Replace(all, "1"); err != nil {
+			b.Fatal(err)
+		}
+		st, err := os.Stat(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p := &testProducer{done: make(chan struct{}, 1000)}
+		s.Attach(p)
+		rv := 1
+		b.Run("commit100/"+mode, func(b *testing.B) {
+			b.ReportMetric(float64(st.Size())/n, "file-bytes/object")
+			for b.Loop() {
+				batch := &Batch{}
+				for i := range 100 {
+					rv++
+					pod := *pods[rv%n]
+					pod.ResourceVersion = fmt.Sprint(rv)
+					c, err := s.Prepare(cache.Updated, &pod)
+					if err != nil {
+						b.Fatal(i, err)
+					}
+					batch.Changes = append(batch.Changes, c)
+				}
+				batch.ResourceVersion = fmt.Sprint(rv)
+				p.put(batch)
+				s.wake(true)
+				<-p.done
+			}
+		})
+		i := 0
+		b.Run("get/"+mode, func(b *testing.B) {
+			for b.Loop() {
+				i++
+				if o, _, err := s.GetByKey(keyOfObject(pods[i%n])); err != nil || o == nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("list2000/"+mode, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.ListErr(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("byIndex/"+mode, func(b *testing.B) {
+			for b.Loop() {
+				i++
+				if _, err := s.IndexKeys("node", pods[i%n].Spec.NodeName); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		s.Release()
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func under(tx *bolt.Tx, path [][]byte) *bolt.Bucket {
+	b := tx.Bucket(path[0])
+	for _, name := range path[1:] {
+		b = b.Bucket(name)
+	}
+	return b
+}
