@@ -229,14 +229,11 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 // needed is the seq up to which all handlers have been told.
 func (t sourceTx) needed(m *sourceMeta) uint64 {
 	keep := m.Told
-	if hs := t.root.Bucket(bucketHandlers); hs != nil {
-		_ = hs.ForEach(func(_, v []byte) error {
-			if len(v) >= 8 {
-				keep = min(keep, binary.BigEndian.Uint64(v))
-			}
-			return nil
-		})
-	}
+	_ = t.handlerBox(t.root.Bucket(bucketHandlers)).each(func(_, v []byte) {
+		if len(v) >= 8 { // the mark comes first
+			keep = min(keep, binary.BigEndian.Uint64(v))
+		}
+	})
 	return keep
 }
 
