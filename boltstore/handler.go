@@ -13,10 +13,9 @@ type Handler struct {
 	name string
 	p    Positioner
 
-	changes   atomic.Uint64
-	reported  uint64 // changes, in the transaction under way
-	persist   atomic.Uint64
-	isRemoved atomic.Bool
+	changes  atomic.Uint64
+	reported uint64 // changes, in the transaction under way
+	persist  atomic.Uint64
 }
 
 // ClaimHandler registers a durable handler under a name, or takes up its
