@@ -143,7 +143,7 @@ func (s *Store) OldestSeq() (seq uint64, err error) {
 	return seq, err
 }
 
-// History yields the journal's entries of one key, oldest first. It reads block
+// History yields the journal's entries of one key, or all if it is empty, oldest first. It reads block
 // by block, each in a transaction of its own. What is trimmed meanwhile is left
 // out. An error ends it.
 func (s *Store) History(key string) iter.Seq2[*Entry, error] {
@@ -158,7 +158,7 @@ func (s *Store) History(key string) iter.Seq2[*Entry, error] {
 				return
 			}
 			for _, e := range entries {
-				if e.Key == key && !yield(e, nil) {
+				if (key == "" || e.Key == key) && !yield(e, nil) {
 					return
 				}
 			}

@@ -17,6 +17,7 @@ import (
 
 // Version is one change of an object.
 type Version struct {
+	Key  string          `json:"key"`  // namespace/name
 	Seq  uint64          `json:"seq"`  // in the journal
 	Time time.Time       `json:"time"` // when it was stored
 	Type cache.DeltaType `json:"type"` // Added, Updated or Deleted
@@ -37,7 +38,8 @@ type Version struct {
 	Diff []Change `json:"diff,omitempty"`
 }
 
-// Of yields the versions of the object with that key, oldest first, as far as
+// Of yields the versions of the object with that key, or of all objects if it is
+// empty, oldest first, as far as
 // the journal reaches: boltstore.Options.JournalBytes and JournalAge say how
 // long entries are kept. What the first list of a source brought is not in it.
 // It reads the file block by block, and keeps no more than one in memory. An
@@ -57,7 +59,7 @@ func Of(s *boltstore.Store, key string) iter.Seq2[Version, error] {
 }
 
 func version(s *boltstore.Store, e *boltstore.Entry) (Version, error) {
-	v := Version{Seq: e.Seq, Time: e.Time, Type: e.Type}
+	v := Version{Key: e.Key, Seq: e.Seq, Time: e.Time, Type: e.Type}
 	obj, err := e.Object()
 	if err != nil {
 		return v, err

@@ -153,13 +153,13 @@ func (c *Client) Objects(ctx context.Context, q Query, fn func(*unstructured.Uns
 }
 
 // History implements Reader.
-func (c *Client) History(ctx context.Context, q Query, fn func(Change) error) error {
+func (c *Client) History(ctx context.Context, q Query, fn func(Version) error) error {
 	return c.lines(ctx, "history", q, func(line json.RawMessage) error {
-		var ch Change
-		if err := json.Unmarshal(line, &ch); err != nil {
+		var v Version
+		if err := utiljson.Unmarshal(line, &v); err != nil {
 			return err
 		}
-		return fn(ch)
+		return fn(v)
 	})
 }
 

@@ -167,12 +167,12 @@ func TestSameAnswers(t *testing.T) {
 		t.Errorf("%+v, from the file %+v %v", a, b, err)
 	}
 	for _, r := range []Reader{c, f} {
-		var changes []Change
+		var changes []Version
 		q := Query{Source: secrets, Key: "ns0/s00699"}
-		if err := r.History(t.Context(), q, func(c Change) error { changes = append(changes, c); return nil }); err != nil {
+		if err := r.History(t.Context(), q, func(c Version) error { changes = append(changes, c); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if len(changes) != 1 || changes[0].Type != cache.Deleted || changes[0].Previous.GetName() != "s00699" || changes[0].Previous.Object["data"].(map[string]any)["password"] != redacted {
+		if len(changes) != 1 || changes[0].Type != cache.Deleted || changes[0].Object.GetName() != "s00699" || changes[0].Object.Object["data"].(map[string]any)["password"] != redacted {
 			t.Errorf("%T: %+v", r, changes)
 		}
 		if err := r.Objects(t.Context(), Query{Source: secrets, Key: "no/no"}, nil); !errors.Is(err, ErrNotFound) {

@@ -17,12 +17,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
+	"strings"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/history"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 )
 
 // Reader reads a file. Its methods may be called concurrently. Objects are the
@@ -33,9 +33,9 @@ type Reader interface {
 	// Objects calls fn with each object that the query asks for, in the order of
 	// the file, until fn fails. They are read in pages, each from one commit.
 	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
-	// History calls fn with each change of the object at Query.Key, all if it is
-	// empty, that the journal still has, oldest first, until fn fails.
-	History(ctx context.Context, q Query, fn func(Change) error) error
+	// History calls fn with each version of the object at Query.Key, of all if it
+	// is empty, that the journal still has, oldest first, until fn fails.
+	History(ctx context.Context, q Query, fn func(Version) error) error
 	// Snapshot writes a consistent copy of the whole file.
 	Snapshot(ctx context.Context, w io.Writer) error
 	// Close ends the reader.
@@ -71,16 +71,11 @@ type Query struct {
 	Secrets bool
 }
 
-// Change is an entry of the journal.
-type Change struct {
-	Seq  uint64          `json:"seq"`
-	Type cache.DeltaType `json:"type"`
-	Time time.Time       `json:"time"` // of the commit
-	Key  string          `json:"key"`
-	// Object is the one after the change, for a delete the last known one.
+// Version of an object.
+type Version struct {
+	history.Version
+	// Object after the change, for a delete the last known one, if there is one.
 	Object *unstructured.Unstructured `json:"object,omitempty"`
-	// Previous is the one before, nil for an add.
-	Previous *unstructured.Unstructured `json:"previous,omitempty"`
 }
 
 // ErrNotFound: the file has no such source or object.
@@ -155,37 +150,32 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 	}
 }
 
-func (f file) History(ctx context.Context, q Query, fn func(Change) error) error {
+func (f file) History(ctx context.Context, q Query, fn func(Version) error) error {
 	v, err := f.open(q)
 	if err != nil {
 		return err
 	}
-	seq, err := v.store.OldestSeq()
-	if err != nil {
-		return err
-	}
-	for {
-		entries, err := v.store.ReadJournal(seq)
+	for h, err := range history.Of(v.store, q.Key) {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil || len(entries) == 0 {
+		if err != nil {
 			return err
 		}
-		for _, e := range entries {
-			seq = e.Seq + 1
-			if q.Key != "" && e.Key != q.Key {
-				continue
-			}
-			c, err := v.change(e)
-			if err == nil {
-				err = fn(c)
-			}
-			if err != nil {
+		ver := Version{Version: h}
+		if h.Object != nil {
+			if ver.Object, err = v.unstructured(h.Object); err != nil {
 				return err
 			}
 		}
+		if v.hides() {
+			redactDiff(h.Diff)
+		}
+		if err := fn(ver); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func (f file) Snapshot(_ context.Context, w io.Writer) error {
@@ -212,31 +202,8 @@ func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {
 	return fn(u)
 }
 
-func (v *view) change(e *boltstore.Entry) (Change, error) {
-	c := Change{Seq: e.Seq, Type: e.Type, Time: e.Time, Key: e.Key}
-	obj, err := e.Object()
-	if err != nil {
-		return c, err
-	}
-	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = d.Obj
-	}
-	prev, err := e.Previous()
-	if err != nil {
-		return c, err
-	}
-	for _, o := range []struct {
-		obj any
-		to  **unstructured.Unstructured
-	}{{obj, &c.Object}, {prev, &c.Previous}} {
-		if o.obj != nil {
-			if *o.to, err = v.unstructured(o.obj); err != nil {
-				return c, err
-			}
-		}
-	}
-	return c, nil
-}
+// hides says whether what is secret in an object is not to be shown.
+func (v *view) hides() bool { return v.state.Kind == "Secret" && !v.query.Secrets }
 
 // unstructured copies an object, gives typed ones the apiVersion and kind that
 // they lack, and redacts secrets.
@@ -253,13 +220,31 @@ func (v *view) unstructured(obj any) (*unstructured.Unstructured, error) {
 	}
 	u.SetAPIVersion(v.state.APIVersion)
 	u.SetKind(v.state.Kind)
-	if v.state.Kind == "Secret" && !v.query.Secrets {
+	if v.hides() {
 		redact(u)
 	}
 	return u, nil
 }
 
-const redacted = "REDACTED"
+const (
+	redacted = "REDACTED"
+	// applied is an annotation that holds the data once more.
+	applied = "kubectl.kubernetes.io/last-applied-configuration"
+)
+
+// redactDiff keeps which fields have changed.
+func redactDiff(diff []history.Change) {
+	for i, c := range diff {
+		if !strings.HasPrefix(c.Path, ".data") && !strings.HasPrefix(c.Path, ".stringData") && !strings.HasPrefix(c.Path, ".metadata.annotations") {
+			continue
+		}
+		for _, v := range []*any{&diff[i].Old, &diff[i].New} {
+			if *v != nil {
+				*v = redacted
+			}
+		}
+	}
+}
 
 func redact(u *unstructured.Unstructured) {
 	for _, field := range []string{"data", "stringData"} {
@@ -269,8 +254,6 @@ func redact(u *unstructured.Unstructured) {
 			}
 		}
 	}
-	// It holds the data once more.
-	const applied = "kubectl.kubernetes.io/last-applied-configuration"
 	if a := u.GetAnnotations(); a[applied] != "" {
 		a[applied] = redacted
 		u.SetAnnotations(a)

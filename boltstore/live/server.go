@@ -190,7 +190,7 @@ func (s *server) history(r *http.Request, a *stream) error {
 		return err
 	}
 	enc := json.NewEncoder(a)
-	return s.History(r.Context(), q, func(c Change) error { return enc.Encode(c) })
+	return s.History(r.Context(), q, func(v Version) error { return enc.Encode(v) })
 }
 
 func (s *server) snapshot(_ *http.Request, a *stream) error {

@@ -71,7 +71,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	}
 	sources := inFile(status.Sources, typ)
 	if len(sources) == 0 {
-		return fmt.Errorf("%w; it has: %s", unknownType(typ, g.db.path), strings.Join(resourcesIn(status.Sources), ", "))
+		return notInFile(typ, g.db.path, status.Sources)
 	}
 	found := map[string]*unstructured.Unstructured{}
 	for _, st := range sources {
@@ -96,6 +96,10 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 		return fmt.Errorf("%s %q not found in %s", sources[0].Source.Resource, strings.Join(missing, `", "`), g.db.path)
 	}
 	return nil
+}
+
+func notInFile(typ, path string, states []boltstore.State) error {
+	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(resourcesIn(states), ", "))
 }
 
 func resourcesIn(states []boltstore.State) (names []string) {

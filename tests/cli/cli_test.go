@@ -53,6 +53,7 @@ func TestMain(m *testing.M) {
 //	mirrored ARGS...   run kubewake mirror until all types are live, then end it with SIGTERM
 //	mirroring ARGS...  the same, and it runs until the script ends; its log so far is in mirror.log
 //	server up|down     let the server answer, or refuse connections
+//	change             change pod shop-1 and secret key, delete pod blog-1, add pod new-1
 //	forbid             the next request for objects is refused
 //	lock FILE          another process has the file open, until the script ends
 //	cut FILE N         keep the first N bytes of a file
@@ -82,7 +83,7 @@ func TestScripts(t *testing.T) {
 			return clientcmd.WriteToFile(*c, path)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "lock": lock, "cut": cut,
+			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "change": change, "lock": lock, "cut": cut,
 			"hides": hides, "mode": mode,
 		},
 	})
@@ -175,6 +176,18 @@ func mirroring(ts *testscript.TestScript, neg bool, args []string) {
 
 func server(ts *testscript.TestScript, _ bool, args []string) {
 	must(ts, sim(ts).RefuseConnections(args[0] == "down"))
+}
+
+func change(ts *testscript.TestScript, _ bool, _ []string) {
+	s := sim(ts)
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "web", Name: name, ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}")}}}
+	}
+	must(ts, s.Update(&corev1.Pod{ObjectMeta: meta("shop-1"), Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "shop:2"}}}}))
+	must(ts, s.Update(&corev1.Secret{ObjectMeta: meta("key"), Data: map[string][]byte{"password": []byte("hunter3")}, Type: corev1.SecretTypeOpaque}))
+	must(ts, s.Delete(&corev1.Pod{ObjectMeta: meta("blog-1")}))
+	must(ts, s.Create(&corev1.Pod{ObjectMeta: meta("new-1")}))
 }
 
 func forbid(ts *testscript.TestScript, _ bool, _ []string) {

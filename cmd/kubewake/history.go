@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/cache"
+)
+
+type historyCmd struct {
+	streams   genericiooptions.IOStreams
+	db        dbFile
+	namespace string
+	all       bool
+	output    string
+	since     time.Duration
+	secrets   bool
+}
+
+func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
+	h := &historyCmd{streams: streams}
+	cmd := &cobra.Command{
+		Use:   "history TYPE [NAME]",
+		Short: "Show what happened to objects: when, by whom, and what changed",
+		Long: "Show what happened to objects: when, by whom, and what changed. It goes back as far as the file's journal does: " +
+			"--journal-age and --journal-bytes of the mirror. What the first list brought is not in it.",
+		Example: `  kubewake history pods shop-1 -n web --db cache.db
+  kubewake history pods -A --since 10m -o json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return h.run(cmd.Context(), args[0], append(args, "")[1])
+		},
+	}
+	h.db.addFlags(cmd)
+	f := cmd.Flags()
+	f.StringVarP(&h.namespace, "namespace", "n", "default", "namespace")
+	f.BoolVarP(&h.all, "all-namespaces", "A", false, "all namespaces")
+	f.StringVarP(&h.output, "output", "o", "", "json, one version a line, with the objects; text by default")
+	f.DurationVar(&h.since, "since", 0, "only versions not older than this, such as 10m")
+	f.BoolVar(&h.secrets, "show-secrets", false, "show the data of secrets")
+	return cmd
+}
+
+func (h *historyCmd) run(ctx context.Context, typ, name string) error {
+	if err := oneOf(h.output, "", "json"); err != nil {
+		return err
+	}
+	if h.all && name != "" {
+		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
+	}
+	r, err := h.db.read()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	status, err := r.Status(ctx)
+	if err != nil {
+		return err
+	}
+	sources := inFile(status.Sources, typ)
+	if len(sources) == 0 {
+		return notInFile(typ, h.db.path, status.Sources)
+	}
+	found := false
+	for _, st := range sources {
+		err := r.History(ctx, live.Query{Source: st.Source, Secrets: h.secrets}, func(v live.Version) error {
+			if !h.wants(v, name) {
+				return nil
+			}
+			found = true
+			return h.print(v)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !found {
+		fmt.Fprintf(h.streams.ErrOut, "The journal of %s has nothing of it.\n", h.db.path)
+	}
+	return nil
+}
+
+// wants says whether a version was asked for. Objects of the cluster are of
+// every namespace, as with get.
+func (h *historyCmd) wants(v live.Version, name string) bool {
+	ns, n, err := cache.SplitMetaNamespaceKey(v.Key)
+	return err == nil && (h.all || ns == "" || ns == h.namespace) && (name == "" || n == name) &&
+		(h.since <= 0 || time.Since(v.Time) <= h.since)
+}
+
+func (h *historyCmd) print(v live.Version) error {
+	if h.output == "json" {
+		return json.NewEncoder(h.streams.Out).Encode(v)
+	}
+	what := strings.ToLower(string(v.Type))
+	if v.FinalStateUnknown {
+		what = "found deleted"
+	}
+	by := ""
+	if len(v.Managers) > 0 {
+		by = " by " + strings.Join(v.Managers, ", ")
+	}
+	fmt.Fprintf(h.streams.Out, "%s  %s  %s  resourceVersion %s%s\n", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)
+	for _, c := range v.Diff {
+		fmt.Fprintf(h.streams.Out, "  %s: %s -> %s\n", c.Path, short(c.Old), short(c.New))
+	}
+	return nil
+}
+
+// short is a field's value in one line, short.
+func short(v any) string {
+	if v == nil {
+		return "none"
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	const most = 120
+	if text := []rune(string(b)); len(text) > most {
+		return string(text[:most]) + "…"
+	}
+	return string(b)
+}
