@@ -39,17 +39,20 @@ type probeKey struct{}
 
 var errProbed = errors.New("reflector: request intercepted to learn its URL")
 
-// WrapConfig lets clients built on cfg tell the identity of their lists. It
-// changes cfg; give it the config before a client is made of it.
+// WrapConfig lets clients built on cfg tell the identity of their lists, and
+// share one connection where they begin at once. It changes cfg; give it the
+// config before a client is made of it.
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &transport{rt, asked} })
+	gate := newGate()
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &transport{rt, asked, gate} })
 	return cfg
 }
 
 type transport struct {
 	next  http.RoundTripper
 	asked *asked
+	gate  *gate
 }
 
 // asked is what the servers of one config said of themselves. Sources that
@@ -67,7 +70,7 @@ type clusterUID struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
-		return watchPulse(t.next, req)
+		return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.next, req) })
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +114,7 @@ func (t *transport) askClusterUID(req *http.Request, server string) (string, err
 	get := req.Clone(ctx)
 	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = server+"/api/v1/namespaces/kube-system", "", ""
 	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	resp, err := t.next.RoundTrip(get)
+	resp, err := t.gate.roundTrip(get, t.next.RoundTrip)
 	if err != nil {
 		return "", err
 	}

@@ -1,15 +1,21 @@
 package cli
 
 import (
+	"encoding/pem"
 	"fmt"
 	"io"
+	stdlog "log"
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -90,7 +96,8 @@ func TestServes(t *testing.T) {
 
 // TestQuietWake: types that the file knows are not looked up again, and where
 // nothing has changed a wake is a question, answered in a few hundred bytes, and
-// a watch for each of them.
+// a watch for each of them, all over one connection. That takes HTTP/2, which
+// the API server speaks and the simulator does not.
 func TestQuietWake(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {
@@ -101,8 +108,23 @@ func TestQuietWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	to, err := url.Parse(sim.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns atomic.Int64
+	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ErrorLog: stdlog.New(io.Discard, "", 0)})
+	front.EnableHTTP2 = true
+	front.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
+	front.Config.ConnState = func(_ net.Conn, st http.ConnState) {
+		if st == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	front.StartTLS()
+	t.Cleanup(front.Close)
 	c := api.NewConfig()
-	c.Clusters["sim"] = &api.Cluster{Server: sim.URL()}
+	c.Clusters["sim"] = &api.Cluster{Server: front.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})}
 	c.Contexts["sim"] = &api.Context{Cluster: "sim"}
 	c.CurrentContext = "sim"
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -111,6 +133,7 @@ func TestQuietWake(t *testing.T) {
 	}
 	for life := range 2 {
 		sim.ResetRequests()
+		conns.Store(0)
 		addr := freeAddress(t)
 		cmd := exec.Command(kubewake, "mirror", "pods", "configmaps", "widgets", "-A", "--db", filepath.Join(dir, "f.db"), "--kubeconfig", kubeconfig, "--http", addr)
 		cmd.Env = append(os.Environ(), "HOME="+dir)
@@ -139,8 +162,8 @@ func TestQuietWake(t *testing.T) {
 		for _, typ := range []string{"pods", "configmaps", "widgets.example.com"} {
 			want["list "+typ+" 1"], want["watch "+typ+" "] = 1, 1
 		}
-		if !maps.Equal(sent, want) || bytes > 1000 {
-			t.Errorf("a wake sent %v and was sent %d bytes", sent, bytes)
+		if !maps.Equal(sent, want) || bytes > 1000 || conns.Load() != 1 {
+			t.Errorf("a wake sent %v over %d connections and was sent %d bytes", sent, conns.Load(), bytes)
 		}
 	}
 }

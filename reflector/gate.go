@@ -1,0 +1,75 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// gate has the requests of one config share a connection. net/http opens one
+// for each request that finds none, and under HTTP/2 keeps one of them: where
+// many sources begin, or lose their link, at once, each would pay for a TLS
+// handshake. While no connection is known to work one request goes ahead, and
+// the others follow once it is answered.
+type gate struct {
+	up   atomic.Bool   // the last request was answered
+	turn chan struct{} // to go ahead
+}
+
+// gatePatience is how long requests wait for the one ahead: its server may be
+// another one, which does not answer.
+const gatePatience = 3 * time.Second
+
+func newGate() *gate { return &gate{turn: make(chan struct{}, 1)} }
+
+func (g *gate) roundTrip(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	if !g.up.Load() {
+		leave := g.enter(req.Context())
+		defer leave()
+	}
+	resp, err := next(req)
+	switch {
+	case err == nil:
+		g.up.Store(true)
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			resp.Body = &gated{resp.Body, g, req.Context()}
+		}
+	case req.Context().Err() == nil:
+		g.up.Store(false)
+	}
+	return resp, err
+}
+
+// enter waits for the request's turn, a connection, or as long as it may.
+func (g *gate) enter(ctx context.Context) (leave func()) {
+	patience := time.NewTimer(gatePatience)
+	defer patience.Stop()
+	select {
+	case g.turn <- struct{}{}:
+		if !g.up.Load() {
+			return func() { <-g.turn }
+		}
+		<-g.turn
+	case <-ctx.Done():
+	case <-patience.C:
+	}
+	return func() {}
+}
+
+// gated is the body of an answer. If it breaks off so has the connection.
+type gated struct {
+	io.ReadCloser
+	g   *gate
+	ctx context.Context
+}
+
+func (b *gated) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && b.ctx.Err() == nil {
+		b.g.up.Store(false)
+	}
+	return n, err
+}
