@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"sync"
 )
 
 // pageFile reads bbolt's pages (bbolt 1.5, internal/common/page.go) without
@@ -74,17 +76,45 @@ func parsePageHead(b []byte) page {
 	return page{o.Uint64(b), o.Uint16(b[8:]), int(o.Uint16(b[10:])), uint64(o.Uint32(b[12:]))}
 }
 
-// visit reads a page's head. Each page may be come to once.
-func (f *pageFile) visit(id uint64, seen pageSet) (page, error) {
-	bad := func(why string) (page, error) { return page{}, fmt.Errorf("%w: page %d %s", ErrDamaged, id, why) }
+// head reads a page's head.
+func (f *pageFile) head(id uint64) (p page, err error) {
 	if id < 2 || id >= f.meta.pages {
-		return bad("is not in the file")
+		return p, fmt.Errorf("%w: page %d is not in the file", ErrDamaged, id)
 	}
 	var b [pageHead]byte
 	if _, err := f.r.ReadAt(b[:], int64(id)*int64(f.meta.pageSize)); err != nil {
-		return bad("cannot be read: " + err.Error())
+		return p, fmt.Errorf("%w: page %d cannot be read: %v", ErrDamaged, id, err)
 	}
-	p := parsePageHead(b[:])
+	return parsePageHead(b[:]), nil
+}
+
+// heads reads the heads of many pages, on all cores.
+func (f *pageFile) heads(ids []uint64) ([]page, []error) {
+	pages, errs := make([]page, len(ids)), make([]error, len(ids))
+	workers := max(min(runtime.GOMAXPROCS(0), len(ids)/16), 1)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < len(ids); i += workers {
+				pages[i], errs[i] = f.head(ids[i])
+			}
+		})
+	}
+	wg.Wait()
+	return pages, errs
+}
+
+// visit reads a page's head. Each page may be come to once.
+func (f *pageFile) visit(id uint64, seen pageSet) (page, error) {
+	p, err := f.head(id)
+	return f.come(id, p, err, seen)
+}
+
+func (f *pageFile) come(id uint64, p page, err error, seen pageSet) (page, error) {
+	bad := func(why string) (page, error) { return page{}, fmt.Errorf("%w: page %d %s", ErrDamaged, id, why) }
+	if err != nil {
+		return p, err
+	}
 	if p.id != id {
 		return bad("is not the one that was written there")
 	}
@@ -138,7 +168,12 @@ func (w *walker) fail(format string, args ...any) {
 }
 
 func (w *walker) tree(id uint64, depth int) {
-	p, err := w.f.visit(id, w.seen)
+	p, err := w.f.head(id)
+	w.page(id, depth, p, err)
+}
+
+func (w *walker) page(id uint64, depth int, p page, err error) {
+	p, err = w.f.come(id, p, err, w.seen)
 	if err == nil && depth > maxDepth {
 		err = fmt.Errorf("%w: page %d is too deep in a tree", ErrDamaged, id)
 	}
@@ -161,8 +196,13 @@ func (w *walker) tree(id uint64, depth int) {
 			w.fail("page %d has %d elements", id, p.count)
 			return
 		}
-		for i := range p.count {
-			w.tree(binary.NativeEndian.Uint64(b[pageHead+16*i+8:]), depth+1)
+		ids := make([]uint64, p.count)
+		for i := range ids {
+			ids[i] = binary.NativeEndian.Uint64(b[pageHead+16*i+8:])
+		}
+		heads, errs := w.f.heads(ids)
+		for i, id := range ids {
+			w.page(id, depth+1, heads[i], errs[i])
 		}
 	default:
 		w.fail("page %d has flags %x", id, p.flags)
