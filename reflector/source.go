@@ -69,6 +69,7 @@ type Source struct {
 	restored   bool   // the server has gone back, and has not been read since
 	asked      bool   // the server has been asked for its version since the link last broke
 	asking     string // the connection over which it last stated it
+	resuming   bool   // the file has answered the list
 	checked    bool   // the cluster's identity has been checked, this is its UID
 	clusterUID string
 	quiet      time.Duration // how long a watch may be quiet, QuietTimeout or more
@@ -134,8 +135,7 @@ func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 		}
 	} else {
 		s.mu.Lock()
-		s.state.Resumes++
-		s.state.BytesSaved += s.store.State().Bytes
+		s.resuming = true
 		s.mu.Unlock()
 	}
 	rv := s.journal.Accepted()
@@ -218,6 +218,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 			}
 		}
 		s.allowed()
+		s.resumed()
 		s.enter(phase, "")
 		return s.wrap(w, wo.TimeoutSeconds, repaired), nil
 	}
@@ -281,6 +282,18 @@ func (s *Source) broken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = false
+}
+
+// resumed counts a list that the file has answered, now that a watch goes on
+// from it.
+func (s *Source) resumed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resuming {
+		s.resuming = false
+		s.state.Resumes++
+		s.state.BytesSaved += s.store.State().Bytes
+	}
 }
 
 func (s *Source) setExpired() {

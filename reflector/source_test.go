@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,24 @@ type fixture struct {
 	claim   func() // begins another life
 	telling sync.Mutex
 	told    []string
+	road    atomic.Pointer[func(*http.Request) error] // breaks the way to the server
 }
+
+// roundTrip takes the road.
+func (f *fixture) roundTrip(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if broken := f.road.Load(); broken != nil {
+			if err := (*broken)(req); err != nil {
+				return nil, err
+			}
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (fn roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return fn(req) }
 
 // newFixture is a source over a simulator that has n config maps.
 func newFixture(t *testing.T, n int) *fixture {
@@ -97,6 +115,7 @@ func fixtureOver(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 	}
 	cfg := sim.RESTConfig()
 	cfg.QPS = -1
+	cfg.Wrap(f.roundTrip)
 	client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
 	lw := cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything())
 	src, server, err := Identify(t.Context(), lw, &corev1.ConfigMap{})
@@ -204,7 +223,11 @@ func TestFirstListIsPaged(t *testing.T) {
 	if n := len(f.sim.Requests()); n != 0 {
 		t.Errorf("a resume sent %d requests", n)
 	}
-	if st := f.State(); st.Resumes != 1 || st.Relists[ReasonFirst] != 1 {
+	if st := f.State(); st.Resumes != 0 {
+		t.Errorf("counted before a watch goes on from it: %+v", st)
+	}
+	f.watch().Stop()
+	if st := f.State(); st.Resumes != 1 || st.BytesSaved == 0 || st.Relists[ReasonFirst] != 1 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -32,8 +32,9 @@ type State struct {
 	// of the process or an earlier one; zero if it never has. A clock that has
 	// been set back since makes it lie in the future: the age is not known then.
 	Confirmed time.Time `json:"confirmed"`
-	// Resumes counts lists answered from the file, Relists those read from the
-	// server, for each reason, the last of them with its reason and end.
+	// Resumes counts lists answered from the file from which a watch went on,
+	// Relists those read from the server, for each reason, the last of them with
+	// its reason and end.
 	Resumes      uint64            `json:"resumes"`
 	Relists      map[string]uint64 `json:"relists,omitempty"`
 	LastRelist   string            `json:"lastRelist,omitempty"`

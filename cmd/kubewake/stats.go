@@ -161,7 +161,7 @@ var (
 	descAge       = desc("source_age_seconds", "Time since the server last confirmed the state.", "source")
 	descPhase     = desc("source_phase", "1 for the phase that the source is in.", "source", "phase")
 	descVersion   = desc("source_resource_version", "1 for the version up to which everything is stored.", "source", "resource_version")
-	descResumes   = desc("source_resumes_total", "Lists answered from the file.", "source")
+	descResumes   = desc("source_resumes_total", "Lists answered from the file, and gone on from.", "source")
 	descRelists   = desc("source_relists_total", "Lists read from the server.", "source", "reason")
 	descRelisted  = desc("source_last_relist_timestamp_seconds", "When everything was last read from the server in this life, and why.", "source", "reason")
 	descSaved     = desc("source_saved_bytes_total", "Records that lists answered from the file would have brought.", "source")

@@ -1,0 +1,91 @@
+package reflector
+
+import (
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// TestRoad: whatever stands between program and server, the objects stay, the
+// state names the cause, requests follow client-go's backoff, and once the way
+// is free what was missed is told without a full read.
+func TestRoad(t *testing.T) {
+	fails := func(err error) func(f *fixture) (mend func()) {
+		return func(f *fixture) func() {
+			broken := func(*http.Request) error { return err }
+			f.road.Store(&broken)
+			return func() { f.road.Store(nil) }
+		}
+	}
+	answers := func(err *apierrors.StatusError) func(f *fixture) (mend func()) {
+		return func(f *fixture) func() {
+			on := f.refuse(err)
+			on.Store(true)
+			return func() { on.Store(false) }
+		}
+	}
+	for name, tc := range map[string]struct {
+		breaks func(f *fixture) (mend func())
+		reason string // in the state
+	}{
+		"name not found":   {fails(&net.DNSError{Err: "no such host", Name: "api.example", IsNotFound: true}), "no such host"},
+		"name server down": {fails(&net.DNSError{Err: "i/o timeout", Name: "api.example", IsTimeout: true, IsTemporary: true}), "lookup api.example"},
+		"refused":          {fails(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), "connection refused"},
+		"reset":            {fails(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}), "connection reset"},
+		"cut short":        {fails(io.ErrUnexpectedEOF), "eof"},
+		"no route":         {fails(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ENETUNREACH}), "unreachable"},
+		"certificate expired": {fails(x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time is after 2026-01-01T00:00:00Z"}),
+			"certificate has expired"},
+		"unknown authority": {fails(x509.UnknownAuthorityError{}), "unknown authority"},
+		"429":               {answers(apierrors.NewTooManyRequests("busy", 30)), "busy"},
+		"503":               {answers(apierrors.NewServiceUnavailable("no leader")), "no leader"},
+		"500":               {answers(apierrors.NewInternalError(io.ErrUnexpectedEOF)), "internal"},
+		"504":               {answers(apierrors.NewTimeoutError("etcd", 10)), "etcd"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+				f.reflect()
+				after(time.Second)
+				f.takeTold()
+				mend := tc.breaks(f)
+				f.sim.DropConnections()
+				f.create("missed")
+				f.delete("cm1")
+				f.sim.ResetRequests()
+				after(time.Hour)
+				st := f.State()
+				if n := len(f.store.ListKeys()); n != 5 || st.Phase != Offline || !strings.Contains(strings.ToLower(st.Reason), tc.reason) {
+					t.Errorf("%d objects, %#v", n, st)
+				}
+				if age, ok := st.Age(time.Now()); !ok || age < time.Hour-time.Second {
+					t.Errorf("confirmed %v ago, %v", age, ok)
+				}
+				if lists, watches, full := f.sent(); lists > 400 || watches+full > 0 {
+					t.Errorf("in an hour: %d questions, %d watches, %d full reads", lists, watches, full)
+				}
+				mend()
+				after(6 * time.Minute) // Retry-After, within client-go's retries
+				if told := f.takeTold(); told != "Added missed, Deleted cm1" || f.State().Phase != Live {
+					t.Errorf("told %q, %s", told, f.State())
+				}
+				if n := f.State().Resumes; n > 3 {
+					t.Errorf("%d resumes", n)
+				}
+				if lists, watches, full := f.sent(); lists > 15 || watches > 5 || full != 0 {
+					t.Errorf("afterwards: %d questions, %d watches, %d full reads", lists, watches, full)
+				}
+				if diff := f.differs(); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
