@@ -41,6 +41,7 @@ type mirror struct {
 	journal  int64
 	age      time.Duration
 	maxSize  int
+	compress bool
 	events   bool
 	purge    bool
 	report   bool
@@ -75,6 +76,7 @@ func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
 	f.Int64Var(&m.journal, "journal-bytes", 0, "history kept for each type (default 16 MiB)")
 	f.DurationVar(&m.age, "journal-age", 0, "history kept for each type (default 1h)")
 	f.IntVar(&m.maxSize, "max-size", 0, "bound of the file in bytes (default none)")
+	f.BoolVar(&m.compress, "compress", false, "pack objects as they are stored: about half the disk and the bytes written, for half as much processor time again")
 	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket beside the file, through which the other commands read it meanwhile")
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: what, type, namespace/name, UID, resourceVersion")
 	f.BoolVar(&m.report, "report", false, "print what the start took once it is over, for the demo")
@@ -129,6 +131,9 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 	o.JournalBytes, o.JournalAge = m.journal, m.age
 	if m.process {
 		o.Durability = boltstore.Process
+	}
+	if m.compress {
+		o.Compression = boltstore.Zstd
 	}
 	db, err := boltstore.Open(m.db.path, o)
 	if err != nil {
