@@ -24,6 +24,13 @@ func main() {
 		}
 		os.Exit(0) // as a crash would: nothing is closed that child has not
 	}
+	if s := os.Getenv(streamEnv); s != "" {
+		if err := streamChild(s); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -38,6 +45,9 @@ type options struct {
 	pairs   int
 	out     string
 	profile string
+	what    string
+	events  int
+	parts   string
 }
 
 func parseOptions() (o options, err error) {
@@ -45,6 +55,9 @@ func parseOptions() (o options, err error) {
 	flag.IntVar(&o.pairs, "pairs", 3, "pairs of restarts for each size")
 	flag.StringVar(&o.out, "out", "../docs/benchmarks.md", "file to write the tables into; empty: none")
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
+	flag.StringVar(&o.what, "what", "restart,stream", "what to measure: restart, stream, or both")
+	flag.IntVar(&o.events, "events", 40_000, "stream: updates of a feed")
+	flag.StringVar(&o.parts, "parts", "speed,latency,bytes,idle", "stream: what of it")
 	flag.Parse()
 	for s := range strings.SplitSeq(*sizes, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(s))
@@ -65,36 +78,59 @@ func parseOptions() (o options, err error) {
 	return o, err
 }
 
-func run(ctx context.Context) (err error) {
+func run(ctx context.Context) error {
 	o, err := parseOptions()
 	if err != nil {
 		return err
 	}
+	for what := range strings.SplitSeq(o.what, ",") {
+		var text string
+		markers := benchMarkers
+		switch what {
+		case "restart":
+			text, err = runRestart(ctx, o)
+		case "stream":
+			markers = streamMarkers
+			text, err = runStream(ctx, o)
+		default:
+			err = fmt.Errorf("-what: %q is neither restart nor stream", what)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Println(text)
+		if o.out == "" {
+			continue
+		}
+		if err := insert(o.out, text, markers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runRestart takes the measurements of restarts and returns their tables.
+func runRestart(ctx context.Context, o options) (text string, err error) {
 	dir, err := os.MkdirTemp("", "kubewake-bench-")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer os.RemoveAll(dir)
 	server, err := apiserver.Run(ctx, apiserver.Options{NoAudit: true})
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	pods, err := newPods(ctx, server)
 	if err != nil {
-		return err
+		return "", err
 	}
 	b := &bench{options: o, dir: dir, server: server, pods: pods}
 	res, err := b.measure(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	text := res.markdown()
-	fmt.Println(text)
-	if o.out == "" {
-		return nil
-	}
-	return insert(o.out, text)
+	return res.markdown(), nil
 }
 
 // bench is a run.

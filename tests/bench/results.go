@@ -33,7 +33,8 @@ type results struct {
 	limited expiryReport // of kubewake, at client-go's default rate of requests
 }
 
-// machine describes where the run took place.
+// machine describes where the run took place, with the version of the API
+// server if there was one.
 func machine(server string) string {
 	model := "unknown processor"
 	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -44,8 +45,11 @@ func machine(server string) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d cores (%s), %s/%s, %s, kube-apiserver %s with etcd, all on this machine",
-		runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version(), server)
+	m := fmt.Sprintf("%d cores (%s), %s/%s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH, runtime.Version())
+	if server != "" {
+		m += fmt.Sprintf(", kube-apiserver %s with etcd, all on this machine", server)
+	}
+	return m
 }
 
 // both are the medians of a figure of two programs, and of the ratios of pairs.

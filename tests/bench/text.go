@@ -6,13 +6,17 @@ import (
 	"strings"
 )
 
+// markers are the name of those around a set of tables.
+type markers string
+
 const (
-	beginMarker = "<!-- bench:begin -->"
-	endMarker   = "<!-- bench:end -->"
+	benchMarkers  markers = "bench"
+	streamMarkers markers = "stream"
 )
 
 // insert puts text between the markers of a file and leaves the rest of it.
-func insert(path, text string) error {
+func insert(path, text string, m markers) error {
+	beginMarker, endMarker := fmt.Sprintf("<!-- %s:begin -->", m), fmt.Sprintf("<!-- %s:end -->", m)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err

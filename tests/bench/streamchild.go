@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// What reads the stream.
+const (
+	streamStock      kind = "client-go"
+	streamPlain      kind = "plain"       // kubewake with a plain handler
+	streamDurable    kind = "durable"     // with a durable one
+	streamDurableOld kind = "durable-old" // that looks at the previous object, too
+	// To fill a file, without and with a durable handler.
+	streamFill        kind = "fill"
+	streamFillDurable kind = "fill-durable"
+)
+
+const streamEnv = "BENCH_STREAM"
+
+// streamSpec is what a reader of the stream is to do.
+type streamSpec struct {
+	Kind    kind
+	Host    string
+	DB      string
+	Events  int
+	Window  time.Duration
+	Packed  bool
+	Settle  time.Duration // to wait at the end before what was written is counted
+	Profile string
+}
+
+// streamReport is what it says at its end; counted from when it had synced.
+type streamReport struct {
+	Told      []int64 // unix ns at which the handler was called for event i
+	Processor time.Duration
+	Written   int64 // bytes given to write calls
+	Commits   int   // with changes
+	Allocated uint64
+	Anon      int64
+}
+
+func streamChild(text string) error {
+	var s streamSpec
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return err
+	}
+	cfg := &rest.Config{Host: s.Host, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: protoType, AcceptContentTypes: protoType + ",application/json"}}
+	if s.Kind != streamStock {
+		reflector.WrapConfig(cfg)
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {
+			return client.CoreV1().Pods("").List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.CoreV1().Pods("").Watch(ctx, o)
+		},
+	}
+	told := make([]int64, s.Events)
+	var count atomic.Int64
+	done := make(chan struct{})
+	note := func(obj any) {
+		rv, err := strconv.Atoi(obj.(*corev1.Pod).ResourceVersion)
+		if err != nil || rv <= firstRV || rv > firstRV+s.Events {
+			return
+		}
+		told[rv-firstRV-1] = time.Now().UnixNano()
+		if count.Add(1) == int64(s.Events) {
+			close(done)
+		}
+	}
+	plain := cache.ResourceEventHandlerFuncs{UpdateFunc: func(old, obj any) {
+		if old.(*corev1.Pod).UID != obj.(*corev1.Pod).UID {
+			panic("another object")
+		}
+		note(obj)
+	}}
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	var shared cache.SharedIndexInformer
+	var db *boltstore.DB
+	var inf *informer.Informer
+	if s.Kind == streamStock {
+		shared = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)
+	} else {
+		o := boltstore.Options{Window: s.Window, CompactRatio: -1}
+		if s.Packed {
+			o.Compression = boltstore.Zstd
+		}
+		if db, err = boltstore.Open(s.DB, o); err != nil {
+			return err
+		}
+		if inf, err = informer.NewSharedIndexInformer(db, lw, &corev1.Pod{}, informer.Options{Indexers: indexers}); err != nil {
+			return err
+		}
+		shared = inf
+	}
+	var reg cache.ResourceEventHandlerRegistration
+	switch s.Kind {
+	case streamStock, streamPlain, streamFill:
+		reg, err = shared.AddEventHandler(plain)
+	case streamDurable, streamDurableOld:
+		h := informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+			if s.Kind == streamDurableOld && e.Type == cache.Updated && e.Old().(*corev1.Pod).UID != e.Object.(*corev1.Pod).UID {
+				panic("another object")
+			}
+			note(e.Object)
+			return nil
+		})
+		reg, err = inf.AddDurableHandler("bench", h, informer.DurableOptions{})
+	case streamFillDurable:
+		reg, err = inf.AddDurableHandler("bench", informer.DurableHandlerFunc(func(context.Context, informer.Event) error { return nil }), informer.DurableOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { shared.RunWithContext(ctx) })
+	<-shared.HasSyncedChecker().Done()
+	<-reg.HasSyncedChecker().Done()
+	if s.Kind == streamFill || s.Kind == streamFillDurable {
+		cancel()
+		running.Wait()
+		return db.Close()
+	}
+	time.Sleep(500 * time.Millisecond)
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	seq := uint64(0)
+	if inf != nil {
+		seq = inf.Store().State().Seq
+	}
+	stopProfile, err := profile(s.Profile)
+	if err != nil {
+		return err
+	}
+	wrote := written()
+	cpu := cpuTime()
+	if err := tell(struct{}{}); err != nil { // ready
+		return err
+	}
+	<-done
+	r := streamReport{Processor: cpuTime() - cpu, Told: told, Anon: resident().Anon}
+	stopProfile()
+	runtime.ReadMemStats(&after)
+	r.Allocated = after.TotalAlloc - before.TotalAlloc
+	if err := heapProfile(s.Profile); err != nil {
+		return err
+	}
+	time.Sleep(s.Settle)
+	r.Written = written() - wrote
+	if inf != nil {
+		last := inf.Store().State().Seq
+		if seq, err = inf.Store().OldestSeq(); err != nil {
+			return err
+		}
+		first := seq
+		for seq <= last {
+			entries, err := inf.Store().ReadJournal(seq)
+			if err != nil {
+				return err
+			}
+			seq = entries[len(entries)-1].Seq + 1
+			r.Commits++
+		}
+		// The oldest blocks may have been trimmed.
+		r.Commits = int(float64(r.Commits) * float64(s.Events) / float64(last-first+1))
+	}
+	return tell(r)
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// written is how many bytes this process has given to write calls: nearly all
+// of it pages of the file. The kernel's other count, write_bytes, rounds up to
+// what it keeps together in memory, up to ten times as much; the disk's own
+// agrees with this one. Zero where the kernel does not tell.
+func written() (n int64) {
+	f, err := os.Open("/proc/self/io")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	for in := bufio.NewScanner(f); in.Scan(); {
+		if value, ok := strings.CutPrefix(in.Text(), "wchar: "); ok {
+			n, _ = strconv.ParseInt(value, 10, 64)
+		}
+	}
+	return n
+}
