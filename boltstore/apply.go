@@ -185,6 +185,9 @@ func (a *applier) put(c *Change, old *record, oldRaw []byte, here bool) error {
 	default:
 		a.note(cache.Updated, c, raw, oldRaw)
 	}
+	if !a.unseen && !a.spill {
+		a.s.hot.put(c.key, next, c.obj) // whoever is told of it reads it next
+	}
 	if old == nil || !here {
 		return a.give(c.key, next, raw, nil)
 	}

@@ -60,8 +60,10 @@ type Store struct {
 	told  atomic.Uint64
 	stale atomic.Uint64
 
-	claimed  time.Time
-	knownSeq uint64 // last seq of an earlier claim
+	claimed time.Time
+	// committed is when the committer last wrote anything of it; the committer's.
+	committed time.Time
+	knownSeq  uint64 // last seq of an earlier claim
 
 	indexing sync.Mutex // held while indices are added, and when a relist becomes visible
 

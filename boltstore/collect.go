@@ -18,6 +18,11 @@ func (s *Store) claimDue() bool {
 	return s.db.opts.Clock.Since(time.Unix(0, s.metaNow().Claimed)) >= claimNoteEvery
 }
 
+// bookmarkDue says whether a bookmark may be committed for itself.
+func (s *Store) bookmarkDue() bool {
+	return s.db.opts.Clock.Since(s.committed) >= s.db.opts.BookmarkInterval
+}
+
 // Collected is a source that was removed from the file since nobody claimed it.
 type Collected struct {
 	Source  Source    `json:"source"`

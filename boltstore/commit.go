@@ -13,7 +13,8 @@ import (
 type Producer interface {
 	// Take hands over pending changes in order, about max bytes of them, and
 	// says whether more are left. A nil batch means that nothing is pending.
-	// Only when lazy may it be a batch without changes, for a bookmark.
+	// Only when lazy may it be a batch without changes, for a bookmark: then the
+	// source is written anyway, or has not been for long.
 	Take(max int, lazy bool) (b *Batch, more bool)
 	// Committed is called in commit order, once a batch is in the file. It must
 	// not block.
@@ -59,6 +60,15 @@ type direct struct {
 	b    *Batch
 	done chan error
 }
+
+// what says what a commit takes along, besides changes.
+type what int
+
+const (
+	changes what = iota // nothing
+	due                 // marks and positions, and bookmarks with them or once they are due
+	all                 // everything
+)
 
 // committer gathers the changes of all sources into transactions. Leading
 // edge: a change to an idle file is committed at once, changes to a busy one
@@ -156,7 +166,7 @@ func (c *committer) run() {
 		if d := c.retryIn(); d > 0 {
 			again = clk.After(d)
 		}
-		lazy := false
+		take := changes
 		select {
 		case <-c.wake:
 			if left := c.db.opts.Window - clk.Since(last); left > 0 {
@@ -168,17 +178,17 @@ func (c *committer) run() {
 			}
 		case <-again:
 		case <-c.flush:
-			lazy = true
+			take = all
 		case <-flush.C():
-			lazy = true
+			take = due
 		case <-c.quit:
-			final = true
+			take, final = all, true
 		}
-		if c.commitAll(lazy || final) {
+		if c.commitAll(take) {
 			last = clk.Now()
 			c.db.keeper.committed(last)
 		}
-		if lazy {
+		if take != changes {
 			flush.Reset(c.db.opts.FlushInterval)
 		}
 	}
@@ -195,11 +205,10 @@ func (c *committer) retryIn() time.Duration {
 }
 
 // commitAll commits rounds of work until nothing more is pending, and says
-// whether it committed anything. lazy includes sources that have only a
-// bookmark or a mark to write.
-func (c *committer) commitAll(lazy bool) bool {
+// whether it committed anything.
+func (c *committer) commitAll(take what) bool {
 	for any := false; ; any = true {
-		worked, more := c.round(lazy)
+		worked, more := c.round(take)
 		if !worked || !more {
 			return any || worked
 		}
@@ -207,10 +216,10 @@ func (c *committer) commitAll(lazy bool) bool {
 }
 
 // round takes work, commits it and settles what failed.
-func (c *committer) round(lazy bool) (worked, more bool) {
+func (c *committer) round(take what) (worked, more bool) {
 	c.busy.Lock()
 	defer c.busy.Unlock()
-	works, waiters, more := c.gather(lazy)
+	works, waiters, more := c.gather(take)
 	if len(works) == 0 {
 		return false, false
 	}
@@ -234,7 +243,7 @@ type waiter struct {
 
 // gather takes each source's share in turn, at most MaxCommitBytes in all. A
 // source whose last work failed has that tried again and nothing else.
-func (c *committer) gather(lazy bool) (works []*work, waiters []waiter, more bool) {
+func (c *committer) gather(take what) (works []*work, waiters []waiter, more bool) {
 	c.mu.Lock()
 	works = c.retry
 	c.retry = nil
@@ -266,9 +275,10 @@ func (c *committer) gather(lazy bool) (works []*work, waiters []waiter, more boo
 			room -= d.b.size()
 			more = true // the producer had no turn
 		case p != nil:
-			b, left := p.Take(share, lazy)
+			marks := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
+			b, left := p.Take(share, take == all || marks || take == due && s.bookmarkDue())
 			more = more || left
-			if b == nil && lazy && (s.toldChanged() || s.positionsChanged() || s.claimDue()) {
+			if b == nil && marks {
 				b = &Batch{}
 			}
 			if b != nil {
@@ -315,6 +325,7 @@ func (c *committer) try(works []*work) error {
 		for _, w := range works {
 			w.landed = true
 			w.s.setMeta(w.meta)
+			w.s.committed = c.db.opts.Clock.Now()
 			if w.positions != nil {
 				w.positions()
 				w.positions = nil

@@ -27,9 +27,14 @@ type Options struct {
 	// Window is how long changes to a busy file are gathered into one commit.
 	// An idle file commits a change at once. Default 20 ms; seconds spare flash.
 	Window time.Duration
-	// FlushInterval bounds how long bookmarks, told marks and acknowledgements
-	// wait for a commit to ride on. Default 5 s.
+	// FlushInterval bounds how long told marks and acknowledgements wait for a
+	// commit to ride on. Default 5 s.
 	FlushInterval time.Duration
+	// BookmarkInterval bounds how long a bookmark does, of a source to which
+	// nothing else happens. An older version costs such a source nothing after a
+	// crash, unless the server has been restarted, while each commit wears the
+	// disk. An orderly end writes the newest one. Default 5 min.
+	BookmarkInterval time.Duration
 	// MaxCommitBytes bounds a transaction: more is split over several. It also
 	// bounds the changes of a source waiting in memory. Default 4 MiB.
 	MaxCommitBytes int
@@ -104,6 +109,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Window = cmp.Or(o.Window, 20*time.Millisecond)
 	o.FlushInterval = cmp.Or(o.FlushInterval, 5*time.Second)
+	o.BookmarkInterval = cmp.Or(o.BookmarkInterval, 5*time.Minute)
 	o.MaxCommitBytes = cmp.Or(o.MaxCommitBytes, 4<<20)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)

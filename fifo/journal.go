@@ -234,7 +234,7 @@ func atLeast(a, b string) bool {
 }
 
 // Bookmark notes that everything up to rv has been accepted. It is written
-// with the next change, or within the file's FlushInterval.
+// with the next commit of the source, or within the file's BookmarkInterval.
 func (j *Journal) Bookmark(rv string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -45,8 +45,9 @@ type Event struct {
 	delivery *delivery
 }
 
-// Old is the object before the change, nil unless Type is cache.Updated. It is
-// decoded when first asked for. It is shared and must not be modified.
+// Old is the object before the change, nil unless Type is cache.Updated, or if
+// it cannot be read. It is decoded when first asked for, which spares those who
+// do not ask. It is shared and must not be modified.
 func (e Event) Old() any {
 	if e.old == nil {
 		return nil

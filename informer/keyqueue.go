@@ -159,16 +159,23 @@ func (d *durable) tell(dl *delivery, attempt int) (err error) {
 			}
 		}
 		if e.Type == cache.Updated {
-			if _, err := t.entry.Previous(); err != nil {
-				e.Type = cache.Added
-			} else {
-				e.old = func() any { old, _ := t.entry.Previous(); return old }
-			}
+			e.old = d.previous(t.entry)
 		}
 	}
 	err = errPanicked
 	defer utilruntime.HandleCrashWithLogger(d.log)
 	return d.handler.HandleEvent(d.ctx, e)
+}
+
+// previous decodes the object before a change, when asked.
+func (d *durable) previous(e *boltstore.Entry) func() any {
+	return func() any {
+		old, err := e.Previous()
+		if err != nil {
+			d.log.Error(err, "The object before a change cannot be told", "source", d.inf.store.Source().String(), "handler", d.name, "key", e.Key)
+		}
+		return old
+	}
 }
 
 // errPanicked is what a call returns that did not return, where panics do not
@@ -255,9 +262,10 @@ func (d *durable) settle(q *keyQueue) {
 	d.unblock()
 }
 
-// unblock goes on with filling once there is room.
+// unblock goes on with filling once there is room, for an eighth of the bounds
+// if these are large: it does not begin anew for each event.
 func (d *durable) unblock() {
-	if d.blocked && !d.full() {
+	if d.blocked && d.held <= d.o.MaxPending-1-d.o.MaxPending/8 && d.bytes < d.o.PendingBytes-d.o.PendingBytes/8 {
 		d.blocked = false
 		d.inf.backlog.wake()
 	}
