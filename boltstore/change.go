@@ -29,8 +29,13 @@ func (c *Change) Key() string { return c.key }
 // ResourceVersion of the object, "" where it has none.
 func (c *Change) ResourceVersion() string { return c.rv }
 
-// Size is about what the change holds in memory, in bytes.
-func (c *Change) Size() int { return len(c.payload) + len(c.key) + 200 }
+// Size is what the change counts for, in bytes: its payload, and about what a
+// small object takes in memory.
+func (c *Change) Size() int { return len(c.payload) + len(c.key) + smallObject }
+
+// smallObject is about what a decoded object takes in memory, in bytes, however
+// small it is.
+const smallObject = 1500
 
 // Prepare computes the key and the index values of obj and encodes it. typ is
 // cache.Deleted or any other delta type that carries an object. The object

@@ -51,8 +51,16 @@ func (e *Entry) draft() draft {
 	return draft{typ: e.Type, time: e.Time.UnixNano(), key: e.Key, next: e.next, prev: e.prev}
 }
 
-// Size is about what the entry holds in memory, in bytes.
-func (e *Entry) Size() int { return len(e.next) + len(e.prev) + len(e.Key) + 200 }
+// Size is about what the entry holds in memory, in bytes, but for a previous
+// object that was asked for. A decoded object takes some three times its
+// encoded size.
+func (e *Entry) Size() int {
+	n := len(e.next) + len(e.prev) + len(e.Key) + 200
+	if e.obj != nil {
+		n += 3*len(e.next) + smallObject
+	}
+	return n
+}
 
 // Object is the object after the change; for a delete its final state, or a
 // cache.DeletedFinalStateUnknown with the last known one.

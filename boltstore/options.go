@@ -51,7 +51,7 @@ type Options struct {
 	// name is removed, and with it what is kept for it. 0: for ever.
 	HandlerAge time.Duration
 	// HotBytes is the budget for decoded objects kept in memory, for each
-	// source, counted by their encoded size. Default 4 MiB.
+	// source, counted by their encoded size and 1.5 KB each. Default 4 MiB.
 	HotBytes int64
 	// MaxSize bounds the file, in bytes. 0 is no bound.
 	MaxSize int

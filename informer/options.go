@@ -53,8 +53,9 @@ type Options struct {
 	// before the server is asked anew, see reflector.Options. Default 90 s.
 	QuietTimeout time.Duration
 	// BacklogBytes is how much of what handlers have yet to be told is kept in
-	// memory, for all handlers together; the rest is read from the file, which
-	// takes more processor time. Default 16 MiB: two large commits.
+	// memory, for all handlers together and counted with its objects; the rest
+	// is read from the file, which takes more processor time. Default 24 MiB,
+	// about one large commit.
 	BacklogBytes int
 	// HandlerGrace is how long after the sync an informer without any handler
 	// keeps, for one that may still come, what it would have to be told.
@@ -69,7 +70,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.BacklogBytes = cmp.Or(o.BacklogBytes, 16<<20)
+	o.BacklogBytes = cmp.Or(o.BacklogBytes, 24<<20)
 	o.HandlerGrace = cmp.Or(o.HandlerGrace, 30*time.Second)
 	if o.Logger == nil {
 		l := klog.Background()
