@@ -3,6 +3,7 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -232,4 +233,22 @@ func FuzzBlock(f *testing.F) {
 			t.Fatalf("%v: %d entries became %d", err, len(drafts), len(again))
 		}
 	})
+}
+
+// TestLargeBlock: a block that is packed in parts reads as one.
+func TestLargeBlock(t *testing.T) {
+	var drafts []draft
+	for i := range 300 {
+		b := make([]byte, 5000)
+		for j := range b {
+			b[j] = byte(i * j >> 3)
+		}
+		drafts = append(drafts, draft{typ: cache.Updated, time: int64(i + 1), key: fmt.Sprint("k", i), next: b, prev: b[:4000]})
+	}
+	for _, n := range []int{1, 2, 150, 300} {
+		got, err := unpackBlock(7, packBlock(7, drafts[:n]))
+		if err != nil || !reflect.DeepEqual(got, drafts[:n]) {
+			t.Fatalf("%d entries: %d read, %v", n, len(got), err)
+		}
+	}
 }

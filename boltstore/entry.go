@@ -110,7 +110,7 @@ func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, er
 		if err := also(src); err != nil {
 			return err
 		}
-		j := src.root.Bucket(bucketJournal)
+		j := src.journal()
 		if j == nil || seq > m.Seq {
 			return nil
 		}

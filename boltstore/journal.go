@@ -1,13 +1,14 @@
 package boltstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -41,19 +42,63 @@ func entryType(b byte) (cache.DeltaType, bool) {
 // One encoder and decoder serve all files: EncodeAll and DecodeAll keep no
 // state between calls and may be called concurrently.
 var (
-	zenc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+	zenc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(blockHands),
 		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	zdec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxBlockBytes))
 )
 
+// A large block is packed in parts, by several hands: the parts follow one
+// another, as zstd allows.
+const (
+	blockPart  = 512 << 10
+	blockHands = 2
+)
+
+// scratch are buffers for blocks that are being made.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
 func packBlock(seq uint64, drafts []draft) []byte {
-	size, last := 0, int64(0)
+	last, total := int64(0), 0
 	for _, d := range drafts {
 		last = d.time
-		size += len(d.key) + len(d.next) + len(d.prev) + 24
+		total += len(d.next) + len(d.prev)
 	}
-	raw := make([]byte, 0, size)
+	n := max(1, min(blockHands, total/blockPart, len(drafts)))
+	var parts [blockHands][]byte
+	var sizes [blockHands]int
+	pack := func(i int) {
+		raw, packed := scratch.Get().(*[]byte), scratch.Get().(*[]byte)
+		*raw = appendDrafts((*raw)[:0], drafts[len(drafts)*i/n:len(drafts)*(i+1)/n])
+		*packed = zenc.EncodeAll(*raw, (*packed)[:0])
+		sizes[i], parts[i] = len(*raw), bytes.Clone(*packed)
+		scratch.Put(raw)
+		scratch.Put(packed)
+	}
+	var others sync.WaitGroup
+	for i := 1; i < n; i++ {
+		others.Go(func() { pack(i) })
+	}
+	pack(0)
+	others.Wait()
+	size, room := 0, 0
+	for i := range n {
+		size += sizes[i]
+		room += len(parts[i])
+	}
+	b := make([]byte, 5, room+5+3*binary.MaxVarintLen64)
+	b[0] = blockVersion
+	b = binary.AppendUvarint(b, uint64(len(drafts)))
+	b = binary.AppendUvarint(b, uint64(last))
+	b = binary.AppendUvarint(b, uint64(size))
+	for i := range n {
+		b = append(b, parts[i]...)
+	}
+	binary.LittleEndian.PutUint32(b[1:5], blockSum(seq, b))
+	return b
+}
+
+func appendDrafts(raw []byte, drafts []draft) []byte {
 	for _, d := range drafts {
 		raw = append(raw, entryTypes[d.typ])
 		raw = binary.AppendUvarint(raw, uint64(d.time))
@@ -61,14 +106,7 @@ func packBlock(seq uint64, drafts []draft) []byte {
 		raw = append(binary.AppendUvarint(raw, uint64(len(d.next))), d.next...)
 		raw = append(binary.AppendUvarint(raw, uint64(len(d.prev))), d.prev...)
 	}
-	b := make([]byte, 5, len(raw)/3+32)
-	b[0] = blockVersion
-	b = binary.AppendUvarint(b, uint64(len(drafts)))
-	b = binary.AppendUvarint(b, uint64(last))
-	b = binary.AppendUvarint(b, uint64(len(raw)))
-	b = zenc.EncodeAll(raw, b)
-	binary.LittleEndian.PutUint32(b[1:5], blockSum(seq, b))
-	return b
+	return raw
 }
 
 func blockSum(seq uint64, b []byte) uint32 {
@@ -177,11 +215,10 @@ func (r *blockReader) bytes() []byte {
 // appendBlock journals drafts under the seqs that follow last and returns the
 // block's size.
 func (t sourceTx) appendBlock(last uint64, drafts []draft) (int, error) {
-	j, err := t.root.CreateBucketIfNotExists(bucketJournal)
+	j, err := t.createJournal()
 	if err != nil {
 		return 0, err
 	}
-	j.FillPercent = 0.9 // appended in order
 	b, err := t.sealBlock(last+1, packBlock(last+1, drafts))
 	if err != nil {
 		return 0, err
@@ -193,7 +230,7 @@ func (t sourceTx) appendBlock(last uint64, drafts []draft) (int, error) {
 // it and everybody has been told.
 func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) error {
 	const atMost = 8 // blocks a commit, so that trimming never stalls one
-	j := t.root.Bucket(bucketJournal)
+	j := t.journal()
 	if j == nil {
 		return nil
 	}
@@ -239,7 +276,7 @@ func (t sourceTx) needed(m *sourceMeta) uint64 {
 
 // dropJournalAbove removes blocks that a staged relist left behind.
 func (t sourceTx) dropJournalAbove(seq uint64) error {
-	j := t.root.Bucket(bucketJournal)
+	j := t.journal()
 	if j == nil {
 		return nil
 	}
@@ -256,7 +293,7 @@ func (t sourceTx) dropJournalAbove(seq uint64) error {
 
 // seekBlock finds the block that holds seq, or the first one after it. It is as
 // stored.
-func (t sourceTx) seekBlock(j *bolt.Bucket, seq uint64) (first uint64, b []byte, err error) {
+func (t sourceTx) seekBlock(j *blocks, seq uint64) (first uint64, b []byte, err error) {
 	c := j.Cursor()
 	k, v := c.Seek(u64(seq))
 	if k == nil || binary.BigEndian.Uint64(k) > seq {

@@ -278,7 +278,7 @@ func (f *pageFile) scan() error {
 }
 
 // holdsData says whether a bucket holds data and no buckets: items, an index
-// or a journal.
+// or a journal's block.
 func holdsData(path []string) bool {
 	up := func(n int) string {
 		if n >= len(path) {
@@ -288,7 +288,7 @@ func holdsData(path []string) bool {
 	}
 	return up(0) == string(bucketItems) && up(2) == string(bucketGen) ||
 		up(1) == string(bucketIndex) && up(3) == string(bucketGen) ||
-		up(0) == string(bucketJournal) && up(2) == string(bucketSources)
+		up(1) == string(bucketJournal) && up(3) == string(bucketSources)
 }
 
 // scanFree verifies the list of free pages.

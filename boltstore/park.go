@@ -109,7 +109,7 @@ const pressBlocks = 2
 // press collapses what handlers that are behind need of the oldest blocks, so
 // that these can be trimmed, as long as the journal is above its bound.
 func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState) error {
-	j := t.root.Bucket(bucketJournal)
+	j := t.journal()
 	size := int64(m.JournalBytes)
 	if j == nil || size <= s.db.opts.JournalBytes {
 		return nil
@@ -331,7 +331,7 @@ func (t sourceTx) handlerStates(m *sourceMeta, now time.Time) ([]HandlerState, e
 		st := states[name]
 		h := HandlerState{Name: name, Seen: time.Unix(0, st.Seen), Mark: st.mark, Entries: m.Seq - min(st.mark, m.Seq), Pending: len(st.Pending),
 			Parked: st.Parked, ParkedBytes: st.ParkedBytes, Collapsed: st.Collapsed, Replaying: st.Replaying || len(st.Shown) > 0, Reset: st.Reset}
-		if j := t.root.Bucket(bucketJournal); j != nil && h.Entries > 0 {
+		if j := t.journal(); j != nil && h.Entries > 0 {
 			first, block, err := t.seekBlock(j, st.mark+1)
 			if err == nil && block != nil && first <= m.Seq {
 				var drafts []draft

@@ -245,7 +245,7 @@ func (c *copier) record(rw raw) {
 func (c *copier) journal(src sourceTx, ref bucketRef) {
 	type block struct{ seq, next uint64 }
 	var blocks []block
-	c.note(c.from.each(ref, func(k, v []byte, _ *bucketRef) {
+	c.note(c.blocks(ref, func(k, v []byte) {
 		if len(k) != 8 || binary.BigEndian.Uint64(k) > c.m.Seq {
 			return // staged and never committed
 		}
@@ -270,22 +270,21 @@ func (c *copier) journal(src sourceTx, ref bucketRef) {
 		}
 		from = b.seq
 	}
-	_ = c.from.each(ref, func(k, v []byte, _ *bucketRef) { // noted above
+	_ = c.blocks(ref, func(k, v []byte) { // noted above
 		if len(k) != 8 || binary.BigEndian.Uint64(k) < from || binary.BigEndian.Uint64(k) > c.m.Seq {
 			return
 		}
 		c.do(len(v), func(src sourceTx, a *applier) error {
-			b, err := src.root.CreateBucketIfNotExists(bucketJournal)
+			j, err := src.createJournal()
 			if err != nil {
 				return err
 			}
-			b.FillPercent = 0.9
 			block, err := c.reseal(src, k, v)
 			if err != nil {
 				return err
 			}
 			a.m.JournalBytes += uint64(len(block))
-			return b.Put(k, block)
+			return j.Put(k, block)
 		})
 	})
 }

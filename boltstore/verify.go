@@ -219,16 +219,15 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 }
 
 func (v *verifier) journal(src sourceTx) {
-	j := src.root.Bucket(bucketJournal)
 	var next, size uint64
-	_ = each(j, func(k, b []byte) error {
+	src.journal().each(func(k, b []byte) {
 		if len(k) != 8 {
 			v.problem("journal: key %x", k)
-			return nil
+			return
 		}
 		seq := binary.BigEndian.Uint64(k)
 		if seq > v.m.Seq {
-			return nil // staged and never committed
+			return // staged and never committed
 		}
 		if next != 0 && seq != next {
 			v.problem("journal: a block starts at %d and should at %d", seq, next)
@@ -236,12 +235,12 @@ func (v *verifier) journal(src sourceTx) {
 		plain, err := src.openBlock(seq, b)
 		if err != nil {
 			v.problem("%v", err)
-			return nil
+			return
 		}
 		drafts, err := unpackBlock(seq, plain)
 		if err != nil {
 			v.problem("%v", err)
-			return nil
+			return
 		}
 		for _, d := range drafts {
 			for _, raw := range [][]byte{d.next, d.prev} {
@@ -256,7 +255,6 @@ func (v *verifier) journal(src sourceTx) {
 		next = seq + uint64(len(drafts))
 		size += uint64(len(b))
 		v.r.Entries += uint64(len(drafts))
-		return nil
 	})
 	if next != 0 && next != v.m.Seq+1 {
 		v.problem("journal: it ends before %d and should end at %d", next, v.m.Seq)

@@ -47,6 +47,7 @@ type streamSpec struct {
 	Window  time.Duration
 	Packed  bool
 	Settle  time.Duration // to wait at the end before what was written is counted
+	Scale   int           // only bookmarks come, and time is that many times as fast
 	Profile string
 }
 
@@ -108,6 +109,10 @@ func streamChild(text string) error {
 		shared = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)
 	} else {
 		o := boltstore.Options{Window: s.Window, CompactRatio: -1}
+		if s.Scale > 0 {
+			defaults := [2]time.Duration{5 * time.Second, 5 * time.Minute}
+			o.FlushInterval, o.BookmarkInterval = defaults[0]/time.Duration(s.Scale), defaults[1]/time.Duration(s.Scale)
+		}
 		if s.Packed {
 			o.Compression = boltstore.Zstd
 		}
@@ -165,6 +170,13 @@ func streamChild(text string) error {
 	cpu := cpuTime()
 	if err := tell(struct{}{}); err != nil { // ready
 		return err
+	}
+	if s.Scale > 0 {
+		for shared.LastSyncResourceVersion() != strconv.Itoa(firstRV+s.Events) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(s.Settle)
+		return tell(streamReport{Written: written() - wrote})
 	}
 	<-done
 	r := streamReport{Processor: cpuTime() - cpu, Told: told, Anon: resident().Anon}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"time"
 )
 
 // streamResults are all figures of the stream.
@@ -149,28 +148,8 @@ func (r *streamResults) idleTable(b *strings.Builder) {
 	if len(r.idle) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### An idle day\n\n%s bookmarks, one a minute, with time %d times as fast and all intervals shortened alike.\n\n| | commits | written |\n|---|---:|---:|\n", thousands(idleBookmarks), idleScale)
+	fmt.Fprintf(b, "\n### An idle day\n\n%s bookmarks, one a minute, with time %d times as fast and FlushInterval and BookmarkInterval shortened alike.\n\n| | written |\n|---|---:|\n", thousands(idleBookmarks), idleScale)
 	for _, d := range r.idle {
-		fmt.Fprintf(b, "| %s | %s | %s |\n", d.form(), thousands(d.commits), size(float64(d.written)))
+		fmt.Fprintf(b, "| %s | %s |\n", d.form(), size(float64(d.written)))
 	}
-}
-
-const (
-	idleBookmarks = 24 * 60
-	idleScale     = 2000
-)
-
-// idleDay is what a day of bookmarks cost.
-type idleDay struct {
-	durable bool
-	written int64
-	commits int
-	took    time.Duration
-}
-
-func (d idleDay) form() string {
-	if d.durable {
-		return "with a durable handler"
-	}
-	return "with a plain handler"
 }
