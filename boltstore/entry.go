@@ -34,14 +34,17 @@ type Entry struct {
 
 func newEntry(s *Store, seq uint64, d draft) *Entry {
 	e := &Entry{Seq: seq, Type: d.typ, Key: d.key, Time: time.Unix(0, d.time), s: s, next: d.next, prev: d.prev}
-	for _, raw := range [][]byte{d.prev, d.next} {
-		if raw != nil {
-			if r, err := parseRecordOf(raw); err == nil {
-				e.Born = r.born
-				if d.typ == cache.Deleted {
-					break // the deleted object's, not the tombstone's
-				}
-			}
+	from := [2][]byte{d.next, d.prev}
+	if d.typ == cache.Deleted {
+		from = [2][]byte{d.prev, d.next} // the deleted object's, not the tombstone's
+	}
+	for _, raw := range from {
+		if raw == nil {
+			continue
+		}
+		if r, err := parseRecordOf(raw); err == nil {
+			e.Born = r.born
+			break
 		}
 	}
 	return e

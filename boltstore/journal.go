@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -48,51 +47,62 @@ var (
 		zstd.WithDecoderMaxMemory(maxBlockBytes))
 )
 
-// A large block is packed in parts, by several hands: the parts follow one
-// another, as zstd allows.
+// A large block is packed in parts, which follow one another as zstd allows: so
+// that what is copied stays in the processor's cache, and two can work at it.
 const (
 	blockPart  = 512 << 10
 	blockHands = 2
 )
 
-// scratch are buffers for blocks that are being made.
-var scratch = sync.Pool{New: func() any { return new([]byte) }}
+// scratch are buffers for parts that are being made.
+var scratch = sync.Pool{New: func() any { b := make([]byte, 0, blockPart+64<<10); return &b }}
+
+// parts splits drafts into such of about blockPart.
+func parts(drafts []draft) (all [][]draft) {
+	from, size := 0, 0
+	for i, d := range drafts {
+		if size += len(d.next) + len(d.prev); size >= blockPart {
+			all, from, size = append(all, drafts[from:i+1]), i+1, 0
+		}
+	}
+	if from < len(drafts) {
+		all = append(all, drafts[from:])
+	}
+	return all
+}
 
 func packBlock(seq uint64, drafts []draft) []byte {
-	last, total := int64(0), 0
-	for _, d := range drafts {
-		last = d.time
-		total += len(d.next) + len(d.prev)
-	}
-	n := max(1, min(blockHands, total/blockPart, len(drafts)))
-	var parts [blockHands][]byte
-	var sizes [blockHands]int
-	pack := func(i int) {
-		raw, packed := scratch.Get().(*[]byte), scratch.Get().(*[]byte)
-		*raw = appendDrafts((*raw)[:0], drafts[len(drafts)*i/n:len(drafts)*(i+1)/n])
-		*packed = zenc.EncodeAll(*raw, (*packed)[:0])
-		sizes[i], parts[i] = len(*raw), bytes.Clone(*packed)
+	all := parts(drafts)
+	packed, sizes := make([][]byte, len(all)), make([]int, len(all))
+	work := func(hand int) {
+		raw := scratch.Get().(*[]byte)
+		for i := hand; i < len(all); i += blockHands {
+			*raw = appendDrafts((*raw)[:0], all[i])
+			packed[i], sizes[i] = zenc.EncodeAll(*raw, make([]byte, 0, len(*raw)/8)), len(*raw)
+		}
 		scratch.Put(raw)
-		scratch.Put(packed)
 	}
 	var others sync.WaitGroup
-	for i := 1; i < n; i++ {
-		others.Go(func() { pack(i) })
+	for hand := 1; hand < min(blockHands, len(all)); hand++ {
+		others.Go(func() { work(hand) })
 	}
-	pack(0)
+	work(0)
 	others.Wait()
-	size, room := 0, 0
-	for i := range n {
+	size, room, last := 0, 0, int64(0)
+	if n := len(drafts); n > 0 {
+		last = drafts[n-1].time
+	}
+	for i := range all {
 		size += sizes[i]
-		room += len(parts[i])
+		room += len(packed[i])
 	}
 	b := make([]byte, 5, room+5+3*binary.MaxVarintLen64)
 	b[0] = blockVersion
 	b = binary.AppendUvarint(b, uint64(len(drafts)))
 	b = binary.AppendUvarint(b, uint64(last))
 	b = binary.AppendUvarint(b, uint64(size))
-	for i := range n {
-		b = append(b, parts[i]...)
+	for _, p := range packed {
+		b = append(b, p...)
 	}
 	binary.LittleEndian.PutUint32(b[1:5], blockSum(seq, b))
 	return b
