@@ -33,7 +33,7 @@ type Options struct {
 	// BookmarkInterval bounds how long a bookmark does, of a source to which
 	// nothing else happens. An older version costs such a source nothing after a
 	// crash, unless the server has been restarted, while each commit wears the
-	// disk. An orderly end writes the newest one. Default 5 min.
+	// disk. An orderly end writes the newest one. Default 10 min.
 	BookmarkInterval time.Duration
 	// MaxCommitBytes bounds a transaction: more is split over several. It also
 	// bounds the changes of a source waiting in memory. Default 4 MiB.
@@ -109,7 +109,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Window = cmp.Or(o.Window, 20*time.Millisecond)
 	o.FlushInterval = cmp.Or(o.FlushInterval, 5*time.Second)
-	o.BookmarkInterval = cmp.Or(o.BookmarkInterval, 5*time.Minute)
+	o.BookmarkInterval = cmp.Or(o.BookmarkInterval, 10*time.Minute)
 	o.MaxCommitBytes = cmp.Or(o.MaxCommitBytes, 4<<20)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)

@@ -203,6 +203,9 @@ func (sw *streamWatch) paced(at pace) error {
 		if err := sw.send(min(at.each, at.events-sw.sent)); err != nil {
 			return err
 		}
+		if sw.sent == at.events {
+			break
+		}
 		select {
 		case <-tick.C:
 		case <-sw.gone:

@@ -110,7 +110,7 @@ func streamChild(text string) error {
 	} else {
 		o := boltstore.Options{Window: s.Window, CompactRatio: -1}
 		if s.Scale > 0 {
-			defaults := [2]time.Duration{5 * time.Second, 5 * time.Minute}
+			defaults := [2]time.Duration{5 * time.Second, 10 * time.Minute}
 			o.FlushInterval, o.BookmarkInterval = defaults[0]/time.Duration(s.Scale), defaults[1]/time.Duration(s.Scale)
 		}
 		if s.Packed {
