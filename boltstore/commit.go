@@ -160,7 +160,10 @@ func (c *committer) run() {
 	clk := c.db.opts.Clock
 	flush := clk.NewTimer(c.db.opts.FlushInterval)
 	defer flush.Stop()
-	var last time.Time
+	// from is when the window began that is to pass until the next commit: so
+	// long before the last one's end that a change that came during it is in the
+	// file a window later.
+	var from time.Time
 	for final := false; !final; {
 		var again <-chan time.Time
 		if d := c.retryIn(); d > 0 {
@@ -169,7 +172,7 @@ func (c *committer) run() {
 		take := changes
 		select {
 		case <-c.wake:
-			if left := c.db.opts.Window - clk.Since(last); left > 0 {
+			if left := c.db.opts.Window - clk.Since(from); left > 0 {
 				select {
 				case <-clk.After(left):
 				case <-c.full:
@@ -184,9 +187,11 @@ func (c *committer) run() {
 		case <-c.quit:
 			take, final = all, true
 		}
+		began := clk.Now()
 		if c.commitAll(take) {
-			last = clk.Now()
-			c.db.keeper.committed(last)
+			now := clk.Now()
+			from = began.Add(-min(now.Sub(began), c.db.opts.Window/2))
+			c.db.keeper.committed(now)
 		}
 		if take != changes {
 			flush.Reset(c.db.opts.FlushInterval)

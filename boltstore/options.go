@@ -25,7 +25,8 @@ type Options struct {
 	// Durability of a commit. Default Full.
 	Durability Durability
 	// Window is how long changes to a busy file are gathered into one commit.
-	// An idle file commits a change at once. Default 20 ms; seconds spare flash.
+	// An idle file commits a change at once. How long commits take is counted in,
+	// up to half of it. Default 20 ms; seconds spare flash.
 	Window time.Duration
 	// FlushInterval bounds how long told marks and acknowledgements wait for a
 	// commit to ride on. Default 5 s.
