@@ -4,7 +4,7 @@ PINNED   := $(shell cat tests/kube/go.mod tests/etcd/go.mod | cksum | tr ' ' '-'
 STAMP    := $(ASSETS)/stamp-$(PINNED)
 TARGETS  := linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64
 
-.PHONY: help check test lint cross assets demo bench fuzz
+.PHONY: help check test torture lint cross assets demo bench fuzz
 
 help: ## show this
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
@@ -17,7 +17,13 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
 	go test -race ./...
 	KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
+	KUBEWAKE_MODEL=1000000 go test -count=1 -timeout 30m -run 'TestModel$$' ./informer
 	cd tests && go test -race -count=1 -timeout 30m ./...
+
+torture: ## the long forms: handlers stalled over a million changes, 200 kills, five million steps of the model
+	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
+	cd tests && WAKE_ROUNDS=200 go test -v -race -count=1 -timeout 1h -run 'TestKillDurable|TestKillQueue' ./wake
+	KUBEWAKE_MODEL=5000000 go test -v -count=1 -timeout 2h -run 'TestModel$$' ./informer
 
 lint: ## format, vet, staticcheck, go.mod
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt'd:" $$out; exit 1; }
@@ -46,7 +52,7 @@ $(STAMP):
 demo: ## see it survive, without a cluster
 	go run ./cmd/kubewake demo
 
-bench: assets ## measure against stock client-go on a real API server
+bench: assets ## measure against stock client-go: restarts on a real API server, the stream of events
 	cd tests && go run ./bench
 
 fuzz: ## run each fuzz target for FUZZTIME
