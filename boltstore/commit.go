@@ -70,6 +70,11 @@ const (
 	all                 // everything
 )
 
+// maxLead is how much earlier than a window after the last one a commit begins
+// at most, for the time that it takes: with a long window writes count, not
+// milliseconds.
+const maxLead = 10 * time.Millisecond
+
 // committer gathers the changes of all sources into transactions. Leading
 // edge: a change to an idle file is committed at once, changes to a busy one
 // are gathered for a window.
@@ -190,7 +195,7 @@ func (c *committer) run() {
 		began := clk.Now()
 		if c.commitAll(take) {
 			now := clk.Now()
-			from = began.Add(-min(now.Sub(began), c.db.opts.Window/2))
+			from = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
 			c.db.keeper.committed(now)
 		}
 		if take != changes {

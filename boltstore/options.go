@@ -26,7 +26,7 @@ type Options struct {
 	Durability Durability
 	// Window is how long changes to a busy file are gathered into one commit.
 	// An idle file commits a change at once. How long commits take is counted in,
-	// up to half of it. Default 20 ms; seconds spare flash.
+	// up to 10 ms and half of it. Default 20 ms; seconds spare flash.
 	Window time.Duration
 	// FlushInterval bounds how long told marks and acknowledgements wait for a
 	// commit to ride on. Default 5 s.
