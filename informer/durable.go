@@ -393,8 +393,14 @@ func (d *durable) fillParked() bool {
 
 // unpark takes in what is parked of one key, unless it is in hand.
 func (d *durable) unpark(key string, last uint64, entries []*boltstore.Entry) {
-	if last <= d.parkedTo || d.settled[key] >= last || d.leaving[key] >= last {
+	// Objects of the first list have no seq: theirs is 0.
+	if last <= d.parkedTo && d.parkedTo > 0 {
 		return
+	}
+	for _, acked := range []map[string]uint64{d.settled, d.leaving} {
+		if seq, ok := acked[key]; ok && seq >= last {
+			return
+		}
 	}
 	if q := d.keys[key]; q != nil {
 		for _, t := range q.tasks {

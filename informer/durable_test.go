@@ -7,12 +7,14 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // ledger is a durable handler that keeps what it is told, over several lives,
@@ -451,4 +453,41 @@ func handlersOf(t *testing.T, path string) []boltstore.HandlerState {
 		t.Fatal(states, err)
 	}
 	return states[0].Handlers
+}
+
+// TestParkedInitial: an object of the first list that was moved to the file
+// before it was acknowledged is told by the next life.
+func TestParkedInitial(t *testing.T) {
+	w := newWorld(t)
+	w.options.FlushInterval = 5 * time.Millisecond
+	for i := range 8 {
+		w.create(fmt.Sprint("o", i), "one")
+	}
+	o := DurableOptions{MaxPending: 2, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Hour, time.Hour)}
+	l := w.live(Options{})
+	failing := DurableHandlerFunc(func(context.Context, Event) error { return errors.New("not now") })
+	if _, err := l.inf.AddDurableHandler("parked", failing, o); err != nil {
+		t.Fatal(err)
+	}
+	l.run().synced()
+	eventually(t, "moved to the file", func() bool {
+		hs, err := l.inf.store.Handlers()
+		return err == nil && len(hs) == 1 && hs[0].Parked >= 7
+	})
+	l.end()
+
+	var mu sync.Mutex
+	told := map[string]bool{}
+	l = w.live(Options{})
+	if _, err := l.inf.AddDurableHandler("parked", DurableHandlerFunc(func(_ context.Context, e Event) error {
+		mu.Lock()
+		defer mu.Unlock()
+		told[e.Key] = e.Type == cache.Added
+		return nil
+	}), DurableOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.run()
+	eventually(t, "all are told", func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == 8 })
+	l.end()
 }
