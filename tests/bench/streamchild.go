@@ -158,10 +158,6 @@ func streamChild(text string) error {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	seq := uint64(0)
-	if inf != nil {
-		seq = inf.Store().State().Seq
-	}
 	stopProfile, err := profile(s.Profile)
 	if err != nil {
 		return err
@@ -190,7 +186,8 @@ func streamChild(text string) error {
 	r.Written = written() - wrote
 	if inf != nil {
 		last := inf.Store().State().Seq
-		if seq, err = inf.Store().OldestSeq(); err != nil {
+		seq, err := inf.Store().OldestSeq()
+		if err != nil {
 			return err
 		}
 		first := seq
