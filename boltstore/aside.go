@@ -16,12 +16,15 @@ var bucketAside = []byte("aside")
 func (s *Store) SetAside() error {
 	var m *sourceMeta
 	err := s.db.h.update(func(tx *bolt.Tx) error {
+		if err := s.errReleased(); err != nil {
+			return err
+		}
 		old := s.metaNow()
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 		}
-		next, _ := src.nextDict()
+		next, _ := src.nextDict(old)
 		// Seqs go on, so that no handler's position means something else.
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, Seq: old.Seq, Told: old.Seq,

@@ -40,6 +40,9 @@ func Compact(ctx context.Context, path string, o Options, progress Progress) (Co
 	o = o.withDefaults()
 	o.ReadOnly = false
 	db := newDB(path, o)
+	if err := db.readKeyset(); err != nil {
+		return Compaction{}, err
+	}
 	b, err := db.tryOpen()
 	if err != nil {
 		return Compaction{}, db.explain(err)

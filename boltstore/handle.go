@@ -117,8 +117,11 @@ func (h *handle) sees(id int) (yes bool) {
 }
 
 // swap puts another file beneath the handle, nil to close it, and returns the
-// one before once no transaction uses it.
+// one before once no transaction uses it. It waits for writers first: one may
+// wait for somebody who reads, and nobody can while a swap waits for the writer.
 func (h *handle) swap(db *bolt.DB) *bolt.DB {
+	h.writeMu.Lock()
+	defer h.writeMu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old := h.db

@@ -404,7 +404,7 @@ func (t sourceTx) unusedDicts(m *sourceMeta) (retire, drop []uint32) {
 	if b == nil {
 		return nil, nil
 	}
-	next, _ := t.nextDict()
+	next, _ := t.nextDict(m)
 	oldest := m.Seq + 1
 	if j := t.root.Bucket(bucketJournal); j != nil {
 		if k, _ := j.Cursor().First(); len(k) == 8 {
@@ -460,13 +460,19 @@ func (t sourceTx) putDict(version uint32, v dictValue) error {
 	return putMsgpack(t.dictBox(b), u32(version), v)
 }
 
-// nextDict is the version of the next dictionary, and how many there are.
-func (t sourceTx) nextDict() (version uint32, n int) {
+// nextDict is the version of the next dictionary, and how many there are. It
+// is above those that meta knows: one that is lost must not come to mean
+// another.
+func (t sourceTx) nextDict(m *sourceMeta) (version uint32, n int) {
+	version = packByDict
+	for v := range m.Dicts {
+		version = max(version, v+1)
+	}
 	b := t.root.Bucket(bucketDicts)
 	if b == nil {
-		return packByDict, 0
+		return version, 0
 	}
-	version = max(uint32(b.Sequence())+1, packByDict)
+	version = max(uint32(b.Sequence())+1, version)
 	_ = b.ForEach(func(k, _ []byte) error {
 		if n++; len(k) == 4 {
 			version = max(version, binary.BigEndian.Uint32(k)+1) // a salvaged bucket has lost its sequence

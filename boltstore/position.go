@@ -270,7 +270,8 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	}
 	for _, pk := range p.Park {
 		for _, e := range pk.Entries {
-			if err := st.parkOne(b, e.Seq, e.draft(), st.Cursor); err != nil {
+			d := h.s.plainDrafts([]draft{e.draft()})[0] // dictionaries go when no record needs them
+			if err := st.parkOne(b, e.Seq, d, st.Cursor); err != nil {
 				return err
 			}
 		}

@@ -145,7 +145,7 @@ func (s *sampler) add(b []byte) {
 func (s *Store) train(samples [][]byte) error {
 	var version uint32
 	var n int
-	err := s.view(func(_ *sourceMeta, src sourceTx) error { version, n = src.nextDict(); return nil })
+	err := s.view(func(m *sourceMeta, src sourceTx) error { version, n = src.nextDict(m); return nil })
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (s *Store) train(samples [][]byte) error {
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 		}
-		if now, _ := src.nextDict(); now != version {
+		if now, _ := src.nextDict(s.metaNow()); now != version {
 			return fmt.Errorf("dictionary %d was not expected", now-1)
 		}
 		return src.putDict(version, dictValue{Dict: p.dict, Ratio: p.ratio, Trained: s.db.opts.Clock.Now().UnixNano()})

@@ -181,10 +181,24 @@ func (s *Store) AddIndexers(add cache.Indexers) error {
 	return nil
 }
 
+// errReleased keeps a store from writing what it remembers over what another
+// claim has written since.
+func (s *Store) errReleased() error {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	if s.db.claims[s.id] != s {
+		return fmt.Errorf("boltstore: %s was released: %w", s.source, ErrClosed)
+	}
+	return nil
+}
+
 // updateMeta changes the source in a transaction of its own.
 func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error, visible func()) error {
 	var m *sourceMeta
 	return s.db.h.update(func(tx *bolt.Tx) error {
+		if err := s.errReleased(); err != nil {
+			return err
+		}
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)

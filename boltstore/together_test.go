@@ -1,0 +1,254 @@
+package boltstore
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// Tests of what one part of the package does while another is at work.
+
+// TestCompactEncrypted: a file that is encrypted is compacted, given its keyset.
+func TestCompactEncrypted(t *testing.T) {
+	path := testPath(t)
+	o := Options{Keyset: sealtest.Keyset()}
+	db := openTest(t, path, o)
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	fill(t, s, 300, 20)
+	closeTest(t, db)
+	c, err := Compact(t.Context(), path, o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.After >= c.Before {
+		t.Errorf("%d bytes, before %d", c.After, c.Before)
+	}
+	db = openTest(t, path, o)
+	s = claimTest(t, db, Claim{Indexers: indexers})
+	if objs, err := s.ListErr(); err != nil || len(objs) == 0 {
+		t.Fatalf("%d objects, %v", len(objs), err)
+	}
+}
+
+// TestParkedOutlivesDictionary: what is parked can be told when the dictionary
+// is gone by which the objects were packed.
+func TestParkedOutlivesDictionary(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
+	path := testPath(t)
+	o := Options{Compression: Zstd, Clock: clk, JournalAge: time.Minute, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour}
+	db := openTest(t, path, o)
+	s := claimTest(t, db, podClaim())
+	objs := somePods(0, 100)
+	relist(t, s, "100", RelistOptions{}, objs, 100)
+	p := &testProducer{}
+	s.Attach(p)
+	h, pos := claimHandler(t, s, "test")
+	change := func(obj any) {
+		t.Helper()
+		c, err := s.Prepare(cache.Updated, obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.put(&Batch{Changes: []*Change{c}})
+		s.wake(false)
+		p.stepped(t, clk)
+	}
+	bump := func(i int) any { // packed by the dictionary of now
+		objs[i].(*corev1.Pod).ResourceVersion += "0"
+		return objs[i]
+	}
+	change(bump(0))
+	e := p.entries[0]
+	pos.set(func(p *Position) {
+		p.Cursor = 1
+		p.Park = []Parking{{Key: e.Key, Entries: []*Entry{e}}}
+	})
+	h.Changed()
+	change(bump(1))
+	pos.set(func(p *Position) { p.Park, p.Cursor = nil, 2 })
+	h.Changed()
+	retrain(t, s)
+	for i := range objs {
+		change(bump(i))
+	}
+	pos.set(func(p *Position) { p.Cursor = s.State().Seq })
+	h.Changed()
+	s.SetTold(s.State().Seq)
+	reopen := func() {
+		t.Helper()
+		closeTest(t, db)
+		db = openTest(t, path, o)
+		s = claimTest(t, db, podClaim())
+	}
+	reopen() // retires the dictionary
+	clk.Step(time.Hour)
+	p = &testProducer{}
+	s.Attach(p)
+	h, pos = claimHandler(t, s, "test")
+	for range 20 { // trims the journal
+		change(bump(2))
+		s.SetTold(s.State().Seq)
+		pos.set(func(p *Position) { p.Replaying, p.Cursor = false, s.State().Seq })
+		h.Changed()
+		clk.Step(time.Hour)
+	}
+	reopen() // removes it
+	reopen()
+	if v := dictVersions(t, s); len(v) != 1 {
+		t.Fatalf("dictionaries %v", v)
+	}
+	h, _ = claimHandler(t, s, "test")
+	page, err := h.Parked(nil, 10)
+	if err != nil || len(page.Keys) != 1 || len(page.Entries[0]) != 1 {
+		t.Fatalf("%+v %v", page, err)
+	}
+	if obj, err := page.Entries[0][0].Object(); err != nil {
+		t.Errorf("what is parked cannot be told: %v %v", obj, err)
+	}
+	if old, err := page.Entries[0][0].Previous(); err != nil {
+		t.Errorf("what is parked cannot be told: %v %v", old, err)
+	}
+}
+
+// TestLostDictionaryIsNotReplaced: a file is given up while it is open and its
+// newest dictionary cannot be saved. The next one has another version, so that
+// nothing that the lost one has packed is unpacked by it.
+func TestLostDictionaryIsNotReplaced(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Compression: Zstd})
+	s := claimTest(t, db, podClaim())
+	objs := somePods(0, 150)
+	relist(t, s, "150", RelistOptions{}, objs[:100], 100)
+	retrain(t, s)
+	for _, obj := range objs[100:] {
+		if err := s.Add(obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if by := packedBy(t, s); by[3] == 0 {
+		t.Fatalf("packed by %v", by)
+	}
+	err := db.h.update(func(tx *bolt.Tx) error {
+		src, _ := db.h.source(tx, pods.ID())
+		return src.root.Bucket(bucketDicts).Delete(u32(3))
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.heal(errTripped)
+	if err := s.Err(); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("it says %v", err)
+	}
+	s.packs.mu.Lock()
+	s.packs.current, s.packs.next = nil, time.Time{}
+	s.packs.mu.Unlock()
+	s.trainStored()
+	if v := dictVersions(t, s); v[len(v)-1] != 4 {
+		t.Errorf("dictionaries %v", v)
+	}
+	want := map[string]any{}
+	for _, obj := range objs {
+		want[keyOfObject(obj)] = obj
+	}
+	for key, obj := range want {
+		got, ok, err := s.GetByKey(key)
+		if err != nil || !ok {
+			continue // damaged, and it says so
+		}
+		sameObjects(t, key, []any{got}, []any{obj})
+	}
+	relist(t, s, "200", RelistOptions{}, objs, 100)
+	serves(t, s, objs)
+}
+
+// TestReleasedStoreDoesNotWrite: what a store remembers does not get over what
+// a later claim has written.
+func TestReleasedStoreDoesNotWrite(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	before := claimTest(t, db, Claim{Indexers: indexers})
+	if err := before.Add(configMap("ns", "one", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	h, _ := claimHandler(t, before, "test")
+	before.Release()
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	if err := s.Add(configMap("ns", "two", 2, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Release(); err != nil {
+		t.Error(err)
+	}
+	if err := before.RemoveHandler("test"); !errors.Is(err, ErrClosed) {
+		t.Errorf("remove a handler: %v", err)
+	}
+	if err := before.SetServer("other"); !errors.Is(err, ErrClosed) {
+		t.Errorf("set the server: %v", err)
+	}
+	if err := before.SetAside(); !errors.Is(err, ErrClosed) {
+		t.Errorf("set aside: %v", err)
+	}
+	if err := before.AddIndexers(cache.Indexers{"more": indexers["words"]}); !errors.Is(err, ErrClosed) {
+		t.Errorf("add indexers: %v", err)
+	}
+	before.told.Store(1000)
+	before.Release()
+	if objs, err := s.ListErr(); err != nil || len(objs) != 2 {
+		t.Fatalf("%d objects, %v", len(objs), err)
+	}
+}
+
+// TestCloseBesideHandlers: a handler that looks into the file when it is asked
+// for its position, as one does that waits for somebody who looks into the
+// file, does not hang because the file is being closed.
+func TestCloseBesideHandlers(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	if err := s.Add(configMap("ns", "one", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	p := &askingPosition{}
+	h, err := s.ClaimHandler("test", p, p.load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.commit.stop(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := s.Page(nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	p.ask = func() {
+		go func() { closed <- func() error { b := db.h.swap(nil); return b.Close() }() }()
+		time.Sleep(20 * time.Millisecond) // it waits for the transaction, or for writers
+		s.Before("ns/one", next.Next)
+		s.Before("ns/one", marks{{0, []byte("x")}}.bytes())
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.Release() }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it hangs")
+	}
+	<-closed
+	db.closed = true
+}
+
+type askingPosition struct {
+	testPosition
+	ask func()
+}
+
+func (p *askingPosition) Position() Position {
+	if p.ask != nil {
+		p.ask()
+	}
+	return p.testPosition.Position()
+}
