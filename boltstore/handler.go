@@ -16,6 +16,16 @@ type Handler struct {
 	changes  atomic.Uint64
 	reported uint64 // changes, in the transaction under way
 	persist  atomic.Uint64
+
+	written  handlerMark // what the file says that comes of the Positioner
+	starting handlerMark // in the transaction under way
+	lost     bool        // in the transaction under way: it has to start over
+}
+
+// handlerMark tells a reset that the Positioner knows of from others.
+type handlerMark struct {
+	epoch uint64
+	reset bool
 }
 
 // ClaimHandler registers a durable handler under a name, or takes up its
@@ -53,6 +63,9 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 			st = &handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true}
 		}
 		st.Seen = s.db.opts.Clock.Now().UnixNano()
+		if err := t.dropUseless(name, st); err != nil {
+			return err
+		}
 		if next, err = s.takePlace(st.Next); err != nil {
 			return err
 		}
@@ -64,6 +77,7 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 		delete(s.handlers, name)
 		return fail(err)
 	}
+	h.written = handlerMark{st.Epoch, st.Reset}
 	start(st.position(next), st.mark, known)
 	s.handlers[name] = h
 	return h, nil
@@ -97,6 +111,11 @@ func (s *Store) RemoveHandler(name string) error {
 }
 
 func (h *Handler) persisted(mark uint64) {
+	if h.lost {
+		h.p.Lost()
+		return
+	}
+	h.written = h.starting
 	h.persist.Store(h.reported)
 	h.p.Persisted(mark)
 }

@@ -18,6 +18,7 @@ type testPosition struct {
 	p    Position
 	mark uint64
 	n    int
+	lost int
 }
 
 func (p *testPosition) Position() Position {
@@ -31,6 +32,12 @@ func (p *testPosition) Persisted(mark uint64) {
 	defer p.mu.Unlock()
 	p.mark = mark
 	p.n++
+}
+
+func (p *testPosition) Lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost++
 }
 
 func (p *testPosition) load(pos Position, mark uint64, _ bool) { p.p, p.mark = pos, mark }

@@ -148,6 +148,10 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 		drafts, err = unpackBlock(first, block)
 	}
 	for name, st := range behind {
+		err := err
+		if err == nil && st.mark+1 < first {
+			err = fmt.Errorf("journal entries from %d to %d are missing: %w", st.mark+1, first-1, ErrDamaged)
+		}
 		if err != nil {
 			s.db.log().Error(err, "Part of the journal is damaged, a handler has to start over", "source", s.source.String(), "handler", name)
 			if err := t.dropParked(name); err != nil {

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -74,6 +75,10 @@ type Positioner interface {
 	// Persisted is called once what Position last returned is in the file. What
 	// the handler needs of the entries up to mark is parked from then on.
 	Persisted(mark uint64)
+	// Lost is called instead where part of what the handler has still to be told
+	// is damaged: it has to start over, and is asked again until Position says
+	// so by Anew.
+	Lost()
 }
 
 // handlerState is what the file says of a durable handler, after the seq up to
@@ -176,6 +181,15 @@ func (t sourceTx) dropHandler(name string) error {
 	return t.dropParked(name)
 }
 
+// dropUseless removes what is parked for a handler that starts over, and of
+// which its state says nothing.
+func (t sourceTx) dropUseless(name string, st *handlerState) error {
+	if !st.Reset || st.Parked > 0 {
+		return nil
+	}
+	return t.dropParked(name)
+}
+
 func (t sourceTx) dropParked(name string) error {
 	b := t.root.Bucket(bucketParked)
 	if b == nil || b.Bucket([]byte(name)) == nil {
@@ -205,7 +219,8 @@ func (t sourceTx) parked(name string) *box {
 // what presses, and returns what to do once the transaction is visible.
 func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error) {
 	all, err := t.handlers(m)
-	if err != nil || len(all) == 0 {
+	claimed := s.claimedHandlers()
+	if err != nil || len(all)+len(claimed) == 0 {
 		return nil, err
 	}
 	now := s.db.opts.Clock.Now()
@@ -214,14 +229,18 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 		st *handlerState
 	}
 	var reports []report
-	for _, h := range s.claimedHandlers() {
-		if st := all[h.name]; st != nil {
-			if err := h.report(t, m, st); err != nil {
-				return nil, err
-			}
-			st.Seen = now.Truncate(s.db.opts.handlerSeen()).UnixNano()
-			reports = append(reports, report{h, st})
+	for _, h := range claimed {
+		st := all[h.name]
+		if st == nil { // lost with a damaged file
+			st = &handlerState{}
+			st.startOver(m)
+			all[h.name] = st
 		}
+		if err := h.report(t, m, st); err != nil {
+			return nil, err
+		}
+		st.Seen = now.Truncate(s.db.opts.handlerSeen()).UnixNano()
+		reports = append(reports, report{h, st})
 	}
 	if err := s.forgetHandlers(t, all, now); err != nil {
 		return nil, err
@@ -230,7 +249,7 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 		return nil, err
 	}
 	for name, st := range all {
-		if err := t.putHandler(name, st); err != nil {
+		if err := errors.Join(t.dropUseless(name, st), t.putHandler(name, st)); err != nil {
 			return nil, err
 		}
 	}
@@ -243,10 +262,15 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 
 // report merges what the handler says into its state.
 func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
-	h.reported = h.changes.Load()
+	h.reported, h.lost = h.changes.Load(), false
 	p := h.p.Position()
+	h.starting = handlerMark{p.Epoch, p.Reset}
 	if p.Epoch != m.Epoch {
 		return nil // it has not noticed yet that it has to start over
+	}
+	if st.Reset && !p.Reset && !p.Anew && h.written == (handlerMark{epoch: m.Epoch}) {
+		h.lost = true // what it says is of before
+		return nil
 	}
 	if p.Anew {
 		if err := t.dropParked(h.name); err != nil {
@@ -302,10 +326,36 @@ func (st *handlerState) settle(b *box, settled map[string]uint64) error {
 	return nil
 }
 
+// restartHandlers makes all handlers start over, also those of which only what
+// is parked is left.
+func (t sourceTx) restartHandlers(m *sourceMeta) error {
+	all, err := t.handlers(m)
+	if b := t.root.Bucket(bucketParked); b != nil && err == nil {
+		err = b.ForEachBucket(func(name []byte) error {
+			if all[string(name)] == nil {
+				all[string(name)] = &handlerState{}
+			}
+			return nil
+		})
+	}
+	for name, st := range all {
+		if err == nil {
+			st.startOver(m)
+			err = errors.Join(t.dropParked(name), t.putHandler(name, st))
+		}
+	}
+	return err
+}
+
 // forgetHandlers removes names that nobody has registered for HandlerAge. A
 // program that has just been started gets the time to register.
 func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now time.Time) error {
 	age := s.db.opts.HandlerAge
+	for _, st := range all {
+		if st.Seen == 0 { // it was damaged
+			st.Seen = now.UnixNano()
+		}
+	}
 	if age <= 0 || now.Sub(s.claimed) < min(age, time.Hour) {
 		return nil
 	}

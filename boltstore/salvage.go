@@ -162,11 +162,16 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 	}
 	delete(subs, string(bucketGen))
 	delete(subs, string(bucketJournal))
+	restart := false
 	for name, sub := range subs {
+		before := len(c.errs)
 		if c.with.from == c.with.to {
 			c.bucket([][]byte{[]byte(name)}, sub)
 		} else {
 			c.part([]byte(name), sub)
+		}
+		if len(c.errs) > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
+			restart = true // what they were not told may be lost
 		}
 	}
 	c.flush()
@@ -180,6 +185,11 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		src, err := c.target(tx)
 		if err != nil {
 			return err
+		}
+		if restart {
+			if err := src.restartHandlers(c.m); err != nil {
+				return err
+			}
 		}
 		return src.putMeta(c.m)
 	}))

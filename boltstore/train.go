@@ -161,7 +161,11 @@ func (s *Store) train(samples [][]byte) error {
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 		}
-		if now, _ := src.nextDict(s.metaNow()); now != version {
+		m, err := src.meta()
+		if err != nil {
+			return err
+		}
+		if now, _ := src.nextDict(m); now != version {
 			return fmt.Errorf("dictionary %d was not expected", now-1)
 		}
 		return src.putDict(version, dictValue{Dict: p.dict, Ratio: p.ratio, Trained: s.db.opts.Clock.Now().UnixNano()})

@@ -67,6 +67,7 @@ type durable struct {
 	resetDue    bool
 	anew        bool // what the file has parked is of before a reset
 	leavingAnew bool
+	lost        bool // the file's position is: it starts over
 }
 
 // AddDurableHandler adds a handler whose progress is in the file, under a name
@@ -245,6 +246,14 @@ func (d *durable) Persisted(mark uint64) {
 	d.parkedNow()
 }
 
+// Lost implements boltstore.Positioner.
+func (d *durable) Lost() {
+	d.mu.Lock()
+	d.lost = true
+	d.mu.Unlock()
+	d.inf.backlog.wake()
+}
+
 func (d *durable) changed() { d.h.Changed() }
 
 func (d *durable) full() bool {
@@ -303,8 +312,11 @@ func (d *durable) room() bool {
 	epoch := d.inf.store.Epoch()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if epoch != d.epoch {
+	switch {
+	case epoch != d.epoch:
 		d.startOver(epoch, d.inf.store.State().Seq)
+	case d.lost:
+		d.startAnew(errors.New("its position could not be read"))
 	}
 	switch {
 	case d.resetDue:
@@ -335,17 +347,21 @@ func (d *durable) startOver(epoch, seq uint64) {
 	d.shown = sets.New[string]()
 	d.epoch, d.known, d.cursor, d.mark = epoch, 0, seq, seq
 	d.parked, d.replay = walk{}, walk{active: true}
-	d.resetDue, d.resetting = true, false
+	d.resetDue, d.resetting, d.lost = true, false, false
 	d.changed()
 }
 
 // damaged starts over because part of what is to be told cannot be read.
 func (d *durable) damaged(err error) {
-	d.log.Error(err, "Part of what a durable handler has to be told is damaged, it has to start over", "source", d.inf.store.Source().String(), "handler", d.name)
-	seq := d.inf.store.State().Seq
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.startOver(d.epoch, seq)
+	d.startAnew(err)
+}
+
+// startAnew is damaged for who holds the mutex.
+func (d *durable) startAnew(err error) {
+	d.log.Error(err, "Part of what a durable handler has to be told is damaged, it has to start over", "source", d.inf.store.Source().String(), "handler", d.name)
+	d.startOver(d.epoch, d.inf.store.State().Seq)
 	d.anew, d.leavingAnew = true, false
 }
 
@@ -538,13 +554,14 @@ func (d *durable) fillEntries(upto uint64) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(entries) == 0 {
+	switch {
+	case len(entries) == 0 && inFile:
+		d.startAnew(fmt.Errorf("journal entries from %d on are missing: %w", from, boltstore.ErrDamaged))
+		return true
+	case len(entries) == 0:
 		return false
-	}
-	if entries[0].Seq != from {
-		d.mu.Unlock()
-		d.damaged(fmt.Errorf("journal entries from %d to %d are missing: %w", from, entries[0].Seq-1, boltstore.ErrDamaged))
-		d.mu.Lock()
+	case entries[0].Seq != from:
+		d.startAnew(fmt.Errorf("journal entries from %d to %d are missing: %w", from, entries[0].Seq-1, boltstore.ErrDamaged))
 		return true
 	}
 	for _, e := range entries {
