@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,7 @@ var weights = []struct {
 	{"update", 500}, {"create", 150}, {"delete", 120}, {"recreate", 60}, {"bookmark", 60}, {"resync", 10},
 	{"stall", 12}, {"fail", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 3}, {"forget durable", 3},
 	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 3}, {"away", 3}, {"rewind", 2},
+	{"compact", 6}, {"rotate", 6},
 }
 
 var ops = func() (all []string) {
@@ -84,7 +86,7 @@ func TestModel(t *testing.T) {
 				p := program.Draw(rt, "program")
 				small := rapid.Bool().Draw(rt, "small bounds")
 				runs++
-				m := &model{t: rt, dir: filepath.Join(dir, strconv.Itoa(runs)), server: newModelServer(), small: small}
+				m := &model{t: rt, dir: filepath.Join(dir, strconv.Itoa(runs)), server: newModelServer(), small: small, sealed: rapid.Bool().Draw(rt, "encrypted")}
 				if err := os.MkdirAll(m.dir, 0o700); err != nil {
 					rt.Fatal(err)
 				}
@@ -108,6 +110,7 @@ type model struct {
 	dir    string
 	server *modelServer
 	small  bool
+	sealed bool // the file is encrypted
 
 	files    int
 	path     string
@@ -149,6 +152,9 @@ func (m *model) start() {
 	o := boltstore.Options{Durability: boltstore.Process, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1}
 	io := Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, HandlerGrace: time.Nanosecond,
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
+	if m.sealed {
+		o.Keyset = sealtest.Keyset()
+	}
 	if m.small {
 		o.JournalBytes, o.HotBytes, io.BacklogBytes = 2000, 2000, 3000
 	}
@@ -249,7 +255,11 @@ func (m *model) crash() {
 }
 
 func (m *model) check() {
-	db, err := boltstore.Open(m.path, boltstore.Options{ReadOnly: true})
+	o := boltstore.Options{ReadOnly: true}
+	if m.sealed {
+		o.Keyset = sealtest.Keyset()
+	}
+	db, err := boltstore.Open(m.path, o)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -295,6 +305,16 @@ func (m *model) step(o op) {
 				m.t.Fatal(err)
 			}
 			m.forget(&m.second)
+		}
+	case "compact": // beside all that goes on
+		if _, err := m.db.Compact(context.Background(), nil); err != nil {
+			m.t.Fatal(err)
+		}
+	case "rotate":
+		if m.sealed {
+			if err := m.db.Rotate(); err != nil {
+				m.t.Fatal(err)
+			}
 		}
 	case "settle":
 		m.settle()
