@@ -145,8 +145,7 @@ func (db *DB) reload(b *bolt.DB) error {
 				return err
 			}
 			s.setMeta(m)
-			s.packs.reset()
-			if err := errors.Join(s.packs.load(src), s.packs.needed(m)); err != nil {
+			if err := errors.Join(s.packs.reload(src), s.packs.needed(m)); err != nil {
 				s.damaged(err)
 			}
 			if m.Degraded != "" {
@@ -182,12 +181,10 @@ func (db *DB) noteAside(aside string, why error, saved salvaged) {
 // trimAside removes the oldest files that were set aside, as far as number and
 // size ask for it.
 func (db *DB) trimAside() {
-	names, _ := filepath.Glob(globEscape(db.path) + asideInfix + "*")
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // the time is in the name
 	var size int64
-	for i, name := range names {
+	for i, name := range db.asideFiles() {
 		st, err := os.Lstat(name)
-		if err != nil || !st.Mode().IsRegular() {
+		if err != nil {
 			continue
 		}
 		size += st.Size()
@@ -198,6 +195,17 @@ func (db *DB) trimAside() {
 			db.log().Error(err, "An old file that was set aside could not be removed", "file", name)
 		}
 	}
+}
+
+// asideFiles are those that were set aside and are still there, the newest first.
+func (db *DB) asideFiles() []string {
+	names, _ := filepath.Glob(globEscape(db.path) + asideInfix + "*")
+	names = slices.DeleteFunc(names, func(name string) bool {
+		st, err := os.Lstat(name)
+		return err != nil || !st.Mode().IsRegular()
+	})
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // the time is in the name
+	return names
 }
 
 // globEscape quotes what filepath.Glob would take for a pattern.

@@ -60,13 +60,31 @@ func (db *DB) settleKeys() error {
 	switch {
 	case db.wanted() != (h.Keys != nil):
 		db.log().Info("Converting the file", "file", db.path, "encrypted", db.wanted())
-		return db.rekey()
+		h.Rotate = false
+		err = db.rekey()
 	case h.Keys != nil && !db.master.Current(h.Keys):
 		h.Rotate = true
 		err = db.rewrap()
 	}
 	db.stale = h.Rotate
+	if err == nil && db.wanted() {
+		db.warnPlainAside()
+	}
 	return err
+}
+
+// warnPlainAside names what was set aside while the file was plain, which may
+// say all that an encrypted file hides. It is not ours to remove.
+func (db *DB) warnPlainAside() {
+	var plain []string
+	for _, name := range db.asideFiles() {
+		if h, ok := headerOf(name); !ok || h.Keys == nil {
+			plain = append(plain, name)
+		}
+	}
+	if len(plain) > 0 {
+		db.log().Info("Warning: files that were set aside are not encrypted; remove them when they are no longer needed", "file", db.path, "aside", plain)
+	}
 }
 
 // rewrap seals the data keys by the keyset's primary key, and notes that new
@@ -114,14 +132,24 @@ func (db *DB) rotate() {
 // they cannot be found there is no error: then nothing of it can be saved. A
 // keyset that is not the file's is.
 func (db *DB) damagedKeys() (*seal.Sealer, *seal.Envelope, error) {
-	f, done, err := openPages(db.path)
-	if err != nil {
+	h, ok := headerOf(db.path)
+	if !ok {
 		return nil, nil, nil
+	}
+	s, err := db.unlock(h)
+	return s, h.Keys, err
+}
+
+// headerOf reads the header of a file that may be damaged, without bbolt.
+func headerOf(path string) (h header, ok bool) {
+	f, done, err := openPages(path)
+	if err != nil {
+		return h, false
 	}
 	defer done()
 	file, err := f.find(f.top(), bucketFile)
 	if err != nil {
-		return nil, nil, nil
+		return h, false
 	}
 	var raw []byte
 	err = f.each(file, func(k, v []byte, _ *bucketRef) {
@@ -129,12 +157,7 @@ func (db *DB) damagedKeys() (*seal.Sealer, *seal.Envelope, error) {
 			raw = v
 		}
 	})
-	var h header
-	if err != nil || parseMsgpack(raw, &h) != nil {
-		return nil, nil, nil
-	}
-	s, err := db.unlock(h)
-	return s, h.Keys, err
+	return h, err == nil && parseMsgpack(raw, &h) == nil
 }
 
 func (db *DB) header() (h header, err error) {

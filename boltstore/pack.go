@@ -137,6 +137,7 @@ type packers struct {
 	all      map[uint32]*packer
 	damaged  map[uint32]error
 	current  *packer // the newest; nil without any
+	last     uint32  // the highest version ever known
 	training bool
 	next     time.Time // no training before
 }
@@ -147,11 +148,13 @@ func (db *DB) packers(id string) *packers {
 	defer db.mu.Unlock()
 	p := db.packs[id]
 	if p == nil {
-		p = &packers{all: map[uint32]*packer{}, damaged: map[uint32]error{}}
+		p = newPackers()
 		db.packs[id] = p
 	}
 	return p
 }
+
+func newPackers() *packers { return &packers{all: map[uint32]*packer{}, damaged: map[uint32]error{}} }
 
 // load reads the dictionaries that are not known yet. One that is damaged is
 // left out.
@@ -190,6 +193,7 @@ func (p *packers) load(src sourceTx) error {
 // add is called with mu held.
 func (p *packers) add(pk *packer) {
 	p.all[pk.version] = pk
+	p.last = max(p.last, pk.version)
 	if p.current == nil || p.current.version < pk.version {
 		p.current = pk
 	}
@@ -235,12 +239,31 @@ func (p *packers) forget() {
 	p.current, p.next = nil, time.Time{}
 }
 
-// reset is for a source that begins anew, with versions from the start.
-func (p *packers) reset() {
+// reset is for a source that begins anew, without dictionaries.
+func (p *packers) reset() { p.become(newPackers()) }
+
+// reload reads the dictionaries of a file that has been put in the place of
+// another one. Readers see those of before or the new ones.
+func (p *packers) reload(src sourceTx) error {
+	fresh := newPackers()
+	err := fresh.load(src)
+	p.become(fresh)
+	return err
+}
+
+func (p *packers) become(fresh *packers) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all, p.damaged = map[uint32]*packer{}, map[uint32]error{}
-	p.current, p.next = nil, time.Time{}
+	p.all, p.damaged, p.current, p.next = fresh.all, fresh.damaged, fresh.current, time.Time{}
+	p.last = max(p.last, fresh.last)
+}
+
+// version is that of the next dictionary, if the file says next: no entry in
+// memory is packed by another one of that version.
+func (p *packers) version(next uint32) uint32 {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return max(next, p.last+1)
 }
 
 // needed is the damage that makes records unreadable.
@@ -475,7 +498,7 @@ func (t sourceTx) nextDict(m *sourceMeta) (version uint32, n int) {
 	version = max(uint32(b.Sequence())+1, version)
 	_ = b.ForEach(func(k, _ []byte) error {
 		if n++; len(k) == 4 {
-			version = max(version, binary.BigEndian.Uint32(k)+1) // a salvaged bucket has lost its sequence
+			version = max(version, binary.BigEndian.Uint32(k)+1) // the sequence may have been lost with its page
 		}
 		return nil
 	})

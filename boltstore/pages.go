@@ -52,6 +52,7 @@ func openPages(path string) (*pageFile, func(), error) {
 type bucketRef struct {
 	root   uint64
 	inline []byte
+	seq    uint64
 }
 
 func (f *pageFile) top() bucketRef { return bucketRef{root: f.meta.root} }
@@ -229,7 +230,7 @@ func (w *walker) leaves(p page, b []byte) {
 				w.fail("page %d, element %d is half a bucket", p.id, i)
 				continue
 			}
-			if sub = (&bucketRef{root: o.Uint64(v)}); sub.root == 0 {
+			if sub = (&bucketRef{root: o.Uint64(v), seq: o.Uint64(v[8:])}); sub.root == 0 {
 				sub.inline = v[16:]
 			}
 		}

@@ -173,6 +173,15 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		if len(c.errs) > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
 			restart = true // what they were not told may be lost
 		}
+		if name == string(bucketDicts) && sub.seq > 0 { // no version comes to mean another dictionary
+			c.do(8, func(src sourceTx, _ *applier) error {
+				b, err := src.root.CreateBucketIfNotExists(bucketDicts)
+				if err != nil {
+					return err
+				}
+				return b.SetSequence(sub.seq)
+			})
+		}
 	}
 	c.flush()
 	if len(c.errs) == 0 {

@@ -152,6 +152,7 @@ func (s *Store) train(samples [][]byte) error {
 	if n >= dictsKept {
 		return fmt.Errorf("the source has %d dictionaries", n)
 	}
+	version = s.packs.version(version)
 	p, err := trainPacker(version, samples)
 	if err != nil {
 		return err
@@ -165,7 +166,7 @@ func (s *Store) train(samples [][]byte) error {
 		if err != nil {
 			return err
 		}
-		if now, _ := src.nextDict(m); now != version {
+		if now, _ := src.nextDict(m); s.packs.version(now) != version {
 			return fmt.Errorf("dictionary %d was not expected", now-1)
 		}
 		return src.putDict(version, dictValue{Dict: p.dict, Ratio: p.ratio, Trained: s.db.opts.Clock.Now().UnixNano()})
