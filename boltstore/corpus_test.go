@@ -37,7 +37,10 @@ type corpus struct {
 func makeCorpus(t *testing.T, o Options) corpus {
 	t.Helper()
 	path := testPath(t)
-	db := openTest(t, path, o)
+	db, err := Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	p := &testProducer{}
 	s.Attach(p)
@@ -72,6 +75,9 @@ func makeCorpus(t *testing.T, o Options) corpus {
 	set(301, 2000)
 	relist(t, s, "3000", RelistOptions{}, srv.list(), 100)
 	c.want = content(srv)
+	if by := packedBy(t, s); o.Compression == Zstd && by[packByDict] < 100 {
+		t.Fatalf("packed by %v", by)
+	}
 	closeTest(t, db)
 	c.after = read()
 	return c
@@ -249,12 +255,31 @@ func TestCorpus(t *testing.T) {
 	if n := os.Getenv("KUBEWAKE_CORPUS"); n != "" {
 		fmt.Sscan(n, &perKind)
 	}
-	c := makeCorpus(t, Options{})
+	for _, kind := range corpusKinds {
+		t.Run(kind.name, func(t *testing.T) { runCorpus(t, kind, perKind) })
+	}
+}
+
+// corpusKind is a kind of file. In an encrypted one all payloads are packed,
+// too.
+type corpusKind struct {
+	name    string
+	options Options
+}
+
+var corpusKinds = []corpusKind{
+	{"plain", Options{}},
+	{"compressed", Options{Compression: Zstd}},
+	{"encrypted", Options{Compression: Zstd, Keyset: sealtest.Keyset()}},
+}
+
+func runCorpus(t *testing.T, kind corpusKind, perKind int) {
+	c := makeCorpus(t, kind.options)
 	outcomes := map[string]map[string]int{}
-	for kind, d := range damages {
+	for k, d := range damages {
 		dir := memoryDir(t)
 		for i := range perKind {
-			b := d.do(c, rand.New(rand.NewPCG(uint64(kind), uint64(i))))
+			b := d.do(c, rand.New(rand.NewPCG(uint64(k), uint64(i))))
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), b, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -262,7 +287,7 @@ func TestCorpus(t *testing.T) {
 		counts := map[string]int{}
 		outcomes[d.kind] = counts
 		for done := 0; done < perKind; {
-			got, out := runCorpusChild(t, dir, done)
+			got, out := runCorpusChild(t, kind.name, dir, done)
 			for _, g := range got {
 				c.judge(t, fmt.Sprint(d.kind, " ", done), g, counts)
 				done++
@@ -344,10 +369,10 @@ func equalMaps(a, b map[string]string) bool {
 	return len(a) == len(b)
 }
 
-func runCorpusChild(t *testing.T, dir string, from int) (lines []string, out string) {
+func runCorpusChild(t *testing.T, kind, dir string, from int) (lines []string, out string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCorpus$", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), corpusEnv+"="+dir, fmt.Sprint("KUBEWAKE_TEST_FROM=", from))
+	cmd.Env = append(os.Environ(), corpusEnv+"="+dir, fmt.Sprint("KUBEWAKE_TEST_FROM=", from), "KUBEWAKE_TEST_KIND="+kind)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
@@ -378,12 +403,18 @@ func runCorpusChild(t *testing.T, dir string, from int) (lines []string, out str
 func corpusChild(t *testing.T, dir string) {
 	from := 0
 	fmt.Sscan(os.Getenv("KUBEWAKE_TEST_FROM"), &from)
+	var o Options
+	for _, k := range corpusKinds {
+		if k.name == os.Getenv("KUBEWAKE_TEST_KIND") {
+			o = k.options
+		}
+	}
 	for ; ; from++ {
 		path := filepath.Join(dir, fmt.Sprint(from))
 		if _, err := os.Stat(path); err != nil {
 			return
 		}
-		word, objs := readWhole(t, path)
+		word, objs := readWhole(t, path, o)
 		line := "OUTCOME " + word
 		for _, o := range objs {
 			line += "\t" + o
@@ -393,9 +424,10 @@ func corpusChild(t *testing.T, dir string) {
 }
 
 // readWhole does what a program does, and reads all that there is.
-func readWhole(t *testing.T, path string) (word string, objs []string) {
+func readWhole(t *testing.T, path string, o Options) (word string, objs []string) {
 	log := klog.NewKlogr().V(9)
-	db, err := Open(path, Options{Logger: &log, Keyset: sealtest.Default()})
+	o.Logger = &log
+	db, err := Open(path, o)
 	if err != nil {
 		return "not opened", nil
 	}
