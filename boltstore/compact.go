@@ -105,11 +105,16 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := tempFile(path)
+	tmp, err := db.tempFile(path)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp) // it has another name once all is well
+	renamed := false
+	defer func() {
+		if !renamed {
+			_ = db.remove(tmp) // or the next Open does
+		}
+	}()
 	old, b, err := db.copyTo(ctx, path, tmp, progress)
 	if err != nil {
 		return err
@@ -119,13 +124,14 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	if err := errors.Join(ctx.Err(), db.step("rename")); err != nil {
 		return errors.Join(err, b.Close())
 	}
-	if err := os.Rename(tmp, path); err != nil {
+	if err := db.rename(tmp, path); err != nil {
 		return errors.Join(err, b.Close())
 	}
+	renamed = true
 	// There is no way back: the old file has no name any more.
 	err = db.step("renamed")
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = db.syncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		err = fmt.Errorf("the new file is in use, but its folder could not be synced: after a power failure the old one may be back: %w", err)
@@ -157,7 +163,7 @@ func (db *DB) copyTo(ctx context.Context, path, tmp string, progress Progress) (
 	b.AllocSize = 64 << 10 // not much more than it needs
 	err = db.h.quiet(func(tx *bolt.Tx) error {
 		old = tx.DB()
-		c := &compactor{ctx: ctx, dst: b, progress: progress, step: db.step, limit: int64(db.opts.MaxCommitBytes)}
+		c := &compactor{ctx: ctx, dst: b, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.op("write", tmp)) }, limit: int64(db.opts.MaxCommitBytes)}
 		c.total = tx.Size() - int64(old.Stats().FreePageN+old.Stats().PendingPageN)*int64(old.Info().PageSize)
 		return c.copy(tx)
 	})
@@ -165,7 +171,7 @@ func (db *DB) copyTo(ctx context.Context, path, tmp string, progress Progress) (
 		err = db.step("sync")
 	}
 	if err == nil {
-		err = b.Sync()
+		err = db.syncFile(b)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Close())
@@ -296,12 +302,24 @@ func (db *DB) step(name string) error {
 func tempPrefix(path string) string { return "." + filepath.Base(path) + ".new-" }
 
 // tempFile makes an empty file beside the one at path, 0600.
-func tempFile(path string) (string, error) {
+func (db *DB) tempFile(path string) (string, error) {
+	if err := db.op("create", tempPrefix(path)); err != nil {
+		return "", err
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix(path)+"*")
 	if err != nil {
 		return "", err
 	}
 	return f.Name(), f.Close()
+}
+
+func sameFile(a, b string) bool {
+	is, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(is, other)
 }
 
 // removeLeftovers removes what a crash left of files that were being made,
@@ -321,10 +339,13 @@ func (db *DB) removeLeftovers() {
 			continue
 		}
 		release, err := lockFile(name)
+		if err != nil && sameFile(name, path) {
+			release, err = func() {}, nil // the file itself, by the name under which it was made
+		}
 		if err != nil {
 			continue
 		}
-		err = os.Remove(name)
+		err = db.remove(name)
 		release()
 		if err != nil {
 			db.log().Error(err, "A file left by a crash was not removed", "file", name)

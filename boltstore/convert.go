@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
@@ -75,7 +74,7 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, re
 		var done func()
 		cp, done = newCopying(db.path, b, seals{h.seal, to})
 		defer done()
-		cp.step = db.goOn
+		cp.step = func(name string) error { return errors.Join(db.goOn(name), db.op("write", name)) }
 		cp.all()
 		return errors.Join(cp.res.stopped, db.goOn("sync"))
 	})
@@ -84,7 +83,7 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, re
 	}
 	if err == nil {
 		if err = db.goOn("rename"); err != nil {
-			err = errors.Join(err, os.Remove(name))
+			err = errors.Join(err, db.remove(name))
 		}
 	}
 	if err != nil {

@@ -248,7 +248,7 @@ func TestCorpus(t *testing.T) {
 		corpusChild(t, dir)
 		return
 	}
-	perKind := 100
+	perKind := 40
 	if testing.Short() {
 		perKind = 10
 	}

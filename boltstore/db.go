@@ -81,13 +81,17 @@ func Open(path string, o Options) (*DB, error) {
 		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
 	db.removeLeftovers()
-	if err := db.settleKeys(); err != nil {
+	err = db.migrate()
+	if err == nil {
+		err = db.settleKeys()
+	}
+	if err != nil {
 		return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
 	}
 	if db.opts.Durability == Process {
 		// The mark must be on the disk before anything that is not synced.
 		mark := func(tx *bolt.Tx) error { return db.putHeader(tx, false) }
-		if err := errors.Join(db.h.update(mark, nil), db.h.sync()); err != nil {
+		if err := db.durably(mark, nil); err != nil {
 			return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
 		}
 	}
@@ -176,7 +180,7 @@ func (db *DB) closeClean() error {
 	if err := db.h.sync(); err != nil {
 		return err
 	}
-	return db.h.update(func(tx *bolt.Tx) error { return db.putHeader(tx, true) }, nil)
+	return db.durably(func(tx *bolt.Tx) error { return db.putHeader(tx, true) }, nil)
 }
 
 // release ends a claim.

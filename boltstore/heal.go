@@ -20,7 +20,7 @@ const minHeal = time.Minute
 // replace sets a file aside that cannot be opened, and makes a new one of what
 // can be saved.
 func (db *DB) replace(why error) error {
-	same, keys, err := db.damagedKeys()
+	same, keys, known, err := db.damagedKeys()
 	if err != nil {
 		return db.explain(err)
 	}
@@ -28,23 +28,28 @@ func (db *DB) replace(why error) error {
 	if err != nil {
 		return db.explain(err)
 	}
-	aside := db.asideName()
-	err = os.Rename(db.path, aside)
-	release()
+	defer release()
+	aside, err := db.nameAside()
 	if err != nil {
 		return db.explain(err)
 	}
 	var saved salvaged
 	var fill func(*bolt.DB) error
-	if errors.Is(why, ErrDamaged) {
+	if errors.Is(why, ErrDamaged) && known {
 		fill = func(to *bolt.DB) error { saved = salvage(aside, to, seals{same, same}, nil); return nil }
 	}
-	if err := db.createFile(keys, fill); err != nil {
-		return db.explain(errors.Join(err, os.Rename(aside, db.path)))
+	name, err := db.makeFile(keys, fill)
+	if err == nil {
+		if err = db.takeName(name); err != nil {
+			err = errors.Join(err, db.remove(name))
+		}
+	}
+	if err != nil {
+		return db.explain(errors.Join(err, db.unnameAside(aside)))
 	}
 	if errors.Is(why, errUncleanBoot) && saved.whole() {
 		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
-		return os.Remove(aside)
+		return db.remove(aside)
 	}
 	db.noteAside(aside, why, saved)
 	return nil
@@ -82,8 +87,8 @@ func (db *DB) healNow(why error) error {
 	}
 	db.mu.Unlock()
 	aside := db.asideName()
-	if err := copyFile(db.path, aside); err != nil {
-		return errors.Join(err, os.Remove(aside))
+	if err := db.copyFile(db.path, aside); err != nil {
+		return errors.Join(err, db.remove(aside))
 	}
 	var saved salvaged
 	same := seals{db.h.seal, db.h.seal}
@@ -109,22 +114,30 @@ func (db *DB) healNow(why error) error {
 func (db *DB) install(name string) (*bolt.DB, error) {
 	b, err := bolt.Open(name, 0o600, boltOptions(db.opts))
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(name))
+		return nil, errors.Join(err, db.remove(name))
 	}
 	b.AllocSize = allocSize
 	if db.opts.Durability == Process {
-		err = errors.Join(b.Update(func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), b.Sync())
+		err = errors.Join(db.write(b, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.syncFile(b))
 	}
 	if err == nil {
-		err = os.Rename(name, db.path)
+		err = db.takeName(name)
 	}
 	if err != nil {
-		return nil, errors.Join(err, b.Close(), os.Remove(name))
-	}
-	if err := syncDir(filepath.Dir(db.path)); err != nil {
-		db.log().Error(err, "The folder could not be synced: after a power failure the file of before may be back", "file", db.path)
+		return nil, errors.Join(err, b.Close(), db.remove(name))
 	}
 	return b, nil
+}
+
+// takeName renames a file to the DB's path.
+func (db *DB) takeName(name string) error {
+	if err := db.rename(name, db.path); err != nil {
+		return err
+	}
+	if err := db.syncDir(filepath.Dir(db.path)); err != nil {
+		db.log().Error(err, "The folder could not be synced: after a power failure the file of before may be back", "file", db.path)
+	}
+	return nil
 }
 
 // reload brings the claimed sources' memory in line with the new file.
@@ -169,6 +182,36 @@ func (db *DB) asideName() string {
 	}
 }
 
+// nameAside gives the file a second name, so that there is a file at the path
+// at any moment, or where the file system knows no links another one.
+func (db *DB) nameAside() (string, error) {
+	for _, name := range db.asideFiles() {
+		if sameFile(name, db.path) { // given by one that died in between
+			return name, nil
+		}
+	}
+	name := db.asideName()
+	err := db.link(db.path, name)
+	if err != nil {
+		err = db.rename(db.path, name)
+	}
+	return name, err
+}
+
+// unnameAside undoes that.
+func (db *DB) unnameAside(name string) error {
+	switch _, err := os.Lstat(db.path); {
+	case errors.Is(err, os.ErrNotExist):
+		return db.rename(name, db.path)
+	case err != nil:
+		return err
+	}
+	if sameFile(name, db.path) {
+		return db.remove(name)
+	}
+	return nil // the new file is in place
+}
+
 func (db *DB) noteAside(aside string, why error, saved salvaged) {
 	db.mu.Lock()
 	db.aside = append(db.aside, aside)
@@ -191,7 +234,7 @@ func (db *DB) trimAside() {
 		if i == 0 || i < db.opts.KeepCorrupt && size <= db.opts.KeepCorruptBytes {
 			continue
 		}
-		if err := os.Remove(name); err != nil {
+		if err := db.remove(name); err != nil {
 			db.log().Error(err, "An old file that was set aside could not be removed", "file", name)
 		}
 	}
@@ -221,7 +264,10 @@ func globEscape(path string) string {
 	return string(b)
 }
 
-func copyFile(from, to string) error {
+func (db *DB) copyFile(from, to string) error {
+	if err := db.op("create", to); err != nil {
+		return err
+	}
 	src, err := os.Open(from)
 	if err != nil {
 		return err
@@ -232,5 +278,11 @@ func copyFile(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(dst, src)
-	return errors.Join(err, dst.Sync(), dst.Close())
+	if err == nil {
+		err = db.op("sync", to)
+	}
+	if err == nil {
+		err = dst.Sync()
+	}
+	return errors.Join(err, dst.Close())
 }

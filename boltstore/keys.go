@@ -94,7 +94,7 @@ func (db *DB) rewrap() error {
 	if err != nil {
 		return err
 	}
-	return db.h.update(func(tx *bolt.Tx) error {
+	return db.durably(func(tx *bolt.Tx) error {
 		h := header{}
 		f := tx.Bucket(bucketFile)
 		if err := getMsgpack(f, keyHeader, &h); err != nil {
@@ -130,14 +130,19 @@ func (db *DB) rotate() {
 
 // damagedKeys opens the data keys of a file that cannot be opened itself. That
 // they cannot be found there is no error: then nothing of it can be saved. A
-// keyset that is not the file's is.
-func (db *DB) damagedKeys() (*seal.Sealer, *seal.Envelope, error) {
+// keyset that is not the file's is. known says that the file is not known to be
+// of another format, which would be misread.
+func (db *DB) damagedKeys() (s *seal.Sealer, keys *seal.Envelope, known bool, err error) {
 	h, ok := headerOf(db.path)
-	if !ok {
-		return nil, nil, nil
+	switch {
+	case !ok:
+		return nil, nil, true, nil
+	case h.Format != formatVersion:
+		_, keys, err = db.newKeys()
+		return nil, keys, false, err
 	}
-	s, err := db.unlock(h)
-	return s, h.Keys, err
+	s, err = db.unlock(h)
+	return s, h.Keys, true, err
 }
 
 // headerOf reads the header of a file that may be damaged, without bbolt.

@@ -138,11 +138,11 @@ func (db *DB) readHeader(b *bolt.DB) error {
 			return getMsgpack(f, keyHeader, &h)
 		})
 	})
-	switch {
-	case err != nil:
+	if err == nil {
+		err = db.checkFormat(h.Format)
+	}
+	if err != nil {
 		return err
-	case h.Format > formatVersion:
-		return fmt.Errorf("%w: format %d, this program knows %d", ErrNewerFormat, h.Format, formatVersion)
 	}
 	s, err := db.unlock(h)
 	if err != nil {
@@ -196,30 +196,29 @@ func (db *DB) create() error {
 	if err != nil {
 		return err
 	}
-	return db.createFile(keys, nil)
+	return db.createFile(keys)
 }
 
-// createFile makes a file of ours, empty or filled by fill: under a temporary
-// name, synced, then linked, since bbolt itself is not crash-safe while it
-// creates its file (bbolt#567). One that another process has made meanwhile
-// stays.
-func (db *DB) createFile(keys *seal.Envelope, fill func(*bolt.DB) error) error {
-	name, err := db.makeFile(keys, fill)
+// createFile makes an empty file of ours: under a temporary name, synced, then
+// linked, since bbolt itself is not crash-safe while it creates its file
+// (bbolt#567). One that another process has made meanwhile stays.
+func (db *DB) createFile(keys *seal.Envelope) error {
+	name, err := db.makeFile(keys, nil)
 	if err != nil {
 		return err
 	}
-	err = os.Link(name, db.path)
+	err = db.link(name, db.path)
 	switch {
 	case err == nil, errors.Is(err, fs.ErrExist) && !isEmpty(db.path):
-		if err = os.Remove(name); errors.Is(err, fs.ErrNotExist) {
+		if err = db.remove(name); errors.Is(err, fs.ErrNotExist) {
 			err = nil // who made it has removed what looked like a leftover
 		}
 	default: // nothing is in it, or a file system without links
-		if err = os.Rename(name, db.path); err != nil {
-			err = errors.Join(err, os.Remove(name))
+		if err = db.rename(name, db.path); err != nil {
+			err = errors.Join(err, db.remove(name))
 		}
 	}
-	return errors.Join(err, syncDir(filepath.Dir(db.path)))
+	return errors.Join(err, db.syncDir(filepath.Dir(db.path)))
 }
 
 func isEmpty(path string) bool {
@@ -227,14 +226,15 @@ func isEmpty(path string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Size() == 0
 }
 
-// makeFile makes it, under the temporary name that it returns.
+// makeFile makes a file, empty or filled by fill, under the temporary name that
+// it returns.
 func (db *DB) makeFile(keys *seal.Envelope, fill func(*bolt.DB) error) (name string, err error) {
-	if name, err = tempFile(db.path); err != nil {
+	if name, err = db.tempFile(db.path); err != nil {
 		return "", err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(name))
+			err = errors.Join(err, db.remove(name))
 		}
 	}()
 	b, err := bolt.Open(name, 0o600, &bolt.Options{Timeout: time.Second, NoSync: true, FreelistType: bolt.FreelistMapType})
@@ -242,7 +242,7 @@ func (db *DB) makeFile(keys *seal.Envelope, fill func(*bolt.DB) error) (name str
 		return name, err
 	}
 	b.AllocSize = allocSize
-	err = b.Update(func(tx *bolt.Tx) error {
+	err = db.write(b, func(tx *bolt.Tx) error {
 		if _, err := tx.CreateBucket(bucketSources); err != nil {
 			return err
 		}
@@ -255,19 +255,10 @@ func (db *DB) makeFile(keys *seal.Envelope, fill func(*bolt.DB) error) (name str
 	if err == nil && fill != nil {
 		err = fill(b)
 	}
-	return name, errors.Join(err, b.Sync(), b.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
+	if err == nil {
+		err = db.syncFile(b)
 	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && runtime.GOOS != "windows" {
-		return err
-	}
-	return nil
+	return name, errors.Join(err, b.Close())
 }
 
 // explain names the file and what to do about err.

@@ -105,6 +105,10 @@ type Options struct {
 
 	// step, if set by a test, is called at each step of a conversion.
 	step func(name string) error
+	// op, if set by a test, is called before each operation on files.
+	op func(name, path string) error
+	// migrations of tests.
+	migrations map[int]migration
 }
 
 func (o Options) withDefaults() Options {

@@ -1,0 +1,385 @@
+package boltstore
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+)
+
+// disk stands beside a folder and knows what of it a power failure may leave.
+// It is told before each operation on files. It keeps each file open, so that
+// the content of one without a name can be read, and no inode is used twice.
+type disk struct {
+	t      *testing.T
+	dir    string
+	files  []*inode
+	names  map[string]*inode // that are on the disk for certain
+	last   string            // the operation that was begun before
+	lastOn string
+	states map[string]state // by content
+	ops    []string
+}
+
+type inode struct {
+	f      *os.File
+	info   os.FileInfo
+	synced []byte // what of it is on the disk for certain
+}
+
+// state is what a crash leaves of the folder.
+type state struct {
+	at    string
+	names map[string]*inode
+	files map[*inode][]byte
+}
+
+// make puts the state into another folder.
+func (s state) make(t *testing.T, dir string) {
+	at := map[*inode]string{}
+	for name, n := range s.names {
+		var err error
+		if first, again := at[n]; again {
+			err = os.Link(first, filepath.Join(dir, name))
+		} else {
+			at[n] = filepath.Join(dir, name)
+			err = os.WriteFile(at[n], s.files[n], 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func newDisk(t *testing.T, dir string) *disk {
+	d := &disk{t: t, dir: dir, states: map[string]state{}}
+	d.names = d.now()
+	for _, n := range d.files {
+		n.synced = n.content(t)
+	}
+	t.Cleanup(func() {
+		for _, n := range d.files {
+			n.f.Close()
+		}
+	})
+	return d
+}
+
+func (n *inode) content(t *testing.T) []byte {
+	b, err := io.ReadAll(io.NewSectionReader(n.f, 0, 1<<30))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (d *disk) now() map[string]*inode {
+	names := map[string]*inode{}
+	for _, path := range filesIn(d.t, d.dir) {
+		st, err := os.Stat(path)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		i := slices.IndexFunc(d.files, func(n *inode) bool { return os.SameFile(n.info, st) })
+		if i < 0 {
+			f, err := os.Open(path)
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			i = len(d.files)
+			d.files = append(d.files, &inode{f: f, info: st})
+		}
+		names[filepath.Base(path)] = d.files[i]
+	}
+	return names
+}
+
+// before is told of an operation. The one told of before has ended.
+func (d *disk) before(op, path string) error {
+	now := d.now()
+	if d.last == "sync" && d.lastOn == d.dir {
+		d.names = now
+	} else if n := now[filepath.Base(d.lastOn)]; n != nil && (d.last == "sync" || d.last == "commit") {
+		n.synced = n.content(d.t)
+	}
+	d.last, d.lastOn = op, path
+	at := fmt.Sprintf("%d: before %s %s", len(d.ops)+1, op, strings.TrimPrefix(path, d.dir))
+	d.ops = append(d.ops, op)
+	for _, names := range []map[string]*inode{now, d.names} {
+		for _, lost := range []bool{false, true} {
+			s := state{at, names, map[*inode][]byte{}}
+			sum := sha256.New()
+			for _, name := range sortedKeys(names) {
+				n := names[name]
+				if s.files[n] = n.synced; !lost {
+					s.files[n] = n.content(d.t)
+				}
+				fmt.Fprintf(sum, "%s %d %x", name, slices.Index(d.files, n), sha256.Sum256(s.files[n]))
+			}
+			if id := hex.EncodeToString(sum.Sum(nil)); d.states[id].files == nil {
+				d.states[id] = s
+			}
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) (keys []string) {
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// fillSmall makes a file with objects, a journal and a durable handler.
+func fillSmall(t *testing.T, path string, o Options) {
+	t.Helper()
+	o.Window = time.Nanosecond
+	db, err := Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	fill(t, s, 60, 3)
+	p := &testProducer{}
+	s.Attach(p)
+	claimHandler(t, s, "handler")
+	for i := range 3 {
+		p.add(t, s, configMap("ns", "late", 5000+i, map[string]string{"words": "w"}))
+		p.wait(t)
+	}
+	s.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readSmall is all of it, as text; the file must be sound.
+func readSmall(t *testing.T, db *DB) string {
+	t.Helper()
+	if r, err := db.Check(); err != nil || !r.Sound() {
+		t.Fatalf("%+v %v", r, err)
+	}
+	states, err := db.States()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, st := range states {
+		s, err := db.View(st.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objs, err := s.ListErr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for _, o := range objs {
+			lines = append(lines, fmt.Sprint(o))
+		}
+		slices.Sort(lines) // the order is that of the keys
+		for _, e := range journalFrom(t, s, 1) {
+			lines = append(lines, fmt.Sprint(e.Seq, e.Type, e.Key))
+		}
+		hs, err := s.Handlers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hs {
+			lines = append(lines, fmt.Sprint(h.Name, h.Mark, h.Replaying))
+		}
+		fmt.Fprintln(&b, st.Source, st.ResourceVersion, st.Seq, st.Told, strings.Join(lines, "\n"))
+	}
+	return b.String()
+}
+
+// TestCrashAtEachOperation lets a program die, or the power fail, before each
+// operation on files of all that makes, replaces or changes a file as a whole.
+// The next opening succeeds, with all that was in the file, sets nothing aside
+// and removes what was left behind.
+//
+// Of a power failure four extremes are looked at: what was written and not
+// synced is there or not, and so are names that the folder has got or lost
+// since it was synced. Writes by bbolt are cut between transactions only, not
+// within: those to a file without its name are of no use until the rename, and
+// those to one that is in use are bbolt's own promise (its data pages are
+// synced before the page that points at them), which tests/wake and the damage
+// corpus look at. Each operation is also made to fail.
+func TestCrashAtEachOperation(t *testing.T) {
+	ks := sealtest.Keyset()
+	rotated := filepath.Join(t.TempDir(), "keyset.json")
+	if err := seal.Generate(rotated); err != nil {
+		t.Fatal(err)
+	}
+	opened := func(then func(db *DB) error) func(path string, o Options) error {
+		return func(path string, o Options) error {
+			db, err := Open(path, o)
+			if err != nil {
+				return err
+			}
+			if then != nil {
+				err = then(db)
+			}
+			db.opts.op = nil // what follows is not part of it
+			return errors.Join(err, db.Close())
+		}
+	}
+	withHeader := func(change func(h *header)) func(path string) {
+		return func(path string) {
+			b, err := bolt.Open(path, 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = b.Update(func(tx *bolt.Tx) error {
+				var h header
+				f := tx.Bucket(bucketFile)
+				if err := getMsgpack(f, keyHeader, &h); err != nil {
+					return err
+				}
+				change(&h)
+				return putMsgpack(f, keyHeader, h)
+			})
+			if err := errors.Join(err, b.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fromZero := map[int]migration{0: func(tx *bolt.Tx, _ *seal.Sealer) error {
+		b, err := tx.CreateBucket([]byte("new in format 1"))
+		if err == nil {
+			err = b.Put([]byte("k"), make([]byte, 50_000))
+		}
+		return err
+	}}
+	for _, tc := range []struct {
+		name   string
+		filled bool
+		before Options
+		with   Options
+		mend   func(path string) // what was filled
+		run    func(path string, o Options) error
+		ops    string // that must have been among them
+	}{
+		{name: "creation", run: opened(nil), ops: "create write sync link remove sync"},
+		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: Process}, run: opened(nil), ops: "create write sync link remove sync commit"},
+		{name: "compaction", filled: true, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "create write sync rename sync"},
+		{name: "compaction, without syncs", filled: true, with: Options{Durability: Process}, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "commit create write sync rename sync"},
+		{name: "encryption", filled: true, with: Options{Keyset: ks}, run: opened(nil), ops: "create write sync rename sync"},
+		{name: "encryption, without syncs", filled: true, with: Options{Keyset: ks, Durability: Process}, run: opened(nil), ops: "create write sync write sync rename sync"},
+		{name: "decryption", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks, Decrypt: true}, run: opened(nil), ops: "create write sync rename sync"},
+		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks}, run: opened((*DB).Rotate), ops: "create write sync rename sync"},
+		{name: "another primary key", filled: true, before: Options{Keyset: seal.File(rotated)}, with: Options{Keyset: seal.File(rotated)},
+			run: opened(func(db *DB) error { db.rotating.Wait(); return nil }), ops: "commit create write sync rename sync"},
+		{name: "migration", filled: true, with: Options{migrations: fromZero}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit"},
+		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: Process}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
+		{name: "verification after an unclean boot", filled: true, with: Options{Durability: Process},
+			mend: withHeader(func(h *header) { h.Clean, h.BootID = false, "another boot" }), run: opened(nil), ops: "link create write sync rename sync remove"},
+		{name: "healing", filled: true, run: opened(func(db *DB) error { return db.healNow(errors.New("said the test")) }), ops: "create sync create write sync rename sync"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			made := t.TempDir()
+			want := ""
+			if tc.filled {
+				path := filepath.Join(made, "test.db")
+				fillSmall(t, path, tc.before)
+				db, err := Open(path, tc.before)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = readSmall(t, db)
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if tc.mend != nil {
+					tc.mend(path)
+				}
+				if tc.name == "another primary key" {
+					if err := seal.Rotate(rotated); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			verify := func(what, dir string) {
+				t.Helper()
+				path := filepath.Join(dir, "test.db")
+				db, err := Open(path, tc.with)
+				if err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				db.rotating.Wait()
+				if got := readSmall(t, db); got != want || len(db.SetAside()) > 0 || db.Encrypted() != db.wanted() {
+					t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.SetAside(), db.Encrypted(), got, want)
+				}
+				if err := db.Close(); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				for _, f := range filesIn(t, dir) {
+					if f != path && !strings.HasPrefix(filepath.Base(f), "test.db"+asideInfix) {
+						t.Errorf("%s: %s was left behind", what, f)
+					}
+				}
+			}
+			dir := copied(t, made)
+			d := newDisk(t, dir)
+			o := tc.with
+			o.op = d.before
+			if err := tc.run(filepath.Join(dir, "test.db"), o); err != nil {
+				t.Fatal(err)
+			}
+			_ = d.before("end", "")
+			at := 0
+			for _, op := range strings.Fields(tc.ops) {
+				i := slices.Index(d.ops[at:], op)
+				if i < 0 {
+					t.Fatalf("the operations were %q, and not %q", d.ops, tc.ops)
+				}
+				at += i + 1
+			}
+			for _, s := range d.states {
+				crashed := t.TempDir()
+				s.make(t, crashed)
+				verify("crash "+s.at, crashed)
+			}
+			failed := 0
+			for k := 1; ; k++ {
+				dir := copied(t, made)
+				errOp := errors.New("the disk fails")
+				n, at := 0, ""
+				o := tc.with
+				o.op = func(op, path string) error {
+					if n++; n == k {
+						at = fmt.Sprint("failure ", k, ": ", op)
+						return errOp
+					}
+					return nil
+				}
+				err := tc.run(filepath.Join(dir, "test.db"), o)
+				if n < k {
+					if err != nil {
+						t.Fatal(err)
+					}
+					break
+				}
+				if err != nil && !errors.Is(err, errOp) {
+					t.Fatalf("%s: %v", at, err)
+				}
+				failed++
+				verify(at, dir)
+			}
+			t.Logf("%d operations, %d states after a crash, %d failures", len(d.ops)-1, len(d.states), failed)
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package boltstore
+
+import (
+	"os"
+	"runtime"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// All that is done to files and folders goes through here, so that tests can
+// look on, and fail it, before each operation.
+
+// op is called before an operation on path.
+func (db *DB) op(name, path string) error {
+	if db.opts.op != nil {
+		return db.opts.op(name, path)
+	}
+	return nil
+}
+
+func (db *DB) rename(from, to string) error {
+	if err := db.op("rename", to); err != nil {
+		return err
+	}
+	return os.Rename(from, to)
+}
+
+func (db *DB) link(from, to string) error {
+	if err := db.op("link", to); err != nil {
+		return err
+	}
+	return os.Link(from, to)
+}
+
+func (db *DB) remove(path string) error {
+	if err := db.op("remove", path); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// syncFile brings what b has written to the disk.
+func (db *DB) syncFile(b *bolt.DB) error {
+	if err := db.op("sync", b.Path()); err != nil {
+		return err
+	}
+	return b.Sync()
+}
+
+// write is a transaction in a file that has only a temporary name yet.
+func (db *DB) write(b *bolt.DB, fn func(*bolt.Tx) error) error {
+	if err := db.op("write", b.Path()); err != nil {
+		return err
+	}
+	return b.Update(fn)
+}
+
+// syncDir makes names in a folder survive a power failure.
+func (db *DB) syncDir(dir string) error {
+	if err := db.op("sync", dir); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && runtime.GOOS != "windows" {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	bolt "go.etcd.io/bbolt"
+)
+
+// migration brings a file of one format to the next, in the transaction that
+// notes it: a crash leaves the one or the other. One that has too much to do
+// for a transaction must copy the file instead, as conversions do.
+type migration func(tx *bolt.Tx, s *seal.Sealer) error
+
+// migrations by the format they begin from. There is no older format yet.
+var migrations = map[int]migration{}
+
+func (db *DB) migration(from int) migration {
+	if m := db.opts.migrations[from]; m != nil {
+		return m
+	}
+	return migrations[from]
+}
+
+// checkFormat says whether the program can use a file of that format.
+func (db *DB) checkFormat(format int) error {
+	switch {
+	case format > formatVersion:
+		return fmt.Errorf("%w: format %d, this program knows %d", ErrNewerFormat, format, formatVersion)
+	case format == formatVersion:
+		return nil
+	}
+	for f := format; f < formatVersion; f++ {
+		if db.migration(f) == nil {
+			return fmt.Errorf("%w: it has the format %d, which this program does not know", ErrForeign, format)
+		}
+	}
+	if db.opts.ReadOnly {
+		return fmt.Errorf("%w %d: it is brought up to date when a program opens it for writing", errOldFormat, format)
+	}
+	return nil
+}
+
+var errOldFormat = errors.New("the file has the older format")
+
+// migrate brings a file of an older format to this one.
+func (db *DB) migrate() error {
+	h, err := db.header()
+	if err != nil || h.Format >= formatVersion {
+		return err
+	}
+	db.log().Info("Bringing the file to a newer format", "file", db.path, "from", h.Format, "to", formatVersion)
+	return db.durably(func(tx *bolt.Tx) error {
+		for ; h.Format < formatVersion; h.Format++ {
+			if err := db.migration(h.Format)(tx, db.h.seal); err != nil {
+				return fmt.Errorf("bring it from format %d to %d: %w", h.Format, h.Format+1, err)
+			}
+		}
+		return putMsgpack(tx.Bucket(bucketFile), keyHeader, h)
+	}, nil)
+}
+
+// durably is handle.update, with a sync also in a file that is written without:
+// for what must not come to the disk in part.
+func (db *DB) durably(fn func(tx *bolt.Tx) error, visible func()) error {
+	if err := db.op("commit", db.path); err != nil {
+		return err
+	}
+	var b *bolt.DB
+	err := db.h.update(func(tx *bolt.Tx) error {
+		b = tx.DB()
+		b.NoSync = false
+		return fn(tx)
+	}, visible)
+	if b != nil {
+		db.h.writeMu.Lock()
+		b.NoSync = db.opts.Durability == Process
+		db.h.writeMu.Unlock()
+	}
+	return err
+}
