@@ -18,6 +18,7 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 	go test -race ./...
 	KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
 	KUBEWAKE_MODEL=1000000 go test -count=1 -timeout 30m -run 'TestModel$$' ./informer
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	cd tests && go test -race -count=1 -timeout 30m ./...
 
 torture: ## the long forms: handlers stalled over a million changes, 200 kills, five million steps of the model
@@ -58,4 +59,4 @@ bench: assets ## measure against stock client-go: restarts on a real API server,
 fuzz: ## run each fuzz target for FUZZTIME
 	@grep -roE --include='*_test.go' --exclude-dir=tests '^func Fuzz[A-Za-z0-9_]*' . | \
 	sed -E 's|^(.*)/[^/]*:func (.*)|\1 \2|' | while read -r pkg fn; do \
-		echo "$$pkg $$fn"; go test -run '^$$' -fuzz "^$$fn$$" -fuzztime $(FUZZTIME) "$$pkg" || exit 1; done
+		echo "$$pkg $$fn"; go test -run '^$$' -fuzz "^$$fn$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$pkg" || exit 1; done

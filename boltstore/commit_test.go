@@ -221,20 +221,6 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-func FuzzBlock(f *testing.F) {
-	f.Add(uint64(7), packBlock(7, []draft{{typ: cache.Added, time: 1, key: "a/b", next: []byte("next")}, {typ: cache.Deleted, key: "", prev: []byte("prev")}}))
-	f.Fuzz(func(t *testing.T, seq uint64, b []byte) {
-		drafts, err := unpackBlock(seq, b)
-		if err != nil {
-			return
-		}
-		again, err := unpackBlock(seq, packBlock(seq, drafts))
-		if err != nil || len(again) != len(drafts) {
-			t.Fatalf("%v: %d entries became %d", err, len(drafts), len(again))
-		}
-	})
-}
-
 // TestLargeBlock: a block that is packed in parts reads as one.
 func TestLargeBlock(t *testing.T) {
 	var drafts []draft

@@ -153,12 +153,12 @@ type walker struct {
 func (w *walker) bucket(b bucketRef) {
 	if b.root != 0 {
 		w.tree(b.root, 0)
-	} else if len(b.inline) < pageHead {
-		w.fail("an inline bucket of %d bytes", len(b.inline))
+	} else if len(b.inline) < pageHead || uint64(len(b.inline)) > uint64(w.f.meta.pageSize)/4 {
+		w.fail("an inline bucket of %d bytes", len(b.inline)) // bbolt inlines up to a quarter of a page
 	} else if p := parsePageHead(b.inline); p.flags != pageLeaf {
 		w.fail("an inline bucket of flags %x", p.flags)
 	} else {
-		w.leaves(p, b.inline)
+		w.leaves(p, b.inline, true)
 	}
 }
 
@@ -191,7 +191,7 @@ func (w *walker) page(id uint64, depth int, p page, err error) {
 	}
 	switch p.flags {
 	case pageLeaf:
-		w.leaves(p, b)
+		w.leaves(p, b, false)
 	case pageBranch:
 		if pageHead+16*p.count > len(b) || p.count == 0 {
 			w.fail("page %d has %d elements", id, p.count)
@@ -210,7 +210,7 @@ func (w *walker) page(id uint64, depth int, p page, err error) {
 	}
 }
 
-func (w *walker) leaves(p page, b []byte) {
+func (w *walker) leaves(p page, b []byte, inline bool) {
 	if pageHead+16*p.count > len(b) {
 		w.fail("page %d has %d elements", p.id, p.count)
 		return
@@ -226,6 +226,10 @@ func (w *walker) leaves(p page, b []byte) {
 		k, v := e[pos:pos+ksize], e[pos+ksize:pos+ksize+vsize]
 		var sub *bucketRef
 		if o.Uint32(e)&leafBucket != 0 {
+			if inline { // bbolt does not do that, and it could be of any depth
+				w.fail("element %d of an inline bucket is a bucket", i)
+				continue
+			}
 			if len(v) < 16 {
 				w.fail("page %d, element %d is half a bucket", p.id, i)
 				continue

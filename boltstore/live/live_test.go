@@ -36,7 +36,7 @@ func secret(i int, size int) *corev1.Secret {
 }
 
 // world is a file with n secrets, and the store that owns them.
-func world(t *testing.T, path string, n, size int) (*boltstore.DB, *boltstore.Store) {
+func world(t testing.TB, path string, n, size int) (*boltstore.DB, *boltstore.Store) {
 	t.Helper()
 	db, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
@@ -57,7 +57,7 @@ func world(t *testing.T, path string, n, size int) (*boltstore.DB, *boltstore.St
 }
 
 // relist makes n secrets the contents.
-func relist(t *testing.T, s *boltstore.Store, n, size int, version string) {
+func relist(t testing.TB, s *boltstore.Store, n, size int, version string) {
 	t.Helper()
 	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
 	if err != nil {
@@ -73,7 +73,7 @@ func relist(t *testing.T, s *boltstore.Store, n, size int, version string) {
 	}
 }
 
-func start(t *testing.T, db *boltstore.DB, l limits) *server {
+func start(t testing.TB, db *boltstore.DB, l limits) *server {
 	t.Helper()
 	s, err := serve(db, Options{Sources: func() map[string]string { return map[string]string{"secrets/v1": "live"} }}, l)
 	if err != nil {
@@ -83,7 +83,7 @@ func start(t *testing.T, db *boltstore.DB, l limits) *server {
 	return s
 }
 
-func closeServer(t *testing.T, s *server) {
+func closeServer(t testing.TB, s *server) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- s.Close() }()
@@ -107,7 +107,7 @@ func dial(t *testing.T, path string) *Client {
 	return c
 }
 
-func testPath(t *testing.T) string {
+func testPath(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "live-") // t.TempDir's may be too long for a socket
 	if err != nil {

@@ -1,0 +1,69 @@
+package live
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzRequests sends any bytes to the socket. The connection ends, within its
+// limits, whatever is sent says nothing of secrets unless it asks for them, and
+// the next client is served.
+func FuzzRequests(f *testing.F) {
+	path := testPath(f)
+	db, _ := world(f, path, 3, 20)
+	l := defaultLimits
+	l.header, l.read, l.write = 4<<10, 100*time.Millisecond, 200*time.Millisecond
+	start(f, db, l)
+	sock, err := SocketPath(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	get := "GET %s HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n"
+	for _, target := range []string{"/v1/status", "/v1/objects?source=" + secrets.ID(), "/v1/objects?source=" + secrets.ID() + "&index=namespace&value=ns1",
+		"/v1/history?source=" + secrets.ID() + "&key=ns0/s00000", "/v1/snapshot", "/v1/objects?source=none", "/", "/v1/objects?source=%ff;&key=%00"} {
+		f.Add([]byte(strings.Replace(get, "%s", target, 1)))
+	}
+	f.Add([]byte("POST /v1/status HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\nx"))
+	f.Add([]byte("GET /v1/status HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n"))
+	f.Add([]byte("GET /v1/status HTTP/1.0\r\n\r\nGET /v1/status HTTP/1.0\r\n\r\n"))
+	f.Add([]byte("\x16\x03\x01\x02\x00"))
+	f.Fuzz(func(t *testing.T, request []byte) {
+		c, err := net.Dial("unix", sock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Write(request) // the server may have had enough of it
+		_ = c.(*net.UnixConn).CloseWrite()
+		b, err := io.ReadAll(c)
+		if e, ok := err.(net.Error); ok && e.Timeout() {
+			t.Fatalf("the connection does not end: %q", request)
+		}
+		text := string(b)
+		asked, err := url.QueryUnescape(string(request))
+		asks := err != nil || strings.Contains(asked, "secrets") || strings.Contains(asked, "snapshot")
+		if strings.Contains(text, "hunter2") && !asks {
+			t.Fatalf("%q was answered with secrets", request)
+		}
+		if len(request) > 0 && len(b) > 0 {
+			if _, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), nil); err != nil {
+				t.Fatalf("%q was answered with %.200q", request, text)
+			}
+		}
+		if db.Err() != nil {
+			t.Fatal(db.Err())
+		}
+		if _, err := db.States(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
