@@ -76,6 +76,7 @@ type Store struct {
 	brokenCh  chan struct{} // closed while broken
 	producer  Producer
 	queue     []*direct
+	reindexed map[string]uint64   // indices brought up to date, how often
 	handlers  map[string]*Handler // registered; nil while one is being so
 }
 
@@ -339,9 +340,9 @@ func (s *Store) outdated(m *sourceMeta) string {
 	case m.Generation == 0:
 		return ""
 	case m.TypeHash != s.type_:
-		return "the objects' Go type has changed"
+		return OutdatedType
 	case m.Transform != s.transform:
-		return "the transform has changed"
+		return OutdatedTransform
 	}
 	return ""
 }
@@ -379,12 +380,15 @@ type State struct {
 	JournalBytes    uint64    `json:"journalBytes"`
 	Indices         []string  `json:"indices,omitempty"`
 	Degraded        string    `json:"degraded,omitempty"`
+	// Outdated is why the program that has claimed the source does not use what
+	// the file holds, as [Store.Outdated] says, and Reindexed how often it has
+	// indexed the objects in the file, by index. Of a file that nobody has open
+	// they are not known.
+	Outdated  string            `json:"outdated,omitempty"`
+	Reindexed map[string]uint64 `json:"reindexed,omitempty"`
 	// Handlers that are durable. Only in what DB.States returns, see Store.Handlers.
 	Handlers []HandlerState `json:"handlers,omitempty"`
 }
-
-// State is consistent in itself: it is that of one commit.
-func (s *Store) State() State { return s.metaNow().state() }
 
 // Stale counts changes that were dropped because the file held newer ones.
 func (s *Store) Stale() uint64 { return s.stale.Load() }

@@ -294,6 +294,13 @@ func (db *DB) States() ([]State, error) {
 			if st.Handlers, err = src.handlerStates(m, db.opts.Clock.Now()); err != nil {
 				return fmt.Errorf("source %s: %w", id, err)
 			}
+			db.mu.Lock()
+			s := db.claims[id]
+			db.mu.Unlock()
+			if s != nil && s.metaNow() != nil {
+				now := s.State()
+				st.Outdated, st.Reindexed = now.Outdated, now.Reindexed
+			}
 			states = append(states, st)
 			return nil
 		})

@@ -174,6 +174,11 @@ func (s *Store) AddIndexers(add cache.Indexers) error {
 	if len(build) == 0 || !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
 		return nil // all objects will be read anew, and indexed then
 	}
+	names := map[string]bool{}
+	for name := range build {
+		names[name] = true
+	}
+	s.noteReindexed(m, names)
 	if err := s.reindex(build, s.metaNow, s.updateMeta); err != nil {
 		s.setIndexers(before)
 		return fmt.Errorf("boltstore: %s: %w", s.source, err)

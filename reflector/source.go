@@ -67,6 +67,7 @@ type Source struct {
 	state      State
 	expired    bool   // the next watch must relist first
 	restored   bool   // the server has gone back, and has not been read since
+	unused     string // why what the file holds was last not used, see noteUnusable
 	asked      bool   // the server has been asked for its version since the link last broke
 	asking     string // the connection over which it last stated it
 	resuming   bool   // the file has answered the list
@@ -130,6 +131,7 @@ func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 	defer s.calls.Done()
 	s.broken()
 	if reason := s.unusable(); reason != "" {
+		s.noteUnusable(reason)
 		if err := s.relist(ctx, reason, false); err != nil {
 			return nil, err
 		}
@@ -146,6 +148,17 @@ func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 // Wait returns once no List or Watch call is under way: the Reflector does not
 // wait for a list that it has given up.
 func (s *Source) Wait() { s.calls.Wait() }
+
+// noteUnusable says so once.
+func (s *Source) noteUnusable(reason string) {
+	s.mu.Lock()
+	again := s.unused == reason
+	s.unused = reason
+	s.mu.Unlock()
+	if !again && reason != ReasonFirst {
+		s.o.Logger.Info("What the file holds has to be read anew", "source", s.store.Source().String(), "reason", reason)
+	}
+}
 
 // unusable says why the file cannot be gone on from, "" if it can.
 func (s *Source) unusable() string {

@@ -47,6 +47,8 @@ type Status struct {
 	File    string            `json:"file"`
 	Bytes   int64             `json:"bytes"`
 	Sources []boltstore.State `json:"sources"`
+	// SetAside are files that could not be used, beside this one.
+	SetAside []boltstore.Aside `json:"setAside,omitempty"`
 	// Owner is nil unless it was asked.
 	Owner *Owner `json:"owner,omitempty"`
 }
@@ -93,7 +95,7 @@ func (file) Close() error { return nil }
 
 func (f file) Status(context.Context) (Status, error) {
 	states, err := f.db.States()
-	return Status{File: f.db.Path(), Bytes: f.db.Size(), Sources: states}, err
+	return Status{File: f.db.Path(), Bytes: f.db.Size(), Sources: states, SetAside: f.db.Aside()}, err
 }
 
 // open finds the query's source.

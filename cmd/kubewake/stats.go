@@ -107,7 +107,7 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 	}
 	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = printJSON(w, s.status()) // whoever asked for it has gone
+		_ = printJSON(w, allStatus{s.status(), s.db.Aside()}) // whoever asked for it has gone
 	})
 	mux.HandleFunc("/readyz", answer(s.unready))
 	mux.HandleFunc("/healthz", answer(func() string {
@@ -129,6 +129,12 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 		_ = server.Serve(l) // until it is closed
 	})
 	return nil
+}
+
+// allStatus is what /status tells.
+type allStatus struct {
+	Sources  []liveStatus      `json:"sources"`
+	SetAside []boltstore.Aside `json:"setAside,omitempty"` // files that could not be used
 }
 
 // liveStatus is what /status tells of a source.
@@ -172,6 +178,10 @@ var (
 	descFile      = desc("file_bytes", "Size of the file.")
 	descRequests  = desc("requests_total", "Requests sent to the server.")
 	descReceived  = desc("response_bytes_total", "Bytes of response bodies, as sent.")
+	descOutdated  = desc("source_outdated", "1 while what the file holds is not used, and why.", "source", "reason")
+	descReindexed = desc("source_reindexed_total", "Times the objects in the file were indexed anew in this life.", "source", "index")
+	descAside     = desc("files_set_aside", "Files beside this one that could not be used.", "reason")
+	descAsides    = desc("files_set_aside_total", "Files set aside in this life.")
 	descCommitBad = desc("commit_failing", "1 while commits fail and are retried.")
 )
 
@@ -210,11 +220,25 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 			degraded = 1
 		}
 		gauge(descDegraded, degraded, src.name)
+		if file.Outdated != "" {
+			gauge(descOutdated, 1, src.name, file.Outdated)
+		}
+		for index, n := range file.Reindexed {
+			count(descReindexed, float64(n), src.name, index)
+		}
 		count(descTold, float64(src.added.Load()), src.name, "added")
 		count(descTold, float64(src.modified.Load()), src.name, "modified")
 		count(descTold, float64(src.deleted.Load()), src.name, "deleted")
 	}
 	gauge(descFile, float64(s.db.Size()))
+	aside := map[string]int{boltstore.AsideDamaged: 0}
+	for _, a := range s.db.Aside() {
+		aside[a.Reason]++
+	}
+	for reason, n := range aside {
+		gauge(descAside, float64(n), reason)
+	}
+	count(descAsides, float64(len(s.db.SetAside())))
 	count(descRequests, float64(s.requests.Load()))
 	count(descReceived, float64(s.bytes.Load()))
 	failing := 0.0

@@ -51,6 +51,16 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(streams.ErrOut, "%s: %d bytes, %d sources\n", db.path, status.Bytes, len(status.Sources))
+			for _, st := range status.Sources {
+				for _, why := range []string{st.Degraded, st.Outdated} {
+					if why != "" {
+						fmt.Fprintf(streams.ErrOut, "%s is to be read anew: %s\n", st.Source, why)
+					}
+				}
+			}
+			for _, a := range status.SetAside {
+				fmt.Fprintf(streams.ErrOut, "set aside %s ago, %s: %s, %d bytes\n", age(a.Time), a.Reason, a.Path, a.Bytes)
+			}
 			if o := status.Owner; o != nil {
 				printOwner(streams.ErrOut, o)
 			}

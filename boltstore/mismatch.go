@@ -1,0 +1,94 @@
+package boltstore
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"time"
+)
+
+// Reasons of [Store.Outdated] and [Aside]: each has its own cure.
+const (
+	OutdatedType      = "the objects' Go type has changed" // read anew
+	OutdatedTransform = "the transform has changed"        // read anew
+
+	AsideDamaged = "damaged"           // what verified is in the new file
+	AsideForeign = "another program's" // nothing is
+	AsideFormat  = "another format"    // of a newer kubewake; nothing is
+)
+
+// Aside is a file that could not be used and was set aside.
+type Aside struct {
+	Path   string    `json:"path"`
+	Bytes  int64     `json:"bytes"`
+	Time   time.Time `json:"time"` // last written
+	Reason string    `json:"reason"`
+}
+
+// Aside returns the files that were set aside, in this life of the process or
+// an earlier one, and are still there, the newest first.
+func (db *DB) Aside() (all []Aside) {
+	for _, name := range db.asideFiles() {
+		if st, err := os.Lstat(name); err == nil {
+			all = append(all, Aside{name, st.Size(), st.ModTime(), asideReason(name)})
+		}
+	}
+	return all
+}
+
+// asideReason looks at the file's header only.
+func asideReason(path string) string {
+	h, ok := headerOf(path)
+	if ok && h.Format > formatVersion {
+		return AsideFormat
+	}
+	f, done, err := openPages(path)
+	if err != nil {
+		if errors.Is(err, ErrForeign) {
+			return AsideForeign
+		}
+		return AsideDamaged
+	}
+	defer done()
+	ours := ok
+	err = f.each(f.top(), func(k, _ []byte, _ *bucketRef) { ours = ours || string(k) == string(bucketFile) })
+	if err == nil && !ours {
+		return AsideForeign
+	}
+	return AsideDamaged
+}
+
+// noteReindexed counts the indices that are built or brought up to date, and
+// says so where objects are there.
+func (s *Store) noteReindexed(m *sourceMeta, build map[string]bool) {
+	if m.Items.Count == 0 {
+		return
+	}
+	s.mu.Lock()
+	if s.reindexed == nil {
+		s.reindexed = map[string]uint64{}
+	}
+	for name := range build {
+		s.reindexed[name]++
+	}
+	s.mu.Unlock()
+	for name := range build {
+		why := "it is new"
+		if im, ok := m.Indices[name]; ok && im.Complete {
+			why = "its version has changed"
+		} else if ok {
+			why = "it was not complete"
+		}
+		s.db.log().Info("Indexing the objects in the file", "source", s.source.String(), "index", name, "reason", why, "objects", m.Items.Count)
+	}
+}
+
+// State is consistent in itself: it is that of one commit.
+func (s *Store) State() State {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	st := s.meta.state()
+	st.Outdated = s.outdated(s.meta)
+	st.Reindexed = maps.Clone(s.reindexed)
+	return st
+}

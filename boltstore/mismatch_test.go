@@ -1,0 +1,117 @@
+package boltstore
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestAsideReasons: each kind of file that cannot be used is named with its own
+// reason, also after a restart.
+func TestAsideReasons(t *testing.T) {
+	good := filled(t)
+	newer := testPath(t)
+	if err := newerFormat(newer); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		content func(path string) error
+		want    string
+	}{
+		"text":            {write([]byte("hello")), AsideForeign},
+		"another's":       {otherBolt, AsideForeign},
+		"truncated":       {write(good[:100_000]), AsideDamaged},
+		"newer":           {newerFormat, AsideFormat},
+		"newer, damaged":  {write(b[:len(b)-4096]), AsideFormat},
+		"truncated short": {write(good[:5000]), AsideDamaged},
+	} {
+		path := testPath(t)
+		if err := tc.content(path); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			db := openTest(t, path, Options{})
+			got := db.Aside()
+			if len(got) != 1 || got[0].Reason != tc.want || got[0].Bytes == 0 || !strings.HasPrefix(got[0].Path, path+asideInfix) {
+				t.Errorf("%s: %+v, want %s", name, got, tc.want)
+			}
+			closeTest(t, db)
+		}
+	}
+}
+
+// TestNewerIsNotSalvaged: what a newer program has written is not taken for
+// ours, however damaged.
+func TestNewerIsNotSalvaged(t *testing.T) {
+	path := testPath(t)
+	fillSmall(t, path, Options{})
+	b, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Update(func(tx *bolt.Tx) error {
+		return putMsgpack(tx.Bucket(bucketFile), keyHeader, header{Format: formatVersion + 1, BootID: "another"})
+	})
+	if err := errors.Join(err, b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, damaged := range []bool{false, true} {
+		at := copied(t, strings.TrimSuffix(path, "/test.db")) + "/test.db"
+		if damaged {
+			st, err := os.Stat(at)
+			if err == nil {
+				err = os.Truncate(at, st.Size()-1)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		db := openTest(t, at, Options{})
+		states, err := db.States()
+		if a := db.Aside(); err != nil || len(states) != 0 || len(a) != 1 || a[0].Reason != AsideFormat {
+			t.Errorf("damaged %v: %v %v %+v", damaged, err, states, a)
+		}
+		closeTest(t, db)
+	}
+}
+
+// TestMismatchesAreSeen: the Go type, the transform and an index version that
+// are not those of the file show in the state, each by its own reason.
+func TestMismatchesAreSeen(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	claim := Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "words": indexers["words"]}, IndexVersions: map[string]string{"words": "1"}}
+	s := claimTest(t, db, claim)
+	srv := server{}
+	srv.set(configMap("a", "one", 1, nil))
+	relist(t, s, "5", RelistOptions{}, srv.list(), 10)
+	if st := s.State(); st.Outdated != "" || len(st.Reindexed) != 0 {
+		t.Fatalf("%+v", st)
+	}
+	s.Release()
+	claim.IndexVersions = map[string]string{"words": "2"}
+	s = claimTest(t, db, claim)
+	if st := s.State(); st.Outdated != "" || len(st.Reindexed) != 1 || st.Reindexed["words"] != 1 {
+		t.Fatalf("%+v", st)
+	}
+	s.SetTransformVersion("2")
+	states, err := db.States()
+	if err != nil || states[0].Outdated != OutdatedTransform || states[0].Reindexed["words"] != 1 {
+		t.Fatalf("%+v %v", states, err)
+	}
+	s.Release()
+	claim.Example = &corev1.Secret{} // has another structure
+	claim.Indexers = nil
+	if s = claimTest(t, db, claim); s.State().Outdated != OutdatedType {
+		t.Fatalf("%+v", s.State())
+	}
+}
