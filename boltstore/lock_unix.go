@@ -5,18 +5,39 @@ package boltstore
 import (
 	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // lockFile takes bbolt's lock on a file that bbolt cannot open, so that no
 // other process deals with it at the same time. ErrLocked if one does.
-func lockFile(path string) (release func(), err error) {
+func lockFile(path string) (release func(), err error) { return flock(path, unix.LOCK_EX) }
+
+// waitLock takes bbolt's lock, waiting for it, so that the file can be looked
+// at while nobody writes to it. A reader shares it with other readers.
+func waitLock(path string, timeout time.Duration, reader bool) (release func(), err error) {
+	how := unix.LOCK_EX
+	if reader {
+		how = unix.LOCK_SH
+	}
+	for end := time.Now().Add(timeout); ; time.Sleep(lockPoll) {
+		if release, err = flock(path, how); !errors.Is(err, ErrLocked) || time.Now().After(end) {
+			return release, err
+		}
+	}
+}
+
+// lockPoll is how often a lock is tried; the system tells nobody that it is free
+// in a way that can be given up.
+const lockPoll = 20 * time.Millisecond
+
+func flock(path string, how int) (release func(), err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = ErrLocked
 	}

@@ -53,7 +53,7 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 		}
 		return nil, fs.ErrNotExist // nothing in it that creating one could lose
 	}
-	if err := precheck(db.path); err != nil {
+	if err := db.lookAt(); err != nil {
 		return nil, err
 	}
 	var b *bolt.DB
@@ -86,6 +86,19 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
+}
+
+// lookAt verifies the file's pages while nobody writes to it: a file that is
+// being written looks damaged.
+func (db *DB) lookAt() error {
+	release, err := waitLock(db.path, db.opts.LockTimeout, db.opts.ReadOnly)
+	switch {
+	case err == nil:
+		defer release()
+	case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return err
+	} // else the file system has no locks, and bbolt will say so
+	return precheck(db.path)
 }
 
 var errReplaced = errors.New("it was replaced while it was opened; try again")
