@@ -38,6 +38,7 @@ type mirror struct {
 	http     string
 	process  bool
 	window   time.Duration
+	wait     time.Duration
 	journal  int64
 	age      time.Duration
 	maxSize  int
@@ -78,6 +79,7 @@ func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
 	f.IntVar(&m.maxSize, "max-size", 0, "bound of the file in bytes (default none)")
 	f.BoolVar(&m.compress, "compress", false, "pack objects as they are stored: about half the disk and the bytes written, for half as much processor time again")
 	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket beside the file, through which the other commands read it meanwhile")
+	f.DurationVar(&m.wait, "wait", 0, "wait so long for another process to close the file, as a replica that is being replaced does")
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: what, type, namespace/name, UID, resourceVersion")
 	f.BoolVar(&m.report, "report", false, "print what the start took once it is over, for the demo")
 	_ = f.MarkHidden("report") // fails only for a flag that is not there
@@ -117,6 +119,16 @@ func (m *mirror) config() (*rest.Config, error) {
 	return reflector.WrapConfig(cfg), nil
 }
 
+// open waits for a file that another process has open, as long as it is told to.
+func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, error) {
+	for end := time.Now().Add(m.wait); ; { // each try waits for LockTimeout
+		db, err := boltstore.Open(m.db.path, o)
+		if !errors.Is(err, boltstore.ErrLocked) || ctx.Err() != nil || !time.Now().Before(end) {
+			return db, err
+		}
+	}
+}
+
 func (m *mirror) run(ctx context.Context, types []string) error {
 	if _, err := labels.Parse(m.selector); err != nil {
 		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
@@ -135,7 +147,7 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 	if m.compress {
 		o.Compression = boltstore.Zstd
 	}
-	db, err := boltstore.Open(m.db.path, o)
+	db, err := m.open(ctx, o)
 	if err != nil {
 		return flagOf(err)
 	}
