@@ -172,7 +172,7 @@ func durableOf(t *testing.T, db *DB) durable {
 		for v := range s.packs.all {
 			d.dicts[v] = s.packs.all[v].dict
 		}
-		d.next, _ = src.nextDict()
+		d.next, _ = src.nextDict(s.metaNow())
 		return err
 	})
 	if err != nil {
