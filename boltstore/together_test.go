@@ -324,7 +324,7 @@ func TestLostPosition(t *testing.T) {
 					t.Errorf("%+v", st)
 				}
 				if !registered {
-					h, pos = claimHandler(t, s, "test")
+					_, pos = claimHandler(t, s, "test")
 					if !pos.p.Reset {
 						t.Errorf("it is not told: %+v", pos.p)
 					}
