@@ -45,17 +45,18 @@ type Claim struct {
 // returns are shared and must not be modified. All methods may be called
 // concurrently.
 type Store struct {
-	db      *DB
-	source  Source
-	id      string
-	codec   codec.Codec
-	keyFunc cache.KeyFunc
-	hot     *hotCache
-	packs   *packers
-	viewed  bool   // by View: not claimed, for reading
-	lenient bool   // serve what is outdated
-	type_   string // structure hash of the Go type
-	kind    schema.GroupVersionKind
+	db       *DB
+	source   Source
+	id       string
+	codec    codec.Codec
+	keyFunc  cache.KeyFunc
+	metaKeys bool // keyFunc is client-go's
+	hot      *hotCache
+	packs    *packers
+	viewed   bool   // by View: not claimed, for reading
+	lenient  bool   // serve what is outdated
+	type_    string // structure hash of the Go type
+	kind     schema.GroupVersionKind
 
 	told  atomic.Uint64
 	stale atomic.Uint64
@@ -136,7 +137,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
 		brokenCh: make(chan struct{}), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
-		packs: db.packers(c.Source.ID()),
+		packs: db.packers(c.Source.ID()), metaKeys: c.KeyFunc == nil,
 	}
 	if s.keyFunc == nil {
 		s.keyFunc = cache.DeletionHandlingMetaNamespaceKeyFunc

@@ -111,16 +111,16 @@ func (j *Journal) Replace(list []any, rv string) error {
 			objs = append(objs, ro)
 		}
 	}
-	_, err := j.Relist(context.Background(), boltstore.RelistOptions{}, func(page func([]runtime.Object) error) (string, string, error) {
-		return rv, rv, page(objs)
+	_, err := j.Relist(context.Background(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
+		return rv, rv, r.Page(objs)
 	})
 	return err
 }
 
-// Pages hands over the pages of a list. It returns the version to go on from,
+// Pages hands over the pages of a list to the relist, which it does not end. It returns the version to go on from,
 // and the newest one that a page was of. If that is another the pages are of
 // different moments, and the state is confirmed once the watch has got there.
-type Pages func(page func([]runtime.Object) error) (rv, newest string, err error)
+type Pages func(r *boltstore.Relist) (rv, newest string, err error)
 
 // Relist brings the file in line with a full list that comes in pages. It
 // waits until what was accepted before is in the file; meanwhile nothing else
@@ -144,7 +144,7 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 		return nil, err
 	}
 	defer r.Abort()
-	rv, newest, err := list(r.Page)
+	rv, newest, err := list(r)
 	if err != nil {
 		return nil, err
 	}

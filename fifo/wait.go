@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
@@ -58,7 +57,7 @@ func (j *Journal) wait(ctx context.Context, ok func() bool) error {
 // its version, so that the next list is a full one. Like Relist it waits until
 // what was accepted before is in the file.
 func (j *Journal) Purge(ctx context.Context) error {
-	_, err := j.relist(ctx, boltstore.RelistOptions{}, time.Unix(0, 0), func(func([]runtime.Object) error) (string, string, error) {
+	_, err := j.relist(ctx, boltstore.RelistOptions{}, time.Unix(0, 0), func(*boltstore.Relist) (string, string, error) {
 		return "", "", nil
 	})
 	return err

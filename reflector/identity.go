@@ -70,7 +70,11 @@ type clusterUID struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
-		return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.next, req) })
+		resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.next, req) })
+		if err == nil {
+			filterRaw(req, resp)
+		}
+		return resp, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 )
 
@@ -45,6 +46,7 @@ type lister struct {
 	// smallest is how few objects a page may have and still be compressed.
 	smallest int64
 
+	relist *boltstore.Relist
 	rv     string // of the first page
 	newest string // of the last
 	token  string
@@ -63,20 +65,20 @@ func (s *Source) newLister(reason string) *lister {
 
 // pages lists consistently. While one page is taken the next is read.
 func (l *lister) pages(ctx context.Context) fifo.Pages {
-	return func(page func([]runtime.Object) error) (string, string, error) {
-		l.ctx = ctx
+	return func(r *boltstore.Relist) (string, string, error) {
+		l.ctx, l.relist = ctx, r
 		ctx, cancel := context.WithCancel(ctx)
-		read, failed := make(chan []runtime.Object), make(chan error, 1)
+		read, failed := make(chan listPage), make(chan error, 1)
 		go func() {
 			defer close(read)
 			for {
-				objs, err := l.next(ctx)
+				p, err := l.next(ctx)
 				if err != nil {
 					failed <- err
 					return
 				}
 				select {
-				case read <- objs:
+				case read <- p:
 				case <-ctx.Done():
 					failed <- context.Cause(ctx)
 					return
@@ -91,8 +93,11 @@ func (l *lister) pages(ctx context.Context) fifo.Pages {
 			for range read { // until it has ended
 			}
 		}()
-		for objs := range read {
-			if err := page(objs); err != nil {
+		for p := range read {
+			if err := r.Keep(p.kept); err != nil {
+				return "", "", err
+			}
+			if err := r.Page(p.objs); err != nil {
 				return "", "", err
 			}
 		}
@@ -105,36 +110,52 @@ func (l *lister) pages(ctx context.Context) fifo.Pages {
 	}
 }
 
+// listPage is a page that has been read.
+type listPage struct {
+	objs []runtime.Object
+	kept []boltstore.Listed // what is in the file already
+}
+
 // next reads a page. Once there is something to lose, a page that fails is
 // tried again, where it is; and where the server no longer knows the list's
 // version but offers the rest as it is now, that is taken.
-func (l *lister) next(ctx context.Context) ([]runtime.Object, error) {
+func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	backoff := newBackoff()
 	for since := l.s.o.Clock.Now(); ; {
 		began := l.s.o.Clock.Now()
 		if l.rv != "" && began.Sub(l.began) > aheadAfter {
 			l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.rv)
 		}
-		list, size, err := l.s.measuredPage(ctx, l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.limit, Continue: l.token})
+		raw := l.raw()
+		list, size, err := l.s.measuredPage(raw.in(ctx), l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.limit, Continue: l.token})
+		kept, rawErr := raw.result()
 		switch {
+		case errors.Is(rawErr, errNotRaw):
+			l.s.o.Logger.V(1).Info("Pages are left to the client", "source", l.s.store.Source().String(), "reason", rawErr.Error())
+			l.s.notRaw = true
+			continue
+		case rawErr != nil:
+			return p, rawErr
 		case err == nil:
-			l.resize(size, meta.LenList(list), l.s.o.Clock.Since(began))
-			return l.accept(list)
+			l.resize(raw.weight(size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
+			p.kept = kept
+			p.objs, err = l.accept(list)
+			return p, err
 		case l.token == "" || ctx.Err() != nil:
-			return nil, err
+			return p, err
 		case isExpired(err):
 			if l.token = restToken(err); l.token == "" {
-				return nil, fmt.Errorf("%w: %w", errTokenExpired, err)
+				return p, fmt.Errorf("%w: %w", errTokenExpired, err)
 			}
 			continue
 		case !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
-			return nil, err
+			return p, err
 		}
 		l.resize(0, 0, slowPage)
 		l.s.enter(Offline, err.Error())
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return p, context.Cause(ctx)
 		case <-l.s.o.Clock.After(backoff.Step()):
 		}
 		l.s.enter(Relisting, l.reason)

@@ -62,6 +62,7 @@ type Source struct {
 	last    time.Time    // of the last such relist
 	// pageSize is what relists have found to suit objects and link.
 	pageSize int64
+	notRaw   bool // answers to lists are left to the client
 
 	mu         sync.Mutex
 	state      State

@@ -1,0 +1,210 @@
+package reflector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// errNotRaw: an answer has not the form that a list of the API has. It is asked
+// for again and left to the client as it is.
+var errNotRaw = errors.New("reflector: not the form of a list")
+
+// rawBatch is how many bytes of a list are compared with the file at once.
+const rawBatch = 512 << 10
+
+// rawPage is carried by the context of a page's request. Our transport leaves
+// out of the answer what is in the file already, before the client decodes it:
+// an object of the same UID and version needs no more than a look at its
+// metadata. The client gets a list of the others.
+type rawPage struct {
+	of      boltstore.Source
+	compare func([]boltstore.Listed) ([]boltstore.Match, error)
+
+	mu      sync.Mutex
+	answers int
+	kept    []boltstore.Listed // what was left out
+	size    int64              // bytes of the answer, unpacked
+	passed  int64              // bytes that the client got
+	err     error              // why it could not be, unless it is the link
+}
+
+type rawKey struct{}
+
+// raw returns what carries the answer to a page's request, nil if the
+// transport is to leave it alone.
+func (l *lister) raw() *rawPage {
+	if l.relist == nil || !l.relist.ByMetadata() || l.s.notRaw {
+		return nil
+	}
+	return &rawPage{of: l.s.store.Source(), compare: l.relist.Compare}
+}
+
+func (p *rawPage) in(ctx context.Context) context.Context {
+	if p == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, rawKey{}, p)
+}
+
+// result is what was left out of the one answer to the page's request.
+func (p *rawPage) result() ([]boltstore.Listed, error) {
+	if p == nil {
+		return nil, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil && p.answers > 1 {
+		return nil, fmt.Errorf("%w: %d answers to one page", errNotRaw, p.answers)
+	}
+	return p.kept, p.err
+}
+
+// weight is what a page costs in memory and time, if it was filtered: what the
+// client got of it, or a quarter of it all.
+func (p *rawPage) weight(size int64) int64 {
+	if p == nil {
+		return size
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.size == 0 {
+		return size
+	}
+	return max(p.passed, p.size/4)
+}
+
+// filterRaw has the answer to a page's request filtered as it is read.
+func filterRaw(req *http.Request, resp *http.Response) {
+	p, _ := req.Context().Value(rawKey{}).(*rawPage)
+	if p == nil || req.Method != http.MethodGet || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Encoding") != "" {
+		return
+	}
+	src, err := sourceOf(req.URL)
+	if err != nil || src.Group != p.of.Group || src.Version != p.of.Version || src.Resource != p.of.Resource || src.Namespace != p.of.Namespace {
+		return
+	}
+	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return
+	}
+	var form func(io.Reader) rawList
+	switch media {
+	case "application/vnd.kubernetes.protobuf":
+		form = newProtoList
+	default:
+		return
+	}
+	resp.Header.Del("Content-Length")
+	resp.ContentLength = -1
+	resp.Body = &filtered{from: resp.Body, p: p, form: form}
+}
+
+// filtered is an answer of which only the rest is read.
+type filtered struct {
+	from io.ReadCloser
+	p    *rawPage
+	form func(io.Reader) rawList
+	rest *bytes.Reader
+}
+
+func (f *filtered) Close() error { return f.from.Close() }
+
+func (f *filtered) Read(buf []byte) (int, error) {
+	if f.rest == nil {
+		rest, err := f.p.filter(f.form(f.from))
+		if err != nil {
+			return 0, err
+		}
+		f.rest = bytes.NewReader(rest)
+	}
+	return f.rest.Read(buf)
+}
+
+// rawList reads the items of a list's encoding, and makes another of some of
+// them.
+type rawList interface {
+	// next returns an item, valid until the next call, io.EOF at the end. An
+	// error that is not errNotRaw is that of the reader.
+	next() (boltstore.Listed, []byte, error)
+	// add puts an item, or several as next has returned them, one after the
+	// other, into the other list.
+	add(item []byte)
+	// list is the other list. It has all but the items of the first.
+	list() []byte
+	// size is how many bytes have been read.
+	size() int64
+}
+
+func (p *rawPage) filter(l rawList) ([]byte, error) {
+	kept, err := p.sift(l)
+	if err != nil {
+		return nil, err
+	}
+	rest := l.list()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers++
+	p.kept, p.size, p.passed = kept, l.size(), int64(len(rest))
+	return rest, nil
+}
+
+// fail notes why the answer could not be filtered, unless it is the link.
+func (p *rawPage) fail(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+	return err
+}
+
+// sift adds to the list what the file has not, and returns what it has.
+func (p *rawPage) sift(l rawList) (kept []boltstore.Listed, err error) {
+	var (
+		batch []boltstore.Listed
+		items []byte
+		ends  []int
+	)
+	flush := func() error {
+		found, err := p.compare(batch)
+		if err != nil {
+			return p.fail(err)
+		}
+		from := 0
+		for i, l1 := range batch {
+			if found[i] == boltstore.Same {
+				kept = append(kept, l1)
+			} else {
+				l.add(items[from:ends[i]])
+			}
+			from = ends[i]
+		}
+		batch, items, ends = batch[:0], items[:0], ends[:0]
+		return nil
+	}
+	for {
+		id, item, err := l.next()
+		if err == io.EOF {
+			return kept, flush()
+		}
+		if errors.Is(err, errNotRaw) {
+			err = p.fail(err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		batch, items = append(batch, id), append(items, item...)
+		ends = append(ends, len(items))
+		if len(items) >= rawBatch {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package reflector
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// protoList is a list in protobuf: "k8s\0" and a runtime.Unknown, whose raw
+// field is the message of the list, whose field 1 is its metadata and field 2
+// an item, whose field 1 is its metadata.
+type protoList struct {
+	from source
+	r    *bufio.Reader
+	left uint64 // bytes of the message
+	item bytes.Buffer
+
+	begun bool   // the head has been read
+	typ   []byte // TypeMeta of the Unknown
+	meta  []byte // ListMeta, nil before it has come
+	other []byte // items of the other list
+}
+
+// source counts what is read, and keeps the error.
+type source struct {
+	io.Reader
+	n   int64
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.n += int64(n)
+	if err != nil {
+		s.err = err
+	}
+	return n, err
+}
+
+const (
+	protoMagic = "k8s\x00"
+	mostType   = 4 << 10
+	mostMeta   = 1 << 20
+	mostItem   = 1 << 30
+)
+
+func newProtoList(r io.Reader) rawList {
+	l := &protoList{from: source{Reader: r}}
+	l.r = bufio.NewReaderSize(&l.from, 64<<10)
+	return l
+}
+
+// trouble is the error of the link or, where the answer came whole, that it has
+// another form.
+func (l *protoList) trouble(err error) error {
+	if l.from.err != nil && !errors.Is(l.from.err, io.EOF) {
+		return l.from.err
+	}
+	if errors.Is(err, errNotRaw) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", errNotRaw, err)
+}
+
+// field reads a field's number and the length of its bytes.
+func (l *protoList) field() (num protowire.Number, size uint64, read uint64, err error) {
+	tag, err := binary.ReadUvarint(l.r)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	num, typ := protowire.DecodeTag(tag)
+	if typ != protowire.BytesType || num <= 0 {
+		return 0, 0, 0, fmt.Errorf("%w: field %d of type %d", errNotRaw, num, typ)
+	}
+	if size, err = binary.ReadUvarint(l.r); err != nil {
+		return 0, 0, 0, err
+	}
+	return num, size, uint64(protowire.SizeVarint(tag)) + uint64(protowire.SizeVarint(size)) + size, nil
+}
+
+func (l *protoList) bytes(size, most uint64) ([]byte, error) {
+	l.item.Reset()
+	if size > most {
+		return nil, fmt.Errorf("%w: a field of %d bytes", errNotRaw, size)
+	}
+	_, err := io.CopyN(&l.item, l.r, int64(size))
+	return l.item.Bytes(), err
+}
+
+// head reads what is before the message.
+func (l *protoList) head() error {
+	magic := make([]byte, len(protoMagic))
+	if _, err := io.ReadFull(l.r, magic); err != nil {
+		return err
+	}
+	if string(magic) != protoMagic {
+		return fmt.Errorf("%w: it begins with %q", errNotRaw, magic)
+	}
+	num, size, _, err := l.field()
+	if err != nil {
+		return err
+	}
+	if num != 1 {
+		return fmt.Errorf("%w: no type", errNotRaw)
+	}
+	typ, err := l.bytes(size, mostType)
+	if err != nil {
+		return err
+	}
+	l.typ, l.begun = bytes.Clone(typ), true
+	if num, l.left, _, err = l.field(); err != nil {
+		return err
+	}
+	if num != 2 {
+		return fmt.Errorf("%w: no message", errNotRaw)
+	}
+	return nil
+}
+
+func (l *protoList) next() (boltstore.Listed, []byte, error) {
+	id, item, err := l.read()
+	if err != nil && err != io.EOF {
+		err = l.trouble(err)
+	}
+	return id, item, err
+}
+
+var errShort = fmt.Errorf("%w: it ends early", errNotRaw)
+
+// read is next; io.EOF is only the end.
+func (l *protoList) read() (id boltstore.Listed, item []byte, err error) {
+	if !l.begun {
+		if err := l.head(); err != nil {
+			return id, nil, noEOF(err)
+		}
+	}
+	for l.left > 0 {
+		num, size, read, err := l.field()
+		if err != nil {
+			return id, nil, noEOF(err)
+		}
+		if read > l.left {
+			return id, nil, fmt.Errorf("%w: a field beyond the message", errNotRaw)
+		}
+		l.left -= read
+		switch {
+		case num == 1 && l.meta == nil:
+			m, err := l.bytes(size, mostMeta)
+			if err != nil {
+				return id, nil, noEOF(err)
+			}
+			l.meta = append([]byte{}, m...)
+		case num == 2 && l.meta != nil:
+			item, err := l.bytes(size, mostItem)
+			if err != nil {
+				return id, nil, noEOF(err)
+			}
+			id, err = protoListed(item)
+			return id, item, err
+		default:
+			return id, nil, fmt.Errorf("%w: field %d of the list", errNotRaw, num)
+		}
+	}
+	return id, nil, l.tail()
+}
+
+func noEOF(err error) error {
+	if err == io.EOF {
+		return errShort
+	}
+	return err
+}
+
+// tail reads what is after the message. It returns io.EOF.
+func (l *protoList) tail() error {
+	for {
+		if _, err := l.r.Peek(1); err != nil {
+			return err
+		}
+		_, size, _, err := l.field()
+		if err != nil {
+			return noEOF(err)
+		}
+		if size > 0 {
+			return fmt.Errorf("%w: the message is encoded", errNotRaw)
+		}
+	}
+}
+
+// protoListed reads an object's metadata, as far as it must.
+func protoListed(item []byte) (l boltstore.Listed, err error) {
+	num, typ, n := protowire.ConsumeTag(item)
+	if n < 0 || num != 1 || typ != protowire.BytesType {
+		return l, fmt.Errorf("%w: an item without metadata", errNotRaw)
+	}
+	m, n := protowire.ConsumeBytes(item[n:])
+	if n < 0 {
+		return l, fmt.Errorf("%w: an item's metadata is cut", errNotRaw)
+	}
+	for len(m) > 0 {
+		num, typ, n := protowire.ConsumeField(m)
+		if n < 0 {
+			return l, fmt.Errorf("%w: an item's metadata: %v", errNotRaw, protowire.ParseError(n))
+		}
+		var to *string
+		switch num {
+		case 1:
+			to = &l.Name
+		case 3:
+			to = &l.Namespace
+		case 5:
+			to = &l.UID
+		case 6:
+			to = &l.ResourceVersion
+		}
+		if to != nil && typ != protowire.BytesType {
+			return l, fmt.Errorf("%w: field %d of an item's metadata", errNotRaw, num)
+		}
+		if to != nil {
+			v, _ := protowire.ConsumeBytes(m[protowire.SizeTag(num):n])
+			*to = string(v)
+		}
+		m = m[n:]
+	}
+	return l, nil
+}
+
+func (l *protoList) add(item []byte) {
+	l.other = protowire.AppendTag(l.other, 2, protowire.BytesType)
+	l.other = protowire.AppendBytes(l.other, item)
+}
+
+func (l *protoList) list() []byte {
+	msg := protowire.AppendTag(nil, 1, protowire.BytesType)
+	msg = protowire.AppendBytes(msg, l.meta)
+	b := append([]byte(protoMagic), 1<<3|2)
+	b = protowire.AppendBytes(b, l.typ)
+	b = protowire.AppendTag(b, 2, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(len(msg)+len(l.other)))
+	return append(append(b, msg...), l.other...)
+}
+
+func (l *protoList) size() int64 { return l.from.n }
