@@ -46,6 +46,9 @@ type Options struct {
 	// PageSize of full lists, in objects. By default it follows their size and
 	// the link's speed.
 	PageSize int64
+	// Compare says how full lists are compared with the file, see
+	// reflector.Options.
+	Compare reflector.Compare
 	// OnDenied says what becomes of the objects while the server refuses
 	// access to them, or has the type no more. Default reflector.Keep.
 	OnDenied reflector.OnDenied

@@ -13,6 +13,20 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
+// Compare says how relists find out what has changed. All but CompareDecoded
+// need a client of a config that WrapConfig was given, and otherwise are the
+// same as that.
+type Compare int
+
+const (
+	// CompareAuto looks at the metadata of what a page brings before the client
+	// decodes it, and leaves out what has not changed.
+	CompareAuto Compare = iota
+	// CompareDecoded has the client decode everything. It is for list functions
+	// that make of the answers something else than lists of these objects.
+	CompareDecoded
+)
+
 // errNotRaw: an answer has not the form that a list of the API has. It is asked
 // for again and left to the client as it is.
 var errNotRaw = errors.New("reflector: not the form of a list")
@@ -41,7 +55,7 @@ type rawKey struct{}
 // raw returns what carries the answer to a page's request, nil if the
 // transport is to leave it alone.
 func (l *lister) raw() *rawPage {
-	if l.relist == nil || !l.relist.ByMetadata() || l.s.notRaw {
+	if l.s.o.Compare == CompareDecoded || l.s.notRaw || !l.relist.ByMetadata() {
 		return nil
 	}
 	return &rawPage{of: l.s.store.Source(), compare: l.relist.Compare}

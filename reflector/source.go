@@ -29,6 +29,8 @@ type Options struct {
 	// PageBytes is how large a page grows, in bytes of its unpacked answer. A
 	// relist has two pages in memory. Default 4 MiB.
 	PageBytes int64
+	// Compare says how relists find out what has changed.
+	Compare Compare
 	// ConfirmTimeout is the timeout of a watch that is behind what the server
 	// states: the server sends a bookmark about 2 s before it, none if it is
 	// shorter than 3 s. Default 3 s.

@@ -56,9 +56,11 @@ type spec struct {
 	Key     string // a pod, to be read first
 	Pods    int
 	Changes int    // in live mode: how many pods will be marked
+	Deletes int    // and how many deleted
 	Mark    string // with this
 	Started time.Time
 	Limited bool   // to client-go's default rate of requests
+	Decoded bool   // kubewake leaves all of each page to the client to decode
 	Profile string // prefix of the files to write profiles to
 }
 
@@ -79,6 +81,9 @@ type report struct {
 // changes. All is since its report.
 type liveReport struct {
 	Told, LastCall         time.Time
+	Expired, Watching      time.Time // told that the version is too old, and watching again
+	Processor              time.Duration
+	Allocated              int64 // bytes
 	Adds, Updates, Deletes int
 	Traffic                traffic
 	Memory                 memory
@@ -172,6 +177,7 @@ func child(text string) error {
 	}
 	samples.reset()
 	h.reset()
+	used := usage()
 	if err := tell(r); err != nil {
 		return err
 	}
@@ -184,7 +190,9 @@ func child(text string) error {
 		<-h.changed
 		stopProfile()
 		time.Sleep(settle)
-		l := h.report()
+		l, spent := h.report(), usage()
+		l.Processor, l.Allocated = spent.processor-used.processor, spent.allocated-used.allocated
+		l.Expired, l.Watching = w.watching()
 		l.Traffic, l.Memory = w.read().since(before), samples.read()
 		if err := tell(l); err != nil {
 			return err
@@ -227,6 +235,10 @@ func (s spec) informer(client kubernetes.Interface) (*cached, error) {
 	if c.db, err = boltstore.Open(s.DB, boltstore.Options{}); err != nil {
 		return nil, err
 	}
-	c.SharedIndexInformer, err = informer.NewSharedIndexInformer(c.db, lw, &corev1.Pod{}, informer.Options{Indexers: indexers})
+	o := informer.Options{Indexers: indexers}
+	if s.Decoded {
+		o.Compare = reflector.CompareDecoded
+	}
+	c.SharedIndexInformer, err = informer.NewSharedIndexInformer(c.db, lw, &corev1.Pod{}, o)
 	return c, err
 }

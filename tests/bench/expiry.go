@@ -7,45 +7,61 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // expiryReport is what the expiry of its version cost a running program.
 type expiryReport struct {
 	liveReport
-	Changes int
+	Marked, Deleted int // pods
 	// Equal and Quiet are from the moment the program found its connection
 	// broken, with the server ready: until it was told of all changes, and
-	// until the last call of its handler.
-	Equal, Quiet time.Duration
+	// until the last call of its handler. Back is from the ERROR event until
+	// it was watching again.
+	Equal, Quiet, Back time.Duration
 }
 
-type expiryPair struct{ kubewake, stock expiryReport }
+// expiryRound is what it cost kubewake, kubewake without a look at raw pages,
+// and client-go, one after the other.
+type expiryRound struct {
+	kubewake, decoded, stock expiryReport
+	list                     int64 // bytes of one list without pages, compressed
+}
 
-// expiry measures a pair of running programs whose API server is restarted,
-// which makes every resume too old, while one pod in a hundred changes.
-func (b *bench) expiry(ctx context.Context, round int) (p expiryPair, err error) {
-	if p.kubewake, err = b.expire(ctx, kubewake, fmt.Sprint(round, " kubewake"), false); err != nil {
-		return p, err
+// expiry measures running programs whose API server is restarted, which makes
+// every resume too old, while one pod in a hundred changes.
+func (b *bench) expiry(ctx context.Context, round int) (r expiryRound, err error) {
+	if r.kubewake, err = b.expire(ctx, kubewake, fmt.Sprint(round, " kubewake"), false); err != nil {
+		return r, err
 	}
-	if p.stock, err = b.expire(ctx, stock, fmt.Sprint(round, " client-go"), false); err != nil {
-		return p, err
+	if r.decoded, err = b.expire(ctx, kubewake, fmt.Sprint(round, " decoded"), true); err != nil {
+		return r, err
 	}
-	progress("API server restarted, %d changes: equal after %v (kubewake) and %v (client-go)",
-		p.kubewake.Changes, p.kubewake.Equal, p.stock.Equal)
-	return p, nil
+	if r.stock, err = b.expire(ctx, stock, fmt.Sprint(round, " client-go"), false); err != nil {
+		return r, err
+	}
+	if r.list, err = b.oneList(ctx); err != nil {
+		return r, err
+	}
+	progress("API server restarted: watching again after %v (kubewake), %v (pages decoded) and %v (client-go)",
+		r.kubewake.Back, r.decoded.Back, r.stock.Back)
+	return r, nil
 }
 
 // expire runs one program and holds it still while its link is cut, the pods
 // change and the server restarts, so that no backoff of the outage is measured.
 // Its pods are marked with round.
-func (b *bench) expire(ctx context.Context, k kind, round string, limited bool) (r expiryReport, err error) {
+func (b *bench) expire(ctx context.Context, k kind, round string, decoded bool) (r expiryReport, err error) {
 	n := slices.Max(b.sizes)
 	link, err := newGate(b.server.Config().Host)
 	if err != nil {
 		return r, err
 	}
 	defer link.close()
-	p, err := b.launch(ctx, spec{Kind: k, Mode: live, Host: link.host(), Pods: n, Changes: n / 100, Mark: round, Limited: limited})
+	r.Marked, r.Deleted = touched(n)
+	p, err := b.launch(ctx, spec{Kind: k, Mode: live, Host: link.host(), Pods: n, Changes: r.Marked, Deletes: r.Deleted, Mark: round, Limited: true, Decoded: decoded})
 	if err != nil {
 		return r, err
 	}
@@ -61,7 +77,7 @@ func (b *bench) expire(ctx context.Context, k kind, round string, limited bool) 
 		return r, err
 	}
 	link.cut()
-	if r.Changes, err = b.pods.change(ctx, round); err != nil {
+	if err := b.pods.change(ctx, round); err != nil {
 		return r, err
 	}
 	if err := b.server.RestartAPIServer(ctx); err != nil {
@@ -78,6 +94,26 @@ func (b *bench) expire(ctx context.Context, k kind, round string, limited bool) 
 	if err := p.next(&r.liveReport); err != nil {
 		return r, err
 	}
-	r.Equal, r.Quiet = r.Told.Sub(mended), r.LastCall.Sub(mended)
-	return r, p.end()
+	r.Equal, r.Quiet, r.Back = r.Told.Sub(mended), r.LastCall.Sub(mended), r.Watching.Sub(r.Expired)
+	if r.Expired.IsZero() || r.Watching.IsZero() {
+		return r, errors.New("the program was not told that its version is too old")
+	}
+	if err := p.end(); err != nil {
+		return r, err
+	}
+	return r, b.pods.restore(ctx)
+}
+
+// oneList is how many bytes a list of all pods without pages has, compressed.
+func (b *bench) oneList(ctx context.Context) (int64, error) {
+	cfg := b.server.Config()
+	cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"
+	w := &wire{}
+	w.attach(cfg)
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return 0, err
+	}
+	_, err = client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	return w.read().Bodies, err
 }

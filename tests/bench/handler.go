@@ -46,6 +46,10 @@ func (h *handler) OnDelete(any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls.Deletes++
+	if h.s.Mode == live {
+		h.calls.LastCall = time.Now()
+		h.done()
+	}
 }
 
 func (h *handler) note(obj any) {
@@ -59,7 +63,12 @@ func (h *handler) note(obj any) {
 		return
 	}
 	h.marked[key] = true
-	if len(h.marked) == h.s.Changes {
+	h.done()
+}
+
+// done notes when all changes have been told.
+func (h *handler) done() {
+	if len(h.marked) == h.s.Changes && h.calls.Deletes == h.s.Deletes {
 		h.calls.Told = h.calls.LastCall
 		close(h.changed)
 	}

@@ -158,9 +158,7 @@ func (b *bench) measure(ctx context.Context) (*results, error) {
 		}
 		res.expiry = append(res.expiry, p)
 	}
-	var err error
-	res.limited, err = b.expire(ctx, kubewake, "limited", true)
-	return res, err
+	return res, nil
 }
 
 // restarts creates pods until there are n, fills a file with them, and

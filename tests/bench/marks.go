@@ -18,7 +18,7 @@ func (r *results) marks() []mark {
 	replay := medians(largest.pairs, func(p pair) (float64, float64) { return told(p.kubewake), synced(p.stock) })
 	memory := largest.of(anon)
 	atLargest := thousands(largest.pods) + " pods"
-	return []mark{
+	marks := []mark{
 		r.atAnySize("first read under 10 ms after Open at any size", firstRead, 10, duration),
 		{
 			text: fmt.Sprintf("all pods told from the file in at most a quarter of client-go's time to HasSynced, at %s", atLargest),
@@ -32,6 +32,35 @@ func (r *results) marks() []mark {
 			got: fmt.Sprintf("%s to %s, ratio %s (pages of files beside it: %s to %s)", size(memory.kubewake), size(memory.stock), ratio(memory.ratio),
 				size(largest.of(file).kubewake), size(largest.of(file).stock)),
 			met: memory.ratio <= 0.2,
+		},
+	}
+	return append(marks, r.expiryMarks()...)
+}
+
+// expiryMarks are those of a restart of the API server.
+func (r *results) expiryMarks() []mark {
+	if len(r.expiry) == 0 {
+		return nil
+	}
+	beside := func(text string, m both, most float64, u unit) mark {
+		return mark{
+			text: "after an API server restart, one pod in a hundred changed: " + text,
+			got:  fmt.Sprintf("%s to %s, ratio %s", u(m.kubewake), u(m.stock), ratio(m.ratio)), met: m.ratio <= most,
+		}
+	}
+	exact, want := true, r.expiry[0].kubewake.Marked+r.expiry[0].kubewake.Deleted
+	for _, p := range r.expiry {
+		exact = exact && p.kubewake.Updates == p.kubewake.Marked && p.kubewake.Deletes == p.kubewake.Deleted && p.kubewake.Adds == 0
+	}
+	handled := r.ofExpiry(calls)
+	return []mark{
+		beside("bodies at most an eighth of client-go's", r.ofExpiry(liveBodies), 1.0/8, size),
+		beside("bodies at most 1.1 times one compressed list", r.oneList(), 1.1, size),
+		beside("peak of anonymous memory at most a quarter of client-go's", r.ofExpiry(livePeak), 0.25, size),
+		beside("from the ERROR event to watching again no longer than client-go", r.ofExpiry(back), 1, duration),
+		{
+			text: "after it, handler calls are exactly the changed and the deleted",
+			got:  fmt.Sprintf("%s calls for %s changes, client-go's %s", count(handled.kubewake), count(float64(want)), count(handled.stock)), met: exact,
 		},
 	}
 }

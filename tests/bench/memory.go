@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -46,6 +47,23 @@ func (s *sampler) read() memory {
 	runtime.ReadMemStats(&st)
 	m.Heap = int64(st.HeapAlloc)
 	return m
+}
+
+// used is what a process has used so far.
+type used struct {
+	processor time.Duration
+	allocated int64 // bytes
+}
+
+func usage() (u used) {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err == nil {
+		u.processor = time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	var st runtime.MemStats
+	runtime.ReadMemStats(&st)
+	u.allocated = int64(st.TotalAlloc)
+	return u
 }
 
 // resident reads what the kernel tells, all zero where it does not.

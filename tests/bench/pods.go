@@ -33,6 +33,8 @@ type pods struct {
 	mu         sync.Mutex
 	names      []types.NamespacedName
 	namespaces map[string]bool
+	index      map[types.NamespacedName]int // of the generator
+	deleted    []int
 }
 
 func newPods(ctx context.Context, server *apiserver.Server) (*pods, error) {
@@ -46,7 +48,7 @@ func newPods(ctx context.Context, server *apiserver.Server) (*pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pods{client: client, gen: podgen.New(1), version: v.GitVersion, namespaces: map[string]bool{}}
+	p := &pods{client: client, gen: podgen.New(1), version: v.GitVersion, namespaces: map[string]bool{}, index: map[types.NamespacedName]int{}}
 	list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func (p *pods) grow(ctx context.Context, n int) (mean int, err error) {
 		}
 	}
 	began := time.Now()
-	err = parallel(n-from, func(i int) error { return p.create(ctx, p.gen.Pod(from+i)) })
+	err = parallel(n-from, func(i int) error { return p.create(ctx, from+i) })
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +90,8 @@ func (p *pods) namespace(ctx context.Context, name string) error {
 
 // create writes a pod as a cluster does: the controller its spec, the kubelet
 // its status. The server makes the managedFields of it.
-func (p *pods) create(ctx context.Context, pod *corev1.Pod) error {
+func (p *pods) create(ctx context.Context, i int) error {
+	pod := p.gen.Pod(i)
 	status := pod.Status
 	pod.Status, pod.ManagedFields, pod.UID = corev1.PodStatus{}, nil, ""
 	pod.Spec.Priority = nil // the server's to compute, from a class
@@ -108,19 +111,42 @@ func (p *pods) create(ctx context.Context, pod *corev1.Pod) error {
 	p.bytes.Add(int64(len(data)))
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.names = append(p.names, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	p.names, p.index[name] = append(p.names, name), i
 	return nil
 }
 
-// change marks every hundredth pod with the round and returns their number.
-func (p *pods) change(ctx context.Context, round string) (int, error) {
-	n := len(p.names) / 100
+// touched is how many of n pods change marks, and how many it deletes: one in a
+// hundred, a tenth of which are deleted.
+func touched(n int) (marked, deleted int) { return n/100 - n/1000, n / 1000 }
+
+// change marks pods with the round, and deletes others.
+func (p *pods) change(ctx context.Context, round string) error {
+	marked, deleted := touched(len(p.names))
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, markAnnotation, round)
-	return n, parallel(n, func(i int) error {
+	err := parallel(marked, func(i int) error {
 		name := p.names[i*100]
 		_, err := p.client.CoreV1().Pods(name.Namespace).Patch(ctx, name.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bench"})
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	gone := p.names[len(p.names)-deleted:]
+	p.names = p.names[:len(p.names)-deleted]
+	for _, name := range gone {
+		p.deleted = append(p.deleted, p.index[name])
+	}
+	return parallel(deleted, func(i int) error {
+		return p.client.CoreV1().Pods(gone[i].Namespace).Delete(ctx, gone[i].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	})
+}
+
+// restore creates anew what change has deleted.
+func (p *pods) restore(ctx context.Context) error {
+	again := p.deleted
+	p.deleted = nil
+	return parallel(len(again), func(i int) error { return p.create(ctx, again[i]) })
 }
 
 // writeOther takes the server's version further by an object that is no pod.

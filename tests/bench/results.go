@@ -29,8 +29,7 @@ type results struct {
 	machine string
 	pairs   int
 	sizes   []sizeResult
-	expiry  []expiryPair
-	limited expiryReport // of kubewake, at client-go's default rate of requests
+	expiry  []expiryRound
 }
 
 // machine describes where the run took place, with the version of the API
@@ -75,26 +74,39 @@ func (r sizeResult) of(figure func(report) float64) both {
 	return medians(r.pairs, func(p pair) (float64, float64) { return figure(p.kubewake), figure(p.stock) })
 }
 
+// ofExpiry returns the medians of a figure of kubewake and client-go.
+func (r *results) ofExpiry(figure func(expiryReport) float64) both {
+	return medians(r.expiry, func(p expiryRound) (float64, float64) { return figure(p.kubewake), figure(p.stock) })
+}
+
+// oneList are the medians of kubewake's bytes and of one list's.
+func (r *results) oneList() both {
+	return medians(r.expiry, func(p expiryRound) (float64, float64) { return liveBodies(p.kubewake), float64(p.list) })
+}
+
 // Figures of a report, in milliseconds and bytes.
-func ms(d time.Duration) float64          { return float64(d) / float64(time.Millisecond) }
-func firstRead(r report) float64          { return ms(r.FirstRead) }
-func read(r report) float64               { return ms(r.Read) }
-func told(r report) float64               { return ms(r.Told) }
-func synced(r report) float64             { return ms(r.Synced) }
-func confirmed(r report) float64          { return max(0, ms(r.Synced-r.Told)) }
-func processor(r report) float64          { return ms(r.Processor) }
-func requests(r report) float64           { return float64(r.Traffic.Requests) }
-func bodies(r report) float64             { return float64(r.Traffic.Bodies) }
-func conns(r report) float64              { return float64(r.Traffic.Conns) }
-func anon(r report) float64               { return float64(r.Memory.Anon) }
-func file(r report) float64               { return float64(r.Memory.File) }
-func heap(r report) float64               { return float64(r.Memory.Heap) }
-func peakAnon(r report) float64           { return float64(r.Memory.PeakAnon) }
-func peak(r report) float64               { return float64(r.Memory.Peak) }
-func equal(r expiryReport) float64        { return ms(r.Equal) }
-func quiet(r expiryReport) float64        { return ms(r.Quiet) }
-func calls(r expiryReport) float64        { return float64(r.Adds + r.Updates + r.Deletes) }
-func liveRequests(r expiryReport) float64 { return float64(r.Traffic.Requests) }
-func liveBodies(r expiryReport) float64   { return float64(r.Traffic.Bodies) }
-func liveConns(r expiryReport) float64    { return float64(r.Traffic.Conns) }
-func livePeak(r expiryReport) float64     { return float64(r.Memory.PeakAnon) }
+func ms(d time.Duration) float64           { return float64(d) / float64(time.Millisecond) }
+func firstRead(r report) float64           { return ms(r.FirstRead) }
+func read(r report) float64                { return ms(r.Read) }
+func told(r report) float64                { return ms(r.Told) }
+func synced(r report) float64              { return ms(r.Synced) }
+func confirmed(r report) float64           { return max(0, ms(r.Synced-r.Told)) }
+func processor(r report) float64           { return ms(r.Processor) }
+func requests(r report) float64            { return float64(r.Traffic.Requests) }
+func bodies(r report) float64              { return float64(r.Traffic.Bodies) }
+func conns(r report) float64               { return float64(r.Traffic.Conns) }
+func anon(r report) float64                { return float64(r.Memory.Anon) }
+func file(r report) float64                { return float64(r.Memory.File) }
+func heap(r report) float64                { return float64(r.Memory.Heap) }
+func peakAnon(r report) float64            { return float64(r.Memory.PeakAnon) }
+func peak(r report) float64                { return float64(r.Memory.Peak) }
+func equal(r expiryReport) float64         { return ms(r.Equal) }
+func quiet(r expiryReport) float64         { return ms(r.Quiet) }
+func back(r expiryReport) float64          { return ms(r.Back) }
+func liveProcessor(r expiryReport) float64 { return ms(r.Processor) }
+func allocated(r expiryReport) float64     { return float64(r.Allocated) }
+func calls(r expiryReport) float64         { return float64(r.Adds + r.Updates + r.Deletes) }
+func liveRequests(r expiryReport) float64  { return float64(r.Traffic.Requests) }
+func liveBodies(r expiryReport) float64    { return float64(r.Traffic.Bodies) }
+func liveConns(r expiryReport) float64     { return float64(r.Traffic.Conns) }
+func livePeak(r expiryReport) float64      { return float64(r.Memory.PeakAnon) }

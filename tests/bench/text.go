@@ -90,11 +90,8 @@ func ratio(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// Rows that another stands beside.
-const (
-	syncedName = "HasSynced"
-	quietName  = "until the handler's last call"
-)
+// syncedName is a row that another stands beside.
+const syncedName = "HasSynced"
 
 const tableHead = "\n| | kubewake | client-go | ratio |\n|---|---:|---:|---:|\n"
 
@@ -140,24 +137,28 @@ func (r *results) expiryTable(b *strings.Builder) {
 		return
 	}
 	last := r.sizes[len(r.sizes)-1]
-	fmt.Fprintf(b, "\n### The API server restarts under a running program with %s pods, %s of which changed\n", thousands(last.pods), thousands(r.expiry[0].kubewake.Changes))
-	b.WriteString(tableHead)
+	fmt.Fprintf(b, "\n### The API server restarts under a running program with %s pods, %s of which changed and %s were deleted\n\n",
+		thousands(last.pods), thousands(r.expiry[0].kubewake.Marked), thousands(r.expiry[0].kubewake.Deleted))
+	b.WriteString("One list of all of them without pages, compressed, has " + size(r.oneList().stock) + ".\n")
+	b.WriteString("\n| | kubewake | kubewake, pages decoded | client-go | ratio |\n|---|---:|---:|---:|---:|\n")
 	for _, f := range []struct {
 		name   string
 		figure func(expiryReport) float64
 		unit   unit
 	}{
+		{"from the ERROR event until watching again", back, duration},
 		{"until the handler is told of all changes", equal, duration},
-		{quietName, quiet, duration},
+		{"until the handler's last call", quiet, duration},
 		{"handler calls", calls, count},
 		{"requests", liveRequests, count},
 		{"bodies received", liveBodies, size},
 		{"bytes on the connection, both ways", liveConns, size},
 		{"peak of anonymous memory", livePeak, size},
+		{"processor time until 3 s after the last change", liveProcessor, duration},
+		{"memory allocated", allocated, size},
 	} {
-		if f.name == quietName {
-			fmt.Fprintf(b, "| the same at client-go's default rate of 5 requests a second | %s | | |\n", duration(equal(r.limited)))
-		}
-		row(b, f.name, medians(r.expiry, func(p expiryPair) (float64, float64) { return f.figure(p.kubewake), f.figure(p.stock) }), f.unit)
+		m := r.ofExpiry(f.figure)
+		decoded := medians(r.expiry, func(p expiryRound) (float64, float64) { return f.figure(p.decoded), 1 })
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", f.name, f.unit(m.kubewake), f.unit(decoded.kubewake), f.unit(m.stock), ratio(m.ratio))
 	}
 }

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -16,6 +20,30 @@ type wire struct {
 	requests atomic.Int64
 	bodies   atomic.Int64 // bytes of answers as they came: compressed
 	conns    atomic.Int64 // bytes both ways beneath HTTP: TLS, headers and bodies
+
+	mu               sync.Mutex
+	expired, resumed time.Time
+}
+
+// watching is when the server last said that a version is too old, and when a
+// watch was open again after that: when the server accepted it or, of one that
+// begins with a list, when that had ended.
+func (w *wire) watching() (expired, resumed time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.expired, w.resumed
+}
+
+// saw notes what a watch has brought, or that it was accepted.
+func (w *wire) saw(data []byte, open bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case bytes.Contains(data, []byte("too old resource version")):
+		w.expired, w.resumed = time.Now(), time.Time{}
+	case w.resumed.IsZero() && (open || bytes.Contains(data, []byte(metav1.InitialEventsAnnotationKey))):
+		w.resumed = time.Now()
+	}
 }
 
 // traffic is a reading of a wire.
@@ -73,7 +101,11 @@ func (t *countedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	body := &countedBody{ReadCloser: resp.Body, w: t.w}
+	q := req.URL.Query()
+	body := &countedBody{ReadCloser: resp.Body, w: t.w, watch: q.Get("watch") != ""}
+	if body.watch && resp.StatusCode == http.StatusOK && q.Get("sendInitialEvents") == "" {
+		t.w.saw(nil, true)
+	}
 	resp.Body = body
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		resp.Body = &unzipped{from: body}
@@ -89,12 +121,16 @@ func (t *countedTransport) WrappedRoundTripper() http.RoundTripper { return t.ne
 
 type countedBody struct {
 	io.ReadCloser
-	w *wire
+	w     *wire
+	watch bool
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.w.bodies.Add(int64(n))
+	if b.watch {
+		b.w.saw(p[:n], false)
+	}
 	return n, err
 }
 
