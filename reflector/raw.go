@@ -45,8 +45,7 @@ type rawPage struct {
 	mu      sync.Mutex
 	answers int
 	kept    []boltstore.Listed // what was left out
-	size    int64              // bytes of the answer, unpacked
-	passed  int64              // bytes that the client got
+	held    int64              // most bytes of the answer, or of what was left of it, that were in memory
 	err     error              // why it could not be, unless it is the link
 }
 
@@ -81,18 +80,17 @@ func (p *rawPage) result() ([]boltstore.Listed, error) {
 	return p.kept, p.err
 }
 
-// weight is what a page costs in memory and time, if it was filtered: what the
-// client got of it, or a quarter of it all.
+// weight is what a page of so many bytes costs in memory.
 func (p *rawPage) weight(size int64) int64 {
 	if p == nil {
 		return size
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.size == 0 {
+	if p.answers == 0 {
 		return size
 	}
-	return max(p.passed, p.size/4)
+	return p.held
 }
 
 // filterRaw has the answer to a page's request filtered as it is read.
@@ -113,6 +111,8 @@ func filterRaw(req *http.Request, resp *http.Response) {
 	switch media {
 	case "application/vnd.kubernetes.protobuf":
 		form = newProtoList
+	case "application/json":
+		form = newJSONList
 	default:
 		return
 	}
@@ -153,8 +153,8 @@ type rawList interface {
 	add(item []byte)
 	// list is the other list. It has all but the items of the first.
 	list() []byte
-	// size is how many bytes have been read.
-	size() int64
+	// held is how many bytes of the first list to count as memory.
+	held() int64
 }
 
 func (p *rawPage) filter(l rawList) ([]byte, error) {
@@ -166,7 +166,7 @@ func (p *rawPage) filter(l rawList) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers++
-	p.kept, p.size, p.passed = kept, l.size(), int64(len(rest))
+	p.kept, p.held = kept, max(int64(len(rest)), l.held())
 	return rest, nil
 }
 

@@ -23,6 +23,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
@@ -108,6 +109,12 @@ func warm(t *testing.T) {
 
 func fixtureOver(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Options) *fixture {
 	t.Helper()
+	return fixtureWith(t, sim, n, clk, o, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
+}
+
+// fixtureWith has a client of its own.
+func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Options, setup func(*rest.Config), wrap func(cache.ListerWatcher) cache.ListerWatcher) *fixture {
+	t.Helper()
 	t.Cleanup(sim.Close)
 	f := &fixture{t: t, sim: sim}
 	for i := range n {
@@ -116,8 +123,9 @@ func fixtureOver(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 	cfg := sim.RESTConfig()
 	cfg.QPS = -1
 	cfg.Wrap(f.roundTrip)
+	setup(cfg)
 	client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
-	lw := cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything())
+	lw := wrap(cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()))
 	src, server, err := Identify(t.Context(), lw, &corev1.ConfigMap{})
 	if err != nil {
 		t.Fatal(err)
