@@ -214,10 +214,6 @@ func mangled(change func([]byte) []byte) func(*rest.Config) {
 	}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // TestRawUnexpected: an answer of another form is the client's to understand.
 func TestRawUnexpected(t *testing.T) {
 	f := newRawFixture(t, mediaProto, 20, Options{PageSize: 7}, mangled(func(body []byte) []byte {
