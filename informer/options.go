@@ -49,6 +49,9 @@ type Options struct {
 	// Compare says how full lists are compared with the file, see
 	// reflector.Options.
 	Compare reflector.Compare
+	// AuditEvery is how long after it was last read everything is compared with
+	// the server again, see reflector.Options. Default 0, never.
+	AuditEvery time.Duration
 	// OnDenied says what becomes of the objects while the server refuses
 	// access to them, or has the type no more. Default reflector.Keep.
 	OnDenied reflector.OnDenied

@@ -59,6 +59,7 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 	s.mu.Lock()
 	s.asked, s.restored = true, false // the list's version is the server's
 	s.deniedSince = time.Time{}
+	s.read = s.o.Clock.Now()
 	s.state.LastRelist, s.state.LastRelistAt = reason, s.o.Clock.Now()
 	old := s.ahead
 	s.ahead = l.ahead

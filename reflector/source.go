@@ -40,6 +40,11 @@ type Options struct {
 	// anew. The server sends a bookmark about once a minute; where it sends
 	// none the time grows to ten minutes. Default 90 s.
 	QuietTimeout time.Duration
+	// AuditEvery is how long after it was last read everything is compared with
+	// the server again, although the watch has told of all changes: for servers
+	// that may have been restored unnoticed. It costs a list each time.
+	// Default 0, never.
+	AuditEvery time.Duration
 	// OnDenied says what becomes of the objects while the server refuses them.
 	OnDenied OnDenied
 	// OnState is called at each change of phase. It must not block.
@@ -77,6 +82,10 @@ type Source struct {
 	checked    bool   // the cluster's identity has been checked, this is its UID
 	clusterUID string
 	quiet      time.Duration // how long a watch may be quiet, QuietTimeout or more
+	counted    bool          // the server's number of objects has been compared since the last outage
+	countDue   bool          // it is time to
+	countless  bool          // it says nothing
+	read       time.Time     // when everything was last read, or this source made
 	fruitless  int           // short watches in a row that brought nothing
 	wanted     int           // callers of WaitForFresh
 	// wantedSince is how fresh the most demanding of them wants it.
@@ -108,7 +117,7 @@ func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, 
 	}
 	return &Source{
 		lw: cache.ToListerWatcherWithContext(lw), raw: lw, journal: journal, store: store, example: example, o: o,
-		backoff: newBackoff(), quiet: o.QuietTimeout, pageSize: firstPage, hurry: make(chan struct{}, 1), state: State{Phase: Starting, Since: o.Clock.Now()},
+		backoff: newBackoff(), quiet: o.QuietTimeout, pageSize: firstPage, hurry: make(chan struct{}, 1), read: o.Clock.Now(), state: State{Phase: Starting, Since: o.Clock.Now()},
 	}
 }
 
@@ -189,11 +198,16 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 			return nil, err
 		}
 		if reason != "" {
-			if err := s.repair(ctx, reason, reason == ReasonRestored); err != nil {
+			if err := s.repair(ctx, reason, reason == ReasonRestored || reason == ReasonCounts); err != nil {
 				if reason == ReasonExpired {
 					s.setExpired()
 				}
 				return nil, err
+			}
+			if reason == ReasonCounts {
+				if err := s.recount(ctx); err != nil {
+					return nil, s.fail(ctx, err)
+				}
 			}
 			repaired = true
 		}
@@ -272,7 +286,7 @@ func (s *Source) mustRelist(ctx context.Context) (string, error) {
 	if s.mustProve() {
 		return ReasonUnconfirmed, nil
 	}
-	return "", nil
+	return s.suspect(ctx)
 }
 
 func isExpired(err error) bool {
@@ -287,6 +301,7 @@ func (s *Source) fail(ctx context.Context, err error) error {
 	case isDenied(err):
 		s.denied(ctx, err)
 	default:
+		s.outage()
 		s.enter(Offline, err.Error())
 	}
 	return err

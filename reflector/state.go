@@ -62,6 +62,10 @@ const (
 	ReasonRestored = "server restored to an earlier state"
 	ReasonDamaged  = "damage in the file"
 	ReasonCluster  = "another cluster"
+	ReasonAudit    = "audit"
+	// The server has another number of objects at the file's version: it has
+	// been restored, and has overtaken that version since.
+	ReasonCounts = "number of objects differs"
 	// The server sends no bookmarks, and nothing else confirms the state.
 	ReasonUnconfirmed = "no bookmarks"
 )

@@ -63,6 +63,12 @@ func (w *watcher) run(repaired bool) {
 	last := clock.Now()
 	alarm := clock.NewTimer(w.quiet)
 	defer alarm.Stop()
+	var audit <-chan time.Time
+	if d, ok := w.s.auditIn(); ok {
+		timer := clock.NewTimer(max(d, 0))
+		defer timer.Stop()
+		audit = timer.C()
+	}
 	for damaged := w.s.store.Damaged(); ; {
 		var ev watch.Event
 		var open bool
@@ -81,6 +87,9 @@ func (w *watcher) run(repaired bool) {
 			}
 			w.s.broken()
 			w.send(w.s.bookmark()) // the next Watch asks the server
+			return
+		case <-audit:
+			w.send(w.s.bookmark()) // the next Watch compares everything
 			return
 		case <-damaged:
 			w.s.broken()
@@ -123,6 +132,9 @@ func (w *watcher) ended() {
 	early, behind := w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.behind()
 	if early || behind || !w.moved { // nothing to tell, or nothing told?
 		w.s.broken()
+	}
+	if !early && !w.short && !w.until.IsZero() {
+		w.s.watchedLong()
 	}
 	if !early && behind && w.short {
 		w.s.confirmedNothing(w.moved)

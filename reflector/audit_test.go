@@ -1,0 +1,209 @@
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// newAudited has five objects and watches that may be quiet.
+func newAudited(t *testing.T, o Options, wrap func(cache.ListerWatcher) cache.ListerWatcher) *fixture {
+	t.Helper()
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if wrap == nil {
+		wrap = func(lw cache.ListerWatcher) cache.ListerWatcher { return lw }
+	}
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	o.QuietTimeout = 10 * time.Hour
+	f := fixtureWith(t, sim, 5, clk, o, func(*rest.Config) {}, wrap)
+	f.clock = clk
+	return f
+}
+
+// take feeds events to the journal until the server's version has come.
+func (f *fixture) take(w watch.Interface) {
+	f.t.Helper()
+	for want := fmt.Sprint(f.sim.Revision()); f.journal.Accepted() != want; {
+		ev := f.next(w)
+		var err error
+		switch ev.Type {
+		case watch.Added:
+			err = f.journal.Add(ev.Object)
+		case watch.Modified:
+			err = f.journal.Update(ev.Object)
+		case watch.Deleted:
+			err = f.journal.Delete(ev.Object)
+		case watch.Bookmark:
+			err = f.journal.Bookmark(versionOf(ev.Object))
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// endLong opens a watch that has nothing to catch up with, and has it end in
+// order.
+func (f *fixture) endLong() {
+	f.t.Helper()
+	w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(300))})
+	if st := f.State(); err != nil || st.Phase != Live {
+		f.t.Fatal(err, st)
+	}
+	f.clock.Step(5 * time.Minute)
+	f.sim.EndWatches(nil)
+	for range w.ResultChan() {
+	}
+}
+
+// overtake has the server go back to version then, and write until it is past
+// the version of the file.
+func (f *fixture) overtake(then uint64, write func(i int)) {
+	f.t.Helper()
+	before := f.sim.Revision()
+	if err := f.sim.Rewind(then); err != nil {
+		f.t.Fatal(err)
+	}
+	for i := 0; f.sim.Revision() <= before; i++ {
+		write(i)
+	}
+}
+
+// TestCounts: a restored server that has overtaken the file is noticed by the
+// number of its objects, after the first long watch, for one request.
+func TestCounts(t *testing.T) {
+	f := newAudited(t, Options{}, nil)
+	then := f.sim.Revision()
+	f.create("lost1")
+	f.create("lost2")
+	f.list()
+	f.overtake(then, func(i int) { f.put("cm1", 10, uint64(i)) })
+	f.take(f.watch())
+	f.sim.DropConnections()
+	f.broken()
+	f.endLong()
+	if n := len(f.store.ListKeys()); n != 7 {
+		t.Fatalf("%d objects", n) // nobody could know
+	}
+	f.watch()
+	if d := f.differs(); d != "" {
+		t.Error(d)
+	}
+	if st := f.State(); st.Relists[ReasonCounts] != 1 || st.LastRelist != ReasonCounts {
+		t.Errorf("%+v", st)
+	}
+	// Not again before the next outage.
+	f.sim.ResetRequests()
+	f.endLong()
+	f.watch()
+	for _, r := range f.sim.Requests() {
+		if r.Verb == "list" && r.Query.Get("resourceVersionMatch") != "" {
+			t.Errorf("counted again: %+v", r.Query)
+		}
+	}
+}
+
+// TestCountsEqual: one request with one object, and no relist.
+func TestCountsEqual(t *testing.T) {
+	f := newAudited(t, Options{}, nil)
+	f.list()
+	f.endLong()
+	f.create("other") // counted at the file's version, not at the server's
+	f.sim.ResetRequests()
+	f.watch()
+	counted := 0
+	for _, r := range f.sim.Requests() {
+		if r.Query.Get("resourceVersionMatch") != "" {
+			counted++
+			if r.Items != 1 || r.Status != 200 {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	if st := f.State(); counted != 1 || st.Relists[ReasonCounts] != 0 {
+		t.Errorf("counted %d times, %+v", counted, st)
+	}
+}
+
+// lossy is a list function that leaves objects out.
+type lossy struct{ cache.ListerWatcherWithContext }
+
+func (l lossy) List(o metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(context.Background(), o)
+}
+
+func (l lossy) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(context.Background(), o)
+}
+
+func (l lossy) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	list, err := l.ListerWatcherWithContext.ListWithContext(ctx, o)
+	if cms, ok := list.(*corev1.ConfigMapList); ok && err == nil && o.Limit != 1 && len(cms.Items) > 0 {
+		cms.Items = cms.Items[1:]
+	}
+	return list, err
+}
+
+// TestCountsMeanNothing where a list function leaves objects out: one relist
+// shows it, and none follows.
+func TestCountsMeanNothing(t *testing.T) {
+	f := newAudited(t, Options{}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+		return lossy{cache.ToListerWatcherWithContext(lw)}
+	})
+	f.list()
+	for range 3 {
+		f.endLong()
+		f.clock.Step(time.Hour)
+		f.watch()
+		f.outage()
+	}
+	if n := f.State().Relists[ReasonCounts]; n != 1 {
+		t.Errorf("%d relists", n)
+	}
+}
+
+// TestAudit: what no count can tell, a list does, when it is due.
+func TestAudit(t *testing.T) {
+	f := newAudited(t, Options{AuditEvery: time.Hour}, nil)
+	then := f.sim.Revision()
+	f.put("cm1", 10, 1)
+	f.put("cm2", 10, 2)
+	f.list()
+	f.overtake(then, func(i int) { f.put("cm3", 10, uint64(i)) })
+	f.take(f.watch())
+	w := f.watch()
+	if d := f.differs(); d == "" {
+		t.Fatal("the server has not been restored")
+	}
+	began := f.clock.Now()
+	for open := true; open; {
+		select {
+		case _, open = <-w.ResultChan():
+		case <-time.After(time.Millisecond):
+			f.clock.Step(time.Minute)
+		}
+	}
+	if took := f.clock.Since(began); took < time.Hour {
+		t.Errorf("after %s", took)
+	}
+	f.watch()
+	if d := f.differs(); d != "" {
+		t.Error(d)
+	}
+	if st := f.State(); st.Relists[ReasonAudit] != 1 {
+		t.Errorf("%+v", st)
+	}
+}
