@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ func TestLinks(t *testing.T) {
 		{"a connection that is open and dead", halfOpen},
 		{"a slow link that breaks, and a server that forgets", slow},
 		{"a caller who wants to be sure", fresh},
+		{"a server that restarts", restarts},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(newWorld(t, s)) })
 	}
@@ -96,8 +98,9 @@ func (w *world) delete(gvr schema.GroupVersionResource, name string) {
 // mirror is an informer behind the link, and what it has been told.
 type mirror struct {
 	*world
-	gvr schema.GroupVersionResource
-	inf *informer.Informer
+	gvr     schema.GroupVersionResource
+	inf     *informer.Informer
+	decoded atomic.Int64 // objects in lists, as the client has them
 
 	mu   sync.Mutex
 	told []string
@@ -122,7 +125,13 @@ func (w *world) mirror(gvr schema.GroupVersionResource, user string, o informer.
 	}
 	m := &mirror{world: w, gvr: gvr}
 	m.inf, err = informer.NewSharedIndexInformer(db, &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := client.List(ctx, o)
+			if err == nil {
+				m.decoded.Add(int64(len(list.Items)))
+			}
+			return list, err
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return client.Watch(ctx, o)
 		},
