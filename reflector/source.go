@@ -3,6 +3,7 @@ package reflector
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -94,6 +95,7 @@ type Source struct {
 	hurry       chan struct{} // one of them has come
 	ahead       *ahead        // a watch that a slow relist has opened
 
+	over  bool // Wait was called
 	calls sync.WaitGroup
 }
 
@@ -139,7 +141,9 @@ func (s *Source) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // from. Only a source that has never been synced, or whose contents cannot be
 // served, is read from the server first.
 func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-	s.calls.Add(1)
+	if !s.begin() {
+		return nil, errOver
+	}
 	defer s.calls.Done()
 	s.broken()
 	if reason := s.unusable(); reason != "" {
@@ -158,8 +162,25 @@ func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 }
 
 // Wait returns once no List or Watch call is under way: the Reflector does not
-// wait for a list that it has given up.
-func (s *Source) Wait() { s.calls.Wait() }
+// wait for a list that it has given up. Later calls fail.
+func (s *Source) Wait() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.calls.Wait()
+}
+
+var errOver = errors.New("reflector: the source has ended")
+
+// begin notes a call, for Wait, unless it has come.
+func (s *Source) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.calls.Add(1)
+	}
+	return !s.over
+}
 
 // noteUnusable says so once.
 func (s *Source) noteUnusable(reason string) {
@@ -188,7 +209,9 @@ func (s *Source) unusable() string {
 // server for its version, if the link was broken, and relists, if the version
 // has expired or the server has gone back.
 func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	s.calls.Add(1)
+	if !s.begin() {
+		return nil, errOver
+	}
 	defer s.calls.Done()
 	repaired := false
 	s.connecting()
