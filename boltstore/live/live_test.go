@@ -285,7 +285,11 @@ func ended(t *testing.T, c net.Conn) {
 // what they asked for does not pile up in memory.
 func TestNeverReads(t *testing.T) {
 	path := testPath(t)
-	db, s := world(t, path, 2000, 20_000) // 80 MB as JSON
+	n := 2000 // 80 MB as JSON
+	if testing.Short() {
+		n = 500
+	}
+	db, s := world(t, path, n, 20_000)
 	start(t, db, shortLimits)
 	var before, after runtime.MemStats
 	runtime.GC()
