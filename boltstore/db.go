@@ -37,7 +37,8 @@ type DB struct {
 
 	relisting chan struct{} // full: MaxRelists are under way
 
-	keeper keeper
+	keeper  keeper
+	cleanUp func() error // after Close, if not nil
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -167,6 +168,9 @@ func (db *DB) Close() error {
 			errs = append(errs, b.Sync())
 		}
 		errs = append(errs, b.Close())
+	}
+	if db.cleanUp != nil {
+		errs = append(errs, db.cleanUp())
 	}
 	if len(running) > 0 {
 		slices.Sort(running)

@@ -43,6 +43,7 @@ type mirror struct {
 	age      time.Duration
 	maxSize  int
 	compress bool
+	fallBack bool
 	events   bool
 	purge    bool
 	report   bool
@@ -77,6 +78,7 @@ func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
 	f.Int64Var(&m.journal, "journal-bytes", 0, "history kept for each type (default 16 MiB)")
 	f.DurationVar(&m.age, "journal-age", 0, "history kept for each type (default 1h)")
 	f.IntVar(&m.maxSize, "max-size", 0, "bound of the file in bytes (default none)")
+	f.BoolVar(&m.fallBack, "fall-back", false, "if another process has the file, go on with a temporary one until it is free, as a new start")
 	f.BoolVar(&m.compress, "compress", false, "pack objects as they are stored: about half the disk and the bytes written, for half as much processor time again")
 	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket beside the file, through which the other commands read it meanwhile")
 	f.DurationVar(&m.wait, "wait", 0, "wait so long for another process to close the file, as a replica that is being replaced does")
@@ -119,13 +121,20 @@ func (m *mirror) config() (*rest.Config, error) {
 	return reflector.WrapConfig(cfg), nil
 }
 
-// open waits for a file that another process has open, as long as it is told to.
-func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, error) {
+// open waits for a file that another process has open, as long as it is told
+// to. Then it may go on with a temporary one until the file is free.
+func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, <-chan struct{}, error) {
 	for end := time.Now().Add(m.wait); ; { // each try waits for LockTimeout
 		db, err := boltstore.Open(m.db.path, o)
-		if !errors.Is(err, boltstore.ErrLocked) || ctx.Err() != nil || !time.Now().Before(end) {
-			return db, err
+		if errors.Is(err, boltstore.ErrLocked) && ctx.Err() == nil {
+			if time.Now().Before(end) {
+				continue
+			}
+			if m.fallBack {
+				return boltstore.OpenOrTemporary(m.db.path, o)
+			}
 		}
+		return db, nil, err
 	}
 }
 
@@ -147,21 +156,47 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 	if m.compress {
 		o.Compression = boltstore.Zstd
 	}
-	db, err := m.open(ctx, o)
-	if err != nil {
-		return flagOf(err)
+	for {
+		again, err := m.life(ctx, cfg, o, types)
+		if !again {
+			return err
+		}
+		m.logf("%s is free, going on with it", m.db.path)
 	}
-	m.stats.db = db
+}
+
+// life is that of one file. Another one follows if that was temporary, and the
+// one that was asked for is free.
+func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options, types []string) (again bool, err error) {
+	db, free, err := m.open(ctx, o)
+	if err != nil {
+		return false, flagOf(err)
+	}
+	m.stats.begin(db)
 	for _, aside := range db.SetAside() {
 		m.logf("%s could not be used and is now %s; it is rebuilt from the server", m.db.path, aside)
 	}
-	closeSocket := m.socket(db)
-	err = m.live(ctx, db, cfg, types)
+	closeSocket := func() {}
+	living, end := context.WithCancel(ctx)
+	defer end()
+	if free == nil {
+		closeSocket = m.socket(db)
+	} else {
+		go func() {
+			select {
+			case <-free:
+				end()
+			case <-living.Done():
+			}
+		}()
+	}
+	err = m.live(living, db, cfg, types)
 	closeSocket()
 	if errors.Is(err, context.Canceled) {
-		err = nil
+		again, err = ctx.Err() == nil, nil
 	}
-	return errors.Join(err, db.Close())
+	err = errors.Join(err, db.Close())
+	return again && err == nil, err
 }
 
 // socket serves the file's socket until the function it returns is called.

@@ -42,17 +42,31 @@ func (s *source) told(what string) {
 
 // stats are what /metrics, /healthz and /readyz tell.
 type stats struct {
-	db       *boltstore.DB
 	ready    atomic.Bool // all types are known
 	requests atomic.Int64
 	bytes    atomic.Int64
 
 	mu      sync.Mutex
+	file    *boltstore.DB
 	sources []*source
 }
 
 func (s *stats) wrap(rt http.RoundTripper) http.RoundTripper {
 	return &wire{next: rt, requests: &s.requests, bytes: &s.bytes}
+}
+
+// begin is for a new file.
+func (s *stats) begin(db *boltstore.DB) {
+	s.ready.Store(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file, s.sources = db, nil
+}
+
+func (s *stats) db() *boltstore.DB {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.file
 }
 
 func (s *stats) add(src *source) {
@@ -107,11 +121,11 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 	}
 	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = printJSON(w, allStatus{s.status(), s.db.Aside()}) // whoever asked for it has gone
+		_ = printJSON(w, allStatus{s.status(), s.db().Aside()}) // whoever asked for it has gone
 	})
 	mux.HandleFunc("/readyz", answer(s.unready))
 	mux.HandleFunc("/healthz", answer(func() string {
-		if err := s.db.Err(); err != nil {
+		if err := s.db().Err(); err != nil {
 			return oneLine(err)
 		}
 		return ""
@@ -230,19 +244,19 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 		count(descTold, float64(src.modified.Load()), src.name, "modified")
 		count(descTold, float64(src.deleted.Load()), src.name, "deleted")
 	}
-	gauge(descFile, float64(s.db.Size()))
+	gauge(descFile, float64(s.db().Size()))
 	aside := map[string]int{boltstore.AsideDamaged: 0}
-	for _, a := range s.db.Aside() {
+	for _, a := range s.db().Aside() {
 		aside[a.Reason]++
 	}
 	for reason, n := range aside {
 		gauge(descAside, float64(n), reason)
 	}
-	count(descAsides, float64(len(s.db.SetAside())))
+	count(descAsides, float64(len(s.db().SetAside())))
 	count(descRequests, float64(s.requests.Load()))
 	count(descReceived, float64(s.bytes.Load()))
 	failing := 0.0
-	if s.db.Err() != nil {
+	if s.db().Err() != nil {
 		failing = 1
 	}
 	gauge(descCommitBad, failing)

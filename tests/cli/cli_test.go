@@ -56,6 +56,7 @@ func TestMain(m *testing.M) {
 //	change             change pod shop-1 and secret key, delete pod blog-1, add pod new-1
 //	forbid             the next request for objects is refused
 //	lock FILE          another process has the file open, until the script ends
+//	unlock FILE        or until now
 //	cut FILE N         keep the first N bytes of a file
 //	cycle FILE         make a file in which following bbolt's pages never ends
 //	flip FILE TEXT     change a byte of the text in the file
@@ -83,7 +84,7 @@ func TestScripts(t *testing.T) {
 			return clientcmd.WriteToFile(*c, path)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "change": change, "lock": lock, "cut": cut,
+			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "change": change, "lock": lock, "unlock": unlock, "cut": cut,
 			"hides": hides, "mode": mode,
 		},
 	})
@@ -199,6 +200,17 @@ func lock(ts *testscript.TestScript, _ bool, args []string) {
 	db, err := boltstore.Open(ts.MkAbs(args[0]), boltstore.Options{})
 	must(ts, err)
 	ts.Defer(func() { _ = db.Close() })
+	locked.Store(ts.MkAbs(args[0]), db)
+}
+
+var locked sync.Map // by file
+
+func unlock(ts *testscript.TestScript, _ bool, args []string) {
+	db, ok := locked.Load(ts.MkAbs(args[0]))
+	if !ok {
+		ts.Fatalf("%s was not locked", args[0])
+	}
+	must(ts, db.(*boltstore.DB).Close())
 }
 
 func cut(ts *testscript.TestScript, _ bool, args []string) {
