@@ -248,9 +248,9 @@ func TestCorpus(t *testing.T) {
 		corpusChild(t, dir)
 		return
 	}
-	perKind := 40
+	perKind := 10
 	if testing.Short() {
-		perKind = 10
+		perKind = 3
 	}
 	if n := os.Getenv("KUBEWAKE_CORPUS"); n != "" {
 		fmt.Sscan(n, &perKind)

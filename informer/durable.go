@@ -288,16 +288,19 @@ func (d *durable) run() {
 
 // fill takes more into the queues, and says whether there is more to do at once.
 func (d *durable) fill() bool {
-	if !d.room() {
-		return false
-	}
+	room := d.room()
 	d.mu.Lock()
 	loading := len(d.loads) > 0
+	alone := d.alone()
 	parked, replaying := d.parked.active || d.mark > d.cursor, d.replay.active || len(d.shown) > 0
 	d.mu.Unlock()
 	switch {
+	case !room && alone:
+		return d.fillLoads(1)
+	case !room:
+		return false
 	case loading:
-		return d.fillLoads()
+		return d.fillLoads(64)
 	case parked:
 		return d.fillParked()
 	case replaying:

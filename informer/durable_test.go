@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -394,6 +395,48 @@ func damageJournal(t *testing.T, path string) {
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestDurableLoadsWithoutRoom: keys that are to be read from the file go on
+// where memory is full of what waits behind such keys.
+func TestDurableLoadsWithoutRoom(t *testing.T) {
+	w := newWorld(t)
+	r := newLedger(t)
+	var stuck atomic.Bool
+	stuck.Store(true)
+	r.answers(func(Event) error {
+		if stuck.Load() {
+			return errors.New("no")
+		}
+		return nil
+	})
+	o := DurableOptions{MaxPending: 4, StuckAfter: 1}
+	l := w.durably(o, r).run().synced()
+	for i := range 10 {
+		w.create(fmt.Sprint("bad", i))
+	}
+	eventually(t, "they are in the file", func() bool {
+		hs, err := l.inf.store.Handlers()
+		return err == nil && len(hs) == 1 && hs[0].Parked == 10
+	})
+	var d *durable
+	l.inf.mu.Lock()
+	for d = range l.inf.durables {
+	}
+	l.inf.mu.Unlock()
+	d.mu.Lock()
+	d.held += o.MaxPending
+	d.mu.Unlock()
+	stuck.Store(false)
+	eventually(t, "they are told", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.keys) == 0
+	})
+	d.mu.Lock()
+	d.held -= o.MaxPending
+	d.mu.Unlock()
+	l.acknowledged().end()
 }
 
 // TestDurableStuck: keys that are stuck do not hold up others, however many.

@@ -265,6 +265,9 @@ func (d *durable) settle(q *keyQueue) {
 // unblock goes on with filling once there is room, for an eighth of the bounds
 // if these are large: it does not begin anew for each event.
 func (d *durable) unblock() {
+	if d.blocked && d.alone() {
+		d.inf.backlog.wake()
+	}
 	if d.blocked && d.held <= d.o.MaxPending-1-d.o.MaxPending/8 && d.bytes < d.o.PendingBytes-d.o.PendingBytes/8 {
 		d.blocked = false
 		d.inf.backlog.wake()

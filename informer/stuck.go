@@ -91,10 +91,18 @@ func (d *durable) parkedNow() {
 	d.unblock()
 }
 
-// fillLoads reads what is parked of keys that are to be told again.
-func (d *durable) fillLoads() bool {
+// alone says whether nothing can be told but what is to be read from the file:
+// then that must not wait for room, which what waits behind it may have taken.
+// The caller holds the mutex.
+func (d *durable) alone() bool {
+	return len(d.loads) > 0 && d.calls == 0 && len(d.ready) == 0 && !d.resetDue && !d.resetting
+}
+
+// fillLoads reads what is parked of keys that are to be told again, of most at
+// once.
+func (d *durable) fillLoads(most int) bool {
 	d.mu.Lock()
-	loads, persisted := d.loads[:min(len(d.loads), 64)], d.persisted
+	loads, persisted := d.loads[:min(len(d.loads), most)], d.persisted
 	d.mu.Unlock()
 	var keys []string
 	for _, q := range loads {
