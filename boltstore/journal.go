@@ -225,6 +225,10 @@ func (r *blockReader) bytes() []byte {
 // appendBlock journals drafts under the seqs that follow last and returns the
 // block's size.
 func (t sourceTx) appendBlock(last uint64, drafts []draft) (int, error) {
+	// What a relist staged that could not be aborted in order.
+	if err := t.dropJournalAbove(last); err != nil {
+		return 0, err
+	}
 	j, err := t.createJournal()
 	if err != nil {
 		return 0, err

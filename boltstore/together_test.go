@@ -3,6 +3,7 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -423,4 +425,57 @@ func ruinBucket(t *testing.T, db *DB, name []byte) {
 		t.Fatal("an inline bucket")
 	}
 	ruin(t, db.path, page)
+}
+
+// TestCommitAfterFailedAbort: the disk fails while a relist is staged, and while
+// what is staged is removed. What is committed once it works again is told, and
+// nothing of the relist.
+func TestCommitAfterFailedAbort(t *testing.T) {
+	for _, size := range []int{1, 1000} { // blocks among others, and in buckets of their own
+		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, MaxCommitBytes: 1500})
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		srv := server{}
+		for i := range 50 {
+			srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, nil))
+		}
+		relist(t, s, "100", RelistOptions{}, srv.list(), 50)
+		content := map[string]string{}
+		rnd := rand.New(rand.NewPCG(1, 1))
+		for range size {
+			content[fmt.Sprint(rnd.Uint64())] = ""
+		}
+		for i := range 50 {
+			srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+200, content))
+		}
+		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Page(srv.list()); err != nil {
+			t.Fatal(err)
+		}
+		db.h.writeMu.Lock()
+		db.h.hook = func(*bolt.Tx) error { return errors.New("disk") }
+		db.h.writeMu.Unlock()
+		r.Abort()
+		db.h.writeMu.Lock()
+		db.h.hook = nil
+		db.h.writeMu.Unlock()
+
+		p := &testProducer{}
+		s.Attach(p)
+		for i := range 5 {
+			p.add(t, s, configMap("other", fmt.Sprint("o", i), 300+i, content))
+			p.wait(t)
+		}
+		got := journalFrom(t, s, 1)
+		if len(got) != 5 {
+			t.Fatalf("%d entries", len(got))
+		}
+		for i, e := range got {
+			if e.Key != fmt.Sprint("other/o", i) {
+				t.Errorf("%d is of %s", e.Seq, e.Key)
+			}
+		}
+	}
 }

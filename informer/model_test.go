@@ -548,11 +548,11 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	if e != nil && e.Seq < t.acked[o.Name] {
 		t.fault("%s of %s at %d is told after %d was acknowledged: %q", typ, o.Name, e.Seq, t.acked[o.Name], t.trace[o.Name])
 	}
-	if e != nil {
-		t.seqs[o.Name] = e.Seq
-	}
 	if e != nil && t.mood == "fail" {
 		return errUnwilling // and it has seen nothing
+	}
+	if e != nil {
+		t.seqs[o.Name] = e.Seq
 	}
 	t.last[o.UID], t.seen[string(o.UID)+o.ResourceVersion] = typ, true
 	if typ == cache.Deleted {
