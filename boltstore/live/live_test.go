@@ -467,3 +467,23 @@ func TestCutAnswer(t *testing.T) {
 		t.Errorf("%d objects, %v", n, err)
 	}
 }
+
+// TestContentsGoMeanwhile: contents that are set aside while they are being
+// read are not shown as if they had been all.
+func TestContentsGoMeanwhile(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 600, 10)
+	for name, r := range map[string]Reader{"file": File(db), "socket": func() Reader { start(t, db, defaultLimits); return dial(t, path) }()} {
+		relist(t, s, 600, 5000, "200") // more than is buffered on the way
+		n := 0
+		err := r.Objects(t.Context(), Query{Source: secrets}, func(*unstructured.Unstructured) error {
+			if n++; n == 1 {
+				return s.SetAside()
+			}
+			return nil
+		})
+		if err == nil && n < 600 {
+			t.Errorf("%s: %d objects and no error", name, n)
+		}
+	}
+}

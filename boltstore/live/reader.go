@@ -128,6 +128,7 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 		}
 		return v.give(obj, fn)
 	}
+	epoch := uint64(0)
 	for from := []byte(nil); ; {
 		var p boltstore.Page
 		if q.Index != "" {
@@ -135,11 +136,15 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 		} else {
 			p, err = v.store.Page(from, pageSize)
 		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case from == nil:
+			epoch = p.Epoch
+		case p.Epoch != epoch || !p.Synced:
+			return fmt.Errorf("%s: what it held was set aside while it was read; try again", q.Source)
 		}
 		for _, obj := range p.Objects {
 			if err := v.give(obj, fn); err != nil {
