@@ -69,7 +69,7 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, re
 		return nil, nil, res, ErrClosed
 	}
 	var cp *copying
-	name, err := db.makeFile(keys, func(b *bolt.DB) error {
+	name, err := db.makeFile(db.realPath(), keys, func(b *bolt.DB) error {
 		// What is committed is in the file, and nobody writes.
 		var done func()
 		cp, done = newCopying(db.path, b, seals{h.seal, to})

@@ -38,9 +38,9 @@ func (db *DB) replace(why error) error {
 	if errors.Is(why, ErrDamaged) && known {
 		fill = func(to *bolt.DB) error { saved = salvage(aside, to, seals{same, same}, nil); return nil }
 	}
-	name, err := db.makeFile(keys, fill)
+	name, err := db.makeFile(db.path, keys, fill)
 	if err == nil {
-		if err = db.takeName(name); err != nil {
+		if err = db.takeName(name, db.path); err != nil {
 			err = errors.Join(err, db.remove(name))
 		}
 	}
@@ -92,7 +92,7 @@ func (db *DB) healNow(why error) error {
 	}
 	var saved salvaged
 	same := seals{db.h.seal, db.h.seal}
-	name, err := db.makeFile(db.h.keys, func(to *bolt.DB) error { saved = salvage(aside, to, same, known); return nil })
+	name, err := db.makeFile(db.realPath(), db.h.keys, func(to *bolt.DB) error { saved = salvage(aside, to, same, known); return nil })
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (db *DB) install(name string) (*bolt.DB, error) {
 		err = errors.Join(db.write(b, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.syncFile(b))
 	}
 	if err == nil {
-		err = db.takeName(name)
+		err = db.takeName(name, db.realPath())
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.Close(), db.remove(name))
@@ -129,12 +129,12 @@ func (db *DB) install(name string) (*bolt.DB, error) {
 	return b, nil
 }
 
-// takeName renames a file to the DB's path.
-func (db *DB) takeName(name string) error {
-	if err := db.rename(name, db.path); err != nil {
+// takeName renames a file to path, which is the DB's or what a link there leads to.
+func (db *DB) takeName(name, path string) error {
+	if err := db.rename(name, path); err != nil {
 		return err
 	}
-	if err := db.syncDir(filepath.Dir(db.path)); err != nil {
+	if err := db.syncDir(filepath.Dir(path)); err != nil {
 		db.log().Error(err, "The folder could not be synced: after a power failure the file of before may be back", "file", db.path)
 	}
 	return nil

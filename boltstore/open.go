@@ -216,7 +216,7 @@ func (db *DB) create() error {
 // linked, since bbolt itself is not crash-safe while it creates its file
 // (bbolt#567). One that another process has made meanwhile stays.
 func (db *DB) createFile(keys *seal.Envelope) error {
-	name, err := db.makeFile(keys, nil)
+	name, err := db.makeFile(db.path, keys, nil)
 	if err != nil {
 		return err
 	}
@@ -239,10 +239,19 @@ func isEmpty(path string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Size() == 0
 }
 
-// makeFile makes a file, empty or filled by fill, under the temporary name that
-// it returns.
-func (db *DB) makeFile(keys *seal.Envelope, fill func(*bolt.DB) error) (name string, err error) {
-	if name, err = db.tempFile(db.path); err != nil {
+// realPath is where the file is that is open: a link that leads to it is to stay
+// one when the file is replaced.
+func (db *DB) realPath() string {
+	if path, err := filepath.EvalSymlinks(db.path); err == nil {
+		return path
+	}
+	return db.path
+}
+
+// makeFile makes a file that is to be at path, empty or filled by fill, under
+// the temporary name that it returns.
+func (db *DB) makeFile(path string, keys *seal.Envelope, fill func(*bolt.DB) error) (name string, err error) {
+	if name, err = db.tempFile(path); err != nil {
 		return "", err
 	}
 	defer func() {

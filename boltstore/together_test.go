@@ -1,9 +1,12 @@
 package boltstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -477,5 +480,36 @@ func TestCommitAfterFailedAbort(t *testing.T) {
 				t.Errorf("%d is of %s", e.Seq, e.Key)
 			}
 		}
+	}
+}
+
+// TestConversionBehindLink: the path is a link. Encrypting the file, and giving
+// it up, leaves nothing readable where the link leads.
+func TestConversionBehindLink(t *testing.T) {
+	real, path := testPath(t), filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(real, path); err != nil {
+		t.Skip(err)
+	}
+	db, err := Open(real, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := claimTest(t, db, Claim{})
+	if err := s.Add(configMap("ns", "one", 1, map[string]string{"a": "readable"})); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, db)
+	db = openTest(t, path, Options{AllowUnsafePath: true, Keyset: sealtest.Keyset()})
+	db.heal(errors.New("a test"))
+	if st, err := os.Lstat(path); err != nil || st.Mode().Type() != os.ModeSymlink {
+		t.Errorf("the link is %v %v", st, err)
+	}
+	content, err := os.ReadFile(real)
+	if err != nil || bytes.Contains(content, []byte("readable")) {
+		t.Errorf("the file is not encrypted: %v", err)
+	}
+	s = claimTest(t, db, Claim{})
+	if _, ok, err := s.GetByKey("ns/one"); !ok || err != nil {
+		t.Error(ok, err)
 	}
 }
