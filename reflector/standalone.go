@@ -43,7 +43,6 @@ type Standalone struct {
 	ctx     context.Context // until Close
 	close   context.CancelFunc
 	popping sync.WaitGroup
-	pumping sync.WaitGroup // of watches
 
 	mu      sync.Mutex
 	cond    sync.Cond
@@ -107,7 +106,7 @@ func (s *Standalone) Close() error {
 	s.mu.Lock()
 	s.cond.Broadcast()
 	s.mu.Unlock()
-	s.pumping.Wait()
+	s.endWatch()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	err := s.journal.Flush(ctx)
@@ -177,16 +176,22 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 
 // begin has what is popped dropped, once the watch before has ended.
 func (s *Standalone) begin() {
-	s.mu.Lock()
-	if s.current != nil {
-		s.current.Stop()
-	}
-	s.mu.Unlock()
-	s.pumping.Wait()
+	s.endWatch()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listing = true
 	s.cond.Broadcast()
+}
+
+// endWatch ends the latest watch, if there is one, and waits for it.
+func (s *Standalone) endWatch() {
+	s.mu.Lock()
+	w := s.current
+	s.mu.Unlock()
+	if w != nil {
+		w.Stop()
+		<-w.done
+	}
 }
 
 func (s *Standalone) end() {
@@ -231,13 +236,7 @@ func (s *Standalone) page(at place, limit int64) (runtime.Object, error) {
 // WatchWithContext goes on from what was last listed or handed out, whatever
 // the caller's version.
 func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	s.mu.Lock()
-	old := s.current
-	s.mu.Unlock()
-	if old != nil {
-		old.Stop()
-		s.pumping.Wait()
-	}
+	s.endWatch()
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ctx, cancel)
 	inner, err := s.source.WatchWithContext(ctx, o)
@@ -246,7 +245,7 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 		cancel()
 		return nil, err
 	}
-	w := &stream{s: s, inner: inner, out: make(chan watch.Event), ctx: ctx, cancel: cancel}
+	w := &stream{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{}), ctx: ctx, cancel: cancel}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -255,10 +254,11 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 	}
 	s.current = w
 	s.cond.Broadcast()
-	s.pumping.Go(func() {
+	go func() {
+		defer close(w.done)
 		defer stop()
 		w.pump()
-	})
+	}()
 	return w, nil
 }
 
@@ -335,6 +335,7 @@ type stream struct {
 
 	sending sync.Mutex
 	out     chan watch.Event
+	done    chan struct{} // closed when it has ended
 	ended   bool
 }
 
