@@ -2,6 +2,8 @@ FUZZTIME ?= 20s
 ASSETS   := .build/kube
 PINNED   := $(shell cat tests/kube/go.mod tests/etcd/go.mod | cksum | tr ' ' '-')
 STAMP    := $(ASSETS)/stamp-$(PINNED)
+# Where the disk does not matter, it need not be waited for.
+MEMORY   := $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
 TARGETS  := linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64
 
 .PHONY: help check test torture lint cross assets demo bench fuzz
@@ -17,7 +19,7 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
 	go test -race ./...
 	KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
-	KUBEWAKE_MODEL=1000000 go test -timeout 30m -run 'TestModel$$' ./informer
+	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=1000000 go test -timeout 30m -run 'TestModel$$' ./informer
 	KUBEWAKE_CORPUS=60 go test -run TestCorpus ./boltstore
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	cd tests && go test -race -count=1 -timeout 30m ./...
@@ -25,7 +27,7 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 torture: ## the long forms: handlers stalled over a million changes, 200 kills, five million steps of the model
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
 	cd tests && WAKE_ROUNDS=200 go test -v -race -count=1 -timeout 1h -run 'TestKillDurable|TestKillQueue' ./wake
-	KUBEWAKE_MODEL=5000000 go test -v -count=1 -timeout 2h -run 'TestModel$$' ./informer
+	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=5000000 go test -v -count=1 -timeout 2h -run 'TestModel$$' ./informer
 
 lint: ## format, vet, staticcheck, go.mod
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "not gofmt'd:" $$out; exit 1; }

@@ -181,23 +181,36 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 func (st *handlerState) parkOne(b *box, seq uint64, d draft, told uint64) error {
 	k := index.AppendKey(nil, d.key)
 	p := &parked{Key: d.key}
-	if old := b.Get(k); old != nil {
+	old := b.Get(k)
+	if old != nil {
 		was, err := parseParked(old)
 		switch {
 		case err != nil: // what it said is lost, and the file's check has said so
+		case was.Last >= seq && d.typ == cache.Added && was.Prev != nil:
+			// It was shown the object, and has not acknowledged that; changes
+			// since were collapsed first.
+			was.Prev = nil
+			return st.putParked(b, k, old, was)
 		case was.Last >= seq:
 			return nil
 		default:
 			p = was
 		}
-		st.Parked--
-		st.ParkedBytes -= min(st.ParkedBytes, uint64(len(old)))
 		st.Collapsed++
 	}
 	p.fold(seq, d, told)
+	return st.putParked(b, k, old, p)
+}
+
+// putParked stores what is parked at k in the place of old.
+func (st *handlerState) putParked(b *box, k, old []byte, p *parked) error {
+	if old != nil {
+		st.Parked--
+		st.ParkedBytes -= min(st.ParkedBytes, uint64(len(old)))
+	}
 	data, err := msgpack.Marshal(p)
 	if err != nil {
-		return fmt.Errorf("boltstore: park %q: %w", d.key, err)
+		return fmt.Errorf("boltstore: park %q: %w", p.Key, err)
 	}
 	data = withSum(data)
 	st.Parked++

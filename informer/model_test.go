@@ -36,10 +36,11 @@ var weights = []struct {
 	do string
 	n  int
 }{
-	{"update", 500}, {"create", 150}, {"delete", 120}, {"recreate", 60}, {"bookmark", 60}, {"resync", 10},
+	{"create", 150}, {"delete", 120}, {"recreate", 60}, {"bookmark", 60}, {"resync", 10},
 	{"stall", 12}, {"fail", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 3}, {"forget durable", 3},
 	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 3}, {"away", 3}, {"rewind", 2},
-	{"compact", 6}, {"rotate", 6},
+	{"compact", 6}, {"rotate", 2},
+	{"update", 500}, // last: rapid likes the last
 }
 
 var ops = func() (all []string) {
