@@ -40,7 +40,7 @@ var weights = []struct {
 	{"stall", 12}, {"fail", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 3}, {"forget durable", 3},
 	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 3}, {"away", 3}, {"rewind", 2},
 	{"compact", 6}, {"rotate", 2},
-	{"update", 500}, // last: rapid likes the last
+	{"update", 500},
 }
 
 var ops = func() (all []string) {
