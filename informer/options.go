@@ -49,6 +49,9 @@ type Options struct {
 	// Compare says how full lists are compared with the file, see
 	// reflector.Options.
 	Compare reflector.Compare
+	// Repair says whether full lists ask for metadata first, see
+	// reflector.Options.
+	Repair reflector.Repair
 	// AuditEvery is how long after it was last read everything is compared with
 	// the server again, see reflector.Options. Default 0, never.
 	AuditEvery time.Duration

@@ -45,7 +45,9 @@ var errProbed = errors.New("reflector: request intercepted to learn its URL")
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
 	gate := newGate()
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &transport{rt, asked, gate} })
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return &transport{next: rt, asked: asked, gate: gate, plain: cfg.DisableCompression}
+	})
 	return cfg
 }
 
@@ -53,6 +55,7 @@ type transport struct {
 	next  http.RoundTripper
 	asked *asked
 	gate  *gate
+	plain bool // answers are not to be compressed
 }
 
 // asked is what the servers of one config said of themselves. Sources that
@@ -70,9 +73,13 @@ type clusterUID struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
-		resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.next, req) })
-		if err == nil {
-			filterRaw(req, resp)
+		page := pageOf(req)
+		if page != nil && page.metadata != nil {
+			return t.metadataFirst(req, page)
+		}
+		resp, err := t.send(req)
+		if err == nil && page != nil {
+			filterRaw(page, resp)
 		}
 		return resp, err
 	}
@@ -83,6 +90,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		p.uid, p.err = t.clusterUID(req)
 	}
 	return nil, errProbed
+}
+
+func (t *transport) send(req *http.Request) (*http.Response, error) {
+	return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.unpack, req) })
 }
 
 // WrappedRoundTripper lets client-go find the transport beneath.

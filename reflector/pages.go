@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,13 +47,17 @@ type lister struct {
 	// smallest is how few objects a page may have and still be compressed.
 	smallest int64
 
-	relist *boltstore.Relist
-	rv     string // of the first page
-	newest string // of the last
-	token  string
-	began  time.Time
-	ahead  *ahead
-	ctx    context.Context // that of its caller, not only of the pages
+	relist        *boltstore.Relist
+	rv            string // of the first page
+	newest        string // of the last
+	settled       string // how far the watch must go for what was left to it
+	token         string
+	began         time.Time
+	ahead         *ahead
+	inFull        bool // no metadata first, for the rest of this list
+	moved         bool // something was left to the watch
+	full, partial total
+	ctx           context.Context // that of its caller, not only of the pages
 }
 
 func (s *Source) newLister(reason string) *lister {
@@ -129,7 +134,16 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		raw := l.raw()
 		list, size, err := l.s.measuredPage(raw.in(ctx), l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.limit, Continue: l.token})
 		kept, rawErr := raw.result()
+		if err == nil && rawErr == nil {
+			l.measured(raw, size, meta.LenList(list)+len(kept))
+			err = l.settle(ctx, list)
+		}
 		switch {
+		case errors.Is(rawErr, errInFull), errors.Is(rawErr, errNoMetadata):
+			l.s.o.Logger.V(1).Info("Objects are listed in full", "source", l.s.store.Source().String(), "reason", rawErr.Error())
+			l.inFull = true
+			l.s.noMetadata = l.s.noMetadata || errors.Is(rawErr, errNoMetadata)
+			continue
 		case errors.Is(rawErr, errNotRaw):
 			l.s.o.Logger.V(1).Info("Pages are left to the client", "source", l.s.store.Source().String(), "reason", rawErr.Error())
 			l.s.notRaw = true
@@ -137,7 +151,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case rawErr != nil:
 			return p, rawErr
 		case err == nil:
-			l.resize(raw.weight(size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
+			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
 			p.kept = kept
 			p.objs, err = l.accept(list)
 			return p, err
@@ -162,6 +176,31 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	}
 }
 
+// settle learns, at the last page, how far the watch must go until the file has
+// what was left to it.
+func (l *lister) settle(ctx context.Context, list runtime.Object) error {
+	if !l.moved {
+		return nil
+	}
+	m, err := meta.ListAccessor(list)
+	if err != nil || m.GetContinue() != "" {
+		return err
+	}
+	l.settled, err = l.s.serverVersion(ctx)
+	return err
+}
+
+// weight is what a page costs in memory; of metadata, what the page would in
+// full: the next one may have to be.
+func (l *lister) weight(p *rawPage, size int64) int64 {
+	w := p.weight(size)
+	if p != nil && p.metadata != nil {
+		_, unpacked := l.s.fullSizes()
+		return max(w, unpacked*int64(p.metadata.objects)/4)
+	}
+	return w
+}
+
 func (l *lister) accept(list runtime.Object) ([]runtime.Object, error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
@@ -171,9 +210,9 @@ func (l *lister) accept(list runtime.Object) ([]runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.token, l.newest = m.GetContinue(), m.GetResourceVersion()
+	l.token, l.newest = m.GetContinue(), cmp.Or(l.settled, m.GetResourceVersion())
 	if l.rv == "" {
-		l.rv = l.newest
+		l.rv = m.GetResourceVersion()
 	}
 	return objs, nil
 }

@@ -173,13 +173,13 @@ type pulse struct {
 type pulseKey struct{}
 
 // watchPulse lets the answer to a request note its pulse.
-func watchPulse(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+func watchPulse(next func(*http.Request) (*http.Response, error), req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(pulseKey{}).(*pulse)
 	if p == nil {
-		return next.RoundTrip(req)
+		return next(req)
 	}
 	p.seen.Store(true)
-	resp, err := next.RoundTrip(req)
+	resp, err := next(req)
 	if err == nil {
 		p.beats.Add(1)
 		resp.Body = &pulsing{resp.Body, p}

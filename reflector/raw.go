@@ -9,8 +9,10 @@ import (
 	"mime"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kubewake/kubewake/boltstore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Compare says how relists find out what has changed. All but CompareDecoded
@@ -40,24 +42,30 @@ const rawBatch = 512 << 10
 // metadata. The client gets a list of the others.
 type rawPage struct {
 	of      boltstore.Source
-	compare func([]boltstore.Listed) ([]boltstore.Match, error)
+	compare func([]boltstore.Listed) ([]boltstore.Match, error) // nil: nothing is left out
+	sent    atomic.Int64                                        // bytes of answers as they came, packed or not, 0 if they cannot be seen
 
-	mu      sync.Mutex
-	answers int
-	kept    []boltstore.Listed // what was left out
-	held    int64              // most bytes of the answer, or of what was left of it, that were in memory
-	err     error              // why it could not be, unless it is the link
+	mu       sync.Mutex
+	metadata *metadataFirst // nil: whole objects are asked for
+	answers  int
+	kept     []boltstore.Listed // what was left out
+	held     int64              // most bytes of the answer, or of what was left of it, that were in memory
+	err      error              // why it could not be, unless it is the link
 }
 
 type rawKey struct{}
 
-// raw returns what carries the answer to a page's request, nil if the
-// transport is to leave it alone.
+// raw returns what carries the answer to a page's request, nil if it is
+// another's to look at.
 func (l *lister) raw() *rawPage {
-	if l.s.o.Compare == CompareDecoded || l.s.notRaw || !l.relist.ByMetadata() {
+	if l.s.o.Compare == CompareDecoded || l.s.notRaw {
 		return nil
 	}
-	return &rawPage{of: l.s.store.Source(), compare: l.relist.Compare}
+	p := &rawPage{of: l.s.store.Source()}
+	if l.relist.ByMetadata() {
+		p.compare, p.metadata = l.relist.Compare, l.metadata()
+	}
+	return p
 }
 
 func (p *rawPage) in(ctx context.Context) context.Context {
@@ -93,32 +101,47 @@ func (p *rawPage) weight(size int64) int64 {
 	return p.held
 }
 
-// filterRaw has the answer to a page's request filtered as it is read.
-func filterRaw(req *http.Request, resp *http.Response) {
+// pageOf returns what the request carries if it is a page's that may be looked
+// at.
+func pageOf(req *http.Request) *rawPage {
 	p, _ := req.Context().Value(rawKey{}).(*rawPage)
-	if p == nil || req.Method != http.MethodGet || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Encoding") != "" {
-		return
+	if p == nil || p.compare == nil || req.Method != http.MethodGet {
+		return nil
 	}
 	src, err := sourceOf(req.URL)
 	if err != nil || src.Group != p.of.Group || src.Version != p.of.Version || src.Resource != p.of.Resource || src.Namespace != p.of.Namespace {
+		return nil
+	}
+	return p
+}
+
+// filterRaw has the answer to a page's request filtered as it is read.
+func filterRaw(p *rawPage, resp *http.Response) {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Encoding") != "" {
 		return
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
 		return
 	}
-	var form func(io.Reader) rawList
-	switch media {
-	case "application/vnd.kubernetes.protobuf":
-		form = newProtoList
-	case "application/json":
-		form = newJSONList
-	default:
+	form := formOf(media)
+	if form == nil {
 		return
 	}
 	resp.Header.Del("Content-Length")
 	resp.ContentLength = -1
 	resp.Body = &filtered{from: resp.Body, p: p, form: form}
+}
+
+// formOf is what reads lists of a media type, nil if nothing does.
+func formOf(media string) func(io.Reader) rawList {
+	switch media {
+	case "application/vnd.kubernetes.protobuf":
+		return newProtoList
+	case "application/json":
+		return newJSONList
+	}
+	return nil
 }
 
 // filtered is an answer of which only the rest is read.
@@ -153,6 +176,9 @@ type rawList interface {
 	add(item []byte)
 	// list is the other list. It has all but the items of the first.
 	list() []byte
+	// head tells, after the last item, the list's kind, and what it says of
+	// itself.
+	head() (kind string, about metav1.ListMeta, err error)
 	// held is how many bytes of the first list to count as memory.
 	held() int64
 }

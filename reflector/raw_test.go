@@ -150,7 +150,7 @@ func TestRawPages(t *testing.T) {
 // TestRawStaged: more has changed than is kept in memory, so that what has not
 // is copied.
 func TestRawStaged(t *testing.T) {
-	f := newRawFixture(t, mediaProto, 0, Options{PageSize: 40})
+	f := newRawFixture(t, mediaProto, 0, Options{PageSize: 40, Repair: RepairFull})
 	for i := range 200 {
 		f.put(fmt.Sprintf("cm%03d", i), 60_000, uint64(i))
 	}

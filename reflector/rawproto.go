@@ -94,7 +94,7 @@ func (l *protoList) bytes(size, most uint64) ([]byte, error) {
 }
 
 // head reads what is before the message.
-func (l *protoList) head() error {
+func (l *protoList) begin() error {
 	magic := make([]byte, len(protoMagic))
 	if _, err := io.ReadFull(l.r, magic); err != nil {
 		return err
@@ -136,7 +136,7 @@ var errShort = fmt.Errorf("%w: it ends early", errNotRaw)
 // read is next; io.EOF is only the end.
 func (l *protoList) read() (id boltstore.Listed, item []byte, err error) {
 	if !l.begun {
-		if err := l.head(); err != nil {
+		if err := l.begin(); err != nil {
 			return id, nil, noEOF(err)
 		}
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	PageBytes int64
 	// Compare says how relists find out what has changed.
 	Compare Compare
+	// Repair says what relists ask for.
+	Repair Repair
 	// ConfirmTimeout is the timeout of a watch that is behind what the server
 	// states: the server sends a bookmark about 2 s before it, none if it is
 	// shorter than 3 s. Default 3 s.
@@ -71,6 +73,10 @@ type Source struct {
 	// pageSize is what relists have found to suit objects and link.
 	pageSize int64
 	notRaw   bool // answers to lists are left to the client
+	// noMetadata: the server was asked for metadata in vain.
+	noMetadata bool
+	sizes      sizes
+	kind       objectKind
 
 	mu         sync.Mutex
 	state      State

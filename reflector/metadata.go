@@ -1,0 +1,511 @@
+package reflector
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/kubewake/kubewake/boltstore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// Repair says what relists ask the server for, where the file can recognise
+// what has not changed: with a client of a config that WrapConfig was given,
+// unless Compare is CompareDecoded.
+type Repair int
+
+const (
+	// RepairAuto asks for metadata first where by the sizes seen that sends
+	// less.
+	RepairAuto Repair = iota
+	// RepairFull asks for whole objects.
+	RepairFull
+	// RepairMetadata asks for metadata, and then for each object that has
+	// changed, unless those are more than a fifth. It needs the permission to
+	// get objects; without it whole objects are listed.
+	RepairMetadata
+)
+
+var (
+	// errInFull: this page, and the rest of its list, are better asked for in
+	// full.
+	errInFull = errors.New("reflector: too much has changed")
+	// errNoMetadata: the server does not answer as it would have to. It is not
+	// asked for metadata again.
+	errNoMetadata = errors.New("reflector: no metadata first")
+)
+
+const (
+	partialKind = "PartialObjectMetadata"
+	// parallelGets is how many objects of a page are asked for at a time.
+	parallelGets = 8
+	// getCost is what the headers of one such request and answer take.
+	getCost = 300
+)
+
+// metadataFirst is carried by a page's request that asks for metadata first.
+type metadataFirst struct {
+	// worth says whether to get so many of a page's objects one by one.
+	worth func(objects, changed int) bool
+	kind  objectKind // of the source's objects, zero if not known yet
+
+	sent    int64 // bytes of the metadata, as they came
+	objects int
+	moved   bool // an object has changed since, and was left to the watch
+}
+
+// objectKind is how the server encodes one object.
+type objectKind struct {
+	proto            bool
+	apiVersion, kind string
+}
+
+// sizes are bytes for each object, 0 if not known.
+type sizes struct {
+	sent, unpacked int64 // in full lists
+	metadata       int64 // in lists of metadata, as sent
+}
+
+// fullSizes are those of a full list, from what the file holds before one has
+// been seen: answers of more than 128 KiB are compressed to about a fifth.
+func (s *Source) fullSizes() (sent, unpacked int64) {
+	if s.sizes.sent > 0 {
+		return s.sizes.sent, s.sizes.unpacked
+	}
+	st := s.store.State()
+	if st.Objects == 0 {
+		return 0, 0
+	}
+	unpacked = int64(st.Bytes / st.Objects)
+	if st.Bytes < compressed {
+		return unpacked, unpacked
+	}
+	return unpacked / 5, unpacked
+}
+
+// leastFull is how large objects are, as sent in a list, before metadata is
+// tried: that of a busy object alone takes some hundred bytes.
+const leastFull = 1 << 10
+
+// metadataPays says whether to ask for metadata first. It should be less than
+// half of the full list, since what has changed comes on top, with a request
+// for each.
+func (s *Source) metadataPays() bool {
+	sent, _ := s.fullSizes()
+	switch s.o.Repair {
+	case RepairFull:
+		return false
+	case RepairMetadata:
+		return true
+	}
+	if s.sizes.metadata > 0 {
+		return 2*s.sizes.metadata < sent
+	}
+	return sent >= leastFull
+}
+
+// metadata returns what has a page's request ask for metadata, nil if it is to
+// ask for everything.
+func (l *lister) metadata() *metadataFirst {
+	if l.inFull || l.s.noMetadata || l.s.bookmarkless() || l.s.store.Source().Form == boltstore.FormMetadata || !l.s.metadataPays() {
+		return nil
+	}
+	sent, unpacked := l.s.fullSizes()
+	return &metadataFirst{kind: l.s.kind, worth: func(objects, changed int) bool {
+		// Single objects are not compressed.
+		return changed <= (objects+4)/5 &&
+			(l.s.o.Repair == RepairMetadata || int64(changed)*(unpacked+getCost) <= int64(objects)*sent)
+	}}
+}
+
+// measured notes a page's sizes, those of its list together.
+func (l *lister) measured(p *rawPage, unpacked int64, objects int) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &l.full
+	sent := p.sent.Load()
+	if m := p.metadata; m != nil {
+		t, sent, objects, unpacked = &l.partial, m.sent, m.objects, 0
+		l.s.kind = m.kind
+		l.moved = l.moved || m.moved
+	}
+	if sent == 0 || objects == 0 {
+		return
+	}
+	t.sent, t.unpacked, t.objects = t.sent+sent, t.unpacked+unpacked, t.objects+int64(objects)
+	if p.metadata != nil {
+		l.s.sizes.metadata = max(t.sent/t.objects, 1)
+		return
+	}
+	l.s.sizes.sent, l.s.sizes.unpacked = max(t.sent/t.objects, 1), t.unpacked/t.objects
+}
+
+// total of a list's pages.
+type total struct{ sent, unpacked, objects int64 }
+
+// metadataFirst answers a page's request with a list of what the file has not,
+// which it gets one by one. What has changed since it was listed is left to the
+// watch, which begins at the list's version: the file keeps what it has.
+func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response, error) {
+	m := p.metadata
+	media, params, err := mime.ParseMediaType(strings.Split(req.Header.Get("Accept"), ",")[0])
+	if err != nil || params["as"] != "" || formOf(media) == nil {
+		return nil, p.fail(fmt.Errorf("%w: the client accepts %q", errNoMetadata, req.Header.Get("Accept")))
+	}
+	ask := req.Clone(req.Context())
+	ask.Header.Set("Accept", media+";as="+partialKind+"List;g=meta.k8s.io;v=v1")
+	resp, err := t.send(ask)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusNotAcceptable {
+		_ = resp.Body.Close()
+		return nil, p.fail(fmt.Errorf("%w: %s", errNoMetadata, resp.Status))
+	}
+	if resp.StatusCode != http.StatusOK {
+		return resp, nil // the client's to understand
+	}
+	defer resp.Body.Close()
+	before := p.sent.Load() // of an earlier try
+	listed, about, err := readPartial(resp)
+	if err != nil {
+		return nil, p.failUnlessLink(err)
+	}
+	sent := p.sent.Load() - before
+	if len(listed) == 0 {
+		return nil, p.fail(errInFull) // there is nothing to save
+	}
+	kept, wanted, err := p.divide(listed)
+	if err != nil {
+		return nil, err
+	}
+	if !m.worth(len(listed), len(wanted)) {
+		return nil, p.fail(fmt.Errorf("%w: %d of %d objects", errInFull, len(wanted), len(listed)))
+	}
+	got, err := t.getAll(req, p, wanted, m.kind == objectKind{} && len(wanted) == 0, listed[0])
+	if err != nil {
+		return nil, p.failUnlessLink(err)
+	}
+	kind, body, err := assemble(m.kind, about, got, p.of.Form == boltstore.FormUnstructured)
+	if err != nil {
+		return nil, p.failUnlessLink(err)
+	}
+	moved := false
+	for _, g := range got {
+		if g.moved {
+			moved = true
+			if g.known {
+				kept = append(kept, g.listed)
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers++
+	p.kept, p.held = kept, int64(len(body))
+	m.kind, m.sent, m.objects, m.moved = kind, sent, len(listed), moved
+	header := resp.Header.Clone()
+	header.Del("Content-Length")
+	header.Set("Content-Type", "application/json")
+	if kind.proto {
+		header.Set("Content-Type", "application/vnd.kubernetes.protobuf")
+	}
+	return &http.Response{
+		Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
+		Header: header, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)), Request: req,
+	}, nil
+}
+
+// failUnlessLink notes the error if it says that metadata cannot be had.
+func (p *rawPage) failUnlessLink(err error) error {
+	if errors.Is(err, errNotRaw) {
+		err = fmt.Errorf("%w: %w", errNoMetadata, err)
+	}
+	if errors.Is(err, errNoMetadata) || errors.Is(err, errInFull) {
+		return p.fail(err)
+	}
+	return err
+}
+
+// readPartial reads a list of metadata.
+func readPartial(resp *http.Response) (listed []boltstore.Listed, about metav1.ListMeta, err error) {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	form := formOf(media)
+	if form == nil {
+		return nil, about, fmt.Errorf("%w: it is %q", errNotRaw, media)
+	}
+	l := form(resp.Body)
+	for {
+		id, _, err := l.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, about, err
+		}
+		listed = append(listed, id)
+	}
+	kind, about, err := l.head()
+	if err == nil && kind != partialKind+"List" {
+		err = fmt.Errorf("%w: it is a %q", errNotRaw, kind)
+	}
+	return listed, about, err
+}
+
+// change is an object that the file has not, or has otherwise.
+type change struct {
+	listed boltstore.Listed
+	known  bool // the file has another version of it
+	object
+	moved bool // it is not as it was listed any more
+}
+
+// object as the server encodes it.
+type object struct {
+	objectKind
+	body []byte
+}
+
+func (p *rawPage) divide(listed []boltstore.Listed) (kept []boltstore.Listed, wanted []*change, err error) {
+	found, err := p.compare(listed)
+	if err != nil {
+		return nil, nil, p.fail(err)
+	}
+	for i, l := range listed {
+		if found[i] == boltstore.Same {
+			kept = append(kept, l)
+		} else {
+			wanted = append(wanted, &change{listed: l, known: found[i] == boltstore.Differs})
+		}
+	}
+	return kept, wanted, nil
+}
+
+// getAll gets the objects, or one of those that the file has, for its kind.
+func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unknown bool, any boltstore.Listed) ([]*change, error) {
+	if unknown {
+		c := &change{listed: any}
+		if err := t.get(req.Context(), req, c); err != nil {
+			return nil, err
+		}
+		if c.moved {
+			return nil, errInFull
+		}
+		p.metadata.kind = c.objectKind
+		return nil, nil
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	defer cancel(nil)
+	turn := make(chan struct{}, parallelGets)
+	var gets sync.WaitGroup
+	for _, c := range wanted {
+		turn <- struct{}{}
+		gets.Go(func() {
+			defer func() { <-turn }()
+			if ctx.Err() != nil {
+				return
+			}
+			if err := t.get(ctx, req, c); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	gets.Wait()
+	return wanted, context.Cause(ctx)
+}
+
+// get fills in the object, as the list's client would be given it.
+func (t *transport) get(ctx context.Context, list *http.Request, c *change) error {
+	get := list.Clone(apart{ctx})
+	dir, resource, _ := cutLast(strings.TrimSuffix(list.URL.Path, "/"))
+	if c.listed.Namespace != "" && !strings.HasSuffix(dir, "/namespaces/"+c.listed.Namespace) {
+		dir += "/namespaces/" + c.listed.Namespace
+	}
+	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = dir+"/"+resource+"/"+c.listed.Name, "", ""
+	resp, err := t.send(get)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	switch code := resp.StatusCode; {
+	case code == http.StatusNotFound && bytes.Contains(body, []byte(metav1.StatusReasonNotFound)) && bytes.Contains(body, []byte(c.listed.Name)):
+		c.moved = true // by the server's own word
+		return nil
+	case code == http.StatusTooManyRequests || code >= 500:
+		return fmt.Errorf("%w: %s: %s", errInFull, get.URL.Path, resp.Status)
+	case code != http.StatusOK:
+		return fmt.Errorf("%w: %s: %s", errNoMetadata, get.URL.Path, resp.Status)
+	}
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	id, o, err := readObject(media, body)
+	if err != nil {
+		return err
+	}
+	if c.object = o; id == c.listed {
+		return nil
+	}
+	later, err := resourceversion.CompareResourceVersion(id.ResourceVersion, c.listed.ResourceVersion)
+	if err != nil || later <= 0 || id.Namespace != c.listed.Namespace || id.Name != c.listed.Name {
+		return fmt.Errorf("%w: %+v is listed, %+v got", errNoMetadata, c.listed, id)
+	}
+	c.moved = true
+	return nil
+}
+
+// apart hides that a request is a part of a page's: neither is its answer one,
+// nor does the connection matter, which is another one under HTTP/1.
+type apart struct{ context.Context }
+
+func (a apart) Value(key any) any {
+	if key == (pulseKey{}) {
+		return a.Context.Value(key)
+	}
+	return nil
+}
+
+func cutLast(path string) (dir, last string, ok bool) {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 {
+		return "", path, false
+	}
+	return path[:i], path[i+1:], true
+}
+
+// readObject takes an answer apart.
+func readObject(media string, body []byte) (id boltstore.Listed, o object, err error) {
+	switch media {
+	case "application/vnd.kubernetes.protobuf":
+		var u runtime.Unknown
+		if !bytes.HasPrefix(body, []byte(protoMagic)) {
+			return id, o, fmt.Errorf("%w: an object", errNotRaw)
+		}
+		if err := u.Unmarshal(body[len(protoMagic):]); err != nil || u.ContentEncoding != "" {
+			return id, o, fmt.Errorf("%w: an object: %v", errNotRaw, err)
+		}
+		o = object{objectKind{true, u.APIVersion, u.Kind}, u.Raw}
+		id, err = protoListed(u.Raw)
+	case "application/json":
+		o = object{body: bytes.TrimSpace(body)}
+		var typ metav1.TypeMeta
+		if err := json.Unmarshal(body, &typ); err != nil {
+			return id, o, fmt.Errorf("%w: an object: %v", errNotRaw, err)
+		}
+		o.apiVersion, o.kind = typ.APIVersion, typ.Kind
+		id, err = jsonListed(o.body)
+	default:
+		return id, o, fmt.Errorf("%w: an object is %q", errNotRaw, media)
+	}
+	if err == nil && o.kind == "" {
+		err = fmt.Errorf("%w: an object without a kind", errNotRaw)
+	}
+	return id, o, err
+}
+
+// assemble makes a list of the objects. In JSON each tells its type, which in a
+// list, as in a watch, those of a Go type have not.
+func assemble(kind objectKind, about metav1.ListMeta, got []*change, typed bool) (_ objectKind, list []byte, err error) {
+	var bodies [][]byte
+	for _, c := range got {
+		if c.moved {
+			continue
+		}
+		if kind == (objectKind{}) {
+			kind = c.objectKind
+		}
+		if kind != c.objectKind {
+			return kind, nil, fmt.Errorf("%w: %+v and %+v", errNotRaw, kind, c.objectKind)
+		}
+		body := c.body
+		if !kind.proto && !typed {
+			if body, err = withoutType(body); err != nil {
+				return kind, nil, err
+			}
+		}
+		bodies = append(bodies, body)
+	}
+	if kind == (objectKind{}) {
+		return kind, nil, errInFull // all have gone
+	}
+	if kind.proto {
+		typ, err := (&runtime.TypeMeta{APIVersion: kind.apiVersion, Kind: kind.kind + "List"}).Marshal()
+		if err != nil {
+			return kind, nil, err
+		}
+		l := &protoList{typ: typ}
+		if l.meta, err = about.Marshal(); err != nil {
+			return kind, nil, err
+		}
+		for _, b := range bodies {
+			l.add(b)
+		}
+		return kind, l.list(), nil
+	}
+	m, err := json.Marshal(about)
+	if err != nil {
+		return kind, nil, err
+	}
+	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, kind.kind+"List", kind.apiVersion, m)
+	return kind, append(append(b, bytes.Join(bodies, []byte(","))...), "]}\n"...), nil
+}
+
+// withoutType is an object without kind and apiVersion.
+func withoutType(item []byte) ([]byte, error) {
+	out := make([]byte, 1, len(item))
+	out[0] = '{'
+	err := jsonMembers(item, 0, func(key string, from, to int) error {
+		if key == "kind" || key == "apiVersion" {
+			return nil
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, '"'), key...), `":`...)
+		out = append(out, item[from:to]...)
+		return nil
+	})
+	return append(out, '}'), err
+}
+
+// head of the list that has been read: its kind, and what it says of itself.
+func (l *protoList) head() (kind string, about metav1.ListMeta, err error) {
+	var typ runtime.TypeMeta
+	if err = typ.Unmarshal(l.typ); err == nil {
+		err = about.Unmarshal(l.meta)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %v", errNotRaw, err)
+	}
+	return typ.Kind, about, err
+}
+
+func (l *jsonList) head() (kind string, about metav1.ListMeta, err error) {
+	err = jsonMembers(l.all, skipSpace(l.all, 0), func(key string, from, to int) error {
+		switch key {
+		case "kind":
+			return json.Unmarshal(l.all[from:to], &kind)
+		case "metadata":
+			return json.Unmarshal(l.all[from:to], &about)
+		}
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: %v", errNotRaw, err)
+	}
+	return kind, about, err
+}
