@@ -3,13 +3,26 @@ package reflector
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/podgen"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 // repaired has the version expire, relists, and says what was asked for and
@@ -272,5 +285,104 @@ func answers(code int, which func(*http.Request) bool) func(*rest.Config) {
 				return &http.Response{StatusCode: code, Status: http.StatusText(code), Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 			})
 		})
+	}
+}
+
+// TestMetadataPods: with pods as clusters have them, of which one in a hundred
+// has changed, what Auto does is no worse than a full list.
+func TestMetadataPods(t *testing.T) {
+	sent := func(repair Repair, media string) (lists, gets int, bytes int64) {
+		sim := kubesim.New(kubesim.Options{})
+		if _, err := sim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer sim.Close()
+		gen := podgen.New(1)
+		for i := range 400 {
+			if err := sim.Create(gen.Pod(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg := sim.RESTConfig()
+		cfg.QPS, cfg.ContentType, cfg.AcceptContentTypes = -1, media, media
+		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient(), "pods", "", fields.Everything())
+		src, server, err := Identify(t.Context(), lw, &corev1.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Keyset: sealtest.Default()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		store, err := db.Claim(boltstore.Claim{Source: src, Example: &corev1.Pod{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Release()
+		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+		journal := fifo.New(store, fifo.Options{Now: clk.Now})
+		defer journal.Close()
+		s := New(lw, journal, store, &corev1.Pod{}, Options{Server: server, Clock: clk, Repair: repair})
+		if _, err := s.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // Auto has seen both after the first
+			for i := range 4 {
+				p := gen.Pod(100 * i)
+				if err := sim.Get(p); err != nil {
+					t.Fatal(err)
+				}
+				gen.Mutate(p, 1+int(sim.Revision()))
+				if err := sim.Update(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sim.Compact()
+			s.setExpired()
+			sim.ResetRequests()
+			lists, gets, bytes = 0, 0, 0
+			clk.Step(time.Hour)
+			w, err := s.WatchWithContext(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Stop()
+			for _, r := range sim.Requests() {
+				switch {
+				case r.FullRead():
+					lists++
+				case r.Verb == "get" && r.Resource == "pods":
+					gets++
+				default:
+					continue
+				}
+				bytes += r.BodyBytes
+			}
+		}
+		want, _, err := sim.List(&corev1.Pod{})
+		if err != nil || len(want) != len(store.ListKeys()) {
+			t.Fatalf("%d objects, want %d: %v", len(store.ListKeys()), len(want), err)
+		}
+		for _, o := range want {
+			got, ok, err := store.GetByKey(o.GetNamespace() + "/" + o.GetName())
+			if err != nil || !ok || !apiequality.Semantic.DeepEqual(got, o) {
+				t.Fatalf("%s differs: %v", o.GetName(), err)
+			}
+		}
+		t.Logf("%s, repair %d: %d bytes for an object in full, %d unpacked, %d metadata", media, repair, s.sizes.sent, s.sizes.unpacked, s.sizes.metadata)
+		return lists, gets, bytes
+	}
+	for _, media := range []string{mediaProto, mediaJSON} {
+		_, _, full := sent(RepairFull, media)
+		_, gets, first := sent(RepairMetadata, media)
+		_, _, auto := sent(RepairAuto, media)
+		t.Logf("%s: %d bytes in full, %d metadata first, %d auto", media, full, first, auto)
+		if gets != 4 {
+			t.Errorf("%s: %d objects asked for", media, gets)
+		}
+		if auto > full*2/3 {
+			t.Errorf("%s: %d bytes in full, %d metadata first, %d auto", media, full, first, auto)
+		}
 	}
 }
