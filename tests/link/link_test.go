@@ -49,6 +49,7 @@ func TestLinks(t *testing.T) {
 		{"a slow link that breaks, and a server that forgets", slow},
 		{"a caller who wants to be sure", fresh},
 		{"a server that restarts", restarts},
+		{"a server that restarts, metadata first", restartsMetadata},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(newWorld(t, s)) })
 	}

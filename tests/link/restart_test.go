@@ -13,16 +13,21 @@ import (
 // the client decodes what has changed and handlers are told of that. Both what
 // the server encodes from Go types and custom resources are read as JSON here;
 // the benchmark reads protobuf.
-func restarts(w *world) {
+func restarts(w *world) { restartsWith(w, reflector.RepairAuto, "restart") }
+
+// restartsMetadata: the same, with the metadata of all and then what has changed.
+func restartsMetadata(w *world) { restartsWith(w, reflector.RepairMetadata, "partial") }
+
+func restartsWith(w *world, repair reflector.Repair, prefix string) {
 	if err := w.s.InstallWidgets(w.Context()); err != nil {
 		w.Fatal(err)
 	}
 	for gvr := range kinds {
-		name := func(i int) string { return fmt.Sprintf("restart%03d", i) }
+		name := func(i int) string { return fmt.Sprintf("%s%03d", prefix, i) }
 		for i := range 300 {
 			w.create(gvr, name(i), "before")
 		}
-		m := w.mirror(gvr, apiserver.Admin, informer.Options{PageSize: 100})
+		m := w.mirror(gvr, apiserver.Admin, informer.Options{PageSize: 100, Repair: repair})
 		m.phase(reflector.Live)
 		m.equal()
 		m.mu.Lock()
@@ -32,7 +37,7 @@ func restarts(w *world) {
 		w.delete(gvr, name(7))
 		w.delete(gvr, name(8))
 		w.create(gvr, name(8), "another")
-		w.create(gvr, "restart-new", "after")
+		w.create(gvr, prefix+"-new", "after")
 		if err := w.s.RestartAPIServer(w.Context()); err != nil {
 			w.Fatal(err)
 		}
@@ -40,7 +45,7 @@ func restarts(w *world) {
 		w.link.refuse(false)
 		m.until(2*time.Minute, func() bool { return m.inf.State().Relists[reflector.ReasonExpired] == 1 }, func() string { return m.inf.State().String() })
 		m.equal()
-		m.expect("restart", "+restart-new", "-"+name(7), "-"+name(8), "+"+name(8))
+		m.expect(prefix, "+"+prefix+"-new", "-"+name(7), "-"+name(8), "+"+name(8))
 		// Beside the two there may be the objects that come with the version
 		// where the server does not take the selector.
 		if n := m.decoded.Load(); n < 2 || n > 20 {
