@@ -164,10 +164,10 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 		if err != nil {
 			return err
 		}
-		told := max(s.knownSeq, st.Cursor)
+		told := max(s.knownSeq, st.Cursor, st.reach)
 		for i, d := range drafts {
 			if seq := first + uint64(i); st.needs(seq, d.key) {
-				if err := st.parkOne(b, seq, d, told); err != nil {
+				if err := st.parkKey(b, d.key, told, numbered{seq, d}); err != nil {
 					return err
 				}
 			}
@@ -177,28 +177,43 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 	return nil
 }
 
-// parkOne takes an entry into what is parked, unless it is there already.
-func (st *handlerState) parkOne(b *box, seq uint64, d draft, told uint64) error {
-	k := index.AppendKey(nil, d.key)
-	p := &parked{Key: d.key}
+// numbered is a draft with its seq.
+type numbered struct {
+	seq uint64
+	draft
+}
+
+// parkKey takes entries of a key, in order, into what is parked of it, unless
+// they are there already. Those that were collapsed before have one seq.
+func (st *handlerState) parkKey(b *box, key string, told uint64, entries ...numbered) error {
+	k := index.AppendKey(nil, key)
+	p := &parked{Key: key}
 	old := b.Get(k)
 	if old != nil {
-		was, err := parseParked(old)
-		switch {
-		case err != nil: // what it said is lost, and the file's check has said so
-		case was.Last >= seq && d.typ == cache.Added && was.Prev != nil:
-			// It was shown the object, and has not acknowledged that; changes
-			// since were collapsed first.
-			was.Prev = nil
-			return st.putParked(b, k, old, was)
-		case was.Last >= seq:
-			return nil
-		default:
+		if was, err := parseParked(old); err == nil { // else it is lost, and the file's check has said so
 			p = was
 		}
-		st.Collapsed++
 	}
-	p.fold(seq, d, told)
+	there, known, changed := p.Last, p.Count > 0, false
+	for _, e := range entries {
+		switch {
+		case !known || e.seq > there:
+			if p.Count > 0 {
+				st.Collapsed++
+			}
+			p.fold(e.seq, e.draft, told)
+		case e.typ == cache.Added && p.Prev != nil:
+			// It was shown the object, and has not acknowledged that; changes
+			// since were collapsed first.
+			p.Prev = nil
+		default:
+			continue
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
 	return st.putParked(b, k, old, p)
 }
 
@@ -323,12 +338,13 @@ func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err er
 
 // Collapse returns fewer entries that say the same as those of one key, in
 // their order: which of its objects are gone, and what is there now. Each has
-// the seq of the last one.
-func Collapse(entries []*Entry) []*Entry {
+// the seq of the last one. Of many objects that came and went after told, the
+// seq up to which the handler may have been told, some are left out.
+func Collapse(entries []*Entry, told uint64) []*Entry {
 	p := &parked{}
 	for _, e := range entries {
 		p.Key = e.Key
-		p.fold(e.Seq, e.draft(), entries[0].Seq)
+		p.fold(e.Seq, e.draft(), told)
 	}
 	var out []*Entry
 	for _, d := range p.drafts() {

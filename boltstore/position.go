@@ -39,6 +39,10 @@ type Position struct {
 	// Reset: the handler has still to be told to start over.
 	Reset bool
 
+	// Reach is the seq up to which entries may be handed to the handler before
+	// Persisted is called; at least Cursor. An object that comes and goes behind
+	// it may be left out of what is parked. Only for what is reported.
+	Reach uint64
 	// Settled are the keys in which something was acknowledged since the last
 	// commit, each with the seq up to which: what is parked of them goes. Only
 	// for what is reported.
@@ -84,7 +88,8 @@ type Positioner interface {
 // handlerState is what the file says of a durable handler, after the seq up to
 // which the journal is not needed for it: the mark.
 type handlerState struct {
-	mark uint64
+	mark  uint64
+	reach uint64 // as reported for the transaction under way
 
 	Epoch     uint64            `msgpack:"epoch"`
 	Cursor    uint64            `msgpack:"cursor"`
@@ -278,7 +283,7 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 		}
 		st.Parked, st.ParkedBytes = 0, 0
 	}
-	st.Epoch, st.Cursor, st.Pending = p.Epoch, min(p.Cursor, m.Seq), p.Pending
+	st.Epoch, st.Cursor, st.Pending, st.reach = p.Epoch, min(p.Cursor, m.Seq), p.Pending, p.Reach
 	next, err := h.s.keepPlace(p.Next)
 	if err != nil {
 		return err
@@ -293,11 +298,13 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 		return err
 	}
 	for _, pk := range p.Park {
+		var entries []numbered
 		for _, e := range pk.Entries {
 			d := h.s.plainDrafts([]draft{e.draft()})[0] // dictionaries go when no record needs them
-			if err := st.parkOne(b, e.Seq, d, st.Cursor); err != nil {
-				return err
-			}
+			entries = append(entries, numbered{e.Seq, d})
+		}
+		if err := st.parkKey(b, pk.Key, max(h.s.knownSeq, st.reach), entries...); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/kubewake/kubewake/index"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -513,47 +512,4 @@ func TestConversionBehindLink(t *testing.T) {
 	if _, ok, err := s.GetByKey("ns/one"); !ok || err != nil {
 		t.Error(ok, err)
 	}
-}
-
-// TestParkedInitial: the object that a handler was shown and has not
-// acknowledged, parked after a change to it: it is told as added.
-func TestParkedInitial(t *testing.T) {
-	db := openTest(t, testPath(t), Options{})
-	s := claimTest(t, db, Claim{})
-	err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error {
-		b, err := src.createParked("test")
-		if err != nil {
-			return err
-		}
-		st := &handlerState{}
-		for _, e := range []struct {
-			seq uint64
-			d   draft
-		}{
-			{205, draft{typ: cache.Updated, key: "ns/a", next: []byte("new"), prev: []byte("old")}},
-			{125, draft{typ: cache.Added, key: "ns/a", next: []byte("old")}},
-			{205, draft{typ: cache.Updated, key: "ns/a", next: []byte("new"), prev: []byte("old")}},
-		} {
-			if err := st.parkOne(b, e.seq, e.d, 0); err != nil {
-				return err
-			}
-		}
-		v := b.Get(index.AppendKey(nil, "ns/a"))
-		p, err := parseParked(v)
-		if err != nil {
-			return err
-		}
-		ds := p.drafts()
-		if len(ds) != 1 || ds[0].typ != cache.Added || string(ds[0].next) != "new" || ds[0].prev != nil || p.Last != 205 {
-			t.Errorf("%+v %+v", p, ds)
-		}
-		if st.Parked != 1 || st.ParkedBytes != uint64(len(v)) {
-			t.Errorf("%+v, %d bytes", st, len(v))
-		}
-		return src.dropParked("test")
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Release()
 }

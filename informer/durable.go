@@ -50,6 +50,10 @@ type durable struct {
 	cursor    uint64 // entries up to it have been taken into the queues
 	mark      uint64 // the file's: entries up to it may have been parked
 	persisted uint64 // counts commits
+	// reach is the seq up to which entries are taken in before Persisted, which
+	// the commit under way has been told; 0 without one.
+	reach  uint64
+	fenced bool // it has been reached, filling waits
 
 	// inherited are the first unacknowledged entries behind the cursor of keys,
 	// of an earlier life, as long as the cursor is below inheritedTo.
@@ -69,6 +73,10 @@ type durable struct {
 	leavingAnew bool
 	lost        bool // the file's position is: it starts over
 }
+
+// aheadOfCommit is how many entries a handler that is behind takes in while a
+// commit is under way.
+const aheadOfCommit = 1024
 
 // AddDurableHandler adds a handler whose progress is in the file, under a name
 // that must be the same in each life of the process and belongs to this source.
@@ -199,6 +207,10 @@ func (d *durable) Position() boltstore.Position {
 		Epoch: d.epoch, Cursor: max(d.cursor, d.inheritedTo), Pending: map[string]uint64{},
 		Replaying: d.replay.active, Next: d.replay.next, Shown: d.shown.UnsortedList(), Reset: d.resetting || d.resetDue,
 	}
+	if d.reach == 0 { // else a commit has failed, and may be in the file all the same
+		d.reach = max(p.Cursor, d.mark) + aheadOfCommit
+	}
+	p.Reach = d.reach
 	for key, first := range d.inherited {
 		p.Pending[key] = first
 	}
@@ -243,6 +255,11 @@ func (d *durable) Persisted(mark uint64) {
 	d.anew = d.anew && !d.leavingAnew
 	d.mark = max(d.mark, mark)
 	d.persisted++
+	d.reach = 0
+	if d.fenced {
+		d.fenced = false
+		d.inf.backlog.wake()
+	}
 	d.parkedNow()
 }
 
@@ -349,6 +366,7 @@ func (d *durable) startOver(epoch, seq uint64) {
 	d.inherited, d.inheritedTo, d.settled = map[string]uint64{}, 0, map[string]uint64{}
 	d.shown = sets.New[string]()
 	d.epoch, d.known, d.cursor, d.mark = epoch, 0, seq, seq
+	d.reach = 0
 	d.parked, d.replay = walk{}, walk{active: true}
 	d.resetDue, d.resetting, d.lost = true, false, false
 	d.changed()
@@ -570,6 +588,11 @@ func (d *durable) fillEntries(upto uint64) bool {
 	for _, e := range entries {
 		if e.Seq > upto {
 			break
+		}
+		if d.reach > 0 && e.Seq > d.reach {
+			d.fenced = true
+			d.changed()
+			return false
 		}
 		if d.full() {
 			d.block()

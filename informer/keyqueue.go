@@ -21,6 +21,7 @@ type keyQueue struct {
 	told    int       // tasks that have been told and not acknowledged
 	turn    int       // counts how often telling began anew
 	since   time.Time // when the oldest of them was
+	reached uint64    // seq up to which a call has been begun
 	busy    bool      // the handler is being called
 	ready   bool      // in the list of those to be told
 	again   bool      // to be told anew after a backoff
@@ -79,7 +80,7 @@ func (d *durable) collapse(q *keyQueue) {
 	}
 	first, last := tail[0].first, tail[len(tail)-1].last
 	q.tasks = q.tasks[:from:from]
-	for _, t := range group(boltstore.Collapse(entries), last) {
+	for _, t := range group(boltstore.Collapse(entries, max(d.known, q.reached)), last) {
 		t.first = first
 		q.tasks = append(q.tasks, t)
 		d.hold(t, 1)
@@ -131,6 +132,7 @@ func (d *durable) work() {
 		t := q.tasks[q.told]
 		q.busy = true
 		d.calls++
+		q.reached = max(q.reached, t.last)
 		if q.told == 0 {
 			q.since = d.inf.o.Clock.Now()
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -74,35 +73,64 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var mu sync.Mutex
 	steps, did := 0, map[string]int{}
+	done := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return steps >= want
+	}
 	began := time.Now()
-	for i := 0; steps < want && !t.Failed(); i++ {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			dir := t.TempDir()
-			runs := 0
-			rapid.Check(t, func(rt *rapid.T) {
-				if steps >= want && !rt.Failed() {
-					return
-				}
-				p := program.Draw(rt, "program")
-				small := rapid.Bool().Draw(rt, "small bounds")
-				runs++
-				m := &model{t: rt, dir: filepath.Join(dir, strconv.Itoa(runs)), server: newModelServer(), small: small, sealed: rapid.Bool().Draw(rt, "encrypted")}
-				if err := os.MkdirAll(m.dir, 0o700); err != nil {
-					rt.Fatal(err)
-				}
-				m.run(p)
-				if err := os.RemoveAll(m.dir); err != nil {
-					rt.Fatal(err)
-				}
-				steps += len(p)
-				for _, o := range p {
-					did[o.do]++
-				}
-			})
+	var beside sync.WaitGroup
+	for n := range programs {
+		beside.Go(func() {
+			for i := 0; !done() && !t.Failed(); i++ {
+				t.Run(fmt.Sprintf("%d.%d", n, i), func(t *testing.T) {
+					dir := t.TempDir()
+					runs := 0
+					rapid.Check(t, func(rt *rapid.T) {
+						if done() && !rt.Failed() {
+							return
+						}
+						runs++
+						p := runProgram(rt, filepath.Join(dir, strconv.Itoa(runs)))
+						mu.Lock()
+						defer mu.Unlock()
+						steps += len(p)
+						for _, o := range p {
+							did[o.do]++
+						}
+					})
+				})
+			}
 		})
 	}
+	beside.Wait()
 	t.Logf("%d steps in %v: %v", steps, time.Since(began).Round(time.Millisecond), did)
+}
+
+// programs is how many run beside each other: each of them waits now and then.
+const programs = 4
+
+// runProgram draws a program and runs it on a file in dir, which is new.
+func runProgram(t *rapid.T, dir string) []op {
+	p := program.Draw(t, "program")
+	// What happens to few keys happens to each of them often.
+	keys := rapid.SampledFrom([]int{16, 3, 1}).Draw(t, "keys")
+	for i := range p {
+		p[i].key %= keys
+	}
+	m := &model{t: t, dir: dir, server: newModelServer()}
+	m.small = rapid.Bool().Draw(t, "small bounds")
+	m.sealed = rapid.Bool().Draw(t, "encrypted")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.run(p)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // model is a program under way.
@@ -189,6 +217,9 @@ func (m *model) addDurable(name string, o *observer) {
 	d := DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond, time.Millisecond)}
 	if m.small {
 		d.MaxPending, d.Workers, d.StuckAfter = 5, 2, time.Millisecond
+		if name == "second" {
+			d.MaxPending = 24 // a key's are collapsed before
+		}
 	}
 	if _, err := m.inf.AddDurableHandler(name, o.live(), d); err != nil {
 		m.t.Fatal(err)
@@ -376,7 +407,7 @@ func (m *model) settle() {
 	}
 	want := m.server.objects()
 	var why string
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(20 * time.Second)
 	for tick := time.NewTicker(100 * time.Microsecond); ; {
 		if why = m.differs(want); why == "" {
 			tick.Stop()
@@ -389,8 +420,11 @@ func (m *model) settle() {
 		}
 	}
 	for _, o := range m.observers {
-		if why := o.finish(want); why != "" {
-			m.t.Fatal(why)
+		o.mu.Lock()
+		faults := o.faults
+		o.mu.Unlock()
+		if len(faults) > 0 {
+			m.t.Fatal(faults[0])
 		}
 	}
 }
@@ -424,10 +458,7 @@ func (m *model) differs(want map[string]*corev1.ConfigMap) string {
 		return "the store: " + why
 	}
 	for i, o := range m.observers {
-		o.mu.Lock()
-		why := sameMaps(want, o.there)
-		o.mu.Unlock()
-		if why != "" {
+		if why := o.differs(want); why != "" {
 			return fmt.Sprintf("observer %d (durable: %v): %s", i, o.durable, why)
 		}
 	}
@@ -501,10 +532,10 @@ func (o *observer) note(typ cache.DeltaType, obj *corev1.ConfigMap, old any, e *
 		s += " from " + p.ResourceVersion
 	}
 	if e != nil {
-		s += fmt.Sprintf(" at %d attempt %d initial %v %s", e.Seq, e.Attempt, e.Initial, o.mood)
+		s += fmt.Sprintf(" at %d attempt %d initial %v %s %s, first %d parked %v more %v", e.Seq, e.Attempt, e.Initial, o.mood, e.delivery.d.name, e.delivery.t.first, e.delivery.t.parked, e.delivery.t.more)
 	}
 	t := append(o.trace[obj.Name], s)
-	o.trace[obj.Name] = t[max(0, len(t)-12):]
+	o.trace[obj.Name] = t[max(0, len(t)-100):]
 }
 
 func (o *observer) fault(format string, args ...any) {
@@ -574,22 +605,25 @@ func (t *teller) HandleEvent(_ context.Context, e Event) error {
 	return t.told(e.Type, e.Object, e.Old(), &e)
 }
 
-// finish says what was wrong, and what it was not told of that is gone.
-func (o *observer) finish(want map[string]*corev1.ConfigMap) string {
+// differs says what it was not told of that is there, or is gone.
+func (o *observer) differs(want map[string]*corev1.ConfigMap) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.faults) > 0 {
-		return o.faults[0]
+	if why := sameMaps(want, o.there); why != "" {
+		return why
 	}
 	there := map[types.UID]bool{}
 	for _, obj := range want {
 		there[obj.UID] = true
 	}
 	for uid, typ := range o.last {
-		if typ != cache.Deleted && !there[uid] {
-			return fmt.Sprintf("%s is gone, and it was last told: %s", uid, typ)
+		switch {
+		case there[uid]:
+		case typ == cache.Deleted:
+			delete(o.last, uid)
+		default:
+			return fmt.Sprintf("%s is gone, and was last told to be %s: %q", uid, typ, o.trace)
 		}
 	}
-	maps.DeleteFunc(o.last, func(uid types.UID, _ cache.DeltaType) bool { return !there[uid] })
 	return ""
 }

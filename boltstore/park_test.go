@@ -1,0 +1,146 @@
+package boltstore
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/kubewake/kubewake/index"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestParkKey: what several commits park of a key tells the same as the entries.
+func TestParkKey(t *testing.T) {
+	added := func(seq uint64, next string) numbered {
+		return numbered{seq, draft{typ: cache.Added, key: "ns/a", next: []byte(next)}}
+	}
+	updated := func(seq uint64, prev, next string) numbered {
+		return numbered{seq, draft{typ: cache.Updated, key: "ns/a", next: []byte(next), prev: []byte(prev)}}
+	}
+	deleted := func(seq uint64, final string) numbered {
+		return numbered{seq, draft{typ: cache.Deleted, key: "ns/a", next: []byte(final)}}
+	}
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	for name, c := range map[string]struct {
+		parked [][]numbered
+		want   string
+	}{
+		"the object that was shown, after a change to it": {
+			[][]numbered{{updated(205, "old", "new")}, {added(125, "old")}, {updated(205, "old", "new")}},
+			"Added new"},
+		"shown before any entry, and changed": {
+			[][]numbered{{added(0, "old"), updated(1, "old", "new")}, {added(0, "old")}},
+			"Added new"},
+		"collapsed in memory, to one seq": {
+			[][]numbered{{deleted(74, "a"), deleted(74, "b"), added(74, "c")}},
+			"Deleted a, Deleted b, Added c"},
+		"collapsed in memory, behind what is there": {
+			[][]numbered{{updated(60, "a1", "a2")}, {deleted(74, "a3"), added(74, "b")}, {deleted(74, "a3"), added(74, "b")}, {updated(75, "b", "b2")}},
+			"Deleted a3, Added b2"},
+		"what is there already": {
+			[][]numbered{{updated(1, "a", "b"), updated(2, "b", "c")}, {updated(1, "a", "b")}, {updated(2, "b", "c"), deleted(3, "d")}},
+			"Deleted d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error {
+				b, err := src.createParked("test")
+				if err != nil {
+					return err
+				}
+				st := &handlerState{}
+				var last uint64
+				for _, entries := range c.parked {
+					if err := st.parkKey(b, "ns/a", 0, entries...); err != nil {
+						return err
+					}
+					last = max(last, entries[len(entries)-1].seq)
+				}
+				v := b.Get(index.AppendKey(nil, "ns/a"))
+				p, err := parseParked(v)
+				if err != nil {
+					return err
+				}
+				got := ""
+				for i, d := range p.drafts() {
+					if i > 0 {
+						got += ", "
+					}
+					got += fmt.Sprintf("%s %s", d.typ, d.next)
+				}
+				if got != c.want || p.Last != last {
+					t.Errorf("%s at %d, want %s at %d", got, p.Last, c.want, last)
+				}
+				if st.Parked != 1 || st.ParkedBytes != uint64(len(v)) {
+					t.Errorf("%+v, %d bytes", st, len(v))
+				}
+				return src.dropParked("test")
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	s.Release()
+}
+
+// TestParkedGone: of objects that came and went under one key, those that the
+// handler may have been told of are kept, also of those that it may be told of
+// while the commit is under way. Of many others some are left out.
+func TestParkedGone(t *testing.T) {
+	db := openTest(t, testPath(t), Options{JournalBytes: 1})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	h, pos := claimHandler(t, s, "test")
+	const objects = 40
+	reach := uint64(12 * 2) // each comes and goes
+	pos.set(func(p *Position) { p.Cursor, p.Reach = 1, reach })
+	rv := 0
+	put := func(typ cache.DeltaType, name string) {
+		t.Helper()
+		rv++
+		c, err := s.Prepare(typ, configMap("a", name, rv, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.put(&Batch{Changes: []*Change{c}, ResourceVersion: fmt.Sprint(rv)})
+		s.wake(false)
+		p.wait(t)
+	}
+	// The journal is kept for others until all is there.
+	for range objects {
+		put(cache.Added, "one")
+		put(cache.Deleted, "one")
+	}
+	s.SetTold(2 * objects)
+	for i := 0; handlerState1(t, s).Mark < 2*objects; i++ {
+		if i > 2*objects {
+			t.Fatalf("%+v", handlerState1(t, s))
+		}
+		put(cache.Updated, "tick")
+	}
+	page, err := h.ParkedOf([]string{"a/one"})
+	if err != nil || len(page.Keys) != 1 {
+		t.Fatalf("%+v %v", page, err)
+	}
+	gone := map[string]bool{}
+	for _, e := range page.Entries[0] {
+		if e.Type != cache.Deleted {
+			t.Fatalf("%+v", e)
+		}
+		obj, err := e.Object()
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone[obj.(*corev1.ConfigMap).ResourceVersion] = true
+	}
+	for i := 1; i <= objects; i++ {
+		if told := uint64(2*i-1) <= reach; told && !gone[fmt.Sprint(2*i)] {
+			t.Errorf("the delete of object %d is missing in %v", i, gone)
+		}
+	}
+	if !gone[fmt.Sprint(2*objects)] || len(gone) > 12+maxGone {
+		t.Errorf("%d deletes are kept: %v", len(gone), gone)
+	}
+}
