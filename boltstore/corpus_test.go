@@ -250,7 +250,7 @@ func TestCorpus(t *testing.T) {
 	}
 	perKind := 10
 	if testing.Short() {
-		perKind = 3
+		perKind = 2
 	}
 	if n := os.Getenv("KUBEWAKE_CORPUS"); n != "" {
 		fmt.Sscan(n, &perKind)

@@ -141,7 +141,7 @@ func TestFlippedSealedBytes(t *testing.T) {
 		t.Fatal("not sound to begin with")
 	}
 	n, checked := 0, 0
-	step := 7
+	step := 29
 	if testing.Short() {
 		step = 97
 	}

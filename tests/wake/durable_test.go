@@ -115,9 +115,14 @@ func TestKillDurable(t *testing.T) { durableRounds(t, durableHandlers, (*writer)
 // since it was last changed.
 func TestKillQueue(t *testing.T) { durableRounds(t, durableQueues, (*writer).reconciledAll) }
 
-// durableRounds kills 20 times, or as often as WAKE_ROUNDS says.
+// durableRounds kills 20 times, five with -short, or as often as WAKE_ROUNDS
+// says.
 func durableRounds(t *testing.T, handler string, told func(w *writer, path string) func(resource string, cached []any)) {
+	t.Parallel()
 	n := 20
+	if testing.Short() {
+		n = 5
+	}
 	if s := os.Getenv("WAKE_ROUNDS"); s != "" {
 		var err error
 		if n, err = strconv.Atoi(s); err != nil {

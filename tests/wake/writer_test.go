@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -35,6 +36,7 @@ const namespaces = 5
 type writer struct {
 	t   *testing.T
 	dyn dynamic.Interface
+	md  metadata.Interface
 	gen *podgen.Generator
 	rnd *rand.Rand
 	n   int
@@ -45,12 +47,22 @@ type writer struct {
 	writes int
 
 	indexers cache.Indexers // of what is verified
+	// verified are hashes of the JSON that the file has had of an object, and the
+	// server at the same version.
+	verified map[version][32]byte
+}
+
+// version of an object.
+type version struct {
+	resource, key string
+	uid           types.UID
+	rv            string
 }
 
 func newWriter(t *testing.T, cfg *rest.Config, seed uint64) *writer {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.UserAgent = -1, "writer"
-	w := &writer{t: t, dyn: dynamic.NewForConfigOrDie(cfg), gen: podgen.New(seed), rnd: rand.New(rand.NewPCG(seed, 3)), names: map[string][][2]string{}}
+	w := &writer{t: t, dyn: dynamic.NewForConfigOrDie(cfg), md: metadata.NewForConfigOrDie(cfg), verified: map[version][32]byte{}, gen: podgen.New(seed), rnd: rand.New(rand.NewPCG(seed, 3)), names: map[string][][2]string{}}
 	for i := range namespaces {
 		ns := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace(i)}}}
 		if _, err := w.dyn.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
