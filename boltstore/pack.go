@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	bolt "go.etcd.io/bbolt"
 )
 
 // Compression says how payloads are stored. Whatever it is, everything that
@@ -114,21 +113,6 @@ var plainPacker = sync.OnceValue(func() *packer {
 	p, _ := newPacker(packPlain, nil)
 	return p
 })
-
-// dictValue is what the file holds of a dictionary.
-type dictValue struct {
-	Dict    []byte  `msgpack:"dict"`
-	Ratio   float64 `msgpack:"ratio"`
-	Trained int64   `msgpack:"trained"` // unix ns
-}
-
-// dictUse is what meta says of a dictionary.
-type dictUse struct {
-	Records uint64 `msgpack:"n"` // of the generation that are packed by it
-	// Retired is the seq up to which the journal may need it, once no record
-	// does; zero before.
-	Retired uint64 `msgpack:"retired"`
-}
 
 // packers are a source's dictionaries. All stores of the source in a DB share
 // them. A version never comes to mean another dictionary.
@@ -385,131 +369,4 @@ func (a *applier) payload(r *record, c *Change) (err error) {
 	}
 	r.packed, r.size = c.by.version, c.size
 	return nil
-}
-
-// useDict counts the records packed by a dictionary.
-func (m *sourceMeta) useDict(version uint32, n int) {
-	if version >= packByDict {
-		u := m.Dicts[version]
-		u.Records, u.Retired = uint64(max(int64(u.Records)+int64(n), 0)), 0
-		m.Dicts[version] = u
-	}
-}
-
-// countNoDicts is for a generation without records.
-func (m *sourceMeta) countNoDicts() {
-	for v, u := range m.Dicts {
-		u.Records = 0
-		m.Dicts[v] = u
-	}
-}
-
-// dictBox has the dictionaries, by version.
-func (t sourceTx) dictBox(b *bolt.Bucket) *box { return t.box(b, "dicts", "", false) }
-
-func (t sourceTx) hasDict(version uint32) bool {
-	b := t.root.Bucket(bucketDicts)
-	return b != nil && b.Get(u32(version)) != nil
-}
-
-func u32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
-
-// oldDicts says whether tidyDicts has something to do.
-func (t sourceTx) oldDicts(m *sourceMeta) bool {
-	retire, drop := t.unusedDicts(m)
-	return len(retire)+len(drop) > 0
-}
-
-// unusedDicts returns the dictionaries, but for the newest, that no record is
-// packed by: those to retire, and those that the journal does not need either.
-func (t sourceTx) unusedDicts(m *sourceMeta) (retire, drop []uint32) {
-	b := t.root.Bucket(bucketDicts)
-	if b == nil {
-		return nil, nil
-	}
-	next, _ := t.nextDict(m)
-	oldest := m.Seq + 1
-	if j := t.root.Bucket(bucketJournal); j != nil {
-		if k, _ := j.Cursor().First(); len(k) == 8 {
-			oldest = binary.BigEndian.Uint64(k)
-		}
-	}
-	_ = b.ForEach(func(k, _ []byte) error {
-		if len(k) != 4 || binary.BigEndian.Uint32(k) == next-1 {
-			return nil
-		}
-		v := binary.BigEndian.Uint32(k)
-		switch u := m.Dicts[v]; {
-		case u.Records > 0:
-		case oldest > m.Seq || u.Retired > 0 && u.Retired < oldest:
-			drop = append(drop, v)
-		case u.Retired == 0:
-			retire = append(retire, v)
-		}
-		return nil
-	})
-	return retire, drop
-}
-
-// tidyDicts drops dictionaries that nothing needs. It runs at a claim, when no
-// change is on its way.
-func (t sourceTx) tidyDicts(m *sourceMeta) error {
-	retire, drop := t.unusedDicts(m)
-	if len(retire)+len(drop) == 0 {
-		return nil
-	}
-	for _, v := range retire {
-		m.Dicts[v] = dictUse{Retired: m.Seq}
-	}
-	b := t.root.Bucket(bucketDicts)
-	for _, v := range drop {
-		delete(m.Dicts, v)
-		if err := b.Delete(u32(v)); err != nil {
-			return err
-		}
-	}
-	return t.putMeta(m)
-}
-
-// putDict stores a dictionary. Its version must be the bucket's next.
-func (t sourceTx) putDict(version uint32, v dictValue) error {
-	b, err := t.root.CreateBucketIfNotExists(bucketDicts)
-	if err != nil {
-		return err
-	}
-	if err := b.SetSequence(uint64(version)); err != nil {
-		return err
-	}
-	return putMsgpack(t.dictBox(b), u32(version), v)
-}
-
-// nextDict is the version of the next dictionary, and how many there are. It
-// is above those that meta knows: one that is lost must not come to mean
-// another.
-func (t sourceTx) nextDict(m *sourceMeta) (version uint32, n int) {
-	version = packByDict
-	for v := range m.Dicts {
-		version = max(version, v+1)
-	}
-	b := t.root.Bucket(bucketDicts)
-	if b == nil {
-		return version, 0
-	}
-	version = max(uint32(b.Sequence())+1, version)
-	_ = b.ForEach(func(k, _ []byte) error {
-		if n++; len(k) == 4 {
-			version = max(version, binary.BigEndian.Uint32(k)+1) // the sequence may have been lost with its page
-		}
-		return nil
-	})
-	return version, n
-}
-
-// beginDicts makes next the version of the first dictionary.
-func (t sourceTx) beginDicts(next uint32) error {
-	b, err := t.root.CreateBucketIfNotExists(bucketDicts)
-	if err != nil {
-		return err
-	}
-	return b.SetSequence(uint64(next - 1))
 }

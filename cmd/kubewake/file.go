@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -54,6 +55,24 @@ func (f *dbFile) read() (live.Reader, error) {
 		return nil, fmt.Errorf("%w; %w", err, derr)
 	}
 	return c, nil
+}
+
+// readType is read, and the sources of a type that the file holds, of which
+// there must be one.
+func (f *dbFile) readType(ctx context.Context, typ string) (live.Reader, []boltstore.State, error) {
+	r, err := f.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	status, err := r.Status(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(err, r.Close())
+	}
+	sources := inFile(status.Sources, typ)
+	if len(sources) == 0 {
+		return nil, nil, errors.Join(notInFile(typ, f.path, status.Sources), r.Close())
+	}
+	return r, sources, nil
 }
 
 // opened closes the file with its reader.

@@ -60,19 +60,11 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	if g.all && len(names) > 0 {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
-	r, err := g.db.read()
+	r, sources, err := g.db.readType(ctx, typ)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	status, err := r.Status(ctx)
-	if err != nil {
-		return err
-	}
-	sources := inFile(status.Sources, typ)
-	if len(sources) == 0 {
-		return notInFile(typ, g.db.path, status.Sources)
-	}
 	found := map[string]*unstructured.Unstructured{}
 	for _, st := range sources {
 		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {

@@ -56,19 +56,11 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	if h.all && name != "" {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
-	r, err := h.db.read()
+	r, sources, err := h.db.readType(ctx, typ)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	status, err := r.Status(ctx)
-	if err != nil {
-		return err
-	}
-	sources := inFile(status.Sources, typ)
-	if len(sources) == 0 {
-		return notInFile(typ, h.db.path, status.Sources)
-	}
 	found := false
 	for _, st := range sources {
 		err := r.History(ctx, live.Query{Source: st.Source, Secrets: h.secrets}, func(v live.Version) error {
