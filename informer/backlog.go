@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -89,8 +90,11 @@ func (b *backlog) wait(ctx context.Context, tick uint64) {
 	}
 }
 
-// from returns the entries from seq on, as far as they are in memory. inFile
-// says that seq was committed and is not.
+// atOnce is how many entries are handed out at a time.
+const atOnce = 256
+
+// from returns entries from seq on, as far as they are in memory, for the
+// caller to keep. inFile says that seq was committed and is not.
 func (b *backlog) from(seq uint64) (entries []*boltstore.Entry, inFile bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,5 +105,5 @@ func (b *backlog) from(seq uint64) (entries []*boltstore.Entry, inFile bool) {
 	if n > len(b.entries) {
 		return nil, true
 	}
-	return b.entries[len(b.entries)-n:], false
+	return slices.Clone(b.entries[len(b.entries)-n:][:min(n, atOnce)]), false
 }

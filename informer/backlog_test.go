@@ -54,3 +54,27 @@ func TestBacklog(t *testing.T) {
 	expect(22, true)
 	expect(25, false, 25)
 }
+
+// TestBacklogLetsGo: what a reader has in hand stays, however slow it is.
+func TestBacklogLetsGo(t *testing.T) {
+	size := (&boltstore.Entry{}).Size()
+	b := newBacklog(0, 10*size)
+	next := uint64(1)
+	for range 10 {
+		b.append(&boltstore.Entry{Seq: next})
+		next++
+	}
+	inHand, _ := b.from(1)
+	for range 100 {
+		b.append(&boltstore.Entry{Seq: next})
+		next++
+	}
+	for i, e := range inHand {
+		if e == nil || e.Seq != uint64(i+1) {
+			t.Fatalf("entry %d of %d is %+v by now", i, len(inHand), e)
+		}
+	}
+	if len(b.entries) > 10 || len(inHand) != 10 {
+		t.Fatalf("%d in hand, %d are kept", len(inHand), len(b.entries))
+	}
+}

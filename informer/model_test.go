@@ -38,7 +38,7 @@ var weights = []struct {
 	{"create", 150}, {"delete", 120}, {"recreate", 60}, {"bookmark", 60}, {"resync", 10},
 	{"stall", 12}, {"fail", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 3}, {"forget durable", 3},
 	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 3}, {"away", 3}, {"rewind", 2},
-	{"compact", 6}, {"rotate", 2},
+	{"compact", 6}, {"rotate", 2}, {"fill disk", 12}, {"free disk", 4},
 	{"update", 500},
 }
 
@@ -126,7 +126,20 @@ func runProgram(t *rapid.T, dir string) []op {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if m.disk = rapid.Bool().Draw(t, "small disk") && smallDisk(dir); m.disk {
+		defer func() {
+			if err := removeDisk(dir); err != nil {
+				t.Fatal(err)
+			}
+		}()
+	}
 	m.run(p)
+	if err := m.free(); err != nil {
+		t.Fatal(err)
+	}
+	if m.disk {
+		return p // it goes with what is on it
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +153,8 @@ type model struct {
 	server *modelServer
 	small  bool
 	sealed bool // the file is encrypted
+	disk   bool // the files are on a small disk of their own
+	full   bool // that is full
 
 	files    int
 	path     string
@@ -233,12 +248,25 @@ func (m *model) join() {
 	}
 }
 
-// end stops the life in order.
+// end stops the life in order. On a full disk not everything can be written;
+// that is told again.
 func (m *model) end() {
 	m.stop()
-	if err := m.db.Close(); err != nil {
+	if err := m.db.Close(); err != nil && !m.full {
 		m.t.Fatal(err)
 	}
+	if err := m.free(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *model) free() error {
+	if !m.full {
+		return nil
+	}
+	m.full = false
+	m.server.padded(0)
+	return freeDisk(m.dir)
 }
 
 func (m *model) stop() {
@@ -261,6 +289,9 @@ func (m *model) crash() {
 	for _, o := range m.observers {
 		o.behave("freeze")
 	}
+	if err := m.free(); err != nil { // for the copy
+		m.t.Fatal(err)
+	}
 	s, err := m.db.Snapshot()
 	for _, o := range m.observers {
 		o.die()
@@ -268,21 +299,19 @@ func (m *model) crash() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	m.files++
-	path := filepath.Join(m.dir, fmt.Sprint(m.files, ".db"))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = io.Copy(f, s)
-		err = errors.Join(err, f.Close(), s.Close())
-	}
-	if err != nil {
+	file, err := io.ReadAll(s)
+	if err := errors.Join(err, s.Close()); err != nil {
 		m.t.Fatal(err)
 	}
 	m.end()
 	if err := os.Remove(m.path); err != nil {
 		m.t.Fatal(err)
 	}
-	m.path = path
+	m.files++
+	m.path = filepath.Join(m.dir, fmt.Sprint(m.files, ".db"))
+	if err := os.WriteFile(m.path, file, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
 	m.start()
 }
 
@@ -326,12 +355,12 @@ func (m *model) step(o op) {
 			m.forget(&m.late)
 		}
 	case "join durable":
-		if m.second == nil {
+		if m.second == nil && !m.full {
 			m.second = m.observe(true)
 			m.addDurable("second", m.second)
 		}
 	case "forget durable":
-		if m.second != nil {
+		if m.second != nil && !m.full {
 			m.second.behave("go on")
 			if err := m.inf.RemoveDurableHandler("second"); err != nil {
 				m.t.Fatal(err)
@@ -339,14 +368,26 @@ func (m *model) step(o op) {
 			m.forget(&m.second)
 		}
 	case "compact": // beside all that goes on
-		if _, err := m.db.Compact(context.Background(), nil); err != nil {
+		if _, err := m.db.Compact(context.Background(), nil); err != nil && !m.full {
 			m.t.Fatal(err)
 		}
 	case "rotate":
 		if m.sealed {
-			if err := m.db.Rotate(); err != nil {
+			if err := m.db.Rotate(); err != nil && !m.full {
 				m.t.Fatal(err)
 			}
+		}
+	case "fill disk":
+		if m.disk {
+			if err := fillDisk(m.dir); err != nil {
+				m.t.Fatal(err)
+			}
+			m.full = true
+			s.padded(50 << 10) // what is free in the file is not enough
+		}
+	case "free disk":
+		if err := m.free(); err != nil {
+			m.t.Fatal(err)
 		}
 	case "settle":
 		m.settle()
@@ -402,6 +443,9 @@ func (m *model) forget(o **observer) {
 // settle waits until the store and all that the handlers believe are what the
 // server has.
 func (m *model) settle() {
+	if err := m.free(); err != nil {
+		m.t.Fatal(err)
+	}
 	for _, o := range m.observers {
 		o.behave("go on")
 	}

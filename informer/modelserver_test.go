@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,7 @@ type modelServer struct {
 	marks   int           // bookmarks, ever
 	streams int           // counts up when all watches are told that they expired
 	uids    int
+	pad     string // of what is written
 
 	savedRV int
 	saved   map[string]*corev1.ConfigMap
@@ -77,12 +79,19 @@ func (s *modelServer) changeLocked(do string, key int) {
 
 func (s *modelServer) put(typ watch.EventType, name string, uid types.UID) {
 	s.rv++
-	o := cm(name, fmt.Sprint("at ", s.rv))
+	o := cm(name, fmt.Sprint("at ", s.rv, s.pad))
 	o.UID, o.ResourceVersion = uid, strconv.Itoa(s.rv)
 	s.log = append(s.log, watch.Event{Type: typ, Object: o})
 	if s.objs[name] = o; typ == watch.Deleted {
 		delete(s.objs, name)
 	}
+}
+
+// padded makes what is written from now on large.
+func (s *modelServer) padded(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pad = strings.Repeat(" ", bytes)
 }
 
 func (s *modelServer) bookmark() {
