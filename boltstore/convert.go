@@ -45,7 +45,7 @@ func (db *DB) rekey() error {
 		db.log().Error(err, "The file before the conversion was not closed in order", "file", db.path)
 	}
 	h.past = append(h.past, h.seal)
-	h.db, h.seal, h.keys = b, to, keys
+	h.db, h.seal, h.keys, h.rotate = b, to, keys, false
 	db.replaced.Add(1)
 	if !res.whole() {
 		db.log().Error(errors.Join(res.damage...), "Damage found; what could not be converted will be read from the server", "file", db.path, "saved", res.objects, "of", res.of)
@@ -69,7 +69,10 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, re
 		return nil, nil, res, ErrClosed
 	}
 	var cp *copying
-	name, err := db.makeFile(db.realPath(), keys, func(b *bolt.DB) error {
+	name, err := db.makeFile(db.realPath(), header{Keys: keys}, func(b *bolt.DB) error {
+		if err := db.inherit(b.Path()); err != nil {
+			return err
+		}
 		// What is committed is in the file, and nobody writes.
 		var done func()
 		cp, done = newCopying(db.path, b, seals{h.seal, to})

@@ -18,7 +18,9 @@ type handle struct {
 	db   *bolt.DB
 	seal *seal.Sealer // of what is in db; nil in a plain file
 	keys *seal.Envelope
-	past []*seal.Sealer // before seal, while the file was open: see Store.Page
+	// rotate: keys are older than the keyset's primary key, new ones are due.
+	rotate bool
+	past   []*seal.Sealer // before seal, while the file was open: see Store.Page
 
 	writeMu sync.Mutex // held over a transaction and what its success changes in memory
 
