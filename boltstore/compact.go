@@ -90,6 +90,8 @@ func (db *DB) compact(ctx context.Context, progress Progress) error {
 	defer context.AfterFunc(db.ctx, cancel)() // Close ends it
 
 	return db.h.watch(func() error {
+		db.h.long.Lock()
+		defer db.h.long.Unlock()
 		// Nothing changes the file meanwhile.
 		db.h.writeMu.Lock()
 		defer db.h.writeMu.Unlock()

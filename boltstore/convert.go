@@ -27,6 +27,8 @@ func (db *DB) rekey() error {
 		return err
 	}
 	h := &db.h
+	h.long.Lock()
+	defer h.long.Unlock()
 	h.writeMu.Lock()
 	defer h.writeMu.Unlock()
 	if err := db.goOn("make"); err != nil {

@@ -75,6 +75,8 @@ func (db *DB) heal(why error) {
 }
 
 func (db *DB) healNow(why error) error {
+	db.h.long.Lock()
+	defer db.h.long.Unlock()
 	db.h.writeMu.Lock()
 	defer db.h.writeMu.Unlock()
 	db.h.mu.Lock()
