@@ -19,12 +19,21 @@ func (db *DB) goOn(step string) error {
 }
 
 // rekey puts a copy in the file's place that has new data keys, or none: as the
-// options want it. Writes wait meanwhile, reads go on. A crash leaves the old
-// file or the new one. After an error the old one is still in use.
+// options want it. It lets relists end first, for an hour at most. Writes wait
+// meanwhile, reads go on. A crash leaves the old file or the new one. After an
+// error the old one is still in use.
 func (db *DB) rekey() error {
 	to, keys, err := db.newKeys()
 	if err != nil {
 		return err
+	}
+	disturbed, err := db.relists.hold(db.ctx, db.opts.Clock)
+	if err != nil {
+		return err
+	}
+	defer db.relists.letGo()
+	if disturbed > 0 {
+		db.log().Info("New data keys do not wait any longer for relists, which begin anew", "file", db.path, "relists", disturbed, "waited", relistPatience)
 	}
 	h := &db.h
 	h.long.Lock()

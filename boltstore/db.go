@@ -35,6 +35,7 @@ type DB struct {
 	healed   time.Time // when the last one was
 
 	relisting chan struct{} // full: MaxRelists are under way
+	relists   relists
 
 	keeper  keeper
 	cleanUp func() error // after Close, if not nil

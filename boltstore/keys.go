@@ -103,7 +103,8 @@ func (db *DB) rewrap() error {
 }
 
 // Rotate gives an encrypted file new data keys: it is copied, and the copy takes
-// its place. Reads go on meanwhile, writes wait. A crash leaves the file of
+// its place. Relists under way are let end first, for an hour at most; what
+// then goes on is ErrReplaced. Reads go on meanwhile, writes wait. A crash leaves the file of
 // before or the new one. Open does the same in the background where the keyset
 // has got another primary key.
 func (db *DB) Rotate() error {
