@@ -90,6 +90,8 @@ func (db *DB) compact(ctx context.Context, progress Progress) error {
 	defer context.AfterFunc(db.ctx, cancel)() // Close ends it
 
 	return db.h.watch(func() error {
+		db.h.long.Lock()
+		defer db.h.long.Unlock()
 		// Nothing changes the file meanwhile.
 		db.h.writeMu.Lock()
 		defer db.h.writeMu.Unlock()
@@ -115,7 +117,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 			_ = db.remove(tmp) // or the next Open does
 		}
 	}()
-	old, b, err := db.copyTo(ctx, path, tmp, progress)
+	old, b, err := db.copyTo(ctx, tmp, progress)
 	if err != nil {
 		return err
 	}
@@ -144,16 +146,9 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 
 // copyTo copies the open file to tmp and returns both: the copy is synced,
 // open and locked.
-func (db *DB) copyTo(ctx context.Context, path, tmp string, progress Progress) (old, b *bolt.DB, err error) {
-	st, err := os.Stat(path)
-	if err != nil {
+func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b *bolt.DB, err error) {
+	if err := db.inherit(tmp); err != nil {
 		return nil, nil, err
-	}
-	if err := os.Chmod(tmp, st.Mode().Perm()); err != nil {
-		return nil, nil, err
-	}
-	if err := sameOwner(tmp, st); err != nil {
-		return nil, nil, fmt.Errorf("the new file cannot be given to the owner of the old one; run as that user: %w", err)
 	}
 	o := boltOptions(db.opts)
 	o.Timeout, o.NoSync = time.Second, true // synced once, at the end

@@ -19,14 +19,25 @@ func (db *DB) goOn(step string) error {
 }
 
 // rekey puts a copy in the file's place that has new data keys, or none: as the
-// options want it. Writes wait meanwhile, reads go on. A crash leaves the old
-// file or the new one. After an error the old one is still in use.
+// options want it. It lets relists end first, for an hour at most. Writes wait
+// meanwhile, reads go on. A crash leaves the old file or the new one. After an
+// error the old one is still in use.
 func (db *DB) rekey() error {
 	to, keys, err := db.newKeys()
 	if err != nil {
 		return err
 	}
+	disturbed, err := db.relists.hold(db.ctx, db.opts.Clock)
+	if err != nil {
+		return err
+	}
+	defer db.relists.letGo()
+	if disturbed > 0 {
+		db.log().Info("New data keys do not wait any longer for relists, which begin anew", "file", db.path, "relists", disturbed, "waited", relistPatience)
+	}
 	h := &db.h
+	h.long.Lock()
+	defer h.long.Unlock()
 	h.writeMu.Lock()
 	defer h.writeMu.Unlock()
 	if err := db.goOn("make"); err != nil {
@@ -45,7 +56,7 @@ func (db *DB) rekey() error {
 		db.log().Error(err, "The file before the conversion was not closed in order", "file", db.path)
 	}
 	h.past = append(h.past, h.seal)
-	h.db, h.seal, h.keys = b, to, keys
+	h.db, h.seal, h.keys, h.rotate = b, to, keys, false
 	db.replaced.Add(1)
 	if !res.whole() {
 		db.log().Error(errors.Join(res.damage...), "Damage found; what could not be converted will be read from the server", "file", db.path, "saved", res.objects, "of", res.of)
@@ -69,7 +80,10 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, re
 		return nil, nil, res, ErrClosed
 	}
 	var cp *copying
-	name, err := db.makeFile(db.realPath(), keys, func(b *bolt.DB) error {
+	name, err := db.makeFile(db.realPath(), header{Keys: keys}, func(b *bolt.DB) error {
+		if err := db.inherit(b.Path()); err != nil {
+			return err
+		}
 		// What is committed is in the file, and nobody writes.
 		var done func()
 		cp, done = newCopying(db.path, b, seals{h.seal, to})

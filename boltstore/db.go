@@ -27,7 +27,6 @@ type DB struct {
 	master *seal.Master // nil without a keyset
 
 	plainSecrets sync.Once
-	stale        bool // the data keys are to be rotated
 	rotating     sync.WaitGroup
 
 	// replaced counts the files that were given up while the DB was open.
@@ -36,6 +35,7 @@ type DB struct {
 	healed   time.Time // when the last one was
 
 	relisting chan struct{} // full: MaxRelists are under way
+	relists   relists
 
 	keeper  keeper
 	cleanUp func() error // after Close, if not nil
@@ -98,7 +98,7 @@ func Open(path string, o Options) (*DB, error) {
 	}
 	db.commit = newCommitter(db)
 	db.h.tripped = db.heal
-	if db.stale {
+	if db.h.rotate {
 		db.rotating.Go(db.rotate)
 	}
 	return db, nil

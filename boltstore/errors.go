@@ -26,7 +26,8 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrClaimed: a live claim on the same source exists in this process.
 	ErrClaimed = errors.New("source is already claimed")
-	// ErrReplaced: the file was damaged and has been replaced; begin anew.
+	// ErrReplaced: the file was damaged, or given other data keys, and has been
+	// replaced; begin anew.
 	ErrReplaced = errors.New("the file was replaced meanwhile")
 	// ErrNoSource: the file does not hold that source.
 	ErrNoSource = errors.New("source is not in the file")

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 
@@ -67,6 +68,32 @@ func (db *DB) syncDir(dir string) error {
 	defer d.Close()
 	if err := d.Sync(); err != nil && runtime.GOOS != "windows" {
 		return err
+	}
+	return nil
+}
+
+// inherit gives a file that is to take the place of db's the mode and owner of
+// that.
+func (db *DB) inherit(name string) error { return likeFile(name, db.path) }
+
+// tryInherit does that, of the file at from, where a file that is damaged has to
+// be replaced, whoever can.
+func (db *DB) tryInherit(name, from string) {
+	if err := likeFile(name, from); err != nil {
+		db.log().Error(err, "A file that replaces a damaged one, or is a copy of it, does not have its mode and owner", "file", name)
+	}
+}
+
+func likeFile(name, from string) error {
+	st, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(name, st.Mode().Perm()); err != nil {
+		return err
+	}
+	if err := sameOwner(name, st); err != nil {
+		return fmt.Errorf("the new file cannot be given to the owner of the old one; run as that user: %w", err)
 	}
 	return nil
 }

@@ -18,9 +18,17 @@ type handle struct {
 	db   *bolt.DB
 	seal *seal.Sealer // of what is in db; nil in a plain file
 	keys *seal.Envelope
-	past []*seal.Sealer // before seal, while the file was open: see Store.Page
+	// rotate: keys are older than the keyset's primary key, new ones are due.
+	rotate bool
+	past   []*seal.Sealer // before seal, while the file was open: see Store.Page
 
 	writeMu sync.Mutex // held over a transaction and what its success changes in memory
+
+	// long is held for reading by reads that take as long as the disk, and for
+	// writing by whoever is going to swap the file. It comes before writeMu and
+	// mu: to wait for such a read with these would stop writers and, since a
+	// lock that is waited for lets nobody in, all other readers.
+	long sync.RWMutex
 
 	// tripped is told of panics and memory faults out of bbolt, outside all
 	// locks: the file is damaged in a way that bbolt does not notice.
@@ -47,7 +55,16 @@ func (h *handle) view(fn func(tx *bolt.Tx) error) error {
 	})
 }
 
-// quiet is view for who holds writeMu, within watch.
+// viewLong is view for a read that takes long. It waits for a swap under way.
+func (h *handle) viewLong(fn func(tx *bolt.Tx) error) error {
+	return h.watch(func() error {
+		h.long.RLock()
+		defer h.long.RUnlock()
+		return h.quiet(fn)
+	})
+}
+
+// quiet is view for who holds writeMu or long, within watch.
 func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -120,6 +137,8 @@ func (h *handle) sees(id int) (yes bool) {
 // one before once no transaction uses it. It waits for writers first: one may
 // wait for somebody who reads, and nobody can while a swap waits for the writer.
 func (h *handle) swap(db *bolt.DB) *bolt.DB {
+	h.long.Lock()
+	defer h.long.Unlock()
 	h.writeMu.Lock()
 	defer h.writeMu.Unlock()
 	h.mu.Lock()

@@ -30,8 +30,8 @@ type handlerMark struct {
 
 // ClaimHandler registers a durable handler under a name, or takes up its
 // position. known says that the file has the position of an earlier
-// registration. A new one is at the end of the journal, and replaying. It is
-// ErrClaimed if the name is in use in this process. start is called with the
+// registration, or may have lost it by damage, so that it starts over. A new one
+// is at the end of the journal, and replaying. It is ErrClaimed if the name is in use in this process. start is called with the
 // position, before the Positioner is.
 func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position, mark uint64, known bool)) (*Handler, error) {
 	fail := func(err error) (*Handler, error) {
@@ -61,6 +61,9 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 		}
 		if st, known = all[name]; !known {
 			st = &handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true}
+			if known = m.NamesLost; known {
+				st.startOver(m)
+			}
 		}
 		st.Seen = s.db.opts.Clock.Now().UnixNano()
 		if err := t.dropUseless(name, st); err != nil {

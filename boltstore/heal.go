@@ -20,7 +20,7 @@ const minHeal = time.Minute
 // replace sets a file aside that cannot be opened, and makes a new one of what
 // can be saved.
 func (db *DB) replace(why error) error {
-	same, keys, known, err := db.damagedKeys()
+	same, next, known, err := db.damagedKeys()
 	if err != nil {
 		return db.explain(err)
 	}
@@ -34,11 +34,15 @@ func (db *DB) replace(why error) error {
 		return db.explain(err)
 	}
 	var saved salvaged
-	var fill func(*bolt.DB) error
-	if errors.Is(why, ErrDamaged) && known {
-		fill = func(to *bolt.DB) error { saved = salvage(aside, to, seals{same, same}, nil); return nil }
-	}
-	name, err := db.makeFile(db.path, keys, fill)
+	name, err := db.makeFile(db.path, next, func(to *bolt.DB) error {
+		if !errors.Is(why, ErrForeign) {
+			db.tryInherit(to.Path(), aside)
+		}
+		if errors.Is(why, ErrDamaged) && known {
+			saved = salvage(aside, to, seals{same, same}, nil)
+		}
+		return nil
+	})
 	if err == nil {
 		if err = db.takeName(name, db.path); err != nil {
 			err = errors.Join(err, db.remove(name))
@@ -71,6 +75,8 @@ func (db *DB) heal(why error) {
 }
 
 func (db *DB) healNow(why error) error {
+	db.h.long.Lock()
+	defer db.h.long.Unlock()
 	db.h.writeMu.Lock()
 	defer db.h.writeMu.Unlock()
 	db.h.mu.Lock()
@@ -90,9 +96,14 @@ func (db *DB) healNow(why error) error {
 	if err := db.copyFile(db.path, aside); err != nil {
 		return errors.Join(err, db.remove(aside))
 	}
+	db.tryInherit(aside, db.path)
 	var saved salvaged
 	same := seals{db.h.seal, db.h.seal}
-	name, err := db.makeFile(db.realPath(), db.h.keys, func(to *bolt.DB) error { saved = salvage(aside, to, same, known); return nil })
+	name, err := db.makeFile(db.realPath(), header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
+		db.tryInherit(to.Path(), db.path)
+		saved = salvage(aside, to, same, known)
+		return nil
+	})
 	if err != nil {
 		return err
 	}

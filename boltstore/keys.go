@@ -60,13 +60,10 @@ func (db *DB) settleKeys() error {
 	switch {
 	case db.wanted() != (h.Keys != nil):
 		db.log().Info("Converting the file", "file", db.path, "encrypted", db.wanted())
-		h.Rotate = false
 		err = db.rekey()
 	case h.Keys != nil && !db.master.Current(h.Keys):
-		h.Rotate = true
 		err = db.rewrap()
 	}
-	db.stale = h.Rotate
 	if err == nil && db.wanted() {
 		db.warnPlainAside()
 	}
@@ -102,11 +99,12 @@ func (db *DB) rewrap() error {
 		}
 		h.Keys, h.Rotate = e, true
 		return putMsgpack(f, keyHeader, h)
-	}, func() { db.h.keys = e })
+	}, func() { db.h.keys, db.h.rotate = e, true })
 }
 
 // Rotate gives an encrypted file new data keys: it is copied, and the copy takes
-// its place. Reads go on meanwhile, writes wait. A crash leaves the file of
+// its place. Relists under way are let end first, for an hour at most; what
+// then goes on is ErrReplaced. Reads go on meanwhile, writes wait. A crash leaves the file of
 // before or the new one. Open does the same in the background where the keyset
 // has got another primary key.
 func (db *DB) Rotate() error {
@@ -128,21 +126,22 @@ func (db *DB) rotate() {
 	}
 }
 
-// damagedKeys opens the data keys of a file that cannot be opened itself. That
-// they cannot be found there is no error: then nothing of it can be saved. A
-// keyset that is not the file's is. known says that the file is not known to be
-// of another format, which would be misread.
-func (db *DB) damagedKeys() (s *seal.Sealer, keys *seal.Envelope, known bool, err error) {
+// damagedKeys opens the data keys of a file that cannot be opened itself, and
+// returns the header of the one that is to take its place. That they cannot be
+// found there is no error: then nothing of it can be saved. A keyset that is not
+// the file's is. known says that the file is not known to be of another format,
+// which would be misread.
+func (db *DB) damagedKeys() (s *seal.Sealer, next header, known bool, err error) {
 	h, ok := headerOf(db.path)
 	switch {
 	case !ok:
-		return nil, nil, true, nil
+		return nil, header{}, true, nil
 	case h.Format != formatVersion:
-		_, keys, err = db.newKeys()
-		return nil, keys, false, err
+		_, keys, err := db.newKeys()
+		return nil, header{Keys: keys}, false, err
 	}
 	s, err = db.unlock(h)
-	return s, h.Keys, true, err
+	return s, header{Keys: h.Keys, Rotate: h.Rotate}, true, err
 }
 
 // headerOf reads the header of a file that may be damaged, without bbolt.

@@ -113,6 +113,10 @@ type sourceMeta struct {
 	TypeHash        string               `msgpack:"typeHash"`
 	Transform       string               `msgpack:"transform"`
 	Degraded        string               `msgpack:"degraded"`
+	// NamesLost: damage may have taken names of durable handlers. One that is
+	// not there may have been: it starts over. It stays, as nothing tells when
+	// the last one of them has come back.
+	NamesLost bool `msgpack:"namesLost,omitempty"`
 }
 
 func (m *sourceMeta) clone() *sourceMeta {

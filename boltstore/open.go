@@ -161,7 +161,7 @@ func (db *DB) readHeader(b *bolt.DB) error {
 	if err != nil {
 		return err
 	}
-	db.h.seal, db.h.keys = s, h.Keys
+	db.h.seal, db.h.keys, db.h.rotate = s, h.Keys, h.Rotate
 	if !h.Clean && h.BootID != "" && (h.BootID != bootID() || h.BootID == unknownBoot) {
 		// Its last commits may have reached the disk in part, and bbolt's list
 		// of free pages cannot be verified.
@@ -216,7 +216,7 @@ func (db *DB) create() error {
 // linked, since bbolt itself is not crash-safe while it creates its file
 // (bbolt#567). One that another process has made meanwhile stays.
 func (db *DB) createFile(keys *seal.Envelope) error {
-	name, err := db.makeFile(db.path, keys, nil)
+	name, err := db.makeFile(db.path, header{Keys: keys}, nil)
 	if err != nil {
 		return err
 	}
@@ -249,8 +249,8 @@ func (db *DB) realPath() string {
 }
 
 // makeFile makes a file that is to be at path, empty or filled by fill, under
-// the temporary name that it returns.
-func (db *DB) makeFile(path string, keys *seal.Envelope, fill func(*bolt.DB) error) (name string, err error) {
+// the temporary name that it returns. Of the header h says what is about keys.
+func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name string, err error) {
 	if name, err = db.tempFile(path); err != nil {
 		return "", err
 	}
@@ -272,7 +272,8 @@ func (db *DB) makeFile(path string, keys *seal.Envelope, fill func(*bolt.DB) err
 		if err != nil {
 			return err
 		}
-		return putMsgpack(f, keyHeader, header{Format: formatVersion, Clean: true, Created: db.opts.Clock.Now().UnixNano(), Keys: keys})
+		h.Format, h.Clean, h.Created = formatVersion, true, db.opts.Clock.Now().UnixNano()
+		return putMsgpack(f, keyHeader, h)
 	})
 	if err == nil && fill != nil {
 		err = fill(b)

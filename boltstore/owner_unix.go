@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// sameOwner gives the file to the owner of the one that st describes.
+// sameOwner gives the file to the owner and group of the one that st describes.
+// A group that may do nothing with it is no reason to fail.
 func sameOwner(path string, st fs.FileInfo) error {
 	want, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -18,8 +19,13 @@ func sameOwner(path string, st fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	if have, ok := is.Sys().(*syscall.Stat_t); ok && have.Uid == want.Uid && have.Gid == want.Gid {
+	have, ok := is.Sys().(*syscall.Stat_t)
+	if ok && have.Uid == want.Uid && have.Gid == want.Gid {
 		return nil
 	}
-	return os.Chown(path, int(want.Uid), int(want.Gid))
+	err = os.Chown(path, int(want.Uid), int(want.Gid))
+	if err != nil && ok && have.Uid == want.Uid && st.Mode().Perm()&0o070 == 0 {
+		return nil
+	}
+	return err
 }

@@ -59,6 +59,7 @@ type Relist struct {
 	done   bool
 	failed error // it cannot go on
 	told   []*Entry
+	left   bool // it is not counted any more
 
 	// Result, for the caller to report.
 	Objects, Changed, Deleted int
@@ -84,12 +85,26 @@ func (it item) bytes() int {
 
 // BeginRelist starts a relist. End it with Commit or Abort.
 func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
+	if err := s.db.relists.begin(s.db.ctx); err != nil {
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
+	}
 	r := &Relist{s: s, o: o, first: s.metaNow().Generation == 0, all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	if r.first || r.all || s.Err() != nil {
-		return r, r.toStage()
+		if err := r.toStage(); err != nil {
+			r.leave()
+			return r, err
+		}
 	}
 	return r, nil
+}
+
+// leave says, once, that the relist has ended.
+func (r *Relist) leave() {
+	if !r.left {
+		r.left = true
+		r.s.db.relists.end()
+	}
 }
 
 func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
@@ -363,6 +378,7 @@ func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, 
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	r.done = true
+	r.leave()
 	return r.told, nil
 }
 

@@ -134,6 +134,7 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 			c.unknown(k)
 		}
 	}))
+	namesLost := len(c.errs) > 0
 	src := sourceTx{nil, c.id, c.with.from}
 	if c.was = known; known == nil {
 		m, err := src.openMeta(meta)
@@ -172,6 +173,7 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		}
 		if len(c.errs) > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
 			restart = true // what they were not told may be lost
+			namesLost = namesLost || name == string(bucketHandlers)
 		}
 		if name == string(bucketDicts) && sub.seq > 0 { // no version comes to mean another dictionary
 			c.do(8, func(src sourceTx, _ *applier) error {
@@ -190,6 +192,7 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 	if len(c.errs) > 0 {
 		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count, c.was.Items.Count)
 	}
+	c.m.NamesLost = c.m.NamesLost || namesLost
 	c.note(c.write(func(tx *bolt.Tx) error {
 		src, err := c.target(tx)
 		if err != nil {

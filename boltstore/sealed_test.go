@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 // leaf is a place in a file where something sealed is.
@@ -332,30 +333,97 @@ func TestRotateBesideReadersAndWriters(t *testing.T) {
 	s.Release()
 }
 
-// TestRelistAcrossRotation: a relist under way is told to begin again.
+// TestRelistAcrossRotation: a rotation waits for a relist under way; when it has
+// waited for long the relist is told to begin again.
 func TestRelistAcrossRotation(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 1500} {
-		db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), MaxCommitBytes: commitBytes})
+		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+		db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), MaxCommitBytes: commitBytes, Clock: clk})
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		srv := server{}
 		for i := range 100 {
 			srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, map[string]string{"words": "w"}))
 		}
 		relist(t, s, "500", RelistOptions{}, srv.list(), 50)
-		srv.set(configMap("ns", "cm000", 501, nil))
-		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-		if err == nil {
-			err = r.Page(srv.list())
+		begin := func() *Relist {
+			r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+			if err == nil {
+				err = r.Page(srv.list())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
 		}
-		if err = errors.Join(err, db.Rotate()); err != nil {
+		rotate := func() chan error {
+			done := make(chan error, 1)
+			go func() { done <- db.Rotate() }()
+			waits := func() bool {
+				db.relists.mu.Lock()
+				defer db.relists.mu.Unlock()
+				return db.relists.changed != nil
+			}
+			for deadline := time.Now().Add(10 * time.Second); !waits(); {
+				select {
+				case err := <-done:
+					t.Fatal("it did not wait", err)
+				default:
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("it does not wait")
+				}
+			}
+			return done
+		}
+		ended := func(done chan error) {
+			t.Helper()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("it does not end")
+			}
+		}
+		srv.set(configMap("ns", "cm000", 501, nil))
+		one := begin()
+		done := rotate()
+		other := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "configmaps", Namespace: "x", Form: FormTyped}})
+		relist(t, other, "501", RelistOptions{}, nil, 50) // nor do others wait for it
+		if _, err := one.Commit("502", time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Commit("502", time.Now()); !errors.Is(err, ErrReplaced) {
+		ended(done)
+		if db.replaced.Load() != 1 {
+			t.Fatal("not rotated")
+		}
+		srv.set(configMap("ns", "cm001", 503, nil))
+		r := begin()
+		done = rotate()
+		clk.Step(relistPatience)
+		ended(done)
+		if _, err := r.Commit("504", time.Now()); !errors.Is(err, ErrReplaced) {
 			t.Fatal(err)
 		}
 		r.Abort()
-		relist(t, s, "502", RelistOptions{}, srv.list(), 50)
+		relist(t, s, "504", RelistOptions{}, srv.list(), 50)
 		sameObjects(t, "after", srv.anys(), s.List())
+		if err := db.Rotate(); err != nil { // nothing is counted any more
+			t.Fatal(err)
+		}
+		// Whoever waits does not outlive the file.
+		begin()
+		done = rotate()
+		db.cancel()
+		select {
+		case err := <-done:
+			if !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("it does not end")
+		}
 	}
 }
 

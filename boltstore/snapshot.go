@@ -19,8 +19,9 @@ type Snapshot struct {
 }
 
 // Snapshot copies the file to a temporary one (0600, in the same folder) and
-// returns that, to be read from its start. Writers go on meanwhile; what they
-// free is reused only after the copy is done.
+// returns that, to be read from its start. Readers and writers go on meanwhile;
+// what they free is reused only after the copy is done. It waits for a
+// compaction or a change of keys under way, and these wait for it.
 func (db *DB) Snapshot() (*Snapshot, error) {
 	f, err := os.CreateTemp(filepath.Dir(db.path), "."+filepath.Base(db.path)+".snapshot-*")
 	if err != nil {
@@ -28,7 +29,10 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	}
 	// Without a name it goes with the process, however that ends.
 	s := &Snapshot{f: f, gone: os.Remove(f.Name()) == nil}
-	err = db.h.view(func(tx *bolt.Tx) error {
+	err = db.h.viewLong(func(tx *bolt.Tx) (err error) {
+		if err := db.op("write", f.Name()); err != nil {
+			return err
+		}
 		s.size, err = tx.WriteTo(f)
 		return err
 	})

@@ -156,6 +156,7 @@ func (r *Relist) finishStage(src sourceTx) (*sourceMeta, error) {
 // Abort forgets the relist. What was staged is removed. It does nothing after
 // Commit.
 func (r *Relist) Abort() {
+	defer r.leave()
 	if r.done || r.landed || r.stage == nil {
 		return
 	}

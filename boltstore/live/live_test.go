@@ -451,6 +451,68 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
+// TestOneSocketForAllPaths: owner and client find the same socket, by whatever
+// path either of them names the file.
+func TestOneSocketForAllPaths(t *testing.T) {
+	for _, name := range []string{"d", strings.Repeat("d", 100)} {
+		dir := filepath.Join(filepath.Dir(testPath(t)), name)
+		link := filepath.Join(filepath.Dir(testPath(t)), "link")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Symlink(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(dir)
+		paths := []string{"test.db", "./test.db", filepath.Join(dir, "test.db"), filepath.Join(link, "test.db")}
+		for _, owner := range paths {
+			db, err := boltstore.Open(owner, boltstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := start(t, db, defaultLimits)
+			for _, path := range paths {
+				c, err := Dial(path)
+				if err != nil {
+					t.Errorf("owner %s, client %s: %v", owner, path, err)
+					continue
+				}
+				if _, err := c.Status(t.Context()); err != nil {
+					t.Error(err)
+				}
+				_ = c.Close()
+			}
+			closeServer(t, s)
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "*.sock")); err != nil || len(left) > 0 {
+			t.Error(left, err)
+		}
+	}
+}
+
+// TestShorterPathElsewhere: an owner to whom the path of the file is shorter, as
+// in a container, has its socket beside the file; from there it can be found.
+func TestShorterPathElsewhere(t *testing.T) {
+	dir := filepath.Join(filepath.Dir(testPath(t)), strings.Repeat("d", 100))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	db, _ := world(t, "test.db", 3, 1)
+	s := start(t, db, defaultLimits)
+	alias, err := SocketPath("test.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(alias, "test.db.sock"); err != nil {
+		t.Skip(err) // on another file system
+	}
+	if n := len(objects(t, dial(t, "test.db"), Query{})); n != 3 {
+		t.Errorf("%d objects", n)
+	}
+	closeServer(t, s)
+}
+
 // TestCutAnswer: an answer that ends early is an error, not a shorter answer.
 func TestCutAnswer(t *testing.T) {
 	path := testPath(t)

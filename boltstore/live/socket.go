@@ -17,20 +17,28 @@ import (
 // the zero byte after it: 104 bytes on the BSDs and macOS, 108 on Linux.
 const longest = 103
 
-// SocketPath is where the socket of a file is: <db>.sock, or, where that is
-// longer than a socket's address can be, a name in a folder of the file's
-// owner below os.TempDir.
+// SocketPath is where the socket of a file is: <db>.sock beside it, or, where
+// that is longer than a socket's address can be, a name in a folder of the
+// file's owner below os.TempDir. The path is absolute and without symlinks, so
+// that it is the same one by whatever path the file is named.
 func SocketPath(db string) (string, error) {
-	path := db + ".sock"
-	if len(path) <= longest {
-		return path, nil
-	}
+	path, _, err := socketPath(db)
+	return path, err
+}
+
+// socketPath is SocketPath. alias says that it is not beside the file.
+func socketPath(db string) (path string, alias bool, err error) {
 	abs, err := filepath.Abs(db)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil { // there is no file yet
 		abs = filepath.Join(dir, filepath.Base(abs))
+	}
+	if path = abs + ".sock"; len(path) <= longest {
+		return path, false, nil
 	}
 	uid := os.Geteuid()
 	if st, err := os.Stat(db); err == nil {
@@ -41,9 +49,9 @@ func SocketPath(db string) (string, error) {
 	sum := sha256.Sum256([]byte(abs))
 	path = filepath.Join(os.TempDir(), fmt.Sprintf("kubewake-%d", uid), hex.EncodeToString(sum[:12])+".sock")
 	if len(path) > longest {
-		return "", fmt.Errorf("the path of %s and that of the temporary folder are too long for a socket; set TMPDIR to a shorter one", db)
+		return "", false, fmt.Errorf("the path of %s and that of the temporary folder are too long for a socket; set TMPDIR to a shorter one", db)
 	}
-	return path, nil
+	return path, true, nil
 }
 
 // makeDir makes the folder of an alias, or verifies that it is ours alone.
@@ -67,11 +75,11 @@ func listen(db string) (*socket, error) {
 	if runtime.GOOS == "windows" {
 		return nil, fmt.Errorf("a socket that only this user can use: %w on Windows", errors.ErrUnsupported)
 	}
-	path, err := SocketPath(db)
+	path, alias, err := socketPath(db)
 	if err != nil {
 		return nil, err
 	}
-	if path != db+".sock" {
+	if alias {
 		if err := makeDir(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
