@@ -149,6 +149,9 @@ func (c *committer) detach(s *Store) {
 	for i, w := range c.retry {
 		if w.s == s {
 			c.retry = append(c.retry[:i:i], c.retry[i+1:]...)
+			if len(c.retry) == 0 && len(w.b.Changes) == 0 {
+				c.lastErr, c.backoff = nil, nil // only marks, which Release writes
+			}
 			break
 		}
 	}

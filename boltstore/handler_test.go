@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,6 +142,44 @@ func TestPositionsRideAlong(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("an idle file was not flushed")
 		}
+	}
+}
+
+// TestMarksFailBeforeRelease: a commit of nothing but marks that has failed is
+// no loss once Release has written them.
+func TestMarksFailBeforeRelease(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0)) // nothing is tried again by itself
+	path := testPath(t)
+	db := openTest(t, path, Options{Window: time.Nanosecond, FlushInterval: time.Hour, Clock: clk})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	p.add(t, s, configMap("a", "one", 1, nil))
+	p.stepped(t, clk)
+	var full atomic.Bool
+	full.Store(true)
+	db.h.hook = func(*bolt.Tx) error {
+		if full.Load() {
+			return errors.New("disk")
+		}
+		return nil
+	}
+	s.SetTold(1)
+	s.Flush()
+	for deadline := time.Now().Add(10 * time.Second); db.Err() == nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the commit did not fail")
+		}
+	}
+	full.Store(false)
+	s.Release()
+	if err := db.Err(); err != nil {
+		t.Error(err)
+	}
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	if told := claimTest(t, db, Claim{}).State().Told; told != 1 {
+		t.Errorf("told %d", told)
 	}
 }
 

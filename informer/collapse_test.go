@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -79,10 +80,20 @@ func (l *life) only() (d *durable) {
 	return d
 }
 
-// TestReach: while a commit is under way a handler that is behind is told no
-// more than that commit knows of.
-func TestReach(t *testing.T) {
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{Durability: boltstore.Process, Window: 1, FlushInterval: time.Hour})
+// standing is an informer with a durable handler that is never called: nothing
+// runs but commits of what goes into the journal.
+type standing struct {
+	t  *testing.T
+	db *boltstore.DB
+	j  *fifo.Journal
+	d  *durable
+	rv int
+}
+
+func stand(t *testing.T, path string, o boltstore.Options) *standing {
+	t.Helper()
+	o.Durability, o.Window, o.FlushInterval = boltstore.Process, 1, time.Hour
+	db, err := boltstore.Open(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,22 +104,53 @@ func TestReach(t *testing.T) {
 	if _, err := inf.AddDurableHandler("test", newLedger(t), DurableOptions{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
-	l := &life{inf: inf}
-	d := l.only()
+	return &standing{t: t, db: db, j: fifo.New(inf.store, fifo.Options{MaxBytes: 1 << 30}), d: (&life{inf: inf}).only()}
+}
+
+// change commits one, and has it in the backlog.
+func (s *standing) change(typ cache.DeltaType, name string) {
+	s.t.Helper()
+	s.rv++
+	o := cm(name)
+	o.ResourceVersion, o.UID = fmt.Sprint(s.rv), types.UID(fmt.Sprint(name, s.rv))
+	add := map[cache.DeltaType]func(any) error{cache.Added: s.j.Add, cache.Deleted: s.j.Delete}[typ]
+	if err := add(o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *standing) flush() (last uint64) {
+	s.t.Helper()
+	if err := s.j.Flush(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	last = s.d.inf.store.State().Seq
+	s.d.inf.backlog.jump(last)
+	return last
+}
+
+func (s *standing) end() {
+	s.t.Helper()
+	s.j.Close()
+	if err := s.d.h.Release(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.d.inf.store.Release()
+	if err := s.db.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestReach: while a commit is under way a handler that is behind is told no
+// more than that commit knows of.
+func TestReach(t *testing.T) {
+	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
+	d := s.d
 	d.replay = walk{} // as after it
-	j := fifo.New(inf.store, fifo.Options{MaxBytes: 1 << 30})
 	for i := range 2*aheadOfCommit + 10 {
-		o := cm(fmt.Sprint("o", i))
-		o.ResourceVersion = fmt.Sprint(i + 1)
-		if err := j.Add(o); err != nil {
-			t.Fatal(err)
-		}
+		s.change(cache.Added, fmt.Sprint("o", i))
 	}
-	if err := j.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	last := inf.store.State().Seq
-	inf.backlog.jump(last)
+	last := s.flush()
 	for _, want := range []uint64{aheadOfCommit, 2 * aheadOfCommit, last} {
 		p := d.Position()
 		if again := d.Position(); again.Reach != p.Reach {
@@ -119,18 +161,67 @@ func TestReach(t *testing.T) {
 		if d.cursor > p.Reach || d.cursor != want {
 			t.Errorf("at %d of %d, reach %d, want %d", d.cursor, last, p.Reach, want)
 		}
-		tick := inf.backlog.tick()
+		tick := d.inf.backlog.tick()
 		d.Persisted(0)
-		if d.cursor < last && inf.backlog.tick() == tick {
+		if d.cursor < last && d.inf.backlog.tick() == tick {
 			t.Error("it waits on")
 		}
 	}
-	j.Close()
-	if err := d.h.Release(); err != nil {
-		t.Fatal(err)
+	s.end()
+}
+
+// TestParkedBeforeReplay: what the replay has not reached is left to it, also
+// where it was parked behind a delete that is told before.
+func TestParkedBeforeReplay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wake.db")
+	s := stand(t, path, boltstore.Options{})
+	s.change(cache.Added, "a")
+	s.flush()
+	s.end()
+
+	s = stand(t, path, boltstore.Options{JournalBytes: 1})
+	s.rv = 1
+	s.change(cache.Deleted, "a")
+	s.change(cache.Added, "a")
+	last := s.flush()
+	d := s.d
+	for d.cursor < last-1 { // it has not come to the add
+		if !d.fillEntries(last - 1) {
+			t.Fatalf("at %d of %d", d.cursor, last)
+		}
 	}
-	inf.store.Release()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
+	q := d.keys["default/a"]
+	if q == nil || len(q.tasks) != 1 || d.replay.begun {
+		t.Fatalf("%+v", q)
 	}
+	// The delete fails, and moves to the file since memory is full.
+	d.o.MaxPending = 1
+	d.ready, q.ready, q.busy = nil, false, true
+	d.calls++
+	d.returned(&delivery{d: d, q: q, t: q.tasks[0], turn: q.turn}, errors.New("no"))
+	d.mu.Lock()
+	d.block()
+	d.mu.Unlock()
+	d.inf.store.SetTold(last)
+	eventually(t, "parked, with the add behind it", func() bool {
+		s.change(cache.Added, fmt.Sprint("tick", s.rv))
+		s.flush()
+		p, err := d.h.ParkedOf([]string{"default/a"})
+		return err == nil && len(p.Keys) == 1 && len(p.Entries[0]) == 2
+	})
+	d.mu.Lock()
+	q.waiting = false // it is time
+	d.schedule(q)
+	d.mu.Unlock()
+	if len(d.loads) != 1 {
+		t.Fatalf("%+v", q)
+	}
+	for len(d.loads) > 0 && d.fillLoads(1) {
+	}
+	if len(q.tasks) != 1 || q.tasks[0].entry.Type != cache.Deleted || q.tasks[0].more {
+		for _, x := range q.tasks {
+			t.Errorf("it is told of %s at %d, more %v", x.entry.Type, x.last, x.more)
+		}
+	}
+	s.end()
 }

@@ -3,6 +3,7 @@ package informer
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -164,19 +165,23 @@ func (d *durable) unpark(key string, last uint64, entries []*boltstore.Entry) {
 		}
 		d.drop(q, last)
 	}
-	var told []*boltstore.Entry
-	for _, e := range entries {
-		if d.due(e) {
-			told = append(told, e)
-		}
-	}
-	for _, t := range group(told, last) {
-		t.parked = true
+	for _, t := range d.fromParked(key, last, entries) {
 		d.add(key, t)
 	}
-	if len(told) == 0 { // left to the replay
+}
+
+// fromParked makes tasks of what is parked of a key, but for what is left to the
+// replay.
+func (d *durable) fromParked(key string, last uint64, entries []*boltstore.Entry) []*task {
+	entries = slices.DeleteFunc(entries, func(e *boltstore.Entry) bool { return !d.due(e) })
+	if len(entries) == 0 {
 		d.settled[key] = max(d.settled[key], last)
 	}
+	tasks := group(entries, last)
+	for _, t := range tasks {
+		t.parked = true
+	}
+	return tasks
 }
 
 // drop takes out what has not been told yet of the entries up to last.

@@ -133,7 +133,7 @@ func (d *durable) fillLoads(most int) bool {
 		var fresh []*task
 		if ok {
 			last = p.Last[i]
-			fresh = group(p.Entries[i], last)
+			fresh = d.fromParked(q.key, last, p.Entries[i])
 		}
 		rest := q.tasks
 		for len(rest) > 0 && (rest[0].entry == nil || rest[0].parked || rest[0].first > 0 && rest[0].last <= last) {
@@ -141,7 +141,6 @@ func (d *durable) fillLoads(most int) bool {
 			rest = rest[1:]
 		}
 		for _, t := range fresh {
-			t.parked = true
 			d.hold(t, 1)
 		}
 		q.tasks = append(fresh, rest...)
