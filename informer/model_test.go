@@ -126,7 +126,7 @@ func runProgram(t *rapid.T, dir string) []op {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if m.disk = rapid.Bool().Draw(t, "small disk") && smallDisk(dir); m.disk {
+	if m.disk = rapid.IntRange(0, 3).Draw(t, "small disk") == 3 && smallDisk(dir); m.disk {
 		defer func() {
 			if err := removeDisk(dir); err != nil {
 				t.Fatal(err)

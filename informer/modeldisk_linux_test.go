@@ -8,7 +8,7 @@ import (
 
 // smallDisk makes dir a file system of its own, where that is allowed.
 func smallDisk(dir string) bool {
-	return syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=48m") == nil
+	return syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32m") == nil
 }
 
 func removeDisk(dir string) error { return syscall.Unmount(dir, syscall.MNT_DETACH) }
