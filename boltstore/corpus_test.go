@@ -248,10 +248,7 @@ func TestCorpus(t *testing.T) {
 		corpusChild(t, dir)
 		return
 	}
-	perKind := 10
-	if testing.Short() {
-		perKind = 2
-	}
+	perKind := 2
 	if n := os.Getenv("KUBEWAKE_CORPUS"); n != "" {
 		fmt.Sscan(n, &perKind)
 	}

@@ -86,6 +86,7 @@ func (r *results) oneList() both {
 
 // Figures of a report, in milliseconds and bytes.
 func ms(d time.Duration) float64           { return float64(d) / float64(time.Millisecond) }
+func opened(r report) float64              { return ms(r.Open) }
 func firstRead(r report) float64           { return ms(r.FirstRead) }
 func read(r report) float64                { return ms(r.Read) }
 func told(r report) float64                { return ms(r.Told) }
