@@ -64,7 +64,7 @@ type Store struct {
 	claimed time.Time
 	// committed is when the committer last wrote anything of it; the committer's.
 	committed time.Time
-	knownSeq  uint64 // last seq of an earlier claim
+	knownSeq  atomic.Uint64 // last seq of an earlier claim, or of a handler's that has left no position
 
 	indexing sync.Mutex // held while indices are added, and when a relist becomes visible
 
@@ -200,7 +200,7 @@ func (s *Store) load() error {
 	}
 	m := s.metaNow()
 	s.told.Store(m.Told)
-	s.knownSeq = m.Seq
+	s.knownSeq.Store(m.Seq)
 	if err := s.packs.needed(m); err != nil {
 		s.damaged(err)
 	}

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -66,13 +67,19 @@ func (e *Entry) Size() int {
 }
 
 // Object is the object after the change; for a delete its final state, or a
-// cache.DeletedFinalStateUnknown with the last known one.
+// cache.DeletedFinalStateUnknown with the last known one, nil in it where that
+// cannot be read either. A delete comes with an object also beside an error.
 func (e *Entry) Object() (any, error) {
 	switch {
 	case e.obj != nil:
 		return e.obj, nil
 	case e.next != nil:
-		return e.s.decodeRaw(e.Key, e.next)
+		obj, err := e.s.decodeRaw(e.Key, e.next)
+		if err == nil || e.Type != cache.Deleted {
+			return obj, err
+		}
+		prev, prevErr := e.Previous()
+		return cache.DeletedFinalStateUnknown{Key: e.Key, Obj: prev}, errors.Join(err, prevErr)
 	}
 	prev, err := e.Previous()
 	return cache.DeletedFinalStateUnknown{Key: e.Key, Obj: prev}, err

@@ -93,6 +93,9 @@ func (h *Handler) Changed() { h.changes.Add(1) }
 // Release writes the position and lets another claim take it.
 func (h *Handler) Release() error {
 	err := h.s.writePositions()
+	if err != nil { // the file knows less than the handler has been told
+		h.s.knownSeq.Store(h.s.metaNow().Seq)
+	}
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	if h.s.handlers[h.name] == h {

@@ -164,7 +164,7 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 		if err != nil {
 			return err
 		}
-		told := max(s.knownSeq, st.Cursor, st.reach)
+		told := max(s.knownSeq.Load(), st.Cursor, st.reach)
 		for i, d := range drafts {
 			if seq := first + uint64(i); st.needs(seq, d.key) {
 				if err := st.parkKey(b, d.key, told, numbered{seq, d}); err != nil {

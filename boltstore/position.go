@@ -303,7 +303,7 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 			d := h.s.plainDrafts([]draft{e.draft()})[0] // dictionaries go when no record needs them
 			entries = append(entries, numbered{e.Seq, d})
 		}
-		if err := st.parkKey(b, pk.Key, max(h.s.knownSeq, st.reach), entries...); err != nil {
+		if err := st.parkKey(b, pk.Key, max(h.s.knownSeq.Load(), st.reach), entries...); err != nil {
 			return err
 		}
 	}

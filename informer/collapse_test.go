@@ -88,6 +88,9 @@ type standing struct {
 	j  *fifo.Journal
 	d  *durable
 	rv int
+
+	uids map[string]types.UID
+	rvOf map[string]int
 }
 
 func stand(t *testing.T, path string, o boltstore.Options) *standing {
@@ -104,16 +107,20 @@ func stand(t *testing.T, path string, o boltstore.Options) *standing {
 	if _, err := inf.AddDurableHandler("test", newLedger(t), DurableOptions{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
-	return &standing{t: t, db: db, j: fifo.New(inf.store, fifo.Options{MaxBytes: 1 << 30}), d: (&life{inf: inf}).only()}
+	return &standing{t: t, uids: map[string]types.UID{}, rvOf: map[string]int{}, db: db, j: fifo.New(inf.store, fifo.Options{MaxBytes: 1 << 30}), d: (&life{inf: inf}).only()}
 }
 
 // change commits one, and has it in the backlog.
 func (s *standing) change(typ cache.DeltaType, name string) {
 	s.t.Helper()
 	s.rv++
+	if typ == cache.Added {
+		s.uids[name] = types.UID(fmt.Sprint(name, s.rv))
+	}
+	s.rvOf[name] = s.rv
 	o := cm(name)
-	o.ResourceVersion, o.UID = fmt.Sprint(s.rv), types.UID(fmt.Sprint(name, s.rv))
-	add := map[cache.DeltaType]func(any) error{cache.Added: s.j.Add, cache.Deleted: s.j.Delete}[typ]
+	o.ResourceVersion, o.UID = fmt.Sprint(s.rv), s.uids[name]
+	add := map[cache.DeltaType]func(any) error{cache.Added: s.j.Add, cache.Updated: s.j.Update, cache.Deleted: s.j.Delete}[typ]
 	if err := add(o); err != nil {
 		s.t.Fatal(err)
 	}

@@ -103,10 +103,12 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	d.cond.L = &d.mu
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
-	d.known = inf.store.State().Seq
 	if d.h, err = inf.store.ClaimHandler(name, d, d.load); err != nil {
 		d.cancel()
 		return nil, err
+	}
+	if d.parked.active { // of an earlier registration, which has ended by now
+		d.known = inf.store.State().Seq
 	}
 	inf.durables[d] = struct{}{}
 	if inf.running != nil {
@@ -221,7 +223,8 @@ func (d *durable) checkSynced() {
 		return
 	}
 	for _, q := range d.keys {
-		if q.told < len(q.tasks) {
+		// A key that is told no more of before it answers has been told.
+		if q.told < min(len(q.tasks), aheadOfAck) && q.failed == 0 && q.tasks[q.told].first <= d.inf.syncedSeq {
 			return
 		}
 	}

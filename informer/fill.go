@@ -24,18 +24,15 @@ func (d *durable) full() bool {
 // fill takes more into the queues, and says whether there is more to do at once.
 func (d *durable) fill() bool {
 	room := d.room()
+	if d.reload(room) {
+		return true
+	}
 	d.mu.Lock()
-	loading := len(d.loads) > 0
-	alone := d.alone()
 	parked, replaying := d.parked.active || d.mark > d.cursor, d.replay.active || len(d.shown) > 0
 	d.mu.Unlock()
 	switch {
-	case !room && alone:
-		return d.fillLoads(1)
 	case !room:
 		return false
-	case loading:
-		return d.fillLoads(64)
 	case parked:
 		return d.fillParked()
 	case replaying:
@@ -233,7 +230,7 @@ func (d *durable) fillReplay() bool {
 	}
 	for d.behind(p.Seq) {
 		tick := d.inf.backlog.tick()
-		if !d.room() || !d.fillEntries(p.Seq) {
+		if room := d.room(); !d.reload(room) && (!room || !d.fillEntries(p.Seq)) {
 			d.inf.backlog.wait(d.ctx, tick)
 		}
 		if d.ctx.Err() != nil {
@@ -321,8 +318,11 @@ func (d *durable) fillEntries(upto uint64) bool {
 			return false
 		}
 		first, pending := d.inherited[e.Key]
-		if unacked := e.Seq > d.inheritedTo || pending && first <= e.Seq; unacked && d.due(e) {
+		switch unacked := e.Seq > d.inheritedTo || pending && first <= e.Seq; {
+		case unacked && d.due(e):
 			d.add(e.Key, &task{entry: e, first: e.Seq, last: e.Seq})
+		case unacked:
+			d.leave(e)
 		}
 		if pending {
 			d.inherited[e.Key] = max(first, e.Seq+1)
@@ -332,6 +332,17 @@ func (d *durable) fillEntries(upto uint64) bool {
 	}
 	d.changed()
 	return true
+}
+
+// leave notes that an entry is left to the replay. A commit may be parking it
+// now: that goes with what is told of the key before.
+func (d *durable) leave(e *boltstore.Entry) {
+	if q := d.keys[e.Key]; q != nil && len(q.tasks) > 0 {
+		last := q.tasks[len(q.tasks)-1]
+		last.last = max(last.last, e.Seq)
+		return
+	}
+	d.settled[e.Key] = max(d.settled[e.Key], e.Seq)
 }
 
 // passInherited forgets what an earlier life left once the cursor is past it.

@@ -35,8 +35,7 @@ type listener struct {
 	known uint64
 
 	replay walk
-	epoch  uint64 // of the objects that were replayed
-	resync walk   // due when active
+	resync walk // due when active
 
 	mu           sync.Mutex
 	replayDue    bool
@@ -52,6 +51,7 @@ type walk struct {
 	active bool
 	begun  bool
 	next   []byte
+	epoch  uint64 // of the objects before next
 }
 
 // passed says whether the walk has come past key.
@@ -98,7 +98,7 @@ func (l *listener) run() {
 func (l *listener) replaying() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.replayDue && (!l.replay.begun || l.epoch != l.inf.store.Epoch()) {
+	if l.replayDue && (!l.replay.begun || l.replay.epoch != l.inf.store.Epoch()) {
 		l.replay = walk{active: true}
 	}
 	l.replayDue = false
@@ -128,7 +128,7 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 			return false
 		}
 	}
-	if w.begun && p.Epoch != l.epoch {
+	if w.begun && p.Epoch != w.epoch {
 		*w = walk{active: true} // what was told before is of another cluster
 		return true
 	}
@@ -150,7 +150,7 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 			return true
 		}
 	}
-	w.begun, w.next, l.epoch = true, p.Next, p.Epoch
+	w.begun, w.next, w.epoch = true, p.Next, p.Epoch
 	if p.Next == nil {
 		w.active = false
 	}

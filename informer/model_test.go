@@ -36,7 +36,7 @@ var weights = []struct {
 	n  int
 }{
 	{"create", 150}, {"delete", 120}, {"recreate", 60}, {"bookmark", 60}, {"resync", 10},
-	{"stall", 12}, {"fail", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 3}, {"forget durable", 3},
+	{"stall", 12}, {"fail", 12}, {"later", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 3}, {"forget durable", 3},
 	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 3}, {"away", 3}, {"rewind", 2},
 	{"compact", 6}, {"rotate", 2}, {"fill disk", 12}, {"free disk", 4},
 	{"update", 500},
@@ -186,7 +186,7 @@ func (m *model) run(p []op) {
 }
 
 func (m *model) observe(durable bool) *observer {
-	o := &observer{durable: durable, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, seqs: map[string]uint64{}, trace: map[string][]string{}}
+	o := &observer{durable: durable, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, seqs: map[string]uint64{}, trace: map[string][]string{}, open: map[string]map[*delivery]bool{}, turns: map[string]turn{}}
 	o.cond.L = &o.mu
 	m.observers = append(m.observers, o)
 	return o
@@ -339,7 +339,7 @@ func (m *model) step(o op) {
 		s.bookmark()
 	case "resync":
 		m.resync()
-	case "stall", "fail", "go on":
+	case "stall", "fail", "later", "go on":
 		m.observers[o.n%len(m.observers)].behave(o.do)
 	case "join":
 		if m.late == nil {
@@ -539,6 +539,12 @@ type observer struct {
 	acked  map[string]uint64             // in this life
 	seqs   map[string]uint64             // last told
 	trace  map[string][]string           // the last that it was told of each key
+
+	// later are events to be acknowledged when it goes on, open those of each
+	// key that were told since it was last told anew.
+	later []Event
+	open  map[string]map[*delivery]bool
+	turns map[string]turn
 }
 
 func (o *observer) behave(how string) {
@@ -546,6 +552,14 @@ func (o *observer) behave(how string) {
 	defer o.mu.Unlock()
 	o.mood = how
 	o.cond.Broadcast()
+	if how != "go on" {
+		return
+	}
+	for _, e := range o.later {
+		e.Ack()
+		delete(o.open[e.Key], e.delivery)
+	}
+	o.later = nil
 }
 
 // teller is an observer in one life.
@@ -559,6 +573,8 @@ func (o *observer) live() *teller {
 		o.trace[name] = append(t, "a new life")
 	}
 	clear(o.acked)
+	clear(o.open)
+	o.later = nil
 	return o.life
 }
 
@@ -628,6 +644,10 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 		return errUnwilling // and it has seen nothing
 	}
 	if e != nil {
+		if turn := (turn{e.delivery.q, e.delivery.turn}); t.turns[e.Key] != turn {
+			delete(t.open, e.Key)
+			t.turns[e.Key] = turn
+		}
 		t.seqs[o.Name] = e.Seq
 	}
 	t.last[o.UID], t.seen[string(o.UID)+o.ResourceVersion] = typ, true
@@ -636,7 +656,16 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	} else {
 		t.there[o.Name] = o
 	}
-	if e != nil && !e.delivery.t.more {
+	switch {
+	case e == nil:
+	case t.mood == "later":
+		if t.open[e.Key] == nil {
+			t.open[e.Key] = map[*delivery]bool{}
+		}
+		t.open[e.Key][e.delivery] = true
+		t.later = append(t.later, *e)
+		return ErrAckLater
+	case !e.delivery.t.more && len(t.open[e.Key]) == 0:
 		t.acked[o.Name] = e.Seq
 	}
 	return nil

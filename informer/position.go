@@ -16,9 +16,6 @@ func (d *durable) load(p boltstore.Position, mark uint64, known bool) {
 	d.replay = walk{active: p.Replaying, begun: p.Next != nil, next: p.Next}
 	d.parked = walk{active: known}
 	d.resetDue = p.Reset
-	if !known {
-		d.known = 0
-	}
 }
 
 // Position implements boltstore.Positioner.
@@ -60,7 +57,7 @@ func (d *durable) Position() boltstore.Position {
 		d.leaving, d.settled = d.settled, map[string]uint64{}
 	} else { // the commit that it was part of has failed
 		for key, seq := range d.settled {
-			d.leaving[key] = seq
+			d.leaving[key] = max(d.leaving[key], seq)
 		}
 		clear(d.settled)
 	}

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -21,7 +22,7 @@ func (d *durable) block() {
 		if d.stuck(q) {
 			d.changed()
 			d.inf.store.Flush()
-			return
+			break
 		}
 	}
 	if !d.looking {
@@ -34,7 +35,7 @@ func (d *durable) stuck(q *keyQueue) bool {
 	if q.busy || q.loading || q.ready || q.dropped || len(q.tasks) == 0 || q.tasks[0].reset || q.tasks[len(q.tasks)-1].entry == nil {
 		return false
 	}
-	return q.waiting || q.told == len(q.tasks) && d.inf.o.Clock.Since(q.since) >= d.o.StuckAfter
+	return q.waiting || q.told >= min(len(q.tasks), aheadOfAck) && d.inf.o.Clock.Since(q.since) >= d.o.StuckAfter
 }
 
 // park makes a key part of the commit, if it is stuck.
@@ -73,15 +74,8 @@ func (d *durable) parkedNow() {
 			if !d.stuck(q) {
 				continue
 			}
-			all := true
-			for _, t := range q.tasks {
-				all = all && t.parked
-			}
-			for _, t := range q.tasks {
-				if all {
-					d.hold(t, -1)
-					t.entry = nil
-				}
+			if !slices.ContainsFunc(q.tasks, func(t *task) bool { return !t.parked }) {
+				d.letGo(q)
 			}
 		}
 	}
@@ -91,11 +85,39 @@ func (d *durable) parkedNow() {
 	d.unblock()
 }
 
+// letGo keeps of a key, all of which the file has, only what has been told, and
+// how far it is parked. The caller holds the mutex.
+func (d *durable) letGo(q *keyQueue) {
+	for _, t := range q.tasks {
+		d.hold(t, -1)
+		t.entry = nil
+	}
+	if at, last := q.untold(), len(q.tasks)-1; at < last {
+		q.tasks = append(q.tasks[:at:at], q.tasks[last])
+	}
+}
+
 // alone says whether nothing can be told but what is to be read from the file:
 // then that must not wait for room, which what waits behind it may have taken.
 // The caller holds the mutex.
 func (d *durable) alone() bool {
-	return len(d.loads) > 0 && d.calls == 0 && len(d.ready) == 0 && !d.resetDue && !d.resetting
+	return len(d.loads) > 0 && d.calls < d.o.Workers && len(d.ready) == 0 && !d.resetDue && !d.resetting
+}
+
+// reload reads what is parked of keys that are to be told again, as far as there
+// is room or must be, and says whether there was any.
+func (d *durable) reload(room bool) bool {
+	d.mu.Lock()
+	n := 0
+	switch {
+	case len(d.loads) == 0:
+	case room:
+		n = 64
+	case d.alone():
+		n = 1
+	}
+	d.mu.Unlock()
+	return n > 0 && d.fillLoads(n)
 }
 
 // fillLoads reads what is parked of keys that are to be told again, of most at
@@ -128,22 +150,24 @@ func (d *durable) fillLoads(most int) bool {
 	}
 	for _, q := range loads {
 		q.loading = false
-		i, ok := at[q.key]
 		var last uint64
-		var fresh []*task
-		if ok {
-			last = p.Last[i]
-			fresh = d.fromParked(q.key, last, p.Entries[i])
+		var entries []*boltstore.Entry
+		if i, ok := at[q.key]; ok {
+			last, entries = p.Last[i], p.Entries[i]
 		}
-		rest := q.tasks
-		for len(rest) > 0 && (rest[0].entry == nil || rest[0].parked || rest[0].first > 0 && rest[0].last <= last) {
+		// What is told already stays, what the file has is replaced by that.
+		told, rest := q.tasks[:q.told:q.told], q.tasks[q.told:]
+		upto := last
+		for len(rest) > 0 && (rest[0].entry == nil || rest[0].parked || rest[0].entry.Seq <= last) {
 			d.hold(rest[0], -1)
+			upto = max(upto, rest[0].last)
 			rest = rest[1:]
 		}
+		fresh := d.fromParked(q.key, upto, entries)
 		for _, t := range fresh {
 			d.hold(t, 1)
 		}
-		q.tasks = append(fresh, rest...)
+		q.tasks = slices.Concat(told, fresh, rest)
 		d.settle(q)
 	}
 	return true

@@ -33,16 +33,16 @@ type queued struct {
 
 // share is an event that waits for the work on all its items.
 type share struct {
-	event Event
-	mu    sync.Mutex
-	left  int
+	ack  func()
+	mu   sync.Mutex
+	left int
 }
 
 func (s *share) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.left--; s.left == 0 {
-		s.event.Ack()
+		s.ack()
 	}
 }
 
@@ -59,7 +59,7 @@ func (q *DurableQueue[T]) HandleEvent(_ context.Context, e Event) error {
 	if len(items) == 0 {
 		return nil
 	}
-	s := &share{event: e, left: len(items)}
+	s := &share{ack: Event{delivery: e.delivery}.Ack, left: len(items)} // and the object can go
 	for _, item := range items {
 		q.mu.Lock()
 		st := q.of(item)
