@@ -51,7 +51,7 @@ func TestDurableQueue(t *testing.T) {
 		q.Done(item)
 	}
 	w.create("waits")
-	eventually(t, "it waits beside again", func() bool { return q.Len() == 2 })
+	eventually(t, "it waits beside again and retried", func() bool { return q.Len() == 3 })
 	l.end()
 	q.ShutDown()
 
