@@ -158,6 +158,9 @@ func TestReach(t *testing.T) {
 		s.change(cache.Added, fmt.Sprint("o", i))
 	}
 	last := s.flush()
+	if err := d.h.Release(); err != nil { // no commit asks it any more but we
+		t.Fatal(err)
+	}
 	for _, want := range []uint64{aheadOfCommit, 2 * aheadOfCommit, last} {
 		p := d.Position()
 		if again := d.Position(); again.Reach != p.Reach {

@@ -92,13 +92,11 @@ func TestHotKeysThatWait(t *testing.T) {
 // not told by a later life.
 func TestLeftToTheReplay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.db")
-	s := stand(t, path, boltstore.Options{JournalBytes: 1})
+	s := stand(t, path, boltstore.Options{})
 	d := s.d
 	s.change(cache.Added, "a")
 	last := s.flush()
-	d.inf.store.SetTold(last)
-	p := d.Position() // the commit parks what is behind the cursor
-	if p.Cursor != 0 || !d.replay.active {
+	if p := d.Position(); p.Cursor != 0 || !p.Replaying { // the commit might park what is behind it
 		t.Fatalf("%+v", p)
 	}
 	for d.cursor < last { // meanwhile it is left to the replay
