@@ -26,6 +26,8 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrClaimed: a live claim on the same source exists in this process.
 	ErrClaimed = errors.New("source is already claimed")
+	// ErrAbandoned: a relist could not keep what it has read, and must begin anew.
+	ErrAbandoned = errors.New("the relist has to begin anew")
 	// ErrReplaced: the file was damaged, or given other data keys, and has been
 	// replaced; begin anew.
 	ErrReplaced = errors.New("the file was replaced meanwhile")

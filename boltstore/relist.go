@@ -384,7 +384,7 @@ func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, 
 
 func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 	if r.failed != nil {
-		return r.failed
+		return fmt.Errorf("%w: %w", ErrAbandoned, r.failed)
 	}
 	if err := r.sweep(); err != nil {
 		return err

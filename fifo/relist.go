@@ -124,7 +124,8 @@ type Pages func(r *boltstore.Relist) (rv, newest string, err error)
 
 // Relist brings the file in line with a full list that comes in pages. It
 // waits until what was accepted before is in the file; meanwhile nothing else
-// may be accepted. Disk errors at the end are retried until the journal closes.
+// may be accepted. Disk errors at the end are retried until the journal closes,
+// unless the relist has to begin anew.
 func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list Pages) (*boltstore.Relist, error) {
 	return j.relist(ctx, o, time.Time{}, list)
 }
@@ -201,7 +202,7 @@ func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string, co
 			at = j.o.Now()
 		}
 		entries, err := r.Commit(rv, at)
-		if err == nil || errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrReplaced) {
+		if err == nil || errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrReplaced) || errors.Is(err, boltstore.ErrAbandoned) {
 			return entries, err
 		}
 		j.o.Logger.Error(err, "A relist could not be committed, it will be retried", "source", j.store.Source().String())

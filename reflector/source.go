@@ -330,6 +330,7 @@ func (s *Source) fail(ctx context.Context, err error) error {
 	case isDenied(err):
 		s.denied(ctx, err)
 	default:
+		s.allowed() // it does not refuse, now
 		s.outage()
 		s.enter(Offline, err.Error())
 	}

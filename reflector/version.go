@@ -33,6 +33,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", s.fail(ctx, err)
 	}
+	s.allowed()
 	if c, err := resourceversion.CompareResourceVersion(rv, s.journal.Accepted()); err == nil && c < 0 {
 		s.mu.Lock()
 		s.restored = true

@@ -82,7 +82,8 @@ func (w *watcher) run(repaired bool) {
 			w.send(w.s.bookmark()) // the next Watch asks the server
 			return
 		case <-w.s.hurry:
-			if w.short || !w.s.stale() {
+			_, kept := w.inner.(*ahead)
+			if w.short || kept && !w.s.journal.Reached() || !w.s.stale() {
 				continue // it is under way
 			}
 			w.s.broken()
