@@ -60,6 +60,7 @@ type Journal struct {
 
 	lastChange uint64 // count with the last change
 	waiting    int    // callers of wait
+	flushing   int    // callers of Flush
 
 	failed   uint64
 	degraded error // of the last object that could not be stored
@@ -263,7 +264,8 @@ func (j *Journal) Bookmark(rv string) error {
 func (j *Journal) Take(max int, lazy bool) (*boltstore.Batch, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.pending) == 0 || j.outBytes >= j.o.MaxBytes || j.bytes == 0 && !lazy {
+	// Who pops may wait for a Flush: that takes what is pending at most.
+	if len(j.pending) == 0 || j.outBytes >= j.o.MaxBytes && j.flushing == 0 || j.bytes == 0 && !lazy {
 		return nil, false
 	}
 	b := &boltstore.Batch{Confirmed: j.confirmed}

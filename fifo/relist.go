@@ -130,7 +130,8 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list Pa
 	return j.relist(ctx, o, time.Time{}, list)
 }
 
-// relist confirms at the given time, zero: when it is committed.
+// relist confirms at the given time, zero: when its first page was asked for,
+// since a list is of that moment, however long it takes.
 func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirmed time.Time, list Pages) (*boltstore.Relist, error) {
 	if err := j.Flush(ctx); err != nil {
 		return nil, err
@@ -145,11 +146,16 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 		return nil, err
 	}
 	defer r.Abort()
+	began := j.o.Now()
 	rv, newest, err := list(r)
 	if err != nil {
 		return nil, err
 	}
-	if confirmed.IsZero() && rv != newest {
+	switch {
+	case !confirmed.IsZero():
+	case rv == newest:
+		confirmed = began
+	default:
 		if confirmed = j.store.State().Confirmed; confirmed.IsZero() {
 			confirmed = time.Unix(0, 0)
 		}
@@ -176,6 +182,7 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	j.target, j.accepted = newest, rv
 	if rv == newest {
 		j.advance(rv)
+		j.confirmed = confirmed
 	}
 	j.cond.Broadcast()
 	return r, nil
@@ -197,11 +204,7 @@ func (j *Journal) transformListed(obj runtime.Object) (runtime.Object, error) {
 func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string, confirmed time.Time) ([]*boltstore.Entry, error) {
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	for {
-		at := confirmed
-		if at.IsZero() {
-			at = j.o.Now()
-		}
-		entries, err := r.Commit(rv, at)
+		entries, err := r.Commit(rv, confirmed)
 		if err == nil || errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrReplaced) || errors.Is(err, boltstore.ErrAbandoned) {
 			return entries, err
 		}
@@ -224,6 +227,8 @@ func (j *Journal) Flush(ctx context.Context) error {
 	defer stop()
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.flushing++
+	defer func() { j.flushing-- }()
 	for ctx.Err() == nil && (len(j.pending) > 0 || len(j.inflight) > 0) {
 		j.store.Flush()
 		j.cond.Wait()

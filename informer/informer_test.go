@@ -462,9 +462,7 @@ func TestAnotherCluster(t *testing.T) {
 			t.Errorf("told %q", told)
 		}
 	}
-	if l.inf.State().Relists[reflector.ReasonCluster] != 1 {
-		t.Errorf("%+v", l.inf.State())
-	}
+	eventually(t, "counted", func() bool { return l.inf.State().Relists[reflector.ReasonCluster] == 1 })
 }
 
 // TestMovedServer: another address of the same cluster is the same source.

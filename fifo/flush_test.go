@@ -1,0 +1,63 @@
+package fifo
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestFlushBehindWhatNobodyPops: who pops may be the one that waits for it.
+func TestFlushBehindWhatNobodyPops(t *testing.T) {
+	j, s := newJournal(t, boltstore.Options{Window: time.Microsecond}, Options{MaxBytes: 10_000})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	added := 0
+	for full := false; ; { // one after the other, and one more behind what is full
+		j.mu.Lock()
+		idle := len(j.pending)+len(j.inflight) == 0
+		done := full
+		full = j.outBytes >= j.o.MaxBytes
+		j.mu.Unlock()
+		if done || ctx.Err() != nil {
+			break
+		}
+		if idle {
+			added++
+			if err := j.Add(object(fmt.Sprint("o", added), added)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := j.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.ListKeys()); n != added {
+		t.Fatalf("%d of %d are in the file", n, added)
+	}
+}
+
+// TestRelistConfirmsItsMoment: a list says what there was when it was asked for,
+// not what there is when all of it has come.
+func TestRelistConfirmsItsMoment(t *testing.T) {
+	var now atomic.Int64
+	now.Store(1_000)
+	j, s := newJournal(t, boltstore.Options{}, Options{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
+	_, err := j.Relist(t.Context(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
+		now.Add(600)
+		return "5", "5", r.Page([]runtime.Object{object("a", 5)})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := j.Confirmed().Unix(); got != 1_000 {
+		t.Errorf("confirmed at %d", got)
+	}
+	if got := s.State().Confirmed.Unix(); got != 1_000 {
+		t.Errorf("the file says confirmed at %d", got)
+	}
+}
