@@ -505,7 +505,7 @@ func TestShorterPathElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Rename(alias, "test.db.sock"); err != nil {
-		t.Skip(err) // on another file system
+		t.Skip("the short alias is on another file system than the tests: ", err)
 	}
 	if n := len(objects(t, dial(t, "test.db"), Query{})); n != 3 {
 		t.Errorf("%d objects", n)
