@@ -85,7 +85,7 @@ func FuzzParked(f *testing.F) {
 		}
 		again(t, p, parseParked, nil)
 		gone := len(p.Gone)
-		p.drafts()
+		p.drafts(0)
 		for seq, end := p.Last+1, p.Last+4; seq != end; seq++ {
 			p.fold(seq, draft{typ: cache.Deleted, prev: []byte("x")}, 0)
 		}

@@ -170,7 +170,7 @@ func goldenText(t *testing.T, db *DB) string {
 		for _, was := range hs {
 			h, pos := claimHandler(t, s, was.Name)
 			fmt.Fprintf(&b, "handler %q mark %d cursor %d pending %v replaying %v collapsed %d\n", was.Name, was.Mark, pos.p.Cursor, pos.p.Pending, pos.p.Replaying, was.Collapsed)
-			page, err := h.Parked(nil, 100)
+			page, err := h.Parked(nil, 100, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

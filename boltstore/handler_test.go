@@ -239,7 +239,7 @@ func TestCollapse(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 	want := map[string]string{"a/updated": "Updated 1 5", "a/deleted": "Deleted", "a/again": "Deleted,Added - 11", "a/comes": "Added - 13", "a/goes": "Deleted"}
-	page, err := h.Parked(nil, 100)
+	page, err := h.Parked(nil, 100, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -316,7 +316,7 @@ func TestDurableIsKept(t *testing.T) {
 	// And it can be used: what is parked is handed out, the rest is shown.
 	s = claimTest(t, db, podClaim())
 	h, pos := claimHandler(t, s, "behind")
-	page, err := h.Parked(nil, 100)
+	page, err := h.Parked(nil, 100, 0)
 	if err != nil || len(page.Keys) != len(was.parked["behind"]) || pos.p.Cursor != was.handlers["behind"].Cursor {
 		t.Fatalf("%d parked, %v, at %d", len(page.Keys), err, pos.p.Cursor)
 	}

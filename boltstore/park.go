@@ -22,7 +22,8 @@ type parked struct {
 	Count uint64 `msgpack:"count"` // entries
 	Time  int64  `msgpack:"time"`  // of the last entry, unix ns
 	Gone  []gone `msgpack:"gone"`
-	Prev  []byte `msgpack:"prev"` // before the first entry; nil if it was not there, or is among Gone
+	Prev  []byte `msgpack:"prev"` // before the entry Since; nil if it was not there, or is among Gone
+	Since uint64 `msgpack:"since"`
 	Next  []byte `msgpack:"next"` // nil: not there
 }
 
@@ -63,7 +64,7 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 		p.Prev, p.Next = nil, nil
 	case cache.Updated:
 		if first {
-			p.Prev = d.prev
+			p.Prev, p.Since = d.prev, seq
 		}
 		p.Next = d.next
 	default:
@@ -71,8 +72,10 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 	}
 }
 
-// drafts are the entries that tell the same.
-func (p *parked) drafts() (ds []draft) {
+// drafts are the entries that tell the same to a handler that has been shown
+// objects as of the given seq, or of before: it may have been shown this one
+// behind Prev, and never that.
+func (p *parked) drafts(shown uint64) (ds []draft) {
 	for _, g := range p.Gone {
 		d := draft{typ: cache.Deleted, time: p.Time, key: p.Key, prev: g.Record}
 		if g.Final {
@@ -82,7 +85,7 @@ func (p *parked) drafts() (ds []draft) {
 	}
 	if p.Next != nil {
 		d := draft{typ: cache.Added, time: p.Time, key: p.Key, next: p.Next}
-		if p.Prev != nil {
+		if p.Prev != nil && (shown == 0 || p.Since > shown) {
 			d.typ, d.prev = cache.Updated, p.Prev
 		}
 		ds = append(ds, d)
@@ -247,8 +250,9 @@ type ParkedPage struct {
 }
 
 // Parked reads what is parked for the handler from the given place on, nil
-// being the start: at most n keys and about a MiB.
-func (h *Handler) Parked(from []byte, n int) (p ParkedPage, err error) {
+// being the start: at most n keys and about a MiB. shown is Position.ShownAt: an
+// update that began before it is an Added.
+func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err error) {
 	return h.readParked(func(p *ParkedPage, b *box) (err error) {
 		var errs []error
 		size := 0
@@ -257,7 +261,7 @@ func (h *Handler) Parked(from []byte, n int) (p ParkedPage, err error) {
 				return false
 			}
 			size += len(v)
-			if err := p.add(h.s, v); err != nil {
+			if err := p.add(h.s, v, shown); err != nil {
 				errs = append(errs, err)
 			}
 			return true
@@ -268,12 +272,12 @@ func (h *Handler) Parked(from []byte, n int) (p ParkedPage, err error) {
 
 // ParkedOf reads what is parked of keys, as a page. Keys of which nothing is
 // parked are left out.
-func (h *Handler) ParkedOf(keys []string) (p ParkedPage, err error) {
+func (h *Handler) ParkedOf(keys []string, shown uint64) (p ParkedPage, err error) {
 	return h.readParked(func(p *ParkedPage, b *box) error {
 		var errs []error
 		for _, key := range keys {
 			if v := b.Get(index.AppendKey(nil, key)); v != nil {
-				errs = append(errs, p.add(h.s, v))
+				errs = append(errs, p.add(h.s, v, shown))
 			}
 		}
 		return errors.Join(errs...)
@@ -299,13 +303,13 @@ func (h *Handler) readParked(fn func(p *ParkedPage, b *box) error) (p ParkedPage
 	return p, err
 }
 
-func (p *ParkedPage) add(s *Store, v []byte) error {
+func (p *ParkedPage) add(s *Store, v []byte, shown uint64) error {
 	pk, err := parseParked(v)
 	if err != nil {
 		return fmt.Errorf("parked: %w", err)
 	}
 	var entries []*Entry
-	for _, d := range pk.drafts() {
+	for _, d := range pk.drafts(shown) {
 		entries = append(entries, newEntry(s, pk.Last, d))
 	}
 	p.Keys, p.Last, p.Entries = append(p.Keys, pk.Key), append(p.Last, pk.Last), append(p.Entries, entries)
@@ -347,7 +351,7 @@ func Collapse(entries []*Entry, told uint64) []*Entry {
 		p.fold(e.Seq, e.draft(), told)
 	}
 	var out []*Entry
-	for _, d := range p.drafts() {
+	for _, d := range p.drafts(0) {
 		out = append(out, newEntry(entries[0].s, p.Last, d))
 	}
 	return out

@@ -62,7 +62,7 @@ func TestParkKey(t *testing.T) {
 					return err
 				}
 				got := ""
-				for i, d := range p.drafts() {
+				for i, d := range p.drafts(0) {
 					if i > 0 {
 						got += ", "
 					}
@@ -120,7 +120,7 @@ func TestParkedGone(t *testing.T) {
 		}
 		put(cache.Updated, "tick")
 	}
-	page, err := h.ParkedOf([]string{"a/one"})
+	page, err := h.ParkedOf([]string{"a/one"}, 0)
 	if err != nil || len(page.Keys) != 1 {
 		t.Fatalf("%+v %v", page, err)
 	}

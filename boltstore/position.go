@@ -36,6 +36,9 @@ type Position struct {
 	// Shown are the keys of objects that it has been shown and has not
 	// acknowledged.
 	Shown []string
+	// ShownAt is the seq as of which it was last shown objects, 0 if never. What
+	// was there before may have been left out.
+	ShownAt uint64
 	// Reset: the handler has still to be told to start over.
 	Reset bool
 
@@ -97,6 +100,7 @@ type handlerState struct {
 	Replaying bool              `msgpack:"replaying"`
 	Next      []byte            `msgpack:"next"`
 	Shown     []string          `msgpack:"shown"`
+	ShownAt   uint64            `msgpack:"shownAt"`
 	Reset     bool              `msgpack:"reset"`
 
 	Seen        int64  `msgpack:"seen"`        // unix ns, when it was last registered
@@ -107,7 +111,7 @@ type handlerState struct {
 
 func (st *handlerState) position(next []byte) Position {
 	return Position{Epoch: st.Epoch, Cursor: st.Cursor, Pending: maps.Clone(st.Pending), Replaying: st.Replaying,
-		Next: next, Shown: st.Shown, Reset: st.Reset}
+		Next: next, Shown: st.Shown, ShownAt: st.ShownAt, Reset: st.Reset}
 }
 
 // needs says whether an entry is unacknowledged and not parked.
@@ -288,7 +292,7 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	if err != nil {
 		return err
 	}
-	st.Replaying, st.Next, st.Shown, st.Reset = p.Replaying, next, p.Shown, p.Reset
+	st.Replaying, st.Next, st.Shown, st.ShownAt, st.Reset = p.Replaying, next, p.Shown, p.ShownAt, p.Reset
 	st.mark = max(st.mark, min(p.low(), m.Seq))
 	if err = st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
 		return err

@@ -111,7 +111,7 @@ func TestParkedOutlivesDictionary(t *testing.T) {
 		t.Fatalf("dictionaries %v", v)
 	}
 	h, _ = claimHandler(t, s, "test")
-	page, err := h.Parked(nil, 10)
+	page, err := h.Parked(nil, 10, 0)
 	if err != nil || len(page.Keys) != 1 || len(page.Entries[0]) != 1 {
 		t.Fatalf("%+v %v", page, err)
 	}

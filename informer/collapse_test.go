@@ -216,7 +216,7 @@ func TestParkedBeforeReplay(t *testing.T) {
 	eventually(t, "parked, with the add behind it", func() bool {
 		s.change(cache.Added, fmt.Sprint("tick", s.rv))
 		s.flush()
-		p, err := d.h.ParkedOf([]string{"default/a"})
+		p, err := d.h.ParkedOf([]string{"default/a"}, 0)
 		return err == nil && len(p.Keys) == 1 && len(p.Entries[0]) == 2
 	})
 	d.mu.Lock()
@@ -232,6 +232,78 @@ func TestParkedBeforeReplay(t *testing.T) {
 		for _, x := range q.tasks {
 			t.Errorf("it is told of %s at %d, more %v", x.entry.Type, x.last, x.more)
 		}
+	}
+	s.end()
+}
+
+// TestParkedAcrossReplay: an update that was collapsed from before the replay
+// showed the object to after it has no Old: the handler was never told that.
+func TestParkedAcrossReplay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wake.db")
+	s := stand(t, path, boltstore.Options{})
+	s.change(cache.Added, "a")
+	s.flush()
+	s.end()
+
+	s = stand(t, path, boltstore.Options{JournalBytes: 1})
+	s.rv, s.uids["a"] = 1, "a1"
+	d := s.d
+	s.change(cache.Updated, "a")
+	shown := s.flush()
+	for len(d.keys) == 0 && d.fill() {
+	}
+	if d.cursor != shown || len(d.keys) != 1 {
+		t.Fatalf("at %d of %d: %v", d.cursor, shown, d.keys)
+	}
+	// A commit that has asked for the position before parks what was left to the
+	// replay, and what came after it.
+	before := func(cursor uint64, settled map[string]uint64) {
+		d.mu.Lock()
+		d.cursor, d.settled = cursor, settled
+		d.mu.Unlock()
+	}
+	settled := d.settled
+	before(shown-1, map[string]uint64{})
+	s.change(cache.Updated, "a")
+	last := s.flush()
+	d.inf.store.SetTold(last)
+	eventually(t, "parked", func() bool {
+		s.change(cache.Added, fmt.Sprint("tick", s.rv))
+		s.flush()
+		p, err := d.h.ParkedOf([]string{"default/a"}, 0)
+		return err == nil && len(p.Keys) == 1 && p.Last[0] == last && p.Entries[0][0].Type == cache.Updated
+	})
+	before(shown, settled)
+	toldOf := func() string {
+		t.Helper()
+		for d.parked.active || d.mark > d.cursor {
+			if !d.fillParked() {
+				t.Fatal("nothing to take in")
+			}
+		}
+		q := d.keys["default/a"]
+		task := q.tasks[len(q.tasks)-1]
+		if task.last != last {
+			t.Fatalf("%+v", task)
+		}
+		return string(task.entry.Type)
+	}
+	if typ := toldOf(); typ != string(cache.Added) {
+		t.Errorf("%s from before it was shown", typ)
+	}
+	// It acknowledges what it was shown, no more.
+	q := d.keys["default/a"]
+	d.ready, q.ready, q.busy = nil, false, true
+	d.calls++
+	d.returned(&delivery{d: d, q: q, t: q.tasks[0], turn: q.turn}, nil)
+	s.end()
+
+	s = stand(t, path, boltstore.Options{})
+	if d = s.d; d.replay.active || len(d.shown) > 0 {
+		t.Fatalf("%+v %v", d.replay, d.shown)
+	}
+	if typ := toldOf(); typ != string(cache.Added) {
+		t.Errorf("in the next life: %s from before it was shown", typ)
 	}
 	s.end()
 }

@@ -66,6 +66,7 @@ type durable struct {
 	parkedTo    uint64 // the cursor when the walk over what is parked began
 	replay      walk
 	shown       sets.Set[string] // of an earlier life, to be shown again
+	shownAt     uint64           // seq of the last page of objects
 	resetting   bool             // told to start over and not acknowledged
 	resetDue    bool
 	anew        bool // what the file has parked is of before a reset
@@ -85,7 +86,8 @@ type durable struct {
 // informer's first sync is the same. If the journal exceeds
 // boltstore.Options.JournalBytes because of the handler, what it has not
 // acknowledged is collapsed, for each key: deletes of objects that it may know,
-// then the present object beside the one that it last acknowledged.
+// then the present object beside the one that it last acknowledged; alone, as
+// Added, if it changed while the handler was being shown the objects.
 //
 // The name stays registered, and what it needs is kept, until
 // RemoveDurableHandler; while it is not added in a life of the process, too.

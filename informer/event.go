@@ -47,8 +47,8 @@ type Event struct {
 
 // Old is the object before the change, nil unless Type is cache.Updated, or if
 // it cannot be read. Where events were collapsed in the file it can be an older
-// state than the handler was last told, one from before it was shown the object. It is decoded when first asked for, which spares those who
-// do not ask. It is shared and must not be modified.
+// state than the handler was last told. It is decoded when first asked for,
+// which spares those who do not ask. It is shared and must not be modified.
 func (e Event) Old() any {
 	if e.old == nil {
 		return nil

@@ -79,7 +79,7 @@ func (d *durable) startOver(epoch, seq uint64) {
 	d.keys, d.ready, d.loads, d.parking = map[string]*keyQueue{}, nil, nil, nil
 	d.held, d.bytes = 0, 0
 	d.inherited, d.inheritedTo, d.settled = map[string]uint64{}, 0, map[string]uint64{}
-	d.shown = sets.New[string]()
+	d.shown, d.shownAt = sets.New[string](), 0
 	d.epoch, d.known, d.cursor, d.mark = epoch, 0, seq, seq
 	d.reach = 0
 	d.parked, d.replay = walk{}, walk{active: true}
@@ -105,9 +105,9 @@ func (d *durable) startAnew(err error) {
 // behind the file's mark: what is between is parked or acknowledged.
 func (d *durable) fillParked() bool {
 	d.mu.Lock()
-	from, persisted := d.parked.next, d.persisted
+	from, shownAt, persisted := d.parked.next, d.shownAt, d.persisted
 	d.mu.Unlock()
-	p, err := d.h.Parked(from, 64)
+	p, err := d.h.Parked(from, 64, shownAt)
 	switch {
 	case errors.Is(err, boltstore.ErrDamaged):
 		d.damaged(err)
@@ -245,6 +245,7 @@ func (d *durable) fillReplay() bool {
 	for _, e := range p.Entries {
 		d.add(e.Key, &task{entry: e, initial: true, last: e.Seq})
 	}
+	d.shownAt = p.Seq
 	if len(again) > 0 {
 		d.shown.Delete(again...)
 	} else {

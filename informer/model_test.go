@@ -627,9 +627,7 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 		if prev.UID != o.UID {
 			t.fault("an update of %s between two objects", o.Name)
 		}
-		// A known gap (docs/design.md), to be closed and this exception with it:
-		// what was collapsed in the file may say what was before a replay.
-		if collapsed := e != nil && e.delivery.t.parked && was != nil && was.UID == o.UID; !collapsed && !t.seen[string(prev.UID)+prev.ResourceVersion] {
+		if !t.seen[string(prev.UID)+prev.ResourceVersion] {
 			t.fault("%s %s is updated from %s, which was not told: %q", o.Name, o.UID, prev.ResourceVersion, t.trace[o.Name])
 		}
 	} else if typ == cache.Updated {

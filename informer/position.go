@@ -12,7 +12,7 @@ func (d *durable) load(p boltstore.Position, mark uint64, known bool) {
 	if d.inherited == nil {
 		d.inherited = map[string]uint64{}
 	}
-	d.shown = sets.New(p.Shown...)
+	d.shown, d.shownAt = sets.New(p.Shown...), p.ShownAt
 	d.replay = walk{active: p.Replaying, begun: p.Next != nil, next: p.Next}
 	d.parked = walk{active: known}
 	d.resetDue = p.Reset
@@ -24,7 +24,7 @@ func (d *durable) Position() boltstore.Position {
 	defer d.mu.Unlock()
 	p := boltstore.Position{
 		Epoch: d.epoch, Cursor: max(d.cursor, d.inheritedTo), Pending: map[string]uint64{},
-		Replaying: d.replay.active, Next: d.replay.next, Shown: d.shown.UnsortedList(), Reset: d.resetting || d.resetDue,
+		Replaying: d.replay.active, Next: d.replay.next, Shown: d.shown.UnsortedList(), ShownAt: d.shownAt, Reset: d.resetting || d.resetDue,
 	}
 	if d.reach == 0 { // else a commit has failed, and may be in the file all the same
 		d.reach = max(p.Cursor, d.mark) + aheadOfCommit

@@ -124,13 +124,13 @@ func (d *durable) reload(room bool) bool {
 // once.
 func (d *durable) fillLoads(most int) bool {
 	d.mu.Lock()
-	loads, persisted := d.loads[:min(len(d.loads), most)], d.persisted
+	loads, shownAt, persisted := d.loads[:min(len(d.loads), most)], d.shownAt, d.persisted
 	d.mu.Unlock()
 	var keys []string
 	for _, q := range loads {
 		keys = append(keys, q.key)
 	}
-	p, err := d.h.ParkedOf(keys)
+	p, err := d.h.ParkedOf(keys, shownAt)
 	switch {
 	case errors.Is(err, boltstore.ErrDamaged):
 		d.damaged(err)

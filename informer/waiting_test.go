@@ -248,7 +248,7 @@ func TestReloadedBehindInitial(t *testing.T) {
 		eventually(t, "parked", func() bool {
 			s.change(cache.Added, fmt.Sprint("tick", s.rv))
 			s.flush()
-			p, err := d.h.ParkedOf([]string{"default/a"})
+			p, err := d.h.ParkedOf([]string{"default/a"}, 0)
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			return err == nil && len(p.Keys) == 1 && p.Last[0] >= seq && q.tasks[0].entry == nil
