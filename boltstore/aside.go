@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -44,9 +45,20 @@ func (s *Store) SetAside() error {
 	return nil
 }
 
-// SetServer notes the address that the source is read from.
-func (s *Store) SetServer(server string) error {
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Server = server; return nil }, nil)
+// SetServer notes who answers: the UID of the cluster, the address, and the UID
+// of the flow schema by which the server classifies the source's requests, which
+// its answers tell. "" leaves what is known.
+func (s *Store) SetServer(clusterUID, server, flowSchemaUID string) error {
+	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+		m.answeredBy(clusterUID, server, flowSchemaUID)
+		return nil
+	}, nil)
+}
+
+func (m *sourceMeta) answeredBy(clusterUID, server, flowSchemaUID string) {
+	m.ClusterUID = cmp.Or(clusterUID, m.ClusterUID)
+	m.Server = cmp.Or(server, m.Server)
+	m.FlowSchemaUID = cmp.Or(flowSchemaUID, m.FlowSchemaUID)
 }
 
 func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {

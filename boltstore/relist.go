@@ -20,6 +20,9 @@ type RelistOptions struct {
 	NewHistory bool
 	// ClusterUID and Server identify who answered, "" leaves what is known.
 	ClusterUID, Server string
+	// FlowSchemaUID, if not nil, says once everything has been read what the
+	// answers said, see Store.SetServer.
+	FlowSchemaUID func() string
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
 	// OnError is told of each object that cannot be transformed or stored, and why. What
@@ -413,12 +416,11 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if r.o.NewHistory {
 			m.History++
 		}
-		if r.o.ClusterUID != "" {
-			m.ClusterUID = r.o.ClusterUID
+		flow := ""
+		if r.o.FlowSchemaUID != nil {
+			flow = r.o.FlowSchemaUID()
 		}
-		if r.o.Server != "" {
-			m.Server = r.o.Server
-		}
+		m.answeredBy(r.o.ClusterUID, r.o.Server, flow)
 		return src.putMeta(m)
 	}, func() {
 		r.landed = true

@@ -443,52 +443,6 @@ func TestDamageHeals(t *testing.T) {
 	}
 }
 
-// TestAnotherCluster: what was cached of another cluster is set aside, and none
-// of it is told as deleted.
-func TestAnotherCluster(t *testing.T) {
-	w := newWorld(t)
-	w.create("theirs")
-	r := newRecorder(t)
-	l := w.live(Options{}, r).run().synced()
-	r.expect("initial theirs")
-	l.end()
-	other := newWorld(t)
-	other.path = w.path
-	other.create("ours")
-	l = other.live(Options{}, r).run().synced().equal()
-	eventually(t, "told", func() bool { return slices.Contains(r.names(), "ours") })
-	for _, told := range r.take() {
-		if told != "initial theirs" && told != "initial ours" && told != "add ours" {
-			t.Errorf("told %q", told)
-		}
-	}
-	eventually(t, "counted", func() bool { return l.inf.State().Relists[reflector.ReasonCluster] == 1 })
-}
-
-// TestMovedServer: another address of the same cluster is the same source.
-func TestMovedServer(t *testing.T) {
-	w := newWorld(t)
-	w.create("a")
-	w.live(Options{}).run().synced().end()
-	w.sim.ResetRequests()
-	cfg := w.config()
-	cfg.Host = strings.Replace(cfg.Host, "127.0.0.1", "localhost", 1)
-	db, err := boltstore.Open(w.path, boltstore.Options{Keyset: sealtest.Default()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &life{world: w, db: db, done: make(chan struct{})}
-	if l.inf, err = NewSharedIndexInformer(db, listWatch(cfg), &corev1.ConfigMap{}, Options{}); err != nil {
-		t.Fatal(err)
-	}
-	l.run().synced().equal()
-	for _, req := range w.sim.Requests() {
-		if req.FullRead() {
-			t.Errorf("the move read everything: %+v", req)
-		}
-	}
-}
-
 // TestCloseFirst closes the file under a running informer.
 func TestCloseFirst(t *testing.T) {
 	w := newWorld(t)

@@ -34,8 +34,10 @@ type world struct {
 	options boltstore.Options
 }
 
-func newWorld(t *testing.T) *world {
-	sim := kubesim.New(kubesim.Options{})
+func newWorld(t *testing.T) *world { return newWorldOf(t, kubesim.Options{}) }
+
+func newWorldOf(t *testing.T, o kubesim.Options) *world {
+	sim := kubesim.New(o)
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}

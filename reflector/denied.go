@@ -39,8 +39,11 @@ func (s *Source) denied(ctx context.Context, err error) {
 	lasted := now.Sub(s.deniedSince)
 	s.mu.Unlock()
 	s.enter(Denied, err.Error())
-	if s.o.OnDenied != Purge || lasted < purgeAfter || s.journal.Accepted() == "" {
+	if s.o.OnDenied != Purge || lasted < purgeAfter || s.journal.Accepted() == "" || !s.store.State().Synced {
 		return
+	}
+	if other, err := s.otherCluster(ctx); other || err != nil {
+		return // nothing of it has been deleted
 	}
 	if err := s.journal.Purge(ctx); err != nil {
 		s.o.Logger.Error(err, "The server refuses these objects, and they could not be purged yet", "source", s.store.Source().String())

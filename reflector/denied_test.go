@@ -98,6 +98,34 @@ func TestDeniedPurges(t *testing.T) {
 	}
 }
 
+// TestDeniedByAnotherCluster: what another cluster refuses has not been deleted.
+func TestDeniedByAnotherCluster(t *testing.T) {
+	for name, refusal := range refusals {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
+				on := f.refuse(refusal)
+				f.reflect()
+				after(time.Second)
+				f.takeTold()
+				on.Store(true)
+				if err := f.sim.Recreate(1_000_000); err != nil {
+					t.Fatal(err)
+				}
+				f.create("theirs")
+				after(5 * time.Minute)
+				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.store.State().Synced || f.State().Phase != Denied {
+					t.Errorf("told %q, synced %v, %s", told, f.store.State().Synced, f.State())
+				}
+				on.Store(false)
+				after(2 * time.Minute)
+				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.State().Phase != Live || len(f.store.ListKeys()) != 1 {
+					t.Errorf("told %q, %s", told, f.State())
+				}
+			})
+		})
+	}
+}
+
 // TestPurgedStaysSo: the next life does not take an empty file for a fresh one.
 func TestPurgedStaysSo(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {

@@ -93,7 +93,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (t *transport) send(req *http.Request) (*http.Response, error) {
-	return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.unpack, req) })
+	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.unpack, req) })
+	if err == nil {
+		noteAnswer(req.Context(), resp)
+	}
+	return resp, err
 }
 
 // WrappedRoundTripper lets client-go find the transport beneath.

@@ -103,7 +103,8 @@ func (s *Source) openMeasured(ctx context.Context, o metav1.ListOptions) (watch.
 		return nil, "", nil, g.end(err)
 	}
 	close(g.done)
-	return guarded{w, g.cancel}, over.String(), g.p, nil
+	conn, _ := over.told()
+	return guarded{w, g.cancel}, conn, g.p, nil
 }
 
 // guarded ends the context of a watch with it.

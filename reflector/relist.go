@@ -40,9 +40,9 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 		reason = ReasonCluster
 	}
 	s.enter(Relisting, reason)
-	ctx, note := s.noteLink(ctx)
-	defer note()
-	o := boltstore.RelistOptions{NewHistory: newHistory && !other, ClusterUID: s.clusterUID, Server: s.o.Server}
+	ctx = s.noteLink(ctx)
+	o := boltstore.RelistOptions{NewHistory: newHistory && !other, ClusterUID: s.clusterUID, Server: s.o.Server,
+		FlowSchemaUID: func() string { _, flow := s.askedOver(); return flow }}
 	l := s.newLister(reason)
 	r, err := s.journal.Relist(ctx, o, l.pages(ctx))
 	if errors.Is(err, errTokenExpired) {

@@ -84,9 +84,9 @@ type Source struct {
 	restored   bool   // the server has gone back, and has not been read since
 	unused     string // why what the file holds was last not used, see noteUnusable
 	asked      bool   // the server has been asked for its version since the link last broke
-	asking     string // the connection over which it last stated it
+	asking     *link  // over which it last stated it; nil: not since then
 	resuming   bool   // the file has answered the list
-	checked    bool   // the cluster's identity has been checked, this is its UID
+	checked    bool   // the cluster has been, too, and this is its UID
 	clusterUID string
 	quiet      time.Duration // how long a watch may be quiet, QuietTimeout or more
 	counted    bool          // the server's number of objects has been compared since the last outage
@@ -263,7 +263,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		case err != nil:
 			return nil, s.fail(ctx, err)
 		}
-		if phase == Live && over != s.askedOver() {
+		if asked, _ := s.askedOver(); phase == Live && over != asked {
 			// The version was stated over another connection: should the server
 			// have been restored since, this watch would hang without a word. A
 			// short watch notices that by itself.
@@ -302,12 +302,6 @@ func (s *Source) mustRelist(ctx context.Context) (string, error) {
 	asked := s.asked
 	s.mu.Unlock()
 	if !asked || s.stale() {
-		if s.moved() {
-			other, err := s.otherCluster(ctx)
-			if other || err != nil {
-				return ReasonCluster, err
-			}
-		}
 		if reason, err := s.ask(ctx); reason != "" || err != nil {
 			return reason, err
 		}
@@ -342,7 +336,7 @@ func (s *Source) broken() {
 	s.journal.Doubt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = false
+	s.asked, s.checked, s.asking = false, false, nil
 }
 
 // resumed counts a list that the file has answered, now that a watch goes on

@@ -10,30 +10,41 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-func (s *Source) askedOver() string {
+// askedOver is the connection over which the server last stated its version,
+// and the flow schema that it named.
+func (s *Source) askedOver() (conn, flow string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asking
+	return s.asking.told()
 }
 
-// wentBack says whether the server's version is behind what was accepted.
+// wentBack says whether the server is not what it was when it was last asked:
+// its version is behind what was accepted, or it may be another cluster's.
 func (s *Source) wentBack(ctx context.Context) (bool, error) {
+	_, before := s.askedOver()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return false, err
+	}
+	if _, flow := s.askedOver(); flow != before {
+		return true, nil
 	}
 	c, err := resourceversion.CompareResourceVersion(rv, s.journal.Accepted())
 	return err == nil && c < 0, nil
 }
 
-// ask learns the server's current version, once after the link was broken. If
-// it is behind the file's the server has been restored.
+// ask learns the server's current version, once after the link was broken, and
+// whether it is still the same cluster's. If it is behind the file's the server
+// has been restored.
 func (s *Source) ask(ctx context.Context) (string, error) {
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)
 	}
 	s.allowed()
+	if other, err := s.otherCluster(ctx); other || err != nil {
+		return ReasonCluster, err
+	}
 	if c, err := resourceversion.CompareResourceVersion(rv, s.journal.Accepted()); err == nil && c < 0 {
 		s.mu.Lock()
 		s.restored = true
@@ -53,8 +64,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 // nothing. Where the caller's list function overrides the selector, or the
 // server does not know it, one object comes with it.
 func (s *Source) serverVersion(ctx context.Context) (string, error) {
-	ctx, note := s.noteLink(ctx)
-	defer note()
+	ctx = s.noteLink(ctx)
 	patience := min(s.o.QuietTimeout, askPatience)
 	list, err := s.listPage(ctx, patience, metav1.ListOptions{FieldSelector: "metadata.name=none", Limit: 1})
 	if apierrors.IsBadRequest(err) {
@@ -72,11 +82,10 @@ func (s *Source) serverVersion(ctx context.Context) (string, error) {
 
 // noteLink has the requests of the context noted as those that state the
 // server's version.
-func (s *Source) noteLink(ctx context.Context) (context.Context, func()) {
+func (s *Source) noteLink(ctx context.Context) context.Context {
 	l := &link{}
-	return l.trace(ctx), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asking = l.String()
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking = l
+	return l.trace(ctx)
 }

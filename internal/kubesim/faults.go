@@ -158,6 +158,18 @@ func (s *Server) Rewind(rv uint64) error {
 	return nil
 }
 
+// Recreate has another cluster answer at the same address: nothing is left of
+// the one before, UIDs are others, and revisions begin behind rv. Every
+// connection closes.
+func (s *Server) Recreate(rv uint64) error {
+	s.mu.Lock()
+	err := s.found(rv)
+	s.endStreams(streamEnd{abort: true})
+	s.mu.Unlock()
+	s.hangUp(false)
+	return err
+}
+
 // DropConnections closes every connection, as a network fault does.
 func (s *Server) DropConnections() {
 	s.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -28,6 +29,12 @@ type request struct {
 	w   *recorder
 	gen *generation // of the time it arrived
 	enc encoding
+}
+
+func (s *Server) flowSchema() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flow
 }
 
 // ServeHTTP answers one API request. Server is a http.Handler so that tests can
@@ -50,6 +57,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache, private")
 	if s.fault(rw, r, p.resource != "") {
 		return
+	}
+	if !s.opts.NoFlowSchemas {
+		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, s.flowSchema())
 	}
 	if p.resource == "" {
 		s.serveDiscovery(rw, r, p)

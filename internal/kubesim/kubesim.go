@@ -31,6 +31,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
@@ -81,6 +82,9 @@ type Options struct {
 	// NoBookmarks: the server sends none, as very old ones and some aggregated
 	// ones do.
 	NoBookmarks bool
+	// NoFlowSchemas: answers do not tell the flow schema of their request, as
+	// those of servers without priority and fairness do not.
+	NoFlowSchemas bool
 	// Logger receives encoding failures. Nil discards them.
 	Logger *slog.Logger
 }
@@ -104,6 +108,7 @@ type Server struct {
 	history   []superseded
 	streams   *generation
 	faults    faults
+	flow      string // UID of the flow schema that all requests match
 	closed    bool
 	closing   chan struct{} // closed with closed
 
@@ -142,25 +147,40 @@ func New(opts Options) *Server {
 		opts:    opts,
 		clock:   opts.Clock,
 		log:     opts.Logger,
-		rev:     opts.InitialRV,
 		streams: &generation{done: make(chan struct{})},
 		closing: make(chan struct{}),
 		conns:   map[net.Conn]struct{}{},
 	}
-	s.compacted, s.listable = s.rev, s.rev
 	for _, r := range opts.Resources {
-		s.tables = append(s.tables, newTable(r, s.rev))
+		s.tables = append(s.tables, newTable(r, opts.InitialRV))
 	}
-	if s.tableByKind(corev1.SchemeGroupVersion.WithKind("Namespace")) != nil {
-		for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
-			ns := &corev1.Namespace{}
-			ns.Name = name
-			if err := s.Create(ns); err != nil {
-				panic(fmt.Sprintf("kubesim: create namespace %s: %v", name, err))
-			}
-		}
+	if err := s.found(opts.InitialRV); err != nil {
+		panic(err)
 	}
 	return s
+}
+
+// found begins a new cluster, whose revisions begin behind rv. The caller holds
+// the mutex, if anybody else has the server.
+func (s *Server) found(rv uint64) error {
+	s.truncate(0)
+	for _, t := range s.tables {
+		t.floor, t.trimmed = rv, rv
+	}
+	s.rev, s.compacted, s.listable = rv, rv, rv
+	s.flow = string(uuid.NewUUID())
+	t := s.tableByKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if t == nil {
+		return nil
+	}
+	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {
+		ns := &corev1.Namespace{}
+		ns.Name = name
+		if _, err := s.create(t, ns); err != nil {
+			return fmt.Errorf("kubesim: create namespace %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // Start listens on a free port of 127.0.0.1 and returns the server's URL, which

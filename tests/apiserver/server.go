@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,16 +84,21 @@ func Run(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The name tells whose it is, should the program be killed.
-	dir, err := os.MkdirTemp("", fmt.Sprintf("kubewake-apiserver-%d-", os.Getpid()))
-	if err != nil {
-		return nil, err
+	for tries := 3; ; tries-- {
+		// The name tells whose it is, should the program be killed.
+		dir, err := os.MkdirTemp("", fmt.Sprintf("kubewake-apiserver-%d-", os.Getpid()))
+		if err != nil {
+			return nil, err
+		}
+		s := &Server{opts: opts, assets: bin, dir: dir, rights: map[string][]rbacv1.PolicyRule{}}
+		if err = s.run(ctx); err == nil {
+			return s, nil
+		}
+		if err = errors.Join(err, s.Stop()); tries == 1 || !strings.Contains(err.Error(), "address already in use") {
+			return nil, err
+		}
+		// Somebody else has taken a port between our look and our use.
 	}
-	s := &Server{opts: opts, assets: bin, dir: dir, rights: map[string][]rbacv1.PolicyRule{}}
-	if err := s.run(ctx); err != nil {
-		return nil, errors.Join(err, s.Stop())
-	}
-	return s, nil
 }
 
 func (s *Server) run(ctx context.Context) error {
@@ -171,7 +177,6 @@ func (s *Server) apiserverFlags() []string {
 		// No controller makes service accounts, no kubelet taints nodes.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		"--endpoint-reconciler-type=none",
-		"--enable-priority-and-fairness=false",
 		"--profiling=false",
 	}
 	if !s.opts.NoAudit {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 )
 
 // etcdDir is the data folder of etcd.
@@ -58,15 +59,45 @@ func (s *Server) Restore(ctx context.Context, snapshot string) error {
 	return s.StartAPIServer(ctx)
 }
 
+// Recreate has another cluster answer at the same address, one that knows
+// nothing of this one. Its first resource versions are below the given one,
+// those that it gives out from here on are above.
+func (s *Server) Recreate(ctx context.Context, beyond uint64) error {
+	empty := s.path("empty")
+	if err := os.MkdirAll(empty, 0o700); err != nil {
+		return err
+	}
+	if err := s.Restore(ctx, empty); err != nil {
+		return err
+	}
+	for {
+		now, err := s.revision(ctx)
+		if err != nil || now > beyond {
+			return err
+		}
+		if err := s.advance(ctx); err != nil {
+			return err
+		}
+	}
+}
+
 // Compact makes etcd forget every state before the present one, as it does by
 // itself every five minutes. kube-apiserver may go on serving earlier states
 // from its memory until it is restarted.
 func (s *Server) Compact(ctx context.Context) error {
-	var now struct{ Header struct{ Revision string } }
-	if err := s.etcdCall(ctx, "range", map[string]any{"key": []byte("/"), "keys_only": true}, &now); err != nil {
+	now, err := s.revision(ctx)
+	if err != nil {
 		return err
 	}
-	return s.etcdCall(ctx, "compaction", map[string]any{"revision": now.Header.Revision, "physical": true}, nil)
+	return s.etcdCall(ctx, "compaction", map[string]any{"revision": strconv.FormatUint(now, 10), "physical": true}, nil)
+}
+
+func (s *Server) revision(ctx context.Context) (uint64, error) {
+	var now struct{ Header struct{ Revision string } }
+	if err := s.etcdCall(ctx, "range", map[string]any{"key": []byte("/"), "keys_only": true}, &now); err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(now.Header.Revision, 10, 64)
 }
 
 // advance takes etcd one revision further by a key that kube-apiserver does not

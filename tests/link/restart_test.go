@@ -2,6 +2,7 @@ package link
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/kubewake/kubewake/informer"
@@ -51,5 +52,42 @@ func restartsWith(w *world, repair reflector.Repair, prefix string) {
 		if n := m.decoded.Load(); n < 2 || n > 20 {
 			w.Errorf("%s: %d objects decoded", gvr.Resource, n)
 		}
+	}
+}
+
+// recreated: a cluster that is made anew at the same address, and whose versions
+// have overtaken the file's by the time it is reached, is noticed at once: its
+// answers name another flow schema. Nothing is told as deleted. It comes last, as
+// nothing is left of what the others made.
+func recreated(w *world) {
+	for i := range 20 {
+		w.create(configMaps, fmt.Sprint("theirs", i), "before")
+	}
+	m := w.mirror(configMaps, apiserver.Admin, informer.Options{})
+	m.phase(reflector.Live)
+	m.equal()
+	before, err := strconv.ParseUint(m.inf.LastSyncResourceVersion(), 10, 64)
+	if err != nil {
+		w.Fatal(err)
+	}
+	flow := m.inf.Store().State().FlowSchemaUID
+	w.link.refuse(true)
+	if err := w.s.Recreate(w.Context(), before); err != nil {
+		w.Fatal(err)
+	}
+	w.create(configMaps, "ours", "after")
+	w.link.refuse(false)
+	m.until(2*time.Minute, func() bool { return m.inf.State().Relists[reflector.ReasonCluster] == 1 }, func() string { return fmt.Sprintf("%+v", m.inf.State()) })
+	m.equal()
+	m.phase(reflector.Live)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, told := range m.told {
+		if told[0] == '-' {
+			w.Errorf("told %s", told)
+		}
+	}
+	if now := m.inf.Store().State().FlowSchemaUID; flow == "" || now == "" || now == flow {
+		w.Errorf("flow schema %q, before %q", now, flow)
 	}
 }

@@ -3,6 +3,7 @@ package wake
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ type target interface {
 	// FullReads returns the requests of programs under test since then that
 	// transferred state rather than changes; the lists among them in lists.
 	FullReads(t *testing.T, since time.Time) (all []string)
+	// ClusterReads counts those that asked which cluster it is.
+	ClusterReads(t *testing.T, since time.Time) int
 	Restart(context.Context) error
 	// Snapshot returns a function that takes the server back to its state now.
 	Snapshot(context.Context) (func(context.Context) error, error)
@@ -61,6 +64,15 @@ func (s simulator) FullReads(_ *testing.T, since time.Time) (all []string) {
 	return all
 }
 
+func (s simulator) ClusterReads(_ *testing.T, since time.Time) (n int) {
+	for _, r := range s.Requests() {
+		if r.Verb == "get" && strings.HasSuffix(r.Path, "/kube-system") && !r.Start.Before(since) {
+			n++
+		}
+	}
+	return n
+}
+
 func (s simulator) Restart(context.Context) error {
 	return s.Server.Restart(kubesim.RestartOptions{Initializing: 2})
 }
@@ -94,6 +106,20 @@ func (s realServer) FullReads(t *testing.T, since time.Time) (all []string) {
 		all = append(all, r.Verb+" "+r.URI)
 	}
 	return all
+}
+
+func (s realServer) ClusterReads(t *testing.T, since time.Time) (n int) {
+	t.Helper()
+	requests, err := s.Requests(since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range requests.UserAgent("kubewake/") {
+		if r.Verb == "get" && strings.HasSuffix(r.URI, "/kube-system") {
+			n++
+		}
+	}
+	return n
 }
 
 func (s realServer) Restart(ctx context.Context) error { return s.RestartAPIServer(ctx) }
