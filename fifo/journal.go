@@ -50,12 +50,14 @@ type Journal struct {
 
 	accepted  string // version up to which every change is pending, on its way or stored
 	confirmed time.Time
-	resume    *string // version of the Replace that is a resume
-	target    string  // version that the server has stated as its own
-	count     uint64  // items accepted
-	doneCount uint64  // items committed and popped
-	reached   bool    // accepted is the target or later
-	syncAt    *uint64 // count at which a target was first reached
+	asked     time.Time // when the target was asked for
+	proven    time.Time // when that of the last target reached was
+	resume    *string   // version of the Replace that is a resume
+	target    string    // version that the server has stated as its own
+	count     uint64    // items accepted
+	doneCount uint64    // items committed and popped
+	reached   bool      // accepted is the target or later
+	syncAt    *uint64   // count at which a target was first reached
 	synced    chan struct{}
 
 	lastChange uint64 // count with the last change
@@ -70,6 +72,7 @@ type Journal struct {
 type item struct {
 	change *boltstore.Change
 	rv     string
+	came   time.Time
 }
 
 // output waits to be popped; one without a delta only marks that all items up
@@ -113,7 +116,7 @@ func (j *Journal) Update(obj any) error { return j.accept(cache.Updated, obj) }
 func (j *Journal) Delete(obj any) error { return j.accept(cache.Deleted, obj) }
 
 func (j *Journal) accept(typ cache.DeltaType, obj any) error {
-	it := item{rv: versionOf(obj)}
+	it := item{rv: versionOf(obj), came: j.o.Now()}
 	var err error
 	if it.change, err = j.prepare(typ, obj); err != nil {
 		j.fail(err)
@@ -197,7 +200,7 @@ func (j *Journal) enqueue(it item) error {
 	j.pending = append(j.pending, it)
 	j.count++
 	if it.rv != "" {
-		j.advance(it.rv)
+		j.advance(it.rv, it.came)
 	}
 	if it.change != nil {
 		j.lastChange = j.count
@@ -207,19 +210,22 @@ func (j *Journal) enqueue(it item) error {
 	return nil
 }
 
-// advance notes that every change up to rv has been accepted.
-func (j *Journal) advance(rv string) {
+// advance notes that every change up to rv has been accepted, which the server
+// told at the given time.
+func (j *Journal) advance(rv string, at time.Time) {
 	j.accepted = rv
 	if j.waiting > 0 {
 		defer j.cond.Broadcast()
 	}
 	if !j.reached && j.target != "" {
-		j.reached = atLeast(rv, j.target)
+		if j.reached = atLeast(rv, j.target); j.reached {
+			j.proven = j.asked
+		}
 	}
 	if !j.reached {
 		return
 	}
-	j.confirmed = j.o.Now()
+	j.confirmed = at
 	if j.syncAt == nil {
 		n := j.count
 		j.syncAt = &n
@@ -227,11 +233,11 @@ func (j *Journal) advance(rv string) {
 	j.checkSynced()
 }
 
-// atLeast says whether version a is b or later. Versions that cannot be
-// compared count in the order in which they arrive: a came after b.
+// atLeast says whether version a is known to be b or later. Of versions that
+// cannot be compared only the same one is.
 func atLeast(a, b string) bool {
 	cmp, err := resourceversion.CompareResourceVersion(a, b)
-	return err != nil || cmp >= 0
+	return a == b || err == nil && cmp >= 0
 }
 
 // Bookmark notes that everything up to rv has been accepted. It is written
@@ -251,7 +257,7 @@ func (j *Journal) Bookmark(rv string) error {
 		j.pending = append(j.pending, item{rv: rv})
 		j.count++
 	}
-	j.advance(rv)
+	j.advance(rv, j.o.Now())
 	if j.bytes == 0 && len(j.inflight) == 0 && len(j.out) == 0 {
 		// Nothing before it is left to commit, and a bookmark is nothing to tell.
 		j.doneCount = j.count

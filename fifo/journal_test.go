@@ -272,7 +272,7 @@ func TestSynced(t *testing.T) {
 	if j.HasSynced() {
 		t.Fatal("synced before the server said anything")
 	}
-	j.Confirm("7")
+	j.Confirm("7", time.Now())
 	if err := j.Add(object("y", 6)); err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestSynced(t *testing.T) {
 	if !j.HasSynced() || j.Confirmed().IsZero() {
 		t.Fatal("not synced")
 	}
-	j.Confirm("20")
+	j.Confirm("20", time.Now())
 	if j.Reached() {
 		t.Fatal("behind, and reached")
 	}
@@ -299,6 +299,62 @@ func TestSynced(t *testing.T) {
 	}
 	if !j.Reached() || j.Accepted() != "21" {
 		t.Fatal("a bookmark does not count")
+	}
+}
+
+// TestConfirmedWhen: an answer confirms as of when it was asked for, an event as
+// of when it came; what an event confirms is proven as of the question before.
+func TestConfirmedWhen(t *testing.T) {
+	now := time.Unix(1000, 0)
+	j, _ := newJournal(t, boltstore.Options{}, Options{Now: func() time.Time { return now }})
+	at := func(s int64) time.Time { return time.Unix(1000+s, 0) }
+	is := func(when string, confirmed, proven time.Time) {
+		t.Helper()
+		if !j.Confirmed().Equal(confirmed) || !j.Proven().Equal(proven) {
+			t.Errorf("%s: confirmed %v, want %v; proven %v, want %v", when, j.Confirmed().Unix(), confirmed.Unix(), j.Proven().Unix(), proven.Unix())
+		}
+	}
+	if err := j.Add(object("x", 5)); err != nil {
+		t.Fatal(err)
+	}
+	now = at(10)
+	j.Confirm("5", at(2))
+	is("a slow answer", at(2), at(2))
+	now = at(20)
+	if err := j.Add(object("y", 6)); err != nil {
+		t.Fatal(err)
+	}
+	is("an event", at(20), at(2))
+	j.Doubt()
+	now = at(30)
+	j.Confirm("8", at(29))
+	is("behind", at(20), at(2))
+	now = at(40)
+	if err := j.Add(object("z", 7)); err != nil {
+		t.Fatal(err)
+	}
+	is("still behind", at(20), at(2))
+	now = at(50)
+	if err := j.Bookmark("9"); err != nil {
+		t.Fatal(err)
+	}
+	is("reached", at(50), at(29))
+}
+
+// TestOpaqueTarget: versions that cannot be compared confirm if they are equal.
+func TestOpaqueTarget(t *testing.T) {
+	j, _ := newJournal(t, boltstore.Options{}, Options{})
+	if err := j.Bookmark("a"); err != nil {
+		t.Fatal(err)
+	}
+	j.Confirm("b", time.Now())
+	for _, rv := range []string{"c", "a"} {
+		if err := j.Bookmark(rv); err != nil || j.Reached() || j.ReachedBy("d") {
+			t.Errorf("reached by %s: %v", rv, err)
+		}
+	}
+	if err := j.Bookmark("b"); err != nil || !j.Reached() {
+		t.Errorf("not reached: %v", err)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 )
@@ -39,16 +38,15 @@ func (j *Journal) ExpectResume(rv string) {
 	j.resume = &rv
 }
 
-// Confirm notes that the server has stated rv as its current version. Once
+// Confirm notes that the server has stated rv as its current version, when it
+// was asked at the given time: the answer may have been long on its way. Once
 // everything up to it has been popped, the journal has synced.
-func (j *Journal) Confirm(rv string) {
+func (j *Journal) Confirm(rv string, asked time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.target = rv
-	cmp, err := resourceversion.CompareResourceVersion(j.accepted, rv)
-	j.reached = j.accepted == rv || err == nil && cmp > 0
-	if j.reached {
-		j.advance(j.accepted)
+	j.target, j.asked, j.reached = rv, asked, false
+	if atLeast(j.accepted, rv) {
+		j.advance(j.accepted, asked)
 	}
 }
 
@@ -69,11 +67,20 @@ func (j *Journal) Reached() bool {
 }
 
 // Confirmed is when the server last confirmed what has been accepted, zero if
-// it has not in this life of the process.
+// it has not in this life of the process: when it was asked, or an event came.
 func (j *Journal) Confirmed() time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.confirmed
+}
+
+// Proven is when the question was asked whose answer last confirmed what has
+// been accepted, zero as Confirmed is. Everything of before has been accepted:
+// of what an event confirms that is not known, it may have been on its way.
+func (j *Journal) Proven() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.proven
 }
 
 // Accept declares what is in the file good enough to count as synced, although
@@ -179,10 +186,10 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	if !failed {
 		j.degraded = nil // everything has been read anew, and stored
 	}
-	j.target, j.accepted = newest, rv
+	j.target, j.accepted, j.asked = newest, rv, began
 	if rv == newest {
-		j.advance(rv)
-		j.confirmed = confirmed
+		j.advance(rv, confirmed)
+		j.confirmed, j.proven = confirmed, confirmed // also where there are no versions
 	}
 	j.cond.Broadcast()
 	return r, nil

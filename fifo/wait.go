@@ -19,10 +19,17 @@ func (j *Journal) WaitVersion(ctx context.Context, rv string) error {
 }
 
 // WaitConfirmed returns nil once the server has confirmed the state at the
-// given time or later, and all of it is in the file and has been popped. The
-// error is the context's, or ErrClosed.
-func (j *Journal) WaitConfirmed(ctx context.Context, since time.Time) error {
-	return j.wait(ctx, func() bool { return !j.confirmed.IsZero() && !j.confirmed.Before(since) })
+// given time or later, and all of it is in the file and has been popped; with
+// proven by the answer to a question, see Proven. The error is the context's, or
+// ErrClosed.
+func (j *Journal) WaitConfirmed(ctx context.Context, since time.Time, proven bool) error {
+	return j.wait(ctx, func() bool {
+		at := j.confirmed
+		if proven {
+			at = j.proven
+		}
+		return !at.IsZero() && !at.Before(since)
+	})
 }
 
 // wait waits until ok, which is called with the lock held, and then for what

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // A server that has been restored to an earlier state and has overtaken the
@@ -58,7 +57,7 @@ func (s *Source) countDiffers(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	rv := s.journal.Accepted()
-	if _, err := resourceversion.CompareResourceVersion(rv, rv); err != nil {
+	if !s.ordered() {
 		return false, nil // no number: it may not be asked for
 	}
 	if _, failed := s.journal.Failed(); failed != nil {

@@ -7,16 +7,22 @@ import (
 
 // WaitForFresh returns nil once the server has confirmed what is cached no
 // longer than maxAge ago, and all of it can be read and has been handed to the
-// informer. If need be the server is asked, which takes a question and a short
+// informer. An event counts as of when it came; with a maxAge of 0 only the
+// answer to a question counts that was sent after the call, so that all that
+// happened before it can be read, however slow the link. If need be the server is asked, which takes a question and a short
 // watch, some two seconds if other types change; where it sends no bookmarks a
 // full list. Several callers share that. The error is the context's, or
 // fifo.ErrClosed.
 func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
-	since := s.o.Clock.Now().Add(-maxAge)
+	since, proven := s.o.Clock.Now().Add(-maxAge), maxAge <= 0
 	s.mu.Lock()
 	s.wanted++
-	if s.wantedSince.Before(since) {
-		s.wantedSince = since
+	wanted := &s.wantedSince
+	if proven {
+		wanted = &s.wantedProven
+	}
+	if wanted.Before(since) {
+		*wanted = since
 	}
 	s.mu.Unlock()
 	defer func() {
@@ -28,7 +34,7 @@ func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	case s.hurry <- struct{}{}:
 	default:
 	}
-	return s.journal.WaitConfirmed(ctx, since)
+	return s.journal.WaitConfirmed(ctx, since, proven)
 }
 
 // WaitForVersion returns nil once every change up to the resourceVersion can
@@ -43,5 +49,5 @@ func (s *Source) WaitForVersion(ctx context.Context, resourceVersion string) err
 func (s *Source) stale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.wanted > 0 && s.journal.Confirmed().Before(s.wantedSince)
+	return s.wanted > 0 && (s.journal.Confirmed().Before(s.wantedSince) || s.journal.Proven().Before(s.wantedProven))
 }

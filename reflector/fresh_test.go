@@ -3,12 +3,18 @@ package reflector
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // TestWaitForFresh: at once if it is fresh enough; else for a question, and a
@@ -73,6 +79,50 @@ func TestWaitForFresh(t *testing.T) {
 		}
 		if err := f.WaitForFresh(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
+		}
+	})
+}
+
+// TestFreshSinceTheCall: an answer to a question that was sent before the call is
+// of before the call, however late it comes.
+func TestFreshSinceTheCall(t *testing.T) {
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		var hold atomic.Pointer[chan struct{}]
+		f := fixtureWith(t, sim, 3, clock.RealClock{}, Options{}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+			inner := cache.ToListerWatcherWithContext(lw)
+			return &cache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					list, err := inner.ListWithContext(ctx, o)
+					if held := hold.Load(); held != nil {
+						<-*held
+					}
+					return list, err
+				},
+				WatchFuncWithContext: inner.WatchWithContext,
+			}
+		})
+		f.reflect()
+		after(30 * time.Second)
+		held := make(chan struct{})
+		hold.Store(&held)
+		f.sim.DropConnections()
+		after(5 * time.Second) // the server has answered
+		f.create("mine")
+		done := make(chan error, 1)
+		go func() { done <- f.WaitForFresh(context.Background(), 0) }()
+		after(time.Second)
+		hold.Store(nil)
+		close(held)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := f.store.GetByKey("default/mine"); !ok || err != nil {
+			t.Errorf("what was written before the call cannot be read: %v", err)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -22,7 +23,8 @@ const (
 	blindPatience = 10 * time.Minute
 	// quietest is how long a watch may be quiet where no bookmarks come.
 	quietest = 10 * time.Minute
-	// fruitlessWatches show that the server sends no bookmarks.
+	// fruitlessWatches show that the server sends no bookmarks, or none that
+	// confirm.
 	fruitlessWatches = 2
 )
 
@@ -41,19 +43,32 @@ func (s *Source) tooQuiet() {
 
 // bookmarked notes that the server sends bookmarks.
 func (s *Source) bookmarked() {
+	ordered := s.ordered()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.quiet, s.fruitless = s.o.QuietTimeout, 0
+	s.quiet = s.o.QuietTimeout
+	if ordered {
+		s.fruitless = 0
+	}
 }
 
 // confirmedNothing notes that a short watch has ended in good order, behind
-// what the server had stated.
+// what the server had stated. One that has moved is on its way there.
 func (s *Source) confirmedNothing(moved bool) {
+	ordered := s.ordered()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fruitless++; moved {
+	if s.fruitless++; moved && ordered {
 		s.fruitless = 0
 	}
+}
+
+// ordered says whether the server's versions can be compared. Otherwise only
+// the very one that it has stated confirms, which may never come.
+func (s *Source) ordered() bool {
+	rv := s.journal.Accepted()
+	_, err := resourceversion.CompareResourceVersion(rv, rv)
+	return err == nil
 }
 
 // bookmarkless says whether short watches are of no use.

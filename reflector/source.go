@@ -95,11 +95,12 @@ type Source struct {
 	read       time.Time     // when everything was last read, or this source made
 	fruitless  int           // short watches in a row that brought nothing
 	wanted     int           // callers of WaitForFresh
-	// wantedSince is how fresh the most demanding of them wants it.
-	wantedSince time.Time
-	deniedSince time.Time     // zero: it is not
-	hurry       chan struct{} // one of them has come
-	ahead       *ahead        // a watch that a slow relist has opened
+	// wantedSince and wantedProven are how fresh the most demanding of them want
+	// it to be confirmed, and proven.
+	wantedSince, wantedProven time.Time
+	deniedSince               time.Time     // zero: it is not
+	hurry                     chan struct{} // one of them has come
+	ahead                     *ahead        // a watch that a slow relist has opened
 
 	over  bool // Wait was called
 	calls sync.WaitGroup

@@ -37,6 +37,7 @@ func (s *Source) wentBack(ctx context.Context) (bool, error) {
 // whether it is still the same cluster's. If it is behind the file's the server
 // has been restored.
 func (s *Source) ask(ctx context.Context) (string, error) {
+	began := s.o.Clock.Now()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)
@@ -55,7 +56,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 	s.asked = true
 	s.mu.Unlock()
 	if rv != "" {
-		s.journal.Confirm(rv)
+		s.journal.Confirm(rv, began)
 	}
 	return "", nil
 }
