@@ -108,7 +108,33 @@ func (s *Source) auditIn() (d time.Duration, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.read.Add(s.o.AuditEvery).Sub(s.o.Clock.Now()), true
+	at := s.read.Add(s.o.AuditEvery)
+	if at.Before(s.notBefore) {
+		at = s.notBefore
+	}
+	return at.Sub(s.o.Clock.Now()), true
+}
+
+// postponed is how long a relist that has failed, and that nothing needs, is
+// not tried again.
+const postponed = 5 * time.Minute
+
+// postpone puts off a relist that has failed, if the watch can do without it.
+func (s *Source) postpone(ctx context.Context, reason string) bool {
+	if ctx.Err() != nil || reason != ReasonAudit && reason != ReasonUnconfirmed {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notBefore = s.o.Clock.Now().Add(postponed)
+	return true
+}
+
+// isPostponed says whether such a relist is put off.
+func (s *Source) isPostponed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.o.Clock.Now().Before(s.notBefore)
 }
 
 // suspect says whether the file may be of another history than the server's, or

@@ -2,12 +2,17 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -114,6 +119,39 @@ func TestCounts(t *testing.T) {
 			t.Errorf("counted again: %+v", r.Query)
 		}
 	}
+}
+
+// TestAuditFails: an audit that cannot be made does not keep the watch closed; it
+// is made when it can be.
+func TestAuditFails(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{AuditEvery: time.Hour}, func(f *fixture) {
+		on := &atomic.Bool{}
+		f.sim.FailNext(func(r *http.Request) bool {
+			q := r.URL.Query()
+			return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" && q.Get("limit") != "1"
+		}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("too many objects"))))
+		f.reflect()
+		after(50 * time.Minute)
+		on.Store(true)
+		after(time.Hour)
+		f.takeTold()
+		f.create("meanwhile")
+		after(time.Minute)
+		if told := f.takeTold(); told != "Added meanwhile" {
+			t.Errorf("told %q", told)
+		}
+		if st := f.State(); st.Phase != Live || st.Relists[ReasonAudit] != 0 {
+			t.Errorf("%s %v", st, st.Relists)
+		}
+		if _, _, full := f.sent(); full > 15 {
+			t.Errorf("%d audits were begun", full)
+		}
+		on.Store(false)
+		after(10 * time.Minute)
+		if st := f.State(); st.Phase != Live || st.Relists[ReasonAudit] != 1 {
+			t.Errorf("%s %v", st, st.Relists)
+		}
+	})
 }
 
 // TestCountsEqual: one request with one object, and no relist.

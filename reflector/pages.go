@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -42,6 +43,8 @@ var errTokenExpired = errors.New("continue token expired")
 type lister struct {
 	s      *Source
 	reason string
+	turn   *turn  // left while a page is waited for
+	least  string // versions before it are of another history; "": none are
 	limit  int64
 	fixed  bool // the caller has set it
 	// smallest is how few objects a page may have and still be compressed.
@@ -60,8 +63,8 @@ type lister struct {
 	ctx           context.Context // that of its caller, not only of the pages
 }
 
-func (s *Source) newLister(reason string) *lister {
-	l := &lister{s: s, reason: reason, limit: s.pageSize, smallest: firstPage, began: s.o.Clock.Now()}
+func (s *Source) newLister(reason string, t *turn) *lister {
+	l := &lister{s: s, reason: reason, turn: t, limit: s.pageSize, smallest: firstPage, began: s.o.Clock.Now()}
 	if s.o.PageSize > 0 {
 		l.limit, l.fixed = s.o.PageSize, true
 	}
@@ -167,11 +170,17 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		}
 		l.resize(0, 0, slowPage)
 		l.s.enter(Offline, err.Error())
+		l.turn.leave()
 		select {
 		case <-ctx.Done():
 			return p, context.Cause(ctx)
 		case <-l.s.o.Clock.After(backoff.Step()):
 		}
+		left := l.s.o.Clock.Now()
+		if err := l.turn.take(ctx); err != nil {
+			return p, err
+		}
+		since = since.Add(l.s.o.Clock.Since(left)) // others' time is not its own
 		l.s.enter(Relisting, l.reason)
 	}
 }
@@ -213,6 +222,9 @@ func (l *lister) accept(list runtime.Object) ([]runtime.Object, error) {
 	l.token, l.newest = m.GetContinue(), cmp.Or(l.settled, m.GetResourceVersion())
 	if l.rv == "" {
 		l.rv = m.GetResourceVersion()
+		if c, err := resourceversion.CompareResourceVersion(l.rv, l.least); err == nil && c < 0 {
+			return nil, errWentBack
+		}
 	}
 	return objs, nil
 }

@@ -81,7 +81,7 @@ func (s *Source) bookmarkless() bool {
 // mustProve says whether only a full list can confirm the state, and whether
 // that is worth it: once in a life of the process, and for a caller who waits.
 func (s *Source) mustProve() bool {
-	return !s.journal.Reached() && s.bookmarkless() && (s.journal.Confirmed().IsZero() || s.stale())
+	return !s.journal.Reached() && s.bookmarkless() && !s.isPostponed() && (s.journal.Confirmed().IsZero() || s.stale())
 }
 
 // listPage lists, and gives up once nothing has come for so long.

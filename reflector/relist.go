@@ -10,7 +10,7 @@ import (
 )
 
 // repair is a relist with a backoff of its own: the Reflector's is not told.
-func (s *Source) repair(ctx context.Context, reason string, newHistory bool) error {
+func (s *Source) repair(ctx context.Context, reason string) error {
 	now := s.o.Clock.Now()
 	if now.Sub(s.last) > 2*time.Minute {
 		s.backoff = newBackoff()
@@ -22,16 +22,20 @@ func (s *Source) repair(ctx context.Context, reason string, newHistory bool) err
 		}
 	}
 	s.last = s.o.Clock.Now()
-	return s.relist(ctx, reason, newHistory)
+	return s.relist(ctx, reason)
 }
 
+// errWentBack: a list that was begun for another reason is of a version behind
+// the file's.
+var errWentBack = errors.New("the server has gone back")
+
 // relist reads everything, page by page, into the file.
-func (s *Source) relist(ctx context.Context, reason string, newHistory bool) error {
-	done, err := s.store.DB().BeginRelisting(ctx)
-	if err != nil {
+func (s *Source) relist(ctx context.Context, reason string) error {
+	t := &turn{db: s.store.DB()}
+	if err := t.take(ctx); err != nil {
 		return err
 	}
-	defer done()
+	defer t.leave()
 	other, err := s.otherCluster(ctx)
 	if err != nil {
 		return err
@@ -39,25 +43,21 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 	if other {
 		reason = ReasonCluster
 	}
-	s.enter(Relisting, reason)
 	ctx = s.noteLink(ctx)
-	o := boltstore.RelistOptions{NewHistory: newHistory && !other, ClusterUID: s.clusterUID, Server: s.o.Server,
-		FlowSchemaUID: func() string { _, flow := s.askedOver(); return flow }}
-	l := s.newLister(reason)
-	r, err := s.journal.Relist(ctx, o, l.pages(ctx))
-	if errors.Is(err, errTokenExpired) {
-		l.ahead.Stop()
-		l = s.newLister(reason)
-		l.limit, l.fixed = 0, true // as client-go's pager does
-		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
+	l, r, err := s.readAll(ctx, reason, t)
+	if errors.Is(err, errWentBack) {
+		s.mu.Lock()
+		s.restored = true
+		s.mu.Unlock()
+		reason = ReasonRestored
+		l, r, err = s.readAll(ctx, reason, t)
 	}
 	if err != nil {
-		l.ahead.Stop()
 		return s.fail(ctx, fmt.Errorf("relist %s: %w", s.store.Source(), err))
 	}
 	s.count(reason)
 	s.mu.Lock()
-	s.asked, s.restored = true, false // the list's version is the server's
+	s.asked, s.restored, s.expired = true, false, false // the list's version is the server's
 	s.deniedSince = time.Time{}
 	s.read = s.o.Clock.Now()
 	s.state.LastRelist, s.state.LastRelistAt = reason, s.o.Clock.Now()
@@ -68,4 +68,47 @@ func (s *Source) relist(ctx context.Context, reason string, newHistory bool) err
 	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.journal.Accepted(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
 	return nil
+}
+
+// readAll reads one list, and once more if its pages cannot be had.
+func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, *boltstore.Relist, error) {
+	s.enter(Relisting, reason)
+	s.mu.Lock()
+	o := boltstore.RelistOptions{NewHistory: s.restored && s.store.State().Synced, ClusterUID: s.clusterUID, Server: s.o.Server,
+		FlowSchemaUID: func() string { _, flow := s.askedOver(); return flow }}
+	s.mu.Unlock()
+	l := s.newLister(reason, t)
+	if !o.NewHistory && s.store.State().Synced {
+		l.least = s.journal.Accepted()
+	}
+	r, err := s.journal.Relist(ctx, o, l.pages(ctx))
+	if errors.Is(err, errTokenExpired) {
+		l.ahead.Stop()
+		least := l.least
+		l = s.newLister(reason, t)
+		l.limit, l.fixed, l.least = 0, true, least // as client-go's pager does
+		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
+	}
+	if err != nil {
+		l.ahead.Stop()
+	}
+	return l, r, err
+}
+
+// turn is one of the file's MaxRelists.
+type turn struct {
+	db   *boltstore.DB
+	done func() // nil: it is not taken
+}
+
+func (t *turn) take(ctx context.Context) (err error) {
+	t.done, err = t.db.BeginRelisting(ctx)
+	return err
+}
+
+func (t *turn) leave() {
+	if t.done != nil {
+		t.done()
+		t.done = nil
+	}
 }

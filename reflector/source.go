@@ -93,6 +93,7 @@ type Source struct {
 	countDue   bool          // it is time to
 	countless  bool          // it says nothing
 	read       time.Time     // when everything was last read, or this source made
+	notBefore  time.Time     // what need not be read now is not
 	fruitless  int           // short watches in a row that brought nothing
 	wanted     int           // callers of WaitForFresh
 	// wantedSince and wantedProven are how fresh the most demanding of them want
@@ -155,7 +156,7 @@ func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 	s.broken()
 	if reason := s.unusable(); reason != "" {
 		s.noteUnusable(reason)
-		if err := s.relist(ctx, reason, false); err != nil {
+		if err := s.relist(ctx, reason); err != nil {
 			return nil, err
 		}
 	} else {
@@ -228,9 +229,12 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 			return nil, err
 		}
 		if reason != "" {
-			if err := s.repair(ctx, reason, reason == ReasonRestored || reason == ReasonCounts); err != nil {
+			if err := s.repair(ctx, reason); err != nil {
 				if reason == ReasonExpired {
 					s.setExpired()
+				}
+				if s.postpone(ctx, reason) {
+					continue
 				}
 				return nil, err
 			}
