@@ -125,7 +125,7 @@ func (a *applier) apply(c *Change) error {
 	if c.typ == cache.Deleted {
 		switch {
 		case damaged: // it was there, all we know
-			a.note(cache.Deleted, c, nil, nil)
+			a.note(cache.Deleted, c, nil, nil, nil, nil)
 			if here {
 				return a.to.items.Delete(k)
 			}
@@ -173,17 +173,17 @@ func (a *applier) put(c *Change, old *record, oldRaw []byte, here bool) error {
 	switch {
 	case c.quiet:
 	case old == nil:
-		a.note(cache.Added, c, raw, nil)
+		a.note(cache.Added, c, next, raw, nil, nil)
 	case old.uid != c.uid && old.uid != "" && c.uid != "":
 		// Another object under the same key: the old one's final state was missed.
-		a.note(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, oldRaw)
+		a.note(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, nil, old, oldRaw)
 		next.born++
 		if raw, err = next.encode(c.key); err != nil {
 			return err
 		}
-		a.note(cache.Added, c, raw, nil)
+		a.note(cache.Added, c, next, raw, nil, nil)
 	default:
-		a.note(cache.Updated, c, raw, oldRaw)
+		a.note(cache.Updated, c, next, raw, old, oldRaw)
 	}
 	if !a.unseen && !a.spill {
 		a.s.hot.put(c.key, next, c.obj) // whoever is told of it reads it next
@@ -213,9 +213,10 @@ func (a *applier) forgetIndices() {
 }
 
 func (a *applier) remove(c *Change, old *record, oldRaw []byte, here bool) error {
+	var r *record
 	var final []byte
 	if c.payload != nil {
-		r := &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: old.born}
+		r = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: old.born}
 		err := a.payload(r, c)
 		if err != nil {
 			return err
@@ -224,7 +225,7 @@ func (a *applier) remove(c *Change, old *record, oldRaw []byte, here bool) error
 			return err
 		}
 	}
-	a.note(cache.Deleted, c, final, oldRaw)
+	a.note(cache.Deleted, c, r, final, old, oldRaw)
 	if !here {
 		return nil
 	}
@@ -304,19 +305,29 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 // indexBucket is the name of an index's bucket, which must not be empty.
 func indexBucket(name string) []byte { return index.AppendKey(nil, name) }
 
-// note drafts a journal entry and what Pop will hand out for it.
-func (a *applier) note(typ cache.DeltaType, c *Change, next, prev []byte) {
+// note drafts a journal entry and what Pop will hand out for it: from the
+// record old to next, with their bytes, each nil if there is none.
+func (a *applier) note(typ cache.DeltaType, c *Change, next *record, nextRaw []byte, old *record, oldRaw []byte) {
 	if a.unseen {
 		return
 	}
-	d := draft{typ: typ, time: a.now, key: c.key, next: next, prev: bytes.Clone(prev)}
+	d := draft{typ: typ, time: a.now, key: c.key, next: nextRaw, prev: bytes.Clone(oldRaw),
+		plain: (next == nil || next.packed == packNot) && (old == nil || old.packed == packNot)}
 	a.drafts = append(a.drafts, d)
 	if a.spill {
 		return
 	}
-	e := newEntry(a.s, a.m.Seq+uint64(len(a.drafts)), d)
+	e := entryOf(a.s, a.m.Seq+uint64(len(a.drafts)), d)
 	e.obj = c.obj
-	e.prevObj = a.s.hotObject(c.key, prev)
+	switch {
+	case typ != cache.Deleted:
+		e.Born = next.born
+	case old != nil:
+		e.Born = old.born
+	}
+	if old != nil {
+		e.prevObj = a.s.hot.get(c.key, old)
+	}
 	a.entries = append(a.entries, e)
 }
 

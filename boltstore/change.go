@@ -18,6 +18,7 @@ type Change struct {
 	set     *indexSet // by which values were computed
 	values  []indexValues
 	payload []byte  // nil for a delete whose final state is unknown
+	whole   []byte  // recordRoom bytes and then the payload; nil once that is packed
 	quiet   bool    // only the index values differ: nothing to tell
 	by      *packer // nil: payload is not packed
 	size    int     // of the payload before it was packed
@@ -90,8 +91,9 @@ func (s *Store) encode(c *Change) error {
 			return fmt.Errorf("boltstore: %q: %w", c.key, err)
 		}
 	}
-	if c.payload, err = s.codec.Append([]byte{}, ro); err != nil {
+	if c.whole, err = s.codec.Append(noRoom[:], ro); err != nil {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
 	}
+	c.payload = c.whole[recordRoom:]
 	return nil
 }

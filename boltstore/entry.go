@@ -33,8 +33,9 @@ type Entry struct {
 	prevErr error
 }
 
+// newEntry learns from the records when the object was born.
 func newEntry(s *Store, seq uint64, d draft) *Entry {
-	e := &Entry{Seq: seq, Type: d.typ, Key: d.key, Time: time.Unix(0, d.time), s: s, next: d.next, prev: d.prev}
+	e := entryOf(s, seq, d)
 	from := [2][]byte{d.next, d.prev}
 	if d.typ == cache.Deleted {
 		from = [2][]byte{d.prev, d.next} // the deleted object's, not the tombstone's
@@ -49,6 +50,10 @@ func newEntry(s *Store, seq uint64, d draft) *Entry {
 		}
 	}
 	return e
+}
+
+func entryOf(s *Store, seq uint64, d draft) *Entry {
+	return &Entry{Seq: seq, Type: d.typ, Key: d.key, Time: time.Unix(0, d.time), s: s, next: d.next, prev: d.prev}
 }
 
 func (e *Entry) draft() draft {

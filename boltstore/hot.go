@@ -50,15 +50,3 @@ func (h *hotCache) put(key string, r *record, obj any) {
 		h.lru.RemoveOldest()
 	}
 }
-
-// hotObject is the decoded object of a record's bytes, nil if it is not hot.
-func (s *Store) hotObject(key string, raw []byte) any {
-	if raw == nil {
-		return nil
-	}
-	r, err := parseRecordOf(raw)
-	if err != nil {
-		return nil
-	}
-	return s.hot.get(key, r)
-}

@@ -25,6 +25,7 @@ type draft struct {
 	time       int64 // unix ns
 	key        string
 	next, prev []byte
+	plain      bool // neither is packed, as far as is known
 }
 
 var entryTypes = map[cache.DeltaType]byte{cache.Added: 'A', cache.Updated: 'U', cache.Deleted: 'D'}
@@ -42,7 +43,7 @@ func entryType(b byte) (cache.DeltaType, bool) {
 // state between calls and may be called concurrently.
 var (
 	zenc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(blockHands),
-		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // a block has its own
 	zdec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxBlockBytes))
 )

@@ -274,7 +274,7 @@ func (s *Store) pack(c *Change) {
 	}
 	by := s.packs.now()
 	if packed := by.pack(c.payload); packed != nil {
-		c.by, c.size, c.payload = by, len(c.payload), packed
+		c.by, c.size, c.payload, c.whole = by, len(c.payload), packed, nil
 	}
 }
 
@@ -317,6 +317,9 @@ func (s *Store) plain(r *record, buf []byte) ([]byte, error) {
 func (s *Store) plainDrafts(drafts []draft) []draft {
 	out := slices.Clone(drafts)
 	for i := range out {
+		if out[i].plain {
+			continue
+		}
 		out[i].next, out[i].prev = s.plainRaw(out[i].key, out[i].next), s.plainRaw(out[i].key, out[i].prev)
 	}
 	return out
@@ -359,7 +362,7 @@ func (s *Store) usable(r *record) error {
 // payload gives a record the change's payload. A change that was prepared with
 // a dictionary that the source no longer has is stored unpacked.
 func (a *applier) payload(r *record, c *Change) (err error) {
-	r.payload = c.payload
+	r.payload, r.whole = c.payload, c.whole
 	if c.by == nil {
 		return nil
 	}

@@ -27,7 +27,15 @@ type record struct {
 	packed  uint32 // how the payload is packed
 	size    int    // of the payload once unpacked, if it is packed
 	payload []byte
+	// whole, if not nil, has recordRoom bytes and then the payload.
+	whole []byte
 }
+
+// recordRoom is left before an encoded object for what comes before it in the
+// record, so that it need not be copied there.
+const recordRoom = 192
+
+var noRoom [recordRoom]byte
 
 // plainSize is the payload's size in the codec's form.
 func (r *record) plainSize() int {
@@ -52,9 +60,14 @@ func (r *record) valuesOf(name string) []string {
 	return nil
 }
 
-// encode returns the record's bytes for that key and sets its crc.
+// encode returns the record's bytes for that key and sets its crc. They are in
+// whole, if there is one: what was encoded there before is overwritten.
 func (r *record) encode(key string) ([]byte, error) {
-	buf := bytes.NewBuffer(make([]byte, 0, len(r.payload)+192))
+	size := recordRoom
+	if r.whole == nil {
+		size += len(r.payload)
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, size))
 	buf.Write([]byte{recordVersion, r.codec, 0, 0, 0, 0})
 	enc := msgpack.GetEncoder()
 	defer msgpack.PutEncoder(enc)
@@ -84,8 +97,14 @@ func (r *record) encode(key string) ([]byte, error) {
 	if e.err != nil {
 		return nil, fmt.Errorf("boltstore: encode record of %q: %w", key, e.err)
 	}
-	buf.Write(r.payload)
 	b := buf.Bytes()
+	if r.whole != nil && len(b) <= recordRoom {
+		at := recordRoom - len(b)
+		copy(r.whole[at:], b)
+		b = r.whole[at:]
+	} else {
+		b = append(b, r.payload...)
+	}
 	r.crc = recordSum(key, b)
 	binary.LittleEndian.PutUint32(b[2:6], r.crc)
 	return b, nil
