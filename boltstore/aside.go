@@ -45,20 +45,29 @@ func (s *Store) SetAside() error {
 	return nil
 }
 
-// SetServer notes who answers: the UID of the cluster, the address, and the UID
-// of the flow schema by which the server classifies the source's requests, which
-// its answers tell. "" leaves what is known.
-func (s *Store) SetServer(clusterUID, server, flowSchemaUID string) error {
+// Server is what is known of who answers. "" leaves what the file knows.
+type Server struct {
+	Address string
+	// ClusterUID is the UID of kube-system, FlowSchemaUID that of the flow schema
+	// by which the server classifies the source's requests, as its answers tell.
+	ClusterUID, FlowSchemaUID string
+	// CA is a hash of the public key that vouches for the server's.
+	CA string
+}
+
+// SetServer notes who answers.
+func (s *Store) SetServer(by Server) error {
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
-		m.answeredBy(clusterUID, server, flowSchemaUID)
+		m.answeredBy(by)
 		return nil
 	}, nil)
 }
 
-func (m *sourceMeta) answeredBy(clusterUID, server, flowSchemaUID string) {
-	m.ClusterUID = cmp.Or(clusterUID, m.ClusterUID)
-	m.Server = cmp.Or(server, m.Server)
-	m.FlowSchemaUID = cmp.Or(flowSchemaUID, m.FlowSchemaUID)
+func (m *sourceMeta) answeredBy(by Server) {
+	m.Server = cmp.Or(by.Address, m.Server)
+	m.ClusterUID = cmp.Or(by.ClusterUID, m.ClusterUID)
+	m.FlowSchemaUID = cmp.Or(by.FlowSchemaUID, m.FlowSchemaUID)
+	m.ServerCA = cmp.Or(by.CA, m.ServerCA)
 }
 
 func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {

@@ -366,7 +366,8 @@ type State struct {
 	Source          Source    `json:"source"`
 	ClusterUID      string    `json:"clusterUID,omitempty"`
 	Server          string    `json:"server,omitempty"`
-	FlowSchemaUID   string    `json:"flowSchemaUID,omitempty"` // see Store.SetServer
+	FlowSchemaUID   string    `json:"flowSchemaUID,omitempty"` // see [Server]
+	ServerCA        string    `json:"serverCA,omitempty"`      // likewise
 	Kind            string    `json:"kind"`
 	APIVersion      string    `json:"apiVersion"`
 	Namespaced      bool      `json:"namespaced"` // false also as long as there are no objects to tell by

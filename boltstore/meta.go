@@ -96,6 +96,7 @@ type sourceMeta struct {
 	ClusterUID      string               `msgpack:"clusterUID"`
 	Server          string               `msgpack:"server"`
 	FlowSchemaUID   string               `msgpack:"flowSchemaUID,omitempty"`
+	ServerCA        string               `msgpack:"serverCA,omitempty"`
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
 	Epoch           uint64               `msgpack:"epoch"`      // counted up when the contents were set aside
@@ -134,7 +135,7 @@ func (m *sourceMeta) clone() *sourceMeta {
 
 func (m *sourceMeta) state() State {
 	st := State{
-		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, Kind: m.Kind, APIVersion: m.APIVersion,
+		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, ServerCA: m.ServerCA, Kind: m.Kind, APIVersion: m.APIVersion,
 		History: m.History, Synced: m.Generation > 0, ResourceVersion: m.ResourceVersion,
 		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,

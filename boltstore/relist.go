@@ -20,9 +20,9 @@ type RelistOptions struct {
 	NewHistory bool
 	// ClusterUID and Server identify who answered, "" leaves what is known.
 	ClusterUID, Server string
-	// FlowSchemaUID, if not nil, says once everything has been read what the
-	// answers said, see Store.SetServer.
-	FlowSchemaUID func() string
+	// Answered, if not nil, says once everything has been read what else the
+	// answers told of who gave them.
+	Answered func() Server
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
 	// OnError is told of each object that cannot be transformed or stored, and why. What
@@ -416,11 +416,10 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if r.o.NewHistory {
 			m.History++
 		}
-		flow := ""
-		if r.o.FlowSchemaUID != nil {
-			flow = r.o.FlowSchemaUID()
+		if r.o.Answered != nil {
+			m.answeredBy(r.o.Answered())
 		}
-		m.answeredBy(r.o.ClusterUID, r.o.Server, flow)
+		m.answeredBy(Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server})
 		return src.putMeta(m)
 	}, func() {
 		r.landed = true

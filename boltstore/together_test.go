@@ -193,7 +193,7 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	if err := before.RemoveHandler("test"); !errors.Is(err, ErrClosed) {
 		t.Errorf("remove a handler: %v", err)
 	}
-	if err := before.SetServer("", "other", ""); !errors.Is(err, ErrClosed) {
+	if err := before.SetServer(Server{Address: "other"}); !errors.Is(err, ErrClosed) {
 		t.Errorf("set the server: %v", err)
 	}
 	if err := before.SetAside(); !errors.Is(err, ErrClosed) {

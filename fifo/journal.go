@@ -60,9 +60,13 @@ type Journal struct {
 	syncAt    *uint64   // count at which a target was first reached
 	synced    chan struct{}
 
-	lastChange uint64 // count with the last change
-	waiting    int    // callers of wait
-	flushing   int    // callers of Flush
+	lastChange uint64              // count with the last change
+	waiting    int                 // callers of wait
+	awaited    map[string]*awaited // versions that WaitVersion waits for
+	popping    bool                // what was popped is being processed
+	closing    chan struct{}       // closed with closed
+	own        *string             // version of the bookmark that is not the server's
+	flushing   int                 // callers of Flush
 
 	failed   uint64
 	degraded error // of the last object that could not be stored
@@ -97,7 +101,7 @@ func New(store *boltstore.Store, o Options) *Journal {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	j := &Journal{o: o, store: store, synced: make(chan struct{}), accepted: store.LastStoreSyncResourceVersion()}
+	j := &Journal{o: o, store: store, synced: make(chan struct{}), closing: make(chan struct{}), awaited: map[string]*awaited{}, accepted: store.LastStoreSyncResourceVersion()}
 	j.cond.L = &j.mu
 	j.wake = store.Attach(j)
 	return j
@@ -214,6 +218,9 @@ func (j *Journal) enqueue(it item) error {
 // told at the given time.
 func (j *Journal) advance(rv string, at time.Time) {
 	j.accepted = rv
+	if a := j.awaited[rv]; a != nil {
+		a.come = true
+	}
 	if j.waiting > 0 {
 		defer j.cond.Broadcast()
 	}
@@ -225,7 +232,8 @@ func (j *Journal) advance(rv string, at time.Time) {
 	if !j.reached {
 		return
 	}
-	j.confirmed = at
+	// Ages go on while the device sleeps, which only the wall clock knows.
+	j.confirmed = at.Round(0)
 	if j.syncAt == nil {
 		n := j.count
 		j.syncAt = &n
@@ -251,6 +259,11 @@ func (j *Journal) Bookmark(rv string) error {
 	case rv == "":
 		return nil
 	}
+	own := j.own
+	j.own = nil
+	if own != nil && *own == rv && rv == j.accepted {
+		return nil // it says nothing new, and is not the server's word
+	}
 	if n := len(j.pending); n > 0 && j.pending[n-1].change == nil {
 		j.pending[n-1].rv = rv
 	} else {
@@ -258,12 +271,16 @@ func (j *Journal) Bookmark(rv string) error {
 		j.count++
 	}
 	j.advance(rv, j.o.Now())
-	if j.bytes == 0 && len(j.inflight) == 0 && len(j.out) == 0 {
-		// Nothing before it is left to commit, and a bookmark is nothing to tell.
-		j.doneCount = j.count
-		j.checkSynced()
-	}
+	j.peel()
 	return nil
+}
+
+// ExpectBookmark announces a bookmark that the caller makes up, to tell the
+// Reflector the version that has been accepted. It confirms nothing.
+func (j *Journal) ExpectBookmark(rv string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.own = &rv
 }
 
 // Take implements boltstore.Producer.
@@ -274,7 +291,7 @@ func (j *Journal) Take(max int, lazy bool) (*boltstore.Batch, bool) {
 	if len(j.pending) == 0 || j.outBytes >= j.o.MaxBytes && j.flushing == 0 || j.bytes == 0 && !lazy {
 		return nil, false
 	}
-	b := &boltstore.Batch{Confirmed: j.confirmed}
+	b := &boltstore.Batch{}
 	n := 0
 	for size := 0; n < len(j.pending) && size < max; n++ {
 		it := j.pending[n]
@@ -290,6 +307,7 @@ func (j *Journal) Take(max int, lazy bool) (*boltstore.Batch, bool) {
 	clear(j.pending[:n])
 	if j.pending = j.pending[n:]; len(j.pending) == 0 {
 		j.pending = nil
+		b.Confirmed = j.confirmed // of all that has been accepted
 	}
 	j.inflight = append(j.inflight, j.count-uint64(len(j.pending)))
 	j.cond.Broadcast()
@@ -316,14 +334,22 @@ func (j *Journal) push(o output) {
 	j.outBytes += o.size
 }
 
-// peel takes marks off the head of the output.
+// peel notes what is done: what the marks at the head of the output are behind,
+// and, where nothing is left to commit or to pop, everything: what is pending
+// then has nothing to tell.
 func (j *Journal) peel() {
+	if j.popping {
+		return // the marks are behind what is being processed
+	}
 	for len(j.out) > 0 && j.out[0].delta == nil {
 		j.doneCount = max(j.doneCount, j.out[0].mark)
 		j.out = j.out[1:]
 	}
 	if len(j.out) == 0 {
 		j.out = nil
+		if j.bytes == 0 && len(j.inflight) == 0 {
+			j.doneCount = j.count
+		}
 	}
 	if j.waiting > 0 {
 		j.cond.Broadcast()
@@ -392,6 +418,7 @@ func (j *Journal) next(most int) (deltas []cache.Delta, initial bool, err error)
 	}
 	clear(j.out[:n])
 	j.out = j.out[n:]
+	j.popping = true
 	select {
 	case <-j.synced:
 	default:
@@ -403,6 +430,7 @@ func (j *Journal) next(most int) (deltas []cache.Delta, initial bool, err error)
 func (j *Journal) popped() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.popping = false
 	j.peel()
 	if j.bytes > 0 {
 		j.wake(false) // the committer may have found the output full
@@ -439,6 +467,9 @@ func (j *Journal) Done() <-chan struct{} { return j.synced }
 func (j *Journal) Close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if !j.closed {
+		close(j.closing)
+	}
 	j.closed = true
 	j.cond.Broadcast()
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
@@ -339,6 +340,126 @@ func TestConfirmedWhen(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("reached", at(50), at(29))
+}
+
+// TestBookmarkBehindEvent: a bookmark that confirms while an event before it
+// still waits to be popped counts as soon as that has been.
+func TestBookmarkBehindEvent(t *testing.T) {
+	j, s := newJournal(t, boltstore.Options{FlushInterval: time.Hour, BookmarkInterval: time.Hour}, Options{})
+	j.Confirm("2", time.Now())
+	if err := j.Add(object("x", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Flush(t.Context()); err != nil || s.State().Seq != 1 {
+		t.Fatal(err)
+	}
+	if err := j.Bookmark("2"); err != nil {
+		t.Fatal(err)
+	}
+	if j.HasSynced() {
+		t.Error("synced before the event was popped")
+	}
+	_, err := j.Pop(func(any, bool) error {
+		if err := j.Bookmark("3"); err != nil || j.HasSynced() {
+			t.Errorf("synced while the event is processed: %v", err)
+		}
+		return nil
+	})
+	if err != nil || !j.HasSynced() {
+		t.Errorf("not synced behind it: %v", err)
+	}
+}
+
+// TestOwnBookmark: a bookmark that was announced as our own confirms nothing.
+func TestOwnBookmark(t *testing.T) {
+	now := time.Unix(1000, 0)
+	j, _ := newJournal(t, boltstore.Options{}, Options{Now: func() time.Time { return now }})
+	j.Confirm("5", now)
+	if err := j.Bookmark("5"); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	j.ExpectBookmark("5")
+	if err := j.Bookmark("5"); err != nil || !j.Confirmed().Equal(time.Unix(1000, 0)) {
+		t.Errorf("confirmed at %v: %v", j.Confirmed(), err)
+	}
+	if err := j.Bookmark("5"); err != nil || !j.Confirmed().Equal(now) { // the server's
+		t.Errorf("confirmed at %v: %v", j.Confirmed(), err)
+	}
+	j.Unconfirm(true)
+	if !j.Confirmed().IsZero() || !j.Proven().IsZero() || j.Reached() || j.Accepted() != "" {
+		t.Error("confirmed after it was set aside")
+	}
+}
+
+// TestRelistEndsWithTheJournal: a relist that the disk does not take ends when
+// the journal does.
+func TestRelistEndsWithTheJournal(t *testing.T) {
+	failing := make(chan struct{}, 1)
+	log := funcr.New(func(_, args string) {
+		if strings.Contains(args, "A relist could not be committed") {
+			select {
+			case failing <- struct{}{}:
+			default:
+			}
+		}
+	}, funcr.Options{})
+	j, _ := newJournal(t, boltstore.Options{MaxSize: 128 << 10}, Options{Logger: &log})
+	if err := j.Replace([]any{object("x", 1)}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	var objs []any
+	for i := range 100 {
+		o := object(fmt.Sprint("o", i), i+1)
+		o.Data = map[string]string{"k": string(make([]byte, 5000))}
+		objs = append(objs, o)
+	}
+	done := make(chan error, 1)
+	go func() { done <- j.Replace(objs, "200") }()
+	select {
+	case err := <-done:
+		t.Fatalf("it ended: %v", err)
+	case <-failing:
+	}
+	j.Close()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on")
+	}
+}
+
+// TestWaitForOpaqueVersion: one that is followed by the next at once has come.
+func TestWaitForOpaqueVersion(t *testing.T) {
+	j, _ := newJournal(t, boltstore.Options{}, Options{})
+	done := make(chan error, 1)
+	go func() { done <- j.WaitVersion(t.Context(), "b") }()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		j.mu.Lock()
+		n := j.waiting
+		if n > 0 { // it looks again once it has the lock
+			j.advance("b", time.Now())
+			j.advance("c", time.Now())
+		}
+		j.mu.Unlock()
+		if n > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
+		}
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for what has come")
+	}
 }
 
 // TestOpaqueTarget: versions that cannot be compared confirm if they are equal.

@@ -55,7 +55,19 @@ func (j *Journal) Confirm(rv string, asked time.Time) {
 func (j *Journal) Doubt() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.target, j.reached = "", false
+	j.target, j.reached, j.own = "", false, nil
+}
+
+// Unconfirm notes that what is in the file is not what the server has confirmed:
+// part of it cannot be read, or, with anew, it has been set aside.
+func (j *Journal) Unconfirm(anew bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.target, j.reached, j.own = "", false, nil
+	j.confirmed, j.proven = time.Time{}, time.Time{}
+	if anew {
+		j.accepted = ""
+	}
 }
 
 // Reached says whether what has been accepted is the version that the server
@@ -93,6 +105,13 @@ func (j *Journal) Accept() {
 	default:
 		close(j.synced)
 	}
+}
+
+// Asked is when the server was asked for the version that it last stated.
+func (j *Journal) Asked() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.asked
 }
 
 // ReachedBy is Reached for when rv will have been accepted.
@@ -140,6 +159,7 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list Pa
 // relist confirms at the given time, zero: when its first page was asked for,
 // since a list is of that moment, however long it takes.
 func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirmed time.Time, list Pages) (*boltstore.Relist, error) {
+	listed := confirmed.IsZero()
 	if err := j.Flush(ctx); err != nil {
 		return nil, err
 	}
@@ -188,8 +208,9 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	}
 	j.target, j.accepted, j.asked = newest, rv, began
 	if rv == newest {
+		j.reached = listed // also where there are no versions
 		j.advance(rv, confirmed)
-		j.confirmed, j.proven = confirmed, confirmed // also where there are no versions
+		j.confirmed, j.proven = confirmed.Round(0), confirmed
 	}
 	j.cond.Broadcast()
 	return r, nil
@@ -219,6 +240,8 @@ func (j *Journal) commit(ctx context.Context, r *boltstore.Relist, rv string, co
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), err)
+		case <-j.closing:
+			return nil, errors.Join(ErrClosed, err)
 		case <-time.After(backoff.Step()):
 		}
 	}

@@ -5,17 +5,35 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // WaitVersion returns nil once every change up to rv is in the file and has
 // been popped, for callers who want to read what they wrote. Versions that
 // cannot be compared must be equal. The error is the context's, or ErrClosed.
 func (j *Journal) WaitVersion(ctx context.Context, rv string) error {
-	return j.wait(ctx, func() bool {
-		cmp, err := resourceversion.CompareResourceVersion(j.accepted, rv)
-		return j.accepted == rv || err == nil && cmp >= 0
-	})
+	j.mu.Lock()
+	a := j.awaited[rv]
+	if a == nil {
+		a = &awaited{}
+		j.awaited[rv] = a
+	}
+	a.callers++
+	j.mu.Unlock()
+	defer func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if a.callers--; a.callers == 0 {
+			delete(j.awaited, rv)
+		}
+	}()
+	return j.wait(ctx, func() bool { return a.come || atLeast(j.accepted, rv) })
+}
+
+// awaited is a version that is waited for. One that cannot be compared may come
+// and be followed by the next before who waits looks.
+type awaited struct {
+	callers int
+	come    bool
 }
 
 // WaitConfirmed returns nil once the server has confirmed the state at the

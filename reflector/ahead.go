@@ -34,6 +34,7 @@ type ahead struct {
 	last   string // version up to which everything has come
 	ended  bool   // nothing more comes
 	failed bool   // something is missing
+	bytes  int64  // that came over watches before this one
 	taken  bool   // it is being read
 }
 
@@ -80,7 +81,7 @@ func (a *ahead) keep(w watch.Interface, p *pulse) {
 		switch {
 		case ev.Type == watch.Error:
 			a.failed = a.failed || isExpired(apierrors.FromObject(ev.Object))
-		case !a.taken && (p.bytes.Load() > aheadBytes || len(a.kept) >= aheadEvents):
+		case !a.taken && (a.bytes+p.bytes.Load() > aheadBytes || len(a.kept) >= aheadEvents):
 			a.failed = true
 		default:
 			a.kept = append(a.kept, ev)
@@ -100,6 +101,7 @@ func (a *ahead) keep(w watch.Interface, p *pulse) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
+	a.bytes += p.bytes.Load()
 	a.cond.Broadcast()
 }
 

@@ -100,6 +100,21 @@ func (s *Source) recount(ctx context.Context) error {
 	return nil
 }
 
+// readIn is how long a watch may go on until everything is to be read: to be
+// compared, or because a proof was put off. ok says whether it is.
+func (s *Source) readIn() (time.Duration, bool) {
+	d, ok := s.auditIn()
+	if s.isPostponed() && !s.journal.Reached() && s.bookmarkless() {
+		s.mu.Lock()
+		proof := s.notBefore.Sub(s.o.Clock.Now())
+		s.mu.Unlock()
+		if !ok || proof < d {
+			d, ok = proof, true
+		}
+	}
+	return d, ok
+}
+
 // auditIn is how long it is until everything is to be compared, ok whether it
 // ever is.
 func (s *Source) auditIn() (d time.Duration, ok bool) {

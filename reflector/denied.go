@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -29,8 +30,9 @@ func isDenied(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }
 
-// denied notes a refusal, and purges if it has lasted.
-func (s *Source) denied(ctx context.Context, err error) {
+// denied notes a refusal, and purges if it has lasted. by is what the server told
+// of itself in it.
+func (s *Source) denied(ctx context.Context, err error, by boltstore.Server) {
 	now := s.o.Clock.Now()
 	s.mu.Lock()
 	if s.deniedSince.IsZero() {
@@ -42,8 +44,15 @@ func (s *Source) denied(ctx context.Context, err error) {
 	if s.o.OnDenied != Purge || lasted < purgeAfter || s.journal.Accepted() == "" || !s.store.State().Synced {
 		return
 	}
-	if other, err := s.otherCluster(ctx); other || err != nil {
-		return // nothing of it has been deleted
+	if s.o.Server != "" {
+		known := s.store.State()
+		id, by, err := s.identify(ctx, known, by)
+		if err == nil && id.other {
+			err = s.setAside(ctx, known, by) // nothing of it has been deleted
+		}
+		if err != nil || id.other || !id.sure {
+			return
+		}
 	}
 	if err := s.journal.Purge(ctx); err != nil {
 		s.o.Logger.Error(err, "The server refuses these objects, and they could not be purged yet", "source", s.store.Source().String())

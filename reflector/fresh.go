@@ -45,6 +45,14 @@ func (s *Source) WaitForVersion(ctx context.Context, resourceVersion string) err
 	return s.journal.WaitVersion(ctx, resourceVersion)
 }
 
+// staleAsk says whether a caller waits for the answer to a question that is yet
+// to be sent.
+func (s *Source) staleAsk() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted > 0 && s.journal.Asked().Before(s.wantedProven)
+}
+
 // stale says whether a caller waits for what the server has yet to confirm.
 func (s *Source) stale() bool {
 	s.mu.Lock()

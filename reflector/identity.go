@@ -31,7 +31,7 @@ type probe struct {
 	url *url.URL
 	// cluster asks for the UID of kube-system in place of the request.
 	cluster bool
-	uid     string
+	told    clusterUID
 	err     error // why it could not be asked
 }
 
@@ -66,7 +66,9 @@ type asked struct {
 }
 
 type clusterUID struct {
-	uid  string
+	uid  string    // "": the server does not tell it
+	none bool      // kube-system is not there
+	ca   string    // as in link
 	from time.Time // when it was asked for
 }
 
@@ -87,7 +89,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer p.mu.Unlock()
 	p.url = req.URL
 	if p.cluster {
-		p.uid, p.err = t.clusterUID(req)
+		p.told, p.err = t.clusterUID(req)
 	}
 	return nil, errProbed
 }
@@ -95,7 +97,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *transport) send(req *http.Request) (*http.Response, error) {
 	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.unpack, req) })
 	if err == nil {
-		noteAnswer(req.Context(), resp)
+		noteAnswer(req, resp)
 	}
 	return resp, err
 }
@@ -104,30 +106,31 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // clusterUID asks for the UID of the kube-system namespace, with the
-// credentials of req. "" means that the server does not tell it.
-func (t *transport) clusterUID(req *http.Request) (string, error) {
+// credentials of req.
+func (t *transport) clusterUID(req *http.Request) (k clusterUID, err error) {
 	server, _, err := splitPath(req.URL.Path)
 	if err != nil {
-		return "", err
+		return k, err
 	}
 	began, host := time.Now(), req.URL.Host+server
 	select {
 	case t.asked.turn <- struct{}{}:
 		defer func() { <-t.asked.turn }()
 	case <-req.Context().Done():
-		return "", req.Context().Err()
+		return k, req.Context().Err()
 	}
 	if k, ok := t.asked.uids[host]; ok && !k.from.Before(began) {
-		return k.uid, nil
+		return k, nil
 	}
-	k := clusterUID{from: time.Now()}
-	if k.uid, err = t.askClusterUID(req, server); err == nil {
+	from := time.Now()
+	if k, err = t.askClusterUID(req, server); err == nil {
+		k.from = from
 		t.asked.uids[host] = k
 	}
-	return k.uid, err
+	return k, err
 }
 
-func (t *transport) askClusterUID(req *http.Request, server string) (string, error) {
+func (t *transport) askClusterUID(req *http.Request, server string) (k clusterUID, err error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)
 	defer cancel()
 	get := req.Clone(ctx)
@@ -135,23 +138,28 @@ func (t *transport) askClusterUID(req *http.Request, server string) (string, err
 	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
 	resp, err := t.gate.roundTrip(get, t.next.RoundTrip)
 	if err != nil {
-		return "", err
+		return k, err
 	}
 	defer resp.Body.Close()
+	k.ca = caOf(resp)
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	switch {
 	case err != nil:
-		return "", err
-	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusNotFound:
-		return "", nil
+		return k, err
+	case resp.StatusCode == http.StatusNotFound:
+		k.none = true
+		return k, nil
+	case resp.StatusCode >= 300 && resp.StatusCode < 500 && resp.StatusCode != http.StatusRequestTimeout && resp.StatusCode != http.StatusTooManyRequests:
+		return k, nil // it does not tell
 	case resp.StatusCode != http.StatusOK:
-		return "", fmt.Errorf("reflector: ask for the cluster's identity: %s", resp.Status)
+		return k, fmt.Errorf("reflector: ask for the cluster's identity: %s", resp.Status)
 	}
 	var ns metav1.PartialObjectMetadata
 	if err := json.Unmarshal(body, &ns); err != nil {
-		return "", fmt.Errorf("reflector: ask for the cluster's identity: %w", err)
+		return k, fmt.Errorf("reflector: ask for the cluster's identity: %w", err)
 	}
-	return string(ns.UID), nil
+	k.uid = string(ns.UID)
+	return k, nil
 }
 
 // Identify learns which list/watch lw is, and the address of its server,

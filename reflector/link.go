@@ -2,10 +2,13 @@ package reflector
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
 
+	"github.com/kubewake/kubewake/boltstore"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
@@ -17,6 +20,7 @@ type link struct {
 	mu   sync.Mutex
 	conn string
 	flow string
+	ca   string // hash of the public key that vouches for the server's
 }
 
 type linkKey struct{}
@@ -30,14 +34,30 @@ func (l *link) trace(ctx context.Context) context.Context {
 	}})
 }
 
-// noteAnswer notes what an answer says of its server.
-func noteAnswer(ctx context.Context, resp *http.Response) {
-	l, _ := ctx.Value(linkKey{}).(*link)
-	if flow := resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID); l != nil && flow != "" {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.flow = flow
+// noteAnswer notes what the answer to a list says of its server. Other requests
+// may match another schema.
+func noteAnswer(req *http.Request, resp *http.Response) {
+	l, _ := req.Context().Value(linkKey{}).(*link)
+	if l == nil {
+		return
 	}
+	if _, err := sourceOf(req.URL); err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flow, l.ca = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), caOf(resp)
+}
+
+// caOf is "" where the connection is not secured, or trusted unseen. A
+// certificate that was renewed with its key is the same.
+func caOf(resp *http.Response) string {
+	if resp.TLS == nil || len(resp.TLS.VerifiedChains) == 0 {
+		return ""
+	}
+	chain := resp.TLS.VerifiedChains[0]
+	sum := sha256.Sum256(chain[len(chain)-1].RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:16])
 }
 
 // told names the connection, "" for clients that do not use HTTP, and the flow
@@ -49,4 +69,14 @@ func (l *link) told() (conn, flow string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.conn, l.flow
+}
+
+// server is what was told of who answers.
+func (l *link) server() (by boltstore.Server) {
+	if l == nil {
+		return by
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return boltstore.Server{FlowSchemaUID: l.flow, CA: l.ca}
 }

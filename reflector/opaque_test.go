@@ -19,6 +19,11 @@ import (
 
 // opaque gives a server's versions a form that cannot be compared.
 func opaque(lw cache.ListerWatcher) cache.ListerWatcher {
+	return opaqueBy(lw, func(rv string) string { return "v" + rv })
+}
+
+// opaqueBy gives them another one.
+func opaqueBy(lw cache.ListerWatcher, form func(string) string) cache.ListerWatcher {
 	inner := cache.ToListerWatcherWithContext(lw)
 	known := func(o metav1.ListOptions) metav1.ListOptions {
 		o.ResourceVersion = strings.TrimPrefix(o.ResourceVersion, "v")
@@ -26,7 +31,7 @@ func opaque(lw cache.ListerWatcher) cache.ListerWatcher {
 	}
 	hide := func(obj runtime.Object) {
 		if m, err := meta.Accessor(obj); err == nil && m.GetResourceVersion() != "" {
-			m.SetResourceVersion("v" + m.GetResourceVersion())
+			m.SetResourceVersion(form(m.GetResourceVersion()))
 		}
 	}
 	return &cache.ListWatch{
@@ -39,7 +44,7 @@ func opaque(lw cache.ListerWatcher) cache.ListerWatcher {
 			if err != nil {
 				return nil, err
 			}
-			m.SetResourceVersion("v" + m.GetResourceVersion())
+			m.SetResourceVersion(form(m.GetResourceVersion()))
 			return list, meta.EachListItem(list, func(obj runtime.Object) error { hide(obj); return nil })
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {

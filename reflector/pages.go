@@ -45,6 +45,7 @@ type lister struct {
 	reason string
 	turn   *turn  // left while a page is waited for
 	least  string // versions before it are of another history; "": none are
+	flow   string // what the pages' answers must name; "": what the first one does
 	limit  int64
 	fixed  bool // the caller has set it
 	// smallest is how few objects a page may have and still be compressed.
@@ -129,6 +130,7 @@ type listPage struct {
 // version but offers the rest as it is now, that is taken.
 func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	backoff := newBackoff()
+	retried := false
 	for since := l.s.o.Clock.Now(); ; {
 		began := l.s.o.Clock.Now()
 		if l.rv != "" && began.Sub(l.began) > aheadAfter {
@@ -154,6 +156,9 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case rawErr != nil:
 			return p, rawErr
 		case err == nil:
+			if err := l.same(ctx, retried); err != nil {
+				return p, err
+			}
 			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
 			p.kept = kept
 			p.objs, err = l.accept(list)
@@ -168,6 +173,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
 			return p, err
 		}
+		retried = true
 		l.resize(0, 0, slowPage)
 		l.s.enter(Offline, err.Error())
 		l.turn.leave()
@@ -183,6 +189,30 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		since = since.Add(l.s.o.Clock.Since(left)) // others' time is not its own
 		l.s.enter(Relisting, l.reason)
 	}
+}
+
+// same fails if the page that has been read may be of another cluster than those
+// before it, or than what the file has. Where answers name no flow schema the
+// cluster is asked for, if the page was read behind a broken link.
+func (l *lister) same(ctx context.Context, retried bool) error {
+	_, flow := l.s.askedOver()
+	if l.rv == "" && l.flow == "" {
+		l.flow = flow
+	}
+	if flow != l.flow {
+		return errAnother
+	}
+	if flow != "" || !retried || l.s.o.Server == "" {
+		return nil
+	}
+	told, err := l.s.askCluster(ctx)
+	if err != nil {
+		return err
+	}
+	if uid := l.s.id.clusterUID; uid != "" && told.uid != "" && uid != told.uid {
+		return errAnother
+	}
+	return nil
 }
 
 // settle learns, at the last page, how far the watch must go until the file has

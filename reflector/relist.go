@@ -29,6 +29,9 @@ func (s *Source) repair(ctx context.Context, reason string) error {
 // the file's.
 var errWentBack = errors.New("the server has gone back")
 
+// errAnother: a page may be of another cluster than what was found out before.
+var errAnother = errors.New("another server answers")
+
 // relist reads everything, page by page, into the file.
 func (s *Source) relist(ctx context.Context, reason string) error {
 	t := &turn{db: s.store.DB()}
@@ -36,20 +39,31 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 		return err
 	}
 	defer t.leave()
-	other, err := s.otherCluster(ctx)
-	if err != nil {
+	find := func() error {
+		other, err := s.otherCluster(ctx)
+		if other {
+			reason = ReasonCluster
+		}
 		return err
 	}
-	if other {
-		reason = ReasonCluster
+	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page tells
+		if err := find(); err != nil {
+			return err
+		}
 	}
 	ctx = s.noteLink(ctx)
 	l, r, err := s.readAll(ctx, reason, t)
-	if errors.Is(err, errWentBack) {
+	for again := 3; again > 0 && (errors.Is(err, errWentBack) || errors.Is(err, errAnother)); again-- {
 		s.mu.Lock()
-		s.restored = true
+		s.restored = s.restored || errors.Is(err, errWentBack)
+		s.checked = s.checked && errors.Is(err, errWentBack)
 		s.mu.Unlock()
-		reason = ReasonRestored
+		if errors.Is(err, errWentBack) {
+			reason = ReasonRestored
+		}
+		if err := find(); err != nil {
+			return err
+		}
 		l, r, err = s.readAll(ctx, reason, t)
 	}
 	if err != nil {
@@ -57,7 +71,7 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 	}
 	s.count(reason)
 	s.mu.Lock()
-	s.asked, s.restored, s.expired = true, false, false // the list's version is the server's
+	s.asked, s.checked, s.restored, s.expired = true, true, false, false // the list's version is the server's
 	s.deniedSince = time.Time{}
 	s.read = s.o.Clock.Now()
 	s.state.LastRelist, s.state.LastRelistAt = reason, s.o.Clock.Now()
@@ -74,19 +88,22 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, *boltstore.Relist, error) {
 	s.enter(Relisting, reason)
 	s.mu.Lock()
-	o := boltstore.RelistOptions{NewHistory: s.restored && s.store.State().Synced, ClusterUID: s.clusterUID, Server: s.o.Server,
-		FlowSchemaUID: func() string { _, flow := s.askedOver(); return flow }}
-	s.mu.Unlock()
+	known := s.store.State()
 	l := s.newLister(reason, t)
-	if !o.NewHistory && s.store.State().Synced {
+	if _, l.flow = s.asking.told(); !s.checked {
+		l.flow, s.id = known.FlowSchemaUID, identity{clusterUID: known.ClusterUID, sure: true} // as the first page will show
+	}
+	o := boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered}
+	s.mu.Unlock()
+	if !o.NewHistory && known.Synced {
 		l.least = s.journal.Accepted()
 	}
 	r, err := s.journal.Relist(ctx, o, l.pages(ctx))
 	if errors.Is(err, errTokenExpired) {
 		l.ahead.Stop()
-		least := l.least
+		least, flow := l.least, l.flow
 		l = s.newLister(reason, t)
-		l.limit, l.fixed, l.least = 0, true, least // as client-go's pager does
+		l.limit, l.fixed, l.least, l.flow = 0, true, least, flow // as client-go's pager does
 		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
 	}
 	if err != nil {

@@ -78,24 +78,24 @@ type Source struct {
 	sizes      sizes
 	kind       objectKind
 
-	mu         sync.Mutex
-	state      State
-	expired    bool   // the next watch must relist first
-	restored   bool   // the server has gone back, and has not been read since
-	unused     string // why what the file holds was last not used, see noteUnusable
-	asked      bool   // the server has been asked for its version since the link last broke
-	asking     *link  // over which it last stated it; nil: not since then
-	resuming   bool   // the file has answered the list
-	checked    bool   // the cluster has been, too, and this is its UID
-	clusterUID string
-	quiet      time.Duration // how long a watch may be quiet, QuietTimeout or more
-	counted    bool          // the server's number of objects has been compared since the last outage
-	countDue   bool          // it is time to
-	countless  bool          // it says nothing
-	read       time.Time     // when everything was last read, or this source made
-	notBefore  time.Time     // what need not be read now is not
-	fruitless  int           // short watches in a row that brought nothing
-	wanted     int           // callers of WaitForFresh
+	mu        sync.Mutex
+	state     State
+	expired   bool   // the next watch must relist first
+	restored  bool   // the server has gone back, and has not been read since
+	unused    string // why what the file holds was last not used, see noteUnusable
+	asked     bool   // the server has been asked for its version since the link last broke
+	asking    *link  // over which it last stated it; nil: not since then
+	resuming  bool   // the file has answered the list
+	checked   bool   // the cluster has been found out, too
+	id        identity
+	quiet     time.Duration // how long a watch may be quiet, QuietTimeout or more
+	counted   bool          // the server's number of objects has been compared since the last outage
+	countDue  bool          // it is time to
+	countless bool          // it says nothing
+	read      time.Time     // when everything was last read, or this source made
+	notBefore time.Time     // what need not be read now is not
+	fruitless int           // short watches in a row that brought nothing
+	wanted    int           // callers of WaitForFresh
 	// wantedSince and wantedProven are how fresh the most demanding of them want
 	// it to be confirmed, and proven.
 	wantedSince, wantedProven time.Time
@@ -116,7 +116,8 @@ var (
 // journal and its store. example is an object of the type that lw returns.
 func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, example runtime.Object, o Options) *Source {
 	o.PageBytes = cmp.Or(o.PageBytes, 4<<20)
-	o.ConfirmTimeout = cmp.Or(o.ConfirmTimeout, 3*time.Second)
+	// The server counts seconds.
+	o.ConfirmTimeout = (cmp.Or(o.ConfirmTimeout, 3*time.Second) + time.Second - 1).Truncate(time.Second)
 	o.QuietTimeout = cmp.Or(o.QuietTimeout, 90*time.Second)
 	if o.Logger == nil {
 		l := klog.Background()
@@ -204,10 +205,12 @@ func (s *Source) noteUnusable(reason string) {
 // unusable says why the file cannot be gone on from, "" if it can.
 func (s *Source) unusable() string {
 	switch {
-	case !s.store.State().Synced || s.journal.Accepted() == "":
+	case !s.store.State().Synced:
 		return ReasonFirst
 	case s.store.Err() != nil:
 		return ReasonDamaged
+	case s.journal.Accepted() == "" && (!s.journal.Reached() || s.stale()):
+		return ReasonNoVersion
 	}
 	return s.store.Outdated()
 }
@@ -263,6 +266,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		}
 		switch {
 		case isExpired(err):
+			s.broken() // the request may have found another server
 			s.setExpired()
 			continue
 		case err != nil:
@@ -323,11 +327,14 @@ func isExpired(err error) bool {
 
 // fail notes why the server did not answer, and that it must be asked again.
 func (s *Source) fail(ctx context.Context, err error) error {
+	s.mu.Lock()
+	by := s.asking.server()
+	s.mu.Unlock()
 	s.broken()
 	switch {
 	case ctx.Err() != nil:
 	case isDenied(err):
-		s.denied(ctx, err)
+		s.denied(ctx, err, by)
 	default:
 		s.allowed() // it does not refuse, now
 		s.outage()

@@ -48,6 +48,7 @@ type Standalone struct {
 	cond    sync.Cond
 	listing bool    // what is popped is in the list
 	current *stream // nil between watches
+	latest  *stream // that has been opened, whether or not it has ended
 	seq     uint64  // of the last change that was listed or handed out
 }
 
@@ -106,11 +107,14 @@ func (s *Standalone) Close() error {
 	s.mu.Lock()
 	s.cond.Broadcast()
 	s.mu.Unlock()
-	s.endWatch()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	err := s.journal.Flush(ctx)
-	s.journal.Close()
+	err := s.endWatch(ctx)
+	if err == nil {
+		err = s.journal.Flush(ctx)
+	}
+	s.journal.Close() // unblocks a watch that the disk holds up
+	_ = s.endWatch(context.Background())
 	s.source.Wait()
 	s.popping.Wait()
 	s.store.Release()
@@ -152,7 +156,9 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 		}
 		return s.page(at, o.Limit)
 	}
-	s.begin()
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
 	defer s.end()
 	list, err := s.source.ListWithContext(ctx, o)
 	if err != nil {
@@ -175,22 +181,32 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 }
 
 // begin has what is popped dropped, once the watch before has ended.
-func (s *Standalone) begin() {
-	s.endWatch()
+func (s *Standalone) begin(ctx context.Context) error {
+	if err := s.endWatch(ctx); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listing = true
 	s.cond.Broadcast()
+	return nil
 }
 
-// endWatch ends the latest watch, if there is one, and waits for it.
-func (s *Standalone) endWatch() {
+// endWatch ends the latest watch, if there is one, and waits for it. The error
+// is the context's.
+func (s *Standalone) endWatch(ctx context.Context) error {
 	s.mu.Lock()
-	w := s.current
+	w := s.latest
 	s.mu.Unlock()
-	if w != nil {
-		w.Stop()
-		<-w.done
+	if w == nil {
+		return nil
+	}
+	w.Stop()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
@@ -236,7 +252,9 @@ func (s *Standalone) page(at place, limit int64) (runtime.Object, error) {
 // WatchWithContext goes on from what was last listed or handed out, whatever
 // the caller's version.
 func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	s.endWatch()
+	if err := s.endWatch(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ctx, cancel)
 	inner, err := s.source.WatchWithContext(ctx, o)
@@ -252,7 +270,7 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 		w.Stop()
 		return nil, fmt.Errorf("reflector: watch %s: %w", s.store.Source(), fifo.ErrClosed)
 	}
-	s.current = w
+	s.current, s.latest = w, w
 	s.cond.Broadcast()
 	go func() {
 		defer close(w.done)

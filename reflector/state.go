@@ -66,6 +66,9 @@ const (
 	// The server has another number of objects at the file's version: it has
 	// been restored, and has overtaken that version since.
 	ReasonCounts = "number of objects differs"
+	// The server gives lists no version, or the last one has been purged: there
+	// is nothing to go on from.
+	ReasonNoVersion = "no version"
 	// The server sends no bookmarks, and nothing else confirms the state.
 	ReasonUnconfirmed = "no bookmarks"
 )

@@ -64,7 +64,7 @@ func (w *watcher) run(repaired bool) {
 	alarm := clock.NewTimer(w.quiet)
 	defer alarm.Stop()
 	var audit <-chan time.Time
-	if d, ok := w.s.auditIn(); ok {
+	if d, ok := w.s.readIn(); ok {
 		timer := clock.NewTimer(max(d, 0))
 		defer timer.Stop()
 		audit = timer.C()
@@ -94,6 +94,7 @@ func (w *watcher) run(repaired bool) {
 			return
 		case <-damaged:
 			w.s.broken()
+			w.s.journal.Unconfirm(false)
 			w.send(w.s.bookmark()) // the next Watch relists
 			return
 		case ev, open = <-w.inner.ResultChan():
@@ -122,6 +123,11 @@ func (w *watcher) run(repaired bool) {
 		last = clock.Now()
 		if w.s.behind() && w.s.journal.ReachedBy(versionOf(ev.Object)) {
 			w.s.enter(Live, "")
+			if w.s.staleAsk() { // somebody has come since the server was asked
+				w.s.broken()
+				w.send(w.s.bookmark())
+				return
+			}
 		}
 	}
 }
@@ -130,7 +136,7 @@ func (w *watcher) run(repaired bool) {
 func (w *watcher) ended() {
 	// A watch that ends when it was to end leaves nothing to ask. The link
 	// under one that ends earlier has broken, and who knows what comes back.
-	early, behind := w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.behind()
+	early, behind := w.until.IsZero() || w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.behind()
 	if early || behind || !w.moved { // nothing to tell, or nothing told?
 		w.s.broken()
 	}
@@ -165,6 +171,7 @@ func (s *Source) bookmark() watch.Event {
 	obj.GetObjectKind().SetGroupVersionKind(s.example.GetObjectKind().GroupVersionKind())
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetResourceVersion(s.journal.Accepted())
+		s.journal.ExpectBookmark(m.GetResourceVersion())
 	}
 	return watch.Event{Type: watch.Bookmark, Object: obj}
 }

@@ -1,0 +1,220 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// clusterUID is that of the server.
+func (f *fixture) clusterUID() string {
+	f.t.Helper()
+	all, _, err := f.sim.List(&corev1.Namespace{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, o := range all {
+		if o.GetName() == "kube-system" {
+			return string(o.GetUID())
+		}
+	}
+	return ""
+}
+
+// recreate has another cluster answer, with an object of its own.
+func (f *fixture) recreate(rv uint64) {
+	f.t.Helper()
+	after(time.Second)
+	if err := f.sim.Recreate(rv); err != nil {
+		f.t.Fatal(err)
+	}
+	f.create("theirs")
+}
+
+// ofTheCluster: what the file has is the server's, it knows whose that is, and
+// nothing was told as deleted.
+func (f *fixture) ofTheCluster() {
+	f.t.Helper()
+	if d := f.differs(); d != "" {
+		f.t.Error(d)
+	}
+	if st := f.store.State(); st.ClusterUID != f.clusterUID() {
+		f.t.Errorf("the file says it is of %s, it is of %s", st.ClusterUID, f.clusterUID())
+	}
+	if told := f.takeTold(); strings.Contains(told, "Deleted") {
+		f.t.Errorf("told %q", told)
+	}
+}
+
+func TestIsOther(t *testing.T) {
+	known := boltstore.State{Server: "https://a", ServerCA: "ca", FlowSchemaUID: "flow", ClusterUID: "uid"}
+	unknown := known
+	unknown.ClusterUID = ""
+	for _, c := range []struct {
+		what  string
+		known boltstore.State
+		by    boltstore.Server
+		want  bool
+	}{
+		{"another UID", known, boltstore.Server{Address: "https://a", CA: "ca", ClusterUID: "other"}, true},
+		{"the same UID, all else another", known, boltstore.Server{Address: "https://b", CA: "cb", FlowSchemaUID: "other", ClusterUID: "uid"}, false},
+		{"another address", known, boltstore.Server{Address: "https://b", CA: "ca"}, false},
+		{"another CA", known, boltstore.Server{Address: "https://a", CA: "cb"}, false},
+		{"another flow schema", known, boltstore.Server{Address: "https://a", CA: "ca", FlowSchemaUID: "other"}, false},
+		{"another address and CA", known, boltstore.Server{Address: "https://b", CA: "cb"}, true},
+		{"another CA and flow schema", known, boltstore.Server{Address: "https://a", CA: "cb", FlowSchemaUID: "other"}, true},
+		{"a UID where none was known, another address and CA", unknown, boltstore.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"}, true},
+		{"a UID where none was known", unknown, boltstore.Server{Address: "https://a", CA: "ca", ClusterUID: "uid"}, false},
+		{"nothing is known", boltstore.State{}, boltstore.Server{Address: "https://b", CA: "cb", FlowSchemaUID: "flow"}, false},
+	} {
+		if got := isOther(c.known, c.by); got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+}
+
+// TestClusterWithoutNamespaces: a new cluster that has no kube-system yet is not
+// taken for the one before it.
+func TestClusterWithoutNamespaces(t *testing.T) {
+	for name, rv := range map[string]uint64{"behind": 1, "ahead": 1_000_000} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 5, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
+				f.reflect()
+				after(time.Minute)
+				f.takeTold()
+				f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1,
+					kubesim.Answer(apierrors.NewNotFound(corev1.Resource("namespaces"), "kube-system")))
+				f.recreate(rv)
+				after(10 * time.Minute)
+				f.ofTheCluster()
+			})
+		})
+	}
+}
+
+// TestClusterThatDoesNotTell: one that refuses its UID now is not taken for
+// another because of its flow schema alone, and what it tells of itself is not
+// noted beside the UID: as soon as it can be asked it is known.
+func TestClusterThatDoesNotTell(t *testing.T) {
+	bubble(t, 5, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Minute)
+		before := f.store.State()
+		var refused atomic.Bool
+		refused.Store(true)
+		f.sim.FailNext(func(r *http.Request) bool { return refused.Load() && strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30,
+			kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system", errors.New("no"))))
+		f.recreate(1_000_000)
+		after(10 * time.Minute)
+		if st := f.store.State(); st.ClusterUID != before.ClusterUID || st.FlowSchemaUID != before.FlowSchemaUID {
+			t.Errorf("noted: %+v", st)
+		}
+		f.takeTold()
+		refused.Store(false)
+		f.sim.DropConnections()
+		after(10 * time.Minute)
+		f.ofTheCluster()
+		if st := f.State(); st.Relists[ReasonCluster] != 1 {
+			t.Errorf("relists %v", st.Relists)
+		}
+	})
+}
+
+// TestClusterWithinAList: a cluster that is made anew while pages are read, by
+// answers that name their flow schema or not.
+func TestClusterWithinAList(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
+			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{PageSize: 3}, func(f *fixture) {
+				var pages atomic.Int64
+				f.sim.OnRequest = func(r *http.Request) {
+					if r.URL.Query().Get("limit") != "3" {
+						return
+					}
+					if pages.Add(1) == 2 {
+						go f.recreate(1_000_000) // which cuts this request
+						<-r.Context().Done()
+					}
+				}
+				f.reflect()
+				after(10 * time.Minute)
+				f.ofTheCluster()
+			})
+		})
+	}
+}
+
+// TestClusterBehindExpiry: what looks like an expired version is another
+// cluster's answer.
+func TestClusterBehindExpiry(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
+			bubble(t, 4, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{}, func(f *fixture) {
+				f.list()
+				f.recreate(1_000_000)
+				f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
+				f.watch()
+				f.ofTheCluster()
+				if st := f.State(); st.Relists[ReasonCluster] != 1 || st.Relists[ReasonExpired] != 0 {
+					t.Errorf("relists %v", st.Relists)
+				}
+			})
+		})
+	}
+}
+
+// TestAsideIsNotFresh: what was confirmed of a cluster whose contents are set
+// aside says nothing of the next one.
+func TestAsideIsNotFresh(t *testing.T) {
+	bubble(t, 5, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Minute)
+		f.sim.FailNext(func(r *http.Request) bool {
+			return strings.HasSuffix(r.URL.Path, "/configmaps") && r.URL.Query().Get("limit") != "1" && !isWatch(r)
+		}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("no"))))
+		f.recreate(1_000_000)
+		after(5 * time.Minute)
+		if f.store.State().Synced {
+			t.Fatal("it was not set aside")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := f.WaitForFresh(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("fresh, and nothing has been read: %v", err)
+		}
+		if age, ok := f.State().Age(time.Now()); ok {
+			t.Errorf("age %s", age)
+		}
+	})
+}
+
+// TestRefusedByAnotherCluster: one that refuses everything, since it does not
+// know the caller, may be another: nothing is purged.
+func TestRefusedByAnotherCluster(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		f.takeTold()
+		var refused atomic.Bool
+		refused.Store(true)
+		f.sim.FailNext(func(*http.Request) bool { return refused.Load() }, 1<<30, kubesim.Answer(apierrors.NewUnauthorized("who are you")))
+		f.recreate(1_000_000)
+		after(5 * time.Minute)
+		if told := f.takeTold(); told != "" || len(f.store.ListKeys()) != 3 {
+			t.Errorf("told %q", told)
+		}
+		refused.Store(false)
+		after(5 * time.Minute)
+		f.ofTheCluster()
+	})
+}
