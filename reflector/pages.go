@@ -252,11 +252,17 @@ func (l *lister) accept(list runtime.Object) ([]runtime.Object, error) {
 	l.token, l.newest = m.GetContinue(), cmp.Or(l.settled, m.GetResourceVersion())
 	if l.rv == "" {
 		l.rv = m.GetResourceVersion()
-		if c, err := resourceversion.CompareResourceVersion(l.rv, l.least); err == nil && c < 0 {
+		if isBehind(l.rv, l.least) {
 			return nil, errWentBack
 		}
 	}
 	return objs, nil
+}
+
+// isBehind says whether version a is known to be before b.
+func isBehind(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
 }
 
 // resize makes the next page larger or smaller, by this one's bytes, 0 if they

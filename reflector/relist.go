@@ -46,7 +46,7 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 		}
 		return err
 	}
-	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page tells
+	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" || s.streams() { // else the first page tells
 		if err := find(); err != nil {
 			return err
 		}
@@ -98,7 +98,16 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	if !o.NewHistory && known.Synced {
 		l.least = s.journal.Accepted()
 	}
-	r, err := s.journal.Relist(ctx, o, l.pages(ctx))
+	read := l.pages
+	if s.streams() {
+		read = l.streamed
+	}
+	r, err := s.journal.Relist(ctx, o, read(ctx))
+	if errors.Is(err, errNoStream) {
+		s.o.Logger.V(1).Info("Objects are listed", "source", s.store.Source().String(), "reason", err.Error())
+		s.noStream = true
+		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
+	}
 	if errors.Is(err, errTokenExpired) {
 		l.ahead.Stop()
 		least, flow := l.least, l.flow
@@ -111,6 +120,9 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	}
 	return l, r, err
 }
+
+// streams says whether everything is read over a watch.
+func (s *Source) streams() bool { return s.o.Repair == RepairStream && !s.noStream }
 
 // turn is one of the file's MaxRelists.
 type turn struct {

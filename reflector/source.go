@@ -73,10 +73,11 @@ type Source struct {
 	// pageSize is what relists have found to suit objects and link.
 	pageSize int64
 	notRaw   bool // answers to lists are left to the client
-	// noMetadata: the server was asked for metadata in vain.
-	noMetadata bool
-	sizes      sizes
-	kind       objectKind
+	// noMetadata: the server was asked for metadata in vain; noStream: to begin a
+	// watch with all objects.
+	noMetadata, noStream bool
+	sizes                sizes
+	kind                 objectKind
 
 	mu        sync.Mutex
 	state     State

@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // askedOver is the connection over which the server last stated its version,
@@ -29,8 +28,7 @@ func (s *Source) wentBack(ctx context.Context) (bool, error) {
 	if _, flow := s.askedOver(); flow != before {
 		return true, nil
 	}
-	c, err := resourceversion.CompareResourceVersion(rv, s.journal.Accepted())
-	return err == nil && c < 0, nil
+	return isBehind(rv, s.journal.Accepted()), nil
 }
 
 // ask learns the server's current version, once after the link was broken, and
@@ -46,7 +44,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err
 	}
-	if c, err := resourceversion.CompareResourceVersion(rv, s.journal.Accepted()); err == nil && c < 0 {
+	if isBehind(rv, s.journal.Accepted()) {
 		s.mu.Lock()
 		s.restored = true
 		s.mu.Unlock()

@@ -50,6 +50,7 @@ func TestLinks(t *testing.T) {
 		{"a caller who wants to be sure", fresh},
 		{"a server that restarts", restarts},
 		{"a server that restarts, metadata first", restartsMetadata},
+		{"a server that restarts, streamed", restartsStream},
 		{"another cluster at the same address", recreated},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(newWorld(t, s)) })
