@@ -14,6 +14,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 )
 
 // clusterUID is that of the server.
@@ -152,6 +155,23 @@ func TestClusterWithinAList(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestUnseenClient: a client whose answers cannot be seen lists all the same,
+// also where the file knows a flow schema from another.
+func TestUnseenClient(t *testing.T) {
+	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		f.restart()
+		f.o.Server = ""
+		f.setExpired()
+		f.lw = cache.ToListerWatcherWithContext(cache.NewListWatchFromClient(
+			kubernetes.NewForConfigOrDie(f.sim.RESTConfig()).CoreV1().RESTClient(), "configmaps", "", fields.Everything()))
+		f.watch()
+		if st := f.State(); st.Relists[ReasonExpired] != 1 {
+			t.Errorf("%s, relists %v", st, st.Relists)
+		}
+	})
 }
 
 // TestClusterBehindExpiry: what looks like an expired version is another

@@ -99,6 +99,11 @@ func (w *watcher) run(repaired bool) {
 			return
 		case ev, open = <-w.inner.ResultChan():
 		}
+		select {
+		case <-w.done: // what comes of that says nothing of the link
+			return
+		default:
+		}
 		if !open {
 			w.ended()
 			return
