@@ -17,8 +17,8 @@ import (
 // damage return at once, something else is wrong.
 const minHeal = time.Minute
 
-// replace sets a file aside that cannot be opened, and makes a new one of what
-// can be saved.
+// replace sets a file aside that cannot be opened, and puts a new one of what
+// can be saved in its place.
 func (db *DB) replace(why error) error {
 	same, next, known, err := db.damagedKeys()
 	if err != nil {
@@ -29,31 +29,33 @@ func (db *DB) replace(why error) error {
 		return db.explain(err)
 	}
 	defer release()
-	aside, err := db.nameAside()
-	if err != nil {
-		return db.explain(err)
-	}
+	path := db.realPath()
 	var saved salvaged
-	name, err := db.makeFile(db.path, next, func(to *bolt.DB) error {
+	name, err := db.makeFile(path, next, func(to *bolt.DB) error {
 		if !errors.Is(why, ErrForeign) {
-			db.tryInherit(to.Path(), aside)
+			db.tryInherit(to.Path(), path)
 		}
 		if errors.Is(why, ErrDamaged) && known {
-			saved = salvage(aside, to, seals{same, same}, nil)
+			saved = salvage(path, to, seals{same, same}, nil)
 		}
 		return nil
 	})
-	if err == nil {
-		if err = db.takeName(name, db.path); err != nil {
-			err = errors.Join(err, db.remove(name))
-		}
-	}
 	if err != nil {
-		return db.explain(errors.Join(err, db.unnameAside(aside)))
+		return db.explain(err)
 	}
 	if errors.Is(why, errUncleanBoot) && saved.whole() {
+		if err := db.takeName(name, path); err != nil {
+			return db.explain(errors.Join(err, db.remove(name)))
+		}
 		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
-		return db.remove(aside)
+		return nil
+	}
+	aside, err := db.nameAside(path)
+	if err != nil {
+		return db.explain(errors.Join(err, db.remove(name)))
+	}
+	if err := db.takeName(name, path); err != nil {
+		return db.explain(errors.Join(err, db.remove(name), db.remove(aside)))
 	}
 	db.noteAside(aside, why, saved)
 	return nil
@@ -193,34 +195,27 @@ func (db *DB) asideName() string {
 	}
 }
 
-// nameAside gives the file a second name, so that there is a file at the path
-// at any moment, or where the file system knows no links another one.
-func (db *DB) nameAside() (string, error) {
+// nameAside gives the file at path a second name, before another file takes the
+// first one. Where there can be no link, and in another folder's file system, the
+// second name is of a copy: there is a file at the path at any moment.
+func (db *DB) nameAside(path string) (string, error) {
 	for _, name := range db.asideFiles() {
-		if sameFile(name, db.path) { // given by one that died in between
+		if sameFile(name, path) { // given by one that died in between
 			return name, nil
 		}
 	}
 	name := db.asideName()
-	err := db.link(db.path, name)
-	if err != nil {
-		err = db.rename(db.path, name)
+	if db.link(path, name) == nil {
+		return name, nil
 	}
-	return name, err
-}
-
-// unnameAside undoes that.
-func (db *DB) unnameAside(name string) error {
-	switch _, err := os.Lstat(db.path); {
-	case errors.Is(err, os.ErrNotExist):
-		return db.rename(name, db.path)
-	case err != nil:
-		return err
+	if err := db.copyFile(path, name); err != nil {
+		if rerr := db.remove(name); !errors.Is(rerr, os.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+		return "", err
 	}
-	if sameFile(name, db.path) {
-		return db.remove(name)
-	}
-	return nil // the new file is in place
+	db.tryInherit(name, path)
+	return name, nil
 }
 
 func (db *DB) noteAside(aside string, why error, saved salvaged) {
