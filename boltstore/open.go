@@ -216,22 +216,46 @@ func (db *DB) create() error {
 // linked, since bbolt itself is not crash-safe while it creates its file
 // (bbolt#567). One that another process has made meanwhile stays.
 func (db *DB) createFile(keys *seal.Envelope) error {
-	name, err := db.makeFile(db.path, header{Keys: keys}, nil)
+	path := db.realPath()
+	name, err := db.makeFile(path, header{Keys: keys}, nil)
 	if err != nil {
 		return err
 	}
-	err = db.link(name, db.path)
-	switch {
-	case err == nil, errors.Is(err, fs.ErrExist) && !isEmpty(db.path):
-		if err = db.remove(name); errors.Is(err, fs.ErrNotExist) {
-			err = nil // who made it has removed what looked like a leftover
-		}
-	default: // nothing is in it, or a file system without links
-		if err = db.rename(name, db.path); err != nil {
-			err = errors.Join(err, db.remove(name))
-		}
+	if err = db.link(name, path); err != nil {
+		err = db.takeEmpty(name, path)
 	}
-	return errors.Join(err, db.syncDir(filepath.Dir(db.path)))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // who made it has removed what looked like a leftover: that one is to be opened
+	}
+	if rerr := db.remove(name); !errors.Is(rerr, fs.ErrNotExist) {
+		err = errors.Join(err, rerr)
+	}
+	return errors.Join(err, db.syncDir(filepath.Dir(path)))
+}
+
+// takeEmpty renames a file to path, where it cannot be linked: an empty file is
+// there, or the file system has no links. In that case an empty one is put
+// there, whose lock keeps others from doing the same. One with content stays.
+func (db *DB) takeEmpty(name, path string) error {
+	if err := db.op("create", path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	release, err := waitLock(path, db.opts.LockTimeout, false)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !isEmpty(path) {
+		return nil
+	}
+	return db.rename(name, path)
 }
 
 func isEmpty(path string) bool {

@@ -1,0 +1,139 @@
+//go:build unix
+
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestCreatedAtOnce: two processes make the file at the same time, the second
+// one before any operation of the first, and goes on with it or closes it. There
+// is one file, and what whoever opened it has written is in it.
+func TestCreatedAtOnce(t *testing.T) {
+	for _, links := range []bool{true, false} {
+		for _, empty := range []bool{true, false} {
+			for _, closes := range []bool{true, false} {
+				for k := 1; ; k++ {
+					path := testPath(t)
+					if empty {
+						if err := os.WriteFile(path, nil, 0o600); err != nil {
+							t.Fatal(err)
+						}
+					}
+					link := func(op string) error {
+						if op == "link" && !links {
+							return unix.EPERM
+						}
+						return nil
+					}
+					var second *DB
+					write := func(db *DB, name string) {
+						s := claimTest(t, db, Claim{})
+						if err := s.Add(configMap("ns", name, 1, nil)); err != nil {
+							t.Error(err)
+						}
+						s.Release()
+					}
+					n, at := 0, ""
+					first, err := Open(path, Options{LockTimeout: -1, op: func(op, _ string) error {
+						if n++; n != k {
+							return link(op)
+						}
+						at = fmt.Sprintf("links %v, an empty file %v, the second one closes %v, before operation %d, %s", links, empty, closes, n, op)
+						db, err := Open(path, Options{LockTimeout: -1, op: func(op, _ string) error { return link(op) }})
+						if err == nil {
+							second = db
+							write(db, "second")
+							if closes {
+								closeTest(t, db)
+							}
+						} else if !errors.Is(err, ErrLocked) {
+							t.Errorf("%s: the second one: %v", at, err)
+						}
+						return link(op)
+					}})
+					if n < k {
+						if err != nil {
+							t.Fatal(err)
+						}
+						closeTest(t, first)
+						break
+					}
+					want := map[string]bool{"ns/second": second != nil}
+					switch {
+					case err == nil && second != nil && !second.closed:
+						t.Errorf("%s: both have it open", at)
+					case err == nil:
+						write(first, "first")
+						want["ns/first"] = true
+						closeTest(t, first)
+					case !errors.Is(err, ErrLocked) || second == nil || second.closed:
+						t.Errorf("%s: the first one: %v", at, err)
+					}
+					if second != nil {
+						closeTest(t, second)
+					}
+					db := openTest(t, path, Options{})
+					s := claimTest(t, db, Claim{})
+					for key, there := range want {
+						if _, ok, err := s.GetByKey(key); ok != there || err != nil {
+							t.Errorf("%s: %s is there: %v %v", at, key, ok, err)
+						}
+					}
+					noLeftovers(t, path)
+					closeTest(t, db)
+				}
+			}
+		}
+	}
+}
+
+// TestCreatedConcurrently is that with processes that wait for one another, in
+// whatever order they come.
+func TestCreatedConcurrently(t *testing.T) {
+	for round := range 20 {
+		path := testPath(t)
+		o := Options{LockTimeout: 20 * time.Second}
+		if round%2 == 0 {
+			o.op = func(op, _ string) error {
+				if op == "link" {
+					return unix.EPERM
+				}
+				return nil
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				db, err := Open(path, o)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s, err := db.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}})
+				if err == nil {
+					err = s.Add(configMap("ns", fmt.Sprint("by", i), i+1, nil))
+					s.Release()
+				}
+				if err := errors.Join(err, db.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		db := openTest(t, path, Options{})
+		if keys := claimTest(t, db, Claim{}).ListKeys(); len(keys) != 4 {
+			t.Fatalf("round %d: of four objects there are %q", round, keys)
+		}
+		noLeftovers(t, path)
+		closeTest(t, db)
+	}
+}
