@@ -32,16 +32,19 @@ type Progress func(done, total int64)
 // used. No process may have it open. With o.CollectAfter above zero, sources
 // that nobody has claimed for that long are removed first, and what was set
 // aside that long ago; zero removes nothing. The file is replaced in one step:
-// an error or a crash leaves the old one or the new one, with the same
-// content. Nothing is created or set aside: a file that is damaged is an
-// error. progress may be nil.
+// an error or a crash leaves the old one or the new one, with the same content
+// but for what was collected until then. Commits are synced, whatever
+// o.Durability. Nothing is created or set aside: a file that is damaged, or was
+// in use without syncs when its machine went down, is an error, and is to be
+// opened with Open first. progress may be nil.
 func Compact(ctx context.Context, path string, o Options, progress Progress) (Compaction, error) {
 	collectAfter := o.CollectAfter
-	o = o.withDefaults()
-	o.ReadOnly = false
-	db := newDB(path, o)
+	db := newDB(path, offline(o))
 	if err := db.readKeyset(); err != nil {
 		return Compaction{}, err
+	}
+	if err := db.checkPath(); err != nil {
+		return Compaction{}, db.explain(err)
 	}
 	b, err := db.tryOpen()
 	if err != nil {
@@ -61,6 +64,14 @@ func Compact(ctx context.Context, path string, o Options, progress Progress) (Co
 	}
 	c.Path, c.Collected = path, collected
 	return c, errors.Join(err, db.Close())
+}
+
+// offline are the options for a compaction of a file that nobody uses. The
+// header of such a file says that all of it is on the disk: it is to stay true.
+func offline(o Options) Options {
+	o = o.withDefaults()
+	o.ReadOnly, o.Durability = false, Full
+	return o
 }
 
 // Compact writes the file anew without the pages that are no longer used and

@@ -152,6 +152,50 @@ func TestCompactRefuses(t *testing.T) {
 	}
 }
 
+// TestCompactLooksAtThePath: what Open refuses it refuses.
+func TestCompactLooksAtThePath(t *testing.T) {
+	path := testPath(t)
+	wasteful(t, path)
+	if err := os.Chmod(filepath.Dir(path), 0o777); err != nil || !keepsModes {
+		t.Skip("who can write a folder is not in its mode here: ", err)
+	}
+	before := size(t, path)
+	if _, err := Compact(t.Context(), path, Options{}, nil); !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), "AllowUnsafePath") {
+		t.Errorf("in a folder that all can write: %v", err)
+	}
+	if size(t, path) != before {
+		t.Error("compacted all the same")
+	}
+	if _, err := Compact(t.Context(), path, Options{AllowUnsafePath: true}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCompactAfterUncleanBoot: what was not verified yet is not compacted, and
+// nobody is told to give up what it still owes its handlers.
+func TestCompactAfterUncleanBoot(t *testing.T) {
+	path := testPath(t)
+	wasteful(t, path)
+	changeHeader(t, path, func(h *header) { h.Clean, h.BootID = false, "another boot" })
+	_, err := Compact(t.Context(), path, Options{}, nil)
+	if !errors.Is(err, errUncleanBoot) || strings.Contains(err.Error(), "move") || !strings.Contains(err.Error(), "open it with the program") {
+		t.Error(err)
+	}
+	closeTest(t, openTest(t, path, Options{}))
+	if _, err := Compact(t.Context(), path, Options{}, nil); err != nil {
+		t.Errorf("after it was verified: %v", err)
+	}
+}
+
+// TestCompactSyncs: commits of an offline compaction are not those of a file
+// that its header says to be in use, and are synced.
+func TestCompactSyncs(t *testing.T) {
+	o := offline(Options{Durability: Process, ReadOnly: true, CollectAfter: time.Hour})
+	if b := boltOptions(o); b.NoSync || b.ReadOnly {
+		t.Errorf("%+v", b)
+	}
+}
+
 // TestCompactSteps fails a compaction at each of its steps, and looks at what
 // a kill there would leave: the file opens with the content of before, either
 // way, and without leftovers.

@@ -206,6 +206,27 @@ func readSmall(t *testing.T, db *DB) string {
 	return b.String()
 }
 
+// changeHeader changes what a closed file says of itself.
+func changeHeader(t *testing.T, path string, change func(h *header)) {
+	t.Helper()
+	b, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Update(func(tx *bolt.Tx) error {
+		var h header
+		f := tx.Bucket(bucketFile)
+		if err := getMsgpack(f, keyHeader, &h); err != nil {
+			return err
+		}
+		change(&h)
+		return putMsgpack(f, keyHeader, h)
+	})
+	if err := errors.Join(err, b.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCrashAtEachOperation lets a program die, or the power fail, before each
 // operation on files of all that makes, replaces or changes a file as a whole.
 // The next opening succeeds, with all that was in the file, sets nothing aside
@@ -238,24 +259,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 		}
 	}
 	withHeader := func(change func(h *header)) func(path string) {
-		return func(path string) {
-			b, err := bolt.Open(path, 0o600, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = b.Update(func(tx *bolt.Tx) error {
-				var h header
-				f := tx.Bucket(bucketFile)
-				if err := getMsgpack(f, keyHeader, &h); err != nil {
-					return err
-				}
-				change(&h)
-				return putMsgpack(f, keyHeader, h)
-			})
-			if err := errors.Join(err, b.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		return func(path string) { changeHeader(t, path, change) }
 	}
 	fromZero := map[int]migration{0: func(tx *bolt.Tx, _ *seal.Sealer) error {
 		b, err := tx.CreateBucket([]byte("new in format 1"))

@@ -320,8 +320,10 @@ func (db *DB) explain(err error) error {
 		hint = "; choose another file, or move this one away"
 	case errors.Is(err, ErrNewerFormat):
 		hint = "; use a newer kubewake or another file"
+	case errors.Is(err, errUncleanBoot):
+		hint = "; open it with the program that uses it, which verifies it first"
 	case errors.Is(err, ErrDamaged):
-		hint = "; move it away, it will be rebuilt from the server"
+		hint = "; open it with the program that uses it, which saves what it can, or move it away to have all of it read from the server"
 	case errors.Is(err, fs.ErrNotExist):
 		hint = "; is the path right?"
 	case errors.Is(err, fs.ErrPermission):

@@ -21,7 +21,7 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Write the file anew without the space that it no longer uses",
 		Long: "Write the file anew without the space that it no longer uses. No program may have it open.\n\n" +
 			"With --collect-after, remove sources that no program has used for that long first, and contents of other clusters " +
-			"that were set aside that long ago. Interrupted at any time, it leaves the file with the same content.",
+			"that were set aside that long ago. Interrupted at any time, it leaves the file with the same content, but for what it has removed until then.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf(output, "", "json"); err != nil {
