@@ -220,6 +220,19 @@ func TestDamagedMeta(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Release()
+	damageMeta(t, db)
+	s = claimTest(t, db, Claim{})
+	if s.State().Synced || len(s.ListKeys()) != 0 {
+		t.Fatalf("%+v", s.State())
+	}
+	if err := s.Add(configMap("a", "b", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// damageMeta flips a bit in the meta of the config maps.
+func damageMeta(t *testing.T, db *DB) {
+	t.Helper()
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, configMaps.ID())
 		v := bytes.Clone(src.root.Get(keyMeta))
@@ -229,11 +242,38 @@ func TestDamagedMeta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = claimTest(t, db, Claim{})
-	if s.State().Synced || len(s.ListKeys()) != 0 {
-		t.Fatalf("%+v", s.State())
-	}
+}
+
+// TestStatesBesideDamage: a source whose meta is damaged is shown as such, and
+// does not hide the others. While it is claimed it is shown as memory knows it.
+func TestStatesBesideDamage(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
 	if err := s.Add(configMap("a", "b", 1, nil)); err != nil {
 		t.Fatal(err)
 	}
+	other := claimTest(t, db, Claim{Source: inNamespace("x")})
+	if err := other.Add(configMap("x", "c", 2, nil)); err != nil {
+		t.Fatal(err)
+	}
+	damageMeta(t, db)
+	shown := func(damaged Source, objects uint64) {
+		t.Helper()
+		states, err := db.States()
+		if err != nil || len(states) != 2 {
+			t.Fatalf("%+v %v", states, err)
+		}
+		for _, st := range states {
+			switch {
+			case st.Source == inNamespace("x") && st.Objects == 1 && st.Degraded == "" && st.Namespaced:
+			case st.Source == damaged && st.Objects == objects && strings.Contains(st.Degraded, "damaged"):
+			default:
+				t.Errorf("%+v", st)
+			}
+		}
+	}
+	shown(configMaps, 1)
+	s.Release()
+	shown(Source{Resource: configMaps.ID()}, 0)
+	closeTest(t, claimTest(t, db, Claim{}).db) // the claim sets it aside
 }

@@ -280,28 +280,14 @@ func (g genTx) namespaced() bool {
 	return err == nil && strings.Contains(key, "/")
 }
 
-// States returns what the file says of each source, by name.
+// States returns what the file says of each source, by name. One of which it
+// cannot say all has the reason as Degraded. Of one whose meta is damaged, and
+// that is not claimed, nothing is known but its ID, which is the Resource then.
 func (db *DB) States() ([]State, error) {
 	var states []State
 	err := db.h.view(func(tx *bolt.Tx) error {
 		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
-			m, err := src.meta()
-			if err != nil {
-				return fmt.Errorf("source %s: %w", id, err)
-			}
-			st := m.state()
-			st.Namespaced = m.Source.Namespace != "" || src.gen(m.Generation).namespaced()
-			if st.Handlers, err = src.handlerStates(m, db.opts.Clock.Now()); err != nil {
-				return fmt.Errorf("source %s: %w", id, err)
-			}
-			db.mu.Lock()
-			s := db.claims[id]
-			db.mu.Unlock()
-			if s != nil && s.metaNow() != nil {
-				now := s.State()
-				st.Outdated, st.Reindexed = now.Outdated, now.Reindexed
-			}
-			states = append(states, st)
+			states = append(states, db.stateOf(id, src))
 			return nil
 		})
 	})
@@ -310,4 +296,37 @@ func (db *DB) States() ([]State, error) {
 		return states, fmt.Errorf("boltstore: %s: %w", db.path, err)
 	}
 	return states, nil
+}
+
+func (db *DB) stateOf(id string, src sourceTx) State {
+	db.mu.Lock()
+	s := db.claims[id]
+	db.mu.Unlock()
+	var inMemory *sourceMeta
+	if s != nil {
+		inMemory = s.metaNow() // nil while it is being claimed
+	}
+	m, err := src.meta()
+	if err != nil {
+		m = inMemory // which the next commit puts there
+	}
+	if m == nil {
+		return State{Source: Source{Resource: id}, Degraded: err.Error()}
+	}
+	st := m.state()
+	st.Namespaced = m.Source.Namespace != "" || src.gen(m.Generation).namespaced()
+	if inMemory != nil {
+		s.mu.RLock()
+		st.Outdated, st.Reindexed = s.outdated(inMemory), maps.Clone(s.reindexed)
+		s.mu.RUnlock()
+	}
+	handlers, herr := src.handlerStates(m, db.opts.Clock.Now())
+	st.Handlers = handlers
+	if err == nil {
+		err = herr
+	}
+	if err != nil {
+		st.Degraded = err.Error()
+	}
+	return st
 }

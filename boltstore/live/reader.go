@@ -100,14 +100,20 @@ func (f file) Status(context.Context) (Status, error) {
 
 // open finds the query's source.
 func (f file) open(q Query) (*view, error) {
+	s, err := f.db.View(q.Source)
+	if errors.Is(err, boltstore.ErrNoSource) {
+		return nil, fmt.Errorf("source %s: %w", q.Source, ErrNotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
 	states, err := f.db.States()
 	if err != nil {
 		return nil, err
 	}
 	for _, st := range states {
 		if st.Source == q.Source {
-			s, err := f.db.View(st.Source)
-			return &view{s, st, q}, err
+			return &view{s, st, q}, nil
 		}
 	}
 	return nil, fmt.Errorf("source %s: %w", q.Source, ErrNotFound)

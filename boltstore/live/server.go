@@ -167,9 +167,12 @@ func (s *server) query(r *http.Request) (Query, error) {
 		return q, err
 	}
 	for _, st := range states {
-		if st.Source.ID() == v.Get("source") {
+		switch v.Get("source") {
+		case st.Source.ID():
 			q.Source = st.Source
 			return q, nil
+		case st.Source.Resource: // what it is cannot be read
+			return q, fmt.Errorf("source %s: %s", st.Source.Resource, st.Degraded)
 		}
 	}
 	return q, fmt.Errorf("source %q: %w", v.Get("source"), ErrNotFound)

@@ -23,6 +23,9 @@ var shortNames = map[string]string{
 // matches says whether a type as typed by a person, such as po, deployment,
 // deployments.apps or deployments.v1.apps, is that source's.
 func matches(arg string, st boltstore.State) bool {
+	if st.Source.Version == "" {
+		return false // what it is cannot be read
+	}
 	name, rest, _ := strings.Cut(strings.ToLower(arg), ".")
 	if long, ok := shortNames[name]; ok {
 		name = long
