@@ -2,10 +2,38 @@
 
 package boltstore
 
-import "time"
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
 
 // lockFile: where files are locked by opening them, renaming a file in use
 // fails by itself.
 func lockFile(string) (release func(), err error) { return func() {}, nil }
 
 func waitLock(string, time.Duration, bool) (release func(), err error) { return func() {}, nil }
+
+// isFree says whether nobody has the file open for writing, or that there is
+// none. What is not known is not free. Only bbolt has a lock here: what is wrong
+// with a file it finds when it has it.
+func isFree(path string) bool {
+	opened := false
+	o := &bolt.Options{ReadOnly: true, Timeout: time.Nanosecond, OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag, perm)
+		opened = err == nil
+		return f, err
+	}}
+	err := contain(func() error {
+		b, err := bolt.Open(path, 0, o)
+		if err == nil {
+			err = b.Close()
+		}
+		return err
+	})
+	return opened && !errors.Is(err, berrors.ErrTimeout) || errors.Is(err, fs.ErrNotExist)
+}

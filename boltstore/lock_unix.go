@@ -4,6 +4,7 @@ package boltstore
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"time"
 
@@ -31,6 +32,16 @@ func waitLock(path string, timeout time.Duration, reader bool) (release func(), 
 // lockPoll is how often a lock is tried; the system tells nobody that it is free
 // in a way that can be given up.
 const lockPoll = 20 * time.Millisecond
+
+// isFree says whether nobody has the file open for writing, or that there is
+// none. What is not known is not free.
+func isFree(path string) bool {
+	release, err := waitLock(path, 0, true)
+	if err == nil {
+		release()
+	}
+	return err == nil || errors.Is(err, fs.ErrNotExist)
+}
 
 func flock(path string, how int) (release func(), err error) {
 	f, err := os.Open(path)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// freePoll is how often it is tried whether a file is free.
+// freePoll is how often it is tried whether a file is free. Nothing but its lock
+// is looked at: to read the keyset may be to ask a key server.
 const freePoll = 250 * time.Millisecond
 
 // OpenOrTemporary is Open for programs that must go on while another process
@@ -44,7 +45,7 @@ func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err 
 	go func() {
 		defer close(polled)
 		for db.ctx.Err() == nil {
-			if isFree(path, o) {
+			if isFree(path) {
 				close(freed)
 				return
 			}
@@ -56,13 +57,4 @@ func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err 
 	}()
 	db.cleanUp = func() error { <-polled; return os.RemoveAll(dir) }
 	return db, freed, nil
-}
-
-// isFree says whether opening the file would not fail for its lock.
-func isFree(path string, o Options) bool {
-	db, err := Open(path, Options{ReadOnly: true, LockTimeout: -1, Keyset: o.Keyset, AllowUnsafePath: o.AllowUnsafePath, Logger: o.Logger, Clock: o.Clock})
-	if err == nil {
-		err = db.Close()
-	}
-	return !errors.Is(err, ErrLocked)
 }

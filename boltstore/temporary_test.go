@@ -5,8 +5,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	"k8s.io/utils/clock"
 )
 
 // TestOpenOrTemporary: while the file is in use another one is used, of which
@@ -64,4 +70,98 @@ func TestOpenOrTemporary(t *testing.T) {
 		t.Fatal(free, err)
 	}
 	closeTest(t, fourth)
+}
+
+// pollClock tells when it is waited to ask again whether a file is free, and
+// ends the wait when it is told to.
+type pollClock struct {
+	clock.WithTicker
+	polled chan chan<- time.Time
+}
+
+func (c pollClock) After(d time.Duration) <-chan time.Time {
+	if d != freePoll {
+		return c.WithTicker.After(d)
+	}
+	again := make(chan time.Time, 1)
+	c.polled <- again
+	return again
+}
+
+// TestFreeIsTheLock: whether a file is free is asked of its lock, and not of
+// the key server; what cannot be known is not free.
+func TestFreeIsTheLock(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var reads atomic.Int32
+	var failing atomic.Bool
+	h, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := seal.Func("a key server", func() (*keyset.Handle, error) {
+		reads.Add(1)
+		if failing.Load() {
+			return nil, errors.New("503")
+		}
+		return h, nil
+	})
+	path := testPath(t)
+	first := openTest(t, path, Options{Keyset: keys})
+	clk := pollClock{clock.RealClock{}, make(chan chan<- time.Time, 100)}
+	second, free, err := OpenOrTemporary(path, Options{LockTimeout: -1, Keyset: keys, Clock: clk})
+	if err != nil || free == nil {
+		t.Fatal(free, err)
+	}
+	defer closeTest(t, second)
+	failing.Store(true)
+	before := reads.Load()
+	poll := func(what string) {
+		t.Helper()
+		select {
+		case again := <-clk.polled:
+			again <- time.Time{}
+		case <-free:
+			t.Fatal("told to be free while", what)
+		case <-time.After(20 * time.Second):
+			t.Fatal("not asked again")
+		}
+	}
+	for range 5 {
+		poll("it is locked")
+	}
+	closeTest(t, first)
+	select {
+	case <-free:
+	case again := <-clk.polled: // it may have asked just before
+		again <- time.Time{}
+		<-free
+	}
+	if n := reads.Load() - before; n > 0 {
+		t.Errorf("the key server was asked %d times", n)
+	}
+}
+
+// TestFree: a file that is gone is free, damaged or not; one whose lock cannot be
+// asked for is not known to be.
+func TestFree(t *testing.T) {
+	path := testPath(t)
+	if !isFree(path) {
+		t.Error("none is there")
+	}
+	for _, content := range [][]byte{nil, []byte("damaged"), filled(t)} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !isFree(path) {
+			t.Errorf("%d bytes that nobody has open", len(content))
+		}
+	}
+	db := openTest(t, path, Options{})
+	if isFree(path) {
+		t.Error("it is open")
+	}
+	closeTest(t, db)
+	if isFree(filepath.Join(path, "below a file")) {
+		t.Error("where there can be none")
+	}
 }
