@@ -3,8 +3,11 @@ package boltstore
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -163,5 +166,98 @@ func TestFree(t *testing.T) {
 	closeTest(t, db)
 	if isFree(filepath.Join(path, "below a file")) {
 		t.Error("where there can be none")
+	}
+}
+
+// TestKilledTemporary: a copy of the cache that a program left in the folder for
+// temporary files when it was killed is removed by the next one. What is in use,
+// what is another user's and what is no such folder stays.
+func TestKilledTemporary(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	path := testPath(t)
+	openTest(t, path, Options{})
+	used, free, err := OpenOrTemporary(path, Options{LockTimeout: -1})
+	if err != nil || free == nil {
+		t.Fatal(free, err)
+	}
+	s := claimTest(t, used, Claim{})
+	if err := s.Add(configMap("ns", "a", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(tmp, temporaryPrefix+"killed")
+	early := filepath.Join(tmp, temporaryPrefix+"killed-early")
+	elsewhere := t.TempDir()
+	stay := map[string]func(name string) error{
+		"kubewake-1000":            func(name string) error { return os.Mkdir(name, 0o700) }, // of sockets
+		temporaryPrefix + "file":   func(name string) error { return os.WriteFile(name, nil, 0o600) },
+		temporaryPrefix + "link":   func(name string) error { return os.Symlink(elsewhere, name) },
+		temporaryPrefix + "shared": func(name string) error { return errors.Join(os.Mkdir(name, 0o700), os.Chmod(name, 0o777)) },
+	}
+	if os.Geteuid() == 0 {
+		stay[temporaryPrefix+"stranger"] = func(name string) error { return errors.Join(os.Mkdir(name, 0o700), os.Chown(name, 12345, -1)) }
+	}
+	err = errors.Join(os.Mkdir(killed, 0o700), os.Mkdir(early, 0o700), os.WriteFile(filepath.Join(elsewhere, "precious"), nil, 0o600))
+	for name, make := range stay {
+		err = errors.Join(err, make(filepath.Join(tmp, name)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyDir(t, filepath.Dir(used.Path()), killed)
+
+	next, free, err := OpenOrTemporary(path, Options{LockTimeout: -1})
+	if err != nil || free == nil {
+		t.Fatal(free, err)
+	}
+	for _, name := range []string{killed, early} {
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(used.Path()); err != nil {
+		t.Errorf("what is in use is gone: %v", err)
+	}
+	closeTest(t, next)
+	closeTest(t, used)
+	for _, name := range filesIn(t, tmp) {
+		if stay[filepath.Base(name)] == nil {
+			t.Errorf("left behind: %s", name)
+		}
+		delete(stay, filepath.Base(name))
+	}
+	if _, err := os.Stat(filepath.Join(elsewhere, "precious")); err != nil || len(stay) > 0 {
+		t.Errorf("removed: %v, %v", err, slices.Collect(maps.Keys(stay)))
+	}
+}
+
+// TestTemporariesAtOnce: programs that begin at the same time do not take each
+// other's folders for leftovers.
+func TestTemporariesAtOnce(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	path := testPath(t)
+	openTest(t, path, Options{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 10 {
+				db, free, err := OpenOrTemporary(path, Options{LockTimeout: -1})
+				if err != nil || free == nil {
+					t.Error(free, err)
+					return
+				}
+				if _, err := os.Stat(db.Path()); err != nil {
+					t.Error(err)
+				}
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if left := filesIn(t, tmp); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
 	}
 }

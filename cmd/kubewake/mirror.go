@@ -125,16 +125,14 @@ func (m *mirror) config() (*rest.Config, error) {
 // to. Then it may go on with a temporary one until the file is free.
 func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, <-chan struct{}, error) {
 	for end := time.Now().Add(m.wait); ; { // each try waits for LockTimeout
-		db, err := boltstore.Open(m.db.path, o)
-		if errors.Is(err, boltstore.ErrLocked) && ctx.Err() == nil {
-			if time.Now().Before(end) {
-				continue
-			}
-			if m.fallBack {
-				return boltstore.OpenOrTemporary(m.db.path, o)
-			}
+		last := !time.Now().Before(end)
+		if last && m.fallBack {
+			return boltstore.OpenOrTemporary(m.db.path, o)
 		}
-		return db, nil, err
+		db, err := boltstore.Open(m.db.path, o)
+		if last || ctx.Err() != nil || !errors.Is(err, boltstore.ErrLocked) {
+			return db, nil, err
+		}
 	}
 }
 
