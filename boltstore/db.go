@@ -64,6 +64,8 @@ func newDB(path string, o Options) *DB {
 // Open opens the file at path, or creates it. A file that is damaged, foreign
 // or of a newer format is renamed to <path>.corrupt-<time>, logged, named by
 // [DB.SetAside], and a new one is started; see Options for the alternatives.
+// Where there is something else than a file, such as a folder, it stays, and the
+// error is ErrForeign.
 // The error says what to do. Close the DB to release the file.
 func Open(path string, o Options) (*DB, error) {
 	db := newDB(path, o.withDefaults())

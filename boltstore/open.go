@@ -31,6 +31,7 @@ func (db *DB) openFile() (*bolt.DB, error) {
 				return nil, db.explain(err)
 			}
 		case db.opts.ReadOnly, attempt > 1,
+			errors.Is(err, errNoFile),
 			errors.Is(err, ErrForeign) && db.opts.RefuseForeign:
 			return nil, db.explain(err)
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign), errors.Is(err, ErrNewerFormat):
@@ -44,8 +45,12 @@ func (db *DB) openFile() (*bolt.DB, error) {
 }
 
 func (db *DB) tryOpen() (*bolt.DB, error) {
-	if _, err := os.Stat(db.path); err != nil {
+	st, err := os.Stat(db.path)
+	if err != nil {
 		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errNoFile
 	}
 	if isEmpty(db.path) {
 		if db.opts.ReadOnly {
@@ -64,7 +69,7 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 		f, err = open(name, flag, mode)
 		return f, err
 	}
-	err := contain(func() (err error) {
+	err = contain(func() (err error) {
 		b, err = bolt.Open(db.path, 0o600, o)
 		return err
 	})
@@ -87,6 +92,10 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	}
 	return b, nil
 }
+
+// errNoFile: to open it may be to wait for ever, and it is not replaced: it may
+// be a device.
+var errNoFile = fmt.Errorf("%w: it is not a regular file", ErrForeign)
 
 // lookAt verifies the file's pages while nobody writes to it: a file that is
 // being written looks damaged.

@@ -1,0 +1,64 @@
+//go:build linux
+
+package boltstore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestNoFile: a path at which there is something else than a file is refused,
+// without waiting for anyone, and what is there stays.
+func TestNoFile(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"fifo":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
+		"device": func(path string) error { return syscall.Mknod(path, syscall.S_IFCHR|0o600, 1<<8|3) }, // /dev/null is that
+		"socket": func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0) },
+	} {
+		for how, open := range map[string]func(path string) error{
+			"open":      func(path string) error { return openAndClose(path, Options{}) },
+			"read-only": func(path string) error { return openAndClose(path, Options{ReadOnly: true}) },
+			"compact":   func(path string) error { _, err := Compact(t.Context(), path, Options{}, nil); return err },
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				path := testPath(t)
+				if err := put(path); errors.Is(err, fs.ErrPermission) {
+					t.Skip(err)
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				was, err := os.Lstat(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() { done <- open(path) }()
+				select {
+				case err := <-done:
+					if !errors.Is(err, ErrForeign) {
+						t.Error(err)
+					}
+				case <-time.After(20 * time.Second):
+					t.Error("it waits")
+				}
+				if is, err := os.Lstat(path); err != nil || !os.SameFile(was, is) {
+					t.Errorf("what was there is gone: %v", err)
+				}
+				noLeftovers(t, path)
+			})
+		}
+	}
+}
+
+func openAndClose(path string, o Options) error {
+	db, err := Open(path, o)
+	if err == nil {
+		err = db.Close()
+	}
+	return err
+}
