@@ -43,8 +43,10 @@ type server struct {
 	http     *http.Server
 	spooling sync.Mutex // one snapshot at a time: each takes the file's size on disk
 
-	wg      sync.WaitGroup
 	closing context.CancelFunc
+	mu      sync.Mutex
+	closed  bool           // nothing is added to wg any more
+	wg      sync.WaitGroup // of answers; mu is held over Add
 }
 
 // Serve serves the file's socket until the Closer is closed, which is to be
@@ -79,10 +81,24 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 
 // Close ends the server and its connections, and waits for what it was doing.
 func (s *server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.closing()
 	err := s.http.Close()
 	s.wg.Wait()
 	return err
+}
+
+// begin says whether a request may still be answered. Then wg.Done is to be
+// called after it.
+func (s *server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.wg.Add(1)
+	}
+	return !s.closed
 }
 
 // bounded refuses requests with a body, and bounds the time to take what is
@@ -120,7 +136,10 @@ func (a *stream) Write(p []byte) (int, error) {
 }
 
 func (s *server) answer(closing context.Context, w http.ResponseWriter, r *http.Request, fn func(*http.Request, *stream) error) {
-	s.wg.Add(1)
+	if !s.begin() {
+		http.Error(w, "the server is closed", http.StatusServiceUnavailable)
+		return
+	}
 	defer s.wg.Done()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
