@@ -46,7 +46,7 @@ type server struct {
 	closing context.CancelFunc
 	mu      sync.Mutex
 	closed  bool           // nothing is added to wg any more
-	wg      sync.WaitGroup // of answers; mu is held over Add
+	wg      sync.WaitGroup // of what is under way; once it serves, mu is held over Add
 }
 
 // Serve serves the file's socket until the Closer is closed, which is to be
