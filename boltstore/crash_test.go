@@ -276,9 +276,12 @@ func TestCrashAtEachOperation(t *testing.T) {
 		mend   func(path string) // what was filled
 		run    func(path string, o Options) error
 		ops    string // that must have been among them
+
+		noLinks bool // the file system has none
 	}{
 		{name: "creation", run: opened(nil), ops: "create write sync link remove sync"},
 		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: Process}, run: opened(nil), ops: "create write sync link remove sync commit"},
+		{name: "creation, without links", noLinks: true, run: opened(nil), ops: "create write sync link create rename sync"},
 		{name: "compaction", filled: true, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "create write sync rename sync"},
 		{name: "compaction, without syncs", filled: true, with: Options{Durability: Process}, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "commit create write sync rename sync"},
 		{name: "encryption", filled: true, with: Options{Keyset: ks}, run: opened(nil), ops: "create write sync rename sync"},
@@ -339,7 +342,13 @@ func TestCrashAtEachOperation(t *testing.T) {
 			dir := copied(t, made)
 			d := newDisk(t, dir)
 			o := tc.with
-			o.op = d.before
+			linked := func(op string) error {
+				if op == "link" && tc.noLinks {
+					return errors.ErrUnsupported
+				}
+				return nil
+			}
+			o.op = func(op, path string) error { return errors.Join(d.before(op, path), linked(op)) }
 			if err := tc.run(filepath.Join(dir, "test.db"), o); err != nil {
 				t.Fatal(err)
 			}
@@ -368,7 +377,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 						at = fmt.Sprint("failure ", k, ": ", op)
 						return errOp
 					}
-					return nil
+					return linked(op)
 				}
 				err := tc.run(filepath.Join(dir, "test.db"), o)
 				if n < k {
