@@ -238,24 +238,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 		}
 	}
 	withHeader := func(change func(h *header)) func(path string) {
-		return func(path string) {
-			b, err := bolt.Open(path, 0o600, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = b.Update(func(tx *bolt.Tx) error {
-				var h header
-				f := tx.Bucket(bucketFile)
-				if err := getMsgpack(f, keyHeader, &h); err != nil {
-					return err
-				}
-				change(&h)
-				return putMsgpack(f, keyHeader, h)
-			})
-			if err := errors.Join(err, b.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		return func(path string) { changeHeader(t, path, change) }
 	}
 	fromZero := map[int]migration{0: func(tx *bolt.Tx, _ *seal.Sealer) error {
 		b, err := tx.CreateBucket([]byte("new in format 1"))
@@ -286,8 +269,8 @@ func TestCrashAtEachOperation(t *testing.T) {
 		{name: "migration", filled: true, with: Options{migrations: fromZero}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit"},
 		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: Process}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
 		{name: "verification after an unclean boot", filled: true, with: Options{Durability: Process},
-			mend: withHeader(func(h *header) { h.Clean, h.BootID = false, "another boot" }), run: opened(nil), ops: "link create write sync rename sync remove"},
-		{name: "healing", filled: true, run: opened(func(db *DB) error { return db.healNow(errors.New("said the test")) }), ops: "create sync create write sync rename sync"},
+			mend: withHeader(ofUncleanBoot), run: opened(nil), ops: "link create write write write sync rename sync remove"},
+		{name: "healing", filled: true, run: opened(func(db *DB) error { return db.healNow(errors.New("said the test")) }), ops: "create sync create write write write sync rename sync"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			made := t.TempDir()

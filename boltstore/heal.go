@@ -39,9 +39,9 @@ func (db *DB) replace(why error) error {
 			db.tryInherit(to.Path(), aside)
 		}
 		if errors.Is(why, ErrDamaged) && known {
-			saved = salvage(aside, to, seals{same, same}, nil)
+			saved = db.salvage(aside, to, seals{same, same}, nil)
 		}
-		return nil
+		return saved.unwritten()
 	})
 	if err == nil {
 		if err = db.takeName(name, db.path); err != nil {
@@ -101,8 +101,8 @@ func (db *DB) healNow(why error) error {
 	same := seals{db.h.seal, db.h.seal}
 	name, err := db.makeFile(db.realPath(), header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
 		db.tryInherit(to.Path(), db.path)
-		saved = salvage(aside, to, same, known)
-		return nil
+		saved = db.salvage(aside, to, same, known)
+		return saved.unwritten()
 	})
 	if err != nil {
 		return err

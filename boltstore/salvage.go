@@ -15,10 +15,18 @@ import (
 type salvaged struct {
 	objects, of uint64
 	damage      []error
-	stopped     error // of a conversion: the copy could not be written
+	stopped     error // the new file could not be written: it is of no use
 }
 
 func (s salvaged) whole() bool { return len(s.damage) == 0 }
+
+// unwritten is why the new file cannot take the old one's place.
+func (s salvaged) unwritten() error {
+	if s.stopped == nil {
+		return nil
+	}
+	return fmt.Errorf("the file has to be replaced by one with what can be saved, which could not be written beside it; see to that first (is the disk full?): %w", s.stopped)
+}
 
 func (s *salvaged) lost(format string, args ...any) {
 	s.damage = append(s.damage, fmt.Errorf(format, args...))
@@ -31,10 +39,12 @@ type seals struct{ from, to *seal.Sealer }
 // with their index entries, journal blocks, meta. A source of which all is
 // there is as it was; any other is marked degraded, its objects are served and
 // compared with the server's as soon as it can be reached. Where the metas of
-// sources are known they are believed, and not the file's.
-func salvage(path string, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
+// sources are known they are believed, and not the file's. Where stopped says
+// so, not all that verifies is in the new file.
+func (db *DB) salvage(path string, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
 	cp, done := newCopying(path, to, with)
 	defer done()
+	cp.step = func(string) error { return db.op("write", to.Path()) }
 	cp.sources(cp.from.top(), [][]byte{bucketSources}, known)
 	return cp.res
 }
@@ -44,7 +54,7 @@ type copying struct {
 	from *pageFile
 	to   *bolt.DB
 	with seals
-	step func(name string) error // of a conversion
+	step func(name string) error // before each transaction
 	res  salvaged
 }
 
@@ -222,19 +232,15 @@ func (c *copier) unknown(name []byte) {
 	}
 }
 
-// write writes to the new file.
+// write writes to the new file, unless it could not before.
 func (c *copier) write(fn func(tx *bolt.Tx) error) error {
-	var err error
-	if c.step != nil {
-		err = c.step("copy")
+	if c.res.stopped == nil {
+		c.res.stopped = c.step("copy")
 	}
-	if err == nil {
-		err = c.to.Update(fn)
+	if c.res.stopped == nil {
+		c.res.stopped = c.to.Update(fn)
 	}
-	if err != nil {
-		c.res.stopped = err
-	}
-	return err
+	return c.res.stopped
 }
 
 // target makes the source's bucket in the new file.
