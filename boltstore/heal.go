@@ -105,11 +105,11 @@ func (db *DB) healNow(why error) error {
 		return saved.unwritten()
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, db.remove(aside))
 	}
 	b, err := db.install(name)
 	if err != nil {
-		return err
+		return errors.Join(err, db.remove(aside))
 	}
 	old := db.h.db
 	db.h.db = b
