@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -78,31 +79,65 @@ func parsePageHead(b []byte) page {
 }
 
 // head reads a page's head.
-func (f *pageFile) head(id uint64) (p page, err error) {
+func (f *pageFile) head(id uint64) (page, error) { return f.begin(id, make([]byte, pageHead)) }
+
+// begin reads the beginning of a page into b, and its head from there.
+func (f *pageFile) begin(id uint64, b []byte) (p page, err error) {
 	if id < 2 || id >= f.meta.pages {
 		return p, fmt.Errorf("%w: page %d is not in the file", ErrDamaged, id)
 	}
-	var b [pageHead]byte
-	if _, err := f.r.ReadAt(b[:], int64(id)*int64(f.meta.pageSize)); err != nil {
+	if _, err := f.r.ReadAt(b, int64(id)*int64(f.meta.pageSize)); err != nil {
 		return p, fmt.Errorf("%w: page %d cannot be read: %v", ErrDamaged, id, err)
 	}
-	return parsePageHead(b[:]), nil
+	return parsePageHead(b), nil
 }
 
-// heads reads the heads of many pages, on all cores.
-func (f *pageFile) heads(ids []uint64) ([]page, []error) {
-	pages, errs := make([]page, len(ids)), make([]error, len(ids))
-	workers := max(min(runtime.GOMAXPROCS(0), len(ids)/16), 1)
+// child is a page that a branch page leads to.
+type child struct {
+	id     uint64
+	key    []byte // that leads to it; bbolt has the child's first key there
+	page   page
+	err    error
+	astray bool // its first key is another one: bbolt looks in the wrong place
+}
+
+// look reads the beginnings of the children's pages, on all cores.
+func (f *pageFile) look(children []child) {
+	workers := max(min(runtime.GOMAXPROCS(0), len(children)/16), 1)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for i := w; i < len(ids); i += workers {
-				pages[i], errs[i] = f.head(ids[i])
+			b := make([]byte, f.meta.pageSize)
+			for i := w; i < len(children); i += workers {
+				f.lookInto(&children[i], b)
 			}
 		})
 	}
 	wg.Wait()
-	return pages, errs
+}
+
+func (f *pageFile) lookInto(c *child, b []byte) {
+	if c.page, c.err = f.begin(c.id, b); c.err != nil {
+		return
+	}
+	o := binary.NativeEndian
+	pos, size := uint64(o.Uint32(b[pageHead:])), uint64(o.Uint32(b[pageHead+4:]))
+	if c.page.flags == pageLeaf {
+		pos, size = uint64(o.Uint32(b[pageHead+4:])), uint64(o.Uint32(b[pageHead+8:]))
+	}
+	if pos += pageHead; c.page.count == 0 || size != uint64(len(c.key)) || pos+size > (c.page.overflow+1)*uint64(len(b)) {
+		c.astray = true
+		return
+	}
+	first := b[min(pos, uint64(len(b))):]
+	if uint64(len(first)) < size { // it begins or ends on a page that belongs to this one
+		first = make([]byte, size)
+		if _, err := f.r.ReadAt(first, int64(c.id)*int64(len(b))+int64(pos)); err != nil {
+			c.err = fmt.Errorf("%w: page %d cannot be read: %v", ErrDamaged, c.id, err)
+			return
+		}
+	}
+	c.astray = !bytes.Equal(first[:size], c.key)
 }
 
 // visit reads a page's head. Each page may be come to once.
@@ -197,13 +232,21 @@ func (w *walker) page(id uint64, depth int, p page, err error) {
 			w.fail("page %d has %d elements", id, p.count)
 			return
 		}
-		ids := make([]uint64, p.count)
-		for i := range ids {
-			ids[i] = binary.NativeEndian.Uint64(b[pageHead+16*i+8:])
+		o := binary.NativeEndian
+		children := make([]child, p.count)
+		for i := range children {
+			e := b[pageHead+16*i:]
+			pos, size := uint64(o.Uint32(e)), uint64(o.Uint32(e[4:]))
+			if children[i].id = o.Uint64(e[8:]); pos+size <= uint64(len(e)) {
+				children[i].key = e[pos : pos+size]
+			}
 		}
-		heads, errs := w.f.heads(ids)
-		for i, id := range ids {
-			w.page(id, depth+1, heads[i], errs[i])
+		w.f.look(children)
+		for _, c := range children {
+			if c.astray {
+				w.fail("page %d is not where its keys are looked for", c.id)
+			}
+			w.page(c.id, depth+1, c.page, c.err)
 		}
 	default:
 		w.fail("page %d has flags %x", id, p.flags)
@@ -252,8 +295,9 @@ func (f *pageFile) each(b bucketRef, fn func(k, v []byte, sub *bucketRef)) error
 }
 
 // scan verifies that the pages form trees, each page in one place, and that
-// none of them is called free. It reads the head of each page, all of branch
-// pages, and of leaves those that can hold buckets.
+// none of them is called free, and that what leads to each is its first key.
+// It reads the beginning of each page, all of branch pages, and of leaves those
+// that can hold buckets.
 func (f *pageFile) scan() error {
 	seen := f.newSet()
 	var errs []error
