@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // salvaged says what could be saved of a damaged file.
@@ -237,10 +238,22 @@ func (c *copier) write(fn func(tx *bolt.Tx) error) error {
 	if c.res.stopped == nil {
 		c.res.stopped = c.step("copy")
 	}
-	if c.res.stopped == nil {
-		c.res.stopped = c.to.Update(fn)
+	if c.res.stopped != nil {
+		return c.res.stopped
 	}
-	return c.res.stopped
+	err := c.to.Update(fn)
+	if !refused(err) {
+		c.res.stopped = err
+	}
+	return err
+}
+
+// refused says whether bbolt does not take a key or a bucket: it is damaged, and
+// nothing is wrong with the new file.
+func refused(err error) bool {
+	return slices.ContainsFunc([]error{berrors.ErrKeyRequired, berrors.ErrKeyTooLarge, berrors.ErrValueTooLarge,
+		berrors.ErrBucketNameRequired, berrors.ErrBucketExists, berrors.ErrIncompatibleValue},
+		func(is error) bool { return errors.Is(err, is) })
 }
 
 // target makes the source's bucket in the new file.
@@ -311,8 +324,11 @@ func (c *copier) journal(src sourceTx, ref bucketRef) {
 			if err != nil {
 				return err
 			}
+			if err := j.Put(k, block); err != nil {
+				return err
+			}
 			a.m.JournalBytes += uint64(len(block))
-			return j.Put(k, block)
+			return nil
 		})
 	})
 }
@@ -410,8 +426,10 @@ func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {
 	}
 }
 
+// flush writes what there is to do. What bbolt refuses is left out.
 func (c *copier) flush() {
 	m := c.m
+	var out []error
 	err := c.write(func(tx *bolt.Tx) error {
 		src, err := c.target(tx)
 		if err != nil {
@@ -425,7 +443,9 @@ func (c *copier) flush() {
 			}
 		}
 		for _, fn := range c.todo {
-			if err := fn(src, a); err != nil {
+			if err := fn(src, a); refused(err) {
+				out = append(out, fmt.Errorf("%w: %w", ErrDamaged, err))
+			} else if err != nil {
 				return err
 			}
 		}
@@ -436,6 +456,9 @@ func (c *copier) flush() {
 		c.m = m
 	}
 	c.note(err)
+	for _, err := range out {
+		c.note(err)
+	}
 }
 
 // compare says whether all is there that was.
