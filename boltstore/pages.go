@@ -23,8 +23,14 @@ import (
 // the element. A bucket is a leaf element whose value is its root page and
 // sequence (uint64) and, if the root is 0, a page without an id.
 type pageFile struct {
-	r    io.ReaderAt
-	meta *boltMeta
+	r     io.ReaderAt
+	meta  *boltMeta
+	pages uint64 // that there are, at most those of meta
+}
+
+func newPageFile(r io.ReaderAt, m *boltMeta, size int64) *pageFile {
+	n := uint64(m.pageSize)
+	return &pageFile{r, m, min(m.pages, (uint64(size)+n-1)/n)}
 }
 
 const (
@@ -42,11 +48,15 @@ func openPages(path string) (*pageFile, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := newestMeta(f)
+	st, err := f.Stat()
+	var m *boltMeta
+	if err == nil {
+		m, err = newestMeta(f)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	return &pageFile{f, m}, func() { _ = f.Close() }, nil
+	return newPageFile(f, m, st.Size()), func() { _ = f.Close() }, nil
 }
 
 // bucketRef is where a bucket's content is.
@@ -61,7 +71,7 @@ func (f *pageFile) top() bucketRef { return bucketRef{root: f.meta.root} }
 // pageSet is the pages that a walk has come to.
 type pageSet []uint64
 
-func (f *pageFile) newSet() pageSet { return make(pageSet, f.meta.pages/64+1) }
+func (f *pageFile) newSet() pageSet { return make(pageSet, f.pages/64+1) }
 
 func (s pageSet) has(id uint64) bool { return s[id/64]&(1<<(id%64)) != 0 }
 func (s pageSet) add(id uint64)      { s[id/64] |= 1 << (id % 64) }
@@ -83,7 +93,7 @@ func (f *pageFile) head(id uint64) (page, error) { return f.begin(id, make([]byt
 
 // begin reads the beginning of a page into b, and its head from there.
 func (f *pageFile) begin(id uint64, b []byte) (p page, err error) {
-	if id < 2 || id >= f.meta.pages {
+	if id < 2 || id >= f.pages {
 		return p, fmt.Errorf("%w: page %d is not in the file", ErrDamaged, id)
 	}
 	if _, err := f.r.ReadAt(b, int64(id)*int64(f.meta.pageSize)); err != nil {
@@ -154,7 +164,7 @@ func (f *pageFile) come(id uint64, p page, err error, seen pageSet) (page, error
 	if p.id != id {
 		return bad("is not the one that was written there")
 	}
-	if p.overflow >= f.meta.pages-id {
+	if p.overflow >= f.pages-id {
 		return bad("reaches beyond the end of the file")
 	}
 	for i := id; i <= id+p.overflow; i++ {
@@ -364,7 +374,7 @@ func (f *pageFile) scanFree(seen pageSet) error {
 	}
 	for i := range count {
 		id := o.Uint64(ids[8*i:])
-		if id < 2 || id >= f.meta.pages || seen.has(id) {
+		if id < 2 || id >= f.pages || seen.has(id) {
 			return fmt.Errorf("%w: page %d is in use and called free", ErrDamaged, id)
 		}
 		seen.add(id)

@@ -64,7 +64,7 @@ func newCopying(path string, to *bolt.DB, with seals) (*copying, func()) {
 	from, done, err := openPages(path)
 	if err != nil {
 		cp.res.lost("%w", err)
-		from, done = &pageFile{r: bytes.NewReader(nil), meta: &boltMeta{pageSize: 4096}}, func() {}
+		from, done = newPageFile(bytes.NewReader(nil), &boltMeta{pageSize: 4096}, 0), func() {}
 	}
 	cp.from = from
 	return cp, done
