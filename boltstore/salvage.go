@@ -46,7 +46,7 @@ func (db *DB) salvage(path string, to *bolt.DB, with seals, known map[string]*so
 	cp, done := newCopying(path, to, with)
 	defer done()
 	cp.step = func(string) error { return db.op("write", to.Path()) }
-	cp.sources(cp.from.top(), [][]byte{bucketSources}, known)
+	cp.all(known)
 	return cp.res
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,10 +61,10 @@ func changeHeader(t *testing.T, path string, change func(h *header)) {
 // machine stopped.
 func ofUncleanBoot(h *header) { h.BootID, h.Clean = "another boot", false }
 
-// onlyFile says that nothing is beside the file.
-func onlyFile(t *testing.T, path string) {
+// onlyFile says that nothing is beside the file but what was set aside.
+func onlyFile(t *testing.T, path string, aside ...string) {
 	t.Helper()
-	if files := filesIn(t, filepath.Dir(path)); len(files) != 1 || files[0] != path {
+	if files := filesIn(t, filepath.Dir(path)); !slices.Equal(files, append([]string{path}, aside...)) {
 		t.Errorf("there are %q", files)
 	}
 }
