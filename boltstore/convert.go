@@ -120,16 +120,12 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, er
 func (cp *copying) all(known map[string]*sourceMeta) {
 	cp.sources(cp.from.top(), [][]byte{bucketSources}, known)
 	var times [][]byte
-	err := cp.from.each(cp.from.top(), func(k, _ []byte, sub *bucketRef) {
+	damage := &cp.res.damage
+	damage.add(cp.from.each(cp.from.top(), func(k, _ []byte, sub *bucketRef) {
 		if sub != nil && bytes.Equal(k, bucketAside) {
-			if err := cp.from.each(*sub, func(k, _ []byte, _ *bucketRef) { times = append(times, k) }); err != nil {
-				cp.res.lost("%w", err)
-			}
+			damage.add(cp.from.each(*sub, func(k, _ []byte, _ *bucketRef) { times = append(times, k) }))
 		}
-	})
-	if err != nil {
-		cp.res.lost("%w", err)
-	}
+	}))
 	for _, at := range times {
 		if bytes.Equal(at, u64(uint64(discarded.UnixNano()))) {
 			continue // to be removed, and part of it may be

@@ -192,7 +192,7 @@ type walker struct {
 	seen pageSet
 	data bool
 	leaf func(k, v []byte, sub *bucketRef)
-	errs []error
+	errs problems
 }
 
 func (w *walker) bucket(b bucketRef) {
@@ -208,9 +208,7 @@ func (w *walker) bucket(b bucketRef) {
 }
 
 func (w *walker) fail(format string, args ...any) {
-	if len(w.errs) < maxProblems {
-		w.errs = append(w.errs, fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...)))
-	}
+	w.errs.add(fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...)))
 }
 
 func (w *walker) tree(id uint64, depth int) {
@@ -231,7 +229,7 @@ func (w *walker) page(id uint64, depth int, p page, err error) {
 		b, err = w.f.content(p)
 	}
 	if err != nil {
-		w.errs = append(w.errs, err)
+		w.errs.add(err)
 		return
 	}
 	switch p.flags {
@@ -253,10 +251,10 @@ func (w *walker) page(id uint64, depth int, p page, err error) {
 		}
 		w.f.look(children)
 		for _, c := range children {
-			if c.astray {
+			before := w.errs.n
+			if w.page(c.id, depth+1, c.page, c.err); c.astray && w.errs.n == before {
 				w.fail("page %d is not where its keys are looked for", c.id)
 			}
-			w.page(c.id, depth+1, c.page, c.err)
 		}
 	default:
 		w.fail("page %d has flags %x", id, p.flags)
@@ -301,7 +299,7 @@ func (w *walker) leaves(p page, b []byte, inline bool) {
 func (f *pageFile) each(b bucketRef, fn func(k, v []byte, sub *bucketRef)) error {
 	w := walker{f: f, seen: f.newSet(), leaf: fn}
 	w.bucket(b)
-	return errors.Join(w.errs...)
+	return w.errs.err()
 }
 
 // scan verifies that the pages form trees, each page in one place, and that
@@ -310,7 +308,7 @@ func (f *pageFile) each(b bucketRef, fn func(k, v []byte, sub *bucketRef)) error
 // that can hold buckets.
 func (f *pageFile) scan() error {
 	seen := f.newSet()
-	var errs []error
+	var errs problems
 	var bucket func(b bucketRef, path []string)
 	bucket = func(b bucketRef, path []string) {
 		w := walker{f: f, seen: seen, data: holdsData(path)}
@@ -321,7 +319,7 @@ func (f *pageFile) scan() error {
 			}
 		}
 		w.bucket(b)
-		errs = append(errs, w.errs...)
+		errs.add(w.errs.err())
 		if len(path) > maxDepth {
 			return
 		}
@@ -330,10 +328,10 @@ func (f *pageFile) scan() error {
 		}
 	}
 	bucket(f.top(), nil)
-	if len(errs) == 0 {
-		errs = append(errs, f.scanFree(seen))
+	if errs.n == 0 {
+		errs.add(f.scanFree(seen))
 	}
-	return errors.Join(errs...)
+	return errs.err()
 }
 
 // holdsData says whether a bucket holds data and no buckets: items, an index

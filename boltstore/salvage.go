@@ -15,11 +15,11 @@ import (
 // salvaged says what could be saved of a damaged file.
 type salvaged struct {
 	objects, of uint64
-	damage      []error
+	damage      problems
 	stopped     error // the new file could not be written: it is of no use
 }
 
-func (s salvaged) whole() bool { return len(s.damage) == 0 }
+func (s salvaged) whole() bool { return s.damage.n == 0 }
 
 // unwritten is why the new file cannot take the old one's place.
 func (s salvaged) unwritten() error {
@@ -27,10 +27,6 @@ func (s salvaged) unwritten() error {
 		return nil
 	}
 	return fmt.Errorf("the file has to be replaced by one with what can be saved, which could not be written beside it; see to that first (is the disk full?): %w", s.stopped)
-}
-
-func (s *salvaged) lost(format string, args ...any) {
-	s.damage = append(s.damage, fmt.Errorf(format, args...))
 }
 
 // seals are those of the file that is copied and of the one that is written.
@@ -63,7 +59,7 @@ func newCopying(path string, to *bolt.DB, with seals) (*copying, func()) {
 	cp := &copying{to: to, with: with}
 	from, done, err := openPages(path)
 	if err != nil {
-		cp.res.lost("%w", err)
+		cp.res.damage.add(err)
 		from, done = newPageFile(bytes.NewReader(nil), &boltMeta{pageSize: 4096}, 0), func() {}
 	}
 	cp.from = from
@@ -76,19 +72,15 @@ func (cp *copying) sources(in bucketRef, path [][]byte, known map[string]*source
 	sources := in
 	for _, name := range path {
 		var err error
-		if sources, err = cp.from.find(sources, name); err != nil {
-			cp.res.lost("%w", err)
-		}
+		sources, err = cp.from.find(sources, name)
+		cp.res.damage.add(err)
 	}
 	refs := map[string]bucketRef{}
-	err := cp.from.each(sources, func(k, _ []byte, sub *bucketRef) {
+	cp.res.damage.add(cp.from.each(sources, func(k, _ []byte, sub *bucketRef) {
 		if sub != nil {
 			refs[sourceID(cp.with.from, k)] = *sub
 		}
-	})
-	if err != nil {
-		cp.res.lost("%w", err)
-	}
+	}))
 	for id := range known {
 		if _, ok := refs[id]; !ok {
 			refs[id] = bucketRef{} // lost but for its meta
@@ -96,9 +88,7 @@ func (cp *copying) sources(in bucketRef, path [][]byte, known map[string]*source
 	}
 	for id, ref := range refs {
 		c := &copier{copying: cp, path: path, id: id}
-		if err := c.copy(ref, known[id]); err != nil {
-			cp.res.lost("source %q: %w", id, err)
-		}
+		cp.res.damage.addOf(fmt.Sprintf("source %q", id), c.copy(ref, known[id]))
 		if c.m != nil {
 			cp.res.objects, cp.res.of = cp.res.objects+c.m.Items.Count, cp.res.of+c.was.Items.Count
 		}
@@ -114,7 +104,10 @@ func (f *pageFile) find(b bucketRef, name []byte) (found bucketRef, err error) {
 		}
 	})
 	if !ok {
-		return bucketRef{inline: emptyPage}, errors.Join(fmt.Errorf("%w: bucket %x is missing", ErrDamaged, name), err)
+		var errs problems
+		errs.add(fmt.Errorf("%w: bucket %x is missing", ErrDamaged, name))
+		errs.add(err)
+		return bucketRef{inline: emptyPage}, errs.err()
 	}
 	return found, nil
 }
@@ -130,7 +123,7 @@ type copier struct {
 	was, m *sourceMeta
 	todo   []func(src sourceTx, a *applier) error
 	size   int
-	errs   []error
+	errs   problems
 }
 
 func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
@@ -145,12 +138,14 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 			c.unknown(k)
 		}
 	}))
-	namesLost := len(c.errs) > 0
+	namesLost := c.errs.n > 0
 	src := sourceTx{nil, c.id, c.with.from}
 	if c.was = known; known == nil {
 		m, err := src.openMeta(meta)
 		if err != nil || m.Source.ID() != c.id {
-			return errors.Join(append(c.errs, fmt.Errorf("%w: what it is cannot be read", ErrDamaged), err)...)
+			c.note(fmt.Errorf("%w: what it is cannot be read", ErrDamaged))
+			c.note(err)
+			return c.errs.err()
 		}
 		c.was = m
 	}
@@ -176,13 +171,13 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 	delete(subs, string(bucketJournal))
 	restart := false
 	for name, sub := range subs {
-		before := len(c.errs)
+		before := c.errs.n
 		if c.with.from == c.with.to {
 			c.bucket([][]byte{[]byte(name)}, sub)
 		} else {
 			c.part([]byte(name), sub)
 		}
-		if len(c.errs) > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
+		if c.errs.n > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
 			restart = true // what they were not told may be lost
 			namesLost = namesLost || name == string(bucketHandlers)
 		}
@@ -197,10 +192,10 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		}
 	}
 	c.flush()
-	if len(c.errs) == 0 {
+	if c.errs.n == 0 {
 		c.note(c.compare())
 	}
-	if len(c.errs) > 0 {
+	if c.errs.n > 0 {
 		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count, c.was.Items.Count)
 	}
 	c.m.NamesLost = c.m.NamesLost || namesLost
@@ -216,14 +211,10 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		}
 		return src.putMeta(c.m)
 	}))
-	return errors.Join(c.errs...)
+	return c.errs.err()
 }
 
-func (c *copier) note(err error) {
-	if err != nil {
-		c.errs = append(c.errs, err)
-	}
-}
+func (c *copier) note(err error) { c.errs.add(err) }
 
 // unknown stops a conversion at what it cannot seal otherwise, lest that be
 // lost unnoticed.
