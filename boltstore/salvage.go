@@ -273,7 +273,8 @@ func (c *copier) record(rw raw) {
 	c.do(len(raw), func(_ sourceTx, a *applier) error { return a.give(key, r, raw, nil) })
 }
 
-// journal copies the newest blocks that follow one another.
+// journal copies the newest blocks that follow one another. Durable handlers
+// that the others concern start over; plain ones are not told what was in them.
 func (c *copier) journal(src sourceTx, ref bucketRef) {
 	type block struct{ seq, next uint64 }
 	var blocks []block
@@ -297,7 +298,11 @@ func (c *copier) journal(src sourceTx, ref bucketRef) {
 	from := c.m.Seq + 1
 	for _, b := range slices.Backward(blocks) {
 		if b.next != from {
-			c.note(fmt.Errorf("journal: %w: entries %d to %d are missing", ErrDamaged, b.next, from-1))
+			untold := ""
+			if from-1 > c.m.Told {
+				untold = "; plain handlers that have not been told of a delete among them will not be"
+			}
+			c.note(fmt.Errorf("journal: %w: entries %d to %d are missing%s", ErrDamaged, b.next, from-1, untold))
 			break
 		}
 		from = b.seq

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 )
@@ -159,5 +161,44 @@ func TestNoRoomToHeal(t *testing.T) {
 	p.wait(t)
 	if got := len(s.ListKeys()); got < 300 || db.Err() != nil {
 		t.Fatalf("%d objects, %v", got, db.Err())
+	}
+}
+
+// TestJournalGap: a gap in the journal is told, and that plain handlers may miss
+// deletes, if they have not been told all that was in it.
+func TestJournalGap(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		t.Run(fmt.Sprint("told: ", told), func(t *testing.T) {
+			path := testPath(t)
+			o := Options{Decrypt: true} // the place depends on the names
+			srv := stored(t, path, 20, 150, o)
+			if told {
+				s := claimTest(t, openTest(t, path, o), Claim{})
+				s.SetTold(s.State().Seq)
+				s.Release()
+				closeTest(t, s.DB())
+			}
+			f, done, err := openPages(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer done()
+			journal := bucketAt(t, f, bucketSources, []byte(configMaps.ID()), bucketJournal)
+			rewritePage(t, path, f, journal.root, func(p page, b []byte) {
+				if p.flags != pageBranch || p.count < 3 {
+					t.Fatalf("%+v", p)
+				}
+				ruin(t, path, int(binary.NativeEndian.Uint64(b[pageHead+16+8:])))
+			})
+			var lines []string
+			log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+			o.Logger = &log
+			s := claimTest(t, openTest(t, path, o), Claim{})
+			sameObjects(t, "after", srv.anys(), s.List())
+			all := strings.Join(lines, "\n")
+			if !strings.Contains(all, "are missing") || strings.Contains(all, "plain handlers") == told {
+				t.Error(all)
+			}
+		})
 	}
 }
