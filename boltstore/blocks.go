@@ -89,17 +89,17 @@ func (c blockCursor) at(k, v []byte) ([]byte, []byte) {
 
 // blocks reads the blocks of a damaged file's journal.
 func (c *copier) blocks(journal bucketRef, fn func(k, v []byte)) error {
-	var errs []error
-	err := c.from.each(journal, func(k, v []byte, sub *bucketRef) {
+	var errs problems
+	errs.add(c.from.each(journal, func(k, v []byte, sub *bucketRef) {
 		if sub == nil {
 			fn(k, v)
 			return
 		}
-		errs = append(errs, c.from.each(*sub, func(name, v []byte, _ *bucketRef) {
+		errs.add(c.from.each(*sub, func(name, v []byte, _ *bucketRef) {
 			if bytes.Equal(name, k) {
 				fn(k, v)
 			}
 		}))
-	})
-	return errors.Join(append(errs, err)...)
+	}))
+	return errs.err()
 }

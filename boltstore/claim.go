@@ -167,7 +167,7 @@ func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 
 // load reads the source's meta, or makes it, and cleans up behind a crash.
 func (s *Store) load() error {
-	known := false
+	found, done := false, false
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
@@ -180,20 +180,22 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		known = !src.leftovers(m) && !src.oldDicts(m)
+		if err := s.packs.load(src); err != nil {
+			return err
+		}
 		s.setMeta(m)
-		return s.packs.load(src)
+		found, done = true, !src.leftovers(m) && !src.oldDicts(m)
+		return nil
 	})
-	if errors.Is(err, ErrDamaged) {
+	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "What the file says of a source is damaged; it is set aside and read anew", "source", s.source.String(), "file", s.db.path)
-		s.setMeta(nil)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.opts.Clock.Now())
 			return err
 		}, nil)
 	}
-	if err == nil && !known {
-		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx) }, nil)
+	if err == nil && !done {
+		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx, found) }, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("boltstore: claim %s in %s: %w", s.source, s.db.path, err)
@@ -210,8 +212,9 @@ func (s *Store) load() error {
 	return nil
 }
 
-// create makes the source's bucket, or removes what a relist left in it.
-func (s *Store) create(tx *bolt.Tx) error {
+// create makes the source's bucket, or if it was found removes what a relist
+// left in it.
+func (s *Store) create(tx *bolt.Tx, found bool) error {
 	sources, err := tx.CreateBucketIfNotExists(bucketSources)
 	if err != nil {
 		return err
@@ -225,14 +228,14 @@ func (s *Store) create(tx *bolt.Tx) error {
 		return err
 	}
 	src := sourceTx{b, s.id, s.db.h.seal}
-	m := s.metaNow()
-	if m == nil {
+	if !found {
 		s.packs.reset()
-		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind,
+		m := (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind,
 			Claimed: s.db.opts.Clock.Now().UnixNano()}).clone()
 		s.setMeta(m)
 		return src.putMeta(m)
 	}
+	m := s.metaNow()
 	if err := src.dropGensExcept(m.Generation); err != nil {
 		return err
 	}

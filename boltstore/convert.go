@@ -43,7 +43,7 @@ func (db *DB) rekey() error {
 	if err := db.goOn("make"); err != nil {
 		return err
 	}
-	b, old, res, err := db.rewrite(to, keys)
+	b, old, err := db.rewrite(to, keys)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,6 @@ func (db *DB) rekey() error {
 	h.past = append(h.past, h.seal)
 	h.db, h.seal, h.keys, h.rotate = b, to, keys, false
 	db.replaced.Add(1)
-	if !res.whole() {
-		db.log().Error(errors.Join(res.damage...), "Damage found; what could not be converted will be read from the server", "file", db.path, "saved", res.objects, "of", res.of)
-	}
 	if db.commit != nil {
 		db.commit.marked = false
 	}
@@ -70,58 +67,69 @@ func (db *DB) rekey() error {
 	return db.step("done")
 }
 
-// rewrite copies the file and renames the copy over it. The caller keeps
-// writers away.
-func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, res salvaged, err error) {
+// rewrite copies the file and renames the copy over it. A file of which something
+// could not be converted is set aside. The caller keeps writers away.
+func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, err error) {
 	h := &db.h
 	h.mu.RLock() // the file is not closed meanwhile
 	defer h.mu.RUnlock()
 	if old = h.db; old == nil {
-		return nil, nil, res, ErrClosed
+		return nil, nil, ErrClosed
 	}
-	var cp *copying
+	var res salvaged
+	known := db.claimedMetas()
 	name, err := db.makeFile(db.realPath(), header{Keys: keys}, func(b *bolt.DB) error {
 		if err := db.inherit(b.Path()); err != nil {
 			return err
 		}
 		// What is committed is in the file, and nobody writes.
-		var done func()
-		cp, done = newCopying(db.path, b, seals{h.seal, to})
+		cp, done := newCopying(db.path, b, seals{h.seal, to})
 		defer done()
-		cp.step = func(name string) error { return errors.Join(db.goOn(name), db.op("write", name)) }
-		cp.all()
-		return errors.Join(cp.res.stopped, db.goOn("sync"))
-	})
-	if cp != nil {
+		cp.step = func(name string) error { return errors.Join(db.goOn(name), db.op("write", b.Path())) }
+		cp.all(known)
 		res = cp.res
+		return errors.Join(res.stopped, db.goOn("sync"))
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	aside := ""
+	if !res.whole() {
+		aside, err = db.copyAside()
 	}
 	if err == nil {
-		if err = db.goOn("rename"); err != nil {
-			err = errors.Join(err, db.remove(name))
-		}
+		err = db.goOn("rename")
 	}
 	if err != nil {
-		return nil, nil, res, err
+		err = errors.Join(err, db.remove(name))
+	} else {
+		b, err = db.install(name)
 	}
-	b, err = db.install(name)
-	return b, old, res, err
+	switch {
+	case aside == "":
+	case err != nil:
+		err = errors.Join(err, db.remove(aside))
+	default:
+		db.noteAside(aside, fmt.Errorf("%w: found while the file was converted", ErrDamaged), res)
+	}
+	return b, old, err
 }
 
-// all copies the sources, and what was set aside of other clusters.
-func (cp *copying) all() {
-	cp.sources(cp.from.top(), [][]byte{bucketSources}, nil)
+// all copies the sources, of which those that are known are believed (see
+// salvage), and what was set aside of other clusters.
+func (cp *copying) all(known map[string]*sourceMeta) {
+	cp.sources(cp.from.top(), [][]byte{bucketSources}, known)
 	var times [][]byte
-	err := cp.from.each(cp.from.top(), func(k, _ []byte, sub *bucketRef) {
+	damage := &cp.res.damage
+	damage.add(cp.from.each(cp.from.top(), func(k, _ []byte, sub *bucketRef) {
 		if sub != nil && bytes.Equal(k, bucketAside) {
-			if err := cp.from.each(*sub, func(k, _ []byte, _ *bucketRef) { times = append(times, k) }); err != nil {
-				cp.res.lost("%w", err)
-			}
+			damage.add(cp.from.each(*sub, func(k, _ []byte, _ *bucketRef) { times = append(times, k) }))
 		}
-	})
-	if err != nil {
-		cp.res.lost("%w", err)
-	}
+	}))
 	for _, at := range times {
+		if bytes.Equal(at, u64(uint64(discarded.UnixNano()))) {
+			continue // to be removed, and part of it may be
+		}
 		cp.sources(cp.from.top(), [][]byte{bucketAside, at}, nil)
 	}
 }

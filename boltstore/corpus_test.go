@@ -441,6 +441,9 @@ func readWhole(t *testing.T, path string, o Options) (word string, objs []string
 		cm := o.(*corev1.ConfigMap)
 		key, _ := cache.MetaNamespaceKeyFunc(o)
 		objs = append(objs, key+"="+cm.ResourceVersion+cm.Data["words"]+cm.Data["k"])
+		if _, ok, err := s.GetByKey(key); !ok && err == nil && s.Err() == nil {
+			objs = append(objs, key+"=listed and not found") // which is no object of any state
+		}
 	}
 	for seq := uint64(1); err == nil; {
 		var es []*Entry

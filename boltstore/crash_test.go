@@ -293,8 +293,8 @@ func TestCrashAtEachOperation(t *testing.T) {
 		{name: "migration", filled: true, with: Options{migrations: fromZero}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit"},
 		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: Process}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
 		{name: "verification after an unclean boot", filled: true, with: Options{Durability: Process},
-			mend: withHeader(func(h *header) { h.Clean, h.BootID = false, "another boot" }), run: opened(nil), ops: "create write sync rename sync"},
-		{name: "healing", filled: true, run: opened(func(db *DB) error { return db.healNow(errors.New("said the test")) }), ops: "create sync create write sync rename sync"},
+			mend: withHeader(ofUncleanBoot), run: opened(nil), ops: "create write write write sync rename sync"},
+		{name: "healing", filled: true, run: opened(func(db *DB) error { return db.healNow(errors.New("said the test")) }), ops: "create sync create write write write sync rename sync"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			made := t.TempDir()

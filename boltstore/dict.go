@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	bolt "go.etcd.io/bbolt"
@@ -55,8 +56,9 @@ func (t sourceTx) oldDicts(m *sourceMeta) bool {
 }
 
 // unusedDicts returns the dictionaries, but for the newest, that no record is
-// packed by: those to retire, and those that the journal does not need either.
-func (t sourceTx) unusedDicts(m *sourceMeta) (retire, drop []uint32) {
+// packed by: those to retire, and the keys of those that the journal does not
+// need either, or that are no versions, by damage.
+func (t sourceTx) unusedDicts(m *sourceMeta) (retire []uint32, drop [][]byte) {
 	b := t.root.Bucket(bucketDicts)
 	if b == nil {
 		return nil, nil
@@ -69,14 +71,18 @@ func (t sourceTx) unusedDicts(m *sourceMeta) (retire, drop []uint32) {
 		}
 	}
 	_ = b.ForEach(func(k, _ []byte) error {
-		if len(k) != 4 || binary.BigEndian.Uint32(k) == next-1 {
+		if len(k) != 4 {
+			drop = append(drop, bytes.Clone(k))
+			return nil
+		}
+		if binary.BigEndian.Uint32(k) == next-1 {
 			return nil
 		}
 		v := binary.BigEndian.Uint32(k)
 		switch u := m.Dicts[v]; {
 		case u.Records > 0:
 		case oldest > m.Seq || u.Retired > 0 && u.Retired < oldest:
-			drop = append(drop, v)
+			drop = append(drop, bytes.Clone(k))
 		case u.Retired == 0:
 			retire = append(retire, v)
 		}
@@ -96,9 +102,11 @@ func (t sourceTx) tidyDicts(m *sourceMeta) error {
 		m.Dicts[v] = dictUse{Retired: m.Seq}
 	}
 	b := t.root.Bucket(bucketDicts)
-	for _, v := range drop {
-		delete(m.Dicts, v)
-		if err := b.Delete(u32(v)); err != nil {
+	for _, k := range drop {
+		if len(k) == 4 {
+			delete(m.Dicts, binary.BigEndian.Uint32(k))
+		}
+		if err := b.Delete(k); err != nil {
 			return err
 		}
 	}

@@ -8,8 +8,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// All that is done to files and folders goes through here, so that tests can
-// look on, and fail it, before each operation.
+// All that is done to files and folders goes through here, or calls op where
+// bbolt does it to a file that is being made, so that tests can look on, and fail
+// it, before each operation. Of what is committed to a file in use only the
+// header is among them.
 
 // op is called before an operation on path.
 func (db *DB) op(name, path string) error {

@@ -133,7 +133,7 @@ func FuzzPages(f *testing.F) {
 		meta := *m
 		meta.root, meta.freelist = root, freelist
 		meta.pages = uint64(len(all)) / uint64(meta.pageSize)
-		pf := &pageFile{r: bytes.NewReader(all), meta: &meta}
+		pf := newPageFile(bytes.NewReader(all), &meta, int64(len(all)))
 		_ = pf.scan() // that it returns is the test
 		_ = pf.each(pf.top(), func(k, v []byte, sub *bucketRef) {
 			if sub != nil {

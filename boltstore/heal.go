@@ -36,9 +36,9 @@ func (db *DB) replace(why error) error {
 			db.tryInherit(to.Path(), path)
 		}
 		if errors.Is(why, ErrDamaged) && known {
-			saved = salvage(path, to, seals{same, same}, nil)
+			saved = db.salvage(path, to, seals{same, same}, nil)
 		}
-		return nil
+		return saved.unwritten()
 	})
 	if err != nil {
 		return db.explain(err)
@@ -86,32 +86,24 @@ func (db *DB) healNow(why error) error {
 	if db.h.db == nil {
 		return nil
 	}
-	db.mu.Lock()
-	known := map[string]*sourceMeta{}
-	for id, s := range db.claims {
-		if m := s.metaNow(); m != nil { // else it is just being claimed
-			known[id] = m
-		}
+	known := db.claimedMetas()
+	aside, err := db.copyAside()
+	if err != nil {
+		return err
 	}
-	db.mu.Unlock()
-	aside := db.asideName()
-	if err := db.copyFile(db.path, aside); err != nil {
-		return errors.Join(err, db.remove(aside))
-	}
-	db.tryInherit(aside, db.path)
 	var saved salvaged
 	same := seals{db.h.seal, db.h.seal}
 	name, err := db.makeFile(db.realPath(), header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
 		db.tryInherit(to.Path(), db.path)
-		saved = salvage(aside, to, same, known)
-		return nil
+		saved = db.salvage(aside, to, same, known)
+		return saved.unwritten()
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, db.remove(aside))
 	}
 	b, err := db.install(name)
 	if err != nil {
-		return err
+		return errors.Join(err, db.remove(aside))
 	}
 	old := db.h.db
 	db.h.db = b
@@ -120,6 +112,29 @@ func (db *DB) healNow(why error) error {
 	go func() { _ = contain(old.Close) }() // it may hang on what tripped it
 	db.noteAside(aside, why, saved)
 	return db.reload(b)
+}
+
+// claimedMetas are in memory what the file says, or said, of the claimed sources.
+func (db *DB) claimedMetas() map[string]*sourceMeta {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	metas := map[string]*sourceMeta{}
+	for id, s := range db.claims {
+		if m := s.metaNow(); m != nil { // else it is just being claimed
+			metas[id] = m
+		}
+	}
+	return metas
+}
+
+// copyAside sets a copy of the file aside, which stays in use.
+func (db *DB) copyAside() (string, error) {
+	aside := db.asideName()
+	if err := db.copyFile(db.path, aside); err != nil {
+		return "", errors.Join(err, db.remove(aside))
+	}
+	db.tryInherit(aside, db.path)
+	return aside, nil
 }
 
 // install opens a file made by makeFile and renames it to the DB's path. Since
@@ -158,17 +173,20 @@ func (db *DB) reload(b *bolt.DB) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return b.View(func(tx *bolt.Tx) error {
+		var errs []error
 		for id, s := range db.claims {
 			if s.metaNow() == nil {
 				continue
 			}
 			src, ok := db.h.source(tx, id)
 			if !ok {
-				return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+				errs = append(errs, fmt.Errorf("%w: %s", ErrNoSource, s.source))
+				continue
 			}
 			m, err := src.meta()
 			if err != nil {
-				return err
+				errs = append(errs, fmt.Errorf("source %s: %w", s.source, err))
+				continue
 			}
 			s.setMeta(m)
 			if err := errors.Join(s.packs.reload(src), s.packs.needed(m)); err != nil {
@@ -178,7 +196,7 @@ func (db *DB) reload(b *bolt.DB) error {
 				s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
 			}
 		}
-		return nil
+		return errors.Join(errs...)
 	})
 }
 
@@ -223,7 +241,7 @@ func (db *DB) noteAside(aside string, why error, saved salvaged) {
 	db.aside = append(db.aside, aside)
 	db.mu.Unlock()
 	db.log().Error(why, "Set the file aside; what could not be saved will be read from the server", "file", db.path, "aside", aside,
-		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", errors.Join(saved.damage...))
+		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.err())
 	db.trimAside()
 }
 

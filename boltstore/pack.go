@@ -140,8 +140,8 @@ func (db *DB) packers(id string) *packers {
 
 func newPackers() *packers { return &packers{all: map[uint32]*packer{}, damaged: map[uint32]error{}} }
 
-// load reads the dictionaries that are not known yet. One that is damaged is
-// left out.
+// load reads the dictionaries that are not known yet. One that is damaged, or
+// whose key is, is left out: see needed.
 func (p *packers) load(src sourceTx) error {
 	b := src.root.Bucket(bucketDicts)
 	if b == nil {
@@ -150,7 +150,7 @@ func (p *packers) load(src sourceTx) error {
 	dicts := src.dictBox(b)
 	return b.ForEach(func(k, _ []byte) error {
 		if len(k) != 4 {
-			return fmt.Errorf("%w: dictionary key %x", ErrDamaged, k)
+			return nil
 		}
 		version := binary.BigEndian.Uint32(k)
 		if known, _ := p.get(version); known != nil {

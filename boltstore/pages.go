@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,8 +23,14 @@ import (
 // the element. A bucket is a leaf element whose value is its root page and
 // sequence (uint64) and, if the root is 0, a page without an id.
 type pageFile struct {
-	r    io.ReaderAt
-	meta *boltMeta
+	r     io.ReaderAt
+	meta  *boltMeta
+	pages uint64 // that there are, at most those of meta
+}
+
+func newPageFile(r io.ReaderAt, m *boltMeta, size int64) *pageFile {
+	n := uint64(m.pageSize)
+	return &pageFile{r, m, min(m.pages, (uint64(size)+n-1)/n)}
 }
 
 const (
@@ -41,11 +48,15 @@ func openPages(path string) (*pageFile, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := newestMeta(f)
+	st, err := f.Stat()
+	var m *boltMeta
+	if err == nil {
+		m, err = newestMeta(f)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	return &pageFile{f, m}, func() { _ = f.Close() }, nil
+	return newPageFile(f, m, st.Size()), func() { _ = f.Close() }, nil
 }
 
 // bucketRef is where a bucket's content is.
@@ -60,7 +71,7 @@ func (f *pageFile) top() bucketRef { return bucketRef{root: f.meta.root} }
 // pageSet is the pages that a walk has come to.
 type pageSet []uint64
 
-func (f *pageFile) newSet() pageSet { return make(pageSet, f.meta.pages/64+1) }
+func (f *pageFile) newSet() pageSet { return make(pageSet, f.pages/64+1) }
 
 func (s pageSet) has(id uint64) bool { return s[id/64]&(1<<(id%64)) != 0 }
 func (s pageSet) add(id uint64)      { s[id/64] |= 1 << (id % 64) }
@@ -78,31 +89,65 @@ func parsePageHead(b []byte) page {
 }
 
 // head reads a page's head.
-func (f *pageFile) head(id uint64) (p page, err error) {
-	if id < 2 || id >= f.meta.pages {
+func (f *pageFile) head(id uint64) (page, error) { return f.begin(id, make([]byte, pageHead)) }
+
+// begin reads the beginning of a page into b, and its head from there.
+func (f *pageFile) begin(id uint64, b []byte) (p page, err error) {
+	if id < 2 || id >= f.pages {
 		return p, fmt.Errorf("%w: page %d is not in the file", ErrDamaged, id)
 	}
-	var b [pageHead]byte
-	if _, err := f.r.ReadAt(b[:], int64(id)*int64(f.meta.pageSize)); err != nil {
+	if _, err := f.r.ReadAt(b, int64(id)*int64(f.meta.pageSize)); err != nil {
 		return p, fmt.Errorf("%w: page %d cannot be read: %v", ErrDamaged, id, err)
 	}
-	return parsePageHead(b[:]), nil
+	return parsePageHead(b), nil
 }
 
-// heads reads the heads of many pages, on all cores.
-func (f *pageFile) heads(ids []uint64) ([]page, []error) {
-	pages, errs := make([]page, len(ids)), make([]error, len(ids))
-	workers := max(min(runtime.GOMAXPROCS(0), len(ids)/16), 1)
+// child is a page that a branch page leads to.
+type child struct {
+	id     uint64
+	key    []byte // that leads to it; bbolt has the child's first key there
+	page   page
+	err    error
+	astray bool // its first key is another one: bbolt looks in the wrong place
+}
+
+// look reads the beginnings of the children's pages, on all cores.
+func (f *pageFile) look(children []child) {
+	workers := max(min(runtime.GOMAXPROCS(0), len(children)/16), 1)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for i := w; i < len(ids); i += workers {
-				pages[i], errs[i] = f.head(ids[i])
+			b := make([]byte, f.meta.pageSize)
+			for i := w; i < len(children); i += workers {
+				f.lookInto(&children[i], b)
 			}
 		})
 	}
 	wg.Wait()
-	return pages, errs
+}
+
+func (f *pageFile) lookInto(c *child, b []byte) {
+	if c.page, c.err = f.begin(c.id, b); c.err != nil {
+		return
+	}
+	o := binary.NativeEndian
+	pos, size := uint64(o.Uint32(b[pageHead:])), uint64(o.Uint32(b[pageHead+4:]))
+	if c.page.flags == pageLeaf {
+		pos, size = uint64(o.Uint32(b[pageHead+4:])), uint64(o.Uint32(b[pageHead+8:]))
+	}
+	if pos += pageHead; c.page.count == 0 || size != uint64(len(c.key)) || pos+size > (c.page.overflow+1)*uint64(len(b)) {
+		c.astray = true
+		return
+	}
+	first := b[min(pos, uint64(len(b))):]
+	if uint64(len(first)) < size { // it begins or ends on a page that belongs to this one
+		first = make([]byte, size)
+		if _, err := f.r.ReadAt(first, int64(c.id)*int64(len(b))+int64(pos)); err != nil {
+			c.err = fmt.Errorf("%w: page %d cannot be read: %v", ErrDamaged, c.id, err)
+			return
+		}
+	}
+	c.astray = !bytes.Equal(first[:size], c.key)
 }
 
 // visit reads a page's head. Each page may be come to once.
@@ -119,7 +164,7 @@ func (f *pageFile) come(id uint64, p page, err error, seen pageSet) (page, error
 	if p.id != id {
 		return bad("is not the one that was written there")
 	}
-	if p.overflow >= f.meta.pages-id {
+	if p.overflow >= f.pages-id {
 		return bad("reaches beyond the end of the file")
 	}
 	for i := id; i <= id+p.overflow; i++ {
@@ -147,7 +192,7 @@ type walker struct {
 	seen pageSet
 	data bool
 	leaf func(k, v []byte, sub *bucketRef)
-	errs []error
+	errs problems
 }
 
 func (w *walker) bucket(b bucketRef) {
@@ -163,9 +208,7 @@ func (w *walker) bucket(b bucketRef) {
 }
 
 func (w *walker) fail(format string, args ...any) {
-	if len(w.errs) < maxProblems {
-		w.errs = append(w.errs, fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...)))
-	}
+	w.errs.add(fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...)))
 }
 
 func (w *walker) tree(id uint64, depth int) {
@@ -186,7 +229,7 @@ func (w *walker) page(id uint64, depth int, p page, err error) {
 		b, err = w.f.content(p)
 	}
 	if err != nil {
-		w.errs = append(w.errs, err)
+		w.errs.add(err)
 		return
 	}
 	switch p.flags {
@@ -197,13 +240,21 @@ func (w *walker) page(id uint64, depth int, p page, err error) {
 			w.fail("page %d has %d elements", id, p.count)
 			return
 		}
-		ids := make([]uint64, p.count)
-		for i := range ids {
-			ids[i] = binary.NativeEndian.Uint64(b[pageHead+16*i+8:])
+		o := binary.NativeEndian
+		children := make([]child, p.count)
+		for i := range children {
+			e := b[pageHead+16*i:]
+			pos, size := uint64(o.Uint32(e)), uint64(o.Uint32(e[4:]))
+			if children[i].id = o.Uint64(e[8:]); pos+size <= uint64(len(e)) {
+				children[i].key = e[pos : pos+size]
+			}
 		}
-		heads, errs := w.f.heads(ids)
-		for i, id := range ids {
-			w.page(id, depth+1, heads[i], errs[i])
+		w.f.look(children)
+		for _, c := range children {
+			before := w.errs.n
+			if w.page(c.id, depth+1, c.page, c.err); c.astray && w.errs.n == before {
+				w.fail("page %d is not where its keys are looked for", c.id)
+			}
 		}
 	default:
 		w.fail("page %d has flags %x", id, p.flags)
@@ -248,15 +299,16 @@ func (w *walker) leaves(p page, b []byte, inline bool) {
 func (f *pageFile) each(b bucketRef, fn func(k, v []byte, sub *bucketRef)) error {
 	w := walker{f: f, seen: f.newSet(), leaf: fn}
 	w.bucket(b)
-	return errors.Join(w.errs...)
+	return w.errs.err()
 }
 
 // scan verifies that the pages form trees, each page in one place, and that
-// none of them is called free. It reads the head of each page, all of branch
-// pages, and of leaves those that can hold buckets.
+// none of them is called free, and that what leads to each is its first key.
+// It reads the beginning of each page, all of branch pages, and of leaves those
+// that can hold buckets.
 func (f *pageFile) scan() error {
 	seen := f.newSet()
-	var errs []error
+	var errs problems
 	var bucket func(b bucketRef, path []string)
 	bucket = func(b bucketRef, path []string) {
 		w := walker{f: f, seen: seen, data: holdsData(path)}
@@ -267,7 +319,7 @@ func (f *pageFile) scan() error {
 			}
 		}
 		w.bucket(b)
-		errs = append(errs, w.errs...)
+		errs.add(w.errs.err())
 		if len(path) > maxDepth {
 			return
 		}
@@ -276,10 +328,10 @@ func (f *pageFile) scan() error {
 		}
 	}
 	bucket(f.top(), nil)
-	if len(errs) == 0 {
-		errs = append(errs, f.scanFree(seen))
+	if errs.n == 0 {
+		errs.add(f.scanFree(seen))
 	}
-	return errors.Join(errs...)
+	return errs.err()
 }
 
 // holdsData says whether a bucket holds data and no buckets: items, an index
@@ -320,7 +372,7 @@ func (f *pageFile) scanFree(seen pageSet) error {
 	}
 	for i := range count {
 		id := o.Uint64(ids[8*i:])
-		if id < 2 || id >= f.meta.pages || seen.has(id) {
+		if id < 2 || id >= f.pages || seen.has(id) {
 			return fmt.Errorf("%w: page %d is in use and called free", ErrDamaged, id)
 		}
 		seen.add(id)

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"slices"
 )
 
 // bbolt's meta page, as bbolt 1.5 writes it (internal/common/meta.go): behind
@@ -42,20 +43,33 @@ func precheck(path string) error {
 	return f.scan()
 }
 
-// newestMeta finds the valid meta page of the latest transaction.
+// pageSizes are those that a file can have; its system's page size is the usual.
+var pageSizes = []uint32{1024, 2048, 4096, 8192, 16384, 32768, 65536}
+
+// newestMeta finds the valid meta page of the latest transaction. The first one
+// says where the second is. Only if it is lost is that looked for, and the first
+// place counts, as with bbolt: behind it there may be anything.
 func newestMeta(r io.ReaderAt) (*boltMeta, error) {
-	var best *boltMeta
-	seen := false
-	for _, pageSize := range []int64{4096, 8192, 16384, 65536, 1024, 2048, 32768} {
-		for page := range int64(2) {
-			m, err := readBoltMeta(r, page*pageSize)
-			if err != nil {
-				return nil, err
-			}
-			seen = seen || m.magic == boltMagic
-			if m.valid() && int64(m.pageSize) == pageSize && (best == nil || m.txid > best.txid) {
-				best = m
-			}
+	best, err := readBoltMeta(r, 0)
+	if err != nil {
+		return nil, err
+	}
+	seen := best.magic == boltMagic
+	sizes := pageSizes
+	if best.valid() {
+		sizes = []uint32{best.pageSize}
+	} else {
+		best = nil
+	}
+	for _, size := range sizes {
+		m, err := readBoltMeta(r, int64(size))
+		if err != nil {
+			return nil, err
+		}
+		seen = seen || m.magic == boltMagic
+		if m.valid() && m.pageSize == size && (best == nil || m.txid > best.txid) {
+			best = m
+			break
 		}
 	}
 	const most = 1 << 44 // bytes; more is no size that we wrote
@@ -95,7 +109,7 @@ func readBoltMeta(r io.ReaderAt, at int64) (*boltMeta, error) {
 }
 
 func (m *boltMeta) valid() bool {
-	if m.magic != boltMagic || m.version != 2 {
+	if m.magic != boltMagic || m.version != 2 || !slices.Contains(pageSizes, m.pageSize) {
 		return false
 	}
 	h := fnv.New64a()

@@ -9,19 +9,24 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // salvaged says what could be saved of a damaged file.
 type salvaged struct {
 	objects, of uint64
-	damage      []error
-	stopped     error // of a conversion: the copy could not be written
+	damage      problems
+	stopped     error // the new file could not be written: it is of no use
 }
 
-func (s salvaged) whole() bool { return len(s.damage) == 0 }
+func (s salvaged) whole() bool { return s.damage.n == 0 }
 
-func (s *salvaged) lost(format string, args ...any) {
-	s.damage = append(s.damage, fmt.Errorf(format, args...))
+// unwritten is why the new file cannot take the old one's place.
+func (s salvaged) unwritten() error {
+	if s.stopped == nil {
+		return nil
+	}
+	return fmt.Errorf("the file has to be replaced by one with what can be saved, which could not be written beside it; see to that first (is the disk full?): %w", s.stopped)
 }
 
 // seals are those of the file that is copied and of the one that is written.
@@ -31,11 +36,13 @@ type seals struct{ from, to *seal.Sealer }
 // with their index entries, journal blocks, meta. A source of which all is
 // there is as it was; any other is marked degraded, its objects are served and
 // compared with the server's as soon as it can be reached. Where the metas of
-// sources are known they are believed, and not the file's.
-func salvage(path string, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
+// sources are known they are believed, and not the file's. Where stopped says
+// so, not all that verifies is in the new file.
+func (db *DB) salvage(path string, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
 	cp, done := newCopying(path, to, with)
 	defer done()
-	cp.sources(cp.from.top(), [][]byte{bucketSources}, known)
+	cp.step = func(string) error { return db.op("write", to.Path()) }
+	cp.all(known)
 	return cp.res
 }
 
@@ -44,7 +51,7 @@ type copying struct {
 	from *pageFile
 	to   *bolt.DB
 	with seals
-	step func(name string) error // of a conversion
+	step func(name string) error // before each transaction
 	res  salvaged
 }
 
@@ -52,8 +59,8 @@ func newCopying(path string, to *bolt.DB, with seals) (*copying, func()) {
 	cp := &copying{to: to, with: with}
 	from, done, err := openPages(path)
 	if err != nil {
-		cp.res.lost("%w", err)
-		from, done = &pageFile{r: bytes.NewReader(nil), meta: &boltMeta{pageSize: 4096}}, func() {}
+		cp.res.damage.add(err)
+		from, done = newPageFile(bytes.NewReader(nil), &boltMeta{pageSize: 4096}, 0), func() {}
 	}
 	cp.from = from
 	return cp, done
@@ -65,19 +72,15 @@ func (cp *copying) sources(in bucketRef, path [][]byte, known map[string]*source
 	sources := in
 	for _, name := range path {
 		var err error
-		if sources, err = cp.from.find(sources, name); err != nil {
-			cp.res.lost("%w", err)
-		}
+		sources, err = cp.from.find(sources, name)
+		cp.res.damage.add(err)
 	}
 	refs := map[string]bucketRef{}
-	err := cp.from.each(sources, func(k, _ []byte, sub *bucketRef) {
+	cp.res.damage.add(cp.from.each(sources, func(k, _ []byte, sub *bucketRef) {
 		if sub != nil {
 			refs[sourceID(cp.with.from, k)] = *sub
 		}
-	})
-	if err != nil {
-		cp.res.lost("%w", err)
-	}
+	}))
 	for id := range known {
 		if _, ok := refs[id]; !ok {
 			refs[id] = bucketRef{} // lost but for its meta
@@ -85,9 +88,7 @@ func (cp *copying) sources(in bucketRef, path [][]byte, known map[string]*source
 	}
 	for id, ref := range refs {
 		c := &copier{copying: cp, path: path, id: id}
-		if err := c.copy(ref, known[id]); err != nil {
-			cp.res.lost("source %q: %w", id, err)
-		}
+		cp.res.damage.addOf(fmt.Sprintf("source %q", id), c.copy(ref, known[id]))
 		if c.m != nil {
 			cp.res.objects, cp.res.of = cp.res.objects+c.m.Items.Count, cp.res.of+c.was.Items.Count
 		}
@@ -103,7 +104,10 @@ func (f *pageFile) find(b bucketRef, name []byte) (found bucketRef, err error) {
 		}
 	})
 	if !ok {
-		return bucketRef{inline: emptyPage}, errors.Join(fmt.Errorf("%w: bucket %x is missing", ErrDamaged, name), err)
+		var errs problems
+		errs.add(fmt.Errorf("%w: bucket %x is missing", ErrDamaged, name))
+		errs.add(err)
+		return bucketRef{inline: emptyPage}, errs.err()
 	}
 	return found, nil
 }
@@ -119,7 +123,7 @@ type copier struct {
 	was, m *sourceMeta
 	todo   []func(src sourceTx, a *applier) error
 	size   int
-	errs   []error
+	errs   problems
 }
 
 func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
@@ -134,12 +138,14 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 			c.unknown(k)
 		}
 	}))
-	namesLost := len(c.errs) > 0
+	namesLost := c.errs.n > 0
 	src := sourceTx{nil, c.id, c.with.from}
 	if c.was = known; known == nil {
 		m, err := src.openMeta(meta)
 		if err != nil || m.Source.ID() != c.id {
-			return errors.Join(append(c.errs, fmt.Errorf("%w: what it is cannot be read", ErrDamaged), err)...)
+			c.note(fmt.Errorf("%w: what it is cannot be read", ErrDamaged))
+			c.note(err)
+			return c.errs.err()
 		}
 		c.was = m
 	}
@@ -165,13 +171,13 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 	delete(subs, string(bucketJournal))
 	restart := false
 	for name, sub := range subs {
-		before := len(c.errs)
+		before := c.errs.n
 		if c.with.from == c.with.to {
 			c.bucket([][]byte{[]byte(name)}, sub)
 		} else {
 			c.part([]byte(name), sub)
 		}
-		if len(c.errs) > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
+		if c.errs.n > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
 			restart = true // what they were not told may be lost
 			namesLost = namesLost || name == string(bucketHandlers)
 		}
@@ -186,10 +192,10 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		}
 	}
 	c.flush()
-	if len(c.errs) == 0 {
+	if c.errs.n == 0 {
 		c.note(c.compare())
 	}
-	if len(c.errs) > 0 {
+	if c.errs.n > 0 {
 		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count, c.was.Items.Count)
 	}
 	c.m.NamesLost = c.m.NamesLost || namesLost
@@ -205,14 +211,10 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		}
 		return src.putMeta(c.m)
 	}))
-	return errors.Join(c.errs...)
+	return c.errs.err()
 }
 
-func (c *copier) note(err error) {
-	if err != nil {
-		c.errs = append(c.errs, err)
-	}
-}
+func (c *copier) note(err error) { c.errs.add(err) }
 
 // unknown stops a conversion at what it cannot seal otherwise, lest that be
 // lost unnoticed.
@@ -222,19 +224,27 @@ func (c *copier) unknown(name []byte) {
 	}
 }
 
-// write writes to the new file.
+// write writes to the new file, unless it could not before.
 func (c *copier) write(fn func(tx *bolt.Tx) error) error {
-	var err error
-	if c.step != nil {
-		err = c.step("copy")
+	if c.res.stopped == nil {
+		c.res.stopped = c.step("copy")
 	}
-	if err == nil {
-		err = c.to.Update(fn)
+	if c.res.stopped != nil {
+		return c.res.stopped
 	}
-	if err != nil {
+	err := c.to.Update(fn)
+	if !refused(err) {
 		c.res.stopped = err
 	}
 	return err
+}
+
+// refused says whether bbolt does not take a key or a bucket: it is damaged, and
+// nothing is wrong with the new file.
+func refused(err error) bool {
+	return slices.ContainsFunc([]error{berrors.ErrKeyRequired, berrors.ErrKeyTooLarge, berrors.ErrValueTooLarge,
+		berrors.ErrBucketNameRequired, berrors.ErrBucketExists, berrors.ErrIncompatibleValue},
+		func(is error) bool { return errors.Is(err, is) })
 }
 
 // target makes the source's bucket in the new file.
@@ -263,7 +273,8 @@ func (c *copier) record(rw raw) {
 	c.do(len(raw), func(_ sourceTx, a *applier) error { return a.give(key, r, raw, nil) })
 }
 
-// journal copies the newest blocks that follow one another.
+// journal copies the newest blocks that follow one another. Durable handlers
+// that the others concern start over; plain ones are not told what was in them.
 func (c *copier) journal(src sourceTx, ref bucketRef) {
 	type block struct{ seq, next uint64 }
 	var blocks []block
@@ -287,7 +298,11 @@ func (c *copier) journal(src sourceTx, ref bucketRef) {
 	from := c.m.Seq + 1
 	for _, b := range slices.Backward(blocks) {
 		if b.next != from {
-			c.note(fmt.Errorf("journal: %w: entries %d to %d are missing", ErrDamaged, b.next, from-1))
+			untold := ""
+			if from-1 > c.m.Told {
+				untold = "; plain handlers that have not been told of a delete among them will not be"
+			}
+			c.note(fmt.Errorf("journal: %w: entries %d to %d are missing%s", ErrDamaged, b.next, from-1, untold))
 			break
 		}
 		from = b.seq
@@ -305,8 +320,11 @@ func (c *copier) journal(src sourceTx, ref bucketRef) {
 			if err != nil {
 				return err
 			}
+			if err := j.Put(k, block); err != nil {
+				return err
+			}
 			a.m.JournalBytes += uint64(len(block))
-			return j.Put(k, block)
+			return nil
 		})
 	})
 }
@@ -404,8 +422,10 @@ func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {
 	}
 }
 
+// flush writes what there is to do. What bbolt refuses is left out.
 func (c *copier) flush() {
 	m := c.m
+	var out []error
 	err := c.write(func(tx *bolt.Tx) error {
 		src, err := c.target(tx)
 		if err != nil {
@@ -419,7 +439,9 @@ func (c *copier) flush() {
 			}
 		}
 		for _, fn := range c.todo {
-			if err := fn(src, a); err != nil {
+			if err := fn(src, a); refused(err) {
+				out = append(out, fmt.Errorf("%w: %w", ErrDamaged, err))
+			} else if err != nil {
 				return err
 			}
 		}
@@ -430,6 +452,9 @@ func (c *copier) flush() {
 		c.m = m
 	}
 	c.note(err)
+	for _, err := range out {
+		c.note(err)
+	}
 }
 
 // compare says whether all is there that was.

@@ -49,7 +49,9 @@ func (db *DB) Check() (Report, error) {
 		defer db.h.writeMu.Unlock()
 		return db.h.quiet(func(tx *bolt.Tx) error {
 			for err := range tx.Check() {
-				r.Problems = append(r.Problems, err.Error())
+				if len(r.Problems) < maxProblems {
+					r.Problems = append(r.Problems, err.Error())
+				}
 			}
 			return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 				r.Sources = append(r.Sources, verifySource(id, src))
@@ -84,8 +86,6 @@ func eachSource(tx *bolt.Tx, s *seal.Sealer, fn func(id string, src sourceTx) er
 		return fn(id, sourceTx{sources.Bucket(k), id, s})
 	})
 }
-
-const maxProblems = 20
 
 type verifier struct {
 	r      SourceReport

@@ -1,0 +1,155 @@
+package boltstore
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+)
+
+// TestAsideIsKept: what a source had set aside stays where the file is replaced,
+// for the time that it is to be kept.
+func TestAsideIsKept(t *testing.T) {
+	for name, o := range map[string]Options{"unclean boot": {}, "damaged": {}, "open": {}, "rotated": {Keyset: sealtest.Keyset()}} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			db := openTest(t, path, o)
+			s := claimTest(t, db, Claim{})
+			if err := s.Add(configMap("a", "b", 1, nil)); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.SetAside(); err != nil {
+				t.Fatal(err)
+			}
+			freelist := func() int {
+				f, done, err := openPages(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer done()
+				return int(f.meta.freelist)
+			}
+			want := 0
+			switch name {
+			case "open":
+				db.heal(errTripped)
+				want = 1
+			case "rotated":
+				if err := db.Rotate(); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				closeTest(t, db)
+				changeHeader(t, path, ofUncleanBoot)
+				if name == "damaged" {
+					ruin(t, path, freelist())
+					want = 1
+				}
+				db = openTest(t, path, o)
+			}
+			if n := asides(t, db); n != 1 || len(db.SetAside()) != want {
+				t.Errorf("%d sources are aside, set aside is %q", n, db.SetAside())
+			}
+		})
+	}
+}
+
+// TestHalfRemovedAside: what was aside only to be removed, and was in part, is no
+// damage, and need not be kept.
+func TestHalfRemovedAside(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	fill(t, s, 20, 1)
+	s.Release()
+	err := db.h.update(func(tx *bolt.Tx) error {
+		if err := db.h.moveAside(tx, configMaps.ID(), discarded); err != nil {
+			return err
+		}
+		room := 2000
+		aside := tx.Bucket(bucketAside)
+		k, _ := aside.Cursor().First()
+		_, err := prune(aside.Bucket(k), &room)
+		return err
+	}, nil)
+	if err != nil || asides(t, db) != 1 {
+		t.Fatal(err)
+	}
+	closeTest(t, db)
+	changeHeader(t, path, ofUncleanBoot)
+	db = openTest(t, path, Options{})
+	if n := asides(t, db); n != 0 || len(db.SetAside()) > 0 {
+		t.Errorf("%d sources are aside, set aside is %q", n, db.SetAside())
+	}
+}
+
+// TestRotateWithDamagedMeta: a source whose meta is damaged does not stop a
+// conversion, nor do others suffer. That of a claimed one is in memory. What is
+// lost with any other is in the file of before, which is set aside.
+func TestRotateWithDamagedMeta(t *testing.T) {
+	path := testPath(t)
+	o := Options{Keyset: sealtest.Keyset(), Window: time.Nanosecond}
+	db := openTest(t, path, o)
+	claims := []Claim{{}, {Source: Source{Version: "v1", Resource: "others", Form: FormTyped}}}
+	var stores []*Store
+	for i, c := range claims {
+		s := claimTest(t, db, c)
+		p := &testProducer{}
+		s.Attach(p)
+		p.add(t, s, configMap("a", "b", i+1, nil))
+		p.wait(t)
+		stores = append(stores, s)
+	}
+	spoil := func(s *Store) {
+		t.Helper()
+		err := db.h.update(func(tx *bolt.Tx) error {
+			src, _ := db.h.source(tx, s.id)
+			v := bytes.Clone(src.root.Get(keyMeta))
+			v[5] ^= 1
+			return src.root.Put(keyMeta, v)
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate := func() {
+		t.Helper()
+		before := mustName(t, db.h.seal)
+		if err := db.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(mustName(t, db.h.seal), before) {
+			t.Fatal("not rotated")
+		}
+	}
+	spoil(stores[0])
+	rotate()
+	for i, s := range stores {
+		p := &testProducer{}
+		s.Attach(p)
+		p.add(t, s, configMap("a", "c", i+10, nil))
+		p.wait(t)
+		if n := len(s.ListKeys()); n != 2 || s.Err() != nil || db.Err() != nil {
+			t.Errorf("%d objects, %v, %v", n, s.Err(), db.Err())
+		}
+	}
+	if len(db.SetAside()) > 0 {
+		t.Error(db.SetAside())
+	}
+	stores[0].Release()
+	spoil(stores[0])
+	rotate()
+	if n := len(stores[1].ListKeys()); n != 2 || len(db.SetAside()) != 1 {
+		t.Errorf("%d objects, set aside %q", n, db.SetAside())
+	}
+	if h, ok := headerOf(db.SetAside()[0]); !ok || h.Keys == nil {
+		t.Error("what was set aside is not encrypted")
+	}
+	if s := claimTest(t, db, claims[0]); s.State().Synced {
+		t.Errorf("%+v", s.State())
+	}
+	closeTest(t, db)
+	onlyFile(t, path, db.SetAside()...)
+}

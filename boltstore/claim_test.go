@@ -1,0 +1,92 @@
+package boltstore
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// TestClaimHeals: a claim that is the first to trip over damage gets what could
+// be saved.
+func TestClaimHeals(t *testing.T) {
+	path := testPath(t)
+	srv := stored(t, path, 300, 150, Options{})
+	db := openTest(t, path, Options{Window: time.Nanosecond})
+	page := 0
+	err := db.h.view(func(tx *bolt.Tx) error {
+		src, _ := db.h.source(tx, configMaps.ID())
+		page = int(src.journal().b.Root())
+		return nil
+	})
+	if err != nil || page == 0 {
+		t.Fatal(page, err)
+	}
+	ruin(t, path, page)
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	sameObjects(t, "after", srv.anys(), s.List())
+	if n := asides(t, db); len(db.SetAside()) != 1 || n != 0 {
+		t.Errorf("set aside %q, %d sources", db.SetAside(), n)
+	}
+	if st := s.State(); !st.Synced || st.Degraded == "" || s.Err() == nil {
+		t.Errorf("%+v, %v", st, s.Err())
+	}
+	p := &testProducer{}
+	s.Attach(p)
+	p.add(t, s, configMap("ns", "after", 9999, nil))
+	p.wait(t)
+	srv.set(configMap("ns", "after", 9999, nil))
+	relist(t, s, "10000", RelistOptions{}, srv.list(), 100)
+	if s.Err() != nil {
+		t.Error(s.Err())
+	}
+}
+
+// TestDictKey: a damaged key of a dictionary, which bbolt does not notice, and
+// refuses where it is copied. What is packed by that dictionary is not served,
+// and no more than that is lost, whether or not the file is replaced.
+func TestDictKey(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		t.Run(fmt.Sprint("replaced: ", replaced), func(t *testing.T) {
+			path := testPath(t)
+			o := Options{Compression: Zstd, Decrypt: true} // the place depends on the names
+			db := openTest(t, path, o)
+			s := claimTest(t, db, podClaim())
+			pods := somePods(0, 400)
+			relist(t, s, "1000", RelistOptions{}, pods, 400)
+			versions := dictVersions(t, s)
+			closeTest(t, db)
+			f, done, err := openPages(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer done()
+			dicts := bucketAt(t, f, bucketSources, []byte(podClaim().Source.ID()), bucketDicts)
+			rewritePage(t, path, f, dicts.root, func(_ page, b []byte) {
+				if b[pageHead+8] ^= 4; b[pageHead+8] != 0 {
+					t.Fatal("not where the key's length is")
+				}
+			})
+			if replaced {
+				ruin(t, path, int(f.meta.freelist))
+			}
+			db = openTest(t, path, o)
+			if got := len(db.SetAside()) == 1; got != replaced {
+				t.Fatal(db.SetAside())
+			}
+			s = claimTest(t, db, podClaim())
+			if st := s.State(); st.Objects != 400 || !st.Synced || s.Err() == nil || len(s.ListKeys()) != 400 {
+				t.Errorf("%+v, %v, %d keys", st, s.Err(), len(s.ListKeys()))
+			}
+			relist(t, s, "2000", RelistOptions{}, pods, 400)
+			if list, err := s.ListErr(); len(list) != 400 || err != nil || s.Err() != nil {
+				t.Errorf("%d objects, %v, %v", len(list), err, s.Err())
+			}
+			if now := dictVersions(t, s); slices.Contains(now, versions[0]) {
+				t.Errorf("the dictionaries were %d and are %d", versions, now)
+			}
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package boltstore
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+)
+
+// TestDiskFullAtOpen is TestNoRoomToOpen with a file system that is full,
+// sooner or later.
+func TestDiskFullAtOpen(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"); err != nil {
+		t.Skip("needs root, to mount a file system of its own: ", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	path, filler := filepath.Join(dir, "test.db"), filepath.Join(dir, "filler")
+	srv := stored(t, path, 2000, 1, Options{})
+	changeHeader(t, path, ofUncleanBoot)
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		t.Fatal(err)
+	}
+	free := int64(fs.Bavail) * int64(fs.Bsize)
+	for room := int64(0); room < 600<<10; room += 100 << 10 {
+		if err := os.WriteFile(filler, make([]byte, free-room), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := Open(path, Options{Keyset: sealtest.Default()})
+		if err == nil {
+			t.Fatal("opened with ", room, " bytes free, ", errors.Join(db.Close()))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		onlyFile(t, path)
+	}
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	sameObjects(t, "after", srv.anys(), s.List())
+	if len(db.SetAside()) > 0 || s.Err() != nil {
+		t.Error(db.SetAside(), s.Err())
+	}
+}

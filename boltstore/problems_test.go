@@ -1,0 +1,63 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/kubewake/kubewake/internal/sealtest"
+)
+
+// TestDamageIsToldBriefly: however much of a file is damaged, it is told in a few
+// lines, with how much more there is.
+func TestDamageIsToldBriefly(t *testing.T) {
+	path := testPath(t)
+	stored(t, path, 3000, 1, Options{})
+	db := openTest(t, path, Options{})
+	leaves := itemPages(t, db)
+	closeTest(t, db)
+	if len(leaves) < 100 {
+		t.Fatalf("%d pages", len(leaves))
+	}
+	for _, id := range leaves {
+		ruin(t, path, id)
+	}
+	if err := precheck(path); !errors.Is(err, ErrDamaged) || len(err.Error()) > 4<<10 || !strings.Contains(err.Error(), " more") {
+		t.Errorf("%d bytes: %.200v", len(fmt.Sprint(err)), err)
+	}
+	longest := 0
+	log := funcr.New(func(_, args string) { longest = max(longest, len(args)) }, funcr.Options{})
+	db = openTest(t, path, Options{Logger: &log})
+	if len(db.SetAside()) != 1 || longest == 0 || longest > 12<<10 {
+		t.Errorf("set aside %q, %d bytes were logged at once", db.SetAside(), longest)
+	}
+}
+
+// TestCheckIsBrief: so is what is wrong with a file's list of free pages.
+func TestCheckIsBrief(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	fill(t, claimTest(t, db, Claim{}), 600, 50)
+	closeTest(t, db)
+	f, done, err := openPages(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	rewritePage(t, path, f, f.meta.freelist, func(p page, b []byte) {
+		if p.count < 2*maxProblems {
+			t.Fatalf("%d free pages", p.count)
+		}
+		clear(b[10:12]) // their number
+	})
+	db, err = Open(path, Options{ReadOnly: true, Keyset: sealtest.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if r, err := db.Check(); err != nil || len(r.Problems) != maxProblems {
+		t.Errorf("%d problems, %v", len(r.Problems), err)
+	}
+}

@@ -1,0 +1,182 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/kubewake/kubewake/internal/sealtest"
+)
+
+// stored makes a closed file with n config maps, of which one has changed in
+// as many commits.
+func stored(t *testing.T, path string, n, commits int, o Options) server {
+	t.Helper()
+	o.Window = time.Nanosecond
+	db := openTest(t, path, o)
+	s := claimTest(t, db, Claim{})
+	srv := server{}
+	for i := range n {
+		srv.set(configMap("ns", fmt.Sprintf("cm%04d", i), i+1, map[string]string{"words": strings.Repeat("w", 100)}))
+	}
+	relist(t, s, fmt.Sprint(n+1), RelistOptions{}, srv.list(), 100)
+	p := &testProducer{}
+	s.Attach(p)
+	for i := range commits {
+		srv.set(configMap("ns", "cm0000", n+2+i, map[string]string{"words": fmt.Sprint(i)}))
+		p.add(t, s, srv["ns/cm0000"])
+		p.wait(t)
+	}
+	closeTest(t, db)
+	return srv
+}
+
+// ofUncleanBoot is the header of a file that was written without syncs when the
+// machine stopped.
+func ofUncleanBoot(h *header) { h.BootID, h.Clean = "another boot", false }
+
+// onlyFile says that nothing is beside the file but what was set aside.
+func onlyFile(t *testing.T, path string, aside ...string) {
+	t.Helper()
+	if files := filesIn(t, filepath.Dir(path)); !slices.Equal(files, append([]string{path}, aside...)) {
+		t.Errorf("there are %q", files)
+	}
+}
+
+// failWrites is a disk that can be written, or get a new name, n times.
+type failWrites struct{ left int }
+
+var errDiskFull = errors.New("the disk is full")
+
+func (f *failWrites) op(name, _ string) error {
+	if name != "write" && name != "rename" {
+		return nil
+	}
+	if f.left--; f.left < 0 {
+		return errDiskFull
+	}
+	return nil
+}
+
+// TestNoRoomToOpen: where a file has to be replaced and what is saved of it
+// cannot be written, it stays, and nothing is left beside it. Once there is
+// room all of it is there.
+func TestNoRoomToOpen(t *testing.T) {
+	path := testPath(t)
+	srv := stored(t, path, 300, 3, Options{})
+	changeHeader(t, path, ofUncleanBoot)
+	for writes := 0; ; writes++ {
+		disk := &failWrites{left: writes}
+		db, err := Open(path, Options{op: disk.op, Keyset: sealtest.Default()})
+		if err == nil {
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if disk.left < 0 {
+				t.Fatal("opened, and not all could be written")
+			}
+			if writes < 4 {
+				t.Fatalf("%d writes and names", writes)
+			}
+			break
+		}
+		if !errors.Is(err, errDiskFull) {
+			t.Fatal(err)
+		}
+		onlyFile(t, path)
+	}
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	sameObjects(t, "after", srv.anys(), s.List())
+	if len(db.SetAside()) > 0 || s.Err() != nil {
+		t.Error(db.SetAside(), s.Err())
+	}
+}
+
+// TestNoRoomToHeal: so does a file that is open, also where the new one cannot
+// take its name: no copies of it pile up. Its sources can be written on,
+// and it is healed later.
+func TestNoRoomToHeal(t *testing.T) {
+	path := testPath(t)
+	stored(t, path, 400, 1, Options{})
+	disk := &failWrites{left: 1 << 30}
+	db := openTest(t, path, Options{Window: time.Nanosecond, op: disk.op})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	leaves := itemPages(t, db)
+	ruin(t, path, leaves[len(leaves)/2])
+	n := 0
+	for writes := range 100 {
+		db.healMu.Lock()
+		db.healed = time.Time{} // more than a minute ago
+		db.healMu.Unlock()
+		disk.left = writes
+		if _, err := s.ListErr(); !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		if n = len(db.SetAside()); n > 0 {
+			if writes < 4 {
+				t.Fatalf("%d writes and names", writes)
+			}
+			break
+		}
+		onlyFile(t, path)
+		p.add(t, s, configMap("ns", fmt.Sprint("after", writes), 99999+writes, nil))
+		p.wait(t)
+	}
+	if n != 1 {
+		t.Fatalf("%d files were set aside", n)
+	}
+	disk.left = 1 << 30
+	p.add(t, s, configMap("ns", "last", 999999, nil))
+	p.wait(t)
+	if got := len(s.ListKeys()); got < 300 || db.Err() != nil {
+		t.Fatalf("%d objects, %v", got, db.Err())
+	}
+}
+
+// TestJournalGap: a gap in the journal is told, and that plain handlers may miss
+// deletes, if they have not been told all that was in it.
+func TestJournalGap(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		t.Run(fmt.Sprint("told: ", told), func(t *testing.T) {
+			path := testPath(t)
+			o := Options{Decrypt: true} // the place depends on the names
+			srv := stored(t, path, 20, 150, o)
+			if told {
+				s := claimTest(t, openTest(t, path, o), Claim{})
+				s.SetTold(s.State().Seq)
+				s.Release()
+				closeTest(t, s.DB())
+			}
+			f, done, err := openPages(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer done()
+			journal := bucketAt(t, f, bucketSources, []byte(configMaps.ID()), bucketJournal)
+			rewritePage(t, path, f, journal.root, func(p page, b []byte) {
+				if p.flags != pageBranch || p.count < 3 {
+					t.Fatalf("%+v", p)
+				}
+				ruin(t, path, int(binary.NativeEndian.Uint64(b[pageHead+16+8:])))
+			})
+			var lines []string
+			log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+			o.Logger = &log
+			s := claimTest(t, openTest(t, path, o), Claim{})
+			sameObjects(t, "after", srv.anys(), s.List())
+			all := strings.Join(lines, "\n")
+			if !strings.Contains(all, "are missing") || strings.Contains(all, "plain handlers") == told {
+				t.Error(all)
+			}
+		})
+	}
+}
