@@ -312,8 +312,8 @@ func runCorpus(t *testing.T, kind corpusKind, perKind int) {
 	}
 }
 
-// memoryDir is a directory in memory, where there is one: power failures are
-// tested elsewhere.
+// memoryDir is a directory in memory, where there is one: what a power failure
+// leaves is not the point (TestPowerFailure in tests/wake).
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "kubewake")
