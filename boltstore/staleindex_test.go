@@ -12,7 +12,11 @@ import (
 // list, as a page of before would bring back, is damage. The object is not
 // served under that value, and is under its own.
 func TestStaleIndexEntry(t *testing.T) {
-	db := openTest(t, testPath(t), Options{})
+	db, err := Open(testPath(t), Options{}) // it ends damaged
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	for i, name := range []string{"one", "two"} {
 		if err := s.Add(configMap("a", name, i+1, map[string]string{"words": "new"})); err != nil {
