@@ -24,9 +24,10 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	cd tests && go test -race -count=1 -timeout 30m ./...
 
-torture: ## the long forms: handlers stalled over a million changes, 200 kills, five million steps of the model
+torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, five million steps of the model
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
 	cd tests && WAKE_ROUNDS=200 go test -v -race -count=1 -timeout 1h -run 'TestKillDurable|TestKillQueue' ./wake
+	cd tests && WAKE_POWER=100 go test -v -race -count=1 -timeout 1h -run TestPowerFailure ./wake
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=5000000 go test -v -count=1 -timeout 2h -run 'TestModel$$' ./informer
 
 lint: ## format, vet, staticcheck, go.mod

@@ -272,7 +272,7 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 	room := c.db.opts.MaxCommitBytes
 	for i, s := range stores {
 		if retried[s] {
-			more = more || s.pending()
+			more = true // once it succeeds, what waits behind it
 			continue
 		}
 		if room <= 0 {

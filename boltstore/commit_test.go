@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -212,11 +214,30 @@ func FuzzRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b, "a/b")
+	f.Add(b, strings.Repeat("long", 500))
+	packed := &record{codec: 1, rv: "7", packed: 3, size: 100, payload: []byte("packed")}
+	if b, err = packed.encode("a/b"); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b, "")
 	f.Fuzz(func(t *testing.T, b []byte, key string) {
-		if r, err := parseRecordOf(b); err == nil {
-			if _, err := r.encode(key); err != nil {
-				t.Fatal(err)
-			}
+		r, err := parseRecordOf(b)
+		if err != nil {
+			return
+		}
+		again, err := r.encode(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotKey, got, err := parseRecord(index.AppendKey(nil, key), again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.key = ""; len(key) > index.MaxInline {
+			r.key = key
+		}
+		if gotKey != key || !reflect.DeepEqual(got, r) {
+			t.Fatalf("%q: %+v became %+v", key, r, got)
 		}
 	})
 }

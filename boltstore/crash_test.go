@@ -237,8 +237,10 @@ func changeHeader(t *testing.T, path string, change func(h *header)) {
 // since it was synced. Writes by bbolt are cut between transactions only, not
 // within: those to a file without its name are of no use until the rename, and
 // those to one that is in use are bbolt's own promise (its data pages are
-// synced before the page that points at them), which tests/wake and the damage
-// corpus look at. Each operation is also made to fail.
+// synced before the page that points at them). TestPowerFailure in tests/wake
+// cuts the power of a real file system at random moments, within writes, too;
+// the kill rounds there end the process only. Each operation is also made to
+// fail.
 func TestCrashAtEachOperation(t *testing.T) {
 	ks := sealtest.Keyset()
 	rotated := filepath.Join(t.TempDir(), "keyset.json")

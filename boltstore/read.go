@@ -75,6 +75,13 @@ var plainBufs = sync.Pool{New: func() any { return new([]byte) }}
 // transaction.
 // Those that cannot be served are nil and counted in the error.
 func (s *Store) decodeAll(raws []raw, keep bool) (keys []string, objs []any, err error) {
+	return s.decodeListed(raws, keep, "", nil)
+}
+
+// decodeListed is decodeAll of what an index has under the values, unless name
+// is "". A record that lists none of them is not served: the entry is damage,
+// such as a page of before, which no checksum tells.
+func (s *Store) decodeListed(raws []raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
 	errs := make([]error, len(raws))
 	workers := min(runtime.GOMAXPROCS(0), len(raws)/8+1)
@@ -88,6 +95,9 @@ func (s *Store) decodeAll(raws []raw, keep bool) (keys []string, objs []any, err
 					return err
 				}
 				keys[i] = key
+				if name != "" && !slices.ContainsFunc(r.valuesOf(name), func(v string) bool { return slices.Contains(values, v) }) {
+					return fmt.Errorf("index %s: %w: it lists %q under a value that its record has not", name, ErrDamaged, key)
+				}
 				if objs[i], err = s.decode(key, r); err == nil && keep {
 					s.hot.put(key, r, objs[i])
 				}
@@ -356,7 +366,7 @@ func (s *Store) byIndex(name string, values []string) ([]any, error) {
 				missing = fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
 			}
 		}
-		_, decoded, err := s.decodeAll(raws, true)
+		_, decoded, err := s.decodeListed(raws, true, name, values)
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
 		return errors.Join(missing, err)
 	})

@@ -71,12 +71,6 @@ func (s *Store) take() (*direct, Producer) {
 	return d, nil
 }
 
-func (s *Store) pending() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.queue) > 0
-}
-
 func (s *Store) failDirect(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

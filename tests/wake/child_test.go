@@ -30,6 +30,9 @@ const (
 	envDB         = "WAKE_CHILD_DB"
 	envKubeconfig = "WAKE_CHILD_KUBECONFIG"
 	envHandler    = "WAKE_CHILD_HANDLER" // see register
+	envDurability = "WAKE_CHILD_DURABILITY"
+	envKeyset     = "WAKE_CHILD_KEYSET"
+	envChurn      = "WAKE_CHILD_CHURN"
 )
 
 func TestMain(m *testing.M) {
@@ -55,9 +58,12 @@ func child(path, kubeconfig string) error {
 	cfg.QPS, cfg.UserAgent, cfg.ContentType = -1, "kubewake/test", "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	reflector.WrapConfig(cfg)
-	db, err := boltstore.Open(path, boltstore.Options{})
+	db, err := boltstore.Open(path, childOptions())
 	if err != nil {
 		return err
+	}
+	if os.Getenv(envChurn) != "" {
+		go churn(db)
 	}
 	core := kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient()
 	widget := &unstructured.Unstructured{}

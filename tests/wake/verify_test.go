@@ -29,7 +29,7 @@ func (w *writer) verify(db string, told string) {
 // what it has of each resource to told.
 func (w *writer) verifyFile(db string, told func(resource string, cached []any)) {
 	w.t.Helper()
-	file, err := boltstore.Open(db, boltstore.Options{ReadOnly: true})
+	file, err := boltstore.Open(db, boltstore.Options{ReadOnly: true, Keyset: w.keyset})
 	if err != nil {
 		w.t.Fatal(err)
 	}

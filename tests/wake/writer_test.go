@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/podgen"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,6 +48,7 @@ type writer struct {
 	writes int
 
 	indexers cache.Indexers // of what is verified
+	keyset   *seal.Keyset   // of its file, if any
 	// verified are hashes of the JSON that the file has had of an object, and the
 	// server at the same version.
 	verified map[version][32]byte

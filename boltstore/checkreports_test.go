@@ -1,0 +1,134 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// TestCheckReports: each way in which journal, marks and handlers can disagree
+// is named by Check. What a report says elsewhere is TestCorpus'.
+func TestCheckReports(t *testing.T) {
+	meta := func(change func(m *sourceMeta)) func(sourceTx) error {
+		return func(src sourceTx) error {
+			m, err := src.meta()
+			if err != nil {
+				return err
+			}
+			change(m)
+			return src.putMeta(m)
+		}
+	}
+	firstOf := func(b *bolt.Bucket, change func(k, v []byte) error) error {
+		k, v := b.Cursor().First()
+		if k == nil {
+			return fmt.Errorf("nothing is there to damage")
+		}
+		return change(bytes.Clone(k), bytes.Clone(v))
+	}
+	for _, c := range []struct {
+		name   string
+		parked bool // its journal pressed
+		damage func(src sourceTx) error
+		want   []string // all that is said
+	}{
+		{"nothing", false, func(sourceTx) error { return nil }, nil},
+		{"nothing, parked", true, func(sourceTx) error { return nil }, nil},
+		{"a block is gone", false, func(src sourceTx) error { return src.root.Bucket(bucketJournal).Delete(u64(3)) },
+			[]string{"journal: a block starts at 4 and should at 3", "journal: it has "}},
+		{"the last block is gone", false, func(src sourceTx) error { return src.root.Bucket(bucketJournal).Delete(u64(5)) },
+			[]string{"journal: it ends before 5 and should end at 5", "journal: it has "}},
+		{"blocks in each other's place", false, func(src sourceTx) error {
+			j := src.root.Bucket(bucketJournal)
+			two, three := bytes.Clone(j.Get(u64(2))), bytes.Clone(j.Get(u64(3)))
+			if err := j.Put(u64(2), three); err != nil {
+				return err
+			}
+			return j.Put(u64(3), two)
+		}, []string{"journal block at 2: damaged: checksum", "a block starts at 3 and should at 2", "journal block at 3: damaged: checksum", "a block starts at 4 and should at 2", "journal: it has "}},
+		{"a block with two entries for one", false, func(src sourceTx) error {
+			j := src.root.Bucket(bucketJournal)
+			drafts, err := unpackBlock(2, j.Get(u64(2)))
+			if err != nil {
+				return err
+			}
+			return j.Put(u64(2), packBlock(2, append(drafts, drafts...)))
+		}, []string{"journal: a block starts at 3 and should at 4", "journal: it has "}},
+		{"the size of the journal", false, meta(func(m *sourceMeta) { m.JournalBytes++ }), []string{"journal: it has "}},
+		{"the told mark", false, meta(func(m *sourceMeta) { m.Told = m.Seq + 1 }), []string{"told mark 6 is above the last entry 5"}},
+		{"a position", false, func(src sourceTx) error {
+			return firstOf(src.root.Bucket(bucketHandlers), func(k, v []byte) error {
+				v[9] ^= 1
+				return src.root.Bucket(bucketHandlers).Put(k, v)
+			})
+		}, []string{`handler "test": `}},
+		{"a position above the journal", false, func(src sourceTx) error {
+			states, err := src.handlers(&sourceMeta{})
+			if err != nil {
+				return err
+			}
+			st := states["test"]
+			st.Cursor = 100
+			return src.putHandler("test", st)
+		}, []string{`handler "test" is at 0 and 100, above the last entry 5`}},
+		{"a parked entry", true, func(src sourceTx) error {
+			b := src.root.Bucket(bucketParked).Bucket([]byte("test"))
+			return firstOf(b, func(k, v []byte) error {
+				v[len(v)/2] ^= 1
+				return b.Put(k, v)
+			})
+		}, []string{`handler "test"`}},
+		{"a parked entry is gone", true, func(src sourceTx) error {
+			b := src.root.Bucket(bucketParked).Bucket([]byte("test"))
+			return firstOf(b, func(k, _ []byte) error { return b.Delete(k) })
+		}, []string{`handler "test"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Options{Window: time.Nanosecond}
+			if c.parked {
+				o.JournalBytes = 1
+			}
+			db, err := Open(testPath(t), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			s := claimTest(t, db, Claim{})
+			defer s.Release()
+			p := &testProducer{}
+			s.Attach(p)
+			_, pos := claimHandler(t, s, "test")
+			pos.set(func(p *Position) { p.Replaying = false })
+			if c.parked {
+				s.SetTold(100)
+			}
+			for i := range 5 {
+				p.add(t, s, configMap("a", fmt.Sprint(i), i+1, nil))
+				p.wait(t)
+			}
+			if st := handlerState1(t, s); c.parked != (st.Parked > 0) {
+				t.Fatalf("%+v", st)
+			}
+			err = db.h.update(func(tx *bolt.Tx) error {
+				src, _ := db.h.source(tx, s.id)
+				return c.damage(src)
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := db.Check()
+			if err != nil || len(r.Sources) != 1 || len(r.Problems) > 0 {
+				t.Fatalf("%+v %v", r, err)
+			}
+			said := r.Sources[0].Problems
+			if !slices.EqualFunc(said, c.want, strings.Contains) || r.Sound() != (c.want == nil) {
+				t.Errorf("it says %q, not %q", said, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	strangerEnv = "KUBEWAKE_TEST_STRANGER" // a socket to connect to
+	impostorEnv = "KUBEWAKE_TEST_IMPOSTOR" // a socket to serve
+	stranger    = 54321                    // a user that nobody is
+)
+
+// TestMain runs the part of another user, too.
+func TestMain(m *testing.M) {
+	if sock := os.Getenv(strangerEnv); sock != "" {
+		c, err := net.Dial("unix", sock)
+		if err != nil {
+			fmt.Print("no connection: ", err)
+			os.Exit(0)
+		}
+		_, err = io.WriteString(c, "GET /v1/status HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n")
+		b, rerr := io.ReadAll(c)
+		fmt.Printf("%d bytes: %v: %s", len(b), errors.Join(err, rerr), b)
+		os.Exit(0)
+	}
+	if sock := os.Getenv(impostorEnv); sock != "" {
+		l, err := net.Listen("unix", sock)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("listening")
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				os.Exit(1)
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+			_ = c.Close()
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// as is this program run by another user.
+func as(t *testing.T, uid uint32, env string) *exec.Cmd {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	bin := filepath.Join(openDir(t), "live.test")
+	b, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bin, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), bin)
+	cmd.Env = []string{env, "GORACE=atexit_sleep_ms=0"}
+	cmd.Dir = filepath.Dir(bin)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return cmd
+}
+
+// openDir is a folder that all can enter and write.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "live-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestStrangerIsRefused: another user is told nothing, by the socket's mode and,
+// where that lets it in, by its user id. The owner and root are.
+func TestStrangerIsRefused(t *testing.T) {
+	path := testPath(t)
+	db, _ := world(t, path, 3, 10)
+	start(t, db, defaultLimits)
+	sock := path + ".sock"
+	ask := func(uid uint32) string {
+		t.Helper()
+		out, err := as(t, uid, strangerEnv+"="+sock).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	if got := ask(stranger); !strings.HasPrefix(got, "no connection: ") {
+		t.Errorf("let in: %s", got)
+	}
+	if err := errors.Join(os.Chmod(sock, 0o666), os.Chmod(filepath.Dir(path), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(stranger); !strings.HasPrefix(got, "0 bytes: ") {
+		t.Errorf("answered: %s", got)
+	}
+	if got := ask(0); !strings.Contains(got, "200 OK") || !strings.Contains(got, "secrets") {
+		t.Errorf("root is told: %s", got)
+	}
+}
+
+// TestImpostor: what a process says that is neither the file's owner's nor
+// root's is not believed.
+func TestImpostor(t *testing.T) {
+	for _, c := range []struct {
+		uid  uint32 // of who serves
+		file int    // of who has the file
+		want string // "" is none
+	}{
+		{stranger, 0, "is not of the file's owner"}, {stranger, 12345, "is not of the file's owner"},
+		{stranger, stranger, ""}, {0, stranger, ""},
+	} {
+		path := filepath.Join(openDir(t), "f.db")
+		if err := os.WriteFile(path, []byte("any"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := as(t, c.uid, impostorEnv+"="+path+".sock")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stop := func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+		t.Cleanup(stop)
+		if line := make([]byte, 9); true {
+			if _, err := io.ReadFull(out, line); err != nil || string(line) != "listening" {
+				t.Fatalf("%q %v", line, err)
+			}
+		}
+		if err := os.Chown(path, c.file, -1); err != nil {
+			t.Fatal(err)
+		}
+		client, err := Dial(path)
+		if err == nil {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, err = client.Status(ctx)
+			cancel()
+			_ = client.Close()
+		}
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("served by %d, file of %d: %v", c.uid, c.file, err)
+		}
+		stop()
+	}
+}

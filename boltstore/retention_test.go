@@ -1,0 +1,216 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// TestJournalAge: blocks go once they are older than JournalAge, however few
+// they are, and never before everybody has been told.
+func TestJournalAge(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalAge: time.Hour, Clock: clk})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	rv := 0
+	add := func() {
+		t.Helper()
+		rv++
+		p.add(t, s, configMap("a", fmt.Sprint(rv), rv, nil))
+		p.stepped(t, clk)
+	}
+	kept := func(from, to uint64) {
+		t.Helper()
+		got := journalFrom(t, s, 1)
+		if len(got) == 0 || got[0].Seq != from || got[len(got)-1].Seq != to || len(got) != int(to-from+1) {
+			t.Fatalf("%d entries kept, not %d to %d", len(got), from, to)
+		}
+	}
+	for range 5 {
+		add()
+	}
+	s.SetTold(5)
+	clk.Step(59 * time.Minute)
+	add()
+	kept(1, 6)
+	clk.Step(2 * time.Minute)
+	add()
+	kept(6, 7)
+	clk.Step(48 * time.Hour) // nobody has been told of 6 and 7
+	add()
+	kept(6, 8)
+	s.SetTold(6)
+	add()
+	kept(7, 9)
+}
+
+// TestHandlerLag: how far behind a durable handler is, in entries, in bytes of
+// whole blocks, and in time.
+func TestHandlerLag(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour, Clock: clk})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	_, pos := claimHandler(t, s, "test")
+	pos.set(func(p *Position) { p.Replaying = false })
+	var times []time.Time // of entries
+	add := func(n int) {
+		t.Helper()
+		var b Batch
+		for range n {
+			c, err := s.Prepare(cache.Added, configMap("a", fmt.Sprint(len(times)), len(times)+1, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Changes = append(b.Changes, c)
+			times = append(times, time.Time{})
+		}
+		p.put(&b)
+		s.wake(false)
+		p.stepped(t, clk)
+		entries := journalFrom(t, s, 1)
+		for i, e := range entries {
+			times[i] = e.Time
+		}
+	}
+	blocks := func(from uint64) (n uint64) {
+		err := db.h.view(func(tx *bolt.Tx) error {
+			src, _ := db.h.source(tx, s.id)
+			src.journal().each(func(k, v []byte) {
+				if seq := binary.BigEndian.Uint64(k); seq >= from {
+					n += uint64(len(v))
+				}
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	is := func(entries uint64, bytes uint64, oldest int) {
+		t.Helper()
+		want := time.Duration(0)
+		if oldest >= 0 {
+			want = clk.Now().Sub(times[oldest])
+		}
+		if st := handlerState1(t, s); st.Entries != entries || st.Bytes != bytes || st.Behind != want {
+			t.Errorf("%d entries, %d bytes, %v behind; not %d, %d, %v", st.Entries, st.Bytes, st.Behind, entries, bytes, want)
+		}
+	}
+	is(0, 0, -1)
+	add(1)
+	clk.Step(10 * time.Minute)
+	add(2)
+	clk.Step(20 * time.Minute)
+	is(3, blocks(1), 0)
+	// It acknowledges the first one, and half of the second block, which is kept.
+	pos.set(func(p *Position) { p.Cursor = 2 })
+	add(1)
+	clk.Step(time.Second)
+	is(2, blocks(2), 2)
+	if blocks(2) == blocks(1) || blocks(2) == blocks(4) {
+		t.Fatal("the test does not test")
+	}
+	pos.set(func(p *Position) { p.Cursor = 4 })
+	add(1)
+	is(1, blocks(5), 4)
+}
+
+// TestOnlyUncleanBootsAreVerified: a file that was closed in order, or that is
+// used again in the same boot, is opened without being read. What is lost in it
+// is noticed when it is read.
+func TestOnlyUncleanBootsAreVerified(t *testing.T) {
+	if bootID() == "" || bootID() == unknownBoot {
+		t.Skip("this system does not tell its boot id")
+	}
+	path := testPath(t)
+	fillSmall(t, path, Options{Durability: Process})
+	for _, c := range []struct {
+		clean    bool
+		boot     string
+		verified bool
+	}{
+		{true, "another boot", false}, {true, bootID(), false}, {false, bootID(), false}, {false, "another boot", true},
+	} {
+		dir := copied(t, filepath.Dir(path))
+		path := filepath.Join(dir, filepath.Base(path))
+		b, err := bolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.Update(func(tx *bolt.Tx) error {
+			var h header
+			if err := getMsgpack(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
+				return err
+			}
+			if !h.Clean || h.BootID != bootID() {
+				t.Errorf("after an orderly end it says %+v", h)
+			}
+			h.Clean, h.BootID = c.clean, c.boot
+			hd := &handle{}
+			src, _ := hd.source(tx, configMaps.ID())
+			k, _ := src.gen(1).items.b.Cursor().First()
+			return errors.Join(src.gen(1).items.b.Delete(k), putMsgpack(tx.Bucket(bucketFile), keyHeader, h))
+		})
+		if err := errors.Join(err, b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		db, err := Open(path, Options{Durability: Process})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(db.SetAside()) > 0; got != c.verified {
+			t.Errorf("clean %v, boot %q: verified %v", c.clean, c.boot, got)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKeepCorrupt: of files set aside the oldest go, by number and by size; the
+// newest one stays, whatever the bounds say.
+func TestKeepCorrupt(t *testing.T) {
+	const content = "not ours" // 8 bytes
+	for _, c := range []struct {
+		o    Options
+		kept int
+	}{
+		{Options{KeepCorrupt: 1}, 1}, {Options{KeepCorrupt: 5}, 5}, {Options{KeepCorrupt: 100}, 6},
+		{Options{KeepCorrupt: 5, KeepCorruptBytes: 16}, 2}, {Options{KeepCorrupt: 5, KeepCorruptBytes: 23}, 2}, {Options{KeepCorruptBytes: 1}, 1},
+	} {
+		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+		c.o.Clock = clk
+		path := testPath(t)
+		var names []string
+		for range 6 {
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			db := openTest(t, path, c.o)
+			names = append(names, db.SetAside()...)
+			closeTest(t, db)
+			clk.Step(time.Hour)
+		}
+		if len(names) != 6 {
+			t.Fatalf("set aside %q", names)
+		}
+		for i, name := range names {
+			if _, err := os.Stat(name); (err == nil) != (i >= 6-c.kept) {
+				t.Errorf("keep %d, %d bytes: file %d of 6: %v", c.o.KeepCorrupt, c.o.KeepCorruptBytes, i+1, err)
+			}
+		}
+	}
+}

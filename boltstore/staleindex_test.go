@@ -1,0 +1,63 @@
+package boltstore
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/kubewake/kubewake/index"
+	bolt "go.etcd.io/bbolt"
+)
+
+// TestStaleIndexEntry: an entry of an index that the object's record does not
+// list, as a page of before would bring back, is damage. The object is not
+// served under that value, and is under its own.
+func TestStaleIndexEntry(t *testing.T) {
+	db, err := Open(testPath(t), Options{}) // it ends damaged
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	for i, name := range []string{"one", "two"} {
+		if err := s.Add(configMap("a", name, i+1, map[string]string{"words": "new"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(change func(b *entries) error) {
+		t.Helper()
+		err := db.h.update(func(tx *bolt.Tx) error {
+			src, _ := db.h.source(tx, s.id)
+			return change(src.gen(s.metaNow().Generation).indices.open("words"))
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if objs, err := s.ByIndex("words", "old"); err != nil || len(objs) > 0 {
+		t.Fatal(objs, err)
+	}
+	write(func(b *entries) error { return b.put(index.AppendEntry(nil, "old", "a/one"), "old", "a/one") })
+	for name, found := range map[string]func(value string) ([]any, error){
+		"ByIndex": func(value string) ([]any, error) { return s.ByIndex("words", value) },
+		"IndexPage": func(value string) ([]any, error) {
+			p, err := s.IndexPage("words", value, nil, 10)
+			return p.Objects, err
+		},
+	} {
+		objs, err := found("old")
+		for _, o := range objs {
+			if o != nil {
+				t.Errorf("%s: served under a value that it has not: %v", name, o)
+			}
+		}
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if s.Err() == nil {
+			t.Errorf("%s: the source is not degraded", name)
+		}
+		if objs, err := found("new"); err != nil || len(objs) != 2 {
+			t.Errorf("%s: %v %v", name, objs, err)
+		}
+	}
+}

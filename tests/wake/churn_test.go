@@ -1,0 +1,57 @@
+package wake
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/seal"
+)
+
+// The values of envDurability. Both also make commits many and small, so that
+// most of the time one is under way, and relists too large for one.
+const (
+	fullSyncs = "full"
+	noSyncs   = "none"
+)
+
+func childOptions() boltstore.Options {
+	o := boltstore.Options{}
+	switch os.Getenv(envDurability) {
+	case "":
+		return o
+	case noSyncs:
+		o.Durability = boltstore.Process
+	}
+	o.Window, o.FlushInterval, o.MaxCommitBytes = time.Nanosecond, 50*time.Millisecond, 16<<10
+	if path := os.Getenv(envKeyset); path != "" {
+		o.Keyset = seal.File(path)
+	}
+	return o
+}
+
+// The values of envChurn.
+const (
+	compacting = "compact"
+	rotating   = "rotate"
+)
+
+// churn replaces the file that is in use, again and again, until that fails.
+func churn(db *boltstore.DB) {
+	for {
+		var err error
+		switch os.Getenv(envChurn) {
+		case compacting:
+			_, err = db.Compact(context.Background(), nil)
+		case rotating:
+			err = db.Rotate()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			return
+		}
+		<-time.After(20 * time.Millisecond) // for the commits
+	}
+}

@@ -1,0 +1,254 @@
+package wake
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/seal"
+	bolt "go.etcd.io/bbolt"
+)
+
+// TestPowerFailure cuts the power of the file's disk while a program with
+// durable handlers writes: in the middle of commits, of a relist that is
+// staged, of compactions and of rotations. What the handlers were told, which
+// they note on another disk, had been committed: the file has all of it, is
+// sound, and nothing was set aside. The program goes on without a full read,
+// and in the end no change has been left out.
+//
+// WAKE_POWER says how many times, 8 by default.
+func TestPowerFailure(t *testing.T) {
+	n := 8
+	if testing.Short() {
+		n = 4
+	}
+	if s := os.Getenv("WAKE_POWER"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := newPowerProgram(t, fullSyncs)
+	srv, w := p.srv, p.w
+	p.start()
+	p.until(w.mark()) // the first sync
+	cut := map[string]int{}
+	for i := range n {
+		mode := []string{"commits", "relist", compacting, rotating}[i%4]
+		w.resume()
+		p.churn = ""
+		if mode == compacting || mode == rotating {
+			p.churn = mode
+		}
+		p.kill()
+		if mode == "relist" {
+			pause(p.rnd, 600*time.Millisecond) // what differs
+			if err := srv.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			since := time.Now()
+			p.start()
+			p.eventually("a list", func() bool { return len(srv.FullReads(t, since)) > 0 })
+			pause(p.rnd, 60*time.Millisecond)
+		} else {
+			size := p.size()
+			p.start()
+			p.eventually("an event", func() bool { return p.size() > size })
+			pause(p.rnd, 500*time.Millisecond)
+		}
+		if p.churn != "" && i%8 < 4 {
+			p.untilReplaced()
+			cut["right after a new file took the place"]++
+		}
+		since := time.Now()
+		p.disk.cut()
+		p.kill()
+		w.pause()
+		p.disk.restore()
+		if left, _ := filepath.Glob(filepath.Join(p.disk.dir, ".*.new-*")); len(left) > 0 {
+			cut["with a new file half made"]++
+		}
+		if p.staged() {
+			cut["with a relist half staged"]++
+		}
+		if err := p.missing(); err != nil {
+			t.Fatalf("round %d, %s: %v", i+1, mode, err)
+		}
+		p.churn = ""
+		p.start()
+		p.until(w.mark())
+		if reads := srv.FullReads(t, since); len(reads) > 0 && mode != "relist" {
+			t.Fatalf("round %d, %s: everything was read again:\n%s", i+1, mode, strings.Join(reads, "\n"))
+		}
+		cut[mode]++
+	}
+	p.kill()
+	p.start()
+	p.until(w.mark())
+	quiet(p.program)
+	p.kill()
+	w.verifyFile(p.db, w.toldWithoutGap(p.told))
+	t.Logf("power cut: %v; %d writes, %d lines", cut, w.writes, strings.Count(p.read(), "\n"))
+}
+
+// TestPowerFailureControl: without syncs something is lost, or TestPowerFailure
+// could not fail.
+func TestPowerFailureControl(t *testing.T) {
+	p := newPowerProgram(t, noSyncs)
+	for i := range 5 {
+		size := p.size()
+		p.w.resume()
+		p.start()
+		p.eventually("an event", func() bool { return p.size() > size })
+		pause(p.rnd, 500*time.Millisecond)
+		p.disk.cut()
+		p.kill()
+		p.w.pause()
+		p.disk.restore()
+		if err := p.missing(); err != nil {
+			t.Logf("round %d: %v", i+1, err)
+			return
+		}
+	}
+	t.Fatal("commits that are not synced have survived a power failure, five times")
+}
+
+// powerProgram is one whose file is on a disk of its own.
+type powerProgram struct {
+	*program
+	disk  *powerDisk
+	srv   target
+	w     *writer
+	rnd   *rand.Rand
+	churn string
+	o     boltstore.Options
+}
+
+func newPowerProgram(t *testing.T, durability string) *powerProgram {
+	disk := newPowerDisk(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	srv := newSimulator(t)
+	w := newWriter(t, srv.Config(), seed)
+	w.fill(150)
+	w.indexers = library.indexers
+	keys := filepath.Join(t.TempDir(), "keyset.json")
+	if err := seal.Generate(keys); err != nil {
+		t.Fatal(err)
+	}
+	w.keyset = seal.File(keys)
+	pp := &powerProgram{disk: disk, srv: srv, w: w, rnd: rand.New(rand.NewPCG(seed, 1)), o: boltstore.Options{Keyset: w.keyset}}
+	if durability == noSyncs {
+		pp.o.Durability = boltstore.Process
+	}
+	what := killed{indexers: library.indexers, cmd: func(db, kubeconfig string) *exec.Cmd {
+		cmd := library.cmd(db, kubeconfig)
+		cmd.Env = append(cmd.Env, envHandler+"="+durableHandlers, envDurability+"="+durability, envKeyset+"="+keys, envChurn+"="+pp.churn)
+		return cmd
+	}}
+	pp.program = &program{t: t, what: what, db: filepath.Join(disk.dir, "wake.db"), kubeconfig: srv.Kubeconfig(t), told: filepath.Join(t.TempDir(), "told")}
+	t.Cleanup(pp.kill)
+	return pp
+}
+
+// missing says what of what was told the file has not.
+func (p *powerProgram) missing() error {
+	told := map[string]uint64{}
+	for _, l := range p.w.lines(p.told) {
+		if f := strings.Fields(l); len(f) == 5 {
+			rv, err := strconv.ParseUint(f[4], 10, 64)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			told[f[1]] = max(told[f[1]], rv)
+		}
+	}
+	db, err := boltstore.Open(p.db, p.o)
+	if err != nil {
+		return err
+	}
+	states, err := db.States()
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	if aside := db.SetAside(); len(aside) > 0 {
+		return errors.Join(fmt.Errorf("set aside: %v", aside), db.Close())
+	}
+	if r, err := db.Check(); err != nil || !r.Sound() {
+		return errors.Join(fmt.Errorf("it is not sound: %+v", r), err, db.Close())
+	}
+	for _, st := range states {
+		rv, err := strconv.ParseUint(st.ResourceVersion, 10, 64)
+		if err != nil && st.ResourceVersion != "" {
+			return errors.Join(err, db.Close())
+		}
+		if t := told[st.Source.Resource]; rv < t {
+			return errors.Join(fmt.Errorf("%s is at %d, and handlers were told of %d", st.Source, rv, t), db.Close())
+		}
+		delete(told, st.Source.Resource)
+	}
+	if len(told) > 0 {
+		return errors.Join(fmt.Errorf("it has nothing of what handlers were told: %v", told), db.Close())
+	}
+	return db.Close()
+}
+
+// untilReplaced looks on until another file has the name, as soon as it can.
+func (p *powerProgram) untilReplaced() {
+	p.t.Helper()
+	was, err := os.Stat(p.db)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		if is, err := os.Stat(p.db); err == nil && !os.SameFile(was, is) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatal("the file was not replaced")
+		}
+	}
+}
+
+// staged says whether a source has more than one generation.
+func (p *powerProgram) staged() (yes bool) {
+	b, err := bolt.Open(p.db, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return false
+	}
+	defer b.Close()
+	err = b.View(func(tx *bolt.Tx) error {
+		sources := tx.Bucket([]byte("sources"))
+		return sources.ForEachBucket(func(name []byte) error {
+			if gens := sources.Bucket(name).Bucket([]byte("gen")); gens != nil {
+				yes = yes || len(gens.Inspect().Children) > 1
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return yes
+}
+
+func (p *powerProgram) eventually(what string, is func() bool) {
+	p.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for tick := time.NewTicker(5 * time.Millisecond); !is(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			errs, _ := os.ReadFile(p.told + ".err")
+			p.t.Fatalf("waited in vain for %s; its errors:\n%s", what, tail(string(errs)))
+		}
+	}
+}
