@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -98,6 +99,70 @@ func TestRoad(t *testing.T) {
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
 				}
+			})
+		})
+	}
+}
+
+// TestRetryAfter: a server that is busy and says for how long is left alone for
+// that long, whatever it is asked for.
+func TestRetryAfter(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refused     func(*http.Request) bool
+		busy, after kubesim.Cost
+	}{
+		"question": {func(r *http.Request) bool { return r.URL.Query().Get("limit") == "1" },
+			kubesim.Cost{Questions: 46, Bytes: 8000},
+			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Others: 1, Bytes: 4200}},
+		"watch": {isWatch,
+			kubesim.Cost{Questions: 5, Watches: 46, Bytes: 10_000},
+			kubesim.Cost{Questions: 2, FullReads: 3, Watches: 4, Others: 1, Bytes: 3700}},
+		"page": {func(r *http.Request) bool { return r.URL.Query().Get("limit") == "3" },
+			kubesim.Cost{Questions: 48, Watches: 1, Others: 5, Bytes: 10_000},
+			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Bytes: 3700}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 8, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+				on := &atomic.Bool{}
+				f.sim.FailNext(func(r *http.Request) bool { return on.Load() && tc.refused(r) }, 1<<30,
+					kubesim.Answer(apierrors.NewTooManyRequests("busy", 30)))
+				f.reflect()
+				after(time.Second)
+				on.Store(true)
+				if err := f.sim.RefuseConnections(true); err != nil {
+					t.Fatal(err)
+				}
+				f.create("missed")
+				f.sim.Compact()
+				if err := f.sim.RefuseConnections(false); err != nil {
+					t.Fatal(err)
+				}
+				f.cost()
+				after(20 * time.Minute)
+				var busy []time.Time
+				for _, r := range f.sim.Requests() {
+					if r.Status == http.StatusTooManyRequests {
+						busy = append(busy, r.Start)
+					}
+				}
+				// The client itself tries ten times more; then a fault is told, and
+				// client-go's Reflector has a backoff of its own.
+				soon := 0
+				for i := 1; i < len(busy); i++ {
+					if busy[i].Sub(busy[i-1]) < 30*time.Second {
+						soon++
+					}
+				}
+				if len(busy) < 40 || soon > 4 {
+					t.Errorf("%d times, %d of them too soon", len(busy), soon)
+				}
+				f.costs("in 20 minutes", tc.busy)
+				on.Store(false)
+				after(6 * time.Minute)
+				if diff := f.differs(); diff != "" || f.State().Phase != Live {
+					t.Error(diff, f.State())
+				}
+				f.costs("afterwards", tc.after)
 			})
 		})
 	}

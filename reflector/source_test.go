@@ -357,16 +357,27 @@ func TestDenied(t *testing.T) {
 
 // TestServerWithoutFieldSelectors still states its version.
 func TestServerWithoutFieldSelectors(t *testing.T) {
-	f := newFixture(t, 4)
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var cfg *rest.Config
+	f := fixtureWith(t, sim, 4, clock.RealClock{}, Options{}, func(c *rest.Config) { cfg = rest.CopyConfig(c) }, func(cache.ListerWatcher) cache.ListerWatcher {
+		client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
+		// It does not overwrite the selector, as that of the other tests does.
+		return cache.NewFilteredListWatchFromClient(client, "configmaps", "", func(*metav1.ListOptions) {})
+	})
 	f.list()
 	f.broken()
 	f.create("more")
+	f.cost()
 	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("fieldSelector") != "" }, 1,
 		kubesim.Answer(apierrors.NewBadRequest("field label not supported: metadata.name")))
 	w := f.watch()
 	if ev := f.next(w); ev.Type != watch.Added {
 		t.Fatalf("%+v", ev)
 	}
+	f.costs("asked twice", kubesim.Cost{Questions: 2, Watches: 1, Bytes: 900})
 }
 
 // TestRestoreIsRemembered: a relist that fails does not make the server's
