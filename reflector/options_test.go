@@ -64,7 +64,11 @@ func TestStandaloneCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer db.Close()
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		open := func(name string, o StandaloneOptions) (*stock, error) {
 			sim := kubesim.New(kubesim.Options{})
 			if err := sim.StartPipes(); err != nil {
@@ -78,7 +82,6 @@ func TestStandaloneCluster(t *testing.T) {
 			s.lw, err = NewStandalone(db, lw, &corev1.ConfigMap{}, o)
 			return s, err
 		}
-		var ends []func()
 		for _, name := range []string{"east", "west"} {
 			s, err := open(name, StandaloneOptions{Cluster: name})
 			if err != nil {
@@ -90,7 +93,7 @@ func TestStandaloneCluster(t *testing.T) {
 			s.inf = cache.NewSharedIndexInformer(s.lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
 			stop, done := make(chan struct{}), make(chan struct{})
 			go func() { defer close(done); s.inf.Run(stop) }()
-			ends = append(ends, func() {
+			t.Cleanup(func() {
 				close(stop)
 				<-done
 				if err := s.lw.Close(); err != nil {
@@ -104,9 +107,6 @@ func TestStandaloneCluster(t *testing.T) {
 		}
 		if _, err := open("east", StandaloneOptions{Cluster: "east"}); !errors.Is(err, boltstore.ErrClaimed) {
 			t.Errorf("claimed twice: %v", err)
-		}
-		for _, end := range ends {
-			end()
 		}
 	})
 }
