@@ -232,8 +232,7 @@ func (j *Journal) advance(rv string, at time.Time) {
 	if !j.reached {
 		return
 	}
-	// Ages go on while the device sleeps, which only the wall clock knows.
-	j.confirmed = at.Round(0)
+	j.confirmed = at
 	if j.syncAt == nil {
 		n := j.count
 		j.syncAt = &n

@@ -210,7 +210,7 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	if rv == newest {
 		j.reached = listed // also where there are no versions
 		j.advance(rv, confirmed)
-		j.confirmed, j.proven = confirmed.Round(0), confirmed
+		j.confirmed, j.proven = confirmed, confirmed
 	}
 	j.cond.Broadcast()
 	return r, nil

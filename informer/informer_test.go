@@ -88,6 +88,7 @@ func TestExpiredVersionIsRepaired(t *testing.T) {
 	if n := l.inf.State().Relists[reflector.ReasonExpired]; n != 1 {
 		t.Errorf("%d relists for an expired version: %+v", n, l.inf.State())
 	}
+	w.costs("the repair", kubesim.Cost{Questions: 1, FullReads: 5, Watches: 3, Others: 1, Bytes: 7000})
 	w.create("later")
 	r.expect("add later")
 }
@@ -109,6 +110,7 @@ func TestRestoredServer(t *testing.T) {
 	if err := w.sim.Rewind(then); err != nil {
 		t.Fatal(err)
 	}
+	w.sim.ResetRequests()
 	l = w.live(Options{}, r).run().synced().equal()
 	eventually(t, "told", func() bool { return slices.Equal(r.names(), []string{"old", "revived"}) })
 	if r.there["old"].Data["data"] != "1" {
@@ -119,6 +121,7 @@ func TestRestoredServer(t *testing.T) {
 	}
 	w.create("after")
 	l.equal()
+	w.costs("the wake", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Bytes: 1300})
 }
 
 func TestRestoredServerInALiveProcess(t *testing.T) {
@@ -128,6 +131,7 @@ func TestRestoredServerInALiveProcess(t *testing.T) {
 	w.create("lost")
 	r := newRecorder(t)
 	l := w.live(Options{}, r).run().synced().equal()
+	w.sim.ResetRequests()
 	if err := w.sim.Rewind(then); err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +139,7 @@ func TestRestoredServerInALiveProcess(t *testing.T) {
 	l.equal()
 	w.create("after")
 	l.equal()
+	w.costs("going on", kubesim.Cost{Questions: 2, FullReads: 1, Watches: 2, Bytes: 1300})
 }
 
 func TestOfflineStart(t *testing.T) {

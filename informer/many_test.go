@@ -2,14 +2,20 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -19,7 +25,8 @@ import (
 
 // TestManySources: 200 sources in one process and file. They start side by
 // side, but do not list all at once; each costs a bounded number of goroutines
-// and little memory; they share commits; and a wake lists nothing.
+// and little memory, also while they start; they share commits; and a wake
+// lists nothing.
 func TestManySources(t *testing.T) {
 	const sources, objects = 200, 20
 	bubble(t, func(t *testing.T, w *world) {
@@ -32,8 +39,15 @@ func TestManySources(t *testing.T) {
 			}
 		}
 		var mu sync.Mutex
-		most, busy := 0, 0
+		most, busy, seen := 0, 0, 0
+		var peak used
 		w.sim.OnRequest = func(r *http.Request) {
+			mu.Lock()
+			if seen++; seen%50 == 0 {
+				now := usage()
+				peak.goroutines, peak.heap = max(peak.goroutines, now.goroutines), max(peak.heap, now.heap)
+			}
+			mu.Unlock()
 			if r.URL.Query().Get("watch") != "" || r.URL.Query().Get("limit") == "1" || r.Method != http.MethodGet {
 				return
 			}
@@ -47,7 +61,7 @@ func TestManySources(t *testing.T) {
 			mu.Unlock()
 		}
 		before := usage()
-		life := func() (infs []*Informer, end func()) {
+		life := func() (db *boltstore.DB, infs []*Informer, end func()) {
 			db, err := boltstore.Open(w.path, boltstore.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -67,7 +81,7 @@ func TestManySources(t *testing.T) {
 				infs = append(infs, inf)
 				wg.Go(func() { inf.RunWithContext(ctx) })
 			}
-			return infs, func() {
+			return db, infs, func() {
 				cancel()
 				wg.Wait()
 				if r, err := db.Check(); err != nil || !r.Sound() {
@@ -81,10 +95,10 @@ func TestManySources(t *testing.T) {
 		for n := range 2 {
 			w.sim.ResetRequests()
 			began := time.Now()
-			infs, end := life()
+			db, infs, end := life()
 			for _, inf := range infs {
 				<-inf.HasSyncedChecker().Done()
-				if got := len(inf.GetStore().ListKeys()); got != objects {
+				if got := len(inf.GetStore().ListKeys()); got != objects+n {
 					t.Errorf("%s: %d objects", inf.Store().Source(), got)
 				}
 			}
@@ -92,6 +106,11 @@ func TestManySources(t *testing.T) {
 			after(time.Second)
 			now := usage()
 			goroutines, heap := (now.goroutines-before.goroutines)/sources, (now.heap-before.heap)/sources
+			mu.Lock()
+			starting := used{(peak.goroutines - before.goroutines) / sources, (peak.heap - before.heap) / sources}
+			peak = used{}
+			mu.Unlock()
+			bytes := kubesim.CostOf(w.sim.Requests()).Bytes
 			full, probes := 0, 0
 			for _, r := range w.sim.Requests() {
 				if r.FullRead() {
@@ -100,22 +119,74 @@ func TestManySources(t *testing.T) {
 					probes++
 				}
 			}
-			t.Logf("life %d: synced after %s, %d goroutines and %d bytes of heap a source with the server's, %d full reads, %d questions, at most %d lists at once",
-				n, took, goroutines, heap, full, probes, most)
-			if goroutines > 25 || heap > 200_000 {
-				t.Errorf("%d goroutines, %d bytes a source", goroutines, heap)
+			t.Logf("life %d: synced after %s, %d goroutines and %d bytes of heap a source with the server's, %+v while they started, %d full reads, %d questions, %d bytes, at most %d lists at once",
+				n, took, goroutines, heap, starting, full, probes, bytes, most)
+			if goroutines > 18 || heap > 80_000 || starting.goroutines > 18 || starting.heap > 80_000 {
+				t.Errorf("%d goroutines, %d bytes a source; while they started %+v", goroutines, heap, starting)
+			}
+			committed := transactions(t, db)
+			for i := range sources {
+				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("ns", i), Name: fmt.Sprint("change", n)}}
+				if err := w.sim.Create(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// Bookmarks are of versions after the last event of the type only.
+			if err := w.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node", n)}}); err != nil {
+				t.Fatal(err)
+			}
+			after(time.Second)
+			for _, inf := range infs {
+				if got := len(inf.GetStore().ListKeys()); got != objects+n+1 {
+					t.Errorf("%s: %d objects", inf.Store().Source(), got)
+				}
+			}
+			// The first at once, the others together.
+			if committed = transactions(t, db) - committed; committed > 3 {
+				t.Errorf("%d transactions for %d changes", committed, sources)
 			}
 			if most > 10 {
 				t.Errorf("%d lists at once", most)
 			}
 			// A question each, and one more where the watch goes over another
 			// connection: under HTTP/2 all go over one.
-			if n == 1 && (full > 0 || probes > 2*sources) {
-				t.Errorf("the wake: %d full reads, %d questions", full, probes)
+			if n == 0 && (full != sources || bytes > sources*5000) {
+				t.Errorf("the first sync: %d full reads, %d bytes", full, bytes)
+			}
+			if n == 1 && (full > 0 || probes > 2*sources || bytes > sources*850) {
+				t.Errorf("the wake: %d full reads, %d questions, %d bytes", full, probes, bytes)
 			}
 			end()
 		}
 	})
+}
+
+// transactions is how many the file has seen.
+func transactions(t *testing.T, db *boltstore.DB) (id int) {
+	t.Helper()
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(f, snap)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 type used struct{ goroutines, heap int }

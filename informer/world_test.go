@@ -70,6 +70,16 @@ func cm(name string, data ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"data": strings.Join(data, ",")}}
 }
 
+// costs fails the test if what the server has been asked for since the last
+// ResetRequests is more than most, or if most would let twice as much pass.
+func (w *world) costs(what string, most kubesim.Cost) {
+	w.t.Helper()
+	if broken := kubesim.CostOf(w.sim.Requests()).Exceeds(most); broken != "" {
+		w.t.Errorf("%s: %s", what, broken)
+	}
+	w.sim.ResetRequests()
+}
+
 func (w *world) config() *rest.Config {
 	cfg := w.sim.RESTConfig()
 	cfg.QPS = -1

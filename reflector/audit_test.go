@@ -100,6 +100,7 @@ func TestCounts(t *testing.T) {
 	f.sim.DropConnections()
 	f.broken()
 	f.endLong()
+	f.cost()
 	if n := len(f.store.ListKeys()); n != 7 {
 		t.Fatalf("%d objects", n) // nobody could know
 	}
@@ -110,15 +111,11 @@ func TestCounts(t *testing.T) {
 	if st := f.State(); st.Relists[ReasonCounts] != 1 || st.LastRelist != ReasonCounts {
 		t.Errorf("%+v", st)
 	}
+	f.costs("counted and read anew", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 1, Bytes: 2400})
 	// Not again before the next outage.
-	f.sim.ResetRequests()
 	f.endLong()
 	f.watch()
-	for _, r := range f.sim.Requests() {
-		if r.Verb == "list" && r.Query.Get("resourceVersionMatch") != "" {
-			t.Errorf("counted again: %+v", r.Query)
-		}
-	}
+	f.costs("afterwards", kubesim.Cost{Questions: 3, Watches: 3, Bytes: 1300})
 }
 
 // TestAuditFails: an audit that cannot be made does not keep the watch closed; it
@@ -160,7 +157,7 @@ func TestCountsEqual(t *testing.T) {
 	f.list()
 	f.endLong()
 	f.create("other") // counted at the file's version, not at the server's
-	f.sim.ResetRequests()
+	f.forget()
 	f.watch()
 	counted := 0
 	for _, r := range f.sim.Requests() {
@@ -174,6 +171,7 @@ func TestCountsEqual(t *testing.T) {
 	if st := f.State(); counted != 1 || st.Relists[ReasonCounts] != 0 {
 		t.Errorf("counted %d times, %+v", counted, st)
 	}
+	f.costs("in all", kubesim.Cost{Questions: 2, Watches: 1, Bytes: 1150})
 }
 
 // lossy is a list function that leaves objects out.
@@ -202,6 +200,7 @@ func TestCountsMeanNothing(t *testing.T) {
 		return lossy{cache.ToListerWatcherWithContext(lw)}
 	})
 	f.list()
+	f.cost()
 	for range 3 {
 		f.endLong()
 		f.clock.Step(time.Hour)
@@ -211,6 +210,7 @@ func TestCountsMeanNothing(t *testing.T) {
 	if n := f.State().Relists[ReasonCounts]; n != 1 {
 		t.Errorf("%d relists", n)
 	}
+	f.costs("in all", kubesim.Cost{Questions: 9, FullReads: 1, Watches: 7, Others: 1, Bytes: 5000})
 }
 
 // TestAudit: what no count can tell, a list does, when it is due.
@@ -237,10 +237,12 @@ func TestAudit(t *testing.T) {
 	if took := f.clock.Since(began); took < time.Hour {
 		t.Errorf("after %s", took)
 	}
+	f.cost()
 	f.watch()
 	if d := f.differs(); d != "" {
 		t.Error(d)
 	}
+	f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Bytes: 1100})
 	if st := f.State(); st.Relists[ReasonAudit] != 1 {
 		t.Errorf("%+v", st)
 	}

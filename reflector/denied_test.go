@@ -40,21 +40,20 @@ func TestDeniedKeeps(t *testing.T) {
 				on.Store(true)
 				f.sim.DropConnections()
 				f.create("missed")
-				f.sim.ResetRequests()
+				f.cost()
 				after(time.Hour)
 				if n, st := len(f.store.ListKeys()), f.State(); n != 5 || st.Phase != Denied || time.Since(st.Confirmed) < time.Hour-time.Second {
 					t.Errorf("%d objects, %#v", n, st)
 				}
-				if lists, watches, _ := f.sent(); lists > 250 || watches > 0 { // client-go's backoff
-					t.Errorf("%d questions, %d watches in an hour", lists, watches)
-				}
+				f.costs("in an hour", kubesim.Cost{Questions: 240, Bytes: 44000}) // client-go's backoff
 				on.Store(false)
 				after(2 * time.Minute)
 				if told := f.takeTold(); told != "Added missed" || f.State().Phase != Live {
 					t.Errorf("told %q, %s", told, f.State())
 				}
-				if _, _, full := f.sent(); full != 0 {
-					t.Errorf("%d full reads", full)
+				f.costs("afterwards", kubesim.Cost{Questions: 2, Watches: 3, Bytes: 1150})
+				if diff := f.differs(); diff != "" {
+					t.Error(diff)
 				}
 			})
 		})
@@ -71,6 +70,7 @@ func TestDeniedPurges(t *testing.T) {
 				f.reflect()
 				after(time.Second)
 				f.takeTold()
+				f.cost()
 				for range 5 { // short refusals
 					on.Store(true)
 					f.sim.DropConnections()
@@ -81,17 +81,23 @@ func TestDeniedPurges(t *testing.T) {
 				if told := f.takeTold(); told != "" || len(f.store.ListKeys()) != 3 {
 					t.Errorf("told %q", told)
 				}
+				f.costs("short refusals", kubesim.Cost{Questions: 40, Watches: 8, Bytes: 8500})
 				on.Store(true)
 				f.sim.DropConnections()
-				after(5 * time.Minute)
+				after(10 * time.Minute)
 				if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" || len(f.store.ListKeys()) != 0 || f.State().Phase != Denied {
 					t.Errorf("told %q, %s", told, f.State())
 				}
+				f.costs("in ten minutes", kubesim.Cost{Questions: 45, Others: 1, Bytes: 8000})
 				f.create("more")
 				on.Store(false)
 				after(2 * time.Minute)
 				if told := f.takeTold(); told != "Added cm0, Added cm1, Added cm2, Added more" || f.State().Phase != Live {
 					t.Errorf("told %q, %s", told, f.State())
+				}
+				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Bytes: 1300})
+				if diff := f.differs(); diff != "" {
+					t.Error(diff)
 				}
 			})
 		})
@@ -112,7 +118,9 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 					t.Fatal(err)
 				}
 				f.create("theirs")
-				after(5 * time.Minute)
+				f.cost()
+				after(10 * time.Minute)
+				f.costs("refused", kubesim.Cost{Questions: 45, Others: 40, Bytes: 18_000})
 				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.store.State().Synced || f.State().Phase != Denied {
 					t.Errorf("told %q, synced %v, %s", told, f.store.State().Synced, f.State())
 				}
@@ -120,6 +128,10 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 				after(2 * time.Minute)
 				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.State().Phase != Live || len(f.store.ListKeys()) != 1 {
 					t.Errorf("told %q, %s", told, f.State())
+				}
+				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Bytes: 1000})
+				if diff := f.differs(); diff != "" {
+					t.Error(diff)
 				}
 			})
 		})
@@ -159,11 +171,17 @@ func TestTypeComesBack(t *testing.T) {
 		}
 		f.create("cm1")
 		f.sim.Compact() // the new type knows nothing of what was before it
+		f.cost()
 		after(10 * time.Minute)
+		f.costs("gone", kubesim.Cost{Questions: 50, Bytes: 8500})
 		on.Store(false)
 		after(2 * time.Minute)
 		if told := f.takeTold(); told != "Added cm1, Deleted cm0, Deleted cm1, Deleted cm2" || f.State().Phase != Live {
 			t.Errorf("told %q, %s", told, f.State())
+		}
+		f.costs("back", kubesim.Cost{Questions: 2, FullReads: 1, Watches: 3, Others: 1, Bytes: 1200})
+		if diff := f.differs(); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -14,7 +14,11 @@ import (
 // full list. Several callers share that. The error is the context's, or
 // fifo.ErrClosed.
 func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
-	since, proven := s.o.Clock.Now().Add(-maxAge), maxAge <= 0
+	now := s.o.Clock.Now()
+	since, proven := now.Add(-maxAge), maxAge <= 0
+	if age, ok := s.State().Age(now); (!ok || age > maxAge) && !s.journal.Confirmed().Before(since) {
+		since = now // the machine has slept, or its clock has been set
+	}
 	s.mu.Lock()
 	s.wanted++
 	wanted := &s.wantedSince

@@ -33,7 +33,7 @@ func (f *rawFixture) repaired() (lists, gets int, bytes int64) {
 	f.clock.Step(time.Hour) // since the last one
 	f.sim.Compact()
 	f.setExpired()
-	f.sim.ResetRequests()
+	f.forget()
 	f.watch()
 	return f.asked()
 }
@@ -209,7 +209,7 @@ func TestMetadataMoved(t *testing.T) {
 			f.clock.Step(time.Hour)
 			f.sim.Compact()
 			f.setExpired()
-			f.sim.ResetRequests()
+			f.forget()
 			armed.Store(true)
 			w := f.watch()
 			defer w.Stop()

@@ -92,9 +92,10 @@ func TestOpaqueVersions(t *testing.T) {
 		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{Compare: CompareDecoded}, func(*rest.Config) {}, opaque)
 		f.list()
 		f.restart()
-		f.sim.ResetRequests()
+		f.cost()
 		f.reflect()
 		after(time.Second)
+		f.costs("equal", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
 		if st := f.State(); st.Phase != Live || !f.journal.HasSynced() { // equal
 			t.Fatalf("%+v", st)
 		}
@@ -118,9 +119,14 @@ func TestOpaqueVersions(t *testing.T) {
 		if st := f.State(); st.Phase != CatchingUp || !st.Confirmed.Equal(confirmed) {
 			t.Errorf("confirmed by an event from before what the server stated: %+v", st)
 		}
+		f.costs("broken", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 800})
 		after(3 * time.Minute)
 		if st := f.State(); st.Phase != Live || !st.Confirmed.After(confirmed) {
 			t.Errorf("never confirmed: %+v", st)
+		}
+		f.costs("proven", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 800})
+		if diff := f.differs(); diff != "" {
+			t.Error(diff)
 		}
 	})
 }
@@ -138,14 +144,17 @@ func TestOpaqueAndBusy(t *testing.T) {
 		f.list()
 		f.other()
 		f.restart()
+		f.cost()
 		f.every(time.Second, func(i int) {
 			f.put("cm1", 10, uint64(i))
 			f.other()
 		})
+		after(300 * time.Millisecond) // no question comes between the two
 		f.reflect()
 		after(30 * time.Second)
 		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 || !f.journal.HasSynced() {
 			t.Errorf("%+v, synced %v", st, f.journal.HasSynced())
 		}
+		f.costs("in all", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Bytes: 11500})
 	})
 }

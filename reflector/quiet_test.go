@@ -3,6 +3,7 @@ package reflector
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -65,22 +66,6 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// counts of requests since the last call.
-func (f *fixture) sent() (lists, watches, full int) {
-	for _, r := range f.sim.Requests() {
-		switch {
-		case r.FullRead():
-			full++
-		case r.Verb == "watch":
-			watches++
-		case r.Verb == "list":
-			lists++
-		}
-	}
-	f.sim.ResetRequests()
-	return
-}
-
 // other moves the server's version on, by a change to another type.
 func (f *fixture) other() {
 	f.t.Helper()
@@ -97,16 +82,17 @@ func TestNoBookmarks(t *testing.T) {
 		f.list()
 		f.other()
 		f.restart()
-		f.sim.ResetRequests()
+		f.cost()
 		f.reflect()
 		after(time.Second)
 		if f.journal.HasSynced() {
 			t.Error("synced behind the server's version")
 		}
 		after(10 * time.Second)
-		if lists, watches, full := f.sent(); full != 1 || watches != 3 || lists > 4 || !f.journal.HasSynced() {
-			t.Errorf("%d questions, %d watches, %d full reads, synced %v", lists, watches, full, f.journal.HasSynced())
+		if !f.journal.HasSynced() {
+			t.Error("not synced")
 		}
+		f.costs("start", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Bytes: 2400})
 		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 {
 			t.Errorf("%#v", st)
 		}
@@ -114,9 +100,8 @@ func TestNoBookmarks(t *testing.T) {
 		f.other()
 		f.sim.DropConnections()
 		after(time.Minute)
-		if lists, watches, full := f.sent(); full != 0 || lists > 2 || watches == 0 || watches > lists { // each round may be sent into a connection that is closing, once
-			t.Errorf("after a broken link: %d questions, %d watches, %d full reads", lists, watches, full)
-		}
+		// Each round may be sent into a connection that is closing, once.
+		f.costs("after a broken link", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 730})
 		if st := f.State(); st.Phase != CatchingUp || !st.Confirmed.Equal(confirmed) {
 			t.Errorf("%#v", st)
 		}
@@ -125,11 +110,11 @@ func TestNoBookmarks(t *testing.T) {
 		if st := f.State(); st.Phase != Live || !st.Confirmed.After(confirmed) {
 			t.Errorf("%#v", st)
 		}
-		f.sent()
+		f.cost()
 		after(3 * time.Hour) // no storm
-		lists, watches, full := f.sent()
-		if full != 0 || watches > 30 || lists > 30 {
-			t.Errorf("in three quiet hours: %d questions, %d watches, %d full reads", lists, watches, full)
+		f.costs("in three quiet hours", kubesim.Cost{Questions: 32, Watches: 31, Bytes: 11700})
+		if diff := f.differs(); diff != "" {
+			t.Error(diff)
 		}
 	})
 }
@@ -165,7 +150,7 @@ func TestSilentWatch(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(10 * time.Second)
-		f.sent()
+		f.cost()
 		f.sim.Mute()
 		f.create("missed")
 		after(70 * time.Second)
@@ -176,9 +161,7 @@ func TestSilentWatch(t *testing.T) {
 		if n := len(f.store.ListKeys()); n != 6 {
 			t.Errorf("%d objects", n)
 		}
-		if lists, watches, full := f.sent(); lists != 1 || watches != 2 || full != 0 {
-			t.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
-		}
+		f.costs("replaced", kubesim.Cost{Questions: 1, Watches: 2, Bytes: 700})
 		if st := f.State(); st.Phase != Live {
 			t.Errorf("%#v", st)
 		}
@@ -187,8 +170,9 @@ func TestSilentWatch(t *testing.T) {
 			after(time.Minute)
 		}
 		// The objects are counted once after the outage.
-		if lists, watches, _ := f.sent(); lists > 1 || watches > 12 {
-			t.Errorf("in an hour with bookmarks: %d questions, %d watches", lists, watches)
+		f.costs("an hour with bookmarks", kubesim.Cost{Questions: 1, Watches: 9, Bytes: 8000})
+		if diff := f.differs(); diff != "" {
+			t.Error(diff)
 		}
 	})
 }
@@ -199,10 +183,11 @@ func TestIdleCluster(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(time.Second)
-		f.sent()
+		f.cost()
 		after(6 * time.Hour)
-		if lists, watches, full := f.sent(); lists > 60 || watches > 60 || full > 0 {
-			t.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
+		f.costs("six hours", kubesim.Cost{Questions: 62, Watches: 60, Bytes: 22000})
+		if diff := f.differs(); diff != "" {
+			t.Error(diff)
 		}
 		if st := f.State(); st.Phase != Live || time.Since(st.Confirmed) > 11*time.Minute {
 			t.Errorf("%#v", st)
@@ -216,17 +201,20 @@ func TestStalledServer(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(time.Second)
+		f.cost()
 		f.sim.Stall(true)
 		f.create("missed")
 		after(5 * time.Minute)
+		f.costs("stalled", kubesim.Cost{Questions: 8})
 		if st := f.State(); st.Phase != Offline || time.Since(st.Since) < time.Minute {
 			t.Errorf("%#v", st)
 		}
 		f.sim.Stall(false)
 		after(2 * time.Minute)
-		if n, st := len(f.store.ListKeys()), f.State(); n != 6 || st.Phase != Live {
-			t.Errorf("%d objects, %#v", n, st)
+		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != Live {
+			t.Errorf("%s, %#v", diff, st)
 		}
+		f.costs("when it goes on", kubesim.Cost{Watches: 2, Bytes: 700})
 	})
 }
 
@@ -242,26 +230,34 @@ func TestStalledPage(t *testing.T) {
 			})
 		f.reflect()
 		after(10 * time.Minute)
-		if n, st := len(f.store.ListKeys()), f.State(); n != 8 || st.Phase != Live {
-			t.Errorf("%d objects, %#v", n, st)
+		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != Live {
+			t.Errorf("%s, %#v", diff, st)
 		}
+		f.costs("in all", kubesim.Cost{Questions: 4, FullReads: 3, Watches: 3, Others: 1, Bytes: 3800})
 	})
 }
 
 // TestSlowPage: bytes that trickle in are signs of life, however long it takes.
 func TestSlowPage(t *testing.T) {
 	bubble(t, 8, kubesim.Options{}, Options{}, func(f *fixture) {
-		body := `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"12"},"items":[]}`
-		f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "configmaps") }, 1, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			for i := range len(body) {
-				_, _ = w.Write([]byte(body[i : i+1]))
+		f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "configmaps") }, 1, func(w http.ResponseWriter, r *http.Request) {
+			whole := httptest.NewRecorder()
+			f.sim.ServeHTTP(whole, r) // counted as a request of its own
+			w.Header().Set("Content-Type", whole.Header().Get("Content-Type"))
+			for b := range slices.Chunk(whole.Body.Bytes(), 10) {
+				_, _ = w.Write(b)
 				w.(http.Flusher).Flush()
 				time.Sleep(30 * time.Second)
 			}
 		})
-		if _, err := f.ListWithContext(context.Background(), metav1.ListOptions{}); err != nil || f.journal.Accepted() != "12" {
-			t.Errorf("%v at %s", err, f.journal.Accepted())
+		began := time.Now()
+		f.list()
+		if took := time.Since(began); took < time.Hour {
+			t.Errorf("after %s", took)
 		}
+		if diff := f.differs(); diff != "" {
+			t.Error(diff)
+		}
+		f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 1, Others: 1, Bytes: 3600})
 	})
 }

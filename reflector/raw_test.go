@@ -96,7 +96,7 @@ func (f *rawFixture) relisted() (decoded, pages, items int) {
 // watched is relisted for whatever reason there is.
 func (f *rawFixture) watched() (decoded, pages, items int) {
 	f.t.Helper()
-	f.sim.ResetRequests()
+	f.forget()
 	f.mu.Lock()
 	f.decoded = 0
 	f.mu.Unlock()

@@ -26,10 +26,12 @@ func TestExpiredAndRestored(t *testing.T) {
 		}
 		f.put("cm1", 10, 2) // the same object and version, and another content
 		f.setExpired()
+		f.cost()
 		f.watch()
 		if d := f.differs(); d != "" {
 			t.Error(d)
 		}
+		f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Bytes: 2300}) // the first page of one list, and another
 		if st := f.State(); st.Relists[ReasonRestored] != 1 || st.Relists[ReasonExpired] != 0 {
 			t.Errorf("%v", st.Relists)
 		}
@@ -53,17 +55,16 @@ func TestRestoredAndDamaged(t *testing.T) {
 		f.mu.Lock()
 		f.restored, f.expired = true, true // both have been noticed, and neither cured
 		f.mu.Unlock()
+		f.cost()
 		if err := f.relist(t.Context(), ReasonDamaged); err != nil {
 			t.Fatal(err)
 		}
 		if d := f.differs(); d != "" {
 			t.Error(d)
 		}
-		f.sim.ResetRequests()
+		f.costs("in all", kubesim.Cost{FullReads: 1, Bytes: 1100})
 		f.watch()
-		if _, _, full := f.sent(); full > 0 {
-			t.Error("everything is read again for what the relist has cured")
-		}
+		f.costs("what the relist has cured", kubesim.Cost{Watches: 1})
 	})
 }
 

@@ -40,11 +40,14 @@ type fixture struct {
 	telling sync.Mutex
 	told    []string
 	road    atomic.Pointer[func(*http.Request) error] // breaks the way to the server
+	tries   atomic.Int64                              // requests that took it, or would have
+	paid    kubesim.Cost                              // up to the last call of cost
 }
 
 // roundTrip takes the road.
 func (f *fixture) roundTrip(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		f.tries.Add(1)
 		if broken := f.road.Load(); broken != nil {
 			if err := (*broken)(req); err != nil {
 				return nil, err
@@ -226,7 +229,7 @@ func TestFirstListIsPaged(t *testing.T) {
 	if pages != 3 {
 		t.Errorf("%d pages", pages)
 	}
-	f.sim.ResetRequests()
+	f.forget()
 	f.list() // again: from the file
 	if n := len(f.sim.Requests()); n != 0 {
 		t.Errorf("a resume sent %d requests", n)
@@ -246,9 +249,10 @@ func TestContinueExpires(t *testing.T) {
 	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1,
 		kubesim.Answer(apierrors.NewResourceExpired("The provided continue parameter is too old")))
 	f.list()
-	if n := len(f.store.ListKeys()); n != 8 {
-		t.Fatalf("%d objects", n)
+	if diff := f.differs(); diff != "" {
+		t.Fatal(diff)
 	}
+	f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 2, Others: 1, Bytes: 3000})
 }
 
 // TestExpiredWatchError: a 410 as an HTTP error is repaired within Watch; the
@@ -256,6 +260,7 @@ func TestContinueExpires(t *testing.T) {
 func TestExpiredWatchError(t *testing.T) {
 	f := newFixture(t, 4)
 	f.list()
+	f.cost()
 	f.create("more")
 	f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
 	w := f.watch()
@@ -263,13 +268,14 @@ func TestExpiredWatchError(t *testing.T) {
 	if ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != f.journal.Accepted() {
 		t.Fatalf("%+v", ev)
 	}
-	if n := len(f.store.ListKeys()); n != 5 {
-		t.Fatalf("%d objects", n)
+	if diff := f.differs(); diff != "" {
+		t.Fatal(diff)
 	}
 	f.create("live")
 	if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != "live" {
 		t.Fatalf("%+v", ev)
 	}
+	f.costs("in all", kubesim.Cost{FullReads: 2, Watches: 2, Bytes: 1800})
 }
 
 // TestExpiredWatchEvent: the ERROR event is not shown; the stream ends after a
@@ -278,6 +284,7 @@ func TestExpiredWatchEvent(t *testing.T) {
 	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
 		w := f.watch()
+		f.cost()
 		f.sim.EndWatches(apierrors.NewResourceExpired("too old resource version"))
 		if ev := f.next(w); ev.Type != watch.Bookmark {
 			t.Fatalf("%+v", ev)
@@ -288,9 +295,10 @@ func TestExpiredWatchEvent(t *testing.T) {
 		f.create("missed")
 		began := time.Now()
 		f.watch()
-		if n := len(f.store.ListKeys()); n != 5 || time.Since(began) > 100*time.Millisecond {
-			t.Fatalf("%d objects after %s", n, time.Since(began))
+		if diff := f.differs(); diff != "" || time.Since(began) > 100*time.Millisecond {
+			t.Fatalf("%s, after %s", diff, time.Since(began))
 		}
+		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Bytes: 1300})
 		// A second time, soon after, backs off.
 		f.setExpired()
 		began = time.Now()
@@ -298,6 +306,7 @@ func TestExpiredWatchEvent(t *testing.T) {
 		if n := f.State().Relists[ReasonExpired]; n != 2 || time.Since(began) < 200*time.Millisecond {
 			t.Fatalf("%d relists after %s", n, time.Since(began))
 		}
+		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Bytes: 1100})
 	})
 }
 
@@ -309,6 +318,7 @@ func TestRestoredBetweenListAndWatch(t *testing.T) {
 	then := f.sim.Revision()
 	f.create("lost")
 	f.list()
+	f.cost()
 	if err := f.sim.Rewind(then); err != nil {
 		t.Fatal(err)
 	}
@@ -316,9 +326,10 @@ func TestRestoredBetweenListAndWatch(t *testing.T) {
 	if ev := f.next(w); ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != fmt.Sprint(then) {
 		t.Fatalf("%+v", ev)
 	}
-	if n := len(f.store.ListKeys()); n != 4 || f.State().Relists[ReasonRestored] != 1 {
-		t.Fatalf("%d objects, %+v", n, f.State())
+	if diff := f.differs(); diff != "" || f.State().Relists[ReasonRestored] != 1 {
+		t.Fatalf("%s, %+v", diff, f.State())
 	}
+	f.costs("in all", kubesim.Cost{Questions: 2, FullReads: 2, Watches: 2, Bytes: 2000})
 }
 
 // TestDenied: data is kept, and unconfirmed.
@@ -327,6 +338,7 @@ func TestDenied(t *testing.T) {
 	f.list()
 	f.broken()
 	before := f.State().Confirmed
+	f.cost()
 	f.clock.Step(time.Hour)
 	f.sim.FailNext(nil, 1, kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("no"))))
 	if _, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -335,24 +347,37 @@ func TestDenied(t *testing.T) {
 	if st := f.State(); st.Phase != Denied || !st.Confirmed.Equal(before) || len(f.store.ListKeys()) != 4 {
 		t.Fatalf("%+v with %d objects", st, len(f.store.ListKeys()))
 	}
+	f.costs("refused", kubesim.Cost{Questions: 1, Bytes: 220})
 	f.watch()
-	if st := f.State(); st.Phase != Live || !st.Confirmed.Equal(f.clock.Now()) {
-		t.Fatalf("%+v", st)
+	if diff, st := f.differs(), f.State(); diff != "" || st.Phase != Live || !st.Confirmed.Equal(f.clock.Now()) {
+		t.Fatalf("%s, %+v", diff, st)
 	}
+	f.costs("allowed", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
 }
 
 // TestServerWithoutFieldSelectors still states its version.
 func TestServerWithoutFieldSelectors(t *testing.T) {
-	f := newFixture(t, 4)
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var cfg *rest.Config
+	f := fixtureWith(t, sim, 4, clock.RealClock{}, Options{}, func(c *rest.Config) { cfg = rest.CopyConfig(c) }, func(cache.ListerWatcher) cache.ListerWatcher {
+		client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
+		// It does not overwrite the selector, as that of the other tests does.
+		return cache.NewFilteredListWatchFromClient(client, "configmaps", "", func(*metav1.ListOptions) {})
+	})
 	f.list()
 	f.broken()
 	f.create("more")
+	f.cost()
 	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("fieldSelector") != "" }, 1,
 		kubesim.Answer(apierrors.NewBadRequest("field label not supported: metadata.name")))
 	w := f.watch()
 	if ev := f.next(w); ev.Type != watch.Added {
 		t.Fatalf("%+v", ev)
 	}
+	f.costs("asked twice", kubesim.Cost{Questions: 2, Watches: 1, Bytes: 900})
 }
 
 // TestRestoreIsRemembered: a relist that fails does not make the server's
@@ -372,13 +397,11 @@ func TestRestoreIsRemembered(t *testing.T) {
 		f.create(name)
 	}
 	f.clock.Step(time.Hour)
+	f.cost()
 	f.list()
 	f.watch()
-	want, _, err := f.sim.List(&corev1.ConfigMap{})
-	if err != nil {
-		t.Fatal(err)
+	if diff := f.differs(); diff != "" {
+		t.Fatal(diff)
 	}
-	if got := len(f.store.ListKeys()); got != len(want) {
-		t.Fatalf("%d objects, the server has %d", got, len(want))
-	}
+	f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Others: 1, Bytes: 3600})
 }

@@ -30,7 +30,8 @@ type State struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Confirmed is when the server last confirmed what is cached, in this life
 	// of the process or an earlier one; zero if it never has. A clock that has
-	// been set back since makes it lie in the future: the age is not known then.
+	// been set back since makes it lie in the future: the age is not known then,
+	// see Age.
 	Confirmed time.Time `json:"confirmed"`
 	// Resumes counts lists answered from the file from which a watch went on,
 	// Relists those read from the server, for each reason, the last of them with
@@ -49,10 +50,12 @@ type State struct {
 }
 
 // Age is how long before now the server last confirmed what is cached. ok is
-// false if that is not known: it never has, or the clock has gone back.
+// false if that is not known: it never has, or the clock has gone back to
+// before it. Monotonic time stands still while the machine sleeps, wall time
+// may be set: the age is by the one of which more has passed.
 func (s State) Age(now time.Time) (age time.Duration, ok bool) {
-	age = now.Sub(s.Confirmed)
-	return max(age, 0), !s.Confirmed.IsZero() && age >= 0
+	wall := now.Round(0).Sub(s.Confirmed.Round(0))
+	return max(now.Sub(s.Confirmed), wall, 0), !s.Confirmed.IsZero() && wall >= 0
 }
 
 // Reasons of a relist.

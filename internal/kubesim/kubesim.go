@@ -82,6 +82,11 @@ type Options struct {
 	// NoBookmarks: the server sends none, as very old ones and some aggregated
 	// ones do.
 	NoBookmarks bool
+	// LargestPage caps the objects of a page, whatever limit a list names, as
+	// some aggregated servers and proxies do. kube-apiserver does not, nor does
+	// a Server by default. A list without a limit, and one of version 0, is not
+	// paged at all.
+	LargestPage int64
 	// NoFlowSchemas: answers do not tell the flow schema of their request, as
 	// those of servers without priority and fairness do not.
 	NoFlowSchemas bool

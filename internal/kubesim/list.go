@@ -126,6 +126,9 @@ func (r *request) read(q *query) (*page, error) {
 	case q.ResourceVersion == "0":
 		limit = 0 // served from the watch cache, which does not page such lists
 	}
+	if most := r.s.opts.LargestPage; most > 0 {
+		limit = min(limit, most) // 0 stays 0
+	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	rev := r.s.rev

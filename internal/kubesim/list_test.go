@@ -58,6 +58,29 @@ func TestPagesAreOneSnapshot(t *testing.T) {
 	}
 }
 
+// TestLargestPage: pages have no more than the server's bound, and are one
+// snapshot all the same; what is not paged stays whole.
+func TestLargestPage(t *testing.T) {
+	s := start(t, Options{LargestPage: 2})
+	objs := seed(t, s, 5)
+	cms := clientset(t, s, "").CoreV1().ConfigMaps("default")
+	page1 := must(cms.List(t.Context(), metav1.ListOptions{Limit: 4}))(t)
+	check(t, s.Delete(objs[3]))
+	page2 := must(cms.List(t.Context(), metav1.ListOptions{Limit: 4, Continue: page1.Continue}))(t)
+	page3 := must(cms.List(t.Context(), metav1.ListOptions{Limit: 1, Continue: page2.Continue}))(t)
+	if got := names(page1) + ", " + names(page2) + ", " + names(page3); got != "c000 c001, c002 c003, c004" || page3.Continue != "" {
+		t.Errorf("pages %s", got)
+	}
+	if n := page1.RemainingItemCount; n == nil || *n != 3 {
+		t.Errorf("%v left", n)
+	}
+	for _, o := range []metav1.ListOptions{{}, {Limit: 3, ResourceVersion: "0"}} {
+		if got := names(must(cms.List(t.Context(), o))(t)); got != "c000 c001 c002 c004" {
+			t.Errorf("%+v: %s", o, got)
+		}
+	}
+}
+
 func TestExpiredContinueOffersInconsistentRest(t *testing.T) {
 	s := start(t, Options{})
 	seed(t, s, 4)

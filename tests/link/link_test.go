@@ -47,6 +47,8 @@ func TestLinks(t *testing.T) {
 		{"a type that is deleted and comes back", typeComesBack},
 		{"a connection that is open and dead", halfOpen},
 		{"a slow link that breaks, and a server that forgets", slow},
+		{"a link with latency", latency},
+		{"connections that are reset", resets},
 		{"a caller who wants to be sure", fresh},
 		{"a server that restarts", restarts},
 		{"a server that restarts, metadata first", restartsMetadata},
@@ -103,6 +105,7 @@ type mirror struct {
 	*world
 	gvr     schema.GroupVersionResource
 	inf     *informer.Informer
+	end     func()
 	decoded atomic.Int64 // objects in lists, as the client has them
 
 	mu   sync.Mutex
@@ -110,6 +113,12 @@ type mirror struct {
 }
 
 func (w *world) mirror(gvr schema.GroupVersionResource, user string, o informer.Options) *mirror {
+	w.Helper()
+	return w.mirrorAt(filepath.Join(w.TempDir(), "test.db"), gvr, user, o)
+}
+
+// mirrorAt keeps what it sees in the file at path.
+func (w *world) mirrorAt(path string, gvr schema.GroupVersionResource, user string, o informer.Options) *mirror {
 	w.Helper()
 	cfg := w.s.ConfigFor(user)
 	cfg.Host = "https://" + w.link.addr()
@@ -122,7 +131,7 @@ func (w *world) mirror(gvr schema.GroupVersionResource, user string, o informer.
 	client := c.Resource(gvr).Namespace(w.ns)
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(gvr.GroupVersion().WithKind(kinds[gvr]))
-	db, err := boltstore.Open(filepath.Join(w.TempDir(), "test.db"), boltstore.Options{})
+	db, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -166,13 +175,14 @@ func (w *world) mirror(gvr schema.GroupVersionResource, user string, o informer.
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); m.inf.RunWithContext(ctx) }()
-	w.Cleanup(func() {
+	m.end = sync.OnceFunc(func() {
 		cancel()
 		<-done
 		if err := db.Close(); err != nil {
 			w.Error(err)
 		}
 	})
+	w.Cleanup(m.end)
 	return m
 }
 

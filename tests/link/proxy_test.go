@@ -1,7 +1,6 @@
 package link
 
 import (
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -17,12 +16,18 @@ type proxy struct {
 	refused bool
 	rate    int // bytes a second from the server, over all connections; 0: no limit
 	free    time.Time
+	late    time.Duration
+	// cuts are connections to be reset, the next after left bytes from the
+	// server, then one after every so many.
+	left, every, cuts int
 }
 
 // pair is a connection through the link.
 type pair struct {
 	client, server net.Conn
 	frozen         chan struct{} // closed: nothing passes any more
+	ended          chan struct{}
+	once           sync.Once
 }
 
 func newProxy(to string) (*proxy, error) {
@@ -59,7 +64,7 @@ func (p *proxy) accept() {
 			}
 			continue
 		}
-		c := &pair{client, server, make(chan struct{})}
+		c := &pair{client: client, server: server, frozen: make(chan struct{}), ended: make(chan struct{})}
 		p.mu.Lock()
 		p.conns[c] = struct{}{}
 		p.mu.Unlock()
@@ -68,32 +73,88 @@ func (p *proxy) accept() {
 	}
 }
 
-func (p *proxy) copy(c *pair, to, from net.Conn, paced bool) {
-	buf := make([]byte, 4096)
-	for {
-		n, err := from.Read(buf)
+// chunk is what was read at once, and when it is to come out.
+type chunk struct {
+	data []byte
+	due  time.Time
+}
+
+// copy passes on what comes from one end, later if the link has latency, and
+// ends the pair with it.
+func (p *proxy) copy(c *pair, to, from net.Conn, answers bool) {
+	chunks := make(chan chunk, 64)
+	go func() {
+		defer close(chunks)
+		for {
+			buf := make([]byte, 4096)
+			n, err := from.Read(buf)
+			select {
+			case chunks <- chunk{buf[:n], time.Now().Add(p.latency())}:
+			case <-c.ended:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	defer p.end(c, false)
+	for ch := range chunks {
+		<-time.After(time.Until(ch.due))
+		if answers {
+			p.pace(len(ch.data))
+		}
 		select {
 		case <-c.frozen: // open, and dead
-			_, _ = io.Copy(io.Discard, from)
+			for range chunks {
+			}
 			return
 		default:
 		}
-		if paced {
-			p.pace(n)
-		}
-		if n > 0 {
-			if _, werr := to.Write(buf[:n]); werr != nil {
-				err = werr
-			}
-		}
-		if err != nil {
-			_, _ = c.client.Close(), c.server.Close()
-			p.mu.Lock()
-			delete(p.conns, c)
-			p.mu.Unlock()
+		if _, err := to.Write(ch.data); err != nil {
 			return
 		}
+		if answers && p.cutNow(len(ch.data)) {
+			p.end(c, true)
+		}
 	}
+}
+
+// end closes both ends of a pair, in order or with a reset.
+func (p *proxy) end(c *pair, reset bool) {
+	c.once.Do(func() {
+		close(c.ended)
+		for _, conn := range []net.Conn{c.client, c.server} {
+			if tcp, ok := conn.(*net.TCPConn); ok && reset {
+				_ = tcp.SetLinger(0)
+			}
+			_ = conn.Close()
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, c)
+	})
+}
+
+func (p *proxy) latency() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.late
+}
+
+// cutNow says whether a connection has to be reset after n more bytes.
+func (p *proxy) cutNow(n int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cuts == 0 {
+		return false
+	}
+	if p.left -= n; p.left > 0 {
+		return false
+	}
+	p.cuts--
+	p.left = p.every
+	return true
 }
 
 func (p *proxy) pace(n int) {
@@ -110,13 +171,50 @@ func (p *proxy) pace(n int) {
 	<-time.After(wait)
 }
 
-// drop closes all connections.
-func (p *proxy) drop() {
+// all pairs there are.
+func (p *proxy) all() (pairs []*pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		_, _ = c.client.Close(), c.server.Close()
+		pairs = append(pairs, c)
 	}
+	return pairs
+}
+
+// drop closes all connections.
+func (p *proxy) drop() {
+	for _, c := range p.all() {
+		p.end(c, false)
+	}
+}
+
+// reset ends all connections by RST.
+func (p *proxy) reset() {
+	for _, c := range p.all() {
+		p.end(c, true)
+	}
+}
+
+// cut resets a connection each time that so many more bytes have come from the
+// server, so many times.
+func (p *proxy) cut(bytes, times int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.every, p.cuts = bytes, bytes, times
+}
+
+// uncut is how many times have yet to come.
+func (p *proxy) uncut() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}
+
+// delay is how late bytes come out, in each direction.
+func (p *proxy) delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.late = d
 }
 
 // refuse closes all connections, and new ones at once, or no longer.

@@ -1,0 +1,152 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// replayed counts what it is told, and looks at the heap on the way.
+type replayed struct {
+	n, every int
+
+	mu   sync.Mutex
+	told map[int]bool // by number: the objects are let go
+	most uint64
+}
+
+func (r *replayed) tell(obj any) {
+	i, err := strconv.Atoi(strings.TrimPrefix(obj.(*corev1.ConfigMap).Name, "o"))
+	if err != nil {
+		panic(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.told[i] = true; len(r.told)%r.every == 0 {
+		r.most = max(r.most, liveHeap())
+	}
+}
+
+func (r *replayed) all() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.told) == r.n
+}
+
+func (r *replayed) OnAdd(obj any, _ bool) { r.tell(obj) }
+func (r *replayed) OnUpdate(_, _ any)     {}
+func (r *replayed) OnDelete(_ any)        {}
+func (r *replayed) HandleEvent(_ context.Context, e Event) error {
+	r.tell(e.Object)
+	return nil
+}
+
+// still is a list of n objects of 4 kB, made as they are asked for, to which
+// nothing happens.
+func still(n int) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (kruntime.Object, error) {
+			list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(n + 1)}}
+			from, _ := strconv.Atoi(o.Continue)
+			end := n
+			if o.Limit > 0 && from+int(o.Limit) < n {
+				end = from + int(o.Limit)
+				list.Continue = strconv.Itoa(end)
+			}
+			for i := from; i < end; i++ {
+				data := make([]byte, 4000)
+				for k, r := 0, rand.New(rand.NewPCG(uint64(i), 1)); k < len(data); k++ {
+					data[k] = byte('!' + r.IntN(90))
+				}
+				o := cm(fmt.Sprintf("o%06d", i), string(data))
+				o.UID, o.ResourceVersion = types.UID(o.Name), strconv.Itoa(i+1)
+				list.Items = append(list.Items, *o)
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewFake(), nil
+		},
+	}
+}
+
+// TestReplayMemory: what is told of the file's objects when a process starts, or
+// of those that a first list has brought, takes memory for a page or two and not
+// for all of them.
+func TestReplayMemory(t *testing.T) {
+	const few, many = 1_000, 5_000 // 4 and 20 MB
+	for _, durable := range []bool{false, true} {
+		for _, first := range []bool{true, false} {
+			name := map[bool]string{true: "durable", false: "plain"}[durable] + map[bool]string{true: ", first list", false: ", from the file"}[first]
+			t.Run(name, func(t *testing.T) {
+				a, b := replayHeap(t, few, durable, first), replayHeap(t, many, durable, first)
+				t.Logf("%.1f MB for %d objects, %.1f MB for %d", float64(a)/1e6, few, float64(b)/1e6, many)
+				most := int64(2_500_000)
+				if durable { // up to MaxPending entries are in hand
+					most = 10_000_000
+				}
+				if b > most || b > a+2_500_000 {
+					t.Errorf("%.1f MB for %d objects, %.1f MB for %d", float64(a)/1e6, few, float64(b)/1e6, many)
+				}
+			})
+		}
+	}
+}
+
+// replayHeap is the live heap, above that of before, in the worst moment of
+// telling a handler of n objects.
+func replayHeap(t *testing.T, n int, durable, first bool) int64 {
+	t.Helper()
+	path := t.TempDir() + "/replay.db"
+	life := func(h *replayed) int64 {
+		before := int64(liveHeap())
+		db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.Process, HotBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inf, err := NewSharedIndexInformer(db, still(n), &corev1.ConfigMap{}, Options{
+			Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, PageSize: 200,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h != nil && durable {
+			_, err = inf.AddDurableHandler("replayed", h, DurableOptions{})
+		} else if h != nil {
+			_, err = inf.AddEventHandler(h)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); inf.RunWithContext(ctx) }()
+		within(t, "all is told", 2*time.Minute, func() bool { return inf.HasSynced() && (h == nil || h.all()) })
+		cancel()
+		<-done
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if h == nil {
+			return 0
+		}
+		return int64(h.most) - before
+	}
+	if !first {
+		life(nil)
+	}
+	return life(&replayed{n: n, every: n / 20, told: make(map[int]bool, n)})
+}

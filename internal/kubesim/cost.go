@@ -1,0 +1,62 @@
+package kubesim
+
+import "fmt"
+
+// Cost is what a client has asked for, by kind, and what the answers weighed.
+type Cost struct {
+	Questions int // lists that brought at most one object
+	FullReads int // pages of lists, and watches that began with the state
+	Watches   int // that began with a version
+	Others    int // gets, discovery and writes
+	// Bytes of all answers' bodies as sent, those still open included.
+	Bytes int64
+}
+
+// CostOf adds up what requests have cost so far.
+func CostOf(records []RequestRecord) (c Cost) {
+	for _, r := range records {
+		switch {
+		case r.FullRead():
+			c.FullReads++
+		case r.Verb == "watch":
+			c.Watches++
+		case r.Verb == "list":
+			c.Questions++
+		default:
+			c.Others++
+		}
+		c.Bytes += r.BodyBytes
+	}
+	return c
+}
+
+// Since is what has been spent after before, of the same requests.
+func (c Cost) Since(before Cost) Cost {
+	return Cost{c.Questions - before.Questions, c.FullReads - before.FullReads, c.Watches - before.Watches,
+		c.Others - before.Others, c.Bytes - before.Bytes}
+}
+
+// Exceeds says how the cost breaks a bound, "" if it does not: a number that is
+// greater, or one of which the bound is so far off that twice as much, and one
+// more for a request that was sent into a connection that was closing, would
+// not be noticed.
+func (c Cost) Exceeds(most Cost) string {
+	for _, n := range []struct {
+		what      string
+		got, most int64
+	}{
+		{"questions", int64(c.Questions), int64(most.Questions)},
+		{"full reads", int64(c.FullReads), int64(most.FullReads)},
+		{"watches", int64(c.Watches), int64(most.Watches)},
+		{"others", int64(c.Others), int64(most.Others)},
+		{"bytes", c.Bytes, most.Bytes},
+	} {
+		switch {
+		case n.got > n.most:
+			return fmt.Sprintf("%d %s, at most %d: %+v", n.got, n.what, n.most, c)
+		case 2*n.got+1 < n.most:
+			return fmt.Sprintf("%d %s, a bound of %d says nothing: %+v", n.got, n.what, n.most, c)
+		}
+	}
+	return ""
+}

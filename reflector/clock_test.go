@@ -1,0 +1,153 @@
+package reflector
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"k8s.io/utils/clock"
+)
+
+// wallClock is a system's clock in a bubble: wall time jumps as it is told,
+// monotonic time, which timers follow, does not.
+type wallClock struct {
+	clock.RealClock
+	began time.Time
+	ahead atomic.Int64
+}
+
+func (c *wallClock) jump(d time.Duration) { c.ahead.Add(int64(d)) }
+
+func (c *wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func (c *wallClock) Now() time.Time {
+	now := time.Now()
+	return bothClocks(now.Add(time.Duration(c.ahead.Load())), now.Sub(c.began)+time.Second)
+}
+
+// bothClocks is a time as time.Now returns it outside of bubbles. Nothing else
+// makes one whose two readings disagree.
+func bothClocks(wall time.Time, monotonic time.Duration) (t time.Time) {
+	const unix1885 = -2682288000
+	inside := (*struct {
+		wall uint64
+		ext  int64
+	})(unsafe.Pointer(&t))
+	inside.wall = 1<<63 | uint64(wall.Unix()-unix1885)<<30 | uint64(wall.Nanosecond())
+	inside.ext = int64(monotonic)
+	return t
+}
+
+func TestBothClocks(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
+	a, b := bothClocks(at, time.Hour), bothClocks(at.Add(8*time.Hour), time.Hour+time.Minute)
+	if !a.Round(0).Equal(at) || b.Sub(a) != time.Minute || b.Round(0).Sub(a) != 8*time.Hour {
+		t.Fatalf("%s, %s: the layout of time.Time is another", a, b)
+	}
+}
+
+// jumping is bubble with such a clock.
+func jumping(t *testing.T, test func(*fixture, *wallClock)) {
+	t.Helper()
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		clk := &wallClock{began: time.Now()}
+		test(fixtureOver(t, sim, 5, clk, Options{}), clk)
+	})
+}
+
+// TestClockJumps: neither a clock that is set, nor one that stood still while
+// the machine slept, hides how old the data is.
+func TestClockJumps(t *testing.T) {
+	jumping(t, func(f *fixture, clk *wallClock) {
+		age := func(when string, least, most time.Duration, known bool) {
+			t.Helper()
+			got, ok := f.State().Age(clk.Now())
+			if ok != known || ok && (got < least || got > most) {
+				t.Errorf("%s: %s old, known %v", when, got, ok)
+			}
+		}
+		fresh := func(when string) {
+			t.Helper()
+			began := time.Now()
+			if err := f.WaitForFresh(t.Context(), time.Minute); err != nil {
+				t.Error(err)
+			}
+			age(when, 0, time.Minute, true)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("%s: fresh after %s", when, took)
+			}
+			after(time.Second) // a watch goes on
+		}
+		f.reflect()
+		after(10 * time.Second)
+		age("at first", 0, 15*time.Second, true)
+		f.cost()
+
+		clk.jump(8 * time.Hour)
+		age("after a sleep", 8*time.Hour, 9*time.Hour, true)
+		fresh("asked after a sleep")
+		f.costs("after a sleep", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
+
+		clk.jump(-5 * time.Hour)
+		age("set back", 0, 0, false)
+		fresh("asked when set back")
+		f.costs("set back", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
+
+		// Without a server: set back by less than the age.
+		if err := f.sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
+		after(10 * time.Minute)
+		clk.jump(-5 * time.Minute)
+		age("set back a little", 10*time.Minute, 11*time.Minute, true)
+		clk.jump(-time.Hour)
+		age("set back more", 0, 0, false)
+		clk.jump(3 * time.Hour)
+		age("set forward", 2*time.Hour-6*time.Minute, 3*time.Hour, true)
+		if err := f.sim.RefuseConnections(false); err != nil {
+			t.Fatal(err)
+		}
+		f.create("missed")
+		after(2 * time.Minute)
+		age("connected again", 0, 2*time.Minute, true)
+		if diff := f.differs(); diff != "" || f.State().Phase != Live {
+			t.Error(diff, f.State())
+		}
+	})
+}
+
+// TestClockJumpsOverDeadWatch: a watch that is dead is replaced as soon as ever.
+func TestClockJumpsOverDeadWatch(t *testing.T) {
+	for _, jump := range []time.Duration{0, 8 * time.Hour, -20 * time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			jumping(t, func(f *fixture, clk *wallClock) {
+				f.reflect()
+				after(10 * time.Second)
+				f.cost()
+				f.sim.Mute()
+				clk.jump(jump)
+				f.create("missed")
+				after(70 * time.Second)
+				if n := len(f.store.ListKeys()); n != 5 {
+					t.Errorf("%d objects, the watch is not silent", n)
+				}
+				after(30 * time.Second)
+				if diff := f.differs(); diff != "" || f.State().Phase != Live {
+					t.Error(diff, f.State())
+				}
+				if age, ok := f.State().Age(clk.Now()); !ok || age > time.Minute {
+					t.Errorf("%s old, known %v", age, ok)
+				}
+				f.costs("replaced", kubesim.Cost{Questions: 1, Watches: 2, Bytes: 700})
+			})
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package link
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/apiserver"
+)
+
+// asked is what the server has been asked for by this test: lists and watches
+// of config maps, those that read everything, and first pages.
+func (w *world) asked(since time.Time) (lists, watches, full, first int) {
+	w.Helper()
+	all, err := w.s.Requests(since)
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, r := range all.UserAgent(strings.ReplaceAll(w.Name(), " ", "_")).Path("/api/v1/namespaces/default/configmaps") {
+		switch {
+		case r.Verb == "watch":
+			watches++
+		case r.FullRead():
+			full++
+			if !strings.Contains(r.URI, "continue=") {
+				first++
+			}
+		default:
+			lists++
+		}
+	}
+	return lists, watches, full, first
+}
+
+// latency: a wake takes a few round trips, however long they are.
+func latency(w *world) {
+	const way = 300 * time.Millisecond
+	path := filepath.Join(w.TempDir(), "test.db")
+	w.create(configMaps, "late1", "")
+	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{})
+	m.phase(reflector.Live)
+	m.equal()
+	m.end()
+	w.link.drop() // the client would go on with its connection
+
+	w.create(configMaps, "late2", "")
+	w.delete(configMaps, "late1")
+	w.link.delay(way)
+	began := time.Now()
+	m = w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{})
+	m.until(30*time.Second, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
+	took := time.Since(began)
+	m.phase(reflector.Live)
+	m.equal()
+	lists, watches, full, _ := w.asked(began)
+	w.Logf("synced after %s, by %d questions, %d watches, %d full reads", took.Round(time.Millisecond), lists, watches, full)
+	// TLS, a question, and a watch that brings what was missed, a round trip
+	// each; where others change objects its bookmark comes two seconds later.
+	if took < 6*way || took > 6*way+4*time.Second {
+		w.Errorf("after %s", took)
+	}
+	if lists > 2 || watches > 2 || full > 0 {
+		w.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
+	}
+	began = time.Now()
+	rv := w.create(configMaps, "late3", "")
+	if err := m.inf.WaitForVersion(w.Context(), rv); err != nil {
+		w.Fatal(err)
+	}
+	if took := time.Since(began); took < way || took > way+2*time.Second {
+		w.Errorf("an event after %s", took)
+	}
+	m.equal()
+}
+
+// resets: connections end by RST in the middle of pages and of a watch's event.
+func resets(w *world) {
+	random := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte('a' + rand.IntN(26))
+		}
+		return string(b)
+	}
+	for i := range 100 {
+		w.create(configMaps, fmt.Sprintf("reset%03d", i), random(2000))
+	}
+	// Pages of 45 kB: the second one is the first to break.
+	began := time.Now()
+	w.link.cut(70_000, 3)
+	m := w.mirror(configMaps, apiserver.Admin, informer.Options{PageSize: 20})
+	m.until(time.Minute, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
+	m.phase(reflector.Live)
+	m.equal()
+	lists, watches, full, first := w.asked(began)
+	w.Logf("synced after %s, by %d questions, %d watches, %d pages", time.Since(began).Round(time.Millisecond), lists, watches, full)
+	if n := w.link.uncut(); n > 0 {
+		w.Errorf("%d resets have yet to come", n)
+	}
+	if n := len(m.inf.GetStore().ListKeys()); first != 1 || full > (n+19)/20+3 || lists > 2 || watches > 3 {
+		w.Errorf("%d objects: %d questions, %d watches, %d pages, %d of them first ones", n, lists, watches, full, first)
+	}
+	m.mu.Lock()
+	m.told = nil
+	m.mu.Unlock()
+
+	began = time.Now()
+	w.link.cut(50_000, 1)
+	w.create(configMaps, "reset-large", random(200_000)) // it breaks in the middle
+	m.expect("reset", "+reset-large")
+	if n := w.link.uncut(); n > 0 {
+		w.Errorf("%d resets have yet to come", n)
+	}
+	m.phase(reflector.Live)
+	w.link.reset()
+	w.create(configMaps, "reset-missed", "")
+	w.delete(configMaps, "reset000")
+	m.expect("reset", "+reset-missed", "-reset000")
+	m.phase(reflector.Live)
+	m.equal()
+	lists, watches, full, _ = w.asked(began)
+	w.Logf("watches: %d questions, %d watches, %d full reads in %s", lists, watches, full, time.Since(began).Round(time.Millisecond))
+	if lists > 3 || watches > 4 || full > 0 {
+		w.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
+	}
+}
