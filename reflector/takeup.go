@@ -1,0 +1,61 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kubewake/kubewake/boltstore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// errOtherHistory: the server is behind what an interrupted list has read.
+var errOtherHistory = errors.New("the server has gone back since the list was interrupted")
+
+// takeUp goes on with a first list that was interrupted, if the relist has one.
+// The server's version is asked for before: a server that is behind what has
+// been read is not the one it was read from. What has happened since is left to
+// the watch, which must reach that version until anything is confirmed.
+func (l *lister) takeUp(ctx context.Context, r *boltstore.Relist) error {
+	p, ok := r.TakenUp()
+	if !ok {
+		return nil
+	}
+	l.taken = true
+	stated, err := l.s.serverVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); err == nil && c < 0 {
+		return fmt.Errorf("%w: it is at %s, and was at %s", errOtherHistory, stated, p.Newest)
+	}
+	l.rv, l.token, l.began, l.stated = p.ResourceVersion, p.Continue, p.Began, stated
+	l.newest = later(p.Newest, stated)
+	if !l.fixed && p.PageSize > 0 {
+		l.limit = p.PageSize
+	}
+	l.s.o.Logger.V(1).Info("An interrupted list is gone on with", "source", l.s.store.Source().String(),
+		"resourceVersion", l.rv, "began", l.began, "objects", r.Objects)
+	return nil
+}
+
+// refused says whether a list that was taken up has to begin anew: the server
+// does not know its token, or is another one by now.
+func (l *lister) refused(err error) bool {
+	return l.taken && (errors.Is(err, errTokenExpired) || errors.Is(err, errOtherHistory) || apierrors.IsBadRequest(err))
+}
+
+// progress is what has been read once this page is in the file. newest is the
+// page's version.
+func (l *lister) progress(newest string) boltstore.ListProgress {
+	return boltstore.ListProgress{ResourceVersion: l.rv, Newest: newest, Continue: l.token, PageSize: l.limit, Began: l.began}
+}
+
+// later is the later one of two versions, a if they cannot be compared.
+func later(a, b string) string {
+	if c, err := resourceversion.CompareResourceVersion(a, b); err == nil && c < 0 {
+		return b
+	}
+	return a
+}
