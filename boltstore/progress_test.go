@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
@@ -550,5 +552,54 @@ func TestUnstoredIsRemembered(t *testing.T) {
 			t.Errorf("attempt %d told %q", m, told)
 		}
 		closeTest(t, db)
+	}
+}
+
+// TestReleasedRelistWritesNothing: a relist whose store was released does not
+// touch the stage, which another claim goes on with.
+func TestReleasedRelistWritesNothing(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	srv := listed(150)
+	l := newListing(t, srv.list(), 60)
+	l.attempt(s, 1)
+	old, from := l.begin(s)
+	s.Release()
+	s = claimTest(t, db, Claim{Indexers: indexers})
+	r, _ := l.begin(s)
+	if err := l.read(old, from, from+1); !errors.Is(err, ErrClosed) {
+		t.Errorf("a page: %v", err)
+	}
+	if _, err := old.Commit("7", time.Now()); !errors.Is(err, ErrClosed) {
+		t.Errorf("a commit: %v", err)
+	}
+	old.stage.at = nil // it would have removed what it has staged
+	old.Abort()
+	if err := l.read(r, from, len(l.pages)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("100", l.began); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "of the second claim", s, srv)
+}
+
+// TestStageIsNotReadable: of what is staged, and how far that has come, nothing
+// can be found in an encrypted file.
+func TestStageIsNotReadable(t *testing.T) {
+	for _, ks := range []*seal.Keyset{nil, sealtest.Keyset()} {
+		path := testPath(t)
+		db := openTest(t, path, Options{Keyset: ks, Decrypt: ks == nil})
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		newListing(t, listed(30).list(), 10).attempt(s, 2)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{"cm003", "page 2", "zzzzzzzz"} {
+			if found := bytes.Contains(b, []byte(what)); found != (ks == nil) {
+				t.Errorf("encrypted %v: %q was found: %v", ks != nil, what, found)
+			}
+		}
 	}
 }

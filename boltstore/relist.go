@@ -301,6 +301,9 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	if r.file != r.s.db.replaced.Load() {
 		return sourceTx{}, ErrReplaced
 	}
+	if err := r.s.errReleased(); err != nil { // the stage may be another claim's by now
+		return sourceTx{}, err
+	}
 	src, ok := r.s.db.h.source(tx, r.s.id)
 	if !ok {
 		return sourceTx{}, fmt.Errorf("%w: %s", ErrNoSource, r.s.source)

@@ -186,7 +186,7 @@ func (r *Relist) Abort() {
 	}
 	err := r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, ok := r.s.db.h.source(tx, r.s.id)
-		if !ok {
+		if !ok || r.s.errReleased() != nil {
 			return nil
 		}
 		m := r.s.metaNow()

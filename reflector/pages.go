@@ -142,7 +142,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	retried := false
 	for since := l.s.o.Clock.Now(); ; {
 		began := l.s.o.Clock.Now()
-		if l.rv != "" && began.Sub(l.began) > aheadAfter {
+		if l.rv != "" && (l.taken || began.Sub(l.began) > aheadAfter) {
 			l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.rv)
 		}
 		raw := l.raw()

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -359,6 +361,39 @@ func TestSlowRepair(t *testing.T) {
 			if !slices.Contains(told, want) {
 				t.Errorf("%s was not told: %.300v", want, told)
 			}
+		}
+	})
+}
+
+// TestAllPagesReadBefore: where only the commit was missing no page is asked
+// for again.
+func TestAllPagesReadBefore(t *testing.T) {
+	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+		dies := errors.New("here it dies")
+		if _, err := f.otherCluster(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l := f.newLister(ReasonFirst, &turn{db: f.store.DB()})
+		_, err := f.journal.Relist(f.t.Context(), boltstore.RelistOptions{ClusterUID: f.clusterUID, Server: f.o.Server},
+			func(r *boltstore.Relist) (string, string, error) {
+				if _, _, err := l.pages(f.t.Context())(r); err != nil {
+					t.Error(err)
+				}
+				return "", "", dies
+			})
+		if !errors.Is(err, dies) {
+			t.Fatal(err)
+		}
+		f.die(func() { f.journal.Close() })
+		f.delete("cm1")
+		f.sim.ResetRequests()
+		f.reflect()
+		after(5 * time.Second)
+		if n := f.traffic(); n.pages != 0 || !f.journal.HasSynced() {
+			t.Errorf("%+v, %s", n, f.State())
+		}
+		if d := f.differs(); d != "" {
+			t.Error(d)
 		}
 	})
 }
