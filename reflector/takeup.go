@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// errOtherHistory: the server is behind what an interrupted list has read.
-var errOtherHistory = errors.New("the server has gone back since the list was interrupted")
+// errOtherHistory: the server is behind what an interrupted list has read, or
+// its versions do not tell.
+var errOtherHistory = errors.New("the server may have gone back since the list was interrupted")
 
 // takeUp goes on with a first list that was interrupted, if the relist has one.
 // The server's version is asked for before: a server that is behind what has
@@ -27,7 +28,7 @@ func (l *lister) takeUp(ctx context.Context, r *boltstore.Relist) error {
 	if err != nil {
 		return err
 	}
-	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); err == nil && c < 0 {
+	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); c < 0 || err != nil && stated != p.Newest || stated == "" {
 		return fmt.Errorf("%w: it is at %s, and was at %s", errOtherHistory, stated, p.Newest)
 	}
 	l.rv, l.token, l.began, l.stated = p.ResourceVersion, p.Continue, p.Began, stated

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -15,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // die ends this life of the process in the midst of what it does, and begins
@@ -396,4 +399,28 @@ func TestAllPagesReadBefore(t *testing.T) {
 			t.Error(d)
 		}
 	})
+}
+
+// TestOpaqueNotTakenUp: of versions that cannot be compared only the same one
+// tells that the server has not gone back.
+func TestOpaqueNotTakenUp(t *testing.T) {
+	warm(t)
+	for _, moved := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			sim := kubesim.New(kubesim.Options{})
+			if err := sim.StartPipes(); err != nil {
+				t.Fatal(err)
+			}
+			f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{Compare: CompareDecoded, PageSize: 3}, func(*rest.Config) {}, opaque)
+			f.interrupted(2)
+			if moved {
+				f.other()
+			}
+			f.sim.ResetRequests()
+			f.list()
+			if n := f.traffic(); (n.firsts == 1) != moved || n.pages < 1 || len(f.store.ListKeys()) != 9 {
+				t.Errorf("moved %v: %+v, %d objects", moved, n, len(f.store.ListKeys()))
+			}
+		})
+	}
 }
