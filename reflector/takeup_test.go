@@ -250,22 +250,23 @@ func TestNotTakenUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(f *fixture)
 		anew   bool
+		tried  bool // the server was asked for the next page
 	}{
-		"nothing":            {func(*fixture) {}, false},
-		"expired, no rest":   {func(f *fixture) { gone(f, apierrors.NewResourceExpired("gone")) }, true},
-		"expired, with rest": {func(f *fixture) { f.create("another"); f.sim.CompactLists() }, false},
-		"invalid":            {func(f *fixture) { gone(f, apierrors.NewBadRequest("continue key is not valid")) }, true},
+		"nothing":            {func(*fixture) {}, false, true},
+		"expired, no rest":   {func(f *fixture) { gone(f, apierrors.NewResourceExpired("gone")) }, true, true},
+		"expired, with rest": {func(f *fixture) { f.create("another"); f.sim.CompactLists() }, false, true},
+		"invalid":            {func(f *fixture) { gone(f, apierrors.NewBadRequest("continue key is not valid")) }, true, true},
 		"server is behind": {func(f *fixture) {
 			if err := f.sim.Rewind(f.sim.Revision() - 2); err != nil {
 				f.t.Fatal(err)
 			}
-		}, true},
+		}, true, false},
 		"another cluster": {func(f *fixture) {
 			if err := f.sim.Recreate(f.sim.Revision() + 100); err != nil {
 				f.t.Fatal(err)
 			}
 			f.create("of the other")
-		}, true},
+		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
@@ -275,7 +276,14 @@ func TestNotTakenUp(t *testing.T) {
 				f.reflect()
 				after(20 * time.Second)
 				n := f.traffic()
-				if (n.firsts == 1) != tc.anew || n.firsts > 1 || !f.journal.HasSynced() {
+				tried := false
+				for _, r := range f.sim.Requests() {
+					if r.Verb == "list" && r.Query.Get("limit") == "3" {
+						tried = r.Query.Get("continue") != ""
+						break
+					}
+				}
+				if tried != tc.tried || (n.firsts == 1) != tc.anew || n.firsts > 1 || !f.journal.HasSynced() {
 					t.Errorf("%+v, synced %v, %s", n, f.journal.HasSynced(), f.State())
 				}
 				if d := f.differs(); d != "" {
