@@ -28,6 +28,7 @@ type ListProgress struct {
 	Continue        string    `msgpack:"continue"`        // token of the next page, "" after the last
 	PageSize        int64     `msgpack:"pageSize"`        // that has suited, in objects
 	Began           time.Time `msgpack:"began"`           // when the first page was asked for
+	By              Server    `msgpack:"by"`              // who has given the pages
 }
 
 // progress is what the file says of a first list that has not ended: how far it

@@ -84,6 +84,9 @@ func (l *lister) pages(ctx context.Context) fifo.Pages {
 		if l.taken && l.token == "" {
 			return l.rv, l.newest, nil
 		}
+		if l.taken {
+			ctx = l.s.noteLink(ctx) // over which the pages come
+		}
 		ctx, cancel := context.WithCancel(ctx)
 		read, failed := make(chan listPage), make(chan error, 1)
 		go func() {

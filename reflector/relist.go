@@ -112,7 +112,7 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	if l.refused(err) {
 		s.o.Logger.Info("A list that was interrupted has to begin anew", "source", s.store.Source().String(), "reason", err.Error())
 		l.ahead.Stop()
-		l = s.newLister(reason, t)
+		l, ctx = s.newLister(reason, t), s.noteLink(ctx)
 		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
 	}
 	if errors.Is(err, errTokenExpired) {

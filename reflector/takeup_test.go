@@ -385,7 +385,7 @@ func TestAllPagesReadBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := f.newLister(ReasonFirst, &turn{db: f.store.DB()})
-		_, err := f.journal.Relist(f.t.Context(), boltstore.RelistOptions{ClusterUID: f.clusterUID, Server: f.o.Server},
+		_, err := f.journal.Relist(f.t.Context(), boltstore.RelistOptions{ClusterUID: f.Source.id.clusterUID, Server: f.o.Server},
 			func(r *boltstore.Relist) (string, string, error) {
 				if _, _, err := l.pages(f.t.Context())(r); err != nil {
 					t.Error(err)
