@@ -87,8 +87,9 @@ var (
 )
 
 // Claim takes the source for this process. What an interrupted relist left is
-// removed, unless it was the first one (see [Relist.PageTo]), and indices are built or brought up to date, before it returns. A
-// second claim on a source is ErrClaimed until the first is released.
+// removed, unless it was the first one (see [Relist.PageTo]), and indices are
+// built or brought up to date, before it returns. A second claim on a source is
+// ErrClaimed until the first is released.
 func (db *DB) Claim(c Claim) (*Store, error) {
 	if err := c.Source.validate(); err != nil {
 		return nil, err

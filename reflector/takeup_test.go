@@ -432,3 +432,26 @@ func TestOpaqueNotTakenUp(t *testing.T) {
 		})
 	}
 }
+
+// TestUnknownClusterNotTakenUp: where the UID of a cluster may not be read its
+// flow schema must be the same.
+func TestUnknownClusterNotTakenUp(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		bubble(t, 9, kubesim.Options{InitialRV: 1000}, Options{PageSize: 3}, func(f *fixture) {
+			f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30,
+				kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system", errors.New("no"))))
+			f.interrupted(2)
+			if other {
+				f.recreate(1_000_000)
+			}
+			f.sim.ResetRequests()
+			f.list()
+			if n := f.traffic(); (n.firsts == 1) != other || n.pages != 1 {
+				t.Errorf("other %v: %+v", other, n)
+			}
+			if d := f.differs(); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
