@@ -86,6 +86,7 @@ func (l *lister) pages(ctx context.Context) fifo.Pages {
 		}
 		if l.taken {
 			ctx = l.s.noteLink(ctx) // over which the pages come
+			defer l.soon(l.s.o.Clock.Now())
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		read, failed := make(chan listPage), make(chan error, 1)

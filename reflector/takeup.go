@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,16 @@ func (l *lister) takeUp(ctx context.Context, r *boltstore.Relist) error {
 	l.s.o.Logger.V(1).Info("An interrupted list is gone on with", "source", l.s.store.Source().String(),
 		"resourceVersion", l.rv, "began", l.began, "objects", r.Objects)
 	return nil
+}
+
+// soon leaves the watch that was opened for a list that was taken up at the given
+// time, since its version was old, if it has ended soon: a short one confirms
+// sooner.
+func (l *lister) soon(taken time.Time) {
+	if l.s.o.Clock.Since(taken) < aheadAfter {
+		l.ahead.Stop()
+		l.ahead = nil
+	}
 }
 
 // refused says whether a list that was taken up has to begin anew: the server

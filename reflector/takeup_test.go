@@ -455,3 +455,17 @@ func TestUnknownClusterNotTakenUp(t *testing.T) {
 		})
 	}
 }
+
+// TestTakenUpIsConfirmedSoon: a list that is taken up and then ends soon is
+// confirmed as soon as a resume is, although nothing of its type changes.
+func TestTakenUpIsConfirmedSoon(t *testing.T) {
+	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+		f.interrupted(2)
+		f.other()
+		f.reflect()
+		after(5 * time.Second)
+		if !f.journal.HasSynced() || f.State().Phase != Live {
+			t.Error(f.State())
+		}
+	})
+}
