@@ -22,6 +22,9 @@ func (w *work) apply(tx *bolt.Tx) error {
 	}
 	w.meta, w.entries, w.positions = w.s.metaNow().clone(), nil, nil
 	if w.meta.Generation == 0 && len(w.b.Changes) > 0 {
+		if err := src.dropGensExcept(0); err != nil { // what an interrupted list has left
+			return err
+		}
 		w.meta.Generation = 1
 	}
 	a := &applier{s: w.s, src: src, m: w.meta, now: w.s.db.opts.Clock.Now().UnixNano(), overwrite: w.b.unjournaled}

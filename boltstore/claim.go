@@ -87,8 +87,9 @@ var (
 )
 
 // Claim takes the source for this process. What an interrupted relist left is
-// removed, and indices are built or brought up to date, before it returns. A
-// second claim on a source is ErrClaimed until the first is released.
+// removed, unless it was the first one (see [Relist.PageTo]), and indices are
+// built or brought up to date, before it returns. A second claim on a source is
+// ErrClaimed until the first is released.
 func (db *DB) Claim(c Claim) (*Store, error) {
 	if err := c.Source.validate(); err != nil {
 		return nil, err
@@ -236,7 +237,7 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 		return src.putMeta(m)
 	}
 	m := s.metaNow()
-	if err := src.dropGensExcept(m.Generation); err != nil {
+	if err := src.dropGensExcept(src.keepGen(m)); err != nil {
 		return err
 	}
 	if err := src.dropJournalAbove(m.Seq); err != nil {
@@ -247,12 +248,13 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	return src.tidyDicts(m)
 }
 
-// leftovers says whether an interrupted relist left something.
+// leftovers says whether an interrupted relist left something that is of no
+// use.
 func (t sourceTx) leftovers(m *sourceMeta) bool {
-	n := 0
+	n, keep := 0, t.keepGen(m)
 	if gens := t.root.Bucket(bucketGen); gens != nil {
 		_ = gens.ForEachBucket(func(k []byte) error {
-			if string(k) != string(u64(m.Generation)) {
+			if string(k) != string(u64(keep)) {
 				n++
 			}
 			return nil

@@ -12,6 +12,7 @@
 //	/sources/<id>/meta                 identity, history, generation, resourceVersion, told mark, digests
 //	/sources/<id>/gen/<n>/items        item key → record
 //	/sources/<id>/gen/<n>/index/<name> (value, key) → ()
+//	/sources/<id>/gen/<n>/progress     how far a first list that has not ended has come
 //	/sources/<id>/journal              seq of its first entry → one compressed block per commit
 //	/sources/<id>/handlers/<name>      mark (8 bytes), msgpack of a durable handler's position, CRC-32C
 //	/sources/<id>/parked/<name>        item key → what the handler has not acknowledged, collapsed
@@ -44,5 +45,7 @@
 // relist too large for one transaction is staged in a generation of its own
 // and in journal blocks above the committed seq; meta points at neither until
 // its last transaction, and what a crash leaves of it is removed at the next
-// claim. The file itself is born under a temporary name and renamed.
+// claim. Only that of a source's first list stays, with its progress, which is
+// written in the transactions that bring the pages: the next relist goes on from
+// there. The file itself is born under a temporary name and renamed.
 package boltstore

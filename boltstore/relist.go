@@ -25,8 +25,14 @@ type RelistOptions struct {
 	Answered func() Server
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
+	// TakeUp goes on with what an interrupted first list has left, see
+	// [Relist.PageTo], if it is of the same Go type, transform and cluster, and
+	// sound. Otherwise, and without TakeUp, that is removed. [Relist.TakenUp] says
+	// which it was.
+	TakeUp bool
 	// OnError is told of each object that cannot be transformed or stored, and why. What
-	// the file has of it stays. It must not be nil.
+	// the file has of it stays. It must not be nil. The object is nil for those of
+	// an earlier relist that this one goes on with.
 	OnError func(obj runtime.Object, err error)
 }
 
@@ -64,6 +70,9 @@ type Relist struct {
 	told   []*Entry
 	left   bool // it is not counted any more
 
+	taken    *ListProgress // that of an earlier one, that this one goes on from
+	unstored string        // why an object could not be stored
+
 	// Result, for the caller to report.
 	Objects, Changed, Deleted int
 }
@@ -93,13 +102,17 @@ func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
 	}
 	r := &Relist{s: s, o: o, first: s.metaNow().Generation == 0, all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
-	if r.first || r.all || s.Err() != nil {
-		if err := r.toStage(); err != nil {
-			r.leave()
-			return r, err
-		}
+	var err error
+	if r.first && o.TakeUp && s.Err() == nil {
+		err = r.takeUp()
 	}
-	return r, nil
+	if err == nil && r.stage == nil && (r.first || r.all || s.Err() != nil) {
+		err = r.toStage()
+	}
+	if err != nil {
+		r.leave()
+	}
+	return r, err
 }
 
 // leave says, once, that the relist has ended.
@@ -145,14 +158,14 @@ func (r *Relist) identify(objs []runtime.Object) []item {
 	for _, obj := range objs {
 		c, err := r.s.identify(cache.Replaced, obj)
 		if err != nil {
-			r.o.OnError(obj, err)
+			r.report(obj, err)
 			continue
 		}
 		r.Objects++
 		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c}
 		if r.o.Transform != nil {
 			if it.c, err = r.transform(obj); err != nil {
-				r.o.OnError(obj, err)
+				r.report(obj, err)
 				it.c, it.failed = c, true
 			}
 		}
@@ -252,7 +265,7 @@ func (r *Relist) encode(items []item) ([]item, error) {
 	for _, it := range items {
 		if it.c != nil && !it.failed && it.c.payload == nil {
 			if err := r.s.encode(it.c); err != nil {
-				r.o.OnError(it.c.obj.(runtime.Object), err)
+				r.report(it.c.obj.(runtime.Object), err)
 				it.failed = true
 			}
 		}
@@ -287,6 +300,9 @@ func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
 func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	if r.file != r.s.db.replaced.Load() {
 		return sourceTx{}, ErrReplaced
+	}
+	if err := r.s.errReleased(); err != nil { // the stage may be another claim's by now
+		return sourceTx{}, err
 	}
 	src, ok := r.s.db.h.source(tx, r.s.id)
 	if !ok {

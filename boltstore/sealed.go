@@ -40,6 +40,7 @@ const (
 	placeBox      = 'x' // a key in a box, of source, kind, sub
 	placeBoxed    = 'y' // a value in a box, of that place, stored key
 	placeKeys     = 'k' // what tells data keys from others
+	placeProgress = 'p' // of source
 	sealedBlock   = 0x81
 	maxBlockHead  = 1 + 2*binary.MaxVarintLen64
 	sealedNameLen = 2 // bytes of the length of a sealed index value

@@ -16,6 +16,9 @@ type stage struct {
 	set *indexSet
 	// journalBytes is what the journal had when the stage was begun.
 	journalBytes uint64
+	// at is how far a first list has come with what is in the file, next how far
+	// with the page that is being staged. Each nil: that is not known.
+	at, next *ListProgress
 }
 
 // toStage turns to building a new generation, and brings in what was kept in
@@ -86,9 +89,9 @@ func (r *Relist) fill() error {
 // their size asks for, and says how many of them it has brought in.
 func (r *Relist) stageItems(items []item) (int, error) {
 	done := 0
-	for done < len(items) {
+	for begun := false; done < len(items) || !begun && r.stage.next != nil; begun = true {
 		n := 0
-		err := r.updateStage(func(src sourceTx, m *sourceMeta) error {
+		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) {
 			n = 0
 			a := &applier{s: r.s, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
 				from: src.gen(r.s.metaNow().Generation), to: src.gen(m.Generation)}
@@ -96,10 +99,14 @@ func (r *Relist) stageItems(items []item) (int, error) {
 				it := items[done+n]
 				room -= it.bytes()
 				if err := a.stage(it); err != nil {
-					return err
+					return nil, err
 				}
 			}
-			return a.journal()
+			at := r.stage.at
+			if done+n == len(items) && r.stage.next != nil {
+				at = r.stage.next
+			}
+			return at, a.journal()
 		}, func() { done += n })
 		if err != nil {
 			return done, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
@@ -125,16 +132,25 @@ func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }
 
 // updateStage changes the new generation in a transaction of its own.
 func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error, visible func()) error {
+	return r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) { return r.stage.at, fn(src, m) }, visible)
+}
+
+// updateStageTo is updateStage where fn says how far the list has come then.
+func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*ListProgress, error), visible func()) error {
 	var m *sourceMeta
+	var at *ListProgress
 	return r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err
 		}
 		m = r.stage.meta.clone()
-		return fn(src, m)
+		if at, err = fn(src, m); err != nil {
+			return err
+		}
+		return r.noteProgress(src, m, at)
 	}, func() {
-		r.stage.meta = m
+		r.stage.meta, r.stage.at = m, at
 		if visible != nil {
 			visible()
 		}
@@ -150,20 +166,27 @@ func (r *Relist) finishStage(src sourceTx) (*sourceMeta, error) {
 	if r.first || r.all { // every record lists its values under these
 		r.s.complete(m, r.stage.set.fns)
 	}
+	if err := src.dropProgress(m.Generation); err != nil {
+		return nil, err
+	}
 	return m, src.dropGensExcept(m.Generation)
 }
 
-// Abort forgets the relist. What was staged is removed. It does nothing after
-// Commit.
+// Abort forgets the relist. What was staged is removed, unless PageTo has said
+// how far a first list has come: that is left for the next one. It does nothing
+// after Commit.
 func (r *Relist) Abort() {
 	defer r.leave()
 	if r.done || r.landed || r.stage == nil {
 		return
 	}
 	r.done = true
+	if r.stage.at != nil {
+		return
+	}
 	err := r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, ok := r.s.db.h.source(tx, r.s.id)
-		if !ok {
+		if !ok || r.s.errReleased() != nil {
 			return nil
 		}
 		m := r.s.metaNow()

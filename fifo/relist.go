@@ -157,7 +157,8 @@ func (j *Journal) Relist(ctx context.Context, o boltstore.RelistOptions, list Pa
 }
 
 // relist confirms at the given time, zero: when its first page was asked for,
-// since a list is of that moment, however long it takes.
+// be it in an earlier life, since a list is of that moment, however long it
+// takes.
 func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirmed time.Time, list Pages) (*boltstore.Relist, error) {
 	listed := confirmed.IsZero()
 	if err := j.Flush(ctx); err != nil {
@@ -174,13 +175,16 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	}
 	defer r.Abort()
 	began := j.o.Now()
+	if at, ok := r.TakenUp(); ok {
+		began = at.Began
+	}
 	rv, newest, err := list(r)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case !confirmed.IsZero():
-	case rv == newest:
+	case rv == newest, r.Consistent():
 		confirmed = began
 	default:
 		if confirmed = j.store.State().Confirmed; confirmed.IsZero() {

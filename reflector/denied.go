@@ -41,7 +41,16 @@ func (s *Source) denied(ctx context.Context, err error, by boltstore.Server) {
 	lasted := now.Sub(s.deniedSince)
 	s.mu.Unlock()
 	s.enter(Denied, err.Error())
-	if s.o.OnDenied != Purge || lasted < purgeAfter || s.journal.Accepted() == "" || !s.store.State().Synced {
+	if s.o.OnDenied != Purge || lasted < purgeAfter {
+		return
+	}
+	if !s.store.State().Synced { // what an interrupted list has left must not stay, either
+		if err := s.store.DropProgress(); err != nil {
+			s.o.Logger.Error(err, "The server refuses these objects, and what was listed of them could not be removed yet", "source", s.store.Source().String())
+		}
+		return
+	}
+	if s.journal.Accepted() == "" {
 		return
 	}
 	if s.o.Server != "" {

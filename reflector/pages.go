@@ -30,8 +30,8 @@ const (
 	// aheadAfter is how long a list may take before its watch is opened beside
 	// it: servers keep at least 75 s of events.
 	aheadAfter = 15 * time.Second
-	// pagePatience is how long a page is tried again. What has been read by
-	// then is lost.
+	// pagePatience is how long a page is tried again. What a repair has read by
+	// then is lost; a first list is gone on with by the next one.
 	pagePatience = 10 * time.Minute
 )
 
@@ -57,6 +57,8 @@ type lister struct {
 	settled       string // how far the watch must go for what was left to it
 	token         string
 	began         time.Time
+	taken         bool   // from one that was interrupted
+	stated        string // by the server, when it was taken up
 	ahead         *ahead
 	inFull        bool // no metadata first, for the rest of this list
 	moved         bool // something was left to the watch
@@ -76,6 +78,16 @@ func (s *Source) newLister(reason string, t *turn) *lister {
 func (l *lister) pages(ctx context.Context) fifo.Pages {
 	return func(r *boltstore.Relist) (string, string, error) {
 		l.ctx, l.relist = ctx, r
+		if err := l.takeUp(ctx, r); err != nil {
+			return "", "", err
+		}
+		if l.taken && l.token == "" {
+			return l.rv, l.newest, nil
+		}
+		if l.taken {
+			ctx = l.s.noteLink(ctx) // over which the pages come
+			defer l.soon(l.s.o.Clock.Now())
+		}
 		ctx, cancel := context.WithCancel(ctx)
 		read, failed := make(chan listPage), make(chan error, 1)
 		go func() {
@@ -106,7 +118,7 @@ func (l *lister) pages(ctx context.Context) fifo.Pages {
 			if err := r.Keep(p.kept); err != nil {
 				return "", "", err
 			}
-			if err := r.Page(p.objs); err != nil {
+			if err := r.PageTo(p.objs, p.at); err != nil {
 				return "", "", err
 			}
 		}
@@ -123,6 +135,7 @@ func (l *lister) pages(ctx context.Context) fifo.Pages {
 type listPage struct {
 	objs []runtime.Object
 	kept []boltstore.Listed // what is in the file already
+	at   boltstore.ListProgress
 }
 
 // next reads a page. Once there is something to lose, a page that fails is
@@ -133,7 +146,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	retried := false
 	for since := l.s.o.Clock.Now(); ; {
 		began := l.s.o.Clock.Now()
-		if l.rv != "" && began.Sub(l.began) > aheadAfter {
+		if l.rv != "" && (l.taken || began.Sub(l.began) > aheadAfter) {
 			l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.rv)
 		}
 		raw := l.raw()
@@ -161,7 +174,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			}
 			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
 			p.kept = kept
-			p.objs, err = l.accept(list)
+			p.objs, p.at, err = l.accept(list)
 			return p, err
 		case l.token == "" || ctx.Err() != nil:
 			return p, err
@@ -243,23 +256,22 @@ func (l *lister) weight(p *rawPage, size int64) int64 {
 	return w
 }
 
-func (l *lister) accept(list runtime.Object) ([]runtime.Object, error) {
+func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at boltstore.ListProgress, err error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
-	objs, err := meta.ExtractListWithAlloc(list)
-	if err != nil {
-		return nil, err
+	if objs, err = meta.ExtractListWithAlloc(list); err != nil {
+		return nil, at, err
 	}
-	l.token, l.newest = m.GetContinue(), cmp.Or(l.settled, m.GetResourceVersion())
+	l.token, l.newest = m.GetContinue(), later(cmp.Or(l.settled, m.GetResourceVersion()), l.stated)
 	if l.rv == "" {
 		l.rv = m.GetResourceVersion()
 		if isBehind(l.rv, l.least) {
-			return nil, errWentBack
+			return nil, at, errWentBack
 		}
 	}
-	return objs, nil
+	return objs, l.progress(m.GetResourceVersion()), nil
 }
 
 // isBehind says whether version a is known to be before b.

@@ -21,20 +21,27 @@ import (
 // reflect runs client-go's own Reflector over the source.
 func (f *fixture) reflect() {
 	f.t.Helper()
+	f.t.Cleanup(f.live())
+}
+
+// live does so until the function that it returns is called, as at the end of a
+// process: what is under way is cut.
+func (f *fixture) live() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := cache.NewReflectorWithOptions(f.Source, &corev1.ConfigMap{}, f.journal, cache.ReflectorOptions{})
+	src, journal := f.Source, f.journal
+	r := cache.NewReflectorWithOptions(src, &corev1.ConfigMap{}, journal, cache.ReflectorOptions{})
 	done := make(chan struct{})
 	go func() { defer close(done); r.RunWithContext(ctx) }()
 	popped := make(chan struct{})
 	go func() {
 		defer close(popped)
 		for {
-			if _, err := f.journal.Pop(f.note); err != nil {
+			if _, err := journal.Pop(f.note); err != nil {
 				return
 			}
 		}
 	}()
-	f.t.Cleanup(func() { cancel(); <-done; f.Wait(); f.journal.Close(); <-popped })
+	return func() { cancel(); <-done; src.Wait(); journal.Close(); <-popped }
 }
 
 // note keeps what a handler would be told.

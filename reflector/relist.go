@@ -93,7 +93,7 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	if _, l.flow = s.asking.told(); !s.checked {
 		l.flow, s.id = known.FlowSchemaUID, identity{clusterUID: known.ClusterUID, sure: true} // as the first page will show
 	}
-	o := boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered}
+	o := boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered, TakeUp: !s.streams()}
 	s.mu.Unlock()
 	if !o.NewHistory && known.Synced {
 		l.least = s.journal.Accepted()
@@ -103,9 +103,16 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 		read = l.streamed
 	}
 	r, err := s.journal.Relist(ctx, o, read(ctx))
+	o.TakeUp = false
 	if errors.Is(err, errNoStream) {
 		s.o.Logger.V(1).Info("Objects are listed", "source", s.store.Source().String(), "reason", err.Error())
 		s.noStream = true
+		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
+	}
+	if l.refused(err) {
+		s.o.Logger.Info("A list that was interrupted has to begin anew", "source", s.store.Source().String(), "reason", err.Error())
+		l.ahead.Stop()
+		l, ctx = s.newLister(reason, t), s.noteLink(ctx)
 		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
 	}
 	if errors.Is(err, errTokenExpired) {

@@ -141,6 +141,14 @@ func (s *Server) Compact() {
 	s.listable = s.rev
 }
 
+// CompactLists is Compact for old lists and continue tokens only: etcd forgets
+// what the watch cache of a type that hardly changes still has.
+func (s *Server) CompactLists() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listable = s.rev
+}
+
 // Rewind restores state and revision of an earlier moment, as etcd does from a
 // snapshot: later writes are gone, and revisions will be given out again. Every
 // connection closes. It fails if rv is in the future or beyond HistorySize.

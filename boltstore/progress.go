@@ -1,0 +1,275 @@
+package boltstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// A source's first list is staged, and its stage outlives the relist: what has
+// been read lies in the generation to come, and beside it, in its bucket, how
+// far the list has come, written in the transactions that bring the pages. The
+// next relist of the source, in this life or another, goes on from there. Until
+// then meta knows nothing of it: it is no contents.
+
+// keyProgress is where a staged generation has its progress.
+var keyProgress = []byte("progress")
+
+// ListProgress is how far a list has come: every page up to there has been
+// taken.
+type ListProgress struct {
+	ResourceVersion string    `msgpack:"resourceVersion"` // of the first page
+	Newest          string    `msgpack:"newest"`          // of the last one
+	Continue        string    `msgpack:"continue"`        // token of the next page, "" after the last
+	PageSize        int64     `msgpack:"pageSize"`        // that has suited, in objects
+	Began           time.Time `msgpack:"began"`           // when the first page was asked for
+	By              Server    `msgpack:"by"`              // who has given the pages
+}
+
+// progress is what the file says of a first list that has not ended: how far it
+// has come, under what its records may be used, and what meta would say of
+// them.
+type progress struct {
+	At         ListProgress         `msgpack:"at"`
+	TypeHash   string               `msgpack:"typeHash"`
+	Transform  string               `msgpack:"transform"`
+	Codec      byte                 `msgpack:"codec"`
+	ClusterUID string               `msgpack:"clusterUID"`
+	Server     string               `msgpack:"server"`
+	Unstored   string               `msgpack:"unstored"` // why an object could not be stored, "": all could
+	Items      digest               `msgpack:"items"`
+	Bytes      uint64               `msgpack:"bytes"`
+	Indices    map[string]indexMeta `msgpack:"indices"`
+	Dicts      map[uint32]dictUse   `msgpack:"dicts"`
+}
+
+// firstGen is the generation of a first list.
+const firstGen = 1
+
+func (t sourceTx) progressPlace() []byte { return place(placeProgress, []byte(t.id)) }
+
+// staged is the bucket of a first list that has not ended, nil if there is none
+// that can be gone on with.
+func (t sourceTx) staged(m *sourceMeta) *bolt.Bucket {
+	gens := t.root.Bucket(bucketGen)
+	if gens == nil || m.Generation != 0 {
+		return nil
+	}
+	b := gens.Bucket(u64(firstGen))
+	if b == nil || b.Get(keyProgress) == nil {
+		return nil
+	}
+	return b
+}
+
+// keepGen is the generation that a claim keeps.
+func (t sourceTx) keepGen(m *sourceMeta) uint64 {
+	if t.staged(m) != nil {
+		return firstGen
+	}
+	return m.Generation
+}
+
+// progress returns what an interrupted first list has left, nil if nothing.
+func (t sourceTx) progress(m *sourceMeta) (*progress, error) {
+	b := t.staged(m)
+	if b == nil {
+		return nil, nil
+	}
+	raw, err := t.seal.OpenValue(b.Get(keyProgress), t.progressPlace())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, errUnopened)
+	}
+	p := &progress{}
+	return p, parseMsgpack(raw, p)
+}
+
+func (t sourceTx) putProgress(gen uint64, p progress) error {
+	data, err := encodeSummed(keyProgress, p)
+	if err != nil {
+		return err
+	}
+	if data, err = t.seal.Value(data, t.progressPlace()); err != nil {
+		return err
+	}
+	return t.root.Bucket(bucketGen).Bucket(u64(gen)).Put(keyProgress, data)
+}
+
+// dropProgress is for a generation that becomes the served one.
+func (t sourceTx) dropProgress(gen uint64) error {
+	return t.root.Bucket(bucketGen).Bucket(u64(gen)).Delete(keyProgress)
+}
+
+// PageTo is Page, and tells how far the list has come with this page. A first
+// list that ends in Abort, or with the process, leaves what has been read up to
+// the last such page for the next relist that says TakeUp. Of other lists nothing is
+// left: their unchanged objects are in the file anyway.
+func (r *Relist) PageTo(objs []runtime.Object, at ListProgress) error {
+	if r.first {
+		r.stage.next = &at
+		defer func() { r.stage.next = nil }()
+	}
+	return r.Page(objs)
+}
+
+// TakenUp says how far an earlier relist has come, if this one goes on from
+// there: the pages up to there must not be had again.
+func (r *Relist) TakenUp() (ListProgress, bool) {
+	if r.taken == nil {
+		return ListProgress{}, false
+	}
+	return *r.taken, true
+}
+
+// Consistent says whether a first list's pages, of all attempts, were of one
+// version, as far as PageTo was told.
+func (r *Relist) Consistent() bool {
+	if r.stage == nil || r.stage.at == nil {
+		return false
+	}
+	return r.stage.at.Newest == r.stage.at.ResourceVersion
+}
+
+// noteProgress writes how far the list has come, with what has been staged.
+func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *ListProgress) error {
+	if at == nil {
+		return nil
+	}
+	return src.putProgress(m.Generation, progress{At: *at, TypeHash: r.s.type_, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
+		ClusterUID: r.o.ClusterUID, Server: r.o.Server, Unstored: r.unstored,
+		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts})
+}
+
+// report tells of an object that cannot be stored.
+func (r *Relist) report(obj runtime.Object, err error) {
+	r.unstored = err.Error()
+	r.o.OnError(obj, err)
+}
+
+// takeUp goes on with the stage that an earlier relist has left, if there is
+// one and it is of use.
+func (r *Relist) takeUp() error {
+	m := r.s.metaNow().clone()
+	m.Generation = firstGen
+	m.countNoDicts()
+	var p *progress
+	useless := ""
+	err := r.s.view(func(now *sourceMeta, src sourceTx) (err error) {
+		if p, err = src.progress(now); err != nil {
+			useless, p = err.Error(), nil
+			return nil
+		}
+		if p == nil {
+			return nil
+		}
+		if useless = p.useless(r); useless == "" {
+			m.Items, m.Bytes = p.Items, p.Bytes
+			p.indices(m)
+			for v, u := range p.Dicts {
+				if u.Records > 0 {
+					m.Dicts[v] = u
+				}
+			}
+			v := &verifier{m: m}
+			g := src.gen(firstGen)
+			v.indices(g, v.items(g))
+			v.dicts(src)
+			if len(v.r.Problems) > 0 {
+				useless = v.r.Problems[0]
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+	}
+	if useless != "" {
+		r.s.db.log().Info("What an interrupted list has left is of no use, it begins anew", "source", r.s.source.String(), "reason", useless)
+	}
+	if p == nil || useless != "" {
+		return nil
+	}
+	r.taken = &p.At
+	r.stage = &stage{meta: m, set: r.s.stagedSet(m), journalBytes: m.JournalBytes, at: &p.At}
+	r.o.ClusterUID = cmp.Or(r.o.ClusterUID, p.ClusterUID)
+	r.Objects, r.Changed = int(m.Items.Count), int(m.Items.Count)
+	if p.Unstored != "" {
+		r.report(nil, fmt.Errorf("boltstore: in an earlier attempt at this list: %s", p.Unstored))
+	}
+	return nil
+}
+
+// useless says why the relist cannot go on with this, "" if it can. Where a
+// cluster is not known by its UID its address must be the same: a continue
+// token of one means something to another, too.
+func (p *progress) useless(r *Relist) string {
+	uid := r.o.ClusterUID
+	switch known := p.ClusterUID != "" && uid != ""; {
+	case p.TypeHash != r.s.type_:
+		return OutdatedType
+	case p.Transform != r.s.transformVersion():
+		return OutdatedTransform
+	case p.Codec != r.s.codec.ID():
+		return "the codec is another one"
+	case known && p.ClusterUID != uid:
+		return "it was of another cluster"
+	case !known && p.Server != r.o.Server:
+		return "it was of another server"
+	}
+	return ""
+}
+
+// indices gives m what the progress says of the indices.
+func (p *progress) indices(m *sourceMeta) {
+	for name, im := range m.Indices { // of an empty source: complete
+		m.Indices[name] = indexMeta{Version: im.Version}
+	}
+	maps.Copy(m.Indices, p.Indices)
+}
+
+// stagedSet is the present set of indices if every record lists its values
+// under them. Otherwise those that are not complete are marked so in m, and it
+// is another set: they are brought up to date when the relist is committed.
+func (s *Store) stagedSet(m *sourceMeta) *indexSet {
+	set := s.indexSet()
+	whole := true
+	for name, fn := range set.fns {
+		if im := m.Indices[name]; !im.Complete || im.Version != s.indexVersion(name, fn) {
+			im.Complete = false
+			m.Indices[name] = im
+			whole = false
+		}
+	}
+	if !whole {
+		return &indexSet{}
+	}
+	return set
+}
+
+// DropProgress removes what an interrupted first list has left. No relist may
+// be under way.
+func (s *Store) DropProgress() error {
+	err := s.db.h.view(func(tx *bolt.Tx) error {
+		if src, ok := s.db.h.source(tx, s.id); !ok || src.staged(s.metaNow()) == nil {
+			return errNothing
+		}
+		return nil
+	})
+	if errors.Is(err, errNothing) {
+		return nil
+	}
+	if err == nil {
+		err = s.updateMeta(func(src sourceTx, m *sourceMeta) error { return src.dropGensExcept(m.Generation) }, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("boltstore: drop what was listed of %s: %w", s.source, err)
+	}
+	return nil
+}
+
+var errNothing = errors.New("nothing is there")

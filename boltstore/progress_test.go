@@ -1,0 +1,605 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// listing is a first list of pages that is read in several attempts.
+type listing struct {
+	t     *testing.T
+	pages [][]runtime.Object
+	o     RelistOptions
+	began time.Time
+}
+
+func newListing(t *testing.T, objs []runtime.Object, pageSize int) *listing {
+	return &listing{t: t, pages: slices.Collect(slices.Chunk(objs, pageSize)), began: time.Unix(1000, 5),
+		o: RelistOptions{TakeUp: true, ClusterUID: "c1", Server: "s1", OnError: func(_ runtime.Object, err error) { t.Error(err) }}}
+}
+
+// to is the progress with n pages read.
+func (l *listing) to(n int) ListProgress {
+	p := ListProgress{ResourceVersion: "100", Newest: fmt.Sprint(100 + n), PageSize: 7, Began: l.began}
+	if n < len(l.pages) {
+		p.Continue = fmt.Sprint("page ", n)
+	}
+	return p
+}
+
+// begin says how many pages an earlier attempt has read.
+func (l *listing) begin(s *Store) (*Relist, int) {
+	l.t.Helper()
+	r, err := s.BeginRelist(l.o)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r, l.place(r)
+}
+
+func (l *listing) place(r *Relist) int {
+	l.t.Helper()
+	at, ok := r.TakenUp()
+	if !ok {
+		return 0
+	}
+	for n := range len(l.pages) {
+		if p := l.to(n + 1); at.Continue == p.Continue {
+			if at.Newest != p.Newest || at.ResourceVersion != "100" || !at.Began.Equal(l.began) || at.PageSize != 7 {
+				l.t.Fatalf("taken up at %+v, not %+v", at, p)
+			}
+			return n + 1
+		}
+	}
+	l.t.Fatalf("taken up at %+v", at)
+	return 0
+}
+
+// read reads the pages from the n-th up to the m-th.
+func (l *listing) read(r *Relist, n, m int) error {
+	for i := n; i < m; i++ {
+		if err := r.PageTo(l.pages[i], l.to(i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attempt reads on up to the m-th page, all if that is above, and gives up or
+// commits.
+func (l *listing) attempt(s *Store, m int) (from int) {
+	l.t.Helper()
+	r, from := l.begin(s)
+	err := l.read(r, from, min(m, len(l.pages)))
+	if err == nil && m > len(l.pages) {
+		_, err = r.Commit("100", l.began)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	r.Abort()
+	return from
+}
+
+// nothing wants that nothing can be seen of what has been staged.
+func nothing(t *testing.T, s *Store) {
+	t.Helper()
+	st := s.State()
+	p, err := s.Page(nil, 100)
+	if st.Synced || st.Objects != 0 || st.Bytes != 0 || len(s.List()) != 0 || len(s.ListKeys()) != 0 || p.Synced || len(p.Keys) != 0 || err != nil {
+		t.Fatalf("what was staged is served: %+v %+v %v", st, p, err)
+	}
+	for name := range s.GetIndexers() {
+		if v := s.ListIndexFuncValues(name); len(v) != 0 {
+			t.Fatalf("index %s has %q", name, v)
+		}
+	}
+	r, err := s.db.Check()
+	if err != nil || !r.Sound() || r.Sources[0].Objects != 0 {
+		t.Fatalf("%+v %v", r, err)
+	}
+}
+
+func hasProgress(t *testing.T, s *Store) bool {
+	t.Helper()
+	found := false
+	err := s.view(func(m *sourceMeta, src sourceTx) error {
+		found = src.gen(firstGen).items != nil && m.Generation == 0
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func listed(n int) server {
+	srv := server{}
+	for i := range n {
+		srv.set(configMap(fmt.Sprint("ns", i%3), fmt.Sprintf("cm%03d", i), i+1, map[string]string{"words": fmt.Sprint("w", i%5, ",x"), "long": strings.Repeat("z", 40)}))
+	}
+	return srv
+}
+
+// wants compares everything with the server's, indices too.
+func wants(t *testing.T, what string, s *Store, srv server) {
+	t.Helper()
+	sameObjects(t, what, srv.anys(), s.List())
+	model := cache.NewIndexer(cache.MetaNamespaceKeyFunc, s.GetIndexers())
+	for _, o := range srv.anys() {
+		_ = model.Add(o)
+	}
+	for name := range s.GetIndexers() {
+		for _, v := range model.ListIndexFuncValues(name) {
+			want, _ := model.IndexKeys(name, v)
+			got, err := s.IndexKeys(name, v)
+			if err != nil || !slices.Equal(sorted(got), sorted(want)) {
+				t.Fatalf("%s: index %s of %q: %v, not %v, %v", what, name, v, got, want, err)
+			}
+		}
+		if len(s.ListIndexFuncValues(name)) != len(model.ListIndexFuncValues(name)) || !s.metaNow().Indices[name].Complete {
+			t.Fatalf("%s: index %s: %v", what, name, s.metaNow().Indices[name])
+		}
+	}
+	if st := s.State(); !st.Synced || st.Objects != uint64(len(srv)) || st.Seq != 0 {
+		t.Fatalf("%s: %+v", what, st)
+	}
+	if r, err := s.db.Check(); err != nil || !r.Sound() {
+		t.Fatalf("%s: %+v %v", what, r, err)
+	}
+}
+
+// TestListTakenUp: a first list goes on where it was interrupted, in the same
+// life or the next; nothing of it can be seen before it ends.
+func TestListTakenUp(t *testing.T) {
+	for name, o := range map[string]Options{
+		"plain": {}, "small commits": {MaxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()}, "packed": {Compression: Zstd},
+	} {
+		for _, life := range []string{"same", "claim", "process"} {
+			t.Run(name+"/"+life, func(t *testing.T) {
+				path := testPath(t)
+				db := openTest(t, path, o)
+				s := claimTest(t, db, Claim{Indexers: indexers})
+				srv := listed(260)
+				l := newListing(t, srv.list(), 60)
+				for m := range len(l.pages) + 2 {
+					if from := l.attempt(s, m); from != max(m-1, 0) {
+						t.Fatalf("attempt %d began at page %d", m, from)
+					}
+					switch {
+					case m > len(l.pages):
+						wants(t, "at the end", s, srv)
+					default:
+						nothing(t, s)
+					}
+					switch life {
+					case "claim":
+						s.Release()
+						s = claimTest(t, db, Claim{Indexers: indexers})
+					case "process":
+						closeTest(t, db)
+						db = openTest(t, path, o)
+						s = claimTest(t, db, Claim{Indexers: indexers})
+					}
+				}
+				wants(t, "afterwards", s, srv)
+				if st := s.State(); st.ResourceVersion != "100" || !st.Confirmed.Equal(l.began) || st.ClusterUID != "c1" {
+					t.Errorf("%+v", st)
+				}
+				if err := s.view(func(_ *sourceMeta, src sourceTx) error {
+					if src.root.Bucket(bucketGen).Bucket(u64(firstGen)).Get(keyProgress) != nil {
+						t.Error("the progress is still there")
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// TestTakenUpCutAtEachCommit lets the k-th transaction of a list, and of the
+// attempt that goes on with it, be the last one of the process.
+func TestTakenUpCutAtEachCommit(t *testing.T) {
+	for k := 1; ; k++ {
+		path := testPath(t)
+		srv := listed(24)
+		l := newListing(t, srv.list(), 5)
+		read := 0
+		for n, ended := 0, false; !ended; n++ {
+			db := openTest(t, path, Options{MaxCommitBytes: 4000})
+			s := claimTest(t, db, Claim{Indexers: indexers})
+			if read > 0 && !hasProgress(t, s) {
+				t.Fatalf("cut after %d, life %d: nothing is left of %d pages", k, n, read)
+			}
+			nothing(t, s)
+			ended = cutAfter(db, k, func() error {
+				r, err := s.BeginRelist(l.o)
+				if err != nil {
+					return err
+				}
+				from := l.place(r)
+				if from != read {
+					t.Fatalf("cut after %d, life %d: began at page %d, %d were read", k, n, from, read)
+				}
+				for ; read < len(l.pages); read++ {
+					if err := l.read(r, read, read+1); err != nil {
+						return err
+					}
+				}
+				_, err = r.Commit("100", l.began)
+				return err
+			})
+			if n > 30 {
+				if k > 3 {
+					t.Fatalf("cut after %d: no end", k)
+				}
+				break // a page takes more transactions than that
+			}
+			if ended {
+				db = openTest(t, path, Options{})
+				wants(t, fmt.Sprint("cut after ", k), claimTest(t, db, Claim{Indexers: indexers}), srv)
+				closeTest(t, db)
+				if n == 0 {
+					t.Logf("%d transactions", k-1)
+					return
+				}
+			}
+		}
+	}
+}
+
+// TestProgressOfNoUse: what was staged under other conditions, or is damaged,
+// is not gone on with.
+func TestProgressOfNoUse(t *testing.T) {
+	change := func(t *testing.T, s *Store, fn func(src sourceTx) error) {
+		t.Helper()
+		if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	firstItem := func(src sourceTx) (g genTx, k, v []byte) {
+		g = src.gen(firstGen)
+		at, r := g.items.Cursor().First()
+		return g, slices.Clone(at), slices.Clone(r.v)
+	}
+	for name, tc := range map[string]struct {
+		before func(t *testing.T, s *Store, l *listing)
+		taken  bool
+	}{
+		"nothing":         {func(*testing.T, *Store, *listing) {}, true},
+		"other type":      {func(_ *testing.T, s *Store, _ *listing) { s.type_ = "other" }, false},
+		"other transform": {func(_ *testing.T, s *Store, _ *listing) { s.SetTransformVersion("2") }, false},
+		"other cluster":   {func(_ *testing.T, _ *Store, l *listing) { l.o.ClusterUID = "c2" }, false},
+		"other address":   {func(_ *testing.T, _ *Store, l *listing) { l.o.Server = "s2" }, true},
+		"unknown cluster": {func(_ *testing.T, _ *Store, l *listing) { l.o.ClusterUID = "" }, true},
+		"unknown cluster, other address": {func(_ *testing.T, _ *Store, l *listing) {
+			l.o.ClusterUID, l.o.Server = "", "s2"
+		}, false},
+		"anew": {func(_ *testing.T, _ *Store, l *listing) { l.o.TakeUp = false }, false},
+		"damaged progress": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error {
+				return src.root.Bucket(bucketGen).Bucket(u64(firstGen)).Put(keyProgress, []byte("damaged"))
+			})
+		}, false},
+		"damaged record": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error {
+				g, k, v := firstItem(src)
+				v[len(v)-1] ^= 1
+				return g.items.b.Put(k, v)
+			})
+		}, false},
+		"missing record": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error { g, k, _ := firstItem(src); return g.items.b.Delete(k) })
+		}, false},
+		"missing entry": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error {
+				b := src.gen(firstGen).indices.b.Bucket(indexBucket("words"))
+				k, _ := b.Cursor().First()
+				return b.Delete(k)
+			})
+		}, false},
+		"missing generation": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error {
+				return src.root.Bucket(bucketGen).Bucket(u64(firstGen)).DeleteBucket(bucketItems)
+			})
+		}, false},
+		"missing dictionary": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error { return src.root.DeleteBucket(bucketDicts) })
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := openTest(t, testPath(t), Options{Compression: Zstd})
+			s := claimTest(t, db, Claim{Indexers: indexers})
+			srv := listed(150)
+			l := newListing(t, srv.list(), 60)
+			l.attempt(s, 2)
+			tc.before(t, s, l)
+			delete(srv, "ns0/cm000") // had it been taken up it would be there
+			r, from := l.begin(s)
+			if taken := from > 0; taken != tc.taken {
+				t.Fatalf("it began at page %d", from)
+			}
+			if !tc.taken {
+				if n := r.stage.meta.Items.Count; n != 0 {
+					t.Fatalf("%d objects were kept", n)
+				}
+				nothing(t, s)
+				l.pages[0] = l.pages[0][1:]
+				if err := l.read(r, 0, len(l.pages)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.Commit("100", l.began); err != nil {
+					t.Fatal(err)
+				}
+				wants(t, "anew", s, srv)
+			}
+			r.Abort()
+		})
+	}
+}
+
+// TestProgressDropped: what an interrupted list has left does not stay once it
+// is of no use, and does not get into what else there is.
+func TestProgressDropped(t *testing.T) {
+	begun := func(t *testing.T, o Options) (string, *DB, *Store, *listing) {
+		path := testPath(t)
+		db := openTest(t, path, o)
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		l := newListing(t, listed(150).list(), 60)
+		l.attempt(s, 2)
+		if !hasProgress(t, s) {
+			t.Fatal("nothing was left")
+		}
+		return path, db, s, l
+	}
+	gone := func(t *testing.T, s *Store, l *listing) {
+		t.Helper()
+		if hasProgress(t, s) {
+			t.Error("it is still there")
+		}
+		nothing(t, s)
+		if from := l.attempt(s, 0); from != 0 {
+			t.Errorf("it was taken up at page %d", from)
+		}
+	}
+	t.Run("said", func(t *testing.T) {
+		_, _, s, l := begun(t, Options{})
+		for range 2 {
+			if err := s.DropProgress(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone(t, s, l)
+	})
+	t.Run("no progress told", func(t *testing.T) {
+		_, _, s, l := begun(t, Options{})
+		l.o.TakeUp = false
+		r, _ := l.begin(s)
+		if err := r.Page(l.pages[0]); err != nil {
+			t.Fatal(err)
+		}
+		r.Abort()
+		l.o.TakeUp = true
+		gone(t, s, l)
+	})
+	t.Run("set aside", func(t *testing.T) {
+		_, _, s, l := begun(t, Options{})
+		if err := s.SetAside(); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, s, l)
+	})
+	t.Run("written to", func(t *testing.T) {
+		_, _, s, _ := begun(t, Options{})
+		srv := server{}
+		srv.set(configMap("ns", "alone", 1, map[string]string{"words": "w"}))
+		if err := s.Add(srv["ns/alone"]); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, "written to", s, srv)
+	})
+	t.Run("rotation", func(t *testing.T) {
+		_, db, s, l := begun(t, Options{Keyset: sealtest.Keyset()})
+		if err := db.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, s, l)
+	})
+	t.Run("healing", func(t *testing.T) {
+		_, db, s, l := begun(t, Options{})
+		if err := db.healNow(errors.New("said the test")); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, s, l)
+	})
+	t.Run("collected", func(t *testing.T) {
+		path, db, s, _ := begun(t, Options{})
+		s.Release()
+		if _, err := db.collect(context.Background(), -time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		closeTest(t, db)
+		b, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if err := b.View(func(tx *bolt.Tx) error {
+			if k, _ := tx.Bucket(bucketSources).Cursor().First(); k != nil {
+				t.Errorf("%q is there", k)
+			}
+			if a := tx.Bucket(bucketAside); a != nil && a.Stats().KeyN > 0 {
+				t.Error("it is aside")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("not by compaction", func(t *testing.T) {
+		_, db, s, l := begun(t, Options{})
+		r, from := l.begin(s) // one is under way
+		if _, err := db.Compact(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.read(r, from, from+1); err != nil {
+			t.Fatal(err)
+		}
+		r.Abort()
+		if from := l.attempt(s, 4); from != 3 {
+			t.Errorf("it was taken up at page %d", from)
+		}
+		wants(t, "after the compaction", s, listed(150))
+	})
+	t.Run("not by a snapshot", func(t *testing.T) {
+		_, db, _, l := begun(t, Options{})
+		path := filepath.Join(t.TempDir(), "snapshot.db")
+		snap, err := db.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer snap.Close()
+		b, err := io.ReadAll(snap)
+		if err := errors.Join(err, os.WriteFile(path, b, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		s := claimTest(t, openTest(t, path, Options{}), Claim{Indexers: indexers})
+		nothing(t, s)
+		if from := l.attempt(s, 4); from != 2 {
+			t.Errorf("it was taken up at page %d", from)
+		}
+		wants(t, "of the snapshot", s, listed(150))
+	})
+}
+
+// TestTakenUpUnderOtherIndices: pages of different lives are in the indices of
+// the last one, whatever those before had.
+func TestTakenUpUnderOtherIndices(t *testing.T) {
+	upper := func(o any) ([]string, error) {
+		return []string{strings.ToUpper(o.(*corev1.ConfigMap).Data["words"])}, nil
+	}
+	claims := []Claim{
+		{Indexers: indexers},
+		{Indexers: cache.Indexers{"words": upper, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, IndexVersions: map[string]string{"words": "2"}},
+		{Indexers: cache.Indexers{"words": indexers["words"], "new": upper}},
+		{Indexers: cache.Indexers{}},
+	}
+	for a, first := range claims {
+		for b, second := range claims {
+			for c, third := range claims {
+				path := testPath(t)
+				srv := listed(40)
+				l := newListing(t, srv.list(), 10)
+				for n, cl := range []Claim{first, second, third} {
+					db := openTest(t, path, Options{})
+					s := claimTest(t, db, cl)
+					if n < 2 {
+						l.attempt(s, n+1)
+					} else {
+						if from := l.attempt(s, 5); from != 2 {
+							t.Fatalf("taken up at %d", from)
+						}
+						wants(t, fmt.Sprint(a, b, c), s, srv)
+					}
+					closeTest(t, db)
+				}
+				db := openTest(t, path, Options{})
+				wants(t, fmt.Sprint(a, b, c, " reclaimed"), claimTest(t, db, claims[0]), srv)
+				closeTest(t, db)
+			}
+		}
+	}
+}
+
+// TestUnstoredIsRemembered: an object that could not be stored in an earlier
+// life is reported again, since it is missing.
+func TestUnstoredIsRemembered(t *testing.T) {
+	path := testPath(t)
+	srv := listed(30)
+	l := newListing(t, srv.list(), 10)
+	var told []string
+	l.o.OnError = func(obj runtime.Object, err error) { told = append(told, fmt.Sprint(obj == nil, " ", err)) }
+	l.o.Transform = func(o runtime.Object) (runtime.Object, error) {
+		if o.(*corev1.ConfigMap).Name == "cm003" {
+			return nil, errors.New("it is odd")
+		}
+		return o, nil
+	}
+	for m := range 5 {
+		told = nil
+		db := openTest(t, path, Options{})
+		s := claimTest(t, db, Claim{})
+		l.attempt(s, m)
+		if want := m > 0; (len(told) == 1) != want || want && !strings.HasSuffix(told[0], "it is odd") {
+			t.Errorf("attempt %d told %q", m, told)
+		}
+		closeTest(t, db)
+	}
+}
+
+// TestReleasedRelistWritesNothing: a relist whose store was released does not
+// touch the stage, which another claim goes on with.
+func TestReleasedRelistWritesNothing(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	srv := listed(150)
+	l := newListing(t, srv.list(), 60)
+	l.attempt(s, 1)
+	old, from := l.begin(s)
+	s.Release()
+	s = claimTest(t, db, Claim{Indexers: indexers})
+	r, _ := l.begin(s)
+	if err := l.read(old, from, from+1); !errors.Is(err, ErrClosed) {
+		t.Errorf("a page: %v", err)
+	}
+	if _, err := old.Commit("7", time.Now()); !errors.Is(err, ErrClosed) {
+		t.Errorf("a commit: %v", err)
+	}
+	old.stage.at = nil // it would have removed what it has staged
+	old.Abort()
+	if err := l.read(r, from, len(l.pages)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("100", l.began); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "of the second claim", s, srv)
+}
+
+// TestStageIsNotReadable: of what is staged, and how far that has come, nothing
+// can be found in an encrypted file.
+func TestStageIsNotReadable(t *testing.T) {
+	for _, ks := range []*seal.Keyset{nil, sealtest.Keyset()} {
+		path := testPath(t)
+		db := openTest(t, path, Options{Keyset: ks, Decrypt: ks == nil})
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		newListing(t, listed(30).list(), 10).attempt(s, 2)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range []string{"cm003", "page 2", "zzzzzzzz"} {
+			if found := bytes.Contains(b, []byte(what)); found != (ks == nil) {
+				t.Errorf("encrypted %v: %q was found: %v", ks != nil, what, found)
+			}
+		}
+	}
+}

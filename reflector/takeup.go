@@ -1,0 +1,88 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// errOtherServer: the server is behind what an interrupted list has read, or may
+// be, or is another cluster's.
+var errOtherServer = errors.New("the server may be another one, or have gone back, since the list was interrupted")
+
+// takeUp goes on with a first list that was interrupted, if the relist has one.
+// The server's version is asked for before: a server that is behind what has
+// been read is not the one it was read from. What has happened since is left to
+// the watch, which must reach that version until anything is confirmed.
+func (l *lister) takeUp(ctx context.Context, r *boltstore.Relist) error {
+	p, ok := r.TakenUp()
+	if !ok {
+		return nil
+	}
+	l.taken = true
+	stated, err := l.s.serverVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); c < 0 || err != nil && stated != p.Newest || stated == "" {
+		return fmt.Errorf("%w: it is at %s, and was at %s", errOtherServer, stated, p.Newest)
+	}
+	by := l.s.answered()
+	if mayBeOther(p.By, by, l.s.id.clusterUID) {
+		return fmt.Errorf("%w: flow schema and CA were %q and %q, and are %q and %q", errOtherServer, p.By.FlowSchemaUID, p.By.CA, by.FlowSchemaUID, by.CA)
+	}
+	l.flow = by.FlowSchemaUID // the pages to come must name it, too
+	l.rv, l.token, l.began, l.stated = p.ResourceVersion, p.Continue, p.Began, stated
+	l.newest = later(p.Newest, stated)
+	if !l.fixed && p.PageSize > 0 {
+		l.limit = p.PageSize
+	}
+	l.s.o.Logger.V(1).Info("An interrupted list is gone on with", "source", l.s.store.Source().String(),
+		"resourceVersion", l.rv, "began", l.began, "objects", r.Objects)
+	return nil
+}
+
+// soon leaves the watch that was opened for a list that was taken up at the given
+// time, since its version was old, if it has ended soon: a short one confirms
+// sooner.
+func (l *lister) soon(taken time.Time) {
+	if l.s.o.Clock.Since(taken) < aheadAfter {
+		l.ahead.Stop()
+		l.ahead = nil
+	}
+}
+
+// refused says whether a list that was taken up has to begin anew: the server
+// does not know its token, or is another one by now.
+func (l *lister) refused(err error) bool {
+	return l.taken && (errors.Is(err, errTokenExpired) || errors.Is(err, errOtherServer) || apierrors.IsBadRequest(err))
+}
+
+// progress is what has been read once this page is in the file. newest is the
+// page's version.
+func (l *lister) progress(newest string) boltstore.ListProgress {
+	return boltstore.ListProgress{ResourceVersion: l.rv, Newest: newest, Continue: l.token, PageSize: l.limit, Began: l.began, By: l.s.answered()}
+}
+
+// mayBeOther says whether the cluster that answers may be another than that of
+// before. Where its UID is not known (the store has compared it where it is) any
+// difference counts: what is at stake is progress only.
+func mayBeOther(before, by boltstore.Server, clusterUID string) bool {
+	if clusterUID != "" {
+		return false
+	}
+	return before.FlowSchemaUID != by.FlowSchemaUID || before.CA != by.CA
+}
+
+// later is the later one of two versions, a if they cannot be compared.
+func later(a, b string) string {
+	if isBehind(a, b) {
+		return b
+	}
+	return a
+}
