@@ -18,7 +18,7 @@ import (
 // they are, and never before everybody has been told.
 func TestJournalAge(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalAge: time.Hour, Clock: clk})
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalAge: time.Hour, FlushInterval: 1000 * time.Hour, Clock: clk})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
 	s.Attach(p)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,9 @@ const (
 	// blindPatience is how long a request may take whose bytes cannot be seen,
 	// since its client was built without WrapConfig.
 	blindPatience = 10 * time.Minute
+	// mostPause is how long a request may wait because the server asks for it
+	// (Retry-After) before the source is said to be offline.
+	mostPause = 2 * time.Minute
 	// quietest is how long a watch may be quiet where no bookmarks come.
 	quietest = 10 * time.Minute
 	// fruitlessWatches show that the server sends no bookmarks, or none that
@@ -168,6 +172,11 @@ func (s *Source) guard(ctx context.Context, patience time.Duration) (context.Con
 			case <-alarm.C():
 			}
 			now := p.beats.Load()
+			if pause := p.pause.Swap(0); pause > 0 { // the client waits, as it was asked to
+				before = now
+				alarm.Reset(patience + time.Duration(pause))
+				continue
+			}
 			if now == before && (p.seen.Load() || s.o.Clock.Since(started) >= blindPatience) {
 				cancel(fmt.Errorf("%w: for %s, from %s", errQuiet, patience, s.store.Source()))
 				return
@@ -184,6 +193,7 @@ type pulse struct {
 	seen  atomic.Bool
 	beats atomic.Int64
 	bytes atomic.Int64
+	pause atomic.Int64 // ns that the server has last asked for
 }
 
 type pulseKey struct{}
@@ -198,6 +208,9 @@ func watchPulse(next func(*http.Request) (*http.Response, error), req *http.Requ
 	resp, err := next(req)
 	if err == nil {
 		p.beats.Add(1)
+		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && resp.StatusCode >= 400 {
+			p.pause.Store(int64(min(time.Duration(s)*time.Second, mostPause)))
+		}
 		resp.Body = &pulsing{resp.Body, p}
 	}
 	return resp, err
