@@ -176,7 +176,7 @@ func TestCompactLooksAtThePath(t *testing.T) {
 func TestCompactAfterUncleanBoot(t *testing.T) {
 	path := testPath(t)
 	wasteful(t, path)
-	changeHeader(t, path, func(h *header) { h.Clean, h.BootID = false, "another boot" })
+	changeHeader(t, path, ofUncleanBoot)
 	_, err := Compact(t.Context(), path, Options{}, nil)
 	if !errors.Is(err, errUncleanBoot) || strings.Contains(err.Error(), "move") || !strings.Contains(err.Error(), "open it with the program") {
 		t.Error(err)

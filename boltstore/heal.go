@@ -131,7 +131,10 @@ func (db *DB) claimedMetas() map[string]*sourceMeta {
 func (db *DB) copyAside() (string, error) {
 	aside := db.asideName()
 	if err := db.copyFile(db.path, aside); err != nil {
-		return "", errors.Join(err, db.remove(aside))
+		if rerr := db.remove(aside); !errors.Is(rerr, os.ErrNotExist) { // it was not even made
+			err = errors.Join(err, rerr)
+		}
+		return "", err
 	}
 	db.tryInherit(aside, db.path)
 	return aside, nil
@@ -222,18 +225,10 @@ func (db *DB) nameAside(path string) (string, error) {
 			return name, nil
 		}
 	}
-	name := db.asideName()
-	if db.link(path, name) == nil {
+	if name := db.asideName(); db.link(path, name) == nil {
 		return name, nil
 	}
-	if err := db.copyFile(path, name); err != nil {
-		if rerr := db.remove(name); !errors.Is(rerr, os.ErrNotExist) {
-			err = errors.Join(err, rerr)
-		}
-		return "", err
-	}
-	db.tryInherit(name, path)
-	return name, nil
+	return db.copyAside()
 }
 
 func (db *DB) noteAside(aside string, why error, saved salvaged) {
