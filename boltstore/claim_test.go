@@ -54,8 +54,8 @@ func TestDictKey(t *testing.T) {
 			o := Options{Compression: Zstd, Decrypt: true} // the place depends on the names
 			db := openTest(t, path, o)
 			s := claimTest(t, db, podClaim())
-			pods := somePods(0, 400)
-			relist(t, s, "1000", RelistOptions{}, pods, 400)
+			pods := somePods(0, 150)
+			relist(t, s, "1000", RelistOptions{}, pods, 150)
 			versions := dictVersions(t, s)
 			closeTest(t, db)
 			f, done, err := openPages(path)
@@ -77,11 +77,11 @@ func TestDictKey(t *testing.T) {
 				t.Fatal(db.SetAside())
 			}
 			s = claimTest(t, db, podClaim())
-			if st := s.State(); st.Objects != 400 || !st.Synced || s.Err() == nil || len(s.ListKeys()) != 400 {
+			if st := s.State(); st.Objects != 150 || !st.Synced || s.Err() == nil || len(s.ListKeys()) != 150 {
 				t.Errorf("%+v, %v, %d keys", st, s.Err(), len(s.ListKeys()))
 			}
-			relist(t, s, "2000", RelistOptions{}, pods, 400)
-			if list, err := s.ListErr(); len(list) != 400 || err != nil || s.Err() != nil {
+			relist(t, s, "2000", RelistOptions{}, pods, 150)
+			if list, err := s.ListErr(); len(list) != 150 || err != nil || s.Err() != nil {
 				t.Errorf("%d objects, %v, %v", len(list), err, s.Err())
 			}
 			if now := dictVersions(t, s); slices.Contains(now, versions[0]) {
