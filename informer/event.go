@@ -154,6 +154,9 @@ type task struct {
 	parking bool // part of the commit under way
 }
 
+// away says whether only the file has it.
+func (t *task) away() bool { return t.entry == nil && !t.reset }
+
 func (t *task) size() int {
 	if t.entry == nil {
 		return 0

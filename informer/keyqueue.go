@@ -95,12 +95,21 @@ func group(entries []*boltstore.Entry, last uint64) (tasks []*task) {
 	return tasks
 }
 
+// next is what a key is to be told now, nil if nothing.
+func (q *keyQueue) next() *task {
+	if q.busy || q.waiting || q.loading || q.again || q.dropped || q.told == len(q.tasks) || q.told >= aheadOfAck {
+		return nil
+	}
+	return q.tasks[q.told]
+}
+
 // schedule makes a key ready if it has something to be told.
 func (d *durable) schedule(q *keyQueue) {
-	if q.busy || q.ready || q.waiting || q.loading || q.again || q.dropped || q.told == len(q.tasks) || q.told >= aheadOfAck {
+	t := q.next()
+	if q.ready || t == nil {
 		return
 	}
-	if t := q.tasks[q.told]; t.entry == nil && !t.reset {
+	if t.away() {
 		q.loading = true
 		d.loads = append(d.loads, q)
 		d.inf.backlog.wake()
@@ -125,11 +134,12 @@ func (d *durable) work() {
 		q := d.ready[0]
 		d.ready = d.ready[1:]
 		q.ready = false
-		if q.dropped || q.waiting || q.loading {
+		t := q.next()
+		if t == nil || t.away() { // it was refused, or moved to the file, since it became ready
+			d.schedule(q)
 			d.mu.Unlock()
 			continue
 		}
-		t := q.tasks[q.told]
 		q.busy = true
 		d.calls++
 		q.reached = max(q.reached, t.last)
