@@ -72,6 +72,7 @@ type durable struct {
 	anew        bool // what the file has parked is of before a reset
 	leavingAnew bool
 	lost        bool // the file's position is: it starts over
+	overs       int  // counts how often it started over
 }
 
 // AddDurableHandler adds a handler whose progress is in the file, under a name

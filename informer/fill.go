@@ -82,6 +82,7 @@ func (d *durable) startOver(epoch, seq uint64) {
 	d.shown, d.shownAt = sets.New[string](), 0
 	d.epoch, d.known, d.cursor, d.mark = epoch, 0, seq, seq
 	d.reach = 0
+	d.overs++
 	d.parked, d.replay = walk{}, walk{active: true}
 	d.resetDue, d.resetting, d.lost = true, false, false
 	d.changed()
@@ -205,7 +206,7 @@ func (d *durable) due(e *boltstore.Entry) bool {
 // fillReplay takes in the next page of objects, after every entry that its
 // snapshot contains.
 func (d *durable) fillReplay() bool {
-	again := d.shown.UnsortedList()
+	overs, again := d.overs, d.shown.UnsortedList()
 	again = again[:min(len(again), pageObjects)]
 	var p boltstore.ReplayPage
 	var err error
@@ -239,8 +240,8 @@ func (d *durable) fillReplay() bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.epoch != p.Epoch || d.cursor != p.Seq || d.mark > d.cursor || d.parked.active {
-		return true // it has gone past the page: read it again
+	if d.overs != overs || d.cursor != p.Seq || d.mark > d.cursor || d.parked.active {
+		return true // it has started over, or gone past the page: read it again
 	}
 	for _, e := range p.Entries {
 		d.add(e.Key, &task{entry: e, initial: true, last: e.Seq})
