@@ -156,11 +156,9 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 			err = fmt.Errorf("journal entries from %d to %d are missing: %w", st.mark+1, first-1, ErrDamaged)
 		}
 		if err != nil {
-			s.db.log().Error(err, "Part of the journal is damaged, a handler has to start over", "source", s.source.String(), "handler", name)
-			if err := t.dropParked(name); err != nil {
+			if err := s.restart(t, m, name, st, err); err != nil {
 				return err
 			}
-			st.startOver(m)
 			continue
 		}
 		b, err := t.createParked(name)
@@ -169,13 +167,19 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 		}
 		told := max(s.knownSeq.Load(), st.Cursor, st.reach)
 		for i, d := range drafts {
-			if seq := first + uint64(i); st.needs(seq, d.key) {
-				if err := st.parkKey(b, d.key, told, numbered{seq, d}); err != nil {
-					return err
-				}
+			if seq := first + uint64(i); err == nil && st.needs(seq, d.key) {
+				err = st.parkKey(b, d.key, told, numbered{seq, d})
 			}
 		}
-		st.mark, st.Cursor = last, max(st.Cursor, last)
+		switch {
+		case errors.Is(err, ErrDamaged):
+			err = s.restart(t, m, name, st, err)
+		case err == nil:
+			st.mark, st.Cursor = last, max(st.Cursor, last)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -187,14 +191,16 @@ type numbered struct {
 }
 
 // parkKey takes entries of a key, in order, into what is parked of it, unless
-// they are there already. Those that were collapsed before have one seq.
+// they are there already. Those that were collapsed before have one seq. It is
+// ErrDamaged if what is parked of it is.
 func (st *handlerState) parkKey(b *box, key string, told uint64, entries ...numbered) error {
 	k := index.AppendKey(nil, key)
 	p := &parked{Key: key}
 	old := b.Get(k)
 	if old != nil {
-		if was, err := parseParked(old); err == nil { // else it is lost, and the file's check has said so
-			p = was
+		var err error
+		if p, err = parseParked(old); err != nil {
+			return fmt.Errorf("what is parked of %q: %w", key, err)
 		}
 	}
 	there, known, changed := p.Last, p.Count > 0, false

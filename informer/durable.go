@@ -69,8 +69,8 @@ type durable struct {
 	shownAt     uint64           // seq of the last page of objects
 	resetting   bool             // told to start over and not acknowledged
 	resetDue    bool
-	anew        bool // what the file has parked is of before a reset
-	leavingAnew bool
+	anew        bool // it has started over, and the file does not say so yet
+	leavingAnew bool // the commit under way does
 	lost        bool // the file's position is: it starts over
 	overs       int  // counts how often it started over
 }

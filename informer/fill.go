@@ -55,8 +55,10 @@ func (d *durable) room() bool {
 	}
 	switch {
 	case d.resetDue:
-		if d.calls > 0 {
-			return false // the last one to return wakes us
+		// What the handler does about a Reset a crash must not make forget: the
+		// file has it first.
+		if d.calls > 0 || d.anew {
+			return false // the last one to return wakes us, or the commit
 		}
 		d.resetDue, d.resetting = false, true
 		d.add("", &task{reset: true})
@@ -85,7 +87,9 @@ func (d *durable) startOver(epoch, seq uint64) {
 	d.overs++
 	d.parked, d.replay = walk{}, walk{active: true}
 	d.resetDue, d.resetting, d.lost = true, false, false
+	d.anew, d.leavingAnew = true, false
 	d.changed()
+	d.inf.store.Flush()
 }
 
 // damaged starts over because part of what is to be told cannot be read.
@@ -99,7 +103,6 @@ func (d *durable) damaged(err error) {
 func (d *durable) startAnew(err error) {
 	d.log.Error(err, "Part of what a durable handler has to be told is damaged, it has to start over", "source", d.inf.store.Source().String(), "handler", d.name)
 	d.startOver(d.epoch, d.inf.store.State().Seq)
-	d.anew, d.leavingAnew = true, false
 }
 
 // fillParked takes in a page of what is parked. It begins with the cursor
