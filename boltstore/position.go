@@ -48,8 +48,8 @@ type Position struct {
 	// it may be left out of what is parked. Only for what is reported.
 	Reach uint64
 	// Settled are the keys in which something was acknowledged since the last
-	// commit, each with the seq up to which: what is parked of them goes. Only
-	// for what is reported.
+	// commit, each with the seq up to which: what is parked of them up to there
+	// goes. Only for what is reported.
 	Settled map[string]uint64
 	// Park are keys whose unacknowledged entries are to be parked; they are in
 	// neither Pending nor Shown. Only for what is reported.
@@ -335,7 +335,7 @@ func (h *Handler) park(t sourceTx, st *handlerState, p *Position) error {
 	return nil
 }
 
-// settle removes what is parked of keys up to what is acknowledged. It is
+// settle removes what is parked of keys and is acknowledged. It is
 // ErrDamaged if that cannot be told.
 func (st *handlerState) settle(b *box, settled map[string]uint64) error {
 	if b == nil || st.Parked == 0 {
@@ -352,6 +352,11 @@ func (st *handlerState) settle(b *box, settled map[string]uint64) error {
 			return fmt.Errorf("what is parked of %q: %w", key, err)
 		}
 		if c.Last > seq {
+			if c.acknowledged(seq) {
+				if err := st.putParked(b, k, raw, c); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		st.Parked -= min(st.Parked, 1)

@@ -196,6 +196,7 @@ func TestParkedAcrossReplay(t *testing.T) {
 		return err == nil && len(p.Keys) == 1 && p.Last[0] == last && p.Entries[0][0].Type == cache.Updated
 	})
 	before(shown, settled)
+	call := s.called("default/a")
 	toldOf := func() string {
 		t.Helper()
 		for d.parked.active || d.mark > d.cursor {
@@ -213,11 +214,7 @@ func TestParkedAcrossReplay(t *testing.T) {
 	if typ := toldOf(); typ != string(cache.Added) {
 		t.Errorf("%s from before it was shown", typ)
 	}
-	// It acknowledges what it was shown, no more.
-	q := d.keys["default/a"]
-	d.ready, q.ready, q.busy = nil, false, true
-	d.calls++
-	d.returned(&delivery{d: d, q: q, t: q.tasks[0], turn: q.turn}, nil)
+	d.returned(call, nil) // it acknowledges what it was shown, no more
 	s.end()
 
 	s = stand(t, path, boltstore.Options{})

@@ -147,9 +147,10 @@ type task struct {
 	reset   bool
 	initial bool   // of the replay
 	parked  bool   // the file's parked has it
+	seq     uint64 // its own; 0 if that is not known
 	first   uint64 // seq of the first entry in it; 0 unless from the journal
 	last    uint64 // seq of the last entry in it
-	more    bool   // what follows is of the same entries: nothing is settled before
+	more    bool   // what follows is of the same entries: last is settled with that
 	acked   bool
 	parking bool // part of the commit under way
 }

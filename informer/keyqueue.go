@@ -90,7 +90,11 @@ func (d *durable) collapse(q *keyQueue) {
 // group makes tasks of entries that are settled together, up to last.
 func group(entries []*boltstore.Entry, last uint64) (tasks []*task) {
 	for i, e := range entries {
-		tasks = append(tasks, &task{entry: e, last: last, more: i < len(entries)-1})
+		t := &task{entry: e, seq: e.Seq, last: last, more: i < len(entries)-1}
+		if t.more && entries[i+1].Seq <= t.seq {
+			t.seq = 0 // that of what follows: its own is not known
+		}
+		tasks = append(tasks, t)
 	}
 	return tasks
 }
@@ -293,7 +297,9 @@ func (d *durable) acknowledged(q *keyQueue, t *task) {
 	case t.reset:
 		d.resetting = false
 		d.inf.backlog.wake()
-	case !t.more:
+	case t.more: // a delete, up to which nothing is left
+		d.settled[q.key] = max(d.settled[q.key], t.seq)
+	default:
 		d.settled[q.key] = max(d.settled[q.key], t.last)
 	}
 	d.changed()

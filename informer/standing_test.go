@@ -2,6 +2,7 @@ package informer
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,4 +137,62 @@ func (s *standing) movedOut(key string) {
 	d.o.MaxPending = full
 	d.unblock()
 	d.mu.Unlock()
+}
+
+// parkedTo has the journal press until the file's parked has a key up to a seq.
+func (s *standing) parkedTo(key string, last uint64) {
+	s.t.Helper()
+	s.d.inf.store.SetTold(last)
+	eventually(s.t, "parked", func() bool {
+		s.change(cache.Added, fmt.Sprint("tick", s.rv))
+		s.flush()
+		p, err := s.d.h.ParkedOf([]string{key}, 0)
+		return err == nil && len(p.Keys) == 1 && p.Last[0] >= last
+	})
+}
+
+// unparkAll takes in all that is parked.
+func (s *standing) unparkAll() {
+	s.t.Helper()
+	parked := func() bool {
+		s.d.mu.Lock()
+		defer s.d.mu.Unlock()
+		return s.d.parked.active || s.d.mark > s.d.cursor
+	}
+	for parked() {
+		if !s.d.fillParked() {
+			s.t.Fatal("nothing to take in")
+		}
+	}
+}
+
+// inHand is what a key has been told of and not acknowledged, and will be told.
+func (s *standing) inHand(key string) string {
+	s.t.Helper()
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	var all []string
+	if q := s.d.keys[key]; q != nil {
+		for _, x := range q.tasks {
+			o, err := x.entry.Object()
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			all = append(all, fmt.Sprintf("%s %s", x.entry.Type, o.(*corev1.ConfigMap).ResourceVersion))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// swap sets what a commit under way does not know of yet.
+func (s *standing) swap(cursor uint64, settled map[string]uint64) (uint64, map[string]uint64) {
+	d := s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	cursor, d.cursor = d.cursor, cursor
+	settled, d.settled = d.settled, settled
+	return cursor, settled
 }
