@@ -26,6 +26,7 @@ type Informer struct {
 	example runtime.Object
 	known   uint64 // last seq of an earlier life
 	told    uint64 // told mark when this life began
+	noted   uint64 // told mark now, which is written later; guarded by mu
 	backlog *backlog
 	synced  chan struct{}
 	// syncedSeq is the last seq when synced was closed; set before that.
@@ -78,7 +79,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	st := store.State()
 	inf := &Informer{
-		known: st.Seq, told: st.Told,
+		known: st.Seq, told: st.Told, noted: st.Told,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
 		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
 	}
@@ -337,5 +338,6 @@ func (inf *Informer) noteTold() {
 	for l := range inf.listeners {
 		told = min(told, l.cursor.Load())
 	}
-	inf.store.SetTold(told)
+	inf.noted = max(inf.noted, told)
+	inf.store.SetTold(inf.noted)
 }

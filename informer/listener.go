@@ -31,8 +31,12 @@ type listener struct {
 	// cursor is the seq up to which the handler has returned, or need not be
 	// called.
 	cursor atomic.Uint64
-	// known is the seq of the last entry of an earlier life of the process.
+	// known is the seq of the last entry of an earlier life of the process, or of
+	// the last gap in the journal: the handler may know what was there then.
 	known uint64
+	// owed is the seq above which the journal is kept for the handler.
+	owed uint64
+	gaps int // above it, as many as were found
 
 	replay walk
 	resync walk // due when active
@@ -135,6 +139,7 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 	if !p.Synced {
 		return false // nothing to replay before the first sync
 	}
+	gaps := l.gaps
 	for l.cursor.Load() < p.Seq {
 		// Committed and not popped yet, at worst: it comes soon.
 		tick := l.inf.backlog.tick()
@@ -143,6 +148,9 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 		}
 		if l.gone.Err() != nil {
 			return false
+		}
+		if l.gaps != gaps {
+			return true // all objects are told again
 		}
 	}
 	for _, obj := range p.Objects {
@@ -168,16 +176,20 @@ func (l *listener) entries(upto uint64) bool {
 	if inFile {
 		var err error
 		entries, err = l.inf.store.ReadJournal(from)
+		next := upto + 1
 		switch {
 		case errors.Is(err, boltstore.ErrDamaged):
-			l.log.Error(err, "Part of the journal is damaged and cannot be told", "source", l.inf.store.Source().String(), "from", from, "to", upto)
-			l.cursor.Store(upto)
-			return true
+			var failed error
+			if next, failed = l.inf.store.SkipJournal(from); failed != nil {
+				return false
+			}
 		case err != nil:
 			return false // the file is closed, or fails; the next event tries again
+		case len(entries) > 0:
+			next = entries[0].Seq
 		}
-		if len(entries) == 0 || entries[0].Seq > upto {
-			l.cursor.Store(upto) // trimmed: told to others long ago
+		if next > from {
+			l.gap(from, min(next-1, upto), err)
 			return true
 		}
 	}
@@ -192,6 +204,20 @@ func (l *listener) entries(upto uint64) bool {
 	}
 	l.inf.noteTold()
 	return len(entries) > 0
+}
+
+// gap passes over entries that the journal has no more. Were they not trimmed,
+// the handler is told of all objects again: nobody knows what it was not told.
+// What was deleted in them stays untold, as with a stock informer's restart.
+func (l *listener) gap(from, to uint64, err error) {
+	l.cursor.Store(to)
+	if to > l.owed {
+		l.log.Error(err, "Part of the journal is lost, a handler is not told of what was deleted in it, and again of the objects that are there",
+			"source", l.inf.store.Source().String(), "from", from, "to", to)
+		l.gaps++
+		l.known, l.replay = max(l.known, to), walk{active: true}
+	}
+	l.inf.noteTold()
 }
 
 // tell calls the handler for an entry, unless that is left to the replay. It
