@@ -45,7 +45,7 @@ type durable struct {
 	parkingBytes int
 
 	epoch     uint64
-	known     uint64 // last seq of an earlier life that the handler was registered in
+	known     uint64 // one above the last seq of an earlier life that the handler was registered in, 0 without one
 	cursor    uint64 // entries up to it have been taken into the queues
 	mark      uint64 // the file's: entries up to it may have been parked
 	persisted uint64 // counts commits
@@ -111,7 +111,7 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 		return nil, err
 	}
 	if d.parked.active { // of an earlier registration, which has ended by now
-		d.known = inf.store.State().Seq
+		d.known = inf.store.State().Seq + 1
 	}
 	inf.durables[d] = struct{}{}
 	if inf.running != nil {

@@ -217,7 +217,7 @@ func (d *durable) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) 
 // what the replay has not reached only deletes of what an earlier life may have
 // told are.
 func (d *durable) due(e *boltstore.Entry) bool {
-	return d.replay.passed(d.inf.store, e.Key) && !d.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born <= d.known
+	return d.replay.passed(d.inf.store, e.Key) && !d.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born < d.known
 }
 
 // fillReplay takes in the next page of objects, after every entry that its

@@ -24,7 +24,7 @@ type Informer struct {
 	lw      cache.ListerWatcher
 	server  string
 	example runtime.Object
-	known   uint64 // last seq of an earlier life
+	known   uint64 // one above the last seq of an earlier life, 0 without one
 	told    uint64 // told mark when this life began
 	noted   uint64 // told mark now, which is written later; guarded by mu
 	backlog *backlog
@@ -79,9 +79,12 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	st := store.State()
 	inf := &Informer{
-		known: st.Seq, told: st.Told, noted: st.Told,
+		told: st.Told, noted: st.Told,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
 		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
+	}
+	if st.Synced || st.Seq > 0 {
+		inf.known = st.Seq + 1
 	}
 	return inf, inf.SetTransform(o.Transform)
 }

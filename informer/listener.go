@@ -31,8 +31,9 @@ type listener struct {
 	// cursor is the seq up to which the handler has returned, or need not be
 	// called.
 	cursor atomic.Uint64
-	// known is the seq of the last entry of an earlier life of the process, or of
-	// the last gap in the journal: the handler may know what was there then.
+	// known is one above the seq of the last entry of an earlier life of the
+	// process, or of the last gap in the journal: the handler may know what was
+	// there then. 0 without an earlier life.
 	known uint64
 	// owed is the seq above which the journal is kept for the handler.
 	owed uint64
@@ -215,7 +216,7 @@ func (l *listener) gap(from, to uint64, err error) {
 		l.log.Error(err, "Part of the journal is lost, a handler is not told of what was deleted in it, and again of the objects that are there",
 			"source", l.inf.store.Source().String(), "from", from, "to", to)
 		l.gaps++
-		l.known, l.replay = max(l.known, to), walk{active: true}
+		l.known, l.replay = max(l.known, to+1), walk{active: true}
 	}
 	l.inf.noteTold()
 }
@@ -223,7 +224,7 @@ func (l *listener) gap(from, to uint64, err error) {
 // tell calls the handler for an entry, unless that is left to the replay. It
 // is false if the handler has been removed.
 func (l *listener) tell(e *boltstore.Entry) bool {
-	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born > l.known) {
+	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born >= l.known) {
 		// Left to the replay, or it came and went before the replay reached it.
 		return true
 	}
