@@ -224,13 +224,13 @@ func (d *durable) due(e *boltstore.Entry) bool {
 // snapshot contains.
 func (d *durable) fillReplay() bool {
 	overs, again := d.overs, d.shown.UnsortedList()
-	again = again[:min(len(again), pageObjects)]
+	again = again[:min(len(again), d.inf.page)]
 	var p boltstore.ReplayPage
 	var err error
 	if len(again) > 0 {
 		p, err = d.inf.store.ReplayOf(again)
 	} else {
-		p, err = d.inf.store.Replay(d.replay.next, pageObjects)
+		p, err = d.inf.store.Replay(d.replay.next, d.inf.page)
 	}
 	if err != nil {
 		// Damage is noted by the store, and a relist under way, which tells of

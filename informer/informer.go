@@ -28,6 +28,7 @@ type Informer struct {
 	told    uint64 // told mark when this life began
 	noted   uint64 // told mark now, which is written later; guarded by mu
 	backlog *backlog
+	page    int // objects of a replay that are read at a time
 	synced  chan struct{}
 	// syncedSeq is the last seq when synced was closed; set before that.
 	syncedSeq uint64
@@ -79,7 +80,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	st := store.State()
 	inf := &Informer{
-		told: st.Told, noted: st.Told,
+		told: st.Told, noted: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
 		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
 	}

@@ -14,7 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pageObjects bounds what a replay holds in memory at a time.
+// pageObjects bounds what a replay holds in memory at a time, unless a test has
+// smaller pages.
 const pageObjects = 256
 
 // listener brings one handler what it has to be told: a replay of the file,
@@ -124,7 +125,7 @@ func (l *listener) resyncing() bool {
 // page tells the next page of a walk, after every entry that its snapshot
 // contains. It says whether there is more to do at once.
 func (l *listener) page(w *walk, tell func(obj any)) bool {
-	p, err := l.inf.store.Page(w.next, pageObjects)
+	p, err := l.inf.store.Page(w.next, l.inf.page)
 	if err != nil {
 		// Damage is noted by the store, and a relist under way; go on with
 		// what can be served, once something happens.
