@@ -117,6 +117,21 @@ func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
 	return s.readJournal(seq, func(sourceTx) error { return nil })
 }
 
+// SkipJournal is where ReadJournal goes on behind a block that has seq and is
+// damaged: the seq of the block after it, or one above the last.
+func (s *Store) SkipJournal(seq uint64) (next uint64, err error) {
+	err = s.view(func(m *sourceMeta, src sourceTx) error {
+		next = m.Seq + 1
+		if j := src.journal(); j != nil {
+			if k, _ := j.Cursor().Seek(u64(seq + 1)); k != nil {
+				next = min(next, binary.BigEndian.Uint64(k))
+			}
+		}
+		return nil
+	})
+	return next, err
+}
+
 // readJournal also runs also, on the same commit.
 func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
 	var drafts []draft

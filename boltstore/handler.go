@@ -17,15 +17,11 @@ type Handler struct {
 	reported uint64 // changes, in the transaction under way
 	persist  atomic.Uint64
 
-	written  handlerMark // what the file says that comes of the Positioner
-	starting handlerMark // in the transaction under way
-	lost     bool        // in the transaction under way: it has to start over
-}
+	over uint64 // the file's last start-over that the Positioner knows of
 
-// handlerMark tells a reset that the Positioner knows of from others.
-type handlerMark struct {
-	epoch uint64
-	reset bool
+	// In the transaction under way:
+	starting uint64 // over, once it is visible
+	stale    bool   // the Positioner is in an earlier epoch
 }
 
 // ClaimHandler registers a durable handler under a name, or takes up its
@@ -80,7 +76,7 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 		delete(s.handlers, name)
 		return fail(err)
 	}
-	h.written = handlerMark{st.Epoch, st.Reset}
+	h.over = st.Over
 	start(st.position(next), st.mark, known)
 	s.handlers[name] = h
 	return h, nil
@@ -116,14 +112,14 @@ func (s *Store) RemoveHandler(name string) error {
 	return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) }, nil)
 }
 
-func (h *Handler) persisted(mark uint64) {
-	if h.lost {
+func (h *Handler) persisted(st *handlerState) {
+	h.over = h.starting
+	if st.Over != h.over && !h.stale { // in the new epoch it starts over by itself
 		h.p.Lost()
 		return
 	}
-	h.written = h.starting
 	h.persist.Store(h.reported)
-	h.p.Persisted(mark)
+	h.p.Persisted(st.mark)
 }
 
 func (s *Store) claimedHandlers() (all []*Handler) {

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type parked struct {
 type gone struct {
 	Record []byte `msgpack:"record"`
 	Final  bool   `msgpack:"final"`
+	Seq    uint64 `msgpack:"seq"` // of the delete; 0 if that is not known
 }
 
 func (g gone) born() uint64 {
@@ -53,9 +55,9 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 	p.Count++
 	switch d.typ {
 	case cache.Deleted:
-		g := gone{Record: d.next, Final: true}
+		g := gone{Record: d.next, Final: true, Seq: seq}
 		if d.next == nil {
-			g = gone{Record: d.prev}
+			g.Record, g.Final = d.prev, false
 		}
 		if n := len(p.Gone); n >= maxGone && p.Gone[n-1].born() > told {
 			p.Gone = p.Gone[:n-1]
@@ -75,22 +77,31 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 // drafts are the entries that tell the same to a handler that has been shown
 // objects as of the given seq, or of before: it may have been shown this one
 // behind Prev, and never that.
-func (p *parked) drafts(shown uint64) (ds []draft) {
+func (p *parked) drafts(shown uint64) (ds []numbered) {
 	for _, g := range p.Gone {
 		d := draft{typ: cache.Deleted, time: p.Time, key: p.Key, prev: g.Record}
 		if g.Final {
 			d.next = g.Record
 		}
-		ds = append(ds, d)
+		ds = append(ds, numbered{cmp.Or(g.Seq, p.Last), d})
 	}
 	if p.Next != nil {
 		d := draft{typ: cache.Added, time: p.Time, key: p.Key, next: p.Next}
 		if p.Prev != nil && (shown == 0 || p.Since > shown) {
 			d.typ, d.prev = cache.Updated, p.Prev
 		}
-		ds = append(ds, d)
+		ds = append(ds, numbered{p.Last, d})
 	}
 	return ds
+}
+
+// acknowledged leaves out what a handler has acknowledged up to a seq, and says
+// whether there was any. What of the object that is there was acknowledged stays
+// in what is told of it.
+func (p *parked) acknowledged(seq uint64) bool {
+	n := len(p.Gone)
+	p.Gone = slices.DeleteFunc(p.Gone, func(g gone) bool { return g.Seq > 0 && g.Seq <= seq })
+	return len(p.Gone) < n
 }
 
 func parseParked(b []byte) (*parked, error) {
@@ -156,11 +167,9 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 			err = fmt.Errorf("journal entries from %d to %d are missing: %w", st.mark+1, first-1, ErrDamaged)
 		}
 		if err != nil {
-			s.db.log().Error(err, "Part of the journal is damaged, a handler has to start over", "source", s.source.String(), "handler", name)
-			if err := t.dropParked(name); err != nil {
+			if err := s.restart(t, m, name, st, err); err != nil {
 				return err
 			}
-			st.startOver(m)
 			continue
 		}
 		b, err := t.createParked(name)
@@ -169,13 +178,19 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 		}
 		told := max(s.knownSeq.Load(), st.Cursor, st.reach)
 		for i, d := range drafts {
-			if seq := first + uint64(i); st.needs(seq, d.key) {
-				if err := st.parkKey(b, d.key, told, numbered{seq, d}); err != nil {
-					return err
-				}
+			if seq := first + uint64(i); err == nil && st.needs(seq, d.key) {
+				err = st.parkKey(b, d.key, told, numbered{seq, d})
 			}
 		}
-		st.mark, st.Cursor = last, max(st.Cursor, last)
+		switch {
+		case errors.Is(err, ErrDamaged):
+			err = s.restart(t, m, name, st, err)
+		case err == nil:
+			st.mark, st.Cursor = last, max(st.Cursor, last)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -187,14 +202,16 @@ type numbered struct {
 }
 
 // parkKey takes entries of a key, in order, into what is parked of it, unless
-// they are there already. Those that were collapsed before have one seq.
+// they are there already. Those that were collapsed before have one seq. It is
+// ErrDamaged if what is parked of it is.
 func (st *handlerState) parkKey(b *box, key string, told uint64, entries ...numbered) error {
 	k := index.AppendKey(nil, key)
 	p := &parked{Key: key}
 	old := b.Get(k)
 	if old != nil {
-		if was, err := parseParked(old); err == nil { // else it is lost, and the file's check has said so
-			p = was
+		var err error
+		if p, err = parseParked(old); err != nil {
+			return fmt.Errorf("what is parked of %q: %w", key, err)
 		}
 	}
 	there, known, changed := p.Last, p.Count > 0, false
@@ -239,7 +256,7 @@ func (st *handlerState) putParked(b *box, k, old []byte, p *parked) error {
 // ParkedPage is a run of keys with what is parked of them.
 type ParkedPage struct {
 	// Keys, and for each the seq up to which it is parked and the entries that
-	// tell the same. Each entry has that seq.
+	// tell the same. A delete has its own seq, others have that seq.
 	Keys    []string
 	Last    []uint64
 	Entries [][]*Entry
@@ -310,7 +327,7 @@ func (p *ParkedPage) add(s *Store, v []byte, shown uint64) error {
 	}
 	var entries []*Entry
 	for _, d := range pk.drafts(shown) {
-		entries = append(entries, newEntry(s, pk.Last, d))
+		entries = append(entries, newEntry(s, d.seq, d.draft))
 	}
 	p.Keys, p.Last, p.Entries = append(p.Keys, pk.Key), append(p.Last, pk.Last), append(p.Entries, entries)
 	return nil
@@ -341,8 +358,8 @@ func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err er
 }
 
 // Collapse returns fewer entries that say the same as those of one key, in
-// their order: which of its objects are gone, and what is there now. Each has
-// the seq of the last one. Of many objects that came and went after told, the
+// their order: which of its objects are gone, and what is there now, with the
+// seq of the last one. Of many objects that came and went after told, the
 // seq up to which the handler may have been told, some are left out.
 func Collapse(entries []*Entry, told uint64) []*Entry {
 	p := &parked{}
@@ -352,7 +369,7 @@ func Collapse(entries []*Entry, told uint64) []*Entry {
 	}
 	var out []*Entry
 	for _, d := range p.drafts(0) {
-		out = append(out, newEntry(entries[0].s, p.Last, d))
+		out = append(out, newEntry(entries[0].s, d.seq, d.draft))
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/kubewake/kubewake/index"
@@ -80,6 +81,54 @@ func TestParkKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+	s.Release()
+}
+
+// TestSettleParked: what is acknowledged of a key does not stay for what came
+// after it.
+func TestSettleParked(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error {
+		b, err := src.createParked("test")
+		if err != nil {
+			return err
+		}
+		st := &handlerState{}
+		entry := func(seq uint64, typ cache.DeltaType, next string) numbered {
+			return numbered{seq, draft{typ: typ, key: "ns/a", next: []byte(next)}}
+		}
+		if err := st.parkKey(b, "ns/a", 0, entry(3, cache.Deleted, "x"), entry(4, cache.Added, "y"), entry(5, cache.Deleted, "y"), entry(6, cache.Added, "z")); err != nil {
+			return err
+		}
+		k := index.AppendKey(nil, "ns/a")
+		for _, c := range []struct {
+			acked uint64
+			want  string
+		}{{2, "Deleted x 3, Deleted y 5, Added z 6"}, {4, "Deleted y 5, Added z 6"}, {5, "Added z 6"}} {
+			if err := st.settle(b, map[string]uint64{"ns/a": c.acked}); err != nil {
+				return err
+			}
+			p, err := parseParked(b.Get(k))
+			if err != nil {
+				return err
+			}
+			var got []string
+			for _, d := range p.drafts(0) {
+				got = append(got, fmt.Sprintf("%s %s %d", d.typ, d.next, d.seq))
+			}
+			if s := strings.Join(got, ", "); s != c.want || st.Parked != 1 || st.ParkedBytes != uint64(len(b.Get(k))) {
+				t.Errorf("acknowledged up to %d: %s, %+v", c.acked, s, st)
+			}
+		}
+		if err := st.settle(b, map[string]uint64{"ns/a": 6}); err != nil || b.Get(k) != nil || st.Parked != 0 || st.ParkedBytes != 0 {
+			t.Errorf("%+v %v", st, err)
+		}
+		return src.dropParked("test")
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
 	s.Release()
 }

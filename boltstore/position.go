@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"time"
 
 	"github.com/kubewake/kubewake/index"
@@ -47,14 +48,15 @@ type Position struct {
 	// it may be left out of what is parked. Only for what is reported.
 	Reach uint64
 	// Settled are the keys in which something was acknowledged since the last
-	// commit, each with the seq up to which: what is parked of them goes. Only
-	// for what is reported.
+	// commit, each with the seq up to which: what is parked of them up to there
+	// goes. Only for what is reported.
 	Settled map[string]uint64
 	// Park are keys whose unacknowledged entries are to be parked; they are in
 	// neither Pending nor Shown. Only for what is reported.
 	Park []Parking
-	// Anew: the handler starts over, what was parked before is of no use. Only
-	// for what is reported.
+	// Anew: the handler has started over, as of Cursor, since Persisted was last
+	// called with it; what was parked before is of no use. Only for what is
+	// reported.
 	Anew bool
 }
 
@@ -102,6 +104,9 @@ type handlerState struct {
 	Shown     []string          `msgpack:"shown"`
 	ShownAt   uint64            `msgpack:"shownAt"`
 	Reset     bool              `msgpack:"reset"`
+	// Over tells the last time that the file had the handler start over from
+	// others. What the handler says counts once it has started over since.
+	Over uint64 `msgpack:"over"`
 
 	Seen        int64  `msgpack:"seen"`        // unix ns, when it was last registered
 	Parked      uint64 `msgpack:"parked"`      // keys
@@ -124,7 +129,14 @@ func (st *handlerState) needs(seq uint64, key string) bool {
 }
 
 func (st *handlerState) startOver(m *sourceMeta) {
-	*st = handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true, Reset: true, Seen: st.Seen, Collapsed: st.Collapsed}
+	*st = handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true, Reset: true, Over: rand.Uint64(), Seen: st.Seen, Collapsed: st.Collapsed}
+}
+
+// restart makes a handler start over because of damage to what it has to be told.
+func (s *Store) restart(t sourceTx, m *sourceMeta, name string, st *handlerState, damage error) error {
+	s.db.log().Error(damage, "Part of what a durable handler has to be told is damaged, it has to start over", "source", s.source.String(), "handler", name)
+	st.startOver(m)
+	return t.dropParked(name)
 }
 
 func parseHandlerState(b []byte) (*handlerState, error) {
@@ -264,28 +276,28 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 	}
 	return func() {
 		for _, r := range reports {
-			r.h.persisted(r.st.mark)
+			r.h.persisted(r.st)
 		}
 	}, nil
 }
 
 // report merges what the handler says into its state.
 func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
-	h.reported, h.lost = h.changes.Load(), false
+	h.reported, h.starting = h.changes.Load(), h.over
 	p := h.p.Position()
-	h.starting = handlerMark{p.Epoch, p.Reset}
-	if p.Epoch != m.Epoch {
+	if h.stale = p.Epoch != m.Epoch; h.stale {
 		return nil // it has not noticed yet that it has to start over
-	}
-	if st.Reset && !p.Reset && !p.Anew && h.written == (handlerMark{epoch: m.Epoch}) {
-		h.lost = true // what it says is of before
-		return nil
 	}
 	if p.Anew {
 		if err := t.dropParked(h.name); err != nil {
 			return err
 		}
-		st.Parked, st.ParkedBytes = 0, 0
+		// The file may have had it start over later than it did: what came
+		// between is told.
+		st.Parked, st.ParkedBytes, st.mark, h.starting = 0, 0, 0, st.Over
+	}
+	if st.Over != h.starting {
+		return nil // what it says is of before
 	}
 	st.Epoch, st.Cursor, st.Pending, st.reach = p.Epoch, min(p.Cursor, m.Seq), p.Pending, p.Reach
 	next, err := h.s.keepPlace(p.Next)
@@ -294,7 +306,16 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	}
 	st.Replaying, st.Next, st.Shown, st.ShownAt, st.Reset = p.Replaying, next, p.Shown, p.ShownAt, p.Reset
 	st.mark = max(st.mark, min(p.low(), m.Seq))
-	if err = st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
+	if err = h.park(t, st, &p); errors.Is(err, ErrDamaged) {
+		err = h.s.restart(t, m, h.name, st, err)
+	}
+	return err
+}
+
+// park brings what is parked for the handler to what it says. It is ErrDamaged
+// if a part of that is that what it says depends on.
+func (h *Handler) park(t sourceTx, st *handlerState, p *Position) error {
+	if err := st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
 		return err
 	}
 	b, err := t.createParked(h.name)
@@ -314,7 +335,8 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	return nil
 }
 
-// settle removes what is parked of keys up to what is acknowledged.
+// settle removes what is parked of keys and is acknowledged. It is
+// ErrDamaged if that cannot be told.
 func (st *handlerState) settle(b *box, settled map[string]uint64) error {
 	if b == nil || st.Parked == 0 {
 		return nil
@@ -325,7 +347,16 @@ func (st *handlerState) settle(b *box, settled map[string]uint64) error {
 		if raw == nil {
 			continue
 		}
-		if c, err := parseParked(raw); err == nil && c.Last > seq {
+		c, err := parseParked(raw)
+		if err != nil {
+			return fmt.Errorf("what is parked of %q: %w", key, err)
+		}
+		if c.Last > seq {
+			if c.acknowledged(seq) {
+				if err := st.putParked(b, k, raw, c); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		st.Parked -= min(st.Parked, 1)

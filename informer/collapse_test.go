@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -69,83 +68,6 @@ func listed(events []Event) (s string) {
 		s += fmt.Sprintf("\n%s %s %s of %s at %d", e.Type, e.Key, o.ResourceVersion, o.UID, e.Seq)
 	}
 	return s
-}
-
-// only is the informer's durable handler.
-func (l *life) only() (d *durable) {
-	l.inf.mu.Lock()
-	defer l.inf.mu.Unlock()
-	for d = range l.inf.durables {
-	}
-	return d
-}
-
-// standing is an informer with a durable handler that is never called: nothing
-// runs but commits of what goes into the journal.
-type standing struct {
-	t  *testing.T
-	db *boltstore.DB
-	j  *fifo.Journal
-	d  *durable
-	rv int
-
-	uids map[string]types.UID
-	rvOf map[string]int
-}
-
-func stand(t *testing.T, path string, o boltstore.Options) *standing {
-	t.Helper()
-	o.Durability, o.Window, o.FlushInterval = boltstore.Process, 1, time.Hour
-	db, err := boltstore.Open(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inf, err := NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.ConfigMap{}, Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := inf.AddDurableHandler("test", newLedger(t), DurableOptions{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
-		t.Fatal(err)
-	}
-	return &standing{t: t, uids: map[string]types.UID{}, rvOf: map[string]int{}, db: db, j: fifo.New(inf.store, fifo.Options{MaxBytes: 1 << 30}), d: (&life{inf: inf}).only()}
-}
-
-// change commits one, and has it in the backlog.
-func (s *standing) change(typ cache.DeltaType, name string) {
-	s.t.Helper()
-	s.rv++
-	if typ == cache.Added {
-		s.uids[name] = types.UID(fmt.Sprint(name, s.rv))
-	}
-	s.rvOf[name] = s.rv
-	o := cm(name)
-	o.ResourceVersion, o.UID = fmt.Sprint(s.rv), s.uids[name]
-	add := map[cache.DeltaType]func(any) error{cache.Added: s.j.Add, cache.Updated: s.j.Update, cache.Deleted: s.j.Delete}[typ]
-	if err := add(o); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *standing) flush() (last uint64) {
-	s.t.Helper()
-	if err := s.j.Flush(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
-	last = s.d.inf.store.State().Seq
-	s.d.inf.backlog.jump(last)
-	return last
-}
-
-func (s *standing) end() {
-	s.t.Helper()
-	s.j.Close()
-	if err := s.d.h.Release(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.d.inf.store.Release()
-	if err := s.db.Close(); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // TestReach: while a commit is under way a handler that is behind is told no
@@ -274,6 +196,7 @@ func TestParkedAcrossReplay(t *testing.T) {
 		return err == nil && len(p.Keys) == 1 && p.Last[0] == last && p.Entries[0][0].Type == cache.Updated
 	})
 	before(shown, settled)
+	call := s.called("default/a")
 	toldOf := func() string {
 		t.Helper()
 		for d.parked.active || d.mark > d.cursor {
@@ -291,11 +214,7 @@ func TestParkedAcrossReplay(t *testing.T) {
 	if typ := toldOf(); typ != string(cache.Added) {
 		t.Errorf("%s from before it was shown", typ)
 	}
-	// It acknowledges what it was shown, no more.
-	q := d.keys["default/a"]
-	d.ready, q.ready, q.busy = nil, false, true
-	d.calls++
-	d.returned(&delivery{d: d, q: q, t: q.tasks[0], turn: q.turn}, nil)
+	d.returned(call, nil) // it acknowledges what it was shown, no more
 	s.end()
 
 	s = stand(t, path, boltstore.Options{})

@@ -45,7 +45,7 @@ type durable struct {
 	parkingBytes int
 
 	epoch     uint64
-	known     uint64 // last seq of an earlier life that the handler was registered in
+	known     uint64 // one above the last seq of an earlier life that the handler was registered in, 0 without one
 	cursor    uint64 // entries up to it have been taken into the queues
 	mark      uint64 // the file's: entries up to it may have been parked
 	persisted uint64 // counts commits
@@ -69,9 +69,10 @@ type durable struct {
 	shownAt     uint64           // seq of the last page of objects
 	resetting   bool             // told to start over and not acknowledged
 	resetDue    bool
-	anew        bool // what the file has parked is of before a reset
-	leavingAnew bool
+	anew        bool // it has started over, and the file does not say so yet
+	leavingAnew bool // the commit under way does
 	lost        bool // the file's position is: it starts over
+	overs       int  // counts how often it started over
 }
 
 // AddDurableHandler adds a handler whose progress is in the file, under a name
@@ -110,7 +111,7 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 		return nil, err
 	}
 	if d.parked.active { // of an earlier registration, which has ended by now
-		d.known = inf.store.State().Seq
+		d.known = inf.store.State().Seq + 1
 	}
 	inf.durables[d] = struct{}{}
 	if inf.running != nil {

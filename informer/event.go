@@ -147,12 +147,16 @@ type task struct {
 	reset   bool
 	initial bool   // of the replay
 	parked  bool   // the file's parked has it
+	seq     uint64 // its own; 0 if that is not known
 	first   uint64 // seq of the first entry in it; 0 unless from the journal
 	last    uint64 // seq of the last entry in it
-	more    bool   // what follows is of the same entries: nothing is settled before
+	more    bool   // what follows is of the same entries: last is settled with that
 	acked   bool
 	parking bool // part of the commit under way
 }
+
+// away says whether only the file has it.
+func (t *task) away() bool { return t.entry == nil && !t.reset }
 
 func (t *task) size() int {
 	if t.entry == nil {

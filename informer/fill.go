@@ -55,8 +55,10 @@ func (d *durable) room() bool {
 	}
 	switch {
 	case d.resetDue:
-		if d.calls > 0 {
-			return false // the last one to return wakes us
+		// What the handler does about a Reset a crash must not make forget: the
+		// file has it first.
+		if d.calls > 0 || d.anew {
+			return false // the last one to return wakes us, or the commit
 		}
 		d.resetDue, d.resetting = false, true
 		d.add("", &task{reset: true})
@@ -82,9 +84,12 @@ func (d *durable) startOver(epoch, seq uint64) {
 	d.shown, d.shownAt = sets.New[string](), 0
 	d.epoch, d.known, d.cursor, d.mark = epoch, 0, seq, seq
 	d.reach = 0
+	d.overs++
 	d.parked, d.replay = walk{}, walk{active: true}
 	d.resetDue, d.resetting, d.lost = true, false, false
+	d.anew, d.leavingAnew = true, false
 	d.changed()
+	d.inf.store.Flush()
 }
 
 // damaged starts over because part of what is to be told cannot be read.
@@ -98,7 +103,6 @@ func (d *durable) damaged(err error) {
 func (d *durable) startAnew(err error) {
 	d.log.Error(err, "Part of what a durable handler has to be told is damaged, it has to start over", "source", d.inf.store.Source().String(), "handler", d.name)
 	d.startOver(d.epoch, d.inf.store.State().Seq)
-	d.anew, d.leavingAnew = true, false
 }
 
 // fillParked takes in a page of what is parked. It begins with the cursor
@@ -149,70 +153,84 @@ func (d *durable) unpark(key string, last uint64, entries []*boltstore.Entry) {
 	if last <= d.parkedTo && d.parkedTo > 0 {
 		return
 	}
-	for _, acked := range []map[string]uint64{d.settled, d.leaving} {
-		if seq, ok := acked[key]; ok && seq >= last {
+	if seq, ok := d.acked(key); ok && seq >= last {
+		return
+	}
+	q := d.keys[key]
+	if q == nil {
+		q = &keyQueue{key: key}
+		d.keys[key] = q
+	}
+	for _, t := range q.tasks {
+		if t.last >= last {
 			return
 		}
 	}
-	if q := d.keys[key]; q != nil {
-		for _, t := range q.tasks {
-			if t.last >= last {
-				return
-			}
-		}
-		d.drop(q, last)
-	}
-	for _, t := range d.fromParked(key, last, entries) {
-		d.add(key, t)
-	}
+	d.replace(q, last, entries)
+	d.settle(q)
 }
 
-// fromParked makes tasks of what is parked of a key, but for what is left to the
-// replay.
-func (d *durable) fromParked(key string, last uint64, entries []*boltstore.Entry) []*task {
-	entries = slices.DeleteFunc(entries, func(e *boltstore.Entry) bool { return !d.due(e) })
-	if len(entries) == 0 {
-		d.settled[key] = max(d.settled[key], last)
+// acked is the seq up to which a key was acknowledged, as far as the file may
+// not say so yet.
+func (d *durable) acked(key string) (seq uint64, ok bool) {
+	settled, ok := d.settled[key]
+	leaving, left := d.leaving[key]
+	return max(settled, leaving), ok || left
+}
+
+// replace puts what the file has parked of a key in the place of what has not
+// been told of it up to there, but for what is left to the replay, and for
+// deletes of before what has been told or acknowledged: these have been, too, or
+// need not be.
+func (d *durable) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) {
+	at := q.untold()
+	told, rest := q.tasks[:at:at], q.tasks[at:]
+	upto, initial := last, false
+	for len(rest) > 0 && (rest[0].away() || rest[0].parked || rest[0].seq <= last) {
+		d.hold(rest[0], -1)
+		upto = max(upto, rest[0].last)
+		initial = initial || rest[0].initial && !rest[0].parked
+		rest = rest[1:]
 	}
-	tasks := group(entries, last)
+	before, _ := d.acked(q.key)
+	for _, t := range told {
+		before = max(before, t.seq)
+	}
+	entries = slices.DeleteFunc(entries, func(e *boltstore.Entry) bool {
+		return !d.due(e) || e.Type == cache.Deleted && e.Seq <= before
+	})
+	tasks := group(entries, upto)
 	for _, t := range tasks {
 		t.parked = true
-	}
-	return tasks
-}
-
-// drop takes out what has not been told yet of the entries up to last.
-func (d *durable) drop(q *keyQueue, last uint64) {
-	at := q.untold()
-	left := q.tasks[:at:at]
-	for _, t := range q.tasks[at:] {
-		if t.first > 0 && t.last <= last {
-			d.hold(t, -1)
-		} else {
-			left = append(left, t)
+		if initial && t.entry.Type != cache.Deleted { // of which it has not been told
+			t.entry.Type, t.initial = cache.Added, true
 		}
+		d.hold(t, 1)
 	}
-	q.tasks = left
+	if len(tasks) == 0 {
+		d.passOver(q.key, told, upto)
+	}
+	q.tasks = slices.Concat(told, tasks, rest)
 }
 
 // due says whether an entry is to be told: it is not left to the replay. Of
 // what the replay has not reached only deletes of what an earlier life may have
 // told are.
 func (d *durable) due(e *boltstore.Entry) bool {
-	return d.replay.passed(d.inf.store, e.Key) && !d.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born <= d.known
+	return d.replay.passed(d.inf.store, e.Key) && !d.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born < d.known
 }
 
 // fillReplay takes in the next page of objects, after every entry that its
 // snapshot contains.
 func (d *durable) fillReplay() bool {
-	again := d.shown.UnsortedList()
-	again = again[:min(len(again), pageObjects)]
+	overs, again := d.overs, d.shown.UnsortedList()
+	again = again[:min(len(again), d.inf.page)]
 	var p boltstore.ReplayPage
 	var err error
 	if len(again) > 0 {
 		p, err = d.inf.store.ReplayOf(again)
 	} else {
-		p, err = d.inf.store.Replay(d.replay.next, pageObjects)
+		p, err = d.inf.store.Replay(d.replay.next, d.inf.page)
 	}
 	if err != nil {
 		// Damage is noted by the store, and a relist under way, which tells of
@@ -239,11 +257,11 @@ func (d *durable) fillReplay() bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.epoch != p.Epoch || d.cursor != p.Seq || d.mark > d.cursor || d.parked.active {
-		return true // it has gone past the page: read it again
+	if d.overs != overs || d.cursor != p.Seq || d.mark > d.cursor || d.parked.active {
+		return true // it has started over, or gone past the page: read it again
 	}
 	for _, e := range p.Entries {
-		d.add(e.Key, &task{entry: e, initial: true, last: e.Seq})
+		d.add(e.Key, &task{entry: e, seq: e.Seq, initial: true, last: e.Seq})
 	}
 	d.shownAt = p.Seq
 	if len(again) > 0 {
@@ -321,7 +339,7 @@ func (d *durable) fillEntries(upto uint64) bool {
 		first, pending := d.inherited[e.Key]
 		switch unacked := e.Seq > d.inheritedTo || pending && first <= e.Seq; {
 		case unacked && d.due(e):
-			d.add(e.Key, &task{entry: e, first: e.Seq, last: e.Seq})
+			d.add(e.Key, &task{entry: e, seq: e.Seq, first: e.Seq, last: e.Seq})
 		case unacked:
 			d.leave(e)
 		}
@@ -338,12 +356,21 @@ func (d *durable) fillEntries(upto uint64) bool {
 // leave notes that an entry is left to the replay. A commit may be parking it
 // now: that goes with what is told of the key before.
 func (d *durable) leave(e *boltstore.Entry) {
-	if q := d.keys[e.Key]; q != nil && len(q.tasks) > 0 {
-		last := q.tasks[len(q.tasks)-1]
-		last.last = max(last.last, e.Seq)
+	var tasks []*task
+	if q := d.keys[e.Key]; q != nil {
+		tasks = q.tasks
+	}
+	d.passOver(e.Key, tasks, e.Seq)
+}
+
+// passOver notes that nothing is told of a key behind some tasks, up to a seq.
+func (d *durable) passOver(key string, tasks []*task, seq uint64) {
+	if len(tasks) == 0 {
+		d.settled[key] = max(d.settled[key], seq)
 		return
 	}
-	d.settled[e.Key] = max(d.settled[e.Key], e.Seq)
+	t := tasks[len(tasks)-1]
+	t.last, t.more = max(t.last, seq), false
 }
 
 // passInherited forgets what an earlier life left once the cursor is past it.

@@ -34,7 +34,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	}
 	l := &listener{
 		inf: inf, handler: h, log: *inf.o.Logger, ended: make(chan struct{}), synced: make(chan struct{}),
-		known: inf.known, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
+		known: inf.known, owed: inf.noted, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
 	}
 	if o.Logger != nil {
 		l.log = *o.Logger

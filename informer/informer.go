@@ -24,9 +24,11 @@ type Informer struct {
 	lw      cache.ListerWatcher
 	server  string
 	example runtime.Object
-	known   uint64 // last seq of an earlier life
+	known   uint64 // one above the last seq of an earlier life, 0 without one
 	told    uint64 // told mark when this life began
+	noted   uint64 // told mark now, which is written later; guarded by mu
 	backlog *backlog
+	page    int // objects of a replay that are read at a time
 	synced  chan struct{}
 	// syncedSeq is the last seq when synced was closed; set before that.
 	syncedSeq uint64
@@ -78,9 +80,12 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	st := store.State()
 	inf := &Informer{
-		known: st.Seq, told: st.Told,
+		told: st.Told, noted: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
 		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
+	}
+	if st.Synced || st.Seq > 0 {
+		inf.known = st.Seq + 1
 	}
 	return inf, inf.SetTransform(o.Transform)
 }
@@ -337,5 +342,6 @@ func (inf *Informer) noteTold() {
 	for l := range inf.listeners {
 		told = min(told, l.cursor.Load())
 	}
-	inf.store.SetTold(told)
+	inf.noted = max(inf.noted, told)
+	inf.store.SetTold(inf.noted)
 }

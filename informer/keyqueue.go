@@ -90,17 +90,30 @@ func (d *durable) collapse(q *keyQueue) {
 // group makes tasks of entries that are settled together, up to last.
 func group(entries []*boltstore.Entry, last uint64) (tasks []*task) {
 	for i, e := range entries {
-		tasks = append(tasks, &task{entry: e, last: last, more: i < len(entries)-1})
+		t := &task{entry: e, seq: e.Seq, last: last, more: i < len(entries)-1}
+		if t.more && entries[i+1].Seq <= t.seq {
+			t.seq = 0 // that of what follows: its own is not known
+		}
+		tasks = append(tasks, t)
 	}
 	return tasks
 }
 
+// next is what a key is to be told now, nil if nothing.
+func (q *keyQueue) next() *task {
+	if q.busy || q.waiting || q.loading || q.again || q.dropped || q.told == len(q.tasks) || q.told >= aheadOfAck {
+		return nil
+	}
+	return q.tasks[q.told]
+}
+
 // schedule makes a key ready if it has something to be told.
 func (d *durable) schedule(q *keyQueue) {
-	if q.busy || q.ready || q.waiting || q.loading || q.again || q.dropped || q.told == len(q.tasks) || q.told >= aheadOfAck {
+	t := q.next()
+	if q.ready || t == nil {
 		return
 	}
-	if t := q.tasks[q.told]; t.entry == nil && !t.reset {
+	if t.away() {
 		q.loading = true
 		d.loads = append(d.loads, q)
 		d.inf.backlog.wake()
@@ -125,11 +138,12 @@ func (d *durable) work() {
 		q := d.ready[0]
 		d.ready = d.ready[1:]
 		q.ready = false
-		if q.dropped || q.waiting || q.loading {
+		t := q.next()
+		if t == nil || t.away() { // it was refused, or moved to the file, since it became ready
+			d.schedule(q)
 			d.mu.Unlock()
 			continue
 		}
-		t := q.tasks[q.told]
 		q.busy = true
 		d.calls++
 		q.reached = max(q.reached, t.last)
@@ -283,7 +297,9 @@ func (d *durable) acknowledged(q *keyQueue, t *task) {
 	case t.reset:
 		d.resetting = false
 		d.inf.backlog.wake()
-	case !t.more:
+	case t.more: // a delete, up to which nothing is left
+		d.settled[q.key] = max(d.settled[q.key], t.seq)
+	default:
 		d.settled[q.key] = max(d.settled[q.key], t.last)
 	}
 	d.changed()

@@ -14,7 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pageObjects bounds what a replay holds in memory at a time.
+// pageObjects bounds what a replay holds in memory at a time, unless a test has
+// smaller pages.
 const pageObjects = 256
 
 // listener brings one handler what it has to be told: a replay of the file,
@@ -31,8 +32,13 @@ type listener struct {
 	// cursor is the seq up to which the handler has returned, or need not be
 	// called.
 	cursor atomic.Uint64
-	// known is the seq of the last entry of an earlier life of the process.
+	// known is one above the seq of the last entry of an earlier life of the
+	// process, or of the last gap in the journal: the handler may know what was
+	// there then. 0 without an earlier life.
 	known uint64
+	// owed is the seq above which the journal is kept for the handler.
+	owed uint64
+	gaps int // above it, as many as were found
 
 	replay walk
 	resync walk // due when active
@@ -119,7 +125,7 @@ func (l *listener) resyncing() bool {
 // page tells the next page of a walk, after every entry that its snapshot
 // contains. It says whether there is more to do at once.
 func (l *listener) page(w *walk, tell func(obj any)) bool {
-	p, err := l.inf.store.Page(w.next, pageObjects)
+	p, err := l.inf.store.Page(w.next, l.inf.page)
 	if err != nil {
 		// Damage is noted by the store, and a relist under way; go on with
 		// what can be served, once something happens.
@@ -135,6 +141,7 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 	if !p.Synced {
 		return false // nothing to replay before the first sync
 	}
+	gaps := l.gaps
 	for l.cursor.Load() < p.Seq {
 		// Committed and not popped yet, at worst: it comes soon.
 		tick := l.inf.backlog.tick()
@@ -143,6 +150,9 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 		}
 		if l.gone.Err() != nil {
 			return false
+		}
+		if l.gaps != gaps {
+			return true // all objects are told again
 		}
 	}
 	for _, obj := range p.Objects {
@@ -168,16 +178,20 @@ func (l *listener) entries(upto uint64) bool {
 	if inFile {
 		var err error
 		entries, err = l.inf.store.ReadJournal(from)
+		next := upto + 1
 		switch {
 		case errors.Is(err, boltstore.ErrDamaged):
-			l.log.Error(err, "Part of the journal is damaged and cannot be told", "source", l.inf.store.Source().String(), "from", from, "to", upto)
-			l.cursor.Store(upto)
-			return true
+			var failed error
+			if next, failed = l.inf.store.SkipJournal(from); failed != nil {
+				return false
+			}
 		case err != nil:
 			return false // the file is closed, or fails; the next event tries again
+		case len(entries) > 0:
+			next = entries[0].Seq
 		}
-		if len(entries) == 0 || entries[0].Seq > upto {
-			l.cursor.Store(upto) // trimmed: told to others long ago
+		if next > from {
+			l.gap(from, min(next-1, upto), err)
 			return true
 		}
 	}
@@ -194,10 +208,24 @@ func (l *listener) entries(upto uint64) bool {
 	return len(entries) > 0
 }
 
+// gap passes over entries that the journal has no more. Were they not trimmed,
+// the handler is told of all objects again: nobody knows what it was not told.
+// What was deleted in them stays untold, as with a stock informer's restart.
+func (l *listener) gap(from, to uint64, err error) {
+	l.cursor.Store(to)
+	if to > l.owed {
+		l.log.Error(err, "Part of the journal is lost, a handler is not told of what was deleted in it, and again of the objects that are there",
+			"source", l.inf.store.Source().String(), "from", from, "to", to)
+		l.gaps++
+		l.known, l.replay = max(l.known, to+1), walk{active: true}
+	}
+	l.inf.noteTold()
+}
+
 // tell calls the handler for an entry, unless that is left to the replay. It
 // is false if the handler has been removed.
 func (l *listener) tell(e *boltstore.Entry) bool {
-	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born > l.known) {
+	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born >= l.known) {
 		// Left to the replay, or it came and went before the replay reached it.
 		return true
 	}

@@ -71,7 +71,10 @@ func (d *durable) Persisted(mark uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.leaving = nil
-	d.anew = d.anew && !d.leavingAnew
+	if d.anew && d.leavingAnew {
+		d.anew = false
+		d.inf.backlog.wake()
+	}
 	d.mark = max(d.mark, mark)
 	d.persisted++
 	d.reach = 0
@@ -85,7 +88,7 @@ func (d *durable) Persisted(mark uint64) {
 // Lost implements boltstore.Positioner.
 func (d *durable) Lost() {
 	d.mu.Lock()
-	d.lost = true
+	d.lost = !d.anew || d.leavingAnew // else it has started over since it was asked
 	d.mu.Unlock()
 	d.inf.backlog.wake()
 }

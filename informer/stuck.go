@@ -155,19 +155,7 @@ func (d *durable) fillLoads(most int) bool {
 		if i, ok := at[q.key]; ok {
 			last, entries = p.Last[i], p.Entries[i]
 		}
-		// What is told already stays, what the file has is replaced by that.
-		told, rest := q.tasks[:q.told:q.told], q.tasks[q.told:]
-		upto := last
-		for len(rest) > 0 && (rest[0].entry == nil || rest[0].parked || rest[0].entry.Seq <= last) {
-			d.hold(rest[0], -1)
-			upto = max(upto, rest[0].last)
-			rest = rest[1:]
-		}
-		fresh := d.fromParked(q.key, upto, entries)
-		for _, t := range fresh {
-			d.hold(t, 1)
-		}
-		q.tasks = slices.Concat(told, fresh, rest)
+		d.replace(q, last, entries)
 		d.settle(q)
 	}
 	return true

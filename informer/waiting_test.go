@@ -108,7 +108,7 @@ func TestLeftToTheReplay(t *testing.T) {
 		t.Errorf("settled %v: a record of it would stay", d.settled)
 	}
 	// The same behind a delete that is told: it goes with that.
-	d.known = last
+	d.known = last + 1
 	s.change(cache.Deleted, "a")
 	s.change(cache.Added, "a")
 	last = s.flush()

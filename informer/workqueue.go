@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,9 +13,12 @@ import (
 // dies: as a DurableHandler it adds the items of what it is told, and
 // acknowledges that when the item's work is Done and nobody has asked for it to
 // be done again. Add, AddAfter and AddRateLimited of an item while it is being
-// worked on ask for that. Everything else is the inner queue's, so that it can
-// be used wherever that can: in a controller-runtime controller, with
-// reconcile.Request, as what Options.NewQueue returns.
+// worked on ask for that; of what it was worked on for then, the last event of
+// each key stays unacknowledged, so that a restart brings the item back. Only a
+// Reset is acknowledged in any case, since nothing is told before. Everything
+// else is the inner queue's, so that it can be used wherever that can: in a
+// controller-runtime controller, with reconcile.Request, as what
+// Options.NewQueue returns.
 type DurableQueue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	items func(Event) []T
@@ -33,6 +37,7 @@ type queued struct {
 
 // share is an event that waits for the work on all its items.
 type share struct {
+	key  string
 	ack  func()
 	mu   sync.Mutex
 	left int
@@ -59,7 +64,7 @@ func (q *DurableQueue[T]) HandleEvent(_ context.Context, e Event) error {
 	if len(items) == 0 {
 		return nil
 	}
-	s := &share{ack: Event{delivery: e.delivery}.Ack, left: len(items)} // and the object can go
+	s := &share{key: e.Key, ack: Event{delivery: e.delivery}.Ack, left: len(items)} // and the object can go
 	for _, item := range items {
 		q.mu.Lock()
 		st := q.of(item)
@@ -100,7 +105,9 @@ func (q *DurableQueue[T]) Done(item T) {
 	var done []*share
 	q.mu.Lock()
 	st := q.of(item)
-	if !st.again {
+	if st.again {
+		done, st.working = lastOfEach(st.working)
+	} else {
 		done, st.working = st.working, nil
 	}
 	st.taken, st.again = false, false
@@ -112,6 +119,23 @@ func (q *DurableQueue[T]) Done(item T) {
 		s.done()
 	}
 	q.TypedRateLimitingInterface.Done(item)
+}
+
+// lastOfEach parts the last share of each key from those before it: were these
+// kept, too, the key would soon be told no more of. Nothing is told before a
+// Reset, which has no key, is acknowledged.
+func lastOfEach(shares []*share) (before, last []*share) {
+	later := map[string]bool{}
+	for _, s := range slices.Backward(shares) {
+		if s.key == "" || later[s.key] {
+			before = append(before, s)
+		} else {
+			last = append(last, s)
+		}
+		later[s.key] = true
+	}
+	slices.Reverse(last)
+	return before, last
 }
 
 func (q *DurableQueue[T]) askAgain(item T) {

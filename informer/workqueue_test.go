@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,4 +92,69 @@ func TestDurableQueue(t *testing.T) {
 	if len(q.state) > 0 {
 		t.Errorf("it keeps %v", q.state)
 	}
+}
+
+// TestQueueAsksAgain: an item that is always to be looked at again is worked on
+// for each change, however many there are, and for the last one after a restart.
+func TestQueueAsksAgain(t *testing.T) {
+	w := newWorld(t)
+	q := newTestQueue()
+	l := w.durably(DurableOptions{}, q).run().synced()
+	work := func(name string) {
+		t.Helper()
+		eventually(t, "work on "+name, func() bool { return q.Len() == 1 })
+		item, _ := q.Get()
+		if item.Name != name {
+			t.Fatalf("work on %s, not on %s", item.Name, name)
+		}
+		q.AddAfter(item, time.Hour)
+		q.Done(item)
+	}
+	w.create("a")
+	for i := range 2 * aheadOfAck {
+		work("a")
+		w.update("a", fmt.Sprint(i))
+	}
+	work("a")
+	w.delete("a")
+	work("a")
+	eventually(t, "what is older is acknowledged", func() bool {
+		d := l.only()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.keys) == 1 && len(d.keys["default/a"].tasks) == 1
+	})
+	l.equal().end()
+	q.ShutDown()
+
+	q = newTestQueue()
+	l = w.durably(DurableOptions{}, q).run().synced()
+	work("a")
+	l.end()
+	q.ShutDown()
+}
+
+// TestQueueResetAsksAgain: what is to be looked at again for a Reset does not
+// keep it from being acknowledged: nothing would be told any more.
+func TestQueueResetAsksAgain(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), func(e Event) []string { return []string{string(e.Type)} })
+	l := w.durably(DurableOptions{}, q).run().synced()
+	work := func(want cache.DeltaType) {
+		t.Helper()
+		eventually(t, "work", func() bool { return q.Len() == 1 })
+		item, _ := q.Get()
+		if item != string(want) {
+			t.Fatalf("work on %s, not on %s", item, want)
+		}
+		q.AddAfter(item, time.Hour)
+		q.Done(item)
+	}
+	work(cache.Added)
+	l.only().Lost()
+	work(Reset)
+	work(cache.Added)
+	l.end()
+	q.ShutDown()
 }

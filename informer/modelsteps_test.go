@@ -1,0 +1,183 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+func (m *model) step(o op) {
+	s := m.server
+	switch o.do {
+	case "update", "create", "delete", "recreate":
+		s.change(o.do, o.key)
+	case "bookmark":
+		s.bookmark()
+	case "resync":
+		m.resync()
+	case "stall", "fail", "later", "go on":
+		m.observers[o.n%len(m.observers)].behave(o.do)
+	case "answer":
+		m.observers[o.n%len(m.observers)].answer(o.key)
+	case "slow":
+		m.observers[o.n%len(m.observers)].stuck(fmt.Sprint("o", o.key))
+	case "add again":
+		if !m.full {
+			m.addAgain()
+		}
+	case "without":
+		if m.second != nil && !m.full {
+			m.endOpen()
+			m.check()
+			m.second.die()
+			m.without = true
+			m.start()
+		}
+	case "join":
+		if m.late == nil {
+			m.late = m.observe(false)
+			m.join()
+		}
+	case "leave":
+		if m.late != nil {
+			m.late.behave("go on")
+			if err := m.inf.RemoveEventHandler(m.lateReg); err != nil {
+				m.t.Fatal(err)
+			}
+			m.forget(&m.late)
+		}
+	case "join durable":
+		if m.second == nil && !m.full {
+			m.second = m.observe(true)
+			m.addDurable("second", m.second, true)
+		}
+	case "forget durable":
+		if m.second != nil && !m.full {
+			m.second.behave("go on")
+			if err := m.inf.RemoveDurableHandler("second"); err != nil {
+				m.t.Fatal(err)
+			}
+			m.forget(&m.second)
+		}
+	case "compact": // beside all that goes on
+		if _, err := m.db.Compact(context.Background(), nil); err != nil && !m.full {
+			m.t.Fatal(err)
+		}
+	case "rotate":
+		if m.sealed && !m.full { // it would wait for a relist, and that for room
+			if err := m.db.Rotate(); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	case "fill disk":
+		if m.disk {
+			if err := fillDisk(m.dir); err != nil {
+				m.t.Fatal(err)
+			}
+			m.full = true
+			s.padded(50 << 10) // what is free in the file is not enough
+		}
+	case "free disk":
+		if err := m.free(); err != nil {
+			m.t.Fatal(err)
+		}
+	case "settle":
+		m.settle()
+	case "replace": // events are missed, and too old to be had
+		if !m.replaced {
+			m.settle()
+			m.replaced = true
+			s.missed(o.key, 1+o.n)
+		}
+	case "crash":
+		m.crash()
+	case "reopen":
+		m.endOpen()
+		m.check()
+		m.start()
+	case "away": // the server goes on meanwhile, and may forget
+		m.endOpen()
+		s.missed(o.key, o.n)
+		m.start()
+	case "rewind":
+		m.settle()
+		m.end()
+		s.rewind()
+		for _, o := range m.observers {
+			o.restored(true)
+		}
+		m.start()
+		m.settle()
+		for _, o := range m.observers {
+			o.restored(false)
+		}
+	}
+}
+
+// resync is one that is due for the late handler or the first.
+func (m *model) resync() {
+	m.inf.mu.Lock()
+	for l := range m.inf.listeners {
+		l.mu.Lock()
+		l.resyncWanted = true
+		l.mu.Unlock()
+	}
+	j := m.inf.journal
+	m.inf.mu.Unlock()
+	if j != nil {
+		_ = j.Resync() // closed at worst
+	}
+}
+
+func (m *model) forget(o **observer) {
+	for i, x := range m.observers {
+		if x == *o {
+			m.observers = append(m.observers[:i:i], m.observers[i+1:]...)
+			break
+		}
+	}
+	(*o).die()
+	*o = nil
+}
+
+func (m *model) reopen() {
+	m.end()
+	m.check()
+	m.start()
+}
+
+// crash goes on with the file as the last commit left it. What is told after
+// that was never told.
+func (m *model) crash() {
+	for _, o := range m.observers {
+		o.behave("freeze")
+	}
+	if err := m.free(); err != nil { // for the copy
+		m.t.Fatal(err)
+	}
+	s, err := m.db.Snapshot()
+	for _, o := range m.observers {
+		o.die()
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	file, err := io.ReadAll(s)
+	if err := errors.Join(err, s.Close()); err != nil {
+		m.t.Fatal(err)
+	}
+	m.end()
+	m.lost = true
+	if err := os.Remove(m.path); err != nil {
+		m.t.Fatal(err)
+	}
+	m.files++
+	m.path = filepath.Join(m.dir, fmt.Sprint(m.files, ".db"))
+	if err := os.WriteFile(m.path, file, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	m.start()
+}

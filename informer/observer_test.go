@@ -1,0 +1,301 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// observer is a handler that keeps what it is told, over all lives, and finds
+// fault with it.
+type observer struct {
+	durable bool
+
+	mu     sync.Mutex
+	cond   sync.Cond
+	life   *teller
+	mood   string
+	slow   string // the key of which it does not return
+	back   bool   // the server was restored: versions may fall
+	faults []string
+	there  map[string]*corev1.ConfigMap
+	last   map[types.UID]cache.DeltaType // what it was last told of each object
+	seen   map[string]bool               // versions
+	acked  map[string]uint64             // since a crash
+	fresh  map[string]bool               // keys of which it was told in this life
+	seqs   map[string]uint64             // last told
+	trace  map[string][]string           // the last that it was told of each key
+
+	// later are events to be acknowledged when it goes on, open those of each
+	// key that were told since it was last told anew.
+	later []Event
+	open  map[string]map[*delivery]bool
+	turns map[string]turn
+}
+
+func newObserver(durable bool) *observer {
+	o := &observer{durable: durable, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, open: map[string]map[*delivery]bool{}, turns: map[string]turn{}}
+	o.cond.L = &o.mu
+	return o
+}
+
+func (o *observer) behave(how string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mood = how
+	o.cond.Broadcast()
+	if how != "go on" {
+		return
+	}
+	o.slow = ""
+	for _, e := range o.later {
+		o.ack(e)
+	}
+	o.later = nil
+}
+
+// stuck: it does not return from calls for a key.
+func (o *observer) stuck(key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.slow = key
+	o.cond.Broadcast()
+}
+
+// leave ends its calls, with what it has not acknowledged.
+func (o *observer) leave() {
+	if !o.durable { // its calls count
+		o.behave("go on")
+		return
+	}
+	o.behave("fail")
+	o.stuck("")
+}
+
+func (o *observer) ack(e Event) {
+	e.Ack()
+	delete(o.open[e.Key], e.delivery)
+}
+
+// answer acknowledges some of what it has left for later, in any order, and
+// refuses some.
+func (o *observer) answer(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var left []Event
+	for i := range o.later {
+		if n&1 > 0 {
+			i = len(o.later) - 1 - i
+		}
+		switch e := o.later[i]; (i + n) % 4 {
+		case 0:
+			o.trace[nameOf(e)] = append(o.trace[nameOf(e)], fmt.Sprint("refuses ", e.Seq))
+			e.Nack(errUnwilling) // it is open until it is told anew
+		case 1:
+			left = append(left, e)
+		default:
+			o.trace[nameOf(e)] = append(o.trace[nameOf(e)], fmt.Sprint("acknowledges ", e.Seq))
+			o.ack(e)
+		}
+	}
+	o.later = left
+}
+
+func nameOf(e Event) string {
+	_, name, _ := cache.SplitMetaNamespaceKey(e.Key)
+	return name
+}
+
+// teller is an observer in one life.
+type teller struct{ *observer }
+
+// live begins a life. What was acknowledged before stays so unless something
+// was lost.
+func (o *observer) live(lost bool) *teller {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mood, o.slow, o.life = "go on", "", &teller{o}
+	for name, t := range o.trace {
+		o.trace[name] = append(t, fmt.Sprint("a new life, something lost: ", lost))
+	}
+	if lost {
+		clear(o.acked)
+	}
+	clear(o.open)
+	clear(o.fresh)
+	for _, e := range o.later {
+		e.Ack() // too late
+	}
+	o.later = nil
+	return o.life
+}
+
+// restored says whether the server is just being restored.
+func (o *observer) restored(now bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.back = now
+}
+
+func (o *observer) die() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mood, o.life = "go on", nil
+	o.cond.Broadcast()
+}
+
+// note keeps the last that was told of a key.
+func (o *observer) note(typ cache.DeltaType, obj *corev1.ConfigMap, old any, e *Event) {
+	s := fmt.Sprintf("%s %s %s", typ, obj.UID, obj.ResourceVersion)
+	if p, ok := old.(*corev1.ConfigMap); ok {
+		s += " from " + p.ResourceVersion
+	}
+	if e != nil {
+		s += fmt.Sprintf(" at %d attempt %d initial %v %s %s, first %d parked %v more %v", e.Seq, e.Attempt, e.Initial, o.mood, e.delivery.d.name, e.delivery.t.first, e.delivery.t.parked, e.delivery.t.more)
+	}
+	t := append(o.trace[obj.Name], s)
+	o.trace[obj.Name] = t[max(0, len(t)-100):]
+}
+
+func (o *observer) fault(format string, args ...any) {
+	o.faults = append(o.faults, fmt.Sprintf(map[bool]string{true: "durable: ", false: "plain: "}[o.durable]+format, args...))
+}
+
+var errUnwilling = errors.New("not now")
+
+func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = d.Obj
+	}
+	o, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		t.fault("%s with a %T", typ, obj)
+		return nil
+	}
+	for (t.mood == "stall" || t.mood == "freeze" || t.slow == o.Name) && t.life == t {
+		t.cond.Wait()
+	}
+	if t.life != t {
+		return errUnwilling
+	}
+	t.note(typ, o, old, e)
+	// In a new life, and where a key's events are told anew, what comes first may
+	// be of before what it knows.
+	anew := !t.fresh[o.Name]
+	if e != nil {
+		anew = anew || e.Attempt > 1 && t.turns[e.Key] != (turn{e.delivery.q, e.delivery.turn})
+	}
+	t.judge(typ, o, old, anew)
+	if e != nil && e.Seq < t.acked[o.Name] {
+		t.fault("%s of %s at %d is told after %d was acknowledged: %q", typ, o.Name, e.Seq, t.acked[o.Name], t.trace[o.Name])
+	}
+	if e != nil && !anew && e.Seq < t.seqs[o.Name] {
+		t.fault("%s of %s at %d after %d: %q", typ, o.Name, e.Seq, t.seqs[o.Name], t.trace[o.Name])
+	}
+	if e != nil && t.mood == "fail" {
+		return errUnwilling // and it has seen nothing
+	}
+	t.fresh[o.Name] = true
+	if e != nil {
+		t.seqs[o.Name] = e.Seq
+		if turn := (turn{e.delivery.q, e.delivery.turn}); t.turns[e.Key] != turn {
+			delete(t.open, e.Key)
+			t.turns[e.Key] = turn
+		}
+	}
+	t.last[o.UID], t.seen[string(o.UID)+o.ResourceVersion] = typ, true
+	if typ == cache.Deleted {
+		delete(t.there, o.Name)
+	} else {
+		t.there[o.Name] = o
+	}
+	switch {
+	case e == nil:
+	case t.mood == "later":
+		if t.open[e.Key] == nil {
+			t.open[e.Key] = map[*delivery]bool{}
+		}
+		t.open[e.Key][e.delivery] = true
+		t.later = append(t.later, *e)
+		return ErrAckLater
+	case !e.delivery.t.more && len(t.open[e.Key]) == 0:
+		t.acked[o.Name] = e.Seq
+	}
+	return nil
+}
+
+// judge holds what it is told against what it knows. anew: that may be of later.
+func (t *teller) judge(typ cache.DeltaType, o *corev1.ConfigMap, old any, anew bool) {
+	was := t.there[o.Name]
+	if prev, ok := old.(*corev1.ConfigMap); ok {
+		if prev.UID != o.UID {
+			t.fault("an update of %s between two objects", o.Name)
+		}
+		if !t.seen[string(prev.UID)+prev.ResourceVersion] {
+			t.fault("%s %s is updated from %s, which was not told: %q", o.Name, o.UID, prev.ResourceVersion, t.trace[o.Name])
+		}
+		if !t.durable && (was == nil || was.ResourceVersion != prev.ResourceVersion) {
+			t.fault("%s %s is updated from %s, and was last told to be %v: %q", o.Name, o.UID, prev.ResourceVersion, was, t.trace[o.Name])
+		}
+	} else if typ == cache.Updated {
+		t.fault("an update of %s from nothing", o.Name)
+	}
+	if was == nil || anew && (t.durable || typ == cache.Deleted) {
+		return
+	}
+	switch {
+	case was.UID == o.UID && !t.durable && !anew && !t.back && versionOf(o) < versionOf(was) && typ != cache.Deleted:
+		t.fault("%s steps back from %s to %s: %q", o.Name, was.ResourceVersion, o.ResourceVersion, t.trace[o.Name])
+	case was.UID == o.UID:
+	case typ == cache.Deleted:
+		t.fault("%s, which is %s, is deleted as %s: %q", o.Name, was.UID, o.UID, t.trace[o.Name])
+	default:
+		t.fault("%s comes as %s, and the delete of %s was not told: %q", o.Name, o.UID, was.UID, t.trace[o.Name])
+	}
+}
+
+func versionOf(o *corev1.ConfigMap) int {
+	n, err := strconv.Atoi(o.ResourceVersion)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func (t *teller) OnAdd(obj any, _ bool) { _ = t.told(cache.Added, obj, nil, nil) }
+func (t *teller) OnUpdate(old, obj any) { _ = t.told(cache.Updated, obj, old, nil) }
+func (t *teller) OnDelete(obj any)      { _ = t.told(cache.Deleted, obj, nil, nil) }
+func (t *teller) HandleEvent(_ context.Context, e Event) error {
+	return t.told(e.Type, e.Object, e.Old(), &e)
+}
+
+// differs says what it was not told of that is there, or is gone.
+func (o *observer) differs(want map[string]*corev1.ConfigMap) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if why := sameMaps(want, o.there); why != "" {
+		return why
+	}
+	there := map[types.UID]bool{}
+	for _, obj := range want {
+		there[obj.UID] = true
+	}
+	for uid, typ := range o.last {
+		switch {
+		case there[uid]:
+		case typ == cache.Deleted:
+			delete(o.last, uid)
+		default:
+			return fmt.Sprintf("%s is gone, and was last told to be %s: %q", uid, typ, o.trace)
+		}
+	}
+	return ""
+}

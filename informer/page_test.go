@@ -1,0 +1,72 @@
+package informer
+
+import (
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore"
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+)
+
+// midReplay is a handler that has acknowledged the first page of three, and has
+// one entry to take in before the second. broken has that entry's block lost.
+func midReplay(t *testing.T, broken bool) *standing {
+	t.Helper()
+	const n = 2*pageObjects + 1
+	path := filepath.Join(t.TempDir(), "wake.db")
+	s := stand(t, path, boltstore.Options{})
+	for i := range n {
+		s.change(cache.Added, fmt.Sprint("o", i))
+	}
+	s.flush()
+	s.end()
+
+	s = stand(t, path, boltstore.Options{})
+	s.rv = n
+	for !s.d.replay.begun && s.d.fill() {
+	}
+	s.ackAll()
+	at := s.d.cursor
+	s.change(cache.Added, "new")
+	s.flush()
+	s.end()
+	if broken {
+		inSource(t, path, func(src *bolt.Bucket) error {
+			return src.Bucket([]byte("journal")).Delete(binary.BigEndian.AppendUint64(nil, at+1))
+		})
+	}
+	s = stand(t, path, boltstore.Options{})
+	if !s.d.replay.begun || s.d.cursor != at || len(s.d.shown) > 0 {
+		t.Fatalf("at %d of %d, %+v", s.d.cursor, at, s.d.replay)
+	}
+	return s
+}
+
+// TestPageBesideReset: a page of the replay, before which entries have to be
+// told that are damaged, is not told beside the Reset.
+func TestPageBesideReset(t *testing.T) {
+	s := midReplay(t, true)
+	d := s.d
+	for i := 0; i < 20 && d.fill(); i++ {
+	}
+	if !d.resetDue && !d.resetting || len(d.keys) > 1 || d.replay.begun {
+		t.Errorf("reset due %v, under way %v, %d keys, replay %+v", d.resetDue, d.resetting, len(d.keys), d.replay)
+	}
+	s.end()
+}
+
+// TestPageBehindReset: a page that was read before the handler had to start over
+// is not the first that it is told after.
+func TestPageBehindReset(t *testing.T) {
+	s := midReplay(t, false)
+	d := s.d
+	d.Lost()
+	d.fillReplay()
+	if d.overs == 0 || d.replay.begun || len(d.keys) > 0 {
+		t.Errorf("started over %d times, %d keys, replay %+v", d.overs, len(d.keys), d.replay)
+	}
+	s.end()
+}
