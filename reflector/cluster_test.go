@@ -14,6 +14,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -145,7 +146,15 @@ func TestClusterWithinAList(t *testing.T) {
 						return
 					}
 					if pages.Add(1) == 2 {
-						go f.recreate(1_000_000) // which cuts this request
+						go func() { // which cuts this request
+							err := f.sim.Recreate(1_000_000)
+							if err == nil {
+								err = f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}})
+							}
+							if err != nil {
+								t.Error(err)
+							}
+						}()
 						<-r.Context().Done()
 					}
 				}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -61,15 +62,16 @@ type transport struct {
 // asked is what the servers of one config said of themselves. Sources that
 // start together share an answer: it serves whoever waited while it was got.
 type asked struct {
-	turn chan struct{} // to ask, and to touch uids
-	uids map[string]clusterUID
+	begun atomic.Uint64 // counts the questions
+	turn  chan struct{} // to ask, and to touch uids
+	uids  map[string]clusterUID
 }
 
 type clusterUID struct {
-	uid  string    // "": the server does not tell it
-	none bool      // kube-system is not there
-	ca   string    // as in link
-	from time.Time // when it was asked for
+	uid  string // "": the server does not tell it
+	none bool   // kube-system is not there
+	ca   string // as in link
+	n    uint64 // number of the question
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -112,19 +114,19 @@ func (t *transport) clusterUID(req *http.Request) (k clusterUID, err error) {
 	if err != nil {
 		return k, err
 	}
-	began, host := time.Now(), req.URL.Host+server
+	before, host := t.asked.begun.Load(), req.URL.Host+server
 	select {
 	case t.asked.turn <- struct{}{}:
 		defer func() { <-t.asked.turn }()
 	case <-req.Context().Done():
 		return k, req.Context().Err()
 	}
-	if k, ok := t.asked.uids[host]; ok && !k.from.Before(began) {
-		return k, nil
+	if k, ok := t.asked.uids[host]; ok && k.n > before {
+		return k, nil // it was asked for while we waited
 	}
-	from := time.Now()
+	n := t.asked.begun.Add(1)
 	if k, err = t.askClusterUID(req, server); err == nil {
-		k.from = from
+		k.n = n
 		t.asked.uids[host] = k
 	}
 	return k, err
