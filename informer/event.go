@@ -146,6 +146,7 @@ type task struct {
 	entry   *boltstore.Entry // nil for a reset, or where only the file has it
 	reset   bool
 	initial bool   // of the replay
+	added   bool   // told as Added, whatever the entry is
 	parked  bool   // the file's parked has it
 	seq     uint64 // its own; 0 if that is not known
 	first   uint64 // seq of the first entry in it; 0 unless from the journal

@@ -185,32 +185,60 @@ func (d *durable) acked(key string) (seq uint64, ok bool) {
 func (d *durable) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) {
 	at := q.untold()
 	told, rest := q.tasks[:at:at], q.tasks[at:]
-	upto, initial := last, false
-	for len(rest) > 0 && (rest[0].away() || rest[0].parked || rest[0].seq <= last) {
-		d.hold(rest[0], -1)
-		upto = max(upto, rest[0].last)
-		initial = initial || rest[0].initial && !rest[0].parked
-		rest = rest[1:]
+	// Entries that were collapsed are of use as a whole only: where what is
+	// parked ends among them, they tell the rest of it.
+	among := slices.ContainsFunc(rest, func(t *task) bool { return t.first > 0 && t.first <= last && last < t.seq })
+	// What the replay has shown stays if what is parked begins with it.
+	updated := slices.ContainsFunc(entries, func(e *boltstore.Entry) bool { return e.Type == cache.Updated })
+	upto, initial := uint64(0), false
+	rest = slices.DeleteFunc(slices.Clone(rest), func(t *task) bool {
+		if !t.away() && !t.parked && (among || t.seq > last || t.initial && updated) {
+			return false
+		}
+		d.hold(t, -1)
+		upto, initial = max(upto, t.last), initial || t.initial
+		return true
+	})
+	if !among {
+		upto = max(upto, last)
 	}
 	before, _ := d.acked(q.key)
 	for _, t := range told {
 		before = max(before, t.seq)
 	}
-	entries = slices.DeleteFunc(entries, func(e *boltstore.Entry) bool {
-		return !d.due(e) || e.Type == cache.Deleted && e.Seq <= before
-	})
-	tasks := group(entries, upto)
+	tasks := group(slices.DeleteFunc(entries, func(e *boltstore.Entry) bool {
+		return !d.due(e) || e.Type == cache.Deleted && e.Seq <= before || among && (e.Type != cache.Deleted || e.Seq > upto)
+	}), upto)
 	for _, t := range tasks {
-		t.parked = true
-		if initial && t.entry.Type != cache.Deleted { // of which it has not been told
-			t.entry.Type, t.initial = cache.Added, true
-		}
+		t.parked, t.initial = true, initial && t.entry.Type == cache.Added
 		d.hold(t, 1)
 	}
 	if len(tasks) == 0 {
 		d.passOver(q.key, told, upto)
 	}
+	n := len(tasks)
+	if len(rest) > 0 && rest[0].initial {
+		for n > 0 && tasks[n-1].seq > rest[0].seq {
+			n--
+		}
+		tasks = slices.Insert(tasks, n, rest[0])
+		rest = rest[1:]
+	}
 	q.tasks = slices.Concat(told, tasks, rest)
+	if among {
+		tellAdded(q.tasks[at:])
+	}
+}
+
+// tellAdded has an update that comes first told as Added: what was before it has
+// not been told.
+func tellAdded(tasks []*task) {
+	for _, t := range tasks {
+		if t.entry.Type != cache.Deleted {
+			t.added = true
+			return
+		}
+	}
 }
 
 // due says whether an entry is to be told: it is not left to the replay. Of
