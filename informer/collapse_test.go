@@ -128,9 +128,7 @@ func TestParkedBeforeReplay(t *testing.T) {
 	}
 	// The delete fails, and moves to the file since memory is full.
 	d.o.MaxPending = 1
-	d.ready, q.ready, q.busy = nil, false, true
-	d.calls++
-	d.returned(&delivery{d: d, q: q, t: q.tasks[0], turn: q.turn}, errors.New("no"))
+	d.returned(s.called("default/a"), errors.New("no"))
 	d.mu.Lock()
 	d.block()
 	d.mu.Unlock()

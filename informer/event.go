@@ -28,9 +28,9 @@ type Event struct {
 	// cache.DeletedFinalStateUnknown with the last known one. It is shared and
 	// must not be modified.
 	Object any
-	// Seq of the journal entry, the last one of those that were collapsed into
-	// it, or up to which an object that is Initial has been changed. Within a key
-	// it does not fall, unless events are told again.
+	// Seq of the journal entry, the last one of those that were collapsed into it
+	// where it is no delete, or up to which an object that is Initial has been
+	// changed. Within a key it does not fall, unless events are told again.
 	Seq uint64
 	// Time of the change's commit, or when the object was stored.
 	Time time.Time
@@ -146,6 +146,7 @@ type task struct {
 	entry   *boltstore.Entry // nil for a reset, or where only the file has it
 	reset   bool
 	initial bool   // of the replay
+	added   bool   // told as Added, whatever the entry is
 	parked  bool   // the file's parked has it
 	seq     uint64 // its own; 0 if that is not known
 	first   uint64 // seq of the first entry in it; 0 unless from the journal

@@ -3,7 +3,6 @@ package informer
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -103,114 +102,6 @@ func (d *durable) damaged(err error) {
 func (d *durable) startAnew(err error) {
 	d.log.Error(err, "Part of what a durable handler has to be told is damaged, it has to start over", "source", d.inf.store.Source().String(), "handler", d.name)
 	d.startOver(d.epoch, d.inf.store.State().Seq)
-}
-
-// fillParked takes in a page of what is parked. It begins with the cursor
-// behind the file's mark: what is between is parked or acknowledged.
-func (d *durable) fillParked() bool {
-	d.mu.Lock()
-	from, shownAt, persisted := d.parked.next, d.shownAt, d.persisted
-	d.mu.Unlock()
-	p, err := d.h.Parked(from, 64, shownAt)
-	switch {
-	case errors.Is(err, boltstore.ErrDamaged):
-		d.damaged(err)
-		return true
-	case err != nil:
-		return false // closed, or removed
-	}
-	if d.inf.store.Epoch() != d.epoch {
-		return true
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.persisted != persisted {
-		return true // what is gone from the file by now may be in hand
-	}
-	if !d.parked.begun {
-		d.parkedTo = d.cursor
-		if d.parked.active { // of an earlier life
-			d.parkedTo = 0
-		}
-		d.parked = walk{active: true, begun: true}
-		d.cursor = max(d.cursor, p.Mark)
-	}
-	d.mark = max(d.mark, p.Mark)
-	for i, key := range p.Keys {
-		d.unpark(key, p.Last[i], p.Entries[i])
-	}
-	if d.parked.next = p.Next; p.Next == nil {
-		d.parked = walk{}
-	}
-	d.passInherited()
-	d.changed()
-	return true
-}
-
-// unpark takes in what is parked of one key, unless it is in hand.
-func (d *durable) unpark(key string, last uint64, entries []*boltstore.Entry) {
-	// Objects of the first list have no seq: theirs is 0.
-	if last <= d.parkedTo && d.parkedTo > 0 {
-		return
-	}
-	if seq, ok := d.acked(key); ok && seq >= last {
-		return
-	}
-	q := d.keys[key]
-	if q == nil {
-		q = &keyQueue{key: key}
-		d.keys[key] = q
-	}
-	for _, t := range q.tasks {
-		if t.last >= last {
-			return
-		}
-	}
-	d.replace(q, last, entries)
-	d.settle(q)
-}
-
-// acked is the seq up to which a key was acknowledged, as far as the file may
-// not say so yet.
-func (d *durable) acked(key string) (seq uint64, ok bool) {
-	settled, ok := d.settled[key]
-	leaving, left := d.leaving[key]
-	return max(settled, leaving), ok || left
-}
-
-// replace puts what the file has parked of a key in the place of what has not
-// been told of it up to there, but for what is left to the replay, and for
-// deletes of before what has been told or acknowledged: these have been, too, or
-// need not be.
-func (d *durable) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) {
-	at := q.untold()
-	told, rest := q.tasks[:at:at], q.tasks[at:]
-	upto, initial := last, false
-	for len(rest) > 0 && (rest[0].away() || rest[0].parked || rest[0].seq <= last) {
-		d.hold(rest[0], -1)
-		upto = max(upto, rest[0].last)
-		initial = initial || rest[0].initial && !rest[0].parked
-		rest = rest[1:]
-	}
-	before, _ := d.acked(q.key)
-	for _, t := range told {
-		before = max(before, t.seq)
-	}
-	entries = slices.DeleteFunc(entries, func(e *boltstore.Entry) bool {
-		return !d.due(e) || e.Type == cache.Deleted && e.Seq <= before
-	})
-	tasks := group(entries, upto)
-	for _, t := range tasks {
-		t.parked = true
-		if initial && t.entry.Type != cache.Deleted { // of which it has not been told
-			t.entry.Type, t.initial = cache.Added, true
-		}
-		d.hold(t, 1)
-	}
-	if len(tasks) == 0 {
-		d.passOver(q.key, told, upto)
-	}
-	q.tasks = slices.Concat(told, tasks, rest)
 }
 
 // due says whether an entry is to be told: it is not left to the replay. Of

@@ -66,7 +66,7 @@ func (q *keyQueue) untold() int {
 // from the file's parked stay as they are.
 func (d *durable) collapse(q *keyQueue) {
 	from := len(q.tasks)
-	for from > q.untold() && q.tasks[from-1].first > 0 && !q.tasks[from-1].parking {
+	for from > q.untold() && q.tasks[from-1].first > 0 && !q.tasks[from-1].parking && !q.tasks[from-1].added {
 		from--
 	}
 	tail := q.tasks[from:]
@@ -168,6 +168,9 @@ func (d *durable) tell(dl *delivery, attempt int) (err error) {
 		e.Type = Reset
 	default:
 		e.Type, e.Seq, e.Time = t.entry.Type, t.entry.Seq, t.entry.Time
+		if t.added {
+			e.Type = cache.Added
+		}
 		if e.Object, err = t.entry.Object(); err != nil {
 			d.log.Error(err, "An entry cannot be told in full", "source", d.inf.store.Source().String(), "handler", d.name, "key", e.Key)
 			if e.Type != cache.Deleted {

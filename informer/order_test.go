@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -105,4 +106,82 @@ func TestGoneBeforeItWasShown(t *testing.T) {
 			s.end()
 		})
 	}
+}
+
+// TestParkedIntoCollapsed: what the file has parked of a key ends within what was
+// collapsed in memory behind it: of an object that came and went there only one
+// of the two knows. Each object that is told is gone before the next one comes.
+func TestParkedIntoCollapsed(t *testing.T) {
+	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{JournalBytes: 1})
+	d := s.d
+	d.replay = walk{}
+	s.change(cache.Added, "a")
+	s.flush()
+	for len(d.keys) == 0 && d.fill() {
+	}
+	d.returned(s.called("default/a"), errUnwilling)
+	s.movedOut("default/a")
+	var middle uint64
+	for i := range aheadOfAck {
+		s.change(cache.Deleted, "a")
+		s.change(cache.Added, "a")
+		if seq := s.flush(); i == aheadOfAck-4 {
+			middle = seq
+		}
+	}
+	last := s.d.inf.store.State().Seq
+	for d.cursor < last {
+		if !d.fillEntries(last) {
+			t.Fatalf("at %d of %d", d.cursor, last)
+		}
+	}
+	s.parkedTo("default/a", middle)
+	q := d.keys["default/a"]
+	d.mu.Lock()
+	q.waiting = false // it is time
+	d.schedule(q)
+	d.mu.Unlock()
+	for len(d.loads) > 0 && d.fillLoads(1) {
+	}
+	there := ""
+	for _, x := range q.tasks {
+		obj, err := x.entry.Object()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch uid := string(obj.(*corev1.ConfigMap).UID); {
+		case there != "" && there != uid:
+			t.Errorf("%s of %s while it is %s: %s", x.entry.Type, uid, there, s.inHand("default/a"))
+			there = ""
+		case x.entry.Type == cache.Deleted:
+			there = ""
+		default:
+			there = uid
+		}
+	}
+	if there != string(s.uids["a"]) {
+		t.Errorf("at last it is %s, not %s: %s", there, s.uids["a"], s.inHand("default/a"))
+	}
+	s.end()
+}
+
+// TestParkedBehindWhatIsShown: an update of an object that is still to be shown
+// does not come in the place of that.
+func TestParkedBehindWhatIsShown(t *testing.T) {
+	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{JournalBytes: 1})
+	d := s.d
+	s.change(cache.Added, "a")
+	shown := s.flush()
+	for len(d.keys) == 0 && d.fill() {
+	}
+	if d.cursor != shown {
+		t.Fatalf("at %d of %d", d.cursor, shown)
+	}
+	s.change(cache.Updated, "a")
+	s.parkedTo("default/a", s.flush())
+	s.unparkAll()
+	if got, want := s.inHand("default/a"), fmt.Sprintf("Added 1, Updated %d", s.rvOf["a"]); got != want {
+		t.Errorf("in hand: %s, want %s", got, want)
+	}
+	s.end()
 }

@@ -236,9 +236,7 @@ func TestReloadedBehindInitial(t *testing.T) {
 	}
 	q := d.keys["default/a"]
 	d.o.MaxPending = 1
-	d.ready, q.ready, q.busy = nil, false, true
-	d.calls++
-	d.returned(&delivery{d: d, q: q, t: q.tasks[0], turn: q.turn}, errors.New("no"))
+	d.returned(s.called("default/a"), errors.New("no"))
 	d.mu.Lock()
 	d.block()
 	d.mu.Unlock()
