@@ -98,6 +98,7 @@ func TestRecreatedCluster(t *testing.T) {
 							t.Errorf("told %q", told)
 						}
 					}
+					eventually(t, "counted", func() bool { return l.inf.State().Relists[reflector.ReasonCluster] > 0 })
 					st := l.inf.State()
 					if len(st.Relists) != 1+map[bool]int{true: 1}[running] || st.Relists[reflector.ReasonCluster] != 1 {
 						t.Errorf("relists: %v", st.Relists)
