@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -17,7 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // clusterUID is that of the server.
@@ -245,5 +248,46 @@ func TestRefusedByAnotherCluster(t *testing.T) {
 		refused.Store(false)
 		after(5 * time.Minute)
 		f.ofTheCluster()
+	})
+}
+
+// TestFlowSchemaOfStartingServer: a server that starts names other flow schemas
+// at first. The cluster is asked for then, and the list goes on.
+func TestFlowSchemaOfStartingServer(t *testing.T) {
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		var starting atomic.Bool
+		f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{PageSize: 3, Compare: CompareDecoded}, func(cfg *rest.Config) {
+			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(req *http.Request) (*http.Response, error) {
+					resp, err := next.RoundTrip(req)
+					if err == nil && starting.Load() && req.URL.Query().Get("continue") == "" {
+						resp.Header.Set("X-Kubernetes-PF-FlowSchema-UID", "another")
+					}
+					return resp, err
+				})
+			})
+		}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
+		f.list()
+		f.setExpired()
+		starting.Store(true)
+		f.sim.ResetRequests()
+		f.watch()
+		pages, asked := 0, 0
+		for _, r := range f.sim.Requests() {
+			switch {
+			case r.Verb == "list" && r.Query.Get("limit") == "3":
+				pages++
+			case strings.HasSuffix(r.Path, "/kube-system"):
+				asked++
+			}
+		}
+		if pages != 3 || asked == 0 || asked > 3 || f.State().Relists[ReasonExpired] != 1 {
+			t.Errorf("%d pages, asked %d times for the cluster, relists %v", pages, asked, f.State().Relists)
+		}
 	})
 }

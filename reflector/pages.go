@@ -205,8 +205,8 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 }
 
 // same fails if the page that has been read may be of another cluster than those
-// before it, or than what the file has. Where answers name no flow schema the
-// cluster is asked for, if the page was read behind a broken link.
+// before it, or than what the file has. The cluster is asked for where its answer
+// names another flow schema, or none and was read behind a broken link.
 func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.o.Server == "" {
 		return nil // not a client whose answers we can see
@@ -215,19 +215,19 @@ func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.rv == "" && l.flow == "" {
 		l.flow = flow
 	}
-	if flow != l.flow {
-		return errAnother
-	}
-	if flow != "" || !retried {
+	if flow == l.flow && (flow != "" || !retried) {
 		return nil
 	}
 	told, err := l.s.askCluster(ctx)
-	if err != nil {
+	switch uid := l.s.id.clusterUID; {
+	case err != nil:
 		return err
-	}
-	if uid := l.s.id.clusterUID; uid != "" && told.uid != "" && uid != told.uid {
+	case uid == "" && flow == l.flow:
+		return nil // nothing tells them apart
+	case uid == "" || uid != told.uid && (told.uid != "" || flow != l.flow):
 		return errAnother
 	}
+	l.flow = flow // a server that starts names others at first
 	return nil
 }
 
