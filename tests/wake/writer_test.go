@@ -179,10 +179,14 @@ func (w *writer) write(ctx context.Context) error {
 		if err := client.Delete(ctx, names[i][1], metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 			return err
 		}
+		w.names[res] = slices.Delete(slices.Clone(names), i, i+1) // a server that is restarted may refuse the next one
 		o := w.object(res)
 		o.SetNamespace(names[i][0])
 		o.SetName(names[i][1])
 		_, err := client.Create(ctx, o, metav1.CreateOptions{})
+		if err == nil {
+			w.names[res] = append(w.names[res], names[i])
+		}
 		return err
 	}
 	patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"},"annotations":{"wake.test/n":"%d"}}}`, w.rnd.IntN(7), w.writes)
