@@ -121,7 +121,7 @@ func TestManySources(t *testing.T) {
 			}
 			t.Logf("life %d: synced after %s, %d goroutines and %d bytes of heap a source with the server's, %+v while they started, %d full reads, %d questions, %d bytes, at most %d lists at once",
 				n, took, goroutines, heap, starting, full, probes, bytes, most)
-			if goroutines > 18 || heap > 80_000 || starting.goroutines > 18 || starting.heap > 160_000 { // the peak has garbage
+			if goroutines > 18 || heap > 80_000 || starting.goroutines > 18 || starting.heap > 80_000 {
 				t.Errorf("%d goroutines, %d bytes a source; while they started %+v", goroutines, heap, starting)
 			}
 			committed := transactions(t, db)

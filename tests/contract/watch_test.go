@@ -91,25 +91,9 @@ var watches = []testCase{
 				from := f.create(t, path, "a").GetResourceVersion()
 				f.create(t, path, "b")
 				now := f.later(t, path)
-				var s *stream
-				var first event
-				// The server looks once, a second or two before the end: on a busy
-				// machine it can come too late.
-				for tries := 3; ; tries-- {
-					s = f.watch(t, path, "allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion="+from)
-					s.expect(t, "ADDED b")
-					var err error
-					if first, err = s.next(t); err == nil {
-						break
-					}
-					if tries == 1 {
-						t.Fatalf("no bookmark in three watches: %v", err)
-					}
-				}
-				if first.Type != "BOOKMARK" {
-					t.Fatalf("got %s %s", first.Type, first.name())
-				}
-				mark := first.Object
+				s := f.watch(t, path, "allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion="+from)
+				s.expect(t, "ADDED b")
+				mark := s.expect(t, "BOOKMARK")[0].Object
 				atLeast(t, "bookmark", mark.GetResourceVersion(), now)
 				if mark.GetKind() == "" || mark.GetAPIVersion() == "" || len(mark.GetAnnotations()) != 0 {
 					t.Errorf("got bookmark %v", mark.Object)
