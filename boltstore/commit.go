@@ -184,6 +184,8 @@ func (c *committer) run() {
 				select {
 				case <-clk.After(left):
 				case <-c.full:
+				case <-c.flush:
+					take = all
 				case <-c.quit:
 				}
 			}

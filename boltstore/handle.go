@@ -100,6 +100,9 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 				return fn(tx)
 			})
 		})
+		if errors.Is(err, berrors.ErrMaxSizeReached) {
+			err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size)", err, h.db.MaxSize)
+		}
 		if visible != nil && (err == nil || h.sees(id)) {
 			visible()
 		}

@@ -29,7 +29,8 @@ type Options struct {
 	// up to 10 ms and half of it. Default 20 ms; seconds spare flash.
 	Window time.Duration
 	// FlushInterval bounds how long told marks and acknowledgements wait for a
-	// commit to ride on. Default 5 s.
+	// commit to ride on; while changes are gathered, a longer Window does.
+	// Default 5 s.
 	FlushInterval time.Duration
 	// BookmarkInterval bounds how long a bookmark does, of a source to which
 	// nothing else happens. An older version costs such a source nothing after a

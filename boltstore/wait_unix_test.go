@@ -5,10 +5,12 @@ package boltstore
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubewake/kubewake/internal/sealtest"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TestWaitsForABusyFile: a file that another process is writing looks damaged
@@ -46,5 +48,49 @@ func TestWaitsForABusyFile(t *testing.T) {
 	defer closeTest(t, db)
 	if s, err := db.View(configMaps); err != nil || len(s.ListKeys()) != 40 || len(db.Aside()) > 0 {
 		t.Fatalf("%v, set aside %v", err, db.Aside())
+	}
+}
+
+// TestWaitsForCompaction opens a file while its holder compacts it: whoever
+// waits for the lock must not get the file that lost its name.
+func TestWaitsForCompaction(t *testing.T) {
+	path := testPath(t)
+	wasteful(t, path)
+	db := openTest(t, path, Options{})
+	opened := make(chan error)
+	db.opts.step = func(step string) error {
+		if step == "rename" {
+			go func() {
+				other, err := Open(path, Options{LockTimeout: 20 * time.Second})
+				if err == nil {
+					var s *Store
+					if s, err = other.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}}); err == nil {
+						err = s.Add(configMap("ns", "other", 9001, nil))
+					}
+					err = errors.Join(err, s.db.Close())
+				}
+				opened <- err
+			}()
+			waitLocked(t, path)
+		}
+		return nil
+	}
+	if _, err := db.Compact(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	if err := s.Add(configMap("ns", "mine", 9000, nil)); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, db)
+	if err := <-opened; err != nil && !strings.Contains(err.Error(), "in use by") {
+		t.Fatal(err)
+	}
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{Indexers: indexers})
+	for _, key := range []string{"ns/mine", "ns/other"} {
+		if _, ok, err := s.GetByKey(key); !ok || err != nil {
+			t.Errorf("%s is lost: %v", key, err)
+		}
 	}
 }

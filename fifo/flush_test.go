@@ -41,6 +41,24 @@ func TestFlushBehindWhatNobodyPops(t *testing.T) {
 	}
 }
 
+// TestFlushInAWindow: who flushes does not wait for the window to pass.
+func TestFlushInAWindow(t *testing.T) {
+	j, s := newJournal(t, boltstore.Options{Window: time.Hour}, Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for i := range 5 { // the first begins a window, the others come in one
+		if err := j.Add(object(fmt.Sprint("o", i), i+1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Flush(ctx); err != nil {
+			t.Fatalf("change %d: %v", i, err)
+		}
+		if n := len(s.ListKeys()); n != i+1 {
+			t.Fatalf("%d of %d are in the file", n, i+1)
+		}
+	}
+}
+
 // TestRelistConfirmsItsMoment: a list says what there was when it was asked for,
 // not what there is when all of it has come.
 func TestRelistConfirmsItsMoment(t *testing.T) {

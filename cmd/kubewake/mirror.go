@@ -54,6 +54,11 @@ type mirror struct {
 }
 
 func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd, _ := mirrorCommand(streams)
+	return cmd
+}
+
+func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror) {
 	m := &mirror{streams: streams, flags: genericclioptions.NewConfigFlags(false)}
 	cmd := &cobra.Command{
 		Use:   "mirror TYPE[.GROUP]...",
@@ -85,7 +90,7 @@ func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: what, type, namespace/name, UID, resourceVersion")
 	f.BoolVar(&m.report, "report", false, "print what the start took once it is over, for the demo")
 	_ = f.MarkHidden("report") // fails only for a flag that is not there
-	return cmd
+	return cmd, m
 }
 
 // quiet keeps client-go's own messages to warnings.
@@ -136,14 +141,8 @@ func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, 
 	}
 }
 
-func (m *mirror) run(ctx context.Context, types []string) error {
-	if _, err := labels.Parse(m.selector); err != nil {
-		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
-	}
-	cfg, err := m.config()
-	if err != nil {
-		return err
-	}
+// options with which the flags have the file opened.
+func (m *mirror) options() boltstore.Options {
 	logger := m.logger()
 	o := m.db.options()
 	o.RefuseForeign, o.Logger, o.Window, o.MaxSize = true, &logger, m.window, m.maxSize
@@ -154,6 +153,18 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 	if m.compress {
 		o.Compression = boltstore.Zstd
 	}
+	return o
+}
+
+func (m *mirror) run(ctx context.Context, types []string) error {
+	if _, err := labels.Parse(m.selector); err != nil {
+		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
+	}
+	cfg, err := m.config()
+	if err != nil {
+		return err
+	}
+	o := m.options()
 	for {
 		again, err := m.life(ctx, cfg, o, types)
 		if !again {

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// TestMirrorOptions: what the flags say of the file reaches it, and what they
+// don't say is the library's to choose.
+func TestMirrorOptions(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want boltstore.Options
+	}{
+		{nil, boltstore.Options{}},
+		{[]string{"--no-sync"}, boltstore.Options{Durability: boltstore.Process}},
+		{[]string{"--window", "2s"}, boltstore.Options{Window: 2 * time.Second}},
+		{[]string{"--journal-bytes", "1000", "--journal-age", "24h"}, boltstore.Options{JournalBytes: 1000, JournalAge: 24 * time.Hour}},
+		{[]string{"--max-size", "1000000"}, boltstore.Options{MaxSize: 1000000}},
+		{[]string{"--compress"}, boltstore.Options{Compression: boltstore.Zstd}},
+		{[]string{"--allow-unsafe-path"}, boltstore.Options{AllowUnsafePath: true}},
+	} {
+		streams, _, _, _ := genericiooptions.NewTestIOStreams()
+		cmd, m := mirrorCommand(streams)
+		if err := cmd.ParseFlags(tc.args); err != nil {
+			t.Fatal(err)
+		}
+		got := m.options()
+		if !got.RefuseForeign || got.Logger == nil {
+			t.Errorf("%q: %+v", tc.args, got)
+		}
+		got.RefuseForeign, got.Logger = false, nil
+		if !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%q: got %+v, want %+v", tc.args, got, tc.want)
+		}
+	}
+}
