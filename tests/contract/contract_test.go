@@ -101,7 +101,8 @@ type testCase struct {
 }
 
 // run holds a server to all cases: side by side those that only need a
-// namespace, then one by one those that disturb the whole server.
+// namespace, then one by one those that disturb the whole server, or are
+// disturbed by others.
 func run(t *testing.T, s target) {
 	t.Run("steady", func(t *testing.T) {
 		for name, cases := range map[string][]testCase{"list": lists, "watch": watches, "codec": codecs} {

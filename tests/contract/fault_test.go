@@ -4,12 +4,27 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
 var faults = []testCase{
+	{"no bookmark is of the last change to the type, whichever namespace that was in", func(t *testing.T, f *fixture) {
+		other := newFixture(t, f.server)
+		from := f.create(t, f.configMaps(), "a").GetResourceVersion()
+		for n, last, now := 0, "", "none"; now != last; n++ { // once nobody else has written
+			last = other.create(t, other.configMaps(), "b"+strconv.Itoa(n)).GetResourceVersion()
+			now = f.list(t, f.configMaps()+probe).GetResourceVersion()
+		}
+		s := f.watch(t, f.configMaps(), "allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion="+from)
+		s.expectEnd(t)
+		lasted(t, s, 2900*time.Millisecond)
+		now := f.later(t, f.configMaps())
+		s = f.watch(t, f.configMaps(), "allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion="+from)
+		atLeast(t, "bookmark", s.expect(t, "BOOKMARK")[0].Object.GetResourceVersion(), now)
+	}},
 	{"a restart ends every watch and makes every resume too old", func(t *testing.T, f *fixture) {
 		rv := f.create(t, f.configMaps(), "a").GetResourceVersion()
 		s := f.watch(t, f.configMaps(), "resourceVersion="+rv)

@@ -93,6 +93,7 @@ var watches = []testCase{
 				now := f.later(t, path)
 				s := f.watch(t, path, "allowWatchBookmarks=true&timeoutSeconds=3&resourceVersion="+from)
 				s.expect(t, "ADDED b")
+				f.later(t, path) // newer than what other cases wrote before the watch began
 				mark := s.expect(t, "BOOKMARK")[0].Object
 				atLeast(t, "bookmark", mark.GetResourceVersion(), now)
 				if mark.GetKind() == "" || mark.GetAPIVersion() == "" || len(mark.GetAnnotations()) != 0 {
