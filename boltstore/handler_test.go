@@ -184,10 +184,15 @@ func TestMarksFailBeforeRelease(t *testing.T) {
 }
 
 // TestCollapse: what a handler that is behind needs of a journal that is too
-// large is kept for each key, and goes when it is acknowledged.
+// large, or too old, is kept for each key, and goes when it is acknowledged.
 func TestCollapse(t *testing.T) {
+	t.Run("large", func(t *testing.T) { testCollapse(t, Options{Window: time.Nanosecond, JournalBytes: 1}) })
+	t.Run("old", func(t *testing.T) { testCollapse(t, Options{Window: time.Nanosecond, JournalAge: 1}) })
+}
+
+func testCollapse(t *testing.T, o Options) {
 	path := testPath(t)
-	db := openTest(t, path, Options{Window: time.Nanosecond, JournalBytes: 1})
+	db := openTest(t, path, o)
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
 	s.Attach(p)

@@ -43,7 +43,7 @@ type Options struct {
 	// JournalBytes and JournalAge bound the history kept for each source, as
 	// compressed bytes and as time. What a plain handler has still to be told is
 	// kept whatever they say; what a durable one has still to acknowledge is
-	// collapsed, one change a key, when JournalBytes is exceeded. Defaults 16 MiB and 1 h.
+	// collapsed, one change a key. Defaults 16 MiB and 1 h.
 	JournalBytes int64
 	JournalAge   time.Duration
 	// MaxRelists is how many sources may read everything from their servers at

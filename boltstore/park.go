@@ -121,20 +121,24 @@ func parseParked(b []byte) (*parked, error) {
 const pressBlocks = 2
 
 // press collapses what handlers that are behind need of the oldest blocks, so
-// that these can be trimmed, as long as the journal is above its bound.
-func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState) error {
+// that these can be trimmed, as long as the journal is larger, or they are
+// older, than it should be.
+func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
 	j := t.journal()
-	size := int64(m.JournalBytes)
-	if j == nil || size <= s.db.opts.JournalBytes {
+	if j == nil {
 		return nil
 	}
+	size, before := int64(m.JournalBytes), now.Add(-s.db.opts.JournalAge).UnixNano()
 	c := j.Cursor()
 	k, v := c.First()
-	for done := 0; k != nil && done < pressBlocks && size > s.db.opts.JournalBytes; k, v = c.Next() {
+	for done := 0; k != nil && done < pressBlocks; k, v = c.Next() {
 		first := binary.BigEndian.Uint64(k)
 		head, _, err := t.blockHead(first, v)
 		if err != nil {
-			head.count = 1
+			head = blockHead{count: 1, last: before}
+		}
+		if size <= s.db.opts.JournalBytes && head.last >= before {
+			return nil
 		}
 		last := first + head.count - 1
 		if last > m.Told || last > m.Seq {

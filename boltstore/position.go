@@ -266,7 +266,7 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 	if err := s.forgetHandlers(t, all, now); err != nil {
 		return nil, err
 	}
-	if err := s.press(t, m, all); err != nil {
+	if err := s.press(t, m, all, now); err != nil {
 		return nil, err
 	}
 	for name, st := range all {
