@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/kubewake/kubewake/index"
@@ -314,7 +313,7 @@ func (a *applier) note(typ cache.DeltaType, c *Change, next *record, nextRaw []b
 	if a.unseen {
 		return
 	}
-	d := draft{typ: typ, time: a.now, key: c.key, next: nextRaw, prev: bytes.Clone(oldRaw),
+	d := draft{typ: typ, time: a.now, key: c.key, next: nextRaw, prev: diffOf(nextRaw, oldRaw),
 		plain: (next == nil || next.packed == packNot) && (old == nil || old.packed == packNot)}
 	a.drafts = append(a.drafts, d)
 	if a.spill {

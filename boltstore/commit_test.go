@@ -250,7 +250,7 @@ func TestLargeBlock(t *testing.T) {
 		for j := range b {
 			b[j] = byte(i * j >> 3)
 		}
-		drafts = append(drafts, draft{typ: cache.Updated, time: int64(i + 1), key: fmt.Sprint("k", i), next: b, prev: b[:4000]})
+		drafts = append(drafts, draft{typ: cache.Updated, time: int64(i + 1), key: fmt.Sprint("k", i), next: b, prev: diffOf(b, b[:4000])})
 	}
 	for _, n := range []int{1, 2, 150, 300} {
 		got, err := unpackBlock(7, packBlock(7, drafts[:n]))

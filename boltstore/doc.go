@@ -35,8 +35,10 @@
 //	byte 0      block version (1)
 //	bytes 1-4   CRC-32C, little-endian, over the seq and everything after byte 4
 //	then        uvarint count of entries, uvarint time of the last one (unix ns), uvarint length of what follows when unpacked
-//	then        zstd frame of entries: type, time (uvarint unix ns), key, new record, previous record,
-//	            each of the last three with a uvarint length before it
+//	then        zstd frame of entries: type, time (uvarint unix ns), key, new record, how the previous
+//	            one differs from it, each of the last three with a uvarint length before it; that is the
+//	            previous record's length and, until it is reached, how many bytes to copy from the new
+//	            one, how far to go on in it from there (varint), how many of its own follow, and these
 //
 // # What a crash leaves
 //

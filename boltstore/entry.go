@@ -24,9 +24,10 @@ type Entry struct {
 	// Born is the seq at which the object, by its UID, was first stored.
 	Born uint64
 
-	s          *Store
-	next, prev []byte
-	obj        any
+	s    *Store
+	next []byte
+	prev diff
+	obj  any
 
 	once    sync.Once
 	prevObj any
@@ -36,11 +37,12 @@ type Entry struct {
 // newEntry learns from the records when the object was born.
 func newEntry(s *Store, seq uint64, d draft) *Entry {
 	e := entryOf(s, seq, d)
-	from := [2][]byte{d.next, d.prev}
+	from := [2]func() []byte{func() []byte { return d.next }, d.previous}
 	if d.typ == cache.Deleted {
-		from = [2][]byte{d.prev, d.next} // the deleted object's, not the tombstone's
+		from[0], from[1] = from[1], from[0] // the deleted object's, not the tombstone's
 	}
 	for _, raw := range from {
+		raw := raw()
 		if raw == nil {
 			continue
 		}
@@ -95,7 +97,7 @@ func (e *Entry) Object() (any, error) {
 func (e *Entry) Previous() (any, error) {
 	e.once.Do(func() {
 		if e.prevObj == nil && e.prev != nil {
-			e.prevObj, e.prevErr = e.s.decodeRaw(e.Key, e.prev)
+			e.prevObj, e.prevErr = e.s.decodeRaw(e.Key, e.prev.record(e.next))
 		}
 	})
 	return e.prevObj, e.prevErr

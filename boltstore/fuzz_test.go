@@ -74,9 +74,9 @@ func FuzzPosition(f *testing.F) {
 
 func FuzzParked(f *testing.F) {
 	p := &parked{Key: "a/b"}
-	p.fold(1, draft{typ: cache.Updated, time: 5, prev: []byte("prev"), next: []byte("next")}, 0)
+	p.fold(1, draft{typ: cache.Updated, time: 5, prev: diffOf([]byte("next"), []byte("prev")), next: []byte("next")}, 0)
 	f.Add(fuzzSeed(f, p))
-	p.fold(2, draft{typ: cache.Deleted, time: 6, prev: []byte("next")}, 0)
+	p.fold(2, draft{typ: cache.Deleted, time: 6, prev: diffOf(nil, []byte("next"))}, 0)
 	f.Add(fuzzSeed(f, p))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := parseParked(withSum(b))
@@ -87,7 +87,7 @@ func FuzzParked(f *testing.F) {
 		gone := len(p.Gone)
 		p.drafts(0)
 		for seq, end := p.Last+1, p.Last+4; seq != end; seq++ {
-			p.fold(seq, draft{typ: cache.Deleted, prev: []byte("x")}, 0)
+			p.fold(seq, draft{typ: cache.Deleted, prev: diffOf(nil, []byte("x"))}, 0)
 		}
 		if n := len(p.Gone); n > max(gone, maxGone)+3 || n == 0 {
 			t.Fatalf("%d are gone, were %d", n, gone)
@@ -169,7 +169,7 @@ func nested(depth int) []byte {
 }
 
 func FuzzBlock(f *testing.F) {
-	seed := packBlock(7, []draft{{typ: cache.Added, time: 1, key: "a/b", next: []byte("next")}, {typ: cache.Deleted, key: "", prev: []byte("prev")}})
+	seed := packBlock(7, []draft{{typ: cache.Added, time: 1, key: "a/b", next: []byte("next")}, {typ: cache.Deleted, key: "", prev: diffOf(nil, []byte("prev"))}})
 	f.Add(uint64(7), seed)
 	f.Fuzz(func(t *testing.T, seq uint64, b []byte) {
 		if len(b) > 5 {

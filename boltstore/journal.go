@@ -18,15 +18,19 @@ const blockVersion = 1
 const maxBlockBytes = 1 << 30
 
 // draft is a journal entry before and after it is packed. The records are as
-// in items; next is nil for a delete whose final state is unknown, prev for an
-// object that was not there.
+// in items; next is nil for a delete whose final state is unknown, prev, which
+// tells the one before by next, for an object that was not there.
 type draft struct {
-	typ        cache.DeltaType
-	time       int64 // unix ns
-	key        string
-	next, prev []byte
-	plain      bool // neither is packed, as far as is known
+	typ   cache.DeltaType
+	time  int64 // unix ns
+	key   string
+	next  []byte
+	prev  diff
+	plain bool // neither is packed, as far as is known
 }
+
+// previous is the record before.
+func (d draft) previous() []byte { return d.prev.record(d.next) }
 
 var entryTypes = map[cache.DeltaType]byte{cache.Added: 'A', cache.Updated: 'U', cache.Deleted: 'D'}
 
@@ -148,8 +152,8 @@ func unpackBlock(seq uint64, b []byte) ([]draft, error) {
 	drafts := make([]draft, 0, min(head.count, uint64(len(raw))))
 	for range head.count {
 		typ, ok := entryType(r.byte())
-		d := draft{typ: typ, time: int64(r.uvarint()), key: string(r.bytes()), next: r.bytes(), prev: r.bytes()}
-		if r.bad || !ok {
+		d := draft{typ: typ, time: int64(r.uvarint()), key: string(r.bytes()), next: r.bytes(), prev: diff(r.bytes())}
+		if r.bad || !ok || d.prev != nil && !d.prev.fits(d.next) {
 			return damaged("entry %d of %d", len(drafts), head.count)
 		}
 		drafts = append(drafts, d)
@@ -201,6 +205,16 @@ func (r *blockReader) byte() byte {
 
 func (r *blockReader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *blockReader) varint() int64 {
+	v, n := binary.Varint(r.b)
 	if n <= 0 {
 		r.bad = true
 		return 0

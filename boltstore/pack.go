@@ -320,7 +320,9 @@ func (s *Store) plainDrafts(drafts []draft) []draft {
 		if out[i].plain {
 			continue
 		}
-		out[i].next, out[i].prev = s.plainRaw(out[i].key, out[i].next), s.plainRaw(out[i].key, out[i].prev)
+		prev := s.plainRaw(out[i].key, out[i].previous())
+		out[i].next = s.plainRaw(out[i].key, out[i].next)
+		out[i].prev = diffOf(out[i].next, prev)
 	}
 	return out
 }

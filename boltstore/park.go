@@ -57,7 +57,7 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 	case cache.Deleted:
 		g := gone{Record: d.next, Final: true, Seq: seq}
 		if d.next == nil {
-			g.Record, g.Final = d.prev, false
+			g.Record, g.Final = d.previous(), false
 		}
 		if n := len(p.Gone); n >= maxGone && p.Gone[n-1].born() > told {
 			p.Gone = p.Gone[:n-1]
@@ -66,7 +66,7 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 		p.Prev, p.Next = nil, nil
 	case cache.Updated:
 		if first {
-			p.Prev, p.Since = d.prev, seq
+			p.Prev, p.Since = d.previous(), seq
 		}
 		p.Next = d.next
 	default:
@@ -79,16 +79,17 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 // behind Prev, and never that.
 func (p *parked) drafts(shown uint64) (ds []numbered) {
 	for _, g := range p.Gone {
-		d := draft{typ: cache.Deleted, time: p.Time, key: p.Key, prev: g.Record}
+		d := draft{typ: cache.Deleted, time: p.Time, key: p.Key}
 		if g.Final {
 			d.next = g.Record
 		}
+		d.prev = diffOf(d.next, g.Record)
 		ds = append(ds, numbered{cmp.Or(g.Seq, p.Last), d})
 	}
 	if p.Next != nil {
 		d := draft{typ: cache.Added, time: p.Time, key: p.Key, next: p.Next}
 		if p.Prev != nil && (shown == 0 || p.Since > shown) {
-			d.typ, d.prev = cache.Updated, p.Prev
+			d.typ, d.prev = cache.Updated, diffOf(d.next, p.Prev)
 		}
 		ds = append(ds, numbered{p.Last, d})
 	}

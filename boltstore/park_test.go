@@ -16,7 +16,7 @@ func TestParkKey(t *testing.T) {
 		return numbered{seq, draft{typ: cache.Added, key: "ns/a", next: []byte(next)}}
 	}
 	updated := func(seq uint64, prev, next string) numbered {
-		return numbered{seq, draft{typ: cache.Updated, key: "ns/a", next: []byte(next), prev: []byte(prev)}}
+		return numbered{seq, draft{typ: cache.Updated, key: "ns/a", next: []byte(next), prev: diffOf([]byte(next), []byte(prev))}}
 	}
 	deleted := func(seq uint64, final string) numbered {
 		return numbered{seq, draft{typ: cache.Deleted, key: "ns/a", next: []byte(final)}}

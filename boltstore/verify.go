@@ -243,7 +243,7 @@ func (v *verifier) journal(src sourceTx) {
 			return
 		}
 		for _, d := range drafts {
-			for _, raw := range [][]byte{d.next, d.prev} {
+			for _, raw := range [][]byte{d.next, d.previous()} {
 				if raw == nil {
 					continue
 				}
