@@ -183,6 +183,7 @@ func (c *committer) run() {
 			if left := c.db.opts.Window - clk.Since(from); left > 0 {
 				select {
 				case <-clk.After(left):
+				case <-again:
 				case <-c.full:
 				case <-c.flush:
 					take = all
@@ -196,6 +197,17 @@ func (c *committer) run() {
 			take = due
 		case <-c.quit:
 			take, final = all, true
+		}
+		select {
+		case <-flush.C(): // what is due goes along
+			take = max(take, due)
+		default:
+		}
+		for _, taken := range []chan struct{}{c.wake, c.full} { // with what was pending by now
+			select {
+			case <-taken:
+			default:
+			}
 		}
 		began := clk.Now()
 		if c.commitAll(take) {
@@ -247,8 +259,7 @@ func (c *committer) round(take what) (worked, more bool) {
 	for _, w := range waiters {
 		w.d.done <- failed[w.w]
 	}
-	c.settle(works, failed)
-	return true, more && len(failed) == 0
+	return true, !c.settle(works, failed) && more
 }
 
 type waiter struct {
@@ -358,8 +369,9 @@ func (c *committer) try(works []*work) error {
 	return nil
 }
 
-// settle keeps what failed for another try and notes the file's health.
-func (c *committer) settle(works []*work, failed map[*work]error) {
+// settle keeps what failed for another try, says whether there is any, and notes
+// the file's health.
+func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
@@ -383,6 +395,7 @@ func (c *committer) settle(works []*work, failed map[*work]error) {
 		c.backoff = &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	}
 	c.lastErr = err
+	return len(c.retry) > 0
 }
 
 // failDirect answers writers that came too late.

@@ -166,7 +166,7 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 	if b, err = bolt.Open(tmp, 0o600, o); err != nil {
 		return nil, nil, err
 	}
-	b.AllocSize = 64 << 10 // not much more than it needs
+	b.AllocSize = min(64<<10, db.opts.allocSize()) // not much more than it needs
 	err = db.h.quiet(func(tx *bolt.Tx) error {
 		old = tx.DB()
 		c := &compactor{ctx: ctx, dst: b, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.op("write", tmp)) }, limit: int64(db.opts.MaxCommitBytes)}
@@ -182,7 +182,7 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Close())
 	}
-	b.NoSync, b.AllocSize = old.NoSync, allocSize
+	b.NoSync, b.AllocSize = old.NoSync, db.opts.allocSize()
 	return old, b, nil
 }
 

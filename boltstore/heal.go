@@ -147,7 +147,7 @@ func (db *DB) install(name string) (*bolt.DB, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.remove(name))
 	}
-	b.AllocSize = allocSize
+	b.AllocSize = db.opts.allocSize()
 	if db.opts.Durability == Process {
 		err = errors.Join(db.write(b, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.syncFile(b))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/internal/sealtest"
 	berrors "go.etcd.io/bbolt/errors"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -24,13 +25,13 @@ func TestMaxSize(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}
 	s.Attach(p)
-	large := func(i int) *corev1.ConfigMap {
-		return configMap("a", fmt.Sprint("o", i), i+1, map[string]string{"k": strings.Repeat("x", 100<<10)})
+	sized := func(i, kb int) *corev1.ConfigMap {
+		return configMap("a", fmt.Sprint("o", i), i+1, map[string]string{"k": strings.Repeat("x", kb<<10)})
 	}
 	fill := func(from int) (n int) {
 		t.Helper()
 		for n < 100 {
-			if err := s.Add(large(from + n)); err != nil {
+			if err := s.Add(sized(from+n, 100)); err != nil {
 				if !errors.Is(err, berrors.ErrMaxSizeReached) {
 					t.Fatal(err)
 				}
@@ -42,7 +43,7 @@ func TestMaxSize(t *testing.T) {
 		return 0
 	}
 	n := fill(0)
-	p.add(t, s, large(n))
+	p.add(t, s, sized(n, 1000)) // one like the others may fit after all, as pages come free
 	for deadline := time.Now().Add(10 * time.Second); !errors.Is(db.Err(), berrors.ErrMaxSizeReached); {
 		if time.Now().After(deadline) {
 			t.Fatal(db.Err())
@@ -75,9 +76,46 @@ func TestMaxSize(t *testing.T) {
 	same()
 	p = &testProducer{}
 	s.Attach(p)
-	p.add(t, s, large(n)) // fetched again
+	p.add(t, s, sized(n, 1000)) // fetched again
 	p.wait(t)
 	if got := s.List(); len(got) != n+1 || s.LastStoreSyncResourceVersion() != fmt.Sprint(n+1) {
 		t.Fatalf("%d objects, not %d, at %s", len(got), n+1, s.LastStoreSyncResourceVersion())
+	}
+}
+
+// TestSmallMaxSize: the file stays below a bound of any size, and most of that
+// can be used.
+func TestSmallMaxSize(t *testing.T) {
+	for _, most := range []int{300_000, 1_000_000, 1_500_000, 3_000_000} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			db, err := Open(testPath(t), Options{Window: time.Nanosecond, MaxSize: most, JournalBytes: 1, Keyset: sealtest.Default()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close() // it says that the last commit has failed
+			s := claimTest(t, db, Claim{})
+			stored := 0
+			for i := range most / 1000 {
+				if err := s.Add(configMap("a", fmt.Sprint("o", i), i+1, map[string]string{"k": strings.Repeat("x", 3000)})); err != nil {
+					if !errors.Is(err, berrors.ErrMaxSizeReached) {
+						t.Fatal(err)
+					}
+					break
+				}
+				stored += 3000
+			}
+			if size := db.Size(); size > int64(most) {
+				t.Errorf("the file has %d bytes", size)
+			}
+			if stored < most*2/5 { // a page is not full, and some are of the last commits
+				t.Errorf("only %d bytes fit", stored)
+			}
+			if _, err := db.Compact(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			if size := db.Size(); size > int64(most) {
+				t.Errorf("compacted the file has %d bytes", size)
+			}
+		})
 	}
 }

@@ -86,7 +86,7 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	if !isStill(f, db.path) {
 		return nil, errors.Join(errReplaced, b.Close())
 	}
-	b.AllocSize = allocSize
+	b.AllocSize = db.opts.allocSize()
 	if err := db.readHeader(b); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -123,8 +123,13 @@ func isStill(f *os.File, path string) bool {
 }
 
 // allocSize is by how much bbolt grows the file; its own 16 MiB would be most
-// of a small one.
-const allocSize = 1 << 20
+// of a small one. bbolt takes it off MaxSize.
+func (o Options) allocSize() int {
+	if o.MaxSize > 0 {
+		return min(1<<20, o.MaxSize/16)
+	}
+	return 1 << 20
+}
 
 func boltOptions(o Options) *bolt.Options {
 	b := &bolt.Options{
@@ -296,7 +301,7 @@ func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name s
 	if err != nil {
 		return name, err
 	}
-	b.AllocSize = allocSize
+	b.AllocSize = db.opts.allocSize()
 	err = db.write(b, func(tx *bolt.Tx) error {
 		if _, err := tx.CreateBucket(bucketSources); err != nil {
 			return err

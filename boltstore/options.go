@@ -114,9 +114,9 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Window = cmp.Or(o.Window, 20*time.Millisecond)
-	o.FlushInterval = cmp.Or(o.FlushInterval, 5*time.Second)
+	o.FlushInterval = max(cmp.Or(o.FlushInterval, 5*time.Second), time.Millisecond)
 	o.BookmarkInterval = cmp.Or(o.BookmarkInterval, 10*time.Minute)
-	o.MaxCommitBytes = cmp.Or(o.MaxCommitBytes, 4<<20)
+	o.MaxCommitBytes = max(cmp.Or(o.MaxCommitBytes, 4<<20), 1)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
 	o.MaxRelists = max(cmp.Or(o.MaxRelists, 8), 1)

@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -91,9 +92,7 @@ var _ cache.QueueWithBatch = &Journal{}
 
 // New attaches a journal to a claimed store.
 func New(store *boltstore.Store, o Options) *Journal {
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 4 << 20
-	}
+	o.MaxBytes = max(cmp.Or(o.MaxBytes, 4<<20), 1)
 	if o.Logger == nil {
 		l := klog.Background()
 		o.Logger = &l
@@ -209,9 +208,15 @@ func (j *Journal) enqueue(it item) error {
 	if it.change != nil {
 		j.lastChange = j.count
 		j.bytes += it.change.Size()
-		j.wake(j.bytes >= j.o.MaxBytes)
+		j.wake(j.urgent())
 	}
 	return nil
+}
+
+// urgent says whether what is pending must not wait for more: nothing else
+// fits, or the first sync waits for it.
+func (j *Journal) urgent() bool {
+	return j.bytes >= j.o.MaxBytes || j.syncAt != nil && j.doneCount < *j.syncAt
 }
 
 // advance notes that every change up to rv has been accepted, which the server
@@ -235,7 +240,9 @@ func (j *Journal) advance(rv string, at time.Time) {
 	j.confirmed = at
 	if j.syncAt == nil {
 		n := j.count
-		j.syncAt = &n
+		if j.syncAt = &n; j.bytes > 0 {
+			j.wake(j.urgent())
+		}
 	}
 	j.checkSynced()
 }
@@ -243,8 +250,8 @@ func (j *Journal) advance(rv string, at time.Time) {
 // atLeast says whether version a is known to be b or later. Of versions that
 // cannot be compared only the same one is.
 func atLeast(a, b string) bool {
-	cmp, err := resourceversion.CompareResourceVersion(a, b)
-	return a == b || err == nil && cmp >= 0
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return a == b || err == nil && c >= 0
 }
 
 // Bookmark notes that everything up to rv has been accepted. It is written
@@ -432,7 +439,7 @@ func (j *Journal) popped() {
 	j.popping = false
 	j.peel()
 	if j.bytes > 0 {
-		j.wake(false) // the committer may have found the output full
+		j.wake(j.urgent()) // the committer may have found the output full
 	}
 }
 

@@ -1,0 +1,120 @@
+package boltstore
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestOddOptions: no value of a bound or a time keeps a file from doing all that
+// a file does.
+func TestOddOptions(t *testing.T) {
+	const most, least = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
+	cases := map[string]Options{}
+	for _, d := range []time.Duration{-1, 1, least, most} {
+		cases[fmt.Sprint("Window ", int64(d))] = Options{Window: d}
+		cases[fmt.Sprint("FlushInterval ", int64(d))] = Options{FlushInterval: d}
+		cases[fmt.Sprint("BookmarkInterval ", int64(d))] = Options{BookmarkInterval: d}
+		cases[fmt.Sprint("JournalAge ", int64(d))] = Options{JournalAge: d}
+		cases[fmt.Sprint("HandlerAge ", int64(d))] = Options{HandlerAge: d}
+		cases[fmt.Sprint("CollectAfter ", int64(d))] = Options{CollectAfter: d}
+		cases[fmt.Sprint("LockTimeout ", int64(d))] = Options{LockTimeout: d}
+	}
+	for _, n := range []int64{-1, 1, math.MinInt64, math.MaxInt64} {
+		cases[fmt.Sprint("MaxCommitBytes ", n)] = Options{MaxCommitBytes: int(n)}
+		cases[fmt.Sprint("JournalBytes ", n)] = Options{JournalBytes: n}
+		cases[fmt.Sprint("MaxRelists ", n)] = Options{MaxRelists: int(n)}
+		cases[fmt.Sprint("HotBytes ", n)] = Options{HotBytes: n}
+		cases[fmt.Sprint("KeepCorrupt ", n)] = Options{KeepCorrupt: int(n), KeepCorruptBytes: n}
+		cases[fmt.Sprint("CompactMinSize ", n)] = Options{CompactMinSize: n}
+	}
+	for _, r := range []float64{1e-9, math.NaN(), math.Inf(1), math.Inf(-1)} {
+		cases[fmt.Sprint("CompactRatio ", r)] = Options{CompactRatio: r, CompactMinSize: 1}
+	}
+	cases["MaxSize negative"] = Options{MaxSize: -1}
+	cases["MaxSize huge"] = Options{MaxSize: math.MaxInt}
+	for name, o := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o.Keyset = sealtest.Default()
+			path := testPath(t)
+			db, err := Open(path, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := claimTest(t, db, Claim{Indexers: indexers})
+			done, err := db.BeginRelisting(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 3 {
+				if err := r.Page([]runtime.Object{configMap("a", fmt.Sprint("o", i), i+1, nil), configMap("b", fmt.Sprint("o", i), i+1, nil)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := r.Commit("9", time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			done()
+			h, _ := claimHandler(t, s, "test")
+			p := &testProducer{}
+			s.Attach(p)
+			const changes = 20
+			for i := range changes {
+				p.add(t, s, configMap("a", "o", i+10, map[string]string{"words": strings.Repeat("w", i)}))
+				s.SetTold(uint64(i))
+				s.Flush()
+			}
+			for range changes {
+				p.wait(t)
+			}
+			if err := s.Add(configMap("a", "more", 50, nil)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.ReadJournal(changes); err != nil {
+				t.Error(err)
+			}
+			if _, err := db.collect(t.Context(), db.opts.CollectAfter); err != nil {
+				t.Error(err)
+			}
+			if hs, err := s.Handlers(); err != nil || len(hs) != 1 {
+				t.Errorf("%+v, %v", hs, err)
+			}
+			if err := h.Release(); err != nil {
+				t.Error(err)
+			}
+			s.Release()
+			if _, err := db.Compact(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			if r, err := db.Check(); err != nil || !r.Sound() {
+				t.Errorf("%+v %v", r, err)
+			}
+			closeTest(t, db)
+			if _, err := Compact(t.Context(), path, o, nil); err != nil {
+				t.Error(err)
+			}
+			o.ReadOnly = true
+			db, err = Open(path, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeTest(t, db)
+			all, err := db.States()
+			if err == nil && (o.CollectAfter <= 0 || o.CollectAfter == most) && (len(all) != 1 || all[0].Objects != 8 || all[0].ResourceVersion != fmt.Sprint(changes+9)) {
+				t.Errorf("%+v", all)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+func (h *handle) setHook(fn func(*bolt.Tx) error) {
+	h.writeMu.Lock()
+	defer h.writeMu.Unlock()
+	h.hook = fn
+}
+
+// TestMarksRideOnTheWindow: where the window is longer than FlushInterval, marks
+// are written with what it has gathered, not beside it.
+func TestMarksRideOnTheWindow(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{Window: time.Minute, FlushInterval: 5 * time.Second, Clock: clk})
+	busy, other := claimTest(t, db, Claim{}), configMaps
+	other.Namespace = "ns"
+	idle := claimTest(t, db, Claim{Source: other})
+	p, q := &testProducer{}, &testProducer{}
+	busy.Attach(p)
+	idle.Attach(q)
+	q.add(t, idle, configMap("ns", "o", 1, nil))
+	q.wait(t)
+	waiters := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); clk.Waiters() != n; {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d wait for the clock, not %d", clk.Waiters(), n)
+			}
+		}
+	}
+	var commits atomic.Int64
+	db.h.setHook(func(*bolt.Tx) error { commits.Add(1); return nil })
+	for i := range 5 {
+		p.add(t, busy, configMap("a", "o", i+1, nil))
+		waiters(2) // the window, and the flush
+		idle.SetTold(1)
+		clk.Step(time.Minute)
+		p.wait(t)
+		waiters(1)
+		if n := commits.Load(); n != int64(i+1) {
+			t.Fatalf("%d commits in %d windows", n, i+1)
+		}
+		if told := idle.State().Told; told != 1 {
+			t.Fatalf("told up to %d", told)
+		}
+	}
+}
+
+// TestRetryInAWindow: what has failed is tried again although another source's
+// changes are being gathered.
+func TestRetryInAWindow(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Hour})
+	s, p := claimTest(t, db, Claim{}), &testProducer{}
+	s.Attach(p)
+	failures := 3
+	db.h.setHook(func(*bolt.Tx) error {
+		if failures--; failures < 0 {
+			return nil
+		}
+		s.wake(false)
+		return errors.New("disk full")
+	})
+	p.add(t, s, configMap("a", "o", 1, nil))
+	p.wait(t)
+}
+
+// TestDirectWritesFail: of many who write, all are told that the disk fails,
+// not only the first.
+func TestDirectWritesFail(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Hour, FlushInterval: time.Hour})
+	s := claimTest(t, db, Claim{})
+	db.h.setHook(func(*bolt.Tx) error { return errors.New("disk full") })
+	db.commit.busy.Lock() // until all have come
+	var writers sync.WaitGroup
+	const n = 5
+	for i := range n {
+		writers.Go(func() {
+			if err := s.Add(configMap("a", fmt.Sprint("o", i), 1, nil)); err == nil {
+				t.Error("stored on a disk that is full")
+			}
+		})
+	}
+	come := func() int {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return len(s.queue)
+	}
+	for come() < n {
+		runtime.Gosched()
+	}
+	db.commit.busy.Unlock()
+	done := make(chan struct{})
+	go func() { writers.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("a writer is not told")
+	}
+	db.h.setHook(nil)
+	if err := s.Add(configMap("a", "o", 1, nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIdleBetweenFlushes: however short FlushInterval, the committer does not
+// keep a processor busy.
+func TestIdleBetweenFlushes(t *testing.T) {
+	for _, d := range []time.Duration{-1, 1} {
+		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: d})
+		s, p := claimTest(t, db, Claim{}), &askedProducer{}
+		s.Attach(p)
+		began := time.Now()
+		for i := range 20 {
+			p.add(t, s, configMap("a", "o", i+1, nil))
+			p.wait(t)
+		}
+		if asked, most := p.asked.Load(), 100+3*time.Since(began).Milliseconds(); asked > most {
+			t.Errorf("FlushInterval %d: asked %d times in %s", d, asked, time.Since(began))
+		}
+	}
+}
+
+// askedProducer counts how often it is asked.
+type askedProducer struct {
+	testProducer
+	asked atomic.Int64
+}
+
+func (p *askedProducer) Take(most int, lazy bool) (*Batch, bool) {
+	p.asked.Add(1)
+	return p.testProducer.Take(most, lazy)
+}

@@ -1,0 +1,95 @@
+package fifo
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// TestFullInAWindow: who is held up because no more fits does not wait for the
+// window to pass, also where it is the output that was full.
+func TestFullInAWindow(t *testing.T) {
+	j, _ := newJournal(t, boltstore.Options{Window: time.Hour}, Options{MaxBytes: 10_000})
+	const n = 60 // several times what fits
+	failed := make(chan error, 1)
+	go func() {
+		for i := range n {
+			if err := j.Add(object(fmt.Sprint("o", i), i+1)); err != nil {
+				failed <- err
+			}
+		}
+		close(failed)
+	}()
+	full := func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.bytes >= j.o.MaxBytes && j.outBytes >= j.o.MaxBytes && len(j.inflight) == 0
+	}
+	for deadline := time.Now().Add(10 * time.Second); !full(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it is never full")
+		}
+		runtime.Gosched()
+	}
+	for popped := 0; ; popped++ {
+		j.mu.Lock()
+		accepted, none := j.count, len(j.out) == 0 && len(j.inflight) == 0 && j.bytes < j.o.MaxBytes
+		j.mu.Unlock()
+		if accepted == n && none {
+			break
+		}
+		pop(t, j)
+	}
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSyncInAWindow: the sync does not wait for the window to pass, however much
+// the watch has brought by then.
+func TestSyncInAWindow(t *testing.T) {
+	j, _ := newJournal(t, boltstore.Options{Window: time.Hour}, Options{})
+	if err := j.Add(object("first", 1)); err != nil { // it begins a window
+		t.Fatal(err)
+	}
+	pop(t, j)
+	j.Confirm("9", time.Now())
+	for i := 2; i < 10; i++ {
+		if err := j.Add(object("o", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 2; i < 10; i++ {
+		pop(t, j)
+	}
+	select {
+	case <-j.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("everything that was to be popped has been, and it has not synced")
+	}
+}
+
+// TestOddMaxBytes: whatever the bound, one change fits.
+func TestOddMaxBytes(t *testing.T) {
+	for _, most := range []int{-1, 1, math.MinInt, math.MaxInt} {
+		j, _ := newJournal(t, boltstore.Options{Window: time.Nanosecond}, Options{MaxBytes: most})
+		added := make(chan error, 3)
+		go func() {
+			for i := range 3 {
+				added <- j.Add(object(fmt.Sprint("o", i), i+1))
+			}
+		}()
+		for range 3 {
+			pop(t, j)
+		}
+		for range 3 {
+			if err := <-added; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
