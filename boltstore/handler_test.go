@@ -3,6 +3,7 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -318,6 +319,42 @@ func TestForgottenHandler(t *testing.T) {
 		p.stepped(t, clk)
 		if hs, err := s.Handlers(); err != nil || len(hs) != want {
 			t.Fatalf("after %d h: %+v %v", 4*(i+1), hs, err)
+		}
+	}
+}
+
+// TestShortHandlerAge: however short the time, a name does not go before it is
+// over, although it is not noted exactly when its handler was last registered.
+func TestShortHandlerAge(t *testing.T) {
+	for _, age := range []time.Duration{time.Minute, 10 * time.Minute, 3 * time.Hour, math.MaxInt64} {
+		clk := testingclock.NewFakeClock(time.Unix(1e9, 0).Truncate(time.Hour).Add(-time.Second))
+		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: age})
+		s := claimTest(t, db, Claim{})
+		p := &testProducer{}
+		s.Attach(p)
+		h, _ := claimHandler(t, s, "gone")
+		clk.Step(2*time.Hour - 2*time.Second) // a program that has just been started gets some time
+		p.add(t, s, configMap("a", "one", 1, nil))
+		p.stepped(t, clk)
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
+		for i, st := range []struct {
+			at   time.Duration
+			want int
+		}{{age * 15 / 16, 1}, {age + max(age/16, time.Minute), 0}} {
+			if age == math.MaxInt64 {
+				st.at, st.want = 200*365*24*time.Hour, 1
+			}
+			clk.SetTime(clk.Now().Add(st.at))
+			p.add(t, s, configMap("a", "one", i+2, nil))
+			p.stepped(t, clk)
+			if hs, err := s.Handlers(); err != nil || len(hs) != st.want {
+				t.Errorf("HandlerAge %s, after %s: %+v, %v", age, st.at, hs, err)
+			}
+			if age == math.MaxInt64 {
+				break
+			}
 		}
 	}
 }

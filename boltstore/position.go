@@ -402,7 +402,7 @@ func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now tim
 		return nil
 	}
 	for name, st := range all {
-		if s.handlerClaimed(name) || now.Sub(time.Unix(0, st.Seen)) < age {
+		if s.handlerClaimed(name) || now.Sub(time.Unix(0, st.Seen))-s.db.opts.handlerSeen() < age { // Seen is rounded down
 			continue
 		}
 		s.db.log().Info("A durable handler has not been registered for long, its position is removed; it starts anew if it returns",
