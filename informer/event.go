@@ -118,9 +118,9 @@ type DurableOptions struct {
 
 func (o DurableOptions) withDefaults(inf *Informer) DurableOptions {
 	o.Workers = max(o.Workers, 1)
-	o.MaxPending = cmp.Or(o.MaxPending, 1024)
-	o.PendingBytes = cmp.Or(o.PendingBytes, 8<<20)
-	o.StuckAfter = cmp.Or(o.StuckAfter, 10*time.Second)
+	o.MaxPending = max(cmp.Or(o.MaxPending, 1024), 1)
+	o.PendingBytes = max(cmp.Or(o.PendingBytes, 8<<20), 1)
+	o.StuckAfter = max(cmp.Or(o.StuckAfter, 10*time.Second), time.Millisecond)
 	if o.RateLimiter == nil {
 		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 5*time.Minute)
 	}

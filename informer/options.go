@@ -21,7 +21,8 @@ type Options struct {
 	// Cluster is a name of the caller's for the cluster, needed only where one
 	// file serves several.
 	Cluster string
-	// ResyncPeriod is the default for handlers. 0: no resync.
+	// ResyncPeriod is the default for handlers, at least a second. 0 or less: no
+	// resync.
 	ResyncPeriod time.Duration
 	// Indexers and their versions, see boltstore.Claim.
 	Indexers      cache.Indexers
@@ -79,6 +80,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
+	if o.ResyncPeriod = max(o.ResyncPeriod, 0); o.ResyncPeriod > 0 {
+		o.ResyncPeriod = max(o.ResyncPeriod, minimumResyncPeriod)
+	}
 	o.BacklogBytes = cmp.Or(o.BacklogBytes, 24<<20)
 	o.HandlerGrace = cmp.Or(o.HandlerGrace, 30*time.Second)
 	if o.Logger == nil {

@@ -36,12 +36,13 @@ type Options struct {
 	Repair Repair
 	// ConfirmTimeout is the timeout of a watch that is behind what the server
 	// states: the server sends a bookmark about 2 s before it, none if it is
-	// shorter than 3 s. Default 3 s.
+	// shorter than 3 s. At most a day. Default 3 s.
 	ConfirmTimeout time.Duration
 	// QuietTimeout is how long a watch may bring neither event nor bookmark,
 	// and a request not a byte, before it is given up and the server asked
 	// anew. The server sends a bookmark about once a minute; where it sends
-	// none the time grows to ten minutes. Default 90 s.
+	// none the time grows to ten minutes. At least 1 s. Default, and if negative,
+	// 90 s.
 	QuietTimeout time.Duration
 	// AuditEvery is how long after it was last read everything is compared with
 	// the server again, although the watch has told of all changes: for servers
@@ -118,8 +119,12 @@ var (
 func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, example runtime.Object, o Options) *Source {
 	o.PageBytes = cmp.Or(o.PageBytes, 4<<20)
 	// The server counts seconds.
-	o.ConfirmTimeout = (cmp.Or(o.ConfirmTimeout, 3*time.Second) + time.Second - 1).Truncate(time.Second)
-	o.QuietTimeout = cmp.Or(o.QuietTimeout, 90*time.Second)
+	o.ConfirmTimeout = min(max(cmp.Or(o.ConfirmTimeout, 3*time.Second), 1), 24*time.Hour)
+	o.ConfirmTimeout = (o.ConfirmTimeout + time.Second - 1).Truncate(time.Second)
+	if o.QuietTimeout <= 0 {
+		o.QuietTimeout = 90 * time.Second
+	}
+	o.QuietTimeout = max(o.QuietTimeout, time.Second)
 	if o.Logger == nil {
 		l := klog.Background()
 		o.Logger = &l

@@ -35,7 +35,7 @@ func (s *Source) wrap(inner watch.Interface, timeoutSeconds *int64, repaired boo
 		timeout := time.Duration(*timeoutSeconds) * time.Second
 		w.until = s.o.Clock.Now().Add(timeout)
 		w.short = timeout == s.o.ConfirmTimeout
-		if w.short { // the server ends it itself, unless the link is dead
+		if w.short && timeout < w.quiet { // the server ends it itself, unless the link is dead
 			w.quiet = timeout + askPatience
 		}
 	}

@@ -1,0 +1,90 @@
+package reflector
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// TestOddTimeouts: whatever the timeouts and sizes, a source reads what there is
+// over a link that breaks, from a server that is busy at times, and leaves the
+// server alone when there is nothing to ask.
+func TestOddTimeouts(t *testing.T) {
+	cases := map[string]Options{}
+	for _, d := range []time.Duration{-1, 1, math.MinInt64, math.MaxInt64} {
+		cases[fmt.Sprint("QuietTimeout ", int64(d))] = Options{QuietTimeout: d}
+		cases[fmt.Sprint("ConfirmTimeout ", int64(d))] = Options{ConfirmTimeout: d}
+		cases[fmt.Sprint("PageSize ", int64(d))] = Options{PageSize: int64(d)}
+		cases[fmt.Sprint("PageBytes ", int64(d))] = Options{PageBytes: int64(d)}
+	}
+	for name, o := range cases {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 9, kubesim.Options{}, o, func(f *fixture) {
+				f.reflect()
+				after(5 * time.Second)
+				same := func(when string) {
+					t.Helper()
+					if diff := f.differs(); diff != "" {
+						t.Errorf("%s: %s", when, diff)
+					}
+				}
+				same("read")
+				f.create("new")
+				after(time.Minute)
+				same("watched")
+				f.other()
+				f.sim.FailNext(isList, 2, kubesim.Answer(apierrors.NewTooManyRequests("busy", 2)))
+				f.sim.DropConnections()
+				f.create("newer")
+				after(time.Minute)
+				same("busy")
+				f.sim.FailNext(isList, 2, kubesim.Answer(apierrors.NewTooManyRequests("busy", 2)))
+				f.sim.EndWatches(apierrors.NewResourceExpired("too old"))
+				f.create("newest")
+				after(5 * time.Minute)
+				same("expired")
+				for _, r := range f.sim.Requests() {
+					if timeout := r.Query.Get("timeoutSeconds"); timeout != "" {
+						if n, err := strconv.Atoi(timeout); err != nil || n < 1 || n > 24*60*60 {
+							t.Errorf("a timeout of %s seconds", timeout)
+						}
+					}
+				}
+				f.sim.ResetRequests()
+				after(time.Hour)
+				if n := len(f.sim.Requests()); n > 30 {
+					t.Errorf("%d requests in a quiet hour", n)
+				}
+			})
+		})
+	}
+}
+
+// TestQuietInALongConfirmation: a dead link is noticed within QuietTimeout, also
+// while a confirmation may take long.
+func TestQuietInALongConfirmation(t *testing.T) {
+	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{ConfirmTimeout: time.Hour}, func(f *fixture) {
+		f.list()
+		f.other()
+		f.restart()
+		f.reflect()
+		after(10 * time.Second)
+		if st := f.State(); st.Phase != CatchingUp {
+			t.Fatal(st)
+		}
+		f.sim.Mute()
+		f.create("missed")
+		after(100 * time.Second)
+		if diff := f.differs(); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func isList(r *http.Request) bool { return !isWatch(r) }
