@@ -26,19 +26,25 @@ type Options struct {
 	Durability Durability
 	// Window is how long changes to a busy file are gathered into one commit.
 	// An idle file commits a change at once. How long commits take is counted in,
-	// up to 10 ms and half of it. Default 20 ms; seconds spare flash.
+	// up to 10 ms and half of it. Until then nobody can read a change, and who
+	// waits for its version, or for freshness, waits as long; the first sync, the
+	// end of an informer and a relist do not. Default 20 ms; seconds spare flash.
 	Window time.Duration
 	// FlushInterval bounds how long told marks and acknowledgements wait for a
-	// commit to ride on; while changes are gathered, a longer Window does.
-	// Default 5 s.
+	// commit to ride on; while changes are gathered, a longer Window does, and
+	// they ride on its commit. Beside a long Window minutes spare commits, too;
+	// after a crash handlers are told again of that much more. Default 5 s, at
+	// least 1 ms.
 	FlushInterval time.Duration
 	// BookmarkInterval bounds how long a bookmark does, of a source to which
 	// nothing else happens. An older version costs such a source nothing after a
 	// crash, unless the server has been restarted, while each commit wears the
-	// disk. An orderly end writes the newest one. Default 10 min.
+	// disk. It is looked at each FlushInterval. An orderly end writes the newest
+	// one. Default 10 min.
 	BookmarkInterval time.Duration
-	// MaxCommitBytes bounds a transaction: more is split over several. It also
-	// bounds the changes of a source waiting in memory. Default 4 MiB.
+	// MaxCommitBytes bounds a transaction: more is split over several, a change or
+	// a record each at least. What waits in memory fifo.Options bounds. Default
+	// 4 MiB.
 	MaxCommitBytes int
 	// JournalBytes and JournalAge bound the history kept for each source, as
 	// compressed bytes and as time. What a plain handler has still to be told is
@@ -50,12 +56,14 @@ type Options struct {
 	// once. Default 8.
 	MaxRelists int
 	// HandlerAge is how long a durable handler may be unregistered before its
-	// name is removed, and with it what is kept for it. 0: for ever.
+	// name is removed, and with it what is kept for it, up to a sixteenth or a
+	// minute later. 0 or less: for ever.
 	HandlerAge time.Duration
 	// HotBytes is the budget for decoded objects kept in memory, for each
 	// source, counted by their encoded size and 1.5 KB each. Default 4 MiB.
 	HotBytes int64
-	// MaxSize bounds the file, in bytes. 0 is no bound.
+	// MaxSize bounds the file, in bytes; a sixteenth of it, 1 MiB at most, is not
+	// used. 0 or less is no bound.
 	MaxSize int
 	// Compression of payloads. Default NoCompression, which reads fastest; Zstd
 	// spares disk and flash. It may be changed at any time: what is stored stays
@@ -64,11 +72,12 @@ type Options struct {
 	// CompactRatio is the share of pages not in use above which the file is
 	// compacted while it is open (see [DB.Compact]), once it has CompactMinSize
 	// bytes. Negative never compacts. Default 0.6, more than a relist of all
-	// objects leaves free, and 16 MiB. Not on Windows.
+	// objects leaves free, and 16 MiB; with less than 0.1 what each commit frees
+	// may have it compacted once a minute. Not on Windows.
 	CompactRatio   float64
 	CompactMinSize int64
-	// CollectAfter is how long after its last claim a source is removed from
-	// the file, and contents of another cluster after they were set aside. It
+	// CollectAfter is how long after its last claim, which is noted to the hour, a
+	// source is removed from the file, and contents of another cluster after they were set aside. It
 	// happens only in a file that has been open for an hour, so that a program
 	// that was off for long claims its sources first. Negative keeps all.
 	// Default 30 days.
@@ -88,7 +97,7 @@ type Options struct {
 	RefuseForeign bool
 	// KeepCorrupt and KeepCorruptBytes bound the files that were set aside as
 	// <path>.corrupt-<time>: the oldest are removed. The newest one always
-	// stays. Defaults 3 and 1 GiB.
+	// stays, alone where one of them is negative. Defaults 3 and 1 GiB.
 	KeepCorrupt      int
 	KeepCorruptBytes int64
 	// Keyset encrypts the file: names, so that they can be looked up,

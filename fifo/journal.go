@@ -25,7 +25,8 @@ type Options struct {
 	// Transform is applied to each object before it is stored.
 	Transform cache.TransformFunc
 	// MaxBytes bounds what waits to be committed, and what is committed and
-	// waits to be popped. Beyond it Add blocks. Default 4 MiB.
+	// waits to be popped. Beyond it Add blocks. At least one change fits. Default
+	// 4 MiB, which an informer uses, too.
 	MaxBytes int
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
