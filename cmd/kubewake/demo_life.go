@@ -59,7 +59,6 @@ func newStock(streams genericiooptions.IOStreams) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			quiet(streams.ErrOut)
 			return stock(cmd.Context(), streams, kubeconfig)
 		},
 	}
