@@ -55,6 +55,9 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	if err := oneOf(h.output, "", "json"); err != nil {
 		return err
 	}
+	if h.since < 0 {
+		return errors.New("the time must be positive, such as 10m (--since)")
+	}
 	if h.all && name != "" {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}

@@ -331,9 +331,13 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 		onDenied = reflector.Purge
 	}
 	src := &source{live: make(chan struct{})}
+	staleness := time.Duration(-1)
+	if m.report {
+		staleness = 0 // what is reported is complete once the server has confirmed it
+	}
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
 		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		MaxStaleness: -1,
+		MaxStaleness: staleness,
 		OnDenied:     onDenied,
 		Logger:       m.logger(),
 		OnState:      func(st reflector.State) { m.changed(src, st, end) },
@@ -375,26 +379,22 @@ func orNone(rv string) string {
 	return "resourceVersion " + rv
 }
 
-// printReport prints a line of JSON once everything is live.
+// printReport prints a line of JSON once everything is live, and the handlers
+// have been told of all that the server had confirmed by then.
 func (m *mirror) printReport(ctx context.Context) {
 	l := life{FirstRead: m.firstRead}
 	for _, src := range m.stats.all() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-src.handler.HasSyncedChecker().Done():
-		}
-	}
-	l.Replayed = sinceStart()
-	for _, src := range m.stats.all() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-src.live:
+		for _, done := range []<-chan struct{}{src.live, src.handler.HasSyncedChecker().Done()} {
+			select {
+			case <-ctx.Done():
+				return
+			case <-done:
+			}
 		}
 	}
 	l.Synced = sinceStart()
 	for _, src := range m.stats.all() {
+		l.Replayed = max(l.Replayed, sinceStartAt(time.Unix(0, src.replayed.Load())))
 		l.Added += src.added.Load()
 		l.Updated += src.modified.Load()
 		l.Deleted += src.deleted.Load()
@@ -434,8 +434,13 @@ func (m *mirror) counter(src *source) cache.ResourceEventHandler {
 			m.print(what, src, key, string(o.GetUID()), o.GetResourceVersion())
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { tell("ADDED", obj) },
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, isInInitialList bool) {
+			tell("ADDED", obj)
+			if isInInitialList {
+				src.replayed.Store(time.Now().UnixNano())
+			}
+		},
 		UpdateFunc: func(_, obj any) { tell("MODIFIED", obj) },
 		DeleteFunc: func(obj any) { tell("DELETED", obj) },
 	}

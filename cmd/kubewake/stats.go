@@ -29,6 +29,7 @@ type source struct {
 	live    chan struct{} // closed once it has been live
 
 	added, modified, deleted atomic.Int64
+	replayed                 atomic.Int64 // when the handler was told of the last object of a replay, unix ns
 }
 
 func (s *source) told(what string) {
