@@ -54,6 +54,7 @@ type Store struct {
 	hot      *hotCache
 	packs    *packers
 	viewed   bool   // by View: not claimed, for reading
+	faithful bool   // the view decodes as the program does that wrote the records
 	lenient  bool   // serve what is outdated
 	type_    string // structure hash of the Go type
 	kind     schema.GroupVersionKind
@@ -410,7 +411,10 @@ func (s *Store) damaged(err error) {
 		close(s.brokenCh)
 	}
 	s.mu.Unlock()
-	if first {
+	switch {
+	case first && s.viewed:
+		s.tellClaim(err)
+	case first:
 		s.db.log().Error(err, "Damage found, the source will be read anew", "source", s.source.String(), "file", s.db.path)
 	}
 }

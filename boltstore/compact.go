@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -47,6 +48,9 @@ func Compact(ctx context.Context, path string, o Options, progress Progress) (Co
 		return Compaction{}, db.explain(err)
 	}
 	b, err := db.tryOpen()
+	if errors.Is(err, fs.ErrNotExist) && isEmpty(path) {
+		err = errEmpty
+	}
 	if err != nil {
 		return Compaction{}, db.explain(err)
 	}

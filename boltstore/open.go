@@ -54,7 +54,7 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	}
 	if isEmpty(db.path) {
 		if db.opts.ReadOnly {
-			return nil, fmt.Errorf("%w: it is empty", ErrDamaged)
+			return nil, errEmpty
 		}
 		return nil, fs.ErrNotExist // nothing in it that creating one could lose
 	}
@@ -92,6 +92,9 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	}
 	return b, nil
 }
+
+// errEmpty: a file is made whole, or not at all.
+var errEmpty = fmt.Errorf("%w: it is empty", ErrDamaged)
 
 // errNoFile: to open it may be to wait for ever, and it is not replaced: it may
 // be a device.
@@ -329,7 +332,7 @@ func (db *DB) explain(err error) error {
 	case errors.Is(err, ErrLocked):
 		hint = holder(db.path) + "; stop that process or use another file"
 	case errors.Is(err, ErrUnsafe):
-		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700), or allow it (AllowUnsafePath)"
+		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700), or allow it (Options.AllowUnsafePath; kubewake: --allow-unsafe-path)"
 	case errors.Is(err, ErrForeign):
 		hint = "; choose another file, or move this one away"
 	case errors.Is(err, ErrNewerFormat):
@@ -338,8 +341,12 @@ func (db *DB) explain(err error) error {
 		hint = "; open it with the program that uses it, which verifies it first"
 	case errors.Is(err, ErrDamaged):
 		hint = "; open it with the program that uses it, which saves what it can, or move it away to have all of it read from the server"
+	case db.path == "":
+		hint = "; the path is empty"
 	case errors.Is(err, fs.ErrNotExist):
 		hint = "; is the path right?"
+	case errors.Is(err, fs.ErrPermission) && db.opts.ReadOnly:
+		hint = "; only its user and root can read it"
 	case errors.Is(err, fs.ErrPermission):
 		hint = "; the file and its folder must be writable for this user"
 	}

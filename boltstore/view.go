@@ -39,6 +39,7 @@ func (db *DB) View(src Source) (*Store, error) {
 		return nil, err
 	}
 	s.viewed, s.meta, s.transform = true, m, m.Transform
+	s.faithful = c.Codec != nil || s.type_ == m.TypeHash
 	s.type_ = m.TypeHash // whatever program wrote it, this is what there is
 	for name, im := range m.Indices {
 		if im.Complete {
@@ -49,6 +50,17 @@ func (db *DB) View(src Source) (*Store, error) {
 	}
 	s.indexers.fns[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
 	return s, nil
+}
+
+// tellClaim has who has claimed the source in this process, if anyone has, cure
+// the damage that a view has met. Nobody else can.
+func (s *Store) tellClaim(err error) {
+	s.db.mu.Lock()
+	claim := s.db.claims[s.id]
+	s.db.mu.Unlock()
+	if claim != nil && s.faithful {
+		claim.damaged(err)
+	}
 }
 
 // viewOf finds the type that the records of m are of, and their codec where

@@ -93,6 +93,13 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
+		var u *url.Error // its address is of no use to anyone
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		if u != nil && u.Timeout() && ctx.Err() == nil {
+			err = fmt.Errorf("it does not answer; is it stopped or too busy? (%w)", err)
+		}
 		return err
 	}
 	defer resp.Body.Close()

@@ -216,7 +216,11 @@ func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {
 }
 
 // hides says whether what is secret in an object is not to be shown.
-func (v *view) hides() bool { return v.state.Kind == "Secret" && !v.query.Secrets }
+// Those kept as metadata are of another kind.
+func (v *view) hides() bool {
+	src := v.state.Source
+	return (v.state.Kind == "Secret" || src.Group == "" && src.Resource == "secrets") && !v.query.Secrets
+}
 
 // unstructured copies an object, gives typed ones the apiVersion and kind that
 // they lack, and redacts secrets.

@@ -84,7 +84,9 @@ func (c *check) run(ctx context.Context) error {
 	if c.output == "json" {
 		err = printJSON(c.streams.Out, v.Report)
 	} else {
-		printReport(c.streams.Out, v.Report)
+		var out bytes.Buffer
+		printReport(&out, v.Report)
+		_, err = out.WriteTo(c.streams.Out)
 	}
 	switch {
 	case err != nil:

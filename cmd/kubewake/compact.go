@@ -31,7 +31,7 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 				return errors.New("the time must be positive, such as 720h (--collect-after)")
 			}
 			o := db.options()
-			o.CollectAfter = after
+			o.CollectAfter, o.Logger = after, loggerTo(streams.ErrOut)
 			progress, end := showProgress(streams.ErrOut, db.path)
 			c, err := boltstore.Compact(cmd.Context(), db.path, o, progress)
 			end()
@@ -42,7 +42,7 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 				return printJSON(streams.Out, c)
 			}
 			for _, s := range c.Collected {
-				fmt.Fprintf(streams.Out, "%s: removed, %d objects, last used %s ago\n", s.Source, s.Objects, age(s.Claimed))
+				fmt.Fprintf(streams.Out, "%s: removed, %d objects, last used %s\n", s.Source, s.Objects, ago(s.Claimed))
 			}
 			_, err = fmt.Fprintf(streams.Out, "%s: %s, was %s, saved %s\n", db.path, human(c.After), human(c.Before), human(c.Before-c.After))
 			return err

@@ -42,12 +42,14 @@ type life struct {
 const envStarted = "KUBEWAKE_DEMO_STARTED"
 
 // sinceStart is the time since this process was started, in milliseconds.
-func sinceStart() float64 {
+func sinceStart() float64 { return sinceStartAt(time.Now()) }
+
+func sinceStartAt(t time.Time) float64 {
 	ns, err := strconv.ParseInt(os.Getenv(envStarted), 10, 64)
 	if err != nil {
 		return 0 // nobody asks
 	}
-	return float64(time.Since(time.Unix(0, ns)).Microseconds()) / 1000
+	return float64(t.Sub(time.Unix(0, ns)).Microseconds()) / 1000
 }
 
 // newStock is a program that watches pods with client-go's own informer: it
@@ -59,7 +61,6 @@ func newStock(streams genericiooptions.IOStreams) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			quiet(streams.ErrOut)
 			return stock(cmd.Context(), streams, kubeconfig)
 		},
 	}
@@ -133,6 +134,9 @@ func (c *child) wait(ctx context.Context, into any) error {
 	defer stop()
 	if !c.out.Scan() {
 		c.kill()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return fmt.Errorf("the child ended: %s", strings.TrimSpace(c.errs.String()))
 	}
 	if into == nil {

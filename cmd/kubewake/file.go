@@ -9,6 +9,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
 // dbFile is the file that a command is about.
@@ -26,6 +28,24 @@ func (f *dbFile) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.path, "db", def, "the file; $KUBEWAKE_DB, if set, is the default")
 	keysetFlag(cmd, &f.keyset)
 	cmd.Flags().BoolVar(&f.unsafe, "allow-unsafe-path", false, "accept a file or folder that other users can change, and symlinks")
+}
+
+// namespaceFlag adds --namespace.
+func namespaceFlag(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "namespace; the kubeconfig's, if there is one, is the default, as it is mirror's")
+}
+
+// namespaceOf is the one that was given, or the default. A kubeconfig that
+// cannot be used is as none: no server is asked.
+func namespaceOf(given string) string {
+	if given != "" {
+		return given
+	}
+	ns, _, err := genericclioptions.NewConfigFlags(false).ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return metav1.NamespaceDefault
+	}
+	return ns
 }
 
 // options with which the flags have the file opened.

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -40,7 +42,7 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	g.db.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&g.namespace, "namespace", "n", "default", "namespace")
+	namespaceFlag(cmd, &g.namespace)
 	f.BoolVarP(&g.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&g.selector, "selector", "l", "", "only objects with these labels")
 	f.StringVarP(&g.output, "output", "o", "", "json, yaml, name or wide; a table by default")
@@ -60,6 +62,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	if g.all && len(names) > 0 {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
+	g.namespace = namespaceOf(g.namespace)
 	r, sources, err := g.db.readType(ctx, typ)
 	if err != nil {
 		return err
@@ -76,16 +79,24 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s ago\n", st.Source, st.Objects, st.ResourceVersion, age(st.Confirmed))
+		if !st.Synced {
+			fmt.Fprintf(g.streams.ErrOut, "%s: nothing has been read from the server yet\n", st.Source)
+			continue
+		}
+		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s\n", st.Source, st.Objects, st.ResourceVersion, ago(st.Confirmed))
 	}
 	objs, missing := pick(found, names)
 	if len(objs) > 0 || len(names) == 0 {
-		if err := g.print(sources[0], objs, len(names) == 1); err != nil {
+		var out bytes.Buffer // the printers do not tell that they cannot write
+		if err := g.print(&out, sources[0], objs, len(names) == 1); err != nil {
+			return err
+		}
+		if _, err := out.WriteTo(g.streams.Out); err != nil {
 			return err
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%s %q not found in %s", sources[0].Source.Resource, strings.Join(missing, `", "`), g.db.path)
+		return fmt.Errorf("%s %s not found in %s", sources[0].Source.Resource, strings.Join(missing, ", "), g.db.path)
 	}
 	return nil
 }
@@ -116,13 +127,13 @@ func pick(found map[string]*unstructured.Unstructured, names []string) (objs []*
 	})
 	for _, n := range names {
 		if !have[n] {
-			missing = append(missing, n)
+			missing = append(missing, fmt.Sprintf("%q", n))
 		}
 	}
 	return objs, missing
 }
 
-func (g *get) print(st boltstore.State, objs []*unstructured.Unstructured, single bool) error {
+func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unstructured, single bool) error {
 	switch g.output {
 	case "json", "yaml":
 		var p printers.ResourcePrinter = &printers.JSONPrinter{}
@@ -130,13 +141,13 @@ func (g *get) print(st boltstore.State, objs []*unstructured.Unstructured, singl
 			p = &printers.YAMLPrinter{}
 		}
 		if single {
-			return p.PrintObj(objs[0], g.streams.Out)
+			return p.PrintObj(objs[0], out)
 		}
 		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{"resourceVersion": ""}}}
 		for _, u := range objs {
 			list.Items = append(list.Items, *u)
 		}
-		return p.PrintObj(list, g.streams.Out)
+		return p.PrintObj(list, out)
 	case "name":
 		for _, u := range objs {
 			// As kubectl: pod/x, deployment.apps/x.
@@ -144,7 +155,7 @@ func (g *get) print(st boltstore.State, objs []*unstructured.Unstructured, singl
 			if st.Source.Group != "" {
 				name += "." + st.Source.Group
 			}
-			fmt.Fprintln(g.streams.Out, name+"/"+u.GetName())
+			fmt.Fprintln(out, name+"/"+u.GetName())
 		}
 		return nil
 	}
@@ -157,5 +168,5 @@ func (g *get) print(st boltstore.State, objs []*unstructured.Unstructured, singl
 		return nil
 	}
 	p := printers.NewTablePrinter(printers.PrintOptions{Wide: g.output == "wide", WithNamespace: g.all && objs[0].GetNamespace() != "", NoHeaders: g.noHeaders})
-	return p.PrintObj(tableOf(st.Kind, objs, metav1.Now().Time), g.streams.Out)
+	return p.PrintObj(tableOf(st.Kind, objs, metav1.Now().Time), out)
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -41,7 +43,7 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	h.db.addFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&h.namespace, "namespace", "n", "default", "namespace")
+	namespaceFlag(cmd, &h.namespace)
 	f.BoolVarP(&h.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&h.output, "output", "o", "", "json, one version a line, with the objects; text by default")
 	f.DurationVar(&h.since, "since", 0, "only versions not older than this, such as 10m")
@@ -53,31 +55,38 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	if err := oneOf(h.output, "", "json"); err != nil {
 		return err
 	}
+	if h.since < 0 {
+		return errors.New("the time must be positive, such as 10m (--since)")
+	}
 	if h.all && name != "" {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
+	h.namespace = namespaceOf(h.namespace)
 	r, sources, err := h.db.readType(ctx, typ)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	found := false
+	// An owner does not wait for a client, nor does this one for a pager: what is
+	// printed slowly is printed at the end.
+	var out bytes.Buffer
 	for _, st := range sources {
 		err := r.History(ctx, live.Query{Source: st.Source, Secrets: h.secrets}, func(v live.Version) error {
 			if !h.wants(v, name) {
 				return nil
 			}
-			found = true
-			return h.print(v)
+			return h.print(&out, v)
 		})
 		if err != nil {
-			return err
+			_, werr := out.WriteTo(h.streams.Out)
+			return errors.Join(err, werr)
 		}
 	}
-	if !found {
+	if out.Len() == 0 {
 		fmt.Fprintf(h.streams.ErrOut, "The journal of %s has nothing of it.\n", h.db.path)
 	}
-	return nil
+	_, err = out.WriteTo(h.streams.Out)
+	return err
 }
 
 // wants says whether a version was asked for. Objects of the cluster are of
@@ -88,9 +97,9 @@ func (h *historyCmd) wants(v live.Version, name string) bool {
 		(h.since <= 0 || time.Since(v.Time) <= h.since)
 }
 
-func (h *historyCmd) print(v live.Version) error {
+func (h *historyCmd) print(out io.Writer, v live.Version) error {
 	if h.output == "json" {
-		return json.NewEncoder(h.streams.Out).Encode(v)
+		return json.NewEncoder(out).Encode(v)
 	}
 	what := strings.ToLower(string(v.Type))
 	if v.FinalStateUnknown {
@@ -100,9 +109,9 @@ func (h *historyCmd) print(v live.Version) error {
 	if len(v.Managers) > 0 {
 		by = " by " + strings.Join(v.Managers, ", ")
 	}
-	fmt.Fprintf(h.streams.Out, "%s  %s  %s  resourceVersion %s%s\n", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)
+	fmt.Fprintf(out, "%s  %s  %s  resourceVersion %s%s\n", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)
 	for _, c := range v.Diff {
-		fmt.Fprintf(h.streams.Out, "  %s: %s -> %s\n", c.Path, short(c.Old), short(c.New))
+		fmt.Fprintf(out, "  %s: %s -> %s\n", c.Path, short(c.Old), short(c.New))
 	}
 	return nil
 }

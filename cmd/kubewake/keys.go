@@ -14,7 +14,7 @@ import (
 // keysetFlag adds --keyset.
 func keysetFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "keyset", os.Getenv("KUBEWAKE_KEYSET"),
-		"the Tink keyset that encrypts the file, made by `kubewake keys generate`; $KUBEWAKE_KEYSET, if set, is the default")
+		"the Tink keyset `file` that encrypts the file, made by kubewake keys generate; $KUBEWAKE_KEYSET, if set, is the default")
 }
 
 // keysetOf is nil without a file.
@@ -41,6 +41,7 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "keys",
 		Short: "Make the keyset that encrypts files, rotate it, encrypt and decrypt files",
 		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // or Args would not be looked at
 	}
 	say := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(streams.Out, format+"\n", args...)
@@ -77,8 +78,12 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			encrypted := db.Encrypted()
 			if err := db.Close(); err != nil {
 				return err
+			}
+			if !encrypted {
+				return fmt.Errorf("%s is not encrypted, nothing was changed; kubewake keys encrypt does it (--db)", file.path)
 			}
 		}
 		if err := seal.Rotate(file.keyset); err != nil {
@@ -87,7 +92,7 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		if file.path == "" {
 			return say("%s: it has a new primary key", file.keyset)
 		}
-		db, err := openExisting(file, false)
+		db, err := openExisting(streams, file, false)
 		if err != nil {
 			return err
 		}
@@ -98,14 +103,14 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 
 	cmd.AddCommand(rotate,
-		newConvert("encrypt", "Encrypt a file with the keyset", func(path string) error { return say("%s is encrypted", path) }, false),
-		newConvert("decrypt", "Turn an encrypted file into a plain one", func(path string) error { return say("%s is not encrypted any more", path) }, true))
+		newConvert(streams, "encrypt", "Encrypt a file with the keyset", func(path string) error { return say("%s is encrypted", path) }, false),
+		newConvert(streams, "decrypt", "Turn an encrypted file into a plain one", func(path string) error { return say("%s is not encrypted any more", path) }, true))
 	return cmd
 }
 
 var errNoKeyset = errors.New("no keyset was given; name its file (--keyset, or $KUBEWAKE_KEYSET), or make one with `kubewake keys generate FILE`")
 
-func newConvert(use, short string, done func(path string) error, decrypt bool) *cobra.Command {
+func newConvert(streams genericiooptions.IOStreams, use, short string, done func(path string) error, decrypt bool) *cobra.Command {
 	var file dbFile
 	cmd := &cobra.Command{
 		Use:   use,
@@ -116,7 +121,7 @@ func newConvert(use, short string, done func(path string) error, decrypt bool) *
 			if file.keyset == "" {
 				return errNoKeyset
 			}
-			db, err := openExisting(file, decrypt)
+			db, err := openExisting(streams, file, decrypt)
 			if err != nil {
 				return err
 			}
@@ -132,7 +137,7 @@ func newConvert(use, short string, done func(path string) error, decrypt bool) *
 
 // openExisting opens a file for writing, and thereby converts it. One that is
 // not there, or cannot be read, is left alone.
-func openExisting(file dbFile, decrypt bool) (*boltstore.DB, error) {
+func openExisting(streams genericiooptions.IOStreams, file dbFile, decrypt bool) (*boltstore.DB, error) {
 	db, err := file.open()
 	if err != nil {
 		return nil, err
@@ -141,7 +146,7 @@ func openExisting(file dbFile, decrypt bool) (*boltstore.DB, error) {
 		return nil, err
 	}
 	o := file.options()
-	o.Decrypt, o.RefuseForeign = decrypt, true
+	o.Decrypt, o.RefuseForeign, o.Logger = decrypt, true, loggerTo(streams.ErrOut)
 	db, err = boltstore.Open(file.path, o)
 	return db, flagOf(err)
 }

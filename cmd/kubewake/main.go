@@ -5,19 +5,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop)   // a second signal ends it at once: the file is safe from that
+	klog.SetLogger(logr.Discard()) // client-go's own messages: what there is to say is said here
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	os.Exit(run(ctx, streams, os.Args[1:]))
 }
@@ -50,8 +56,25 @@ type exitCode struct {
 
 func (e exitCode) Error() string { return fmt.Sprint("exit code ", e.code) }
 
+// oneLine is the text of an error; those that were joined have a line each.
 func oneLine(err error) string {
-	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "boltstore: ")), " ")
+	lines := strings.FieldsFunc(strings.TrimPrefix(err.Error(), "boltstore: "), func(r rune) bool { return r == '\n' })
+	for i, l := range lines {
+		lines[i] = strings.Join(strings.Fields(l), " ")
+	}
+	return strings.Join(lines, "; ")
+}
+
+// logger takes the library's messages to a person.
+func logger(say func(line string)) *klog.Logger {
+	noLevel := ""
+	l := funcr.New(func(_, args string) { say(args) }, funcr.Options{LogInfoLevel: &noLevel})
+	return &l
+}
+
+// loggerTo is for commands that only write lines.
+func loggerTo(w io.Writer) *klog.Logger {
+	return logger(func(line string) { fmt.Fprintln(w, line) })
 }
 
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/informer"
@@ -24,6 +24,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 )
 
@@ -67,7 +69,6 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
   kubewake mirror deployments.apps -n web -l app=shop --http 127.0.0.1:8080`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			quiet(streams.ErrOut)
 			return m.run(cmd.Context(), args)
 		},
 	}
@@ -93,15 +94,6 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	return cmd, m
 }
 
-// quiet keeps client-go's own messages to warnings.
-func quiet(w io.Writer) {
-	klog.LogToStderr(false)
-	klog.SetOutputBySeverity("INFO", io.Discard)
-	klog.SetOutputBySeverity("WARNING", io.Discard)
-	klog.SetOutputBySeverity("ERROR", io.Discard)
-	klog.SetOutputBySeverity("FATAL", w)
-}
-
 func (m *mirror) logf(format string, args ...any) {
 	m.out.Lock()
 	defer m.out.Unlock()
@@ -109,21 +101,33 @@ func (m *mirror) logf(format string, args ...any) {
 }
 
 // logger takes the library's messages to the log.
-func (m *mirror) logger() klog.Logger {
-	return funcr.New(func(_, args string) { m.logf("%s", args) }, funcr.Options{})
+func (m *mirror) logger() *klog.Logger {
+	return logger(func(line string) { m.logf("%s", line) })
 }
 
 func (m *mirror) config() (*rest.Config, error) {
 	m.flags.WithWrapConfigFn(func(c *rest.Config) *rest.Config {
 		c.UserAgent, c.QPS = "kubewake/"+version(), -1
-		c.Wrap(m.stats.wrap)
+		c.Wrap(m.stats.wrapper(!c.DisableCompression))
 		return c
 	})
 	cfg, err := m.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig cannot be used (--kubeconfig, --context): %w", err)
 	}
+	if m.madeUp(cfg) {
+		return nil, errors.New("no server was named and no kubeconfig found; set $KUBECONFIG, or give --kubeconfig or --server")
+	}
 	return reflector.WrapConfig(cfg), nil
+}
+
+// madeUp says whether the server is the one that client-go names where nobody has.
+func (m *mirror) madeUp(cfg *rest.Config) bool {
+	if cfg.Host != clientcmd.ClusterDefaults.Server || *m.flags.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
+		return false
+	}
+	raw, err := m.flags.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && clientcmdapi.IsConfigEmpty(&raw)
 }
 
 // open waits for a file that another process has open, as long as it is told
@@ -143,9 +147,8 @@ func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, 
 
 // options with which the flags have the file opened.
 func (m *mirror) options() boltstore.Options {
-	logger := m.logger()
 	o := m.db.options()
-	o.RefuseForeign, o.Logger, o.Window, o.MaxSize = true, &logger, m.window, m.maxSize
+	o.RefuseForeign, o.Logger, o.Window, o.MaxSize = true, m.logger(), m.window, m.maxSize
 	o.JournalBytes, o.JournalAge = m.journal, m.age
 	if m.process {
 		o.Durability = boltstore.Process
@@ -159,6 +162,9 @@ func (m *mirror) options() boltstore.Options {
 func (m *mirror) run(ctx context.Context, types []string) error {
 	if _, err := labels.Parse(m.selector); err != nil {
 		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
+	}
+	if slices.Contains(types, "") {
+		return errors.New("the name of a type is empty; give one such as pods")
 	}
 	cfg, err := m.config()
 	if err != nil {
@@ -245,7 +251,9 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 			cancel(err)
 			return err
 		}
-		known = append(known, r)
+		if !slices.Contains(known, r) { // it is with pods and po
+			known = append(known, r)
+		}
 	}
 	for _, r := range known {
 		inf, err := m.informer(ctx, db, cfg, r, cancel)
@@ -289,6 +297,8 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (res
 			return r, nil
 		case meta.IsNoMatchError(err):
 			return resource{}, unknownType(arg, "the server")
+		case meta.IsAmbiguousError(err):
+			return resource{}, fmt.Errorf("%q is not one type, give its group too: %w", arg, err)
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return resource{}, fmt.Errorf("the server does not let you ask for its types: %w", err)
 		}
@@ -316,17 +326,20 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	if err != nil {
 		return nil, err
 	}
-	logger := m.logger()
 	onDenied := reflector.Keep
 	if m.purge {
 		onDenied = reflector.Purge
 	}
 	src := &source{live: make(chan struct{})}
+	staleness := time.Duration(-1)
+	if m.report {
+		staleness = 0 // what is reported is complete once the server has confirmed it
+	}
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
 		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		MaxStaleness: -1,
+		MaxStaleness: staleness,
 		OnDenied:     onDenied,
-		Logger:       &logger,
+		Logger:       m.logger(),
 		OnState:      func(st reflector.State) { m.changed(src, st, end) },
 	})
 	if err != nil {
@@ -342,7 +355,7 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	src.inf.GetStore().ListKeys()
 	m.firstRead = sinceStart()
 	if st := src.inf.Store().State(); st.Synced {
-		m.logf("%s: %d objects from the file, at %s, confirmed %s ago", src.name, st.Objects, st.ResourceVersion, age(st.Confirmed))
+		m.logf("%s: %d objects from the file, at %s, confirmed %s", src.name, st.Objects, st.ResourceVersion, ago(st.Confirmed))
 	}
 	return src.inf, nil
 }
@@ -366,26 +379,22 @@ func orNone(rv string) string {
 	return "resourceVersion " + rv
 }
 
-// printReport prints a line of JSON once everything is live.
+// printReport prints a line of JSON once everything is live, and the handlers
+// have been told of all that the server had confirmed by then.
 func (m *mirror) printReport(ctx context.Context) {
 	l := life{FirstRead: m.firstRead}
 	for _, src := range m.stats.all() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-src.handler.HasSyncedChecker().Done():
-		}
-	}
-	l.Replayed = sinceStart()
-	for _, src := range m.stats.all() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-src.live:
+		for _, done := range []<-chan struct{}{src.live, src.handler.HasSyncedChecker().Done()} {
+			select {
+			case <-ctx.Done():
+				return
+			case <-done:
+			}
 		}
 	}
 	l.Synced = sinceStart()
 	for _, src := range m.stats.all() {
+		l.Replayed = max(l.Replayed, sinceStartAt(time.Unix(0, src.replayed.Load())))
 		l.Added += src.added.Load()
 		l.Updated += src.modified.Load()
 		l.Deleted += src.deleted.Load()
@@ -395,13 +404,16 @@ func (m *mirror) printReport(ctx context.Context) {
 	_ = json.NewEncoder(m.streams.Out).Encode(l) // whoever asked for it has gone
 }
 
-// age is how long ago something was, as kubectl says it.
-func age(t time.Time) string {
-	ago := time.Since(t)
-	if t.IsZero() || ago < 0 { // the clock has gone back
-		return "unknown time"
+// ago is how long ago something was, as kubectl says it.
+func ago(t time.Time) string {
+	since := time.Since(t)
+	switch {
+	case t.IsZero():
+		return "never"
+	case since < 0: // the clock has gone back
+		return "unknown time ago"
 	}
-	return humanDuration(ago)
+	return humanDuration(since) + " ago"
 }
 
 // counter counts, and prints if asked to, what handlers are told.
@@ -422,8 +434,13 @@ func (m *mirror) counter(src *source) cache.ResourceEventHandler {
 			m.print(what, src, key, string(o.GetUID()), o.GetResourceVersion())
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { tell("ADDED", obj) },
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, isInInitialList bool) {
+			tell("ADDED", obj)
+			if isInInitialList {
+				src.replayed.Store(time.Now().UnixNano())
+			}
+		},
 		UpdateFunc: func(_, obj any) { tell("MODIFIED", obj) },
 		DeleteFunc: func(obj any) { tell("DELETED", obj) },
 	}

@@ -1,13 +1,40 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"testing"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
 )
+
+// TestDisableCompression: answers are compressed unless the flag says not to.
+func TestDisableCompression(t *testing.T) {
+	asked := make(chan string, 10)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("Accept-Encoding")
+	}))
+	defer server.Close()
+	for want, args := range map[string][]string{"gzip": nil, "": {"--disable-compression"}} {
+		streams, _, _, _ := genericiooptions.NewTestIOStreams()
+		cmd, m := mirrorCommand(streams)
+		if err := cmd.ParseFlags(append(args, "--server", server.URL, "--insecure-skip-tls-verify")); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := m.config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = kubernetes.NewForConfigOrDie(cfg).Discovery().RESTClient().Get().AbsPath("/").DoRaw(t.Context()) // whatever it says
+		if got := <-asked; got != want {
+			t.Errorf("%q: asks for %q", args, got)
+		}
+	}
+}
 
 // TestMirrorOptions: what the flags say of the file reaches it, and what they
 // don't say is the library's to choose.

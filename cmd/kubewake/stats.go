@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	stdmaps "maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,7 @@ type source struct {
 	live    chan struct{} // closed once it has been live
 
 	added, modified, deleted atomic.Int64
+	replayed                 atomic.Int64 // when the handler was told of the last object of a replay, unix ns
 }
 
 func (s *source) told(what string) {
@@ -51,8 +54,10 @@ type stats struct {
 	sources []*source
 }
 
-func (s *stats) wrap(rt http.RoundTripper) http.RoundTripper {
-	return &wire{next: rt, requests: &s.requests, bytes: &s.bytes}
+func (s *stats) wrapper(compress bool) func(http.RoundTripper) http.RoundTripper {
+	return func(rt http.RoundTripper) http.RoundTripper {
+		return &wire{next: rt, compress: compress, requests: &s.requests, bytes: &s.bytes}
+	}
 }
 
 // begin is for a new file.
@@ -85,9 +90,29 @@ func (s *stats) all() []*source {
 func (s *stats) phases() map[string]string {
 	phases := map[string]string{}
 	for _, src := range s.all() {
-		phases[src.name] = src.inf.State().String()
+		phases[src.name] = deeds(src.inf.State(), time.Now())
 	}
 	return phases
+}
+
+// deeds is the state, and what it has come to in this life, in one line.
+func deeds(st reflector.State, now time.Time) string {
+	text := st.String()
+	if age, ok := st.Age(now); ok {
+		text += fmt.Sprintf(", confirmed %s ago", humanDuration(age))
+	}
+	text += fmt.Sprintf("; resumes: %d, saved %s", st.Resumes, human(int64(st.BytesSaved)))
+	var relists []string
+	for _, reason := range slices.Sorted(stdmaps.Keys(st.Relists)) {
+		relists = append(relists, fmt.Sprintf("%d %s", st.Relists[reason], reason))
+	}
+	if len(relists) > 0 {
+		text += "; relists: " + strings.Join(relists, ", ")
+	}
+	if st.LastRelist != "" {
+		text += fmt.Sprintf(", the last %s ago: %s", humanDuration(now.Sub(st.LastRelistAt)), st.LastRelist)
+	}
+	return text
 }
 
 // unready says what is not confirmed by the server yet.

@@ -41,8 +41,8 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 			w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
 			fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
 			for _, st := range status.Sources {
-				fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s ago\t%t\t%d\t%d\t%s ago\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
-					age(st.Confirmed), st.Synced, st.JournalBytes, st.Seq-st.Told, age(st.Claimed))
+				fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
+					ago(st.Confirmed), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed))
 			}
 			if err := w.Flush(); err != nil {
 				return err
@@ -59,7 +59,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 				}
 			}
 			for _, a := range status.SetAside {
-				fmt.Fprintf(streams.ErrOut, "set aside %s ago, %s: %s, %d bytes\n", age(a.Time), a.Reason, a.Path, a.Bytes)
+				fmt.Fprintf(streams.ErrOut, "set aside %s, %s: %s, %d bytes\n", ago(a.Time), a.Reason, a.Path, a.Bytes)
 			}
 			if o := status.Owner; o != nil {
 				printOwner(streams.ErrOut, o)
@@ -97,8 +97,8 @@ func printHandlers(out io.Writer, states []boltstore.State) error {
 			case h.Replaying:
 				behind = "in its first replay"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s ago\n", h.Name, st.Source, behind, h.Entries, h.Bytes,
-				h.Parked, h.ParkedBytes, h.Collapsed, age(h.Seen))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", h.Name, st.Source, behind, h.Entries, h.Bytes,
+				h.Parked, h.ParkedBytes, h.Collapsed, ago(h.Seen))
 		}
 	}
 	return w.Flush()

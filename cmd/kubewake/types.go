@@ -26,7 +26,7 @@ func matches(arg string, st boltstore.State) bool {
 	if st.Source.Version == "" {
 		return false // what it is cannot be read
 	}
-	name, rest, _ := strings.Cut(strings.ToLower(arg), ".")
+	name, rest, _ := strings.Cut(strings.TrimSuffix(strings.ToLower(arg), "."), ".") // pods.v1. is kubectl's
 	if long, ok := shortNames[name]; ok {
 		name = long
 	}

@@ -19,7 +19,7 @@ func TestMatches(t *testing.T) {
 		{"deployments", deployments, true}, {"deployment", deployments, true}, {"deploy", deployments, true}, {"Deployments", deployments, true},
 		{"deployments.apps", deployments, true}, {"deployments.v1.apps", deployments, true}, {"deploy.apps", deployments, true},
 		{"deployments.extensions", deployments, false}, {"deployments.v2.apps", deployments, false}, {"deployments.v1", deployments, false},
-		{"pods", pods, true}, {"po", pods, true}, {"pod", pods, true}, {"pods.v1", pods, true}, {"pods.apps", pods, false}, {"p", pods, false}, {"", pods, false},
+		{"pods", pods, true}, {"po", pods, true}, {"pod", pods, true}, {"pods.v1", pods, true}, {"pods.v1.", pods, true}, {"pods.", pods, true}, {"pods.apps", pods, false}, {"p", pods, false}, {"", pods, false},
 	} {
 		if got := matches(tc.arg, tc.st); got != tc.want {
 			t.Errorf("%q is %s: %v", tc.arg, tc.st.Source, got)

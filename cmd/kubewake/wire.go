@@ -7,17 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// wire counts what goes over it. It asks for compressed answers itself, so
-// that what it counts is what was sent.
+// wire counts what goes over it. It asks for compressed answers itself, if
+// there are to be any, so that what it counts is what was sent.
 type wire struct {
 	next     http.RoundTripper
+	compress bool
 	requests *atomic.Int64
 	bytes    *atomic.Int64
 }
 
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	w.requests.Add(1)
-	if req.Header.Get("Accept-Encoding") == "" {
+	if w.compress && req.Header.Get("Accept-Encoding") == "" {
 		req = req.Clone(req.Context())
 		req.Header.Set("Accept-Encoding", "gzip")
 	}

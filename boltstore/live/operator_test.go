@@ -1,0 +1,73 @@
+package live
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestMetadataOfSecrets: the annotation that repeats the data is not shown of
+// Secrets that are kept as metadata either.
+func TestMetadataOfSecrets(t *testing.T) {
+	db, err := boltstore.Open(testPath(t), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormMetadata}
+	s, err := db.Claim(boltstore.Claim{Source: src, Example: &metav1.PartialObjectMetadata{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Release()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Page([]kruntime.Object{&metav1.PartialObjectMetadata{ObjectMeta: secret(1, 10).ObjectMeta}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("2", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, show := range []bool{false, true} {
+		n := 0
+		err := File(db).Objects(t.Context(), Query{Source: src, Secrets: show}, func(u *unstructured.Unstructured) error {
+			n++
+			if got := u.GetAnnotations()[applied]; (got == "hunter2") != show {
+				t.Errorf("shown %q", got)
+			}
+			return nil
+		})
+		if err != nil || n != 1 {
+			t.Error(n, err)
+		}
+	}
+}
+
+// TestSilentOwner: an owner that does not answer is said to, without the
+// address by which it was asked.
+func TestSilentOwner(t *testing.T) {
+	path := testPath(t)
+	world(t, path, 1, 1)
+	l, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	c := dial(t, path)
+	c.http.Timeout = time.Millisecond
+	_, err = c.Status(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "it does not answer") || strings.Contains(err.Error(), "http://") {
+		t.Error(err)
+	}
+}

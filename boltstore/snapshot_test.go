@@ -1,0 +1,58 @@
+package boltstore
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestSnapshotOfReadOnly: nothing is written into the folder of a file that is
+// open for reading only, and what is read is that file.
+func TestSnapshotOfReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	db, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err = Open(path, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	db.opts.op = func(op, name string) error { return errors.New(op + " " + name + ": no room") }
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(snap)
+	if err != nil || int64(len(b)) != snap.Size() {
+		t.Fatalf("%d bytes of %d: %v", len(b), snap.Size(), err)
+	}
+	if err := snap.Close(); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "copy.db")
+	if err := os.WriteFile(copied, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(copied, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Check()
+	if err := errors.Join(err, c.Close()); err != nil || !r.Sound() {
+		t.Errorf("%+v %v", r, err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
