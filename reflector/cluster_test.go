@@ -291,3 +291,31 @@ func TestFlowSchemaOfStartingServer(t *testing.T) {
 		}
 	})
 }
+
+// TestClusterAskedInVain: a list whose pages must be known to be of the same
+// cluster goes on where the question for that is not answered at once.
+func TestClusterAskedInVain(t *testing.T) {
+	bubble(t, 9, kubesim.Options{NoFlowSchemas: true}, Options{PageSize: 3}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		broken := false
+		f.sim.FailNext(func(r *http.Request) bool {
+			page := r.URL.Query().Get("continue") != ""
+			broken = broken || page
+			return page
+		}, 1, kubesim.Answer(apierrors.NewServiceUnavailable("starting")))
+		f.sim.FailNext(func(r *http.Request) bool { return broken && strings.HasSuffix(r.URL.Path, "/kube-system") }, 2,
+			kubesim.Answer(apierrors.NewServiceUnavailable("starting")))
+		f.delete("cm3")
+		f.sim.Compact()
+		f.forget()
+		f.sim.EndWatches(apierrors.NewResourceExpired("too old resource version"))
+		after(time.Minute)
+		if n := f.traffic(); n.firsts != 1 || f.State().Relists[ReasonExpired] != 1 || f.State().Phase != Live {
+			t.Errorf("%+v, %s", n, f.State())
+		}
+		if d := f.differs(); d != "" {
+			t.Error(d)
+		}
+	})
+}
