@@ -319,3 +319,38 @@ func TestClusterAskedInVain(t *testing.T) {
 		}
 	})
 }
+
+// TestClusterBehindAudit: a list that begins although the link has not broken
+// may find another cluster all the same, over another connection.
+func TestClusterBehindAudit(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
+			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{PageSize: 3, AuditEvery: time.Hour}, func(f *fixture) {
+				f.reflect()
+				after(time.Second)
+				f.takeTold()
+				var reads atomic.Int64
+				f.sim.OnRequest = func(r *http.Request) {
+					if page := r.URL.Query().Get("limit") == "3"; !page && !strings.HasSuffix(r.URL.Path, "/kube-system") || reads.Add(1) > 1 {
+						return
+					}
+					go func() { // which cuts this request
+						err := f.sim.Recreate(1_000_000)
+						if err == nil {
+							err = f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}})
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					}()
+					<-r.Context().Done()
+				}
+				after(70 * time.Minute)
+				if reads.Load() == 0 {
+					t.Error("nothing was read")
+				}
+				f.ofTheCluster()
+			})
+		})
+	}
+}

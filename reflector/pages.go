@@ -186,6 +186,8 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			}
 			rest = true // as it is now, which does not expire
 			continue
+		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge): // it does not know the list's version yet, or any more
+			return p, fmt.Errorf("%w: %w", errWentBack, err)
 		case errors.Is(err, errAnother) || !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
 			return p, err
 		}
@@ -270,9 +272,9 @@ func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at boltstor
 	l.token, l.newest = m.GetContinue(), later(cmp.Or(l.settled, m.GetResourceVersion()), l.stated)
 	if l.rv == "" {
 		l.rv = m.GetResourceVersion()
-		if isBehind(l.rv, l.least) {
-			return nil, at, errWentBack
-		}
+	}
+	if isBehind(l.rv, l.least) || isBehind(m.GetResourceVersion(), l.rv) {
+		return nil, at, errWentBack
 	}
 	return objs, l.progress(m.GetResourceVersion()), nil
 }

@@ -22,6 +22,12 @@ func (s *Source) repair(ctx context.Context, reason string) error {
 		}
 	}
 	s.last = s.o.Clock.Now()
+	if reason != ReasonCluster {
+		// The link may be whole, and new connections lead to another cluster.
+		s.mu.Lock()
+		s.checked = false
+		s.mu.Unlock()
+	}
 	return s.relist(ctx, reason)
 }
 
