@@ -334,3 +334,22 @@ func TestFirstPageTooLarge(t *testing.T) {
 		}
 	})
 }
+
+// TestAheadIsNotWaitedFor: a watch that is not answered before its first event,
+// as some proxies have it, does not hold up the pages of a slow list.
+func TestAheadIsNotWaitedFor(t *testing.T) {
+	bubble(t, 0, kubesim.Options{}, Options{PageSize: 50}, func(f *fixture) {
+		f.slow(500)
+		f.sim.FailNext(isWatch, 1<<30, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		began := time.Now()
+		f.list()
+		took, whole := time.Since(began), time.Duration(0)
+		for _, r := range f.sim.Requests() {
+			whole += time.Duration(r.BodyBytes) * time.Second / (50_000 / 8)
+		}
+		if took > whole+10*time.Second {
+			t.Errorf("it took %s, the link %s", took, whole)
+		}
+		after(time.Hour)
+	})
+}
