@@ -51,7 +51,8 @@ type Options struct {
 	AuditEvery time.Duration
 	// OnDenied says what becomes of the objects while the server refuses them.
 	OnDenied OnDenied
-	// OnState is called at each change of phase. It must not block.
+	// OnState is called at each change of phase. It must not block. A
+	// watch that breaks is told of only if the next one cannot be opened.
 	OnState func(State)
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
@@ -82,13 +83,14 @@ type Source struct {
 
 	mu        sync.Mutex
 	state     State
-	expired   bool   // the next watch must relist first
-	restored  bool   // the server has gone back, and has not been read since
-	unused    string // why what the file holds was last not used, see noteUnusable
-	asked     bool   // the server has been asked for its version since the link last broke
-	asking    *link  // over which it last stated it; nil: not since then
-	resuming  bool   // the file has answered the list
-	checked   bool   // the cluster has been found out, too
+	expired   bool      // the next watch must relist first
+	restored  bool      // the server has gone back, and has not been read since
+	unused    string    // why what the file holds was last not used, see noteUnusable
+	asked     bool      // the server has been asked for its version since the link last broke
+	doubted   time.Time // when it last did
+	asking    *link     // over which it last stated it; nil: not since then
+	resuming  bool      // the file has answered the list
+	checked   bool      // the cluster has been found out, too
 	id        identity
 	quiet     time.Duration // how long a watch may be quiet, QuietTimeout or more
 	counted   bool          // the server's number of objects has been compared since the last outage
@@ -354,6 +356,9 @@ func (s *Source) broken() {
 	s.journal.Doubt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.asked {
+		s.doubted = s.o.Clock.Now()
+	}
 	s.asked, s.checked, s.asking = false, false, nil
 }
 
