@@ -77,7 +77,8 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 	}
 	s.count(reason)
 	s.mu.Lock()
-	s.asked, s.checked, s.restored, s.expired = true, true, false, false // the list's version is the server's
+	s.asked, s.checked = true, true // the list's version is the server's
+	s.restored, s.expired, s.unreadable = false, false, false
 	s.deniedSince = time.Time{}
 	s.read = s.o.Clock.Now()
 	s.state.LastRelist, s.state.LastRelistAt = reason, s.o.Clock.Now()

@@ -72,6 +72,9 @@ const (
 	// The server gives lists no version, or the last one has been purged: there
 	// is nothing to go on from.
 	ReasonNoVersion = "no version"
+	// Several watches in a row have ended with an error in place of their first
+	// event: one that the client cannot read, say.
+	ReasonUnreadable = "watches end in errors"
 	// The server sends no bookmarks, and nothing else confirms the state.
 	ReasonUnconfirmed = "no bookmarks"
 )
