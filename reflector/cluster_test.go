@@ -326,12 +326,11 @@ func TestClusterBehindAudit(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
 			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{PageSize: 3, AuditEvery: time.Hour}, func(f *fixture) {
-				f.reflect()
-				after(time.Second)
-				f.takeTold()
+				var synced atomic.Bool
 				var reads atomic.Int64
 				f.sim.OnRequest = func(r *http.Request) {
-					if page := r.URL.Query().Get("limit") == "3"; !page && !strings.HasSuffix(r.URL.Path, "/kube-system") || reads.Add(1) > 1 {
+					page, cluster := r.URL.Query().Get("limit") == "3", strings.HasSuffix(r.URL.Path, "/kube-system")
+					if !synced.Load() || !page && !cluster || reads.Add(1) > 1 {
 						return
 					}
 					go func() { // which cuts this request
@@ -345,6 +344,10 @@ func TestClusterBehindAudit(t *testing.T) {
 					}()
 					<-r.Context().Done()
 				}
+				f.reflect()
+				after(time.Second)
+				f.takeTold()
+				synced.Store(true)
 				after(70 * time.Minute)
 				if reads.Load() == 0 {
 					t.Error("nothing was read")

@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,18 +18,13 @@ func TestRestoredBetweenPages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
-				if tc.repair {
-					f.list()
-				}
-				then := f.sim.Revision()
-				f.create("cm0a")
-				f.create("cm1a")
-				pages := 0
+				var then uint64
+				var pages atomic.Int64
 				f.sim.OnRequest = func(r *http.Request) {
 					if r.URL.Query().Get("limit") != "3" {
 						return
 					}
-					switch pages++; pages {
+					switch pages.Add(1) {
 					case 2:
 						if tc.expired {
 							f.delete("cm8") // of later
@@ -40,6 +36,14 @@ func TestRestoredBetweenPages(t *testing.T) {
 						}
 					}
 				}
+				if tc.repair {
+					pages.Store(-3)
+					f.list()
+					pages.Store(0)
+				}
+				then = f.sim.Revision()
+				f.create("cm0a")
+				f.create("cm1a")
 				if tc.repair {
 					f.sim.Compact()
 				}
