@@ -25,7 +25,7 @@ func (s *Source) repair(ctx context.Context, reason string) error {
 	if reason != ReasonCluster {
 		// The link may be whole, and new connections lead to another cluster.
 		s.mu.Lock()
-		s.checked = false
+		s.checked, s.asking = false, nil
 		s.mu.Unlock()
 	}
 	return s.relist(ctx, reason)
