@@ -71,7 +71,8 @@ type Options struct {
 	// keeps, for one that may still come, what it would have to be told.
 	// Default 30 s.
 	HandlerGrace time.Duration
-	// OnState is called when the source changes its phase. It must not block.
+	// OnState is called when the source changes its phase. It must not block. A
+	// watch that breaks is told of only if the next one cannot be opened.
 	OnState func(reflector.State)
 	// Logger. Default klog.Background().
 	Logger *klog.Logger

@@ -29,13 +29,16 @@ type ahead struct {
 
 	mu     sync.Mutex
 	cond   sync.Cond
+	cancel context.CancelFunc
 	inner  watch.Interface
 	kept   []watch.Event
 	last   string // version up to which everything has come
-	ended  bool   // nothing more comes
-	failed bool   // something is missing
-	bytes  int64  // that came over watches before this one
-	taken  bool   // it is being read
+	// opening: the server has not answered yet.
+	opening bool
+	ended   bool  // nothing more comes
+	failed  bool  // something is missing
+	bytes   int64 // that came over watches before this one
+	taken   bool  // it is being read
 }
 
 var _ watch.Interface = &ahead{}
@@ -58,19 +61,33 @@ func (s *Source) keepAhead(ctx context.Context, a *ahead, rv string) *ahead {
 	return s.openAhead(ctx, a, rv)
 }
 
-// openAhead opens the watch. It lives as long as ctx, or until Stop.
+// openAhead opens the watch, which no page waits for. It lives as long as ctx, or
+// until Stop.
 func (s *Source) openAhead(ctx context.Context, a *ahead, rv string) *ahead {
-	w, over, p, err := s.openMeasured(ctx, metav1.ListOptions{
-		ResourceVersion: rv, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(time.Hour / time.Second)),
-	})
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil {
-		a.ended, a.failed = true, isExpired(err)
-		return a
+	if a.cancel != nil {
+		a.cancel()
 	}
-	a.inner, a.over, a.ended = w, over, false
-	go a.keep(w, p)
+	ctx, a.cancel = context.WithCancel(ctx)
+	a.opening, a.ended = true, false
+	go func() {
+		w, over, p, err := s.openMeasured(ctx, metav1.ListOptions{
+			ResourceVersion: rv, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(time.Hour / time.Second)),
+		})
+		a.mu.Lock()
+		a.opening, a.ended = false, err != nil || a.stopped()
+		a.failed = a.failed || isExpired(err)
+		a.inner, a.over = w, over
+		ended := a.ended
+		a.mu.Unlock()
+		switch {
+		case !ended:
+			a.keep(w, p)
+		case err == nil: // Stop did not know of it
+			w.Stop()
+		}
+	}()
 	return a
 }
 
@@ -116,7 +133,7 @@ func (s *Source) takeAhead(rv string) (watch.Interface, string) {
 		return nil, ""
 	}
 	a.mu.Lock()
-	whole := !a.failed && a.from == rv && (!a.ended || len(a.kept) > 0)
+	whole := !a.failed && !a.opening && a.from == rv && (!a.ended || len(a.kept) > 0)
 	a.taken = whole
 	a.mu.Unlock()
 	if !whole {
@@ -163,6 +180,9 @@ func (a *ahead) Stop() {
 	a.once.Do(func() { close(a.done) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.cancel != nil {
+		a.cancel()
+	}
 	if a.inner != nil {
 		a.inner.Stop()
 	}

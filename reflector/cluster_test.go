@@ -291,3 +291,72 @@ func TestFlowSchemaOfStartingServer(t *testing.T) {
 		}
 	})
 }
+
+// TestClusterAskedInVain: a list whose pages must be known to be of the same
+// cluster goes on where the question for that is not answered at once.
+func TestClusterAskedInVain(t *testing.T) {
+	bubble(t, 9, kubesim.Options{NoFlowSchemas: true}, Options{PageSize: 3}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		broken := false
+		f.sim.FailNext(func(r *http.Request) bool {
+			page := r.URL.Query().Get("continue") != ""
+			broken = broken || page
+			return page
+		}, 1, kubesim.Answer(apierrors.NewServiceUnavailable("starting")))
+		f.sim.FailNext(func(r *http.Request) bool { return broken && strings.HasSuffix(r.URL.Path, "/kube-system") }, 2,
+			kubesim.Answer(apierrors.NewServiceUnavailable("starting")))
+		f.delete("cm3")
+		f.sim.Compact()
+		f.forget()
+		f.sim.EndWatches(apierrors.NewResourceExpired("too old resource version"))
+		after(time.Minute)
+		if n := f.traffic(); n.firsts != 1 || f.State().Relists[ReasonExpired] != 1 || f.State().Phase != Live {
+			t.Errorf("%+v, %s", n, f.State())
+		}
+		if d := f.differs(); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// TestClusterBehindAudit: a list that begins although the link has not broken
+// may find another cluster all the same, over another connection.
+func TestClusterBehindAudit(t *testing.T) {
+	for name, o := range map[string]struct {
+		silent bool
+		repair Repair
+	}{"told": {}, "silent": {silent: true}, "streamed": {repair: RepairStream}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: o.silent}, Options{PageSize: 3, AuditEvery: time.Hour, Repair: o.repair}, func(f *fixture) {
+				var synced atomic.Bool
+				var reads atomic.Int64
+				f.sim.OnRequest = func(r *http.Request) {
+					page, cluster := r.URL.Query().Get("limit") == "3" || r.URL.Query().Get("sendInitialEvents") != "", strings.HasSuffix(r.URL.Path, "/kube-system")
+					if !synced.Load() || !page && !cluster || reads.Add(1) > 1 {
+						return
+					}
+					go func() { // which cuts this request
+						err := f.sim.Recreate(1_000_000)
+						if err == nil {
+							err = f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}})
+						}
+						if err != nil {
+							t.Error(err)
+						}
+					}()
+					<-r.Context().Done()
+				}
+				f.reflect()
+				after(time.Second)
+				f.takeTold()
+				synced.Store(true)
+				after(70 * time.Minute)
+				if reads.Load() == 0 {
+					t.Error("nothing was read")
+				}
+				f.ofTheCluster()
+			})
+		})
+	}
+}

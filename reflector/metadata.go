@@ -42,7 +42,7 @@ const (
 var (
 	// errInFull: this page, and the rest of its list, are better asked for in
 	// full.
-	errInFull = errors.New("reflector: too much has changed")
+	errInFull = errors.New("reflector: better in full")
 	// errNoMetadata: the server does not answer as it would have to. It is not
 	// asked for metadata again.
 	errNoMetadata = errors.New("reflector: no metadata first")
@@ -168,9 +168,9 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode == http.StatusNotAcceptable {
+	if err := notUnderstood(resp); err != nil {
 		_ = resp.Body.Close()
-		return nil, p.fail(fmt.Errorf("%w: %s", errNoMetadata, resp.Status))
+		return nil, p.fail(err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return resp, nil // the client's to understand
@@ -224,6 +224,19 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 		Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
 		Header: header, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)), Request: req,
 	}, nil
+}
+
+// notUnderstood is why the page is to be asked for in full, if it may be the
+// question for metadata that the server does not answer.
+func notUnderstood(resp *http.Response) error {
+	switch resp.StatusCode {
+	case http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusBadRequest, http.StatusUnprocessableEntity,
+		http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return fmt.Errorf("%w: %s", errNoMetadata, resp.Status)
+	case http.StatusInternalServerError:
+		return fmt.Errorf("%w: %s", errInFull, resp.Status)
+	}
+	return nil
 }
 
 // failUnlessLink notes the error if it says that metadata cannot be had.

@@ -143,7 +143,7 @@ type listPage struct {
 // version but offers the rest as it is now, that is taken.
 func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	backoff := newBackoff()
-	retried := false
+	retried, rest := false, false
 	for since := l.s.o.Clock.Now(); ; {
 		began := l.s.o.Clock.Now()
 		if l.rv != "" && (l.taken || began.Sub(l.began) > aheadAfter) {
@@ -154,7 +154,9 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))
-			err = l.settle(ctx, list)
+			if err = l.settle(ctx, list); err == nil {
+				err = l.same(ctx, retried)
+			}
 		}
 		switch {
 		case errors.Is(rawErr, errInFull), errors.Is(rawErr, errNoMetadata):
@@ -169,21 +171,24 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case rawErr != nil:
 			return p, rawErr
 		case err == nil:
-			if err := l.same(ctx, retried); err != nil {
-				return p, err
-			}
 			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
 			p.kept = kept
 			p.objs, p.at, err = l.accept(list)
 			return p, err
 		case l.token == "" || ctx.Err() != nil:
+			if l.rv == "" && size > 0 && ctx.Err() == nil && isTransient(err) {
+				l.shrink() // for the next list
+			}
 			return p, err
 		case isExpired(err):
-			if l.token = restToken(err); l.token == "" {
+			if l.token = restToken(err); l.token == "" || rest {
 				return p, fmt.Errorf("%w: %w", errTokenExpired, err)
 			}
+			rest = true // as it is now, which does not expire
 			continue
-		case !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
+		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge): // it does not know the list's version yet, or any more
+			return p, fmt.Errorf("%w: %w", errWentBack, err)
+		case errors.Is(err, errAnother) || !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
 			return p, err
 		}
 		retried = true
@@ -267,9 +272,9 @@ func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at boltstor
 	l.token, l.newest = m.GetContinue(), later(cmp.Or(l.settled, m.GetResourceVersion()), l.stated)
 	if l.rv == "" {
 		l.rv = m.GetResourceVersion()
-		if isBehind(l.rv, l.least) {
-			return nil, at, errWentBack
-		}
+	}
+	if isBehind(l.rv, l.least) || isBehind(m.GetResourceVersion(), l.rv) {
+		return nil, at, errWentBack
 	}
 	return objs, l.progress(m.GetResourceVersion()), nil
 }
@@ -315,6 +320,14 @@ func isTransient(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= 500 || code == 429 || code == 408
+}
+
+// shrink has the next list begin with fewer objects than this one, whose first
+// page has not come as a whole.
+func (l *lister) shrink() {
+	if !l.fixed {
+		l.s.pageSize = max(l.limit/2, smallestPage)
+	}
 }
 
 // newBackoff is that of client-go's Reflector, from a shorter start.

@@ -268,3 +268,37 @@ func TestSlowPage(t *testing.T) {
 		f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 1, Others: 1, Bytes: 3600})
 	})
 }
+
+// TestNotLiveWithoutWatch: once a watch has broken the source is not live until
+// the server has answered again, however long that takes.
+func TestNotLiveWithoutWatch(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		if st := f.State(); st.Phase != Live {
+			t.Fatal(st)
+		}
+		f.sim.Stall(true)
+		broken := time.Now()
+		f.sim.DropConnections() // the next one is taken, and not answered
+		after(5 * time.Second)
+		if st := f.State(); st.Phase != Connecting || time.Since(st.Since) > 5*time.Second || st.Since.Before(broken) {
+			t.Errorf("%#v", st)
+		}
+		after(30 * time.Second)
+		if st := f.State(); st.Phase != Offline {
+			t.Errorf("%#v", st)
+		}
+		f.sim.Stall(false)
+		after(2 * time.Minute)
+		if st := f.State(); st.Phase != Live {
+			t.Errorf("%#v", st)
+		}
+		f.sim.DropConnections()
+		again := time.Now()
+		after(10 * time.Second)
+		if st := f.State(); st.Phase != Live || st.Since.Before(again) {
+			t.Errorf("%#v", st)
+		}
+	})
+}

@@ -22,6 +22,12 @@ func (s *Source) repair(ctx context.Context, reason string) error {
 		}
 	}
 	s.last = s.o.Clock.Now()
+	if reason != ReasonCluster {
+		// The link may be whole, and new connections lead to another cluster.
+		s.mu.Lock()
+		s.checked, s.asking = false, nil
+		s.mu.Unlock()
+	}
 	return s.relist(ctx, reason)
 }
 
@@ -71,7 +77,8 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 	}
 	s.count(reason)
 	s.mu.Lock()
-	s.asked, s.checked, s.restored, s.expired = true, true, false, false // the list's version is the server's
+	s.asked, s.checked = true, true // the list's version is the server's
+	s.restored, s.expired, s.unreadable = false, false, false
 	s.deniedSince = time.Time{}
 	s.read = s.o.Clock.Now()
 	s.state.LastRelist, s.state.LastRelistAt = reason, s.o.Clock.Now()

@@ -300,3 +300,56 @@ func TestAhead(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstPageTooLarge: the first page of a list, which may be as large as
+// those of the last one have grown, gets smaller where the link breaks before
+// it has come.
+func TestFirstPageTooLarge(t *testing.T) {
+	bubble(t, 0, kubesim.Options{}, Options{Repair: RepairFull}, func(f *fixture) {
+		const objects = 1000
+		for i := range objects {
+			f.put(fmt.Sprintf("cm%04d", i), 1500, uint64(i))
+		}
+		f.reflect()
+		after(10 * time.Second)
+		grown := f.Source.pageSize
+		if !f.journal.HasSynced() || grown < objects {
+			t.Fatalf("pages of %d, %s", grown, f.State())
+		}
+		f.sim.SetBandwidth(50_000 / 8)
+		f.put("cm0003", 100, 1)
+		f.sim.Compact()
+		f.sim.DropConnections()
+		f.every(40*time.Second, func(int) { f.sim.DropConnections() })
+		f.forget()
+		if !until(func() bool { return f.State().Relists[ReasonExpired] > 0 }) {
+			t.Errorf("not read in an hour: %s, %+v", f.State(), f.traffic())
+		}
+		if n := f.traffic(); n.bytes > 2*objects*1850 {
+			t.Errorf("%+v", n)
+		}
+		after(20 * time.Second)
+		if d := f.differs(); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// TestAheadIsNotWaitedFor: a watch that is not answered before its first event,
+// as some proxies have it, does not hold up the pages of a slow list.
+func TestAheadIsNotWaitedFor(t *testing.T) {
+	bubble(t, 0, kubesim.Options{}, Options{PageSize: 50}, func(f *fixture) {
+		f.slow(500)
+		f.sim.FailNext(isWatch, 1<<30, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		began := time.Now()
+		f.list()
+		took, whole := time.Since(began), time.Duration(0)
+		for _, r := range f.sim.Requests() {
+			whole += time.Duration(r.BodyBytes) * time.Second / (50_000 / 8)
+		}
+		if took > whole+10*time.Second {
+			t.Errorf("it took %s, the link %s", took, whole)
+		}
+		after(time.Hour)
+	})
+}

@@ -51,7 +51,8 @@ type Options struct {
 	AuditEvery time.Duration
 	// OnDenied says what becomes of the objects while the server refuses them.
 	OnDenied OnDenied
-	// OnState is called at each change of phase. It must not block.
+	// OnState is called at each change of phase. It must not block. A
+	// watch that breaks is told of only if the next one cannot be opened.
 	OnState func(State)
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
@@ -80,24 +81,27 @@ type Source struct {
 	sizes                sizes
 	kind                 objectKind
 
-	mu        sync.Mutex
-	state     State
-	expired   bool   // the next watch must relist first
-	restored  bool   // the server has gone back, and has not been read since
-	unused    string // why what the file holds was last not used, see noteUnusable
-	asked     bool   // the server has been asked for its version since the link last broke
-	asking    *link  // over which it last stated it; nil: not since then
-	resuming  bool   // the file has answered the list
-	checked   bool   // the cluster has been found out, too
-	id        identity
-	quiet     time.Duration // how long a watch may be quiet, QuietTimeout or more
-	counted   bool          // the server's number of objects has been compared since the last outage
-	countDue  bool          // it is time to
-	countless bool          // it says nothing
-	read      time.Time     // when everything was last read, or this source made
-	notBefore time.Time     // what need not be read now is not
-	fruitless int           // short watches in a row that brought nothing
-	wanted    int           // callers of WaitForFresh
+	mu         sync.Mutex
+	state      State
+	expired    bool      // the next watch must relist first
+	restored   bool      // the server has gone back, and has not been read since
+	unused     string    // why what the file holds was last not used, see noteUnusable
+	asked      bool      // the server has been asked for its version since the link last broke
+	doubted    time.Time // when it last did
+	asking     *link     // over which it last stated it; nil: not since then
+	resuming   bool      // the file has answered the list
+	checked    bool      // the cluster has been found out, too
+	id         identity
+	quiet      time.Duration // how long a watch may be quiet, QuietTimeout or more
+	counted    bool          // the server's number of objects has been compared since the last outage
+	countDue   bool          // it is time to
+	countless  bool          // it says nothing
+	read       time.Time     // when everything was last read, or this source made
+	notBefore  time.Time     // what need not be read now is not
+	fruitless  int           // short watches in a row that brought nothing
+	failures   int           // watches in a row that ended with an error and brought nothing
+	unreadable bool          // they are too many: the next watch must relist first
+	wanted     int           // callers of WaitForFresh
 	// wantedSince and wantedProven are how fresh the most demanding of them want
 	// it to be confirmed, and proven.
 	wantedSince, wantedProven time.Time
@@ -313,6 +317,9 @@ func (s *Source) mustRelist(ctx context.Context) (string, error) {
 	if s.takeExpired() {
 		return ReasonExpired, nil
 	}
+	if s.stuck() {
+		return ReasonUnreadable, nil
+	}
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
@@ -354,6 +361,9 @@ func (s *Source) broken() {
 	s.journal.Doubt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.asked {
+		s.doubted = s.o.Clock.Now()
+	}
 	s.asked, s.checked, s.asking = false, false, nil
 }
 

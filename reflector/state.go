@@ -11,7 +11,7 @@ type Phase string
 // The phases of a source.
 const (
 	Starting   Phase = "starting"    // nothing has been tried yet
-	Connecting Phase = "connecting"  // the server is being asked for the first time
+	Connecting Phase = "connecting"  // the server is being asked, for the first time or since a watch has broken
 	Offline    Phase = "offline"     // the server cannot be reached
 	Denied     Phase = "denied"      // the server refuses access
 	Relisting  Phase = "relisting"   // reading all pages
@@ -72,6 +72,9 @@ const (
 	// The server gives lists no version, or the last one has been purged: there
 	// is nothing to go on from.
 	ReasonNoVersion = "no version"
+	// Several watches in a row have ended with an error in place of their first
+	// event: one that the client cannot read, say.
+	ReasonUnreadable = "watches end in errors"
 	// The server sends no bookmarks, and nothing else confirms the state.
 	ReasonUnconfirmed = "no bookmarks"
 )
@@ -84,6 +87,9 @@ func (s *Source) State() State {
 	st.Relists = map[string]uint64{}
 	for k, v := range s.state.Relists {
 		st.Relists[k] = v
+	}
+	if (st.Phase == Live || st.Phase == CatchingUp) && !s.asked { // nothing is being watched
+		st.Phase, st.Since = Connecting, s.doubted
 	}
 	st.Confirmed = s.journal.Confirmed()
 	if st.Confirmed.IsZero() {
@@ -102,7 +108,7 @@ func (s *Source) State() State {
 func (s *Source) enter(p Phase, reason string) {
 	s.mu.Lock()
 	changed := s.state.Phase != p || s.state.Reason != reason
-	if changed {
+	if changed || s.state.Since.Before(s.doubted) {
 		s.state.Phase, s.state.Reason, s.state.Since = p, reason, s.o.Clock.Now()
 	}
 	s.mu.Unlock()

@@ -1,6 +1,8 @@
 package reflector
 
 import (
+	"errors"
+	"net/http"
 	"reflect"
 	"sync"
 	"time"
@@ -118,6 +120,9 @@ func (w *watcher) run(repaired bool) {
 				return
 			}
 		}
+		if failed := ev.Type == watch.Error; !w.moved && (!failed || isInternal(apierrors.FromObject(ev.Object))) {
+			w.s.began(!failed)
+		}
 		if ev.Type == watch.Bookmark {
 			w.s.bookmarked()
 		}
@@ -135,6 +140,35 @@ func (w *watcher) run(repaired bool) {
 			}
 		}
 	}
+}
+
+// began notes what a watch has begun with. One that has failed is gone on with
+// from where it was, since that is cheap. But an error that comes again and again
+// may be that of one event, which a list does without: one is read after four
+// failures, eight, sixteen.
+func (s *Source) began(well bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if well {
+		s.failures = 0
+		return
+	}
+	s.failures++
+	s.unreadable = s.unreadable || s.failures >= 4 && s.failures&(s.failures-1) == 0
+}
+
+// isInternal says whether the client could not read what came, or the server not
+// send it.
+func isInternal(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
+}
+
+// stuck says whether a list must be read for that.
+func (s *Source) stuck() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unreadable
 }
 
 // ended notes that the server has ended the watch.

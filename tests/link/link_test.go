@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -49,6 +50,7 @@ func TestLinks(t *testing.T) {
 		{"a slow link that breaks, and a server that forgets", slow},
 		{"a link with latency", latency},
 		{"connections that are reset", resets},
+		{"a first list that is interrupted", takenUp},
 		{"a caller who wants to be sure", fresh},
 		{"a server that restarts", restarts},
 		{"a server that restarts, metadata first", restartsMetadata},
@@ -93,6 +95,14 @@ func (w *world) create(gvr schema.GroupVersionResource, name, data string) strin
 	return o.GetResourceVersion()
 }
 
+func (w *world) update(gvr schema.GroupVersionResource, name, data string) {
+	w.Helper()
+	patch := fmt.Appendf(nil, `{"data":{"data":%q}}`, data)
+	if _, err := w.direct.Resource(gvr).Namespace(w.ns).Patch(w.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
 func (w *world) delete(gvr schema.GroupVersionResource, name string) {
 	w.Helper()
 	if err := w.direct.Resource(gvr).Namespace(w.ns).Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -110,6 +120,7 @@ type mirror struct {
 
 	mu   sync.Mutex
 	told []string
+	last map[string]string // version of each object that was told last
 }
 
 func (w *world) mirror(gvr schema.GroupVersionResource, user string, o informer.Options) *mirror {
@@ -135,7 +146,7 @@ func (w *world) mirrorAt(path string, gvr schema.GroupVersionResource, user stri
 	if err != nil {
 		w.Fatal(err)
 	}
-	m := &mirror{world: w, gvr: gvr}
+	m := &mirror{world: w, gvr: gvr, last: map[string]string{}}
 	m.inf, err = informer.NewSharedIndexInformer(db, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := client.List(ctx, o)
@@ -163,6 +174,7 @@ func (w *world) mirrorAt(path string, gvr schema.GroupVersionResource, user stri
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.told = append(m.told, what+o.GetName())
+		m.last[o.GetName()] = o.GetResourceVersion()
 	}
 	_, err = m.inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { note("+", o) },
