@@ -3,14 +3,12 @@ package boltstore
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -282,35 +280,6 @@ func TestUnusedDictionariesGo(t *testing.T) {
 	serves(t, s, objs[1:])
 }
 
-// TestDictionaryGoneMeanwhile: a change that was prepared by a dictionary that
-// the source lost with its contents is stored all the same.
-func TestDictionaryGoneMeanwhile(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd})
-	s := claimTest(t, db, podClaim())
-	objs := somePods(0, 100)
-	relist(t, s, "100", RelistOptions{}, objs, 100)
-	c, err := s.Prepare(cache.Added, objs[0])
-	if err != nil || c.by == nil || c.by.version != 2 {
-		t.Fatalf("%+v %v", c, err)
-	}
-	if err := s.SetAside(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.write(&Batch{Changes: []*Change{c}}); err != nil {
-		t.Fatal(err)
-	}
-	if by := packedBy(t, s); by[packNot] != 1 {
-		t.Fatalf("packed by %v", by)
-	}
-	serves(t, s, objs[:1])
-	// The next dictionary is not taken for the one that was set aside.
-	relist(t, s, "100", RelistOptions{}, objs, 100)
-	if got := dictVersions(t, s); len(got) != 1 || got[0] != 3 {
-		t.Fatalf("dictionaries %v", got)
-	}
-	serves(t, s, objs)
-}
-
 // TestRelistComparesContent: after a restore of the server the content counts,
 // however it is packed.
 func TestRelistComparesContent(t *testing.T) {
@@ -329,109 +298,6 @@ func TestRelistComparesContent(t *testing.T) {
 		t.Fatalf("packed by %v", by)
 	}
 	serves(t, s, objs)
-}
-
-// TestDamagedDictionary: whatever happens to a dictionary, nothing wrong is
-// served, the source says so, and heals by a relist.
-func TestDamagedDictionary(t *testing.T) {
-	objs := somePods(0, 100)
-	for name, damage := range map[string]func(b *bolt.Bucket) error{
-		"flipped": func(b *bolt.Bucket) error {
-			v := bytes.Clone(b.Get(u32(2)))
-			v[len(v)/2] ^= 1
-			return b.Put(u32(2), v)
-		},
-		"cut":     func(b *bolt.Bucket) error { return b.Put(u32(2), b.Get(u32(2))[:10]) },
-		"empty":   func(b *bolt.Bucket) error { return b.Put(u32(2), nil) },
-		"missing": func(b *bolt.Bucket) error { return b.Delete(u32(2)) },
-		"no dictionary, with a right sum": func(b *bolt.Bucket) error {
-			return putMsgpack(b, u32(2), dictValue{Dict: []byte("no dictionary")})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := testPath(t)
-			db := openTest(t, path, Options{Compression: Zstd})
-			s := claimTest(t, db, podClaim())
-			relist(t, s, "100", RelistOptions{}, objs, 100)
-			closeTest(t, db)
-			other, err := bolt.Open(path, 0o600, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = other.Update(func(tx *bolt.Tx) error {
-				return damage(tx.Bucket(bucketSources).Bucket([]byte(pods.ID())).Bucket(bucketDicts))
-			})
-			if err := errors.Join(err, other.Close()); err != nil {
-				t.Fatal(err)
-			}
-			db = openTest(t, path, Options{Compression: Zstd})
-			if r, err := db.Check(); err != nil || r.Sound() || !strings.Contains(fmt.Sprint(r.Sources[0].Problems), "dictionary 2") {
-				t.Fatalf("check: %+v %v", r, err)
-			}
-			s = claimTest(t, db, podClaim())
-			if err := s.Err(); !errors.Is(err, ErrDamaged) {
-				t.Fatalf("it says %v", err)
-			}
-			if got, err := s.ListErr(); len(got) != 0 || !errors.Is(err, ErrDamaged) {
-				t.Fatalf("%d objects, %v", len(got), err)
-			}
-			if _, _, err := s.Get(objs[0]); !errors.Is(err, ErrDamaged) {
-				t.Fatalf("get: %v", err)
-			}
-			relist(t, s, "100", RelistOptions{}, objs, 100)
-			if s.Err() != nil {
-				t.Fatalf("after a relist: %v", s.Err())
-			}
-			serves(t, s, objs)
-			if r, err := db.Check(); err != nil || !r.Sound() {
-				t.Fatalf("check: %+v %v", r, err)
-			}
-			closeTest(t, db)
-			db = openTest(t, path, Options{Compression: Zstd})
-			s = claimTest(t, db, podClaim())
-			serves(t, s, objs)
-		})
-	}
-}
-
-// TestDamagedPacked flips each byte of packed payloads, with a checksum that
-// is right: what unpacks to something else is damage, and nothing panics.
-func TestDamagedPacked(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd})
-	s := claimTest(t, db, podClaim())
-	objs := somePods(0, 100)
-	relist(t, s, "100", RelistOptions{}, objs, 100)
-	raws, _, _, err := s.rawPage(s.metaNow, nil, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, r, err := parseRecord(raws[0].k, raws[0].v)
-	if err != nil || r.packed != 2 {
-		t.Fatalf("%+v %v", r, err)
-	}
-	for i := range r.payload {
-		bad := *r
-		bad.payload = bytes.Clone(r.payload)
-		bad.payload[i] ^= 0x55
-		raw, err := bad.encode(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.decodeRaw(key, raw); err != nil && !errors.Is(err, ErrDamaged) {
-			t.Fatalf("byte %d: %v", i, err)
-		}
-	}
-	for _, version := range []uint32{packPlain, 3, 1 << 31} {
-		bad := *r
-		bad.packed = version
-		raw, err := bad.encode(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.decodeRaw(key, raw); !errors.Is(err, ErrDamaged) {
-			t.Fatalf("version %d: %v", version, err)
-		}
-	}
 }
 
 // TestTrainsByItself: a source that fills up by events gets a dictionary, and

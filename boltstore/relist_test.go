@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -327,172 +325,6 @@ func TestIndexAddedWhileRelisting(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestRelistCutAtEachCommit lets the k-th transaction of a staged relist be
-// the last one of the process, for each k: the next life must see the state
-// from before, and complete another relist.
-func TestRelistCutAtEachCommit(t *testing.T) {
-	for k := 1; ; k++ {
-		path := testPath(t)
-		db := openTest(t, path, Options{MaxCommitBytes: 1500})
-		s := claimTest(t, db, Claim{})
-		srv := server{}
-		for i := range 20 {
-			srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"k": "old"}))
-		}
-		relist(t, s, "100", RelistOptions{}, srv.list(), 5)
-		old := srv.anys()
-		for _, o := range srv {
-			n := o.DeepCopy()
-			n.ResourceVersion, n.Data["k"] = "200", "new"
-			srv.set(n)
-		}
-		delete(srv, "ns/cm7")
-		completed := cutAfter(db, k, func() error {
-			r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
-			if err != nil {
-				return err
-			}
-			for page := range slices.Chunk(srv.list(), 5) {
-				if err := r.Page(page); err != nil {
-					return err
-				}
-			}
-			_, err = r.Commit("300", time.Now())
-			return err
-		})
-		db = openTest(t, path, Options{})
-		s = claimTest(t, db, Claim{})
-		if completed {
-			sameObjects(t, "completed", srv.anys(), s.List())
-			t.Logf("%d transactions", k-1)
-			return
-		}
-		sameObjects(t, fmt.Sprint("cut after ", k), old, s.List())
-		if s.LastStoreSyncResourceVersion() != "100" || len(journalFrom(t, s, 1)) != 0 {
-			t.Fatalf("cut after %d: at %s with %d entries", k, s.LastStoreSyncResourceVersion(), len(journalFrom(t, s, 1)))
-		}
-		entries, _ := relist(t, s, "300", RelistOptions{}, srv.list(), 5)
-		if len(entries) != 20 {
-			t.Fatalf("cut after %d: then told %d", k, len(entries))
-		}
-		closeTest(t, db)
-	}
-}
-
-var errCut = errors.New("cut")
-
-// cutAfter runs fn on a file that is gone after k transactions, as for a
-// process that dies, and says whether fn completed.
-func cutAfter(db *DB, k int, fn func() error) bool {
-	b := db.h.swap(nil)
-	db.h.swap(b)
-	n := 0
-	db.h.hook = func(*bolt.Tx) error {
-		if n++; n >= k {
-			return errCut
-		}
-		return nil
-	}
-	err := fn()
-	db.h.hook = func(*bolt.Tx) error { return errCut }
-	_ = db.commit.stop() // whatever it has left fails
-	db.closed = true
-	_ = db.h.swap((*bolt.DB)(nil)).Close()
-	return err == nil
-}
-
-// TestRelistCommitRetried: a commit that fails is tried again, and tells what
-// the first try would have.
-func TestRelistCommitRetried(t *testing.T) {
-	for _, commitBytes := range []int{4 << 20, 1500} {
-		db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
-		s := claimTest(t, db, Claim{})
-		srv := server{}
-		for i := range 20 {
-			srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, nil))
-		}
-		relist(t, s, "100", RelistOptions{}, srv.list(), 5)
-		srv.set(configMap("ns", "cm000", 200, nil))
-		r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Page(srv.list()); err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		db.h.writeMu.Lock()
-		db.h.hook = func(*bolt.Tx) error {
-			if n++; n == 1 {
-				return errors.New("no space left on device")
-			}
-			return nil
-		}
-		db.h.writeMu.Unlock()
-		if _, err := r.Commit("300", time.Now()); err == nil {
-			t.Fatal("the disk did not fail")
-		}
-		if _, err := r.Commit("300", time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		sameObjects(t, "after", srv.anys(), s.List())
-		if got := journalFrom(t, s, 1); len(got) != 1 || got[0].Key != "ns/cm000" {
-			t.Fatalf("%d entries", len(got))
-		}
-	}
-}
-
-// TestLandedCommit: the disk reports an error after readers see the commit.
-// Nothing is applied twice, and handlers are told once a later commit succeeds.
-func TestLandedCommit(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
-	s := claimTest(t, db, Claim{Indexers: indexers})
-	p := &testProducer{}
-	s.Attach(p)
-	p.add(t, s, configMap("a", "one", 1, nil))
-	p.wait(t)
-	n := 0
-	db.h.writeMu.Lock()
-	db.h.hook = func(tx *bolt.Tx) error {
-		if n++; n == 1 {
-			tx.OnCommit(func() { panic("EIO") })
-		}
-		return nil
-	}
-	db.h.writeMu.Unlock()
-	p.add(t, s, configMap("a", "two", 2, map[string]string{"words": "w"}), configMap("a", "one", 3, nil))
-	p.wait(t)
-	if len(p.entries) != 3 || p.entries[1].Key != "a/two" || p.entries[2].Type != cache.Updated || s.Stale() != 0 {
-		t.Fatalf("told %v, %d stale", p.entries, s.Stale())
-	}
-	if st := s.State(); st.Objects != 2 || st.Seq != 3 || st.ResourceVersion != "3" {
-		t.Fatalf("%+v", st)
-	}
-	p.add(t, s, configMap("a", "three", 4, nil))
-	p.wait(t)
-
-	r, err := s.BeginRelist(RelistOptions{OnError: func(runtime.Object, error) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page([]runtime.Object{configMap("a", "one", 3, nil)}); err != nil {
-		t.Fatal(err)
-	}
-	db.h.writeMu.Lock()
-	n = 0
-	db.h.writeMu.Unlock()
-	if _, err := r.Commit("9", time.Now()); err == nil {
-		t.Fatal("the disk did not fail")
-	}
-	entries, err := r.Commit("9", time.Now())
-	if err != nil || len(entries) != 2 || s.State().Objects != 1 || s.State().Seq != 6 {
-		t.Fatalf("%d entries, %+v, %v", len(entries), s.State(), err)
-	}
-	if rep, err := db.Check(); err != nil || !rep.Sound() {
-		t.Fatalf("%+v %v", rep, err)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -358,96 +357,4 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 		m.logf("%s: %d objects from the file, at %s, confirmed %s", src.name, st.Objects, st.ResourceVersion, ago(st.Confirmed))
 	}
 	return src.inf, nil
-}
-
-// changed logs a line for each change of state.
-func (m *mirror) changed(src *source, st reflector.State, end context.CancelCauseFunc) {
-	name, file := src.inf.Store().Source().String(), src.inf.Store().State()
-	m.logf("%s: %s at %s", name, st, orNone(file.ResourceVersion))
-	if st.Phase == reflector.Denied && !file.Synced {
-		end(fmt.Errorf("%s cannot be mirrored: %s", name, st.Reason))
-	}
-	if st.Phase == reflector.Live {
-		src.once.Do(func() { close(src.live) })
-	}
-}
-
-func orNone(rv string) string {
-	if rv == "" {
-		return "no version yet"
-	}
-	return "resourceVersion " + rv
-}
-
-// printReport prints a line of JSON once everything is live, and the handlers
-// have been told of all that the server had confirmed by then.
-func (m *mirror) printReport(ctx context.Context) {
-	l := life{FirstRead: m.firstRead}
-	for _, src := range m.stats.all() {
-		for _, done := range []<-chan struct{}{src.live, src.handler.HasSyncedChecker().Done()} {
-			select {
-			case <-ctx.Done():
-				return
-			case <-done:
-			}
-		}
-	}
-	l.Synced = sinceStart()
-	for _, src := range m.stats.all() {
-		l.Replayed = max(l.Replayed, sinceStartAt(time.Unix(0, src.replayed.Load())))
-		l.Added += src.added.Load()
-		l.Updated += src.modified.Load()
-		l.Deleted += src.deleted.Load()
-	}
-	m.out.Lock()
-	defer m.out.Unlock()
-	_ = json.NewEncoder(m.streams.Out).Encode(l) // whoever asked for it has gone
-}
-
-// ago is how long ago something was, as kubectl says it.
-func ago(t time.Time) string {
-	since := time.Since(t)
-	switch {
-	case t.IsZero():
-		return "never"
-	case since < 0: // the clock has gone back
-		return "unknown time ago"
-	}
-	return humanDuration(since) + " ago"
-}
-
-// counter counts, and prints if asked to, what handlers are told.
-func (m *mirror) counter(src *source) cache.ResourceEventHandler {
-	tell := func(what string, obj any) {
-		src.told(what)
-		if !m.events {
-			return
-		}
-		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			if obj = d.Obj; obj == nil {
-				m.print(what, src, d.Key, "", "")
-				return
-			}
-		}
-		if o, err := meta.Accessor(obj); err == nil {
-			key, _ := cache.MetaNamespaceKeyFunc(obj)
-			m.print(what, src, key, string(o.GetUID()), o.GetResourceVersion())
-		}
-	}
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, isInInitialList bool) {
-			tell("ADDED", obj)
-			if isInInitialList {
-				src.replayed.Store(time.Now().UnixNano())
-			}
-		},
-		UpdateFunc: func(_, obj any) { tell("MODIFIED", obj) },
-		DeleteFunc: func(obj any) { tell("DELETED", obj) },
-	}
-}
-
-func (m *mirror) print(what string, src *source, key, uid, rv string) {
-	m.out.Lock()
-	defer m.out.Unlock()
-	fmt.Fprintln(m.streams.Out, what, src.inf.Store().Source().Resource, key, uid, rv)
 }

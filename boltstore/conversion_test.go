@@ -1,0 +1,175 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/sealtest"
+)
+
+// TestConversionCutAtEachStep: whenever a conversion or rotation is cut, by a
+// crash or by the disk, the old file is there or the new one, and the next
+// opening brings it to an end and cleans up.
+func TestConversionCutAtEachStep(t *testing.T) {
+	ks := sealtest.Keyset()
+	for name, tc := range map[string]struct {
+		before, after Options
+		convert       func(path string, o Options) error
+	}{
+		"encrypt": {Options{}, Options{Keyset: ks}, nil},
+		"decrypt": {Options{Keyset: ks}, Options{Keyset: ks, Decrypt: true}, nil},
+		"rotate": {Options{Keyset: ks}, Options{Keyset: ks}, func(path string, o Options) error {
+			db, err := Open(path, o)
+			if err != nil {
+				return err
+			}
+			return errors.Join(db.Rotate(), db.Close())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			fillCluster(t, path, tc.before, 30)
+			ro := tc.before
+			ro.ReadOnly = true
+			db := openTest(t, path, ro)
+			want, entries := contentOf(t, db)
+			closeTest(t, db)
+			convert := tc.convert
+			if convert == nil {
+				convert = func(path string, o Options) error {
+					db, err := Open(path, o)
+					if err != nil {
+						return err
+					}
+					return db.Close()
+				}
+			}
+			errCut := errors.New("cut here")
+			olds, news, done := 0, 0, false
+			for k := 1; !done; k++ {
+				if k > 200 {
+					t.Fatal("it does not end")
+				}
+				dir := copied(t, filepath.Dir(path))
+				file := filepath.Join(dir, "test.db")
+				var crashed string
+				steps := 0
+				o := tc.after
+				o.MaxCommitBytes = 64 << 10
+				o.step = func(string) error {
+					if steps++; steps == k {
+						crashed = copied(t, dir)
+						return errCut
+					}
+					return nil
+				}
+				err := convert(file, o)
+				if done = steps < k; done {
+					if err != nil {
+						t.Fatal(err)
+					}
+					crashed = copied(t, dir)
+				} else if !errors.Is(err, errCut) {
+					t.Fatalf("step %d: %v", k, err)
+				}
+				for what, dir := range map[string]string{"crash": crashed, "error": dir} {
+					file := filepath.Join(dir, "test.db")
+					is := Options{Keyset: ks, ReadOnly: true, Decrypt: true}
+					db, err := Open(file, is)
+					if err != nil {
+						t.Fatalf("step %d, after the %s: %v", k, what, err)
+					}
+					got, n := contentOf(t, db)
+					sameObjects(t, fmt.Sprint("step ", k, " ", what), want, got)
+					if n != entries {
+						t.Fatalf("%d entries of %d", n, entries)
+					}
+					if db.Encrypted() == (tc.before.Keyset != nil) && name != "rotate" {
+						olds++
+					} else {
+						news++
+					}
+					closeTest(t, db)
+					db, err = Open(file, tc.after)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got, _ = contentOf(t, db)
+					sameObjects(t, fmt.Sprint("step ", k, " ", what, " again"), want, got)
+					if db.Encrypted() == tc.after.Decrypt {
+						t.Fatalf("step %d, after the %s: not converted", k, what)
+					}
+					if err := db.Close(); err != nil {
+						t.Fatal(err)
+					}
+					if m, _ := os.ReadDir(dir); len(m) != 1 {
+						t.Fatalf("step %d, after the %s: left %v", k, what, m)
+					}
+				}
+			}
+			t.Logf("old %d times, new %d times", olds, news)
+			if name != "rotate" && (olds < 10 || news < 2) {
+				t.Fatal("it was not cut as it should be")
+			}
+		})
+	}
+}
+
+// TestRotationFollowsKeyset: another primary key in the keyset means new data
+// keys, also where the first try is cut, and the older key is not needed then.
+func TestRotationFollowsKeyset(t *testing.T) {
+	path, file := testPath(t), filepath.Join(t.TempDir(), "keyset.json")
+	if err := seal.Generate(file); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillCluster(t, path, Options{Keyset: seal.File(file)}, 20)
+	names := func(db *DB) []byte {
+		db.h.mu.RLock()
+		defer db.h.mu.RUnlock()
+		return slices.Clone(mustName(t, db.h.seal))
+	}
+	db := openTest(t, path, Options{Keyset: seal.File(file)})
+	before := names(db)
+	closeTest(t, db)
+	if err := seal.Rotate(file); err != nil {
+		t.Fatal(err)
+	}
+	// Cut: the envelope is the new key's at once, the data keys are the old ones.
+	cut := make(chan struct{})
+	db = openTest(t, path, Options{Keyset: seal.File(file), step: func(string) error { close(cut); return errors.New("cut here") }})
+	<-cut
+	if !bytes.Equal(names(db), before) {
+		t.Fatal("new data keys")
+	}
+	closeTest(t, db)
+	old := filepath.Join(t.TempDir(), "first.json")
+	if err := os.WriteFile(old, first, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, Options{Keyset: seal.File(old)}); !errors.Is(err, ErrKeyset) {
+		t.Fatal("the old key alone opens it", err)
+	}
+	db = openTest(t, path, Options{Keyset: seal.File(file)})
+	db.rotating.Wait()
+	if bytes.Equal(names(db), before) {
+		t.Fatal("the data keys were not rotated")
+	}
+	now := names(db)
+	contentOf(t, db)
+	closeTest(t, db)
+	db = openTest(t, path, Options{Keyset: seal.File(file)})
+	db.rotating.Wait()
+	if !bytes.Equal(names(db), now) {
+		t.Fatal("rotated again")
+	}
+}

@@ -1,0 +1,367 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// copier copies one source into a new file, a few MiB a transaction.
+type copier struct {
+	*copying
+	path   [][]byte // of the sources, in both files
+	id     string
+	was, m *sourceMeta
+	todo   []func(src sourceTx, a *applier) error
+	size   int
+	errs   problems
+}
+
+func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
+	subs := map[string]bucketRef{}
+	var meta []byte
+	c.note(c.from.each(ref, func(k, v []byte, sub *bucketRef) {
+		if sub != nil {
+			subs[string(k)] = *sub
+		} else if bytes.Equal(k, keyMeta) {
+			meta = v
+		} else {
+			c.unknown(k)
+		}
+	}))
+	namesLost := c.errs.n > 0
+	src := sourceTx{nil, c.id, c.with.from}
+	if c.was = known; known == nil {
+		m, err := src.openMeta(meta)
+		if err != nil || m.Source.ID() != c.id {
+			c.note(fmt.Errorf("%w: what it is cannot be read", ErrDamaged))
+			c.note(err)
+			return c.errs.err()
+		}
+		c.was = m
+	}
+	c.m = c.was.clone()
+	c.m.Items, c.m.Bytes, c.m.JournalBytes = digest{}, 0, 0
+	c.m.countNoDicts()
+	for name, im := range c.m.Indices {
+		im.Digest = digest{}
+		c.m.Indices[name] = im
+	}
+	if gens, ok := subs[string(bucketGen)]; ok && c.m.Generation > 0 {
+		gen, err := c.from.find(gens, u64(c.m.Generation))
+		c.note(err)
+		items, err := c.from.find(gen, bucketItems)
+		c.note(err)
+		sealed := sealItems(c.with.from, c.id, c.m.Generation)
+		c.note(c.from.each(items, func(k, v []byte, _ *bucketRef) { c.record(sealed.raw(k, v)) }))
+	}
+	if j, ok := subs[string(bucketJournal)]; ok {
+		c.journal(src, j)
+	}
+	delete(subs, string(bucketGen))
+	delete(subs, string(bucketJournal))
+	restart := false
+	for name, sub := range subs {
+		before := c.errs.n
+		if c.with.from == c.with.to {
+			c.bucket([][]byte{[]byte(name)}, sub)
+		} else {
+			c.part([]byte(name), sub)
+		}
+		if c.errs.n > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
+			restart = true // what they were not told may be lost
+			namesLost = namesLost || name == string(bucketHandlers)
+		}
+		if name == string(bucketDicts) && sub.seq > 0 { // no version comes to mean another dictionary
+			c.do(8, func(src sourceTx, _ *applier) error {
+				b, err := src.root.CreateBucketIfNotExists(bucketDicts)
+				if err != nil {
+					return err
+				}
+				return b.SetSequence(sub.seq)
+			})
+		}
+	}
+	c.flush()
+	if c.errs.n == 0 {
+		c.note(c.compare())
+	}
+	if c.errs.n > 0 {
+		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count, c.was.Items.Count)
+	}
+	c.m.NamesLost = c.m.NamesLost || namesLost
+	c.note(c.write(func(tx *bolt.Tx) error {
+		src, err := c.target(tx)
+		if err != nil {
+			return err
+		}
+		if restart {
+			if err := src.restartHandlers(c.m); err != nil {
+				return err
+			}
+		}
+		return src.putMeta(c.m)
+	}))
+	return c.errs.err()
+}
+
+func (c *copier) note(err error) { c.errs.add(err) }
+
+// unknown stops a conversion at what it cannot seal otherwise, lest that be
+// lost unnoticed.
+func (c *copier) unknown(name []byte) {
+	if c.with.from != c.with.to {
+		c.res.stopped = fmt.Errorf("the file has a part %q that this program does not know how to convert", name)
+	}
+}
+
+// write writes to the new file, unless it could not before.
+func (c *copier) write(fn func(tx *bolt.Tx) error) error {
+	if c.res.stopped == nil {
+		c.res.stopped = c.step("copy")
+	}
+	if c.res.stopped != nil {
+		return c.res.stopped
+	}
+	err := c.to.Update(fn)
+	if !refused(err) {
+		c.res.stopped = err
+	}
+	return err
+}
+
+// refused says whether bbolt does not take a key or a bucket: it is damaged, and
+// nothing is wrong with the new file.
+func refused(err error) bool {
+	return slices.ContainsFunc([]error{berrors.ErrKeyRequired, berrors.ErrKeyTooLarge, berrors.ErrValueTooLarge,
+		berrors.ErrBucketNameRequired, berrors.ErrBucketExists, berrors.ErrIncompatibleValue},
+		func(is error) bool { return errors.Is(err, is) })
+}
+
+// target makes the source's bucket in the new file.
+func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
+	name, err := sourceName(c.with.to, c.id)
+	if err != nil {
+		return sourceTx{}, err
+	}
+	b, err := tx.CreateBucketIfNotExists(c.path[0])
+	for _, sub := range append(c.path[1:len(c.path):len(c.path)], name) {
+		if err != nil {
+			break
+		}
+		b, err = b.CreateBucketIfNotExists(sub)
+	}
+	return sourceTx{b, c.id, c.with.to}, err
+}
+
+func (c *copier) record(rw raw) {
+	raw := rw.open()
+	key, r, err := parseRecord(rw.k, raw)
+	if err != nil {
+		c.note(err)
+		return
+	}
+	c.do(len(raw), func(_ sourceTx, a *applier) error { return a.give(key, r, raw, nil) })
+}
+
+// journal copies the newest blocks that follow one another. Durable handlers
+// that the others concern start over; plain ones are not told what was in them.
+func (c *copier) journal(src sourceTx, ref bucketRef) {
+	type block struct{ seq, next uint64 }
+	var blocks []block
+	c.note(c.blocks(ref, func(k, v []byte) {
+		if len(k) != 8 || binary.BigEndian.Uint64(k) > c.m.Seq {
+			return // staged and never committed
+		}
+		seq := binary.BigEndian.Uint64(k)
+		v, err := src.openBlock(seq, v)
+		if err != nil {
+			c.note(err)
+			return
+		}
+		drafts, err := unpackBlock(seq, v)
+		if err != nil {
+			c.note(err)
+			return
+		}
+		blocks = append(blocks, block{seq, seq + uint64(len(drafts))})
+	}))
+	from := c.m.Seq + 1
+	for _, b := range slices.Backward(blocks) {
+		if b.next != from {
+			untold := ""
+			if from-1 > c.m.Told {
+				untold = "; plain handlers that have not been told of a delete among them will not be"
+			}
+			c.note(fmt.Errorf("journal: %w: entries %d to %d are missing%s", ErrDamaged, b.next, from-1, untold))
+			break
+		}
+		from = b.seq
+	}
+	_ = c.blocks(ref, func(k, v []byte) { // noted above
+		if len(k) != 8 || binary.BigEndian.Uint64(k) < from || binary.BigEndian.Uint64(k) > c.m.Seq {
+			return
+		}
+		c.do(len(v), func(src sourceTx, a *applier) error {
+			j, err := src.createJournal()
+			if err != nil {
+				return err
+			}
+			block, err := c.reseal(src, k, v)
+			if err != nil {
+				return err
+			}
+			if err := j.Put(k, block); err != nil {
+				return err
+			}
+			a.m.JournalBytes += uint64(len(block))
+			return nil
+		})
+	})
+}
+
+// reseal is what the new file has for the block v at the key k.
+func (c *copier) reseal(to sourceTx, k, v []byte) ([]byte, error) {
+	if c.with.from == c.with.to {
+		return v, nil
+	}
+	seq := binary.BigEndian.Uint64(k)
+	b, err := sourceTx{nil, c.id, c.with.from}.openBlock(seq, v)
+	if err != nil {
+		return nil, err
+	}
+	return to.sealBlock(seq, b)
+}
+
+// bucket copies a bucket as it is.
+func (c *copier) bucket(path [][]byte, ref bucketRef) {
+	if len(path) > maxDepth {
+		return
+	}
+	c.note(c.from.each(ref, func(k, v []byte, sub *bucketRef) {
+		if sub != nil {
+			c.bucket(append(path[:len(path):len(path)], k), *sub)
+			return
+		}
+		c.do(len(k)+len(v), func(src sourceTx, _ *applier) error {
+			to := src.root
+			for _, name := range path {
+				var err error
+				if to, err = to.CreateBucketIfNotExists(name); err != nil {
+					return err
+				}
+			}
+			return to.Put(k, v)
+		})
+	}))
+}
+
+// part copies a bucket of boxes into another file's.
+func (c *copier) part(name []byte, ref bucketRef) {
+	switch {
+	case bytes.Equal(name, bucketHandlers), bytes.Equal(name, bucketDicts):
+		c.box([][]byte{name}, ref, "", false)
+	case bytes.Equal(name, bucketParked):
+		c.note(c.from.each(ref, func(k, _ []byte, sub *bucketRef) {
+			if sub == nil {
+				c.unknown(slices.Concat(name, k))
+				return
+			}
+			c.box([][]byte{name, k}, *sub, string(k), true)
+		}))
+	default:
+		c.unknown(name)
+	}
+}
+
+// box copies a box. A value that cannot be opened is left empty: whoever reads
+// it finds it damaged.
+func (c *copier) box(path [][]byte, ref bucketRef, sub string, names bool) {
+	from := sealBox(c.with.from, c.id, string(path[0]), sub, names)
+	to := sealBox(c.with.to, c.id, string(path[0]), sub, names)
+	c.note(c.from.each(ref, func(k, v []byte, _ *bucketRef) {
+		plain := from.open(k, v)
+		if len(plain) == 0 {
+			c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, errUnopened))
+		}
+		key := k
+		if names {
+			var err error
+			if key, err = c.with.from.OpenName(k, from.place); err != nil {
+				c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, errUnopened))
+				return
+			}
+		}
+		c.do(len(k)+len(v), func(src sourceTx, _ *applier) error {
+			b := src.root
+			for _, name := range path {
+				var err error
+				if b, err = b.CreateBucketIfNotExists(name); err != nil {
+					return err
+				}
+			}
+			to.b = b
+			return to.Put(key, plain)
+		})
+	}))
+}
+
+func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {
+	c.todo, c.size = append(c.todo, fn), c.size+size
+	if c.size >= 4<<20 {
+		c.flush()
+	}
+}
+
+// flush writes what there is to do. What bbolt refuses is left out.
+func (c *copier) flush() {
+	m := c.m
+	var out []error
+	err := c.write(func(tx *bolt.Tx) error {
+		src, err := c.target(tx)
+		if err != nil {
+			return err
+		}
+		m = c.m.clone()
+		a := &applier{m: m}
+		if m.Generation > 0 {
+			if a.to, err = src.createGen(m.Generation); err != nil {
+				return err
+			}
+		}
+		for _, fn := range c.todo {
+			if err := fn(src, a); refused(err) {
+				out = append(out, fmt.Errorf("%w: %w", ErrDamaged, err))
+			} else if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.todo, c.size = nil, 0
+	if err == nil {
+		c.m = m
+	}
+	c.note(err)
+	for _, err := range out {
+		c.note(err)
+	}
+}
+
+// compare says whether all is there that was.
+func (c *copier) compare() error {
+	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes {
+		return fmt.Errorf("%w: the records are not those last committed", ErrDamaged)
+	}
+	for name, im := range c.was.Indices {
+		if c.m.Indices[name].Digest != im.Digest {
+			return fmt.Errorf("%w: index %s is not the one last committed", ErrDamaged, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package live
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// TestLeftovers: a dead process' socket is replaced; anything else stays.
+func TestLeftovers(t *testing.T) {
+	path := testPath(t)
+	db, _ := world(t, path, 1, 1)
+	sock := path + ".sock"
+	dead := func() {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: sock, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close()
+	}
+	dead()
+	if _, err := Dial(path); err == nil {
+		t.Fatal("connected to a dead socket")
+	}
+	s := start(t, db, defaultLimits)
+	if _, err := dial(t, path).Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(db, Options{}); err == nil || !strings.Contains(err.Error(), "a process listens on it") {
+		t.Errorf("served twice: %v", err)
+	}
+	closeServer(t, s)
+	if _, err := os.Lstat(sock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+
+	if err := os.WriteFile(sock, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(db, Options{}); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(sock); err != nil || string(b) != "precious" {
+		t.Errorf("%q %v", b, err)
+	}
+	_ = os.Remove(sock)
+	if err := os.Symlink(path+".elsewhere", sock); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(db, Options{}); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Error(err)
+	}
+	_ = os.Remove(sock)
+	if os.Geteuid() == 0 {
+		dead()
+		if err := os.Lchown(sock, 12345, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Serve(db, Options{}); err == nil || !strings.Contains(err.Error(), "another user's") {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLongPath: a path too long for a socket gets a short one.
+func TestLongPath(t *testing.T) {
+	dir := filepath.Join(filepath.Dir(testPath(t)), strings.Repeat("d", 100))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "test.db")
+	db, _ := world(t, path, 3, 1)
+	s := start(t, db, defaultLimits)
+	sock, err := SocketPath(path)
+	if err != nil || len(sock) > longest {
+		t.Fatal(sock, err)
+	}
+	if st, err := os.Stat(filepath.Dir(sock)); err != nil || st.Mode().Perm() != 0o700 {
+		t.Error(st, err)
+	}
+	if n := len(objects(t, dial(t, path), Query{})); n != 3 {
+		t.Errorf("%d objects", n)
+	}
+	t.Setenv("TMPDIR", dir)
+	if _, err := SocketPath(path); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Error(err)
+	}
+	t.Setenv("TMPDIR", "")
+	closeServer(t, s)
+	if _, err := os.Lstat(sock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// TestOneSocketForAllPaths: owner and client find the same socket, by whatever
+// path either of them names the file.
+func TestOneSocketForAllPaths(t *testing.T) {
+	for _, name := range []string{"d", strings.Repeat("d", 100)} {
+		dir := filepath.Join(filepath.Dir(testPath(t)), name)
+		link := filepath.Join(filepath.Dir(testPath(t)), "link")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Symlink(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(dir)
+		paths := []string{"test.db", "./test.db", filepath.Join(dir, "test.db"), filepath.Join(link, "test.db")}
+		for _, owner := range paths {
+			db, err := boltstore.Open(owner, boltstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := start(t, db, defaultLimits)
+			for _, path := range paths {
+				c, err := Dial(path)
+				if err != nil {
+					t.Errorf("owner %s, client %s: %v", owner, path, err)
+					continue
+				}
+				if _, err := c.Status(t.Context()); err != nil {
+					t.Error(err)
+				}
+				_ = c.Close()
+			}
+			closeServer(t, s)
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "*.sock")); err != nil || len(left) > 0 {
+			t.Error(left, err)
+		}
+	}
+}
+
+// TestShorterPathElsewhere: an owner to whom the path of the file is shorter, as
+// in a container, has its socket beside the file; from there it can be found.
+func TestShorterPathElsewhere(t *testing.T) {
+	dir := filepath.Join(filepath.Dir(testPath(t)), strings.Repeat("d", 100))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	db, _ := world(t, "test.db", 3, 1)
+	s := start(t, db, defaultLimits)
+	alias, err := SocketPath("test.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(alias, "test.db.sock"); err != nil {
+		t.Skip("the short alias is on another file system than the tests: ", err)
+	}
+	if n := len(objects(t, dial(t, "test.db"), Query{})); n != 3 {
+		t.Errorf("%d objects", n)
+	}
+	closeServer(t, s)
+}

@@ -1,0 +1,154 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/kubewake/kubewake/index"
+	"github.com/vmihailenco/msgpack/v5"
+	"k8s.io/client-go/tools/cache"
+)
+
+// pressBlocks is how many blocks are collapsed in a commit, at most: more than
+// a commit writes, so that it gets ahead, and few, so that none is stalled.
+const pressBlocks = 2
+
+// press collapses what handlers that are behind need of the oldest blocks, so
+// that these can be trimmed, as long as the journal is larger, or they are
+// older, than it should be.
+func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
+	j := t.journal()
+	if j == nil {
+		return nil
+	}
+	size, before := int64(m.JournalBytes), now.Add(-s.db.opts.JournalAge).UnixNano()
+	c := j.Cursor()
+	k, v := c.First()
+	for done := 0; k != nil && done < pressBlocks; k, v = c.Next() {
+		first := binary.BigEndian.Uint64(k)
+		head, _, err := t.blockHead(first, v)
+		if err != nil {
+			head = blockHead{count: 1, last: before}
+		}
+		if size <= s.db.opts.JournalBytes && head.last >= before {
+			return nil
+		}
+		last := first + head.count - 1
+		if last > m.Told || last > m.Seq {
+			return nil // kept for plain handlers, or not committed
+		}
+		size -= int64(len(v))
+		behind := maps.Clone(all)
+		maps.DeleteFunc(behind, func(_ string, st *handlerState) bool { return st.mark >= last })
+		if len(behind) == 0 {
+			continue
+		}
+		if err := s.park(t, m, behind, first, last, v); err != nil {
+			return err
+		}
+		done++
+	}
+	return nil
+}
+
+// park collapses one block for handlers.
+func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, first, last uint64, block []byte) error {
+	var drafts []draft
+	block, err := t.openBlock(first, block)
+	if err == nil {
+		drafts, err = unpackBlock(first, block)
+	}
+	for name, st := range behind {
+		err := err
+		if err == nil && st.mark+1 < first {
+			err = fmt.Errorf("journal entries from %d to %d are missing: %w", st.mark+1, first-1, ErrDamaged)
+		}
+		if err != nil {
+			if err := s.restart(t, m, name, st, err); err != nil {
+				return err
+			}
+			continue
+		}
+		b, err := t.createParked(name)
+		if err != nil {
+			return err
+		}
+		told := max(s.knownSeq.Load(), st.Cursor, st.reach)
+		for i, d := range drafts {
+			if seq := first + uint64(i); err == nil && st.needs(seq, d.key) {
+				err = st.parkKey(b, d.key, told, numbered{seq, d})
+			}
+		}
+		switch {
+		case errors.Is(err, ErrDamaged):
+			err = s.restart(t, m, name, st, err)
+		case err == nil:
+			st.mark, st.Cursor = last, max(st.Cursor, last)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbered is a draft with its seq.
+type numbered struct {
+	seq uint64
+	draft
+}
+
+// parkKey takes entries of a key, in order, into what is parked of it, unless
+// they are there already. Those that were collapsed before have one seq. It is
+// ErrDamaged if what is parked of it is.
+func (st *handlerState) parkKey(b *box, key string, told uint64, entries ...numbered) error {
+	k := index.AppendKey(nil, key)
+	p := &parked{Key: key}
+	old := b.Get(k)
+	if old != nil {
+		var err error
+		if p, err = parseParked(old); err != nil {
+			return fmt.Errorf("what is parked of %q: %w", key, err)
+		}
+	}
+	there, known, changed := p.Last, p.Count > 0, false
+	for _, e := range entries {
+		switch {
+		case !known || e.seq > there:
+			if p.Count > 0 {
+				st.Collapsed++
+			}
+			p.fold(e.seq, e.draft, told)
+		case e.typ == cache.Added && p.Prev != nil:
+			// It was shown the object, and has not acknowledged that; changes
+			// since were collapsed first.
+			p.Prev = nil
+		default:
+			continue
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return st.putParked(b, k, old, p)
+}
+
+// putParked stores what is parked at k in the place of old.
+func (st *handlerState) putParked(b *box, k, old []byte, p *parked) error {
+	if old != nil {
+		st.Parked--
+		st.ParkedBytes -= min(st.ParkedBytes, uint64(len(old)))
+	}
+	data, err := msgpack.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("boltstore: park %q: %w", p.Key, err)
+	}
+	data = withSum(data)
+	st.Parked++
+	st.ParkedBytes += uint64(len(data))
+	return b.Put(k, data)
+}

@@ -1,0 +1,239 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+)
+
+// TestProgressOfNoUse: what was staged under other conditions, or is damaged,
+// is not gone on with.
+func TestProgressOfNoUse(t *testing.T) {
+	change := func(t *testing.T, s *Store, fn func(src sourceTx) error) {
+		t.Helper()
+		if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	firstItem := func(src sourceTx) (g genTx, k, v []byte) {
+		g = src.gen(firstGen)
+		at, r := g.items.Cursor().First()
+		return g, slices.Clone(at), slices.Clone(r.v)
+	}
+	for name, tc := range map[string]struct {
+		before func(t *testing.T, s *Store, l *listing)
+		taken  bool
+	}{
+		"nothing":         {func(*testing.T, *Store, *listing) {}, true},
+		"other type":      {func(_ *testing.T, s *Store, _ *listing) { s.type_ = "other" }, false},
+		"other transform": {func(_ *testing.T, s *Store, _ *listing) { s.SetTransformVersion("2") }, false},
+		"other cluster":   {func(_ *testing.T, _ *Store, l *listing) { l.o.ClusterUID = "c2" }, false},
+		"other address":   {func(_ *testing.T, _ *Store, l *listing) { l.o.Server = "s2" }, true},
+		"unknown cluster": {func(_ *testing.T, _ *Store, l *listing) { l.o.ClusterUID = "" }, true},
+		"unknown cluster, other address": {func(_ *testing.T, _ *Store, l *listing) {
+			l.o.ClusterUID, l.o.Server = "", "s2"
+		}, false},
+		"anew": {func(_ *testing.T, _ *Store, l *listing) { l.o.TakeUp = false }, false},
+		"damaged progress": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error {
+				return src.root.Bucket(bucketGen).Bucket(u64(firstGen)).Put(keyProgress, []byte("damaged"))
+			})
+		}, false},
+		"damaged record": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error {
+				g, k, v := firstItem(src)
+				v[len(v)-1] ^= 1
+				return g.items.b.Put(k, v)
+			})
+		}, false},
+		"missing record": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error { g, k, _ := firstItem(src); return g.items.b.Delete(k) })
+		}, false},
+		"missing entry": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error {
+				b := src.gen(firstGen).indices.b.Bucket(indexBucket("words"))
+				k, _ := b.Cursor().First()
+				return b.Delete(k)
+			})
+		}, false},
+		"missing generation": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error {
+				return src.root.Bucket(bucketGen).Bucket(u64(firstGen)).DeleteBucket(bucketItems)
+			})
+		}, false},
+		"missing dictionary": {func(t *testing.T, s *Store, _ *listing) {
+			change(t, s, func(src sourceTx) error { return src.root.DeleteBucket(bucketDicts) })
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := openTest(t, testPath(t), Options{Compression: Zstd})
+			s := claimTest(t, db, Claim{Indexers: indexers})
+			srv := listed(150)
+			l := newListing(t, srv.list(), 60)
+			l.attempt(s, 2)
+			tc.before(t, s, l)
+			delete(srv, "ns0/cm000") // had it been taken up it would be there
+			r, from := l.begin(s)
+			if taken := from > 0; taken != tc.taken {
+				t.Fatalf("it began at page %d", from)
+			}
+			if !tc.taken {
+				if n := r.stage.meta.Items.Count; n != 0 {
+					t.Fatalf("%d objects were kept", n)
+				}
+				nothing(t, s)
+				l.pages[0] = l.pages[0][1:]
+				if err := l.read(r, 0, len(l.pages)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.Commit("100", l.began); err != nil {
+					t.Fatal(err)
+				}
+				wants(t, "anew", s, srv)
+			}
+			r.Abort()
+		})
+	}
+}
+
+// TestProgressDropped: what an interrupted list has left does not stay once it
+// is of no use, and does not get into what else there is.
+func TestProgressDropped(t *testing.T) {
+	begun := func(t *testing.T, o Options) (string, *DB, *Store, *listing) {
+		path := testPath(t)
+		db := openTest(t, path, o)
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		l := newListing(t, listed(150).list(), 60)
+		l.attempt(s, 2)
+		if !hasProgress(t, s) {
+			t.Fatal("nothing was left")
+		}
+		return path, db, s, l
+	}
+	gone := func(t *testing.T, s *Store, l *listing) {
+		t.Helper()
+		if hasProgress(t, s) {
+			t.Error("it is still there")
+		}
+		nothing(t, s)
+		if from := l.attempt(s, 0); from != 0 {
+			t.Errorf("it was taken up at page %d", from)
+		}
+	}
+	t.Run("said", func(t *testing.T) {
+		_, _, s, l := begun(t, Options{})
+		for range 2 {
+			if err := s.DropProgress(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone(t, s, l)
+	})
+	t.Run("no progress told", func(t *testing.T) {
+		_, _, s, l := begun(t, Options{})
+		l.o.TakeUp = false
+		r, _ := l.begin(s)
+		if err := r.Page(l.pages[0]); err != nil {
+			t.Fatal(err)
+		}
+		r.Abort()
+		l.o.TakeUp = true
+		gone(t, s, l)
+	})
+	t.Run("set aside", func(t *testing.T) {
+		_, _, s, l := begun(t, Options{})
+		if err := s.SetAside(); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, s, l)
+	})
+	t.Run("written to", func(t *testing.T) {
+		_, _, s, _ := begun(t, Options{})
+		srv := server{}
+		srv.set(configMap("ns", "alone", 1, map[string]string{"words": "w"}))
+		if err := s.Add(srv["ns/alone"]); err != nil {
+			t.Fatal(err)
+		}
+		wants(t, "written to", s, srv)
+	})
+	t.Run("rotation", func(t *testing.T) {
+		_, db, s, l := begun(t, Options{Keyset: sealtest.Keyset()})
+		if err := db.Rotate(); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, s, l)
+	})
+	t.Run("healing", func(t *testing.T) {
+		_, db, s, l := begun(t, Options{})
+		if err := db.healNow(errors.New("said the test")); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, s, l)
+	})
+	t.Run("collected", func(t *testing.T) {
+		path, db, s, _ := begun(t, Options{})
+		s.Release()
+		if _, err := db.collect(context.Background(), -time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		closeTest(t, db)
+		b, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if err := b.View(func(tx *bolt.Tx) error {
+			if k, _ := tx.Bucket(bucketSources).Cursor().First(); k != nil {
+				t.Errorf("%q is there", k)
+			}
+			if a := tx.Bucket(bucketAside); a != nil && a.Stats().KeyN > 0 {
+				t.Error("it is aside")
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("not by compaction", func(t *testing.T) {
+		_, db, s, l := begun(t, Options{})
+		r, from := l.begin(s) // one is under way
+		if _, err := db.Compact(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.read(r, from, from+1); err != nil {
+			t.Fatal(err)
+		}
+		r.Abort()
+		if from := l.attempt(s, 4); from != 3 {
+			t.Errorf("it was taken up at page %d", from)
+		}
+		wants(t, "after the compaction", s, listed(150))
+	})
+	t.Run("not by a snapshot", func(t *testing.T) {
+		_, db, _, l := begun(t, Options{})
+		path := filepath.Join(t.TempDir(), "snapshot.db")
+		snap, err := db.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer snap.Close()
+		b, err := io.ReadAll(snap)
+		if err := errors.Join(err, os.WriteFile(path, b, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		s := claimTest(t, openTest(t, path, Options{}), Claim{Indexers: indexers})
+		nothing(t, s)
+		if from := l.attempt(s, 4); from != 2 {
+			t.Errorf("it was taken up at page %d", from)
+		}
+		wants(t, "of the snapshot", s, listed(150))
+	})
+}

@@ -1,0 +1,162 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/client-go/tools/cache"
+)
+
+// sweep finds what no page has shown: it is gone.
+func (r *Relist) sweep() error {
+	for !r.tailed {
+		items, last, err := r.scan(r.swept, func(k []byte) bool { return !r.hasSeen(k) })
+		if err != nil {
+			return err
+		}
+		for i, it := range items {
+			items[i].c = &Change{typ: cache.Deleted, key: it.key}
+		}
+		n, err := r.take(items)
+		r.Deleted += n
+		if err != nil {
+			if n > 0 {
+				r.swept = items[n-1].at
+			}
+			return err
+		}
+		r.swept, r.tailed = last, last == nil
+	}
+	return nil
+}
+
+// scan returns about a thousand records after the given place, of which
+// want is true, and the place it has come to, nil at the end.
+func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, last []byte, err error) {
+	const most = 1000
+	err = r.s.db.h.view(func(tx *bolt.Tx) error {
+		items, last = nil, nil
+		g, err := r.current(tx)
+		if err != nil || g.items == nil {
+			return err
+		}
+		c := g.items.Cursor()
+		at, v := c.SeekAfter(after)
+		for n := 0; at != nil && n < most; n++ {
+			last = bytes.Clone(at)
+			if want(v.k) {
+				key, _ := keyOf(v) // damaged: what can be known of it
+				items = append(items, item{k: bytes.Clone(v.k), at: last, key: key, size: len(v.v)})
+			}
+			at, v = c.Next()
+		}
+		switch {
+		case at == nil:
+			last = nil
+		case bytes.Compare(last, after) <= 0:
+			return outOfOrder(last)
+		}
+		return nil
+	})
+	return items, last, err
+}
+
+// Commit makes the list visible, as of resourceVersion, which the server has
+// confirmed at the given time. The entries are what handlers are to be told,
+// in order; nil if there are too many to be kept in memory, then they are in
+// the journal, from the seq before on. After an error it may be called again,
+// unless it is ErrReplaced.
+func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
+	err := r.commit(resourceVersion, confirmed)
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
+	}
+	r.done = true
+	r.leave()
+	return r.told, nil
+}
+
+func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
+	if r.failed != nil {
+		return fmt.Errorf("%w: %w", ErrAbandoned, r.failed)
+	}
+	if err := r.sweep(); err != nil {
+		return err
+	}
+	r.s.indexing.Lock() // no index is added before the result is visible
+	defer r.s.indexing.Unlock()
+	if err := r.index(); err != nil {
+		return err
+	}
+	var m *sourceMeta
+	return r.s.db.h.update(func(tx *bolt.Tx) error {
+		src, err := r.source(tx)
+		if err != nil {
+			return err
+		}
+		if r.landed {
+			m = r.s.metaNow()
+			return src.putMeta(m)
+		}
+		if m, err = r.finish(src); err != nil {
+			return err
+		}
+		m.ResourceVersion, m.Confirmed = resourceVersion, confirmed.UnixNano()
+		m.TypeHash, m.Transform = r.s.type_, r.s.transformVersion()
+		m.APIVersion, m.Kind = r.s.kind.GroupVersion().String(), r.s.kind.Kind
+		if r.o.NewHistory {
+			m.History++
+		}
+		if r.o.Answered != nil {
+			m.answeredBy(r.o.Answered())
+		}
+		m.answeredBy(Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server})
+		return src.putMeta(m)
+	}, func() {
+		r.landed = true
+		r.s.setMeta(m)
+		if r.stage != nil {
+			r.s.repaired()
+		}
+	})
+}
+
+// index brings what was prepared before indices were added up to date.
+func (r *Relist) index() error {
+	set := r.s.indexSet()
+	if r.stage == nil {
+		for _, c := range r.changes {
+			r.s.refresh(c)
+		}
+		return nil
+	}
+	if r.stage.set == set {
+		return nil
+	}
+	if err := r.s.reindex(set.fns, r.stageMeta, r.updateStage); err != nil {
+		return err
+	}
+	r.stage.set = set
+	return nil
+}
+
+func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
+	if r.stage != nil {
+		return r.finishStage(src)
+	}
+	m := r.s.metaNow().clone()
+	g, err := src.createGen(m.Generation)
+	if err != nil {
+		return nil, err
+	}
+	a := &applier{s: r.s, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true}
+	for _, c := range r.changes {
+		if err := a.apply(c); err != nil {
+			return nil, err
+		}
+	}
+	r.told = a.entries
+	return m, a.journal()
+}

@@ -1,0 +1,140 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kubewake/kubewake/index"
+)
+
+// positions brings what the handlers report into the transaction, collapses
+// what presses, and returns what to do once the transaction is visible.
+func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error) {
+	all, err := t.handlers(m)
+	claimed := s.claimedHandlers()
+	if err != nil || len(all)+len(claimed) == 0 {
+		return nil, err
+	}
+	now := s.db.opts.Clock.Now()
+	type report struct {
+		h  *Handler
+		st *handlerState
+	}
+	var reports []report
+	for _, h := range claimed {
+		st := all[h.name]
+		if st == nil { // lost with a damaged file
+			st = &handlerState{}
+			st.startOver(m)
+			all[h.name] = st
+		}
+		if err := h.report(t, m, st); err != nil {
+			return nil, err
+		}
+		st.Seen = now.Truncate(s.db.opts.handlerSeen()).UnixNano()
+		reports = append(reports, report{h, st})
+	}
+	if err := s.forgetHandlers(t, all, now); err != nil {
+		return nil, err
+	}
+	if err := s.press(t, m, all, now); err != nil {
+		return nil, err
+	}
+	for name, st := range all {
+		if err := errors.Join(t.dropUseless(name, st), t.putHandler(name, st)); err != nil {
+			return nil, err
+		}
+	}
+	return func() {
+		for _, r := range reports {
+			r.h.persisted(r.st)
+		}
+	}, nil
+}
+
+// report merges what the handler says into its state.
+func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
+	h.reported, h.starting = h.changes.Load(), h.over
+	p := h.p.Position()
+	if h.stale = p.Epoch != m.Epoch; h.stale {
+		return nil // it has not noticed yet that it has to start over
+	}
+	if p.Anew {
+		if err := t.dropParked(h.name); err != nil {
+			return err
+		}
+		// The file may have had it start over later than it did: what came
+		// between is told.
+		st.Parked, st.ParkedBytes, st.mark, h.starting = 0, 0, 0, st.Over
+	}
+	if st.Over != h.starting {
+		return nil // what it says is of before
+	}
+	st.Epoch, st.Cursor, st.Pending, st.reach = p.Epoch, min(p.Cursor, m.Seq), p.Pending, p.Reach
+	next, err := h.s.keepPlace(p.Next)
+	if err != nil {
+		return err
+	}
+	st.Replaying, st.Next, st.Shown, st.ShownAt, st.Reset = p.Replaying, next, p.Shown, p.ShownAt, p.Reset
+	st.mark = max(st.mark, min(p.low(), m.Seq))
+	if err = h.park(t, st, &p); errors.Is(err, ErrDamaged) {
+		err = h.s.restart(t, m, h.name, st, err)
+	}
+	return err
+}
+
+// park brings what is parked for the handler to what it says. It is ErrDamaged
+// if a part of that is that what it says depends on.
+func (h *Handler) park(t sourceTx, st *handlerState, p *Position) error {
+	if err := st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
+		return err
+	}
+	b, err := t.createParked(h.name)
+	if err != nil {
+		return err
+	}
+	for _, pk := range p.Park {
+		var entries []numbered
+		for _, e := range pk.Entries {
+			d := h.s.plainDrafts([]draft{e.draft()})[0] // dictionaries go when no record needs them
+			entries = append(entries, numbered{e.Seq, d})
+		}
+		if err := st.parkKey(b, pk.Key, max(h.s.knownSeq.Load(), st.reach), entries...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle removes what is parked of keys and is acknowledged. It is
+// ErrDamaged if that cannot be told.
+func (st *handlerState) settle(b *box, settled map[string]uint64) error {
+	if b == nil || st.Parked == 0 {
+		return nil
+	}
+	for key, seq := range settled {
+		k := index.AppendKey(nil, key)
+		raw := b.Get(k)
+		if raw == nil {
+			continue
+		}
+		c, err := parseParked(raw)
+		if err != nil {
+			return fmt.Errorf("what is parked of %q: %w", key, err)
+		}
+		if c.Last > seq {
+			if c.acknowledged(seq) {
+				if err := st.putParked(b, k, raw, c); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		st.Parked -= min(st.Parked, 1)
+		st.ParkedBytes -= min(st.ParkedBytes, uint64(len(raw)))
+		if err := b.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
