@@ -19,7 +19,7 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
 	go test -race ./...
 	KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
-	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=1000000 go test -timeout 20m -run 'TestModel$$' ./informer
+	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=1000000 KUBEWAKE_DAYS=5 go test -timeout 20m -run 'TestModel$$|TestDayOfEdgeLife' ./informer
 	KUBEWAKE_CORPUS=60 go test -run TestCorpus ./boltstore
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	cd tests && go test -race -count=1 -timeout 30m ./...

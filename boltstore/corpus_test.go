@@ -103,7 +103,10 @@ func TestCorpus(t *testing.T) {
 		fmt.Sscan(n, &perKind)
 	}
 	for _, kind := range corpusKinds {
-		t.Run(kind.name, func(t *testing.T) { runCorpus(t, kind, perKind) })
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			runCorpus(t, kind, perKind)
+		})
 	}
 }
 

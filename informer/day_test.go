@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -58,16 +59,21 @@ func (w *world) stockLife() (inf cache.SharedIndexInformer, end func()) {
 	return inf, func() { cancel(); <-done }
 }
 
-// TestDayOfEdgeLife: a day of outages, faults, restarts and changes, drawn by a
-// seed. At its end the cache and what its handler has been told, over all lives
-// of the process, equal the server; the bytes on the link are told beside those
-// of client-go's informer, which lived through the same.
+// TestDayOfEdgeLife: days ($KUBEWAKE_DAYS) of outages, faults, restarts and
+// changes, each drawn by a seed. At its end the cache and what its handler has
+// been told, over all lives of the process, equal the server; the bytes on the
+// link are told beside those of client-go's informer, which lived through the
+// same.
 func TestDayOfEdgeLife(t *testing.T) {
-	seeds, length := uint64(3), 24*time.Hour
-	if testing.Short() {
-		seeds, length = 1, 6*time.Hour
+	days, length := uint64(1), 24*time.Hour
+	if n := os.Getenv("KUBEWAKE_DAYS"); n != "" {
+		if _, err := fmt.Sscan(n, &days); err != nil {
+			t.Fatal("KUBEWAKE_DAYS:", err)
+		}
+	} else if testing.Short() {
+		length = 6 * time.Hour
 	}
-	for seed := range seeds {
+	for seed := range days {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) { dayOfEdgeLife(t, w, rand.New(rand.NewPCG(seed, 42)), length) })
 		})
