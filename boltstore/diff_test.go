@@ -3,9 +3,12 @@ package boltstore
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/tools/cache"
 )
 
 // TestDiffIsSmall: states of an object that hardly differ are told in few bytes,
@@ -65,6 +68,21 @@ func TestDiffOfAnotherBase(t *testing.T) {
 	}
 	if d.fits(base[:100]) {
 		t.Error("a shorter base fits")
+	}
+}
+
+// TestBlockWithABadDiff is damaged, though its checksum is right: the object
+// before would else be told as none.
+func TestBlockWithABadDiff(t *testing.T) {
+	next := []byte("an object")
+	for _, prev := range []diff{{5}, diffOf([]byte("an object that is longer"), []byte("an object that was longer"))} {
+		drafts := []draft{{typ: cache.Updated, time: 1, key: "a/b", next: next, prev: diffOf(next, []byte("an old one"))}, {typ: cache.Updated, time: 2, key: "a/c", next: next, prev: prev}}
+		if _, err := unpackBlock(7, packBlock(7, drafts[:1])); err != nil {
+			t.Error(err)
+		}
+		if got, err := unpackBlock(7, packBlock(7, drafts)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%x: %d entries, %v", []byte(prev), len(got), err)
+		}
 	}
 }
 

@@ -82,7 +82,7 @@ func TestOddDurableOptions(t *testing.T) {
 					case !ok, !stuck.Load(), cm.Data["data"] != "stuck":
 						return nil
 					case cm.Name == "o1":
-						time.Sleep(2 * time.Second) // the bubble's
+						time.Sleep(2 * time.Second) // on the bubble's clock, which takes no time
 						return nil
 					case cm.Name == "o0":
 						later.Store(e)

@@ -149,16 +149,7 @@ func TestClusterWithinAList(t *testing.T) {
 						return
 					}
 					if pages.Add(1) == 2 {
-						go func() { // which cuts this request
-							err := f.sim.Recreate(1_000_000)
-							if err == nil {
-								err = f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}})
-							}
-							if err != nil {
-								t.Error(err)
-							}
-						}()
-						<-r.Context().Done()
+						f.recreateIn(r)
 					}
 				}
 				f.reflect()
@@ -336,16 +327,7 @@ func TestClusterBehindAudit(t *testing.T) {
 					if !synced.Load() || !page && !cluster || reads.Add(1) > 1 {
 						return
 					}
-					go func() { // which cuts this request
-						err := f.sim.Recreate(1_000_000)
-						if err == nil {
-							err = f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}})
-						}
-						if err != nil {
-							t.Error(err)
-						}
-					}()
-					<-r.Context().Done()
+					f.recreateIn(r)
 				}
 				f.reflect()
 				after(time.Second)
@@ -359,4 +341,19 @@ func TestClusterBehindAudit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// recreateIn has the server become another cluster, with one object, which cuts
+// this request.
+func (f *fixture) recreateIn(r *http.Request) {
+	go func() {
+		err := f.sim.Recreate(1_000_000)
+		if err == nil {
+			err = f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "theirs"}})
+		}
+		if err != nil {
+			f.t.Error(err)
+		}
+	}()
+	<-r.Context().Done()
 }
