@@ -15,15 +15,16 @@ import (
 // handshake. While no connection is known to work one request goes ahead, and
 // the others follow once it is answered.
 type gate struct {
-	up   atomic.Bool   // the last request was answered
-	turn chan struct{} // to go ahead
+	up       atomic.Bool   // the last request was answered
+	turn     chan struct{} // to go ahead
+	patience time.Duration // for the one ahead
 }
 
 // gatePatience is how long requests wait for the one ahead: its server may be
 // another one, which does not answer.
 const gatePatience = 3 * time.Second
 
-func newGate() *gate { return &gate{turn: make(chan struct{}, 1)} }
+func newGate() *gate { return &gate{turn: make(chan struct{}, 1), patience: gatePatience} }
 
 func (g *gate) roundTrip(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	if !g.up.Load() {
@@ -45,7 +46,7 @@ func (g *gate) roundTrip(req *http.Request, next func(*http.Request) (*http.Resp
 
 // enter waits for the request's turn, a connection, or as long as it may.
 func (g *gate) enter(ctx context.Context) (leave func()) {
-	patience := time.NewTimer(gatePatience)
+	patience := time.NewTimer(g.patience)
 	defer patience.Stop()
 	select {
 	case g.turn <- struct{}{}:

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -25,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -91,6 +94,10 @@ func TestMain(m *testing.M) {
 	// One of them sleeps until after the last error, which is ages ahead of a
 	// bubble's clock.
 	utilruntime.ErrorHandlers = nil
+	// What client-go says of broken links, without end, would hide a failure.
+	if flag.Parse(); !testing.Verbose() {
+		klog.SetLogger(logr.Discard())
+	}
 	os.Exit(m.Run())
 }
 
