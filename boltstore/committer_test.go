@@ -190,7 +190,7 @@ func TestReadsBesideACommit(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("a reader waits for the commit")
 	}
 	go func() {
@@ -233,7 +233,7 @@ func TestBookmarkInterval(t *testing.T) {
 			minutes := 0
 			for ; p.written.Load() == 0 && minutes < 20; minutes++ {
 				clk.Step(time.Minute)
-				for deadline := time.Now().Add(10 * time.Second); clk.Waiters() < 1; { // the flush, and it is over
+				for deadline := time.Now().Add(time.Minute); clk.Waiters() < 1; { // the flush, and it is over
 					if time.Now().After(deadline) {
 						t.Fatal("nobody waits for the next flush")
 					}

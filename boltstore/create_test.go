@@ -101,7 +101,7 @@ func TestCreatedAtOnce(t *testing.T) {
 func TestCreatedConcurrently(t *testing.T) {
 	for round := range 20 {
 		path := testPath(t)
-		o := Options{LockTimeout: 20 * time.Second}
+		o := Options{LockTimeout: time.Minute}
 		if round%2 == 0 {
 			o.op = func(op, _ string) error {
 				if op == "link" {

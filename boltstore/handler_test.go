@@ -63,7 +63,7 @@ func claimHandler(t *testing.T, s *Store, name string) (*Handler, *testPosition)
 // stepped waits for a commit that waits for the clock.
 func (p *testProducer) stepped(t *testing.T, clk *testingclock.FakeClock) {
 	t.Helper()
-	for deadline := time.After(10 * time.Second); ; {
+	for deadline := time.After(time.Minute); ; {
 		select {
 		case <-p.done:
 			return
@@ -115,7 +115,7 @@ func TestPositionsRideAlong(t *testing.T) {
 	pos.set(func(p *Position) { p.Cursor = 3 })
 	db.h.hook = func(*bolt.Tx) error { mu.Lock(); defer mu.Unlock(); return fail }
 	p.add(t, s, configMap("a", "three", 3, nil))
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for db.Err() == nil {
 		clk.Step(time.Millisecond)
 		if time.Now().After(deadline) {
@@ -167,7 +167,7 @@ func TestMarksFailBeforeRelease(t *testing.T) {
 	}
 	s.SetTold(1)
 	s.Flush()
-	for deadline := time.Now().Add(10 * time.Second); db.Err() == nil; {
+	for deadline := time.Now().Add(time.Minute); db.Err() == nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("the commit did not fail")
 		}

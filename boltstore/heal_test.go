@@ -191,7 +191,7 @@ func TestHealBesideReadersAndWriters(t *testing.T) {
 		})
 	}
 	ruin(t, path, leaf)
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for len(db.SetAside()) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("not noticed")

@@ -137,7 +137,7 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 	s.wake(true)
 	select {
 	case <-p.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("not committed")
 	}
 	s.SetTold(2)

@@ -44,7 +44,7 @@ func TestNobodyWaitsForSnapshot(t *testing.T) {
 			<-begun
 			before := db.replaced.Load()
 			go func() { swapped <- swap(db) }()
-			for deadline := time.Now().Add(10 * time.Second); db.h.long.TryRLock(); {
+			for deadline := time.Now().Add(time.Minute); db.h.long.TryRLock(); {
 				db.h.long.RUnlock()
 				if time.Now().After(deadline) {
 					t.Fatal("the swap does not wait for the snapshot")
@@ -65,7 +65,7 @@ func TestNobodyWaitsForSnapshot(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("a reader or writer waits for the snapshot")
 			}
 			release()
@@ -75,7 +75,7 @@ func TestNobodyWaitsForSnapshot(t *testing.T) {
 					if err != nil {
 						t.Error(what, err)
 					}
-				case <-time.After(10 * time.Second):
+				case <-time.After(time.Minute):
 					t.Fatal(what, "does not end")
 				}
 			}

@@ -44,7 +44,7 @@ func TestMaxSize(t *testing.T) {
 	}
 	n := fill(0)
 	p.add(t, s, sized(n, 1000)) // one like the others may fit after all, as pages come free
-	for deadline := time.Now().Add(10 * time.Second); !errors.Is(db.Err(), berrors.ErrMaxSizeReached); {
+	for deadline := time.Now().Add(time.Minute); !errors.Is(db.Err(), berrors.ErrMaxSizeReached); {
 		if time.Now().After(deadline) {
 			t.Fatal(db.Err())
 		}

@@ -47,7 +47,7 @@ func (p *testProducer) wait(t *testing.T) {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("not committed")
 	}
 }

@@ -46,7 +46,7 @@ func TestRelistAcrossRotation(t *testing.T) {
 				defer db.relists.mu.Unlock()
 				return db.relists.changed != nil
 			}
-			for deadline := time.Now().Add(10 * time.Second); !waits(); {
+			for deadline := time.Now().Add(time.Minute); !waits(); {
 				select {
 				case err := <-done:
 					t.Fatal("it did not wait", err)
@@ -65,7 +65,7 @@ func TestRelistAcrossRotation(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("it does not end")
 			}
 		}
@@ -104,7 +104,7 @@ func TestRelistAcrossRotation(t *testing.T) {
 			if !errors.Is(err, ErrClosed) {
 				t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("it does not end")
 		}
 	}

@@ -51,7 +51,7 @@ func TestOpenOrTemporary(t *testing.T) {
 	closeTest(t, first)
 	select {
 	case <-free:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("not told that it is free")
 	}
 	other.Release()
@@ -125,7 +125,7 @@ func TestFreeIsTheLock(t *testing.T) {
 			again <- time.Time{}
 		case <-free:
 			t.Fatal("told to be free while", what)
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("not asked again")
 		}
 	}

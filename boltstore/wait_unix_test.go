@@ -30,7 +30,7 @@ func TestWaitsForABusyFile(t *testing.T) {
 	}
 	opened := make(chan *DB, 1)
 	go func() {
-		db, err := Open(path, Options{LockTimeout: 20 * time.Second, Keyset: sealtest.Default()})
+		db, err := Open(path, Options{LockTimeout: time.Minute, Keyset: sealtest.Default()})
 		if err != nil {
 			t.Error(err)
 		}
@@ -61,7 +61,7 @@ func TestWaitsForCompaction(t *testing.T) {
 	db.opts.step = func(step string) error {
 		if step == "rename" {
 			go func() {
-				other, err := Open(path, Options{LockTimeout: 20 * time.Second})
+				other, err := Open(path, Options{LockTimeout: time.Minute})
 				if err == nil {
 					var s *Store
 					if s, err = other.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}}); err == nil {

@@ -102,7 +102,7 @@ func TestWaitForOpaqueVersion(t *testing.T) {
 	j, _ := newJournal(t, boltstore.Options{}, Options{})
 	done := make(chan error, 1)
 	go func() { done <- j.WaitVersion(t.Context(), "b") }()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		j.mu.Lock()
 		n := j.waiting
 		if n > 0 { // it looks again once it has the lock
@@ -122,7 +122,7 @@ func TestWaitForOpaqueVersion(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it waits for what has come")
 	}
 }
@@ -154,7 +154,7 @@ func TestFlushWritesBookmarks(t *testing.T) {
 	if err := j.Bookmark("9"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := j.Flush(ctx); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 // TestFlushBehindWhatNobodyPops: who pops may be the one that waits for it.
 func TestFlushBehindWhatNobodyPops(t *testing.T) {
 	j, s := newJournal(t, boltstore.Options{Window: time.Microsecond}, Options{MaxBytes: 10_000})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	added := 0
 	for full := false; ; { // one after the other, and one more behind what is full
@@ -44,7 +44,7 @@ func TestFlushBehindWhatNobodyPops(t *testing.T) {
 // TestFlushInAWindow: who flushes does not wait for the window to pass.
 func TestFlushInAWindow(t *testing.T) {
 	j, s := newJournal(t, boltstore.Options{Window: time.Hour}, Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range 5 { // the first begins a window, the others come in one
 		if err := j.Add(object(fmt.Sprint("o", i), i+1)); err != nil {

@@ -62,7 +62,7 @@ func pop(t *testing.T, j *Journal) cache.Delta {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing to pop")
 	}
 	return got
@@ -220,7 +220,7 @@ func TestFullBatchBlocks(t *testing.T) {
 			accepted <- struct{}{}
 		}
 	}()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for j.store.DB().Err() == nil {
 		if time.Now().After(deadline) {
 			t.Fatal("the file's bound was not reached")
@@ -338,7 +338,7 @@ func TestRelistEndsWithTheJournal(t *testing.T) {
 		if !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it goes on")
 	}
 }

@@ -29,7 +29,7 @@ func TestFullInAWindow(t *testing.T) {
 		defer j.mu.Unlock()
 		return j.bytes >= j.o.MaxBytes && j.outBytes >= j.o.MaxBytes && len(j.inflight) == 0
 	}
-	for deadline := time.Now().Add(10 * time.Second); !full(); {
+	for deadline := time.Now().Add(time.Minute); !full(); {
 		if time.Now().After(deadline) {
 			t.Fatal("it is never full")
 		}
@@ -68,7 +68,7 @@ func TestSyncInAWindow(t *testing.T) {
 	}
 	select {
 	case <-j.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("everything that was to be popped has been, and it has not synced")
 	}
 }

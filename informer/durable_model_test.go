@@ -84,7 +84,7 @@ func (b *believer) handle(e Event) error {
 	switch {
 	case b.good || dice < 5:
 		// Counts only once all before it of the key is acknowledged.
-		if len(b.open[e.Key]) == 0 && !e.delivery.t.more {
+		if len(b.open[e.Key]) == 0 && !e.delivery.task().more {
 			b.acked[e.Key] = e.Seq
 		}
 		return nil

@@ -316,7 +316,7 @@ func (m *model) check() {
 }
 
 // settle waits until the store and all that the handlers believe are what the
-// server has.
+// server has, as long as that goes on.
 func (m *model) settle() {
 	if err := m.free(); err != nil {
 		m.t.Fatal(err)
@@ -326,15 +326,16 @@ func (m *model) settle() {
 	}
 	want := m.server.objects()
 	var why string
-	deadline := time.After(20 * time.Second)
-	for tick := time.NewTicker(100 * time.Microsecond); ; {
+	done, began := m.progress(), time.Now()
+	for end := began.Add(5 * time.Minute); ; time.Sleep(100 * time.Microsecond) {
 		if why = m.differs(want); why == "" {
-			tick.Stop()
 			break
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
+		now := time.Now()
+		if p := m.progress(); p != done {
+			done, began = p, now
+		}
+		if now.Sub(began) > 20*time.Second || now.After(end) {
 			m.t.Fatalf("not settled: %s\n%s", why, m.state())
 		}
 	}
@@ -346,6 +347,17 @@ func (m *model) settle() {
 			m.t.Fatal(faults[0])
 		}
 	}
+}
+
+// progress changes with the store and with each event that is told.
+func (m *model) progress() string {
+	p := m.inf.LastSyncResourceVersion()
+	for _, o := range m.observers {
+		o.mu.Lock()
+		p += fmt.Sprint(" ", o.calls)
+		o.mu.Unlock()
+	}
+	return p
 }
 
 // state is what durable handlers are waiting for.
@@ -373,7 +385,7 @@ func (m *model) differs(want map[string]*corev1.ConfigMap) string {
 		o := obj.(*corev1.ConfigMap)
 		got[o.Name] = o
 	}
-	if why := sameMaps(want, got); why != "" {
+	if _, why := sameMaps(want, got); why != "" {
 		return "the store: " + why
 	}
 	for i, o := range m.observers {
@@ -387,16 +399,16 @@ func (m *model) differs(want map[string]*corev1.ConfigMap) string {
 	return ""
 }
 
-func sameMaps(want, got map[string]*corev1.ConfigMap) string {
+func sameMaps(want, got map[string]*corev1.ConfigMap) (name, why string) {
 	for name, o := range want {
 		if g := got[name]; g == nil || g.ResourceVersion != o.ResourceVersion || !apiequality.Semantic.DeepEqual(o, g) {
-			return fmt.Sprintf("%s: want %v, got %v", name, o, g)
+			return name, fmt.Sprintf("%s: want %v, got %v", name, o, g)
 		}
 	}
 	for name := range got {
 		if want[name] == nil {
-			return name + " is gone"
+			return name, name + " is gone"
 		}
 	}
-	return ""
+	return "", ""
 }

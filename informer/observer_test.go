@@ -23,6 +23,7 @@ type observer struct {
 	mood   string
 	slow   string // the key of which it does not return
 	back   bool   // the server was restored: versions may fall
+	calls  int
 	faults []string
 	there  map[string]*corev1.ConfigMap
 	last   map[types.UID]cache.DeltaType // what it was last told of each object
@@ -157,10 +158,18 @@ func (o *observer) note(typ cache.DeltaType, obj *corev1.ConfigMap, old any, e *
 		s += " from " + p.ResourceVersion
 	}
 	if e != nil {
-		s += fmt.Sprintf(" at %d attempt %d initial %v %s %s, first %d parked %v more %v", e.Seq, e.Attempt, e.Initial, o.mood, e.delivery.d.name, e.delivery.t.first, e.delivery.t.parked, e.delivery.t.more)
+		t := e.delivery.task()
+		s += fmt.Sprintf(" at %d attempt %d initial %v %s %s, first %d parked %v more %v", e.Seq, e.Attempt, e.Initial, o.mood, e.delivery.d.name, t.first, t.parked, t.more)
 	}
 	t := append(o.trace[obj.Name], s)
 	o.trace[obj.Name] = t[max(0, len(t)-100):]
+}
+
+// task is what is being told, as it is by now.
+func (dl *delivery) task() task {
+	dl.d.mu.Lock()
+	defer dl.d.mu.Unlock()
+	return *dl.t
 }
 
 func (o *observer) fault(format string, args ...any) {
@@ -172,6 +181,7 @@ var errUnwilling = errors.New("not now")
 func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.calls++
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
 	}
@@ -226,7 +236,7 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 		t.open[e.Key][e.delivery] = true
 		t.later = append(t.later, *e)
 		return ErrAckLater
-	case !e.delivery.t.more && len(t.open[e.Key]) == 0:
+	case !e.delivery.task().more && len(t.open[e.Key]) == 0:
 		t.acked[o.Name] = e.Seq
 	}
 	return nil
@@ -281,8 +291,8 @@ func (t *teller) HandleEvent(_ context.Context, e Event) error {
 func (o *observer) differs(want map[string]*corev1.ConfigMap) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if why := sameMaps(want, o.there); why != "" {
-		return why
+	if name, why := sameMaps(want, o.there); why != "" {
+		return fmt.Sprintf("%s: %q", why, o.trace[name])
 	}
 	there := map[types.UID]bool{}
 	for _, obj := range want {

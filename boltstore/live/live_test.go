@@ -92,7 +92,7 @@ func closeServer(t testing.TB, s *server) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the server does not end")
 	}
 }
@@ -264,7 +264,7 @@ func served(t *testing.T, path string, s *boltstore.Store) {
 	if err := s.Update(secret(0, 10)); err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := dial(t, path).Status(ctx); err != nil {
 		t.Errorf("no one else is served: %v", err)
@@ -274,7 +274,7 @@ func served(t *testing.T, path string, s *boltstore.Store) {
 // ended waits until the server has hung up.
 func ended(t *testing.T, c net.Conn) {
 	t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the server did not hang up")
 	}
@@ -336,7 +336,7 @@ func TestHugeHeader(t *testing.T) {
 		c := raw(t, path, begin)
 		chunk := bytes.Repeat([]byte("x"), 1<<20)
 		sent := 0
-		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetWriteDeadline(time.Now().Add(time.Minute))
 		for ; sent < 1<<30; sent += len(chunk) {
 			if _, err := c.Write(chunk); err != nil {
 				break

@@ -147,7 +147,7 @@ func TestImpostor(t *testing.T) {
 		}
 		client, err := Dial(path)
 		if err == nil {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err = client.Status(ctx)
 			cancel()
 			_ = client.Close()

@@ -129,7 +129,7 @@ func watchLines(t testing.TB, s *Server, path string) *lines {
 // "broken" if the connection is cut. It fails the test after ten seconds.
 func (l *lines) next() string {
 	l.t.Helper()
-	timer := time.AfterFunc(10*time.Second, func() { l.body.Close() })
+	timer := time.AfterFunc(time.Minute, func() { l.body.Close() })
 	line, err := l.r.ReadBytes('\n')
 	if !timer.Stop() {
 		l.t.Fatal("no event within ten seconds")
@@ -173,7 +173,7 @@ func (l *lines) want(events ...string) {
 // eventually waits until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -242,7 +242,7 @@ func version(t *testing.T, rv string) uint64 {
 // is while the server fills its cache.
 func untilServed[T any](t *testing.T, request func() (T, error)) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -181,7 +181,7 @@ func freeAddress(t *testing.T) string {
 // await asks until the answer is as it should be.
 func await(t *testing.T, url string, code int, body string, log *buffer) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		got := ""
 		resp, err := http.Get(url)

@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds each request and each wait for an event.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 const jsonType = "application/json"
 

@@ -226,7 +226,7 @@ func (w *writer) mark() []string {
 // insist repeats what a server that is starting may refuse.
 func (w *writer) insist(do func() error) {
 	w.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		err := do()
 		if err == nil {
