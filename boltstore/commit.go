@@ -75,6 +75,11 @@ const (
 // milliseconds.
 const maxLead = 10 * time.Millisecond
 
+// largeCommit is how many bytes of changes have a whole window follow them:
+// where they come faster than that, what is spared is time. The more a commit
+// gathers the fewer pages and syncs there are for each.
+const largeCommit = 1 << 20
+
 // committer gathers the changes of all sources into transactions. Leading
 // edge: a change to an idle file is committed at once, changes to a busy one
 // are gathered for a window.
@@ -170,7 +175,7 @@ func (c *committer) run() {
 	defer flush.Stop()
 	// from is when the window began that is to pass until the next commit: so
 	// long before the last one's end that a change that came during it is in the
-	// file a window later.
+	// file a window later. After a large one it is the end.
 	var from time.Time
 	for final := false; !final; {
 		var again <-chan time.Time
@@ -210,9 +215,11 @@ func (c *committer) run() {
 			}
 		}
 		began := clk.Now()
-		if c.commitAll(take) {
+		if size, any := c.commitAll(take); any {
 			now := clk.Now()
-			from = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
+			if from = now; size < largeCommit {
+				from = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
+			}
 			c.db.keeper.committed(now)
 		}
 		if take != changes {
@@ -232,34 +239,36 @@ func (c *committer) retryIn() time.Duration {
 }
 
 // commitAll commits rounds of work until nothing more is pending, and says
-// whether it committed anything.
-func (c *committer) commitAll(take what) bool {
-	for any := false; ; any = true {
-		worked, more := c.round(take)
+// whether it committed anything, and how many bytes of changes.
+func (c *committer) commitAll(take what) (size int, any bool) {
+	for {
+		n, worked, more := c.round(take)
+		size, any = size+n, any || worked
 		if !worked || !more {
-			return any || worked
+			return size, any
 		}
 	}
 }
 
 // round takes work, commits it and settles what failed.
-func (c *committer) round(take what) (worked, more bool) {
+func (c *committer) round(take what) (size int, worked, more bool) {
 	c.busy.Lock()
 	defer c.busy.Unlock()
 	works, waiters, more := c.gather(take)
 	if len(works) == 0 {
-		return false, false
+		return 0, false, false
 	}
 	for _, w := range works {
 		for _, ch := range w.b.Changes {
 			w.s.refresh(ch)
 		}
+		size += w.b.size()
 	}
 	failed := c.commitRound(works)
 	for _, w := range waiters {
 		w.d.done <- failed[w.w]
 	}
-	return true, !c.settle(works, failed) && more
+	return size, true, !c.settle(works, failed) && more
 }
 
 type waiter struct {

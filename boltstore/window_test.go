@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -111,6 +112,39 @@ func TestDirectWritesFail(t *testing.T) {
 	db.h.setHook(nil)
 	if err := s.Add(configMap("a", "o", 1, nil)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWindowAfterCommit: the time that a commit takes counts into the window
+// after it, but for that of a large one.
+func TestWindowAfterCommit(t *testing.T) {
+	for _, size := range []int{100, largeCommit} {
+		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+		db := openTest(t, testPath(t), Options{Window: 20 * time.Millisecond, FlushInterval: time.Hour, Clock: clk})
+		s, p := claimTest(t, db, Claim{}), &testProducer{}
+		s.Attach(p)
+		db.h.setHook(func(*bolt.Tx) error { clk.Step(15 * time.Millisecond); return nil })
+		p.add(t, s, configMap("a", "first", 1, map[string]string{"data": strings.Repeat("x", size)}))
+		p.wait(t)
+		db.h.setHook(nil)
+		p.add(t, s, configMap("a", "second", 2, nil))
+		if size < largeCommit {
+			p.wait(t)
+			continue
+		}
+		for _, d := range []time.Duration{0, 19 * time.Millisecond} {
+			clk.Step(d)
+			for deadline := time.Now().Add(time.Minute); clk.Waiters() != 2; { // the window, and the flush
+				if time.Now().After(deadline) {
+					t.Fatal("nobody waits for the window")
+				}
+			}
+			if len(p.done) > 0 {
+				t.Fatal("committed within the window")
+			}
+		}
+		clk.Step(time.Millisecond)
+		p.wait(t)
 	}
 }
 
