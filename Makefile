@@ -61,6 +61,4 @@ bench: assets ## measure against stock client-go: restarts on a real API server,
 	cd tests && go run ./bench
 
 fuzz: ## run each fuzz target for FUZZTIME
-	@grep -roE --include='*_test.go' --exclude-dir=tests '^func Fuzz[A-Za-z0-9_]*' . | \
-	sed -E 's|^(.*)/[^/]*:func (.*)|\1 \2|' | while read -r pkg fn; do \
-		echo "$$pkg $$fn"; go test -run '^$$' -fuzz "^$$fn$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$pkg" || exit 1; done
+	@.ci/fuzz $(FUZZTIME)
