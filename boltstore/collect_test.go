@@ -87,7 +87,7 @@ func TestClaimedIsFlushed(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	s.Attach(idle{})
 	clk.Step(time.Hour)
-	for deadline := time.Now().Add(time.Minute); !s.State().Claimed.Equal(clk.Now()); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !s.State().Claimed.Equal(clk.Now()); time.Sleep(time.Millisecond) { // between two looks: nothing tells that it was noted
 		if time.Now().After(deadline) {
 			t.Fatal("not noted")
 		}

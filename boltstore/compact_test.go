@@ -400,7 +400,7 @@ func TestCompactsByItself(t *testing.T) {
 func kept(t testing.TB, db *DB) {
 	t.Helper()
 	k := &db.keeper
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // between two looks: the keeper tells nobody
 		k.mu.Lock()
 		done := !k.running && k.next.After(db.opts.Clock.Now())
 		k.mu.Unlock()

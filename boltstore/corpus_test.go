@@ -252,7 +252,7 @@ func runCorpusChild(t *testing.T, kind, dir string, from int) (lines []string, o
 	sc := bufio.NewScanner(stdout)
 	sc.Buffer(nil, 4<<20)
 	// One case takes milliseconds. A hang is told by its stack.
-	hang := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	hang := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // fails if it has just ended
 	defer hang.Stop()
 	for sc.Scan() {
 		hang.Reset(time.Minute)

@@ -18,7 +18,7 @@ func waitLocked(t *testing.T, path string) {
 		t.Error(err)
 		return
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // between two looks at /proc, which tells nobody
 		fds, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Skip("needs /proc")

@@ -28,7 +28,7 @@ func TestNoFile(t *testing.T) {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				path := testPath(t)
 				if err := put(path); errors.Is(err, fs.ErrPermission) {
-					t.Skip("this user or file system cannot make one: ", err)
+					t.Skip("this user or file system cannot make one: ", err) // a device takes root
 				} else if err != nil {
 					t.Fatal(err)
 				}

@@ -26,9 +26,10 @@ type Options struct {
 	Durability Durability
 	// Window is how long changes to a busy file are gathered into one commit.
 	// An idle file commits a change at once. How long commits take is counted in,
-	// up to 10 ms and half of it, but for those of more than a MiB. Until then nobody can read a change, and who
-	// waits for its version, or for freshness, waits as long; the first sync, the
-	// end of an informer and a relist do not. Default 20 ms; seconds spare flash.
+	// up to 10 ms and half of it, but for those of more than a MiB. Until then
+	// nobody can read a change, and who waits for its version, or for freshness,
+	// waits as long; the first sync, the end of an informer and a relist do not.
+	// Default 20 ms; seconds spare flash.
 	Window time.Duration
 	// FlushInterval bounds how long told marks and acknowledgements wait for a
 	// commit to ride on; while changes are gathered, a longer Window does, and

@@ -327,7 +327,7 @@ func (m *model) settle() {
 	want := m.server.objects()
 	var why string
 	done, began := m.progress(), time.Now()
-	for end := began.Add(5 * time.Minute); ; time.Sleep(100 * time.Microsecond) {
+	for end := began.Add(5 * time.Minute); ; time.Sleep(100 * time.Microsecond) { // between two looks at all of them
 		if why = m.differs(want); why == "" {
 			break
 		}

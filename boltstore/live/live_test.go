@@ -274,7 +274,9 @@ func served(t *testing.T, path string, s *boltstore.Store) {
 // ended waits until the server has hung up.
 func ended(t *testing.T, c net.Conn) {
 	t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the server did not hang up")
 	}
@@ -336,7 +338,9 @@ func TestHugeHeader(t *testing.T) {
 		c := raw(t, path, begin)
 		chunk := bytes.Repeat([]byte("x"), 1<<20)
 		sent := 0
-		_ = c.SetWriteDeadline(time.Now().Add(time.Minute))
+		if err := c.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
 		for ; sent < 1<<30; sent += len(chunk) {
 			if _, err := c.Write(chunk); err != nil {
 				break
