@@ -158,12 +158,12 @@ type total struct{ sent, unpacked, objects int64 }
 // watch, which begins at the list's version: the file keeps what it has.
 func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response, error) {
 	m := p.metadata
-	media, params, err := mime.ParseMediaType(strings.Split(req.Header.Get("Accept"), ",")[0])
-	if err != nil || params["as"] != "" || formOf(media) == nil {
+	accept := acceptMetadata(req.Header.Get("Accept"))
+	if accept == "" {
 		return nil, p.fail(fmt.Errorf("%w: the client accepts %q", errNoMetadata, req.Header.Get("Accept")))
 	}
 	ask := req.Clone(req.Context())
-	ask.Header.Set("Accept", media+";as="+partialKind+"List;g=meta.k8s.io;v=v1")
+	ask.Header.Set("Accept", accept)
 	resp, err := t.send(ask)
 	if err != nil {
 		return nil, err
@@ -224,6 +224,17 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 		Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
 		Header: header, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)), Request: req,
 	}, nil
+}
+
+// acceptMetadata is the Accept header of a list of metadata, in the encoding
+// that the client would take a list in. It is "" where the client wants something
+// else than lists in an encoding that we know.
+func acceptMetadata(accept string) string {
+	media, params, err := mime.ParseMediaType(strings.Split(accept, ",")[0])
+	if err != nil || params["as"] != "" || formOf(media) == nil {
+		return ""
+	}
+	return media + ";as=" + partialKind + "List;g=meta.k8s.io;v=v1"
 }
 
 // notUnderstood is why the page is to be asked for in full, if it may be the

@@ -208,8 +208,9 @@ func watchPulse(next func(*http.Request) (*http.Response, error), req *http.Requ
 	resp, err := next(req)
 	if err == nil {
 		p.beats.Add(1)
+		// client-go waits for seconds, and for no date.
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && resp.StatusCode >= 400 {
-			p.pause.Store(int64(min(time.Duration(s)*time.Second, mostPause)))
+			p.pause.Store(int64(time.Duration(min(s, int(mostPause/time.Second))) * time.Second))
 		}
 		resp.Body = &pulsing{resp.Body, p}
 	}

@@ -117,7 +117,7 @@ func pageOf(req *http.Request) *rawPage {
 
 // filterRaw has the answer to a page's request filtered as it is read.
 func filterRaw(p *rawPage, resp *http.Response) {
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Encoding") != "" {
+	if resp.StatusCode != http.StatusOK || len(encodings(resp.Header)) > 0 {
 		return
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))

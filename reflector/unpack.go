@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 )
 
@@ -25,13 +26,26 @@ func (t *transport) unpack(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	resp.Body = &counted{resp.Body, &p.sent}
-	if ours && resp.Header.Get("Content-Encoding") == "gzip" {
+	if packed := encodings(resp.Header); ours && len(packed) == 1 && (packed[0] == "gzip" || packed[0] == "x-gzip") {
 		resp.Header.Del("Content-Encoding")
 		resp.Header.Del("Content-Length")
 		resp.ContentLength, resp.Uncompressed = -1, true
 		resp.Body = &unpacking{from: resp.Body}
 	}
 	return resp, nil
+}
+
+// encodings names how an answer is packed, in lower case, innermost first. It is
+// empty for an answer that is sent as it is.
+func encodings(h http.Header) (names []string) {
+	for _, line := range h.Values("Content-Encoding") {
+		for name := range strings.SplitSeq(line, ",") {
+			if name = strings.ToLower(strings.TrimSpace(name)); name != "" && name != "identity" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 type counted struct {

@@ -1,0 +1,138 @@
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestHeaders: a list is read, counted and compared by its metadata however a
+// server or a proxy spells the headers of its answers. net/http and client-go
+// do not care either.
+func TestHeaders(t *testing.T) {
+	set := func(key, value string) func(*http.Response) {
+		return func(resp *http.Response) { resp.Header.Set(key, value) }
+	}
+	gzipped := func(value string) func(*http.Response) {
+		return func(resp *http.Response) {
+			if resp.Header.Get("Content-Encoding") == "gzip" {
+				resp.Header.Set("Content-Encoding", value)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name, media string
+		change      func(*http.Response)
+	}{
+		{"as it is", mediaJSON, func(*http.Response) {}},
+		{"GZIP", mediaJSON, gzipped("GZIP")},
+		{"Gzip", mediaProto, gzipped("Gzip")},
+		{"x-gzip", mediaJSON, gzipped("x-gzip")},
+		{"X-GZip and a space", mediaJSON, gzipped(" X-GZip ")},
+		{"gzip and identity", mediaJSON, gzipped("gzip, identity")},
+		{"gzip and Identity in two lines", mediaJSON, func(resp *http.Response) {
+			if resp.Header.Get("Content-Encoding") == "gzip" {
+				resp.Header["Content-Encoding"] = []string{"Identity", "gzip"}
+			}
+		}},
+		{"identity", mediaProto, func(resp *http.Response) {
+			if resp.Header.Get("Content-Encoding") == "" {
+				resp.Header.Set("Content-Encoding", "Identity")
+			}
+		}},
+		{"type in capitals", mediaJSON, set("Content-Type", "APPLICATION/JSON")},
+		{"protobuf in capitals", mediaProto, set("Content-Type", "Application/Vnd.Kubernetes.Protobuf")},
+		{"charset", mediaJSON, set("Content-Type", "application/json; charset=utf-8")},
+		{"Charset and spaces", mediaJSON, set("Content-Type", " application/json ;  Charset=\"UTF-8\" ")},
+		{"a semicolon", mediaJSON, set("Content-Type", "application/json;")},
+		{"stream", mediaProto, set("Content-Type", "application/vnd.kubernetes.protobuf;stream=watch")},
+		{"no length", mediaJSON, func(resp *http.Response) { resp.Header.Del("Content-Length"); resp.ContentLength = -1 }},
+		{"chunked in capitals", mediaJSON, func(resp *http.Response) {
+			resp.Header.Del("Content-Length")
+			resp.ContentLength, resp.TransferEncoding = -1, []string{"CHUNKED"}
+		}},
+	} {
+		for _, repair := range []Repair{RepairFull, RepairMetadata} {
+			t.Run(fmt.Sprint(tc.name, " ", repair), func(t *testing.T) {
+				f := newRawFixture(t, tc.media, 0, Options{Repair: repair}, func(cfg *rest.Config) {
+					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+						return roundTripper(func(req *http.Request) (*http.Response, error) {
+							resp, err := next.RoundTrip(req)
+							if err == nil && !isWatch(req) {
+								tc.change(resp)
+							}
+							return resp, err
+						})
+					})
+				})
+				for i := range 200 {
+					f.put(fmt.Sprintf("cm%03d", i), 1000, 1) // more than 128 KiB, which is compressed
+				}
+				f.list()
+				if d := f.differs(); d != "" {
+					t.Fatal(d)
+				}
+				f.put("cm100", 1000, 2)
+				decoded, _, items := f.relisted()
+				if decoded != 1 || items != 200 {
+					t.Errorf("decoded %d of %d objects", decoded, items)
+				}
+				if sent, unpacked := f.sizes.sent, f.sizes.unpacked; sent == 0 || sent > unpacked/4 {
+					t.Errorf("an object takes %d bytes on the link, %d unpacked", sent, unpacked)
+				}
+			})
+		}
+	}
+}
+
+// TestAccepted: what the client accepts may be spelt in any way, too.
+func TestAccepted(t *testing.T) {
+	const as = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	for accept, ask := range map[string]string{
+		"application/json":                                     mediaJSON + as,
+		"APPLICATION/JSON":                                     mediaJSON + as,
+		" application/json ; q=0.9 , */*":                      mediaJSON + as,
+		"Application/Vnd.Kubernetes.Protobuf,application/json": mediaProto + as,
+		"application/json;as=Table;g=meta.k8s.io;v=v1":         "",
+		"application/json;AS=Table;g=meta.k8s.io;v=v1":         "",
+		"application/json;As=\"PartialObjectMetadata\",*/*":    "",
+		"application/yaml":                                     "",
+		"*/*":                                                  "",
+		"":                                                     "",
+	} {
+		if got := acceptMetadata(accept); got != ask {
+			t.Errorf("for %q it asks for %q, not %q", accept, got, ask)
+		}
+	}
+}
+
+// TestPause: a request may wait for as long as client-go does, which takes
+// seconds, and no date, and not for ever.
+func TestPauses(t *testing.T) {
+	for after, pause := range map[string]time.Duration{
+		"7": 7 * time.Second, "": 0, "0": 0, "-3": 0, "soon": 0, "1.5": 0,
+		"Wed, 21 Oct 2026 07:28:00 GMT": 0, "100000": mostPause, "9223372036854775807": mostPause, "99999999999999999999": 0,
+	} {
+		p := &pulse{}
+		req, err := http.NewRequestWithContext(context.WithValue(t.Context(), pulseKey{}, p), http.MethodGet, "http://localhost/api/v1/configmaps", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := watchPulse(func(*http.Request) (*http.Response, error) {
+			h := http.Header{}
+			h.Set("retry-after", after)
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: h, Body: http.NoBody}, nil
+		}, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got := time.Duration(p.pause.Load()); got != pause {
+			t.Errorf("Retry-After %q: %s, want %s", after, got, pause)
+		}
+	}
+}
