@@ -1,0 +1,5 @@
+//go:build two
+
+package main
+
+const build = "two"
