@@ -86,8 +86,15 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 // the source, or within FlushInterval.
 func (h *Handler) Changed() { h.changes.Add(1) }
 
-// Release writes the position and lets another claim take it.
+// Release writes the position and lets another claim take it. It does nothing
+// once the name has been removed.
 func (h *Handler) Release() error {
+	h.s.mu.RLock()
+	claimed := h.s.handlers[h.name] == h
+	h.s.mu.RUnlock()
+	if !claimed {
+		return nil
+	}
 	err := h.s.writePositions()
 	if err != nil { // the file knows less than the handler has been told
 		h.s.knownSeq.Store(h.s.metaNow().Seq)
@@ -103,11 +110,18 @@ func (h *Handler) Release() error {
 	return err
 }
 
-// RemoveHandler forgets the name and what is kept for it. It must not be
-// registered.
+// RemoveHandler forgets the name and what is kept for it. A claim on it ends:
+// what its Positioner says does not count any more, and the name can be claimed
+// again. It is ErrClaimed while the name is just being claimed.
 func (s *Store) RemoveHandler(name string) error {
-	if s.handlerClaimed(name) {
-		return fmt.Errorf("boltstore: handler %q of %s: %w; stop it before it is removed", name, s.source, ErrClaimed)
+	s.mu.Lock()
+	h, taken := s.handlers[name]
+	if h != nil {
+		delete(s.handlers, name)
+	}
+	s.mu.Unlock()
+	if taken && h == nil {
+		return fmt.Errorf("boltstore: handler %q of %s: %w, it is just being registered", name, s.source, ErrClaimed)
 	}
 	return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) }, nil)
 }

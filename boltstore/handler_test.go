@@ -358,3 +358,33 @@ func TestShortHandlerAge(t *testing.T) {
 		}
 	}
 }
+
+// TestRemoveClaimedHandler: a name that is in use is forgotten, and whoever
+// claimed it has no say in what comes after.
+func TestRemoveClaimedHandler(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	h, pos := claimHandler(t, s, "test")
+	p.add(t, s, configMap("a", "one", 1, nil))
+	<-p.done
+	if err := s.RemoveHandler("test"); err != nil {
+		t.Fatal(err)
+	}
+	again, _ := claimHandler(t, s, "test")
+	pos.set(func(p *Position) { p.Cursor, p.Replaying = 77, false })
+	h.Changed()
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ClaimHandler("test", pos, func(Position, uint64, bool) {}); !errors.Is(err, ErrClaimed) {
+		t.Errorf("the first one's end let a third one in: %v", err)
+	}
+	if st := handlerState1(t, s); !st.Replaying || st.Mark != 1 {
+		t.Errorf("%+v", st)
+	}
+	if err := again.Release(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -121,7 +121,10 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 }
 
 // RemoveDurableHandler stops calling the handler and forgets its name: what it
-// has not acknowledged is not kept for it. It returns once no call is under way.
+// has not acknowledged is not kept for it. It does not wait for calls under way,
+// whose answers do not count any more, so that the handler can call it, too. To
+// wait, call cache.ShutDownEventHandler first. The name can be added again at
+// once.
 func (inf *Informer) RemoveDurableHandler(name string) error {
 	inf.mu.Lock()
 	var found *durable
@@ -135,7 +138,6 @@ func (inf *Informer) RemoveDurableHandler(name string) error {
 		if err := inf.stopDurable(found); err != nil {
 			return err
 		}
-		<-found.ended
 	}
 	return inf.store.RemoveHandler(name)
 }

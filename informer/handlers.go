@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -46,7 +45,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	l.nextResync = inf.o.Clock.Now().Add(l.period)
 	l.cursor.Store(inf.told)
 	inf.listeners[l] = struct{}{}
-	inf.everListened = true
+	inf.handlerCame()
 	if inf.running != nil {
 		inf.listenLocked(l)
 	}
@@ -125,28 +124,31 @@ func (inf *Informer) replayAgain() {
 }
 
 // RemoveEventHandler stops calling a handler. It does not wait for a call
-// under way; cache.ShutDownEventHandler does. A durable handler's name and
-// position stay in the file; RemoveDurableHandler removes them, too.
+// under way; cache.ShutDownEventHandler does. What the handler has not been told
+// is told in the next life of the process, unless this one goes on without it
+// for Options.HandlerGrace. A durable handler's name and position stay in the
+// file; RemoveDurableHandler removes them, too. A handler of another informer
+// is left alone, as client-go does.
 func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
-	if d, ok := handle.(*durable); ok && d.inf == inf {
-		return inf.stopDurable(d)
-	}
-	l, ok := handle.(*listener)
-	if !ok || l.inf != inf {
-		return errors.New("informer: that handler is not this informer's")
-	}
-	inf.mu.Lock()
-	defer inf.mu.Unlock()
-	if _, there := inf.listeners[l]; !there {
+	switch l := handle.(type) {
+	case *durable:
+		return inf.stopDurable(l)
+	case *listener:
+		inf.mu.Lock()
+		defer inf.mu.Unlock()
+		if _, there := inf.listeners[l]; !there {
+			return nil
+		}
+		delete(inf.listeners, l)
+		inf.holdFor(l)
+		if l.stop == nil {
+			close(l.ended) // never started
+			return nil
+		}
+		l.stop()
 		return nil
 	}
-	delete(inf.listeners, l)
-	if l.stop == nil {
-		close(l.ended) // never started
-		return nil
-	}
-	l.stop()
-	return nil
+	return fmt.Errorf("informer: remove handler: a %T was not returned by AddEventHandler", handle)
 }
 
 // listen starts the handlers that were added before the start.

@@ -33,19 +33,20 @@ type Informer struct {
 	// syncedSeq is the last seq when synced was closed; set before that.
 	syncedSeq uint64
 
-	mu           sync.Mutex
-	started      bool
-	stopped      bool
-	transform    cache.TransformFunc
-	watchErrors  cache.WatchErrorHandlerWithContext
-	journal      *fifo.Journal
-	source       *reflector.Source
-	resyncCheck  time.Duration
-	listeners    map[*listener]struct{}
-	durables     map[*durable]struct{}
-	everListened bool
-	running      context.Context // of the listeners, nil before Run
-	listening    sync.WaitGroup
+	mu          sync.Mutex
+	started     bool
+	stopped     bool
+	transform   cache.TransformFunc
+	watchErrors cache.WatchErrorHandlerWithContext
+	journal     *fifo.Journal
+	source      *reflector.Source
+	resyncCheck time.Duration
+	listeners   map[*listener]struct{}
+	removed     []removed     // oldest first
+	parted      chan struct{} // there is one more
+	durables    map[*durable]struct{}
+	running     context.Context // of the listeners, nil before Run
+	listening   sync.WaitGroup
 }
 
 var _ cache.SharedIndexInformer = &Informer{}
@@ -83,10 +84,12 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 		told: st.Told, noted: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
 		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
+		parted: make(chan struct{}, 1),
 	}
 	if st.Synced || st.Seq > 0 {
 		inf.known = st.Seq + 1
 	}
+	inf.expectHandler()
 	return inf, inf.SetTransform(o.Transform)
 }
 
@@ -277,8 +280,8 @@ func (inf *Informer) watchErrorHandler() cache.WatchErrorHandlerWithContext {
 	}
 }
 
-// awaitSync tells when the journal has synced, and lets an informer without
-// handlers forget, after a while, what it has not told.
+// awaitSync tells when the journal has synced, and from then on lets the told
+// mark go past handlers that are no more.
 func (inf *Informer) awaitSync(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -288,14 +291,7 @@ func (inf *Informer) awaitSync(ctx context.Context) {
 	inf.syncedSeq = inf.backlog.last()
 	close(inf.synced)
 	inf.backlog.wake()
-	select {
-	case <-ctx.Done():
-	case <-inf.o.Clock.After(inf.o.HandlerGrace):
-		inf.mu.Lock()
-		inf.everListened = true
-		inf.mu.Unlock()
-		inf.noteTold()
-	}
+	inf.forgetRemoved(ctx)
 }
 
 // process takes a popped delta to the handlers' backlog. It does not block:
@@ -330,17 +326,17 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 	return nil
 }
 
-// noteTold moves the told mark to what all handlers have returned from. As
-// long as there never was a handler it stays, for the first one to come.
+// noteTold moves the told mark to what all handlers have returned from, those
+// included that were removed not long ago.
 func (inf *Informer) noteTold() {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	if !inf.everListened {
-		return
-	}
 	told := inf.backlog.last()
 	for l := range inf.listeners {
 		told = min(told, l.cursor.Load())
+	}
+	for _, r := range inf.removed {
+		told = min(told, r.l.cursor.Load())
 	}
 	inf.noted = max(inf.noted, told)
 	inf.store.SetTold(inf.noted)

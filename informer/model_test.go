@@ -34,7 +34,7 @@ var weights = []struct {
 }{
 	{"create", 150}, {"delete", 120}, {"recreate", 60}, {"bookmark", 60}, {"resync", 10},
 	{"stall", 12}, {"fail", 12}, {"later", 24}, {"answer", 60}, {"slow", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 6}, {"forget durable", 3}, {"add again", 6},
-	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 5}, {"without", 4}, {"away", 4}, {"rewind", 2},
+	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 5}, {"without", 4}, {"away", 4}, {"rewind", 2}, {"remove all", 6},
 	{"compact", 6}, {"rotate", 2}, {"fill disk", 12}, {"free disk", 4},
 	{"update", 500},
 }
@@ -121,6 +121,7 @@ func runProgram(t *rapid.T, dir string) []op {
 	m.small = rapid.Bool().Draw(t, "small bounds")
 	m.page = rapid.SampledFrom([]int{pageObjects, 3}).Draw(t, "objects of a page")
 	m.sealed = rapid.Bool().Draw(t, "encrypted")
+	m.grace = rapid.SampledFrom([]time.Duration{time.Nanosecond, time.Hour}).Draw(t, "grace")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +155,7 @@ type model struct {
 	sealed bool // the file is encrypted
 	disk   bool // the files are on a small disk of their own
 	full   bool // that is full
+	grace  time.Duration
 
 	files    int
 	path     string
@@ -170,6 +172,7 @@ type model struct {
 	second    *observer // a durable name that comes and goes
 	observers []*observer
 
+	plainReg   cache.ResourceEventHandlerRegistration
 	durableReg cache.ResourceEventHandlerRegistration
 	without    bool // in the next life the second name is not registered
 	absent     bool // in this one
@@ -197,7 +200,7 @@ func (m *model) observe(durable bool) *observer {
 
 func (m *model) start() {
 	o := boltstore.Options{Durability: boltstore.Process, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1}
-	io := Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, HandlerGrace: time.Nanosecond,
+	io := Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, HandlerGrace: m.grace,
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
 	if m.sealed {
 		o.Keyset = sealtest.Keyset()
@@ -216,7 +219,7 @@ func (m *model) start() {
 		m.t.Fatal(err)
 	}
 	m.replaced, m.inf.page = false, m.page
-	if _, err := m.inf.AddEventHandler(m.plain.live(true)); err != nil {
+	if m.plainReg, err = m.inf.AddEventHandler(m.plain.live(true)); err != nil {
 		m.t.Fatal(err)
 	}
 	m.absent, m.without = m.without, false

@@ -7,6 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
 )
 
 func (m *model) step(o op) {
@@ -98,6 +102,10 @@ func (m *model) step(o op) {
 		m.endOpen()
 		m.check()
 		m.start()
+	case "remove all":
+		if m.grace == time.Hour && !m.full {
+			m.removeAll(o)
+		}
 	case "away": // the server goes on meanwhile, and may forget
 		m.endOpen()
 		s.missed(o.key, o.n)
@@ -130,6 +138,44 @@ func (m *model) resync() {
 	if j != nil {
 		_ = j.Resync() // closed at worst
 	}
+}
+
+// removeAll ends a life as a program does that removes its handlers first, in
+// any order, some of them behind. The next life owes each what it missed.
+func (m *model) removeAll(o op) {
+	regs := []cache.ResourceEventHandlerRegistration{m.plainReg, m.durableReg}
+	if o.n&1 > 0 {
+		m.plain.behave("stall")
+	}
+	if m.late != nil {
+		regs = append(regs, m.lateReg)
+		if o.n&2 > 0 {
+			m.late.behave("stall")
+		}
+	}
+	m.server.change("update", o.key)
+	m.server.change("delete", o.key)
+	m.server.change("create", o.key/2)
+	if o.n&4 > 0 {
+		slices.Reverse(regs)
+	}
+	for _, reg := range regs {
+		if err := m.inf.RemoveEventHandler(reg); err != nil {
+			m.t.Fatal(err)
+		}
+		m.server.change("delete", o.key/2)
+	}
+	for _, x := range m.observers {
+		x.leave()
+	}
+	m.server.change("create", o.key)
+	if o.key&1 > 0 {
+		m.crash()
+		return
+	}
+	m.endOpen()
+	m.check()
+	m.start()
 }
 
 func (m *model) forget(o **observer) {

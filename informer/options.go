@@ -67,9 +67,10 @@ type Options struct {
 	// is read from the file, which takes more processor time. Default 24 MiB,
 	// about one large commit.
 	BacklogBytes int
-	// HandlerGrace is how long after the sync an informer without any handler
-	// keeps, for one that may still come, what it would have to be told.
-	// Default 30 s.
+	// HandlerGrace is how long the informer keeps what a handler would have to
+	// be told that is not there: after the sync for the first one to come, and
+	// after its removal for a removed one. If the process ends meanwhile, the
+	// next life tells it. Default 30 s.
 	HandlerGrace time.Duration
 	// OnState is called when the source changes its phase. It must not block. A
 	// watch that breaks is told of only if the next one cannot be opened.

@@ -95,6 +95,7 @@ type life struct {
 	*world
 	db     *boltstore.DB
 	inf    *Informer
+	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -124,7 +125,7 @@ func (w *world) live(o Options, handlers ...cache.ResourceEventHandler) *life {
 
 func (l *life) run() *life {
 	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel = cancel
+	l.ctx, l.cancel = ctx, cancel
 	go func() { defer close(l.done); l.inf.RunWithContext(ctx) }()
 	l.t.Cleanup(l.end)
 	return l

@@ -1,0 +1,88 @@
+package informer
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// A handler that is removed may be removed because the process ends, and the
+// next life has one in its place. So a removed handler holds the told mark where
+// it stopped, until the life has gone on without it for Options.HandlerGrace.
+// A life begins with such a handler: the one that is still to be added.
+
+// removed is a handler that is no more.
+type removed struct {
+	l  *listener
+	at time.Time // zero: before the start
+}
+
+// expectHandler holds the told mark for the first handler to come.
+func (inf *Informer) expectHandler() {
+	l := &listener{inf: inf}
+	l.cursor.Store(inf.told)
+	inf.removed = []removed{{l: l}}
+}
+
+// handlerCame ends what expectHandler began. The caller holds the mutex.
+func (inf *Informer) handlerCame() {
+	if len(inf.removed) > 0 && inf.removed[0].l.handler == nil {
+		inf.removed = inf.removed[1:]
+	}
+}
+
+// holdFor has a handler that was removed hold the told mark. The caller holds
+// the mutex.
+func (inf *Informer) holdFor(l *listener) {
+	r := removed{l: l}
+	if inf.running != nil {
+		r.at = inf.o.Clock.Now()
+	}
+	inf.removed = append(inf.removed, r)
+	select {
+	case inf.parted <- struct{}{}:
+	default:
+	}
+}
+
+// forgetRemoved lets the told mark go past removed handlers when their time has
+// come. It is called after the sync. Where ctx ends first the mark stays.
+func (inf *Informer) forgetRemoved(ctx context.Context) {
+	for synced := inf.o.Clock.Now(); ctx.Err() == nil; {
+		next, due := inf.forgetDue(synced)
+		inf.noteTold()
+		var timer clock.Timer
+		var ticks <-chan time.Time
+		if due {
+			timer = inf.o.Clock.NewTimer(next)
+			ticks = timer.C()
+		}
+		select {
+		case <-ctx.Done():
+		case <-inf.parted:
+		case <-ticks:
+		}
+		if due {
+			timer.Stop()
+		}
+	}
+}
+
+// forgetDue forgets the handlers whose time has come, and says how long it is
+// until the next one's, if there is one.
+func (inf *Informer) forgetDue(synced time.Time) (next time.Duration, more bool) {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	for len(inf.removed) > 0 {
+		since := inf.removed[0].at
+		if since.Before(synced) {
+			since = synced
+		}
+		if next = inf.o.HandlerGrace - inf.o.Clock.Since(since); next > 0 {
+			return next, true
+		}
+		inf.removed = inf.removed[1:]
+	}
+	return 0, false
+}
