@@ -83,7 +83,7 @@ func (s *Source) openAhead(ctx context.Context, a *ahead, rv string) *ahead {
 		a.mu.Unlock()
 		switch {
 		case !ended:
-			a.keep(w, p)
+			a.keep(ctx, w, p)
 		case err == nil: // Stop did not know of it
 			w.Stop()
 		}
@@ -92,8 +92,12 @@ func (s *Source) openAhead(ctx context.Context, a *ahead, rv string) *ahead {
 }
 
 // keep takes events until the watch ends.
-func (a *ahead) keep(w watch.Interface, p *pulse) {
-	for ev := range w.ResultChan() {
+func (a *ahead) keep(ctx context.Context, w watch.Interface, p *pulse) {
+	for {
+		ev, ok := nextOf(ctx, w)
+		if !ok {
+			break
+		}
 		a.mu.Lock()
 		switch {
 		case ev.Type == watch.Error:
@@ -120,6 +124,16 @@ func (a *ahead) keep(w watch.Interface, p *pulse) {
 	a.ended = true
 	a.bytes += p.bytes.Load()
 	a.cond.Broadcast()
+}
+
+// nextOf returns the watch's next event, if there is one before ctx ends: the
+// channel may stay open then.
+func nextOf(ctx context.Context, w watch.Interface) (ev watch.Event, ok bool) {
+	select {
+	case ev, ok = <-w.ResultChan():
+	case <-ctx.Done():
+	}
+	return ev, ok
 }
 
 // takeAhead returns the watch that a relist has left for this version, if it

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -197,11 +198,11 @@ func intercept(ctx context.Context, lw cache.ListerWatcher, p *probe) error {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, probeKey{}, p), 15*time.Second)
 	defer cancel()
 	one := int64(1)
-	w, err := cache.ToListerWatcherWithContext(lw).WatchWithContext(ctx, metav1.ListOptions{
-		ResourceVersion: "0", TimeoutSeconds: &one,
-	})
+	w, err := giveUp(ctx, func() (watch.Interface, error) {
+		return cache.ToListerWatcherWithContext(lw).WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: "0", TimeoutSeconds: &one})
+	}, stopWatch)
 	if err == nil {
-		w.Stop()
+		stopWatch(w)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

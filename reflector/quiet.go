@@ -97,8 +97,8 @@ func (s *Source) listPage(ctx context.Context, patience time.Duration, o metav1.
 // measuredPage also tells the bytes of the unpacked answer, 0 if they cannot be
 // seen.
 func (s *Source) measuredPage(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, int64, error) {
-	ctx, g := s.guard(ctx, patience)
-	list, err := s.lw.ListWithContext(ctx, o)
+	guarded, g := s.guard(ctx, patience)
+	list, err := s.callList(ctx, guarded, o)
 	return list, g.p.bytes.Load(), g.end(err)
 }
 
@@ -115,9 +115,10 @@ func (s *Source) openMeasured(ctx context.Context, o metav1.ListOptions) (watch.
 	s.mu.Lock()
 	patience := s.quiet
 	s.mu.Unlock()
+	stop := ctx
 	ctx, g := s.guard(ctx, patience)
 	var over link
-	w, err := s.lw.WatchWithContext(over.trace(ctx), o)
+	w, err := s.callWatch(stop, over.trace(ctx), o)
 	if err != nil {
 		return nil, "", nil, g.end(err)
 	}

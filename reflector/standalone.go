@@ -156,6 +156,9 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 		}
 		return s.page(at, o.Limit)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}

@@ -99,6 +99,8 @@ func (w *watcher) run(repaired bool) {
 			w.s.journal.Unconfirm(false)
 			w.send(w.s.bookmark()) // the next Watch relists
 			return
+		case <-w.done: // the channel may stay open
+			return
 		case ev, open = <-w.inner.ResultChan():
 		}
 		select {
