@@ -95,5 +95,10 @@ func (s *Store) encode(c *Change) error {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
 	}
 	c.payload = c.whole[recordRoom:]
+	if c.typ != cache.Deleted { // a delete is told, whatever becomes of the last state
+		if err := s.trial.run(s.codec, c.payload, ro); err != nil {
+			return fmt.Errorf("boltstore: %q: %w; give a codec for the type (Codec)", c.key, err)
+		}
+	}
 	return nil
 }

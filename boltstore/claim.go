@@ -30,7 +30,11 @@ type Claim struct {
 	// that each new build indexes the objects again, locally.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
-	// Codec for types with a form of their own. Default codec.For(Example).
+	// Codec for types with a form of their own. Default codec.For(Example), which
+	// refuses types that it is not known to keep whole. The first objects of a Go
+	// type that is not Kubernetes' own are encoded, decoded and compared before
+	// they are stored: one that comes back changed is refused. A codec that is
+	// given here is trusted.
 	Codec codec.Codec
 	// ServeOutdated serves objects that were stored under another structure of
 	// their Go type, or another transform, until the server can be read anew:
@@ -49,6 +53,7 @@ type Store struct {
 	source   Source
 	id       string
 	codec    codec.Codec
+	trial    *trial // nil: the codec is known to keep everything
 	keyFunc  cache.KeyFunc
 	metaKeys bool // keyFunc is client-go's
 	hot      *hotCache
@@ -147,8 +152,9 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	if s.codec == nil {
 		var err error
 		if s.codec, err = codec.For(c.Example); err != nil {
-			return nil, fmt.Errorf("boltstore: claim %s: %w", c.Source, err)
+			return nil, fmt.Errorf("boltstore: claim %s: %w; give a codec for the type (Codec)", c.Source, err)
 		}
+		s.trial = newTrial(c.Example)
 	}
 	return s, nil
 }

@@ -42,7 +42,7 @@ type Options struct {
 	ServeOutdated bool
 	// ObjectDescription for logs. Default: the type.
 	ObjectDescription string
-	// Codec for types with a form of their own.
+	// Codec for types with a form of their own, see boltstore.Claim.
 	Codec codec.Codec
 	// PageSize of full lists, in objects. By default it follows their size and
 	// the link's speed.

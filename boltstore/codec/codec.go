@@ -9,10 +9,15 @@
 //   - struct, which is msgpack, for every other Go struct;
 //   - unstructured, which is msgpack too, for unstructured.Unstructured.
 //
-// What they do not keep: unexported fields of structs without a marshaler of
-// their own; with protobuf, fractions of a second in metav1.Time and of a
+// What they do not keep: with protobuf, fractions of a second in metav1.Time and of a
 // microsecond in MicroTime, which the API has not either; decimals of a
-// resource.Quantity below its smallest unit, the nano.
+// resource.Quantity below its smallest unit, the nano. What else a type may hold
+// and no form here is known to keep is refused, by [For] where the type tells:
+// functions, interfaces with methods, fields that are not exported and that the
+// type fills by half a pair of marshalers. Append refuses what only an object
+// tells: a field that is set and not exported, a value of no JSON kind in an
+// any. What a type's own marshalers leave out only a round trip shows, see
+// [RoundTrip]. For all of these a caller may bring a [Codec].
 //
 // # Payloads
 //
@@ -25,8 +30,10 @@
 // Embedded structs are part of the struct around them. A field with its zero
 // value is left out; a slice or map that is empty but not nil is not. Map keys
 // are strings, sorted. A Time is its Unix second, or an array of that and the
-// nanosecond; a Quantity its string; FieldsV1 its bytes; a type with a JSON or
-// text marshaler of its own, what that gives. A pointer to what may itself be
+// nanosecond; a Quantity its string; FieldsV1 its bytes. A type with both halves
+// of a JSON or text marshaler is what these give, but only if it hides something
+// or has interfaces: else it is its fields, elements or number, as if it had
+// none. A pointer to what may itself be
 // nil is an array of one.
 //
 // unstructured: one msgpack value, of nil, booleans, integers (always int64),
@@ -79,7 +86,8 @@ type Codec interface {
 }
 
 // For returns the codec for objects of example's Go type; example may be a nil
-// pointer of it. The error wraps [ErrUnsupported] and names the field at fault.
+// pointer of it. The error wraps [ErrUnsupported] and names the field at fault,
+// where the type has something that cannot be shown to come back as it was.
 func For(example runtime.Object) (Codec, error) {
 	if _, ok := example.(*unstructured.Unstructured); ok {
 		return unstructuredCodec{}, nil

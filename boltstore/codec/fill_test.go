@@ -56,6 +56,9 @@ func filler(seed int64, typeMeta bool) *randfill.Filler {
 					*s = intstr.FromString(c.String(8))
 				}
 			},
+			func(u *unstructured.Unstructured, c randfill.Continue) {
+				u.Object = map[string]any{"kind": "K", "n": c.Int63(), "f": 2.5, "l": []any{nil, true, c.String(3)}}
+			},
 			func(s *string, c randfill.Continue) { *s = c.String(12) },
 		}
 	}

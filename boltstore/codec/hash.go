@@ -75,6 +75,9 @@ func (h structureHash) fields(t reflect.Type) {
 		if !f.IsExported() && !(f.Anonymous && f.Type.Kind() == reflect.Struct) {
 			continue
 		}
+		if _, tagged := jsonName(f); tagged && !f.IsExported() {
+			fmt.Fprint(h, "kept ") // once it was not
+		}
 		fmt.Fprintf(h, "%s %v %q %q ", f.Name, f.Anonymous, f.Tag.Get("json"), f.Tag.Get("protobuf"))
 		h.add(f.Type)
 	}

@@ -268,8 +268,6 @@ func keyPlan(t reflect.Type) (keys, error) {
 			func(v reflect.Value) (string, error) { return v.String(), nil },
 			func(v reflect.Value, s string) error { v.SetString(s); return nil },
 		}, nil
-	case reflect.PointerTo(t).Implements(toText) && reflect.PointerTo(t).Implements(fromText):
-		return keys{formatText, parseText}, nil
 	case k >= reflect.Int && k <= reflect.Int64:
 		return keys{
 			func(v reflect.Value) (string, error) { return strconv.FormatInt(v.Int(), 10), nil },
@@ -288,6 +286,8 @@ func keyPlan(t reflect.Type) (keys, error) {
 				return err
 			},
 		}, nil
+	case reflect.PointerTo(t).Implements(toText) && reflect.PointerTo(t).Implements(fromText):
+		return keys{formatText, parseText}, nil
 	}
 	return keys{}, fmt.Errorf("%w: map key %v", ErrUnsupported, t)
 }

@@ -69,7 +69,11 @@ func (b *builder) build(p *plan, t reflect.Type) error {
 		*p = leaf
 		return nil
 	}
-	switch marshaledBy(t) {
+	by := marshaledBy(t)
+	if name, may := borrowed(t); may && by != byFields {
+		return fmt.Errorf("%w: the marshalers of %v may be those of the embedded %s, which leave out its other fields", ErrUnsupported, t, name)
+	}
+	switch by {
 	case byJSON:
 		*p = jsonPlan
 		return nil
@@ -135,18 +139,14 @@ var (
 	fromText = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// marshaledBy tells whether t writes and reads itself.
+// marshaledBy tells whether values of t are stored as t's own marshalers write
+// them.
 func marshaledBy(t reflect.Type) marshaling {
-	p := reflect.PointerTo(t)
-	switch {
-	case plain[t] || t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface:
+	pair := pairOf(t)
+	if _, leaf := leaves[t]; !leaf && (plain[t] || pair != byFields && inParts(t)) {
 		return byFields
-	case p.Implements(toJSON) && p.Implements(fromJSON):
-		return byJSON
-	case p.Implements(toText) && p.Implements(fromText):
-		return byText
 	}
-	return byFields
+	return pair
 }
 
 func isLeaf(t reflect.Type) bool {

@@ -46,8 +46,13 @@ type field struct {
 // structPlan encodes the fields that are not zero, each after its name.
 func (b *builder) structPlan(p *plan, t reflect.Type) error {
 	var fields []field
+	var hidden []field
 	byName := map[string]int{}
 	err := eachField(t, nil, func(f reflect.StructField, name string) error {
+		if name == "" {
+			hidden = append(hidden, field{name: f.Name, index: f.Index})
+			return nil
+		}
 		fp, err := b.plan(f.Type)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.Name, err)
@@ -62,11 +67,19 @@ func (b *builder) structPlan(p *plan, t reflect.Type) error {
 	if err != nil {
 		return err
 	}
+	if len(hidden) > 0 && pairOf(t) == byFields && readsItself(t) {
+		return fmt.Errorf("%w: %v reads itself and may fill %s, which is not exported and which no marshaler of its own tells", ErrUnsupported, t, hidden[0].name)
+	}
 	p.encode = func(e *encoder, v reflect.Value) error {
 		if err := e.enter(); err != nil {
 			return err
 		}
 		defer e.leave()
+		for i := range hidden {
+			if !v.FieldByIndex(hidden[i].index).IsZero() {
+				return fmt.Errorf("%s: %w: it is set, and not exported", hidden[i].name, ErrUnsupported)
+			}
+		}
 		return e.fields(fields, v)
 	}
 	p.decode = func(d *decoder, v reflect.Value) error {
@@ -127,19 +140,23 @@ func (d *decoder) fields(fields []field, byName map[string]int, v reflect.Value)
 // eachField calls f for each exported field of t and of the structs embedded
 // in it, with its index from t and its name. Embedded types that are stored
 // otherwise than as their fields, and embedded pointers, are fields themselves.
+// Fields that are hidden have no name.
 func eachField(t reflect.Type, index []int, f func(reflect.StructField, string) error) error {
 	for sf := range t.Fields() {
+		hidden := isHidden(t, sf)
 		sf.Index = append(slices.Clone(index), sf.Index...)
-		name, tagged := jsonName(sf)
+		name, _ := jsonName(sf)
+		var err error
 		switch {
-		case sf.Anonymous && !tagged && sf.Type.Kind() == reflect.Struct && !isLeaf(sf.Type):
-			if err := eachField(sf.Type, sf.Index, f); err != nil {
-				return err
-			}
+		case flattened(sf):
+			err = eachField(sf.Type, sf.Index, f)
+		case hidden:
+			err = f(sf, "")
 		case sf.IsExported():
-			if err := f(sf, name); err != nil {
-				return err
-			}
+			err = f(sf, name)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
