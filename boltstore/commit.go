@@ -221,8 +221,10 @@ func (c *committer) run() {
 				from = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
 			}
 			c.db.keeper.committed(now)
+			c.db.lookAfterCommit(now)
 		}
 		if take != changes {
+			_ = c.db.AtPath() // which notes it
 			flush.Reset(c.db.opts.FlushInterval)
 		}
 	}

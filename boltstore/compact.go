@@ -40,7 +40,10 @@ type Progress func(done, total int64)
 // opened with Open first. progress may be nil.
 func Compact(ctx context.Context, path string, o Options, progress Progress) (Compaction, error) {
 	collectAfter := o.CollectAfter
-	db := newDB(path, offline(o))
+	db, err := newDB(path, offline(o))
+	if err != nil {
+		return Compaction{}, err
+	}
 	if err := db.readKeyset(); err != nil {
 		return Compaction{}, err
 	}
@@ -88,7 +91,7 @@ func (db *DB) Compact(ctx context.Context, progress Progress) (Compaction, error
 	err := db.compact(ctx, progress)
 	c.Took, c.After = db.opts.Clock.Since(start), db.Size()
 	if err != nil {
-		return c, fmt.Errorf("boltstore: compact %s: %w", db.path, err)
+		return c, fmt.Errorf("boltstore: compact %s: %w", db.given, err)
 	}
 	return c, nil
 }
@@ -119,6 +122,12 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 		return err
 	}
 	path, err := filepath.EvalSymlinks(db.path) // a link stays one
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errNone
+	}
+	if err == nil {
+		err = db.inPlace(path)
+	}
 	if err != nil {
 		return err
 	}
@@ -141,7 +150,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	if err := errors.Join(ctx.Err(), db.step("rename")); err != nil {
 		return errors.Join(err, b.Close())
 	}
-	if err := db.rename(tmp, path); err != nil {
+	if err := db.takePlace(tmp, path, old.is); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	renamed = true
@@ -161,19 +170,19 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 
 // copyTo copies the open file to tmp and returns both: the copy is synced,
 // open and locked.
-func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b *bolt.DB, err error) {
+func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b *boltFile, err error) {
 	if err := db.inherit(tmp); err != nil {
 		return nil, nil, err
 	}
 	o := boltOptions(db.opts)
 	o.Timeout, o.NoSync = time.Second, true // synced once, at the end
-	if b, err = bolt.Open(tmp, 0o600, o); err != nil {
+	if b, err = openBolt(tmp, o); err != nil {
 		return nil, nil, err
 	}
 	b.AllocSize = min(64<<10, db.opts.allocSize()) // not much more than it needs
 	err = db.h.quiet(func(tx *bolt.Tx) error {
-		old = tx.DB()
-		c := &compactor{ctx: ctx, dst: b, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.op("write", tmp)) }, limit: int64(db.opts.MaxCommitBytes)}
+		old = db.h.db
+		c := &compactor{ctx: ctx, dst: b.DB, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.op("write", tmp)) }, limit: int64(db.opts.MaxCommitBytes)}
 		c.total = tx.Size() - int64(old.Stats().FreePageN+old.Stats().PendingPageN)*int64(old.Info().PageSize)
 		return c.copy(tx)
 	})
@@ -181,7 +190,7 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 		err = db.step("sync")
 	}
 	if err == nil {
-		err = db.syncFile(b)
+		err = db.syncFile(b.DB)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Close())
@@ -191,13 +200,13 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 }
 
 // exchange puts next beneath the handle if it still has old.
-func (h *handle) exchange(old, next *bolt.DB) bool {
+func (h *handle) exchange(old, next *boltFile) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.db != old {
 		return false
 	}
-	h.db = next
+	h.put(next)
 	return true
 }
 

@@ -56,7 +56,8 @@ func (db *DB) rekey() error {
 		db.log().Error(err, "The file before the conversion was not closed in order", "file", db.path)
 	}
 	h.past = append(h.past, h.seal)
-	h.db, h.seal, h.keys, h.rotate = b, to, keys, false
+	h.put(b)
+	h.seal, h.keys, h.rotate = to, keys, false
 	db.replaced.Add(1)
 	if db.commit != nil {
 		db.commit.marked = false
@@ -69,22 +70,25 @@ func (db *DB) rekey() error {
 
 // rewrite copies the file and renames the copy over it. A file of which something
 // could not be converted is set aside. The caller keeps writers away.
-func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, err error) {
+func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *boltFile, err error) {
 	h := &db.h
 	h.mu.RLock() // the file is not closed meanwhile
 	defer h.mu.RUnlock()
 	if old = h.db; old == nil {
 		return nil, nil, ErrClosed
 	}
+	path := db.realPath()
+	if err := db.inPlace(path); err != nil {
+		return nil, nil, err
+	}
 	var res salvaged
 	known := db.claimedMetas()
-	name, err := db.makeFile(db.realPath(), header{Keys: keys}, func(b *bolt.DB) error {
+	name, err := db.makeFile(path, header{Keys: keys}, func(b *bolt.DB) error {
 		if err := db.inherit(b.Path()); err != nil {
 			return err
 		}
 		// What is committed is in the file, and nobody writes.
-		cp, done := newCopying(db.path, b, seals{h.seal, to})
-		defer done()
+		cp := newCopying(old.f, b, seals{h.seal, to})
 		cp.step = func(name string) error { return errors.Join(db.goOn(name), db.op("write", b.Path())) }
 		cp.all(known)
 		res = cp.res
@@ -95,7 +99,7 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, er
 	}
 	aside := ""
 	if !res.whole() {
-		aside, err = db.copyAside()
+		aside, err = db.copyAside(old.f)
 	}
 	if err == nil {
 		err = db.goOn("rename")
@@ -103,7 +107,7 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *bolt.DB, er
 	if err != nil {
 		err = errors.Join(err, db.remove(name))
 	} else {
-		b, err = db.install(name)
+		b, err = db.install(name, path, old.is)
 	}
 	switch {
 	case aside == "":

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,8 @@ import (
 // DB is one open file. Its methods may be called concurrently. Only one
 // process can have a file open for writing.
 type DB struct {
-	path   string
+	path   string // absolute, so that it leads to the file wherever the program goes
+	given  string // the same as it was given, for errors
 	opts   Options
 	h      handle
 	commit *committer
@@ -31,6 +33,8 @@ type DB struct {
 
 	// replaced counts the files that were given up while the DB was open.
 	replaced atomic.Uint64
+	at       pathWatch
+	judged   os.FileInfo // what Open looked at last
 	healMu   sync.Mutex
 	healed   time.Time // when the last one was
 
@@ -54,11 +58,20 @@ type DB struct {
 	aside  []string
 }
 
-func newDB(path string, o Options) *DB {
-	db := &DB{path: path, opts: o, claims: map[string]*Store{}, packs: map[string]*packers{}, relisting: make(chan struct{}, o.MaxRelists)}
+func newDB(path string, o Options) (*DB, error) {
+	given := path
+	if path != "" { // which opening it refuses
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return nil, fmt.Errorf("boltstore: open %s: %w; give an absolute path", path, err)
+		}
+		path = abs
+	}
+	db := &DB{path: path, given: given, opts: o, claims: map[string]*Store{}, packs: map[string]*packers{}, relisting: make(chan struct{}, o.MaxRelists)}
 	db.ctx, db.cancel = context.WithCancel(context.Background())
 	db.keeper.init(db)
-	return db
+	db.at.moved = make(chan struct{})
+	return db, nil
 }
 
 // Open opens the file at path, or creates it. A file that is damaged, foreign
@@ -68,7 +81,11 @@ func newDB(path string, o Options) *DB {
 // error is ErrForeign.
 // The error says what to do. Close the DB to release the file.
 func Open(path string, o Options) (*DB, error) {
-	db := newDB(path, o.withDefaults())
+	db, err := newDB(path, o.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	path = db.path
 	if err := db.readKeyset(); err != nil {
 		return nil, err
 	}
@@ -106,7 +123,7 @@ func Open(path string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Path is the file's path as given to Open.
+// Path is the file's path as given to Open, made absolute.
 func (db *DB) Path() string { return db.path }
 
 // SetAside names the files that could not be used and were set aside, by Open
@@ -117,18 +134,23 @@ func (db *DB) SetAside() []string {
 	return slices.Clone(db.aside)
 }
 
-// Err says why commits fail at the moment, nil when they do not. A commit that
-// failed is retried until it succeeds; nothing is lost meanwhile.
+// Err says why commits fail at the moment, or else that the file is no longer at
+// its path (see [DB.AtPath]); nil when all is well. A commit that failed is
+// retried until it succeeds; nothing is lost meanwhile.
 func (db *DB) Err() error {
+	at := db.AtPath()
 	if db.commit == nil {
-		return nil
+		return at
 	}
-	return db.commit.err()
+	return cmp.Or(db.commit.err(), at)
 }
 
 // Size is the file's size in bytes.
 func (db *DB) Size() int64 {
 	st, err := os.Stat(db.path)
+	if b := db.h.now.Load(); b != nil {
+		st, err = b.f.Stat()
+	}
 	if err != nil {
 		return 0
 	}

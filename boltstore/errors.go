@@ -31,6 +31,8 @@ var (
 	// ErrReplaced: the file was damaged, or given other data keys, and has been
 	// replaced; begin anew.
 	ErrReplaced = errors.New("the file was replaced meanwhile")
+	// ErrMoved: the file was removed from its path, or another one is there.
+	ErrMoved = errors.New("the file that is open is no longer at its path")
 	// ErrNoSource: the file does not hold that source.
 	ErrNoSource = errors.New("source is not in the file")
 )

@@ -76,21 +76,23 @@ func (db *DB) syncDir(dir string) error {
 
 // inherit gives a file that is to take the place of db's the mode and owner of
 // that.
-func (db *DB) inherit(name string) error { return likeFile(name, db.path) }
+func (db *DB) inherit(name string) error {
+	st, err := db.h.now.Load().f.Stat()
+	if err != nil {
+		return err
+	}
+	return likeFile(name, st)
+}
 
-// tryInherit does that, of the file at from, where a file that is damaged has to
+// tryInherit does that, of the file from, where a file that is damaged has to
 // be replaced, whoever can.
-func (db *DB) tryInherit(name, from string) {
+func (db *DB) tryInherit(name string, from os.FileInfo) {
 	if err := likeFile(name, from); err != nil {
 		db.log().Error(err, "A file that replaces a damaged one, or is a copy of it, does not have its mode and owner", "file", name)
 	}
 }
 
-func likeFile(name, from string) error {
-	st, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
+func likeFile(name string, st os.FileInfo) error {
 	if err := os.Chmod(name, st.Mode().Perm()); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
@@ -14,9 +15,10 @@ import (
 // handle is the only way to the file. The file beneath it can be swapped; a
 // panic or memory fault out of bbolt becomes ErrDamaged.
 type handle struct {
-	mu   sync.RWMutex // held for reading by each transaction, for writing by a swap
-	db   *bolt.DB
-	seal *seal.Sealer // of what is in db; nil in a plain file
+	mu   sync.RWMutex             // held for reading by each transaction, for writing by a swap
+	db   *boltFile                // changed by put only
+	now  atomic.Pointer[boltFile] // the same, for who does not hold mu
+	seal *seal.Sealer             // of what is in db; nil in a plain file
 	keys *seal.Envelope
 	// rotate: keys are older than the keyset's primary key, new ones are due.
 	rotate bool
@@ -139,7 +141,7 @@ func (h *handle) sees(id int) (yes bool) {
 // swap puts another file beneath the handle, nil to close it, and returns the
 // one before once no transaction uses it. It waits for writers first: one may
 // wait for somebody who reads, and nobody can while a swap waits for the writer.
-func (h *handle) swap(db *bolt.DB) *bolt.DB {
+func (h *handle) swap(b *boltFile) *boltFile {
 	h.long.Lock()
 	defer h.long.Unlock()
 	h.writeMu.Lock()
@@ -147,7 +149,7 @@ func (h *handle) swap(db *bolt.DB) *bolt.DB {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old := h.db
-	h.db = db
+	h.put(b)
 	return old
 }
 

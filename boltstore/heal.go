@@ -30,13 +30,16 @@ func (db *DB) replace(why error) error {
 	}
 	defer release()
 	path := db.realPath()
+	if isAt(path, db.judged) != nil {
+		return errReplaced // what is there has not been looked at
+	}
 	var saved salvaged
 	name, err := db.makeFile(path, next, func(to *bolt.DB) error {
 		if !errors.Is(why, ErrForeign) {
-			db.tryInherit(to.Path(), path)
+			db.tryInherit(to.Path(), db.judged)
 		}
 		if errors.Is(why, ErrDamaged) && known {
-			saved = db.salvage(path, to, seals{same, same}, nil)
+			saved = db.salvage(path, db.judged, to, seals{same, same}, nil)
 		}
 		return saved.unwritten()
 	})
@@ -44,7 +47,7 @@ func (db *DB) replace(why error) error {
 		return db.explain(err)
 	}
 	if errors.Is(why, errUncleanBoot) && saved.whole() {
-		if err := db.takeName(name, path); err != nil {
+		if err := db.takeName(name, path, db.judged); err != nil {
 			return db.explain(errors.Join(err, db.remove(name)))
 		}
 		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
@@ -54,7 +57,7 @@ func (db *DB) replace(why error) error {
 	if err != nil {
 		return db.explain(errors.Join(err, db.remove(name)))
 	}
-	if err := db.takeName(name, path); err != nil {
+	if err := db.takeName(name, path, db.judged); err != nil {
 		return db.explain(errors.Join(err, db.remove(name), db.remove(aside)))
 	}
 	db.noteAside(aside, why, saved)
@@ -87,26 +90,31 @@ func (db *DB) healNow(why error) error {
 		return nil
 	}
 	known := db.claimedMetas()
-	aside, err := db.copyAside()
+	old, path := db.h.db, db.realPath()
+	if err := db.inPlace(path); err != nil {
+		return err
+	}
+	aside, err := db.copyAside(old.f)
 	if err != nil {
 		return err
 	}
 	var saved salvaged
 	same := seals{db.h.seal, db.h.seal}
-	name, err := db.makeFile(db.realPath(), header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
-		db.tryInherit(to.Path(), db.path)
-		saved = db.salvage(aside, to, same, known)
+	name, err := db.makeFile(path, header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
+		if st, err := old.f.Stat(); err == nil {
+			db.tryInherit(to.Path(), st)
+		}
+		saved = db.salvage(aside, nil, to, same, known)
 		return saved.unwritten()
 	})
 	if err != nil {
 		return errors.Join(err, db.remove(aside))
 	}
-	b, err := db.install(name)
+	b, err := db.install(name, path, old.is)
 	if err != nil {
 		return errors.Join(err, db.remove(aside))
 	}
-	old := db.h.db
-	db.h.db = b
+	db.h.put(b)
 	db.commit.marked = false
 	db.replaced.Add(1)
 	go func() { _ = contain(old.Close) }() // it may hang on what tripped it
@@ -127,32 +135,36 @@ func (db *DB) claimedMetas() map[string]*sourceMeta {
 	return metas
 }
 
-// copyAside sets a copy of the file aside, which stays in use.
-func (db *DB) copyAside() (string, error) {
+// copyAside sets a copy of a file aside, which stays in use.
+func (db *DB) copyAside(from *os.File) (string, error) {
 	aside := db.asideName()
-	if err := db.copyFile(db.path, aside); err != nil {
+	st, err := from.Stat()
+	if err != nil {
+		return "", err
+	}
+	if err := db.copyFile(io.NewSectionReader(from, 0, st.Size()), aside); err != nil {
 		if rerr := db.remove(aside); !errors.Is(rerr, os.ErrNotExist) { // it was not even made
 			err = errors.Join(err, rerr)
 		}
 		return "", err
 	}
-	db.tryInherit(aside, db.path)
+	db.tryInherit(aside, st)
 	return aside, nil
 }
 
-// install opens a file made by makeFile and renames it to the DB's path. Since
-// it is locked before, no other process can open it in between.
-func (db *DB) install(name string) (*bolt.DB, error) {
-	b, err := bolt.Open(name, 0o600, boltOptions(db.opts))
+// install opens a file made by makeFile and has it take the place of the file
+// was. Since it is locked before, no other process can open it in between.
+func (db *DB) install(name, path string, was os.FileInfo) (*boltFile, error) {
+	b, err := openBolt(name, boltOptions(db.opts))
 	if err != nil {
 		return nil, errors.Join(err, db.remove(name))
 	}
 	b.AllocSize = db.opts.allocSize()
 	if db.opts.Durability == Process {
-		err = errors.Join(db.write(b, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.syncFile(b))
+		err = errors.Join(db.write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.syncFile(b.DB))
 	}
 	if err == nil {
-		err = db.takeName(name, db.realPath())
+		err = db.takeName(name, path, was)
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.Close(), db.remove(name))
@@ -160,9 +172,9 @@ func (db *DB) install(name string) (*bolt.DB, error) {
 	return b, nil
 }
 
-// takeName renames a file to path, which is the DB's or what a link there leads to.
-func (db *DB) takeName(name, path string) error {
-	if err := db.rename(name, path); err != nil {
+// takeName is takePlace, on the disk.
+func (db *DB) takeName(name, path string, was os.FileInfo) error {
+	if err := db.takePlace(name, path, was); err != nil {
 		return err
 	}
 	if err := db.syncDir(filepath.Dir(path)); err != nil {
@@ -172,7 +184,7 @@ func (db *DB) takeName(name, path string) error {
 }
 
 // reload brings the claimed sources' memory in line with the new file.
-func (db *DB) reload(b *bolt.DB) error {
+func (db *DB) reload(b *boltFile) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return b.View(func(tx *bolt.Tx) error {
@@ -228,7 +240,15 @@ func (db *DB) nameAside(path string) (string, error) {
 	if name := db.asideName(); db.link(path, name) == nil {
 		return name, nil
 	}
-	return db.copyAside()
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !os.SameFile(st, db.judged) {
+		return "", errors.Join(errReplaced, err)
+	}
+	return db.copyAside(f)
 }
 
 func (db *DB) noteAside(aside string, why error, saved salvaged) {
@@ -283,15 +303,10 @@ func globEscape(path string) string {
 	return string(b)
 }
 
-func (db *DB) copyFile(from, to string) error {
+func (db *DB) copyFile(src io.Reader, to string) error {
 	if err := db.op("create", to); err != nil {
 		return err
 	}
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
 	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

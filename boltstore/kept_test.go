@@ -294,7 +294,14 @@ func TestDurableIsKept(t *testing.T) {
 	hidden("healed")
 	closeTest(t, db)
 	// Damaged while nobody has it open: set aside, and what is in it saved.
-	db = newDB(path, Options{Keyset: ks, Clock: clk}.withDefaults())
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if db, err = newDB(path, Options{Keyset: ks, Clock: clk}.withDefaults()); err != nil {
+		t.Fatal(err)
+	}
+	db.judged = st
 	if err := errors.Join(db.readKeyset(), db.replace(fmt.Errorf("%w: said the test", ErrDamaged))); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func (db *DB) readKeyset() error {
 	}
 	m, err := db.opts.Keyset.Read()
 	if err != nil {
-		return fmt.Errorf("boltstore: open %s: %w", db.path, err)
+		return fmt.Errorf("boltstore: open %s: %w", db.given, err)
 	}
 	db.master = m
 	return nil

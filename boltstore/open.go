@@ -16,7 +16,7 @@ import (
 
 // openFile opens, and creates or replaces where the options allow it, the file
 // of db.
-func (db *DB) openFile() (*bolt.DB, error) {
+func (db *DB) openFile() (*boltFile, error) {
 	if err := db.checkPath(); err != nil {
 		return nil, db.explain(err)
 	}
@@ -35,7 +35,7 @@ func (db *DB) openFile() (*bolt.DB, error) {
 			errors.Is(err, ErrForeign) && db.opts.RefuseForeign:
 			return nil, db.explain(err)
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign), errors.Is(err, ErrNewerFormat):
-			if err := db.replace(err); err != nil {
+			if err := db.replace(err); err != nil && !errors.Is(err, errReplaced) && !errors.Is(err, ErrMoved) {
 				return nil, err
 			}
 		default:
@@ -44,11 +44,12 @@ func (db *DB) openFile() (*bolt.DB, error) {
 	}
 }
 
-func (db *DB) tryOpen() (*bolt.DB, error) {
+func (db *DB) tryOpen() (*boltFile, error) {
 	st, err := os.Stat(db.path)
 	if err != nil {
 		return nil, err
 	}
+	db.judged = st
 	if !st.Mode().IsRegular() {
 		return nil, errNoFile
 	}
@@ -61,16 +62,9 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	if err := db.lookAt(); err != nil {
 		return nil, err
 	}
-	var b *bolt.DB
-	var f *os.File
-	o := boltOptions(db.opts)
-	open := o.OpenFile
-	o.OpenFile = func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
-		f, err = open(name, flag, mode)
-		return f, err
-	}
+	var b *boltFile
 	err = contain(func() (err error) {
-		b, err = bolt.Open(db.path, 0o600, o)
+		b, err = openBolt(db.path, boltOptions(db.opts))
 		return err
 	})
 	switch {
@@ -83,7 +77,7 @@ func (db *DB) tryOpen() (*bolt.DB, error) {
 	}
 	// While it waited for the lock the holder may have put another file in this
 	// one's place: what was opened then has no name any more.
-	if !isStill(f, db.path) {
+	if !isStill(b.f, db.path) {
 		return nil, errors.Join(errReplaced, b.Close())
 	}
 	b.AllocSize = db.opts.allocSize()
@@ -157,7 +151,7 @@ func boltOptions(o Options) *bolt.Options {
 
 // readHeader tells our files from other programs' and from newer ones, and
 // verifies a file whose last commits may not have reached the disk.
-func (db *DB) readHeader(b *bolt.DB) error {
+func (db *DB) readHeader(b *boltFile) error {
 	var h header
 	err := contain(func() error {
 		return b.View(func(tx *bolt.Tx) error {
@@ -350,5 +344,5 @@ func (db *DB) explain(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		hint = "; the file and its folder must be writable for this user"
 	}
-	return fmt.Errorf("boltstore: open %s: %w%s", db.path, err, hint)
+	return fmt.Errorf("boltstore: open %s: %w%s", db.given, err, hint)
 }

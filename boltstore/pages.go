@@ -48,15 +48,24 @@ func openPages(path string) (*pageFile, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	st, err := f.Stat()
-	var m *boltMeta
-	if err == nil {
-		m, err = newestMeta(f)
-	}
+	pages, err := pageFileOf(f)
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	return newPageFile(f, m, st.Size()), func() { _ = f.Close() }, nil
+	return pages, func() { _ = f.Close() }, nil
+}
+
+// pageFileOf is openPages of a file that is open.
+func pageFileOf(f *os.File) (*pageFile, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m, err := newestMeta(f)
+	if err != nil {
+		return nil, err
+	}
+	return newPageFile(f, m, st.Size()), nil
 }
 
 // bucketRef is where a bucket's content is.

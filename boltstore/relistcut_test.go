@@ -82,7 +82,7 @@ func cutAfter(db *DB, k int, fn func() error) bool {
 	db.h.hook = func(*bolt.Tx) error { return errCut }
 	_ = db.commit.stop() // whatever it has left fails
 	db.closed = true
-	_ = db.h.swap((*bolt.DB)(nil)).Close()
+	_ = db.h.swap(nil).Close()
 	return err == nil
 }
 

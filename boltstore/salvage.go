@@ -3,7 +3,9 @@ package boltstore
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
@@ -35,9 +37,18 @@ type seals struct{ from, to *seal.Sealer }
 // compared with the server's as soon as it can be reached. Where the metas of
 // sources are known they are believed, and not the file's. Where stopped says
 // so, not all that verifies is in the new file.
-func (db *DB) salvage(path string, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
-	cp, done := newCopying(path, to, with)
-	defer done()
+func (db *DB) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
+	f, err := os.Open(path)
+	if err != nil {
+		s := salvaged{}
+		s.damage.add(err)
+		return s
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || is != nil && !os.SameFile(st, is) {
+		return salvaged{stopped: errors.Join(errReplaced, err)}
+	}
+	cp := newCopying(f, to, with)
 	cp.step = func(string) error { return db.op("write", to.Path()) }
 	cp.all(known)
 	return cp.res
@@ -52,15 +63,15 @@ type copying struct {
 	res  salvaged
 }
 
-func newCopying(path string, to *bolt.DB, with seals) (*copying, func()) {
+func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
 	cp := &copying{to: to, with: with}
-	from, done, err := openPages(path)
+	from, err := pageFileOf(f)
 	if err != nil {
 		cp.res.damage.add(err)
-		from, done = newPageFile(bytes.NewReader(nil), &boltMeta{pageSize: 4096}, 0), func() {}
+		from = newPageFile(bytes.NewReader(nil), &boltMeta{pageSize: 4096}, 0)
 	}
 	cp.from = from
-	return cp, done
+	return cp
 }
 
 // sources copies those in the last bucket of path, which begins in the bucket

@@ -13,7 +13,7 @@ import (
 // Snapshot is a copy of the file as one commit left it. It is a kubewake file
 // itself. Close removes it.
 type Snapshot struct {
-	f    *os.File
+	f    *os.File // the copy; nil if there is none
 	r    io.Reader
 	size int64
 	gone bool // it has no name any more
@@ -53,16 +53,15 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 
 // asSnapshot is the file itself as a Snapshot. It needs no room in its folder.
 func (db *DB) asSnapshot() (*Snapshot, error) {
-	f, err := os.Open(db.path)
+	s := &Snapshot{}
+	err := db.h.viewLong(func(tx *bolt.Tx) error {
+		s.size = tx.Size()
+		s.r = io.NewSectionReader(db.h.db.f, 0, s.size) // its path may lead elsewhere
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: snapshot of %s: %w", db.path, err)
 	}
-	s := &Snapshot{f: f, gone: true}
-	err = db.h.viewLong(func(tx *bolt.Tx) error { s.size = tx.Size(); return nil })
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("boltstore: snapshot of %s: %w", db.path, err), s.Close())
-	}
-	s.r = io.LimitReader(f, s.size)
 	return s, nil
 }
 
@@ -74,6 +73,9 @@ func (s *Snapshot) Read(p []byte) (int, error) { return s.r.Read(p) }
 
 // Close removes the copy.
 func (s *Snapshot) Close() error {
+	if s.f == nil {
+		return nil
+	}
 	err := s.f.Close()
 	if !s.gone {
 		err = errors.Join(err, os.Remove(s.f.Name()))

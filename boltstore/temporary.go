@@ -34,6 +34,9 @@ func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err 
 	if !o.ReadOnly {
 		removeTemporaries(*o.withDefaults().Logger)
 	}
+	if abs, err := filepath.Abs(path); err == nil && path != "" {
+		path = abs // where it is looked for, wherever the program goes
+	}
 	db, err = Open(path, o)
 	if !errors.Is(err, ErrLocked) || o.ReadOnly {
 		return db, nil, err

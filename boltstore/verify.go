@@ -41,7 +41,7 @@ func (r Report) Sound() bool {
 // against the records, counts and digests, and the journal's blocks and order.
 // The error means that it could not be checked; damage is in the report.
 func (db *DB) Check() (Report, error) {
-	r := Report{Path: db.path, Bytes: db.Size()}
+	r := Report{Path: db.given, Bytes: db.Size()}
 	err := db.h.watch(func() error {
 		// bbolt's own check is not safe beside writers, who change the list of
 		// free pages under it.

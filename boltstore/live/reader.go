@@ -58,6 +58,9 @@ type Owner struct {
 	PID int `json:"pid"`
 	// Error is why commits fail at the moment, "" if they do not.
 	Error string `json:"error,omitempty"`
+	// Moved is why the owner's file is not, or no longer, the one at the path,
+	// "" if it is: see boltstore.ErrMoved. Then the rest is about that file.
+	Moved string `json:"moved,omitempty"`
 	// Sources are, by name, how those stand that the owner keeps up to date.
 	Sources map[string]string `json:"sources,omitempty"`
 }

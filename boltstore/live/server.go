@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"net/http"
 	"os"
@@ -146,9 +147,14 @@ func (s *server) answer(closing context.Context, w http.ResponseWriter, r *http.
 	defer context.AfterFunc(closing, cancel)()
 	w.Header().Set("Trailer", trailerError)
 	a := &stream{w: w, c: http.NewResponseController(w), limit: s.limits.write}
-	err := fn(r.WithContext(ctx), a)
+	err := s.atPath(r)
+	if err == nil {
+		err = fn(r.WithContext(ctx), a)
+	}
 	switch {
 	case err == nil:
+	case errors.Is(err, boltstore.ErrMoved) && !a.begun:
+		http.Error(w, err.Error(), http.StatusConflict)
 	case a.begun:
 		w.Header().Set(trailerError, err.Error())
 	case errors.Is(err, ErrNotFound):
@@ -160,6 +166,19 @@ func (s *server) answer(closing context.Context, w http.ResponseWriter, r *http.
 	}
 }
 
+// atPath refuses to tell of a file where somebody asks for another one, which is
+// at the path now. Where there is none, this one is what there is.
+func (s *server) atPath(r *http.Request) error {
+	if r.URL.Path == "/v1/status" { // which says it
+		return nil
+	}
+	err := s.db.AtPath()
+	if _, serr := os.Stat(s.db.Path()); errors.Is(serr, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 var errBusy = errors.New("a snapshot is being taken for someone else; try again")
 
 func (s *server) status(r *http.Request, a *stream) error {
@@ -168,8 +187,11 @@ func (s *server) status(r *http.Request, a *stream) error {
 		return err
 	}
 	st.Owner = &Owner{PID: os.Getpid()}
-	if err := s.db.Err(); err != nil {
+	if err := s.db.Err(); err != nil && !errors.Is(err, boltstore.ErrMoved) {
 		st.Owner.Error = err.Error()
+	}
+	if err := s.db.AtPath(); err != nil {
+		st.Owner.Moved = err.Error()
 	}
 	if s.opts.Sources != nil {
 		st.Owner.Sources = s.opts.Sources()

@@ -1,12 +1,16 @@
 package live
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -121,6 +125,13 @@ func removeStale(path string) error {
 		return fmt.Errorf("%s is there and another user's; it is not touched", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil && ownerMoved(path) { // it belongs to a file that was here before
+		err = c.Close()
+		if rerr := os.Remove(path); !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+		return err
+	}
 	if err == nil {
 		return errors.Join(fmt.Errorf("%s is there and a process listens on it; it is not touched", path), c.Close())
 	}
@@ -131,6 +142,25 @@ func removeStale(path string) error {
 		return err
 	}
 	return nil
+}
+
+// ownerMoved asks the process that listens whether its file is at another path by
+// now.
+func ownerMoved(path string) bool {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		},
+	}}
+	resp, err := client.Get("http://kubewake/v1/status")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	var st Status
+	err = json.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(&st)
+	return err == nil && st.Owner != nil && st.Owner.Moved != ""
 }
 
 // socket accepts the same user and root only.

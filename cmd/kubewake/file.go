@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -67,10 +68,14 @@ func (f *dbFile) read() (live.Reader, error) {
 	if err == nil {
 		return opened{live.File(db), db}, nil
 	}
-	if !errors.Is(err, boltstore.ErrLocked) {
+	gone := errors.Is(err, fs.ErrNotExist) && !errors.Is(err, boltstore.ErrKeyset) // a program may still have it open
+	if !errors.Is(err, boltstore.ErrLocked) && !gone {
 		return nil, err
 	}
 	c, derr := live.Dial(f.path)
+	if derr != nil && gone {
+		return nil, err
+	}
 	if derr != nil {
 		return nil, fmt.Errorf("%w; %w", err, derr)
 	}

@@ -45,6 +45,7 @@ type mirror struct {
 	maxSize  int
 	compress bool
 	fallBack bool
+	reopen   bool
 	events   bool
 	purge    bool
 	report   bool
@@ -84,6 +85,7 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	f.DurationVar(&m.age, "journal-age", 0, "history kept for each type (default 1h)")
 	f.IntVar(&m.maxSize, "max-size", 0, "bound of the file in bytes (default none)")
 	f.BoolVar(&m.fallBack, "fall-back", false, "if another process has the file, go on with a temporary one until it is free, as a new start")
+	f.BoolVar(&m.reopen, "reopen", false, "if the file is removed from its path or replaced by another, go on with what is there then, as a new start")
 	f.BoolVar(&m.compress, "compress", false, "pack objects as they are stored: about half the disk and the bytes written, for half as much processor time again")
 	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket beside the file, through which the other commands read it meanwhile")
 	f.DurationVar(&m.wait, "wait", 0, "wait so long for another process to close the file, as a replica that is being replaced does")
@@ -195,10 +197,17 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	defer end()
 	if free == nil {
 		closeSocket = m.socket(db)
-	} else {
+	}
+	var moved <-chan struct{}
+	if m.reopen {
+		moved = db.Moved()
+	}
+	if free != nil || moved != nil {
 		go func() {
 			select {
 			case <-free:
+				end()
+			case <-moved:
 				end()
 			case <-living.Done():
 			}

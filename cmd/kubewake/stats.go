@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	stdmaps "maps"
 	"net"
@@ -221,6 +222,7 @@ var (
 	descReindexed = desc("source_reindexed_total", "Times the objects in the file were indexed anew in this life.", "source", "index")
 	descAside     = desc("files_set_aside", "Files beside this one that could not be used.", "reason")
 	descAsides    = desc("files_set_aside_total", "Files set aside in this life.")
+	descMoved     = desc("file_moved", "1 while the file is no longer at its path: it was removed or renamed, or another one is there.")
 	descCommitBad = desc("commit_failing", "1 while commits fail and are retried.")
 )
 
@@ -281,8 +283,13 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 	count(descRequests, float64(s.requests.Load()))
 	count(descReceived, float64(s.bytes.Load()))
 	failing := 0.0
-	if s.db().Err() != nil {
+	if err := s.db().Err(); err != nil && !errors.Is(err, boltstore.ErrMoved) {
 		failing = 1
 	}
+	moved := 0.0
+	if s.db().AtPath() != nil {
+		moved = 1
+	}
+	gauge(descMoved, moved)
 	gauge(descCommitBad, failing)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -63,6 +64,8 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 			}
 			if o := status.Owner; o != nil {
 				printOwner(streams.ErrOut, o)
+			} else if o := movedOwner(cmd.Context(), db.path); o != nil {
+				fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was here before: %s\n", o.PID, o.Moved)
 			}
 			return nil
 		},
@@ -72,8 +75,26 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
+// movedOwner is the process that had the file open that was at the path before,
+// if it serves its socket.
+func movedOwner(ctx context.Context, path string) *live.Owner {
+	c, err := live.Dial(path)
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	st, err := c.Status(ctx)
+	if err != nil || st.Owner == nil || st.Owner.Moved == "" {
+		return nil
+	}
+	return st.Owner
+}
+
 func printOwner(w io.Writer, o *live.Owner) {
 	fmt.Fprintf(w, "open in process %d\n", o.PID)
+	if o.Moved != "" {
+		fmt.Fprintf(w, "what it keeps is found by nobody: %s\n", o.Moved)
+	}
 	if o.Error != "" {
 		fmt.Fprintf(w, "commits fail and are retried: %s\n", o.Error)
 	}

@@ -55,7 +55,7 @@ func TestServes(t *testing.T) {
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="live",source="pods/v1"} 1`,
 			`kubewake_source_relists_total{reason="first sync",source="pods/v1"} 1`, `kubewake_source_told_total{source="pods/v1",type="added"} 3`,
 			`kubewake_source_degraded{source="pods/v1"} 0`, `kubewake_source_failed_total{source="pods/v1"} 0`,
-			"kubewake_commit_failing 0", "kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
+			"kubewake_commit_failing 0", "kubewake_file_moved 0", "kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
 		}},
 		{true, 503, `"phase": "offline"`, []string{
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="offline",source="pods/v1"} 1`,
@@ -80,6 +80,18 @@ func TestServes(t *testing.T) {
 		await(t, "http://"+addr+"/readyz", life.ready, "", &log)
 		await(t, "http://"+addr+"/healthz", 200, "ok", &log)
 		await(t, "http://"+addr+"/status", 200, life.status, &log)
+		if path := filepath.Join(dir, "f.db"); life.offline { // and the file is moved away, and back
+			if err := os.Rename(path, path+".away"); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "http://"+addr+"/healthz", 503, "no longer at its path", &log)
+			await(t, "http://"+addr+"/metrics", 200, "kubewake_file_moved 1", &log)
+			await(t, "http://"+addr+"/metrics", 200, "kubewake_commit_failing 0", &log)
+			if err := os.Rename(path+".away", path); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "http://"+addr+"/healthz", 200, "ok", &log)
+		}
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,44 @@
+package boltstore
+
+import (
+	"errors"
+	"os"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// boltFile is a bbolt file that is open, and which file that is: its name may
+// lead to another one by now.
+type boltFile struct {
+	*bolt.DB
+	f  *os.File    // bbolt's own, which it closes
+	is os.FileInfo // as it was opened
+}
+
+// openBolt is bolt.Open.
+func openBolt(path string, o *bolt.Options) (*boltFile, error) {
+	b := &boltFile{}
+	open := o.OpenFile
+	if open == nil {
+		open = os.OpenFile
+	}
+	with := *o
+	with.OpenFile = func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+		b.f, err = open(name, flag, mode)
+		return b.f, err
+	}
+	var err error
+	if b.DB, err = bolt.Open(path, 0o600, &with); err != nil {
+		return nil, err
+	}
+	if b.is, err = b.f.Stat(); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// put is the only way to change the file beneath the handle. The caller holds mu.
+func (h *handle) put(b *boltFile) {
+	h.db = b
+	h.now.Store(b)
+}

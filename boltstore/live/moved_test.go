@@ -1,0 +1,62 @@
+package live
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestMovedFile: the owner's file is moved away. As long as nothing is at the
+// path the owner answers, and says so. Where another file is it tells nothing of
+// its own as if it were that, and leaves the socket to the other's owner.
+func TestMovedFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files that are open cannot be renamed")
+	}
+	path := testPath(t)
+	a, sa := world(t, path, 3, 1)
+	first := start(t, a, defaultLimits)
+	q := Query{Source: sa.Source()}
+	if st, err := dial(t, path).Status(t.Context()); err != nil || st.Owner.Moved != "" {
+		t.Fatalf("%+v %v", st.Owner, err)
+	}
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	c := dial(t, path)
+	st, err := c.Status(t.Context())
+	if err != nil || !strings.Contains(st.Owner.Moved, "no longer at its path") || st.Owner.Error != "" {
+		t.Errorf("nothing is there: %+v %v", st.Owner, err)
+	}
+	if got := objects(t, c, q); len(got) != 3 {
+		t.Errorf("nothing is there: %d objects", len(got))
+	}
+
+	b, _ := world(t, path, 5, 1)
+	err = c.Objects(t.Context(), q, nil)
+	if err == nil || !strings.Contains(err.Error(), "no longer at its path") {
+		t.Errorf("another is there: %v", err)
+	}
+	second := start(t, b, defaultLimits)
+	c = dial(t, path)
+	if st, err := c.Status(t.Context()); err != nil || st.Owner.Moved != "" {
+		t.Errorf("of B: %+v %v", st.Owner, err)
+	}
+	if got := objects(t, c, q); len(got) != 5 {
+		t.Errorf("of B: %d objects", len(got))
+	}
+	closeServer(t, first)
+	if got := objects(t, c, q); len(got) != 5 {
+		t.Errorf("of B, once A's has ended: %d objects", len(got))
+	}
+	closeServer(t, second)
+	if left, err := filepath.Glob(path + ".sock"); len(left) > 0 || err != nil {
+		t.Errorf("left: %q %v", left, err)
+	}
+	if err := errors.Join(os.Rename(path, path+".of-b"), os.Rename(path+".away", path), a.Err()); err != nil {
+		t.Error(err)
+	}
+}
