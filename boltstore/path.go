@@ -96,6 +96,16 @@ var (
 	errNone  = fmt.Errorf("%w: there is none", ErrMoved)
 )
 
+// Lock takes the lock of a file, as a program has it that writes it, until
+// release is called. It is for tools that replace files: one that is in use is
+// ErrLocked. Where files that are open cannot be replaced it does nothing.
+func Lock(path string) (release func(), err error) {
+	if release, err = lockFile(path); errors.Is(err, ErrLocked) {
+		err = fmt.Errorf("boltstore: %s: %w%s", path, err, holder(path))
+	}
+	return release, err
+}
+
 // isAt verifies that the file at path is that one.
 func isAt(path string, is os.FileInfo) error {
 	st, err := os.Stat(path)

@@ -176,11 +176,11 @@ func (d *demo) kubeconfig() (string, error) {
 	c.Clusters["demo"] = &api.Cluster{Server: d.sim.URL()}
 	c.Contexts["demo"] = &api.Context{Cluster: "demo"}
 	c.CurrentContext = "demo"
-	path := filepath.Join(d.dir, "kubeconfig")
+	path := filepath.Join(d.dir, "kubewake-demo.kubeconfig") // not a name that a user has
 	return path, clientcmd.WriteToFile(*c, path)
 }
 
-func (d *demo) file() string { return filepath.Join(d.dir, "kubewake.db") }
+func (d *demo) file() string { return filepath.Join(d.dir, "kubewake-demo.db") }
 
 // mirrorAndKill starts a mirror, waits until it is live and kills it while
 // pods change.

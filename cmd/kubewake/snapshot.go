@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -28,7 +29,7 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 				return err
 			}
 			defer r.Close()
-			size, err := snapshot(cmd.Context(), r, args[0], force)
+			size, err := snapshot(cmd.Context(), r, args[0], force, db.path, db.keyset)
 			if err != nil {
 				return fmt.Errorf("snapshot %s: %w", args[0], err)
 			}
@@ -41,8 +42,10 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// snapshot makes the file to, mode 0600, whole or not at all.
-func snapshot(ctx context.Context, r live.Reader, to string, force bool) (size int64, err error) {
+// snapshot makes the file to, mode 0600, whole or not at all. With force it
+// replaces a file that is there, but none of keep and none that a program has
+// open.
+func snapshot(ctx context.Context, r live.Reader, to string, force bool, keep ...string) (size int64, err error) {
 	exists := func() error {
 		if _, err := os.Lstat(to); err == nil && !force {
 			return errors.New("it exists; --force replaces it")
@@ -51,6 +54,9 @@ func snapshot(ctx context.Context, r live.Reader, to string, force bool) (size i
 	}
 	if err := exists(); err != nil {
 		return 0, err // before the work
+	}
+	if err := replaceable(to, keep); err != nil {
+		return 0, err
 	}
 	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".new-*")
 	if err != nil {
@@ -70,7 +76,7 @@ func snapshot(ctx context.Context, r live.Reader, to string, force bool) (size i
 		return 0, err
 	}
 	if force {
-		err = os.Rename(f.Name(), to)
+		err = replaceWith(f.Name(), to, keep)
 	} else if err = os.Link(f.Name(), to); err != nil { // unlike a rename it replaces nothing
 		if err := exists(); err != nil {
 			return 0, err
@@ -86,4 +92,51 @@ func snapshot(ctx context.Context, r live.Reader, to string, force bool) (size i
 	}
 	_ = d.Sync() // not all systems can
 	return st.Size(), d.Close()
+}
+
+// replaceable says why what is at a path is not to be replaced: it is one of the
+// files that the command reads, by whatever name, or something else than a file.
+func replaceable(to string, keep []string) error {
+	st, err := os.Lstat(to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() && st.Mode().Type() != fs.ModeSymlink {
+		return errors.New("it is not a file; it is not replaced")
+	}
+	target, err := os.Stat(to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a link to nothing
+	}
+	if err != nil {
+		return err
+	}
+	for _, path := range keep {
+		if st, err := os.Stat(path); err == nil && os.SameFile(st, target) {
+			return fmt.Errorf("it is %s itself, which this command reads; choose another name", path)
+		}
+	}
+	return nil
+}
+
+// replaceWith renames a file over another one. Nobody opens that meanwhile.
+func replaceWith(name, to string, keep []string) error {
+	if err := replaceable(to, keep); err != nil {
+		return err
+	}
+	release, err := boltstore.Lock(to)
+	if errors.Is(err, fs.ErrNotExist) {
+		release, err = func() {}, nil
+	}
+	if errors.Is(err, boltstore.ErrLocked) {
+		return fmt.Errorf("%w; it is not replaced under that program", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	return os.Rename(name, to)
 }
