@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/kubewake/kubewake/index"
@@ -20,13 +21,11 @@ func (w *work) apply(tx *bolt.Tx) error {
 		return src.putMeta(w.meta)
 	}
 	w.meta, w.entries, w.positions = w.s.metaNow().clone(), nil, nil
-	if w.meta.Generation == 0 && len(w.b.Changes) > 0 {
-		if err := src.dropGensExcept(0); err != nil { // what an interrupted list has left
-			return err
-		}
-		w.meta.Generation = 1
+	own := w.b.unjournaled && w.meta.listed()
+	if err := w.generation(src); err != nil {
+		return err
 	}
-	a := &applier{s: w.s, src: src, m: w.meta, now: w.s.db.opts.Clock.Now().UnixNano(), overwrite: w.b.unjournaled}
+	a := &applier{s: w.s, src: src, m: w.meta, now: w.s.db.opts.Clock.Now().UnixNano(), overwrite: w.b.unjournaled, own: own}
 	if w.meta.Generation > 0 {
 		g, err := src.createGen(w.meta.Generation)
 		if err != nil {
@@ -39,7 +38,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 			return err
 		}
 	}
-	if w.b.ResourceVersion != "" {
+	if w.b.ResourceVersion != "" && !own { // what the program says is no resume point
 		w.meta.ResourceVersion = w.b.ResourceVersion
 	}
 	if !w.b.Confirmed.IsZero() {
@@ -66,6 +65,25 @@ func (w *work) apply(tx *bolt.Tx) error {
 	return src.putMeta(w.meta)
 }
 
+// generation makes sure that there is one to store changes in. What the program
+// stores before the server has been read lies beside what a first list stages.
+func (w *work) generation(src sourceTx) error {
+	switch m := w.meta; {
+	case len(w.b.Changes) == 0:
+	case m.Generation == 0 && w.b.unjournaled:
+		m.Unlisted, m.Generation = true, firstGen
+		if gens := src.root.Bucket(bucketGen); gens != nil && gens.Bucket(u64(firstGen)) != nil {
+			m.Generation = firstGen + 1
+		}
+	case m.Generation == 0:
+		m.Generation = firstGen
+		return src.dropGensExcept(0) // what an interrupted list has left
+	case !w.b.unjournaled:
+		m.Unlisted = false
+	}
+	return nil
+}
+
 // applier turns changes into records, index entries, digests and journal
 // entries. from is the generation that says what was there, to the one that is
 // written; they differ only while a relist is staged.
@@ -78,6 +96,13 @@ type applier struct {
 	// overwrite stores what comes whatever the versions say: the server was
 	// restored, or the caller knows.
 	overwrite bool
+	// own: the program makes the changes, over what the server has shown.
+	own bool
+	// anew: what the program has stored does not stay, whatever its version.
+	anew bool
+	// asOf is the version of the list that the changes are of, "" for events,
+	// which are of their own, and where it is not known.
+	asOf string
 
 	// unseen: nobody is told, the objects are found in the file.
 	unseen bool
@@ -96,82 +121,56 @@ type applier struct {
 func (a *applier) apply(c *Change) error {
 	k := index.AppendKey(a.keyBuf[:0], c.key)
 	a.keyBuf = k
-	var old *record
-	var oldRaw []byte
-	// In a stage an earlier page may have had the key.
-	here := a.from == a.to
-	if !here && a.to.items != nil {
-		oldRaw = a.to.items.Get(k)
-		here = oldRaw != nil
+	w := a.look(k)
+	if a.own {
+		return a.writeOwn(c, w)
 	}
-	if oldRaw == nil && a.from.items != nil {
-		oldRaw = a.from.items.Get(k)
-	}
-	damaged := false
-	if oldRaw != nil {
-		var err error
-		if _, old, err = parseRecord(k, oldRaw); err != nil {
-			damaged, oldRaw, old = true, nil, nil
-			if here {
-				// Its index entries and digest cannot be taken back: the
-				// source must be read anew, and until then says so.
-				a.s.damaged(err)
-				a.m.Degraded = err.Error()
-			}
-		}
-	}
-	if old != nil && !a.overwrite && older(c, old) {
+	if w.told != nil && !a.overwrite && a.stale(c, w.told) {
 		a.s.stale.Add(1)
 		return nil
 	}
 	if c.typ == cache.Deleted {
-		switch {
-		case damaged: // it was there, all we know
-			a.note(cache.Deleted, c, nil, nil, nil, nil)
-			if here {
-				return a.to.items.Delete(k)
-			}
-			return nil
-		case old == nil:
-			return nil
-		}
-		return a.remove(c, old, oldRaw, here)
+		return a.remove(c, w)
 	}
-	return a.put(c, old, oldRaw, here)
+	return a.put(c, w)
 }
 
-// older says whether c is not news to a file that holds old (invariant 5).
-// Versions that cannot be compared count in the order they arrive.
-func older(c *Change, old *record) bool {
-	if c.rv == "" {
-		return false
+// stale says whether c is not news to a file that holds old (invariant 5).
+// Versions that cannot be compared count in the order they arrive. An object
+// that has changed under the same version is news.
+func (a *applier) stale(c *Change, old *record) bool {
+	if c.rv != old.rv {
+		cmp, err := resourceversion.CompareResourceVersion(c.rv, old.rv)
+		return err == nil && cmp < 0
 	}
-	cmp, err := resourceversion.CompareResourceVersion(c.rv, old.rv)
-	if err != nil {
-		return c.rv == old.rv && c.uid == old.uid && c.typ != cache.Deleted
-	}
-	return cmp < 0 || cmp == 0 && c.uid == old.uid && c.typ != cache.Deleted
+	return a.unchanged(c, old)
 }
 
-// put stores an object. here says whether old is in the generation that is
-// written.
-func (a *applier) put(c *Change, old *record, oldRaw []byte, here bool) error {
+// recordOf is the record of an object that is put.
+func (a *applier) recordOf(c *Change, w was) (next *record, raw []byte, err error) {
 	a.forgetIndices()
-	next := &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: a.m.Seq + uint64(len(a.drafts)) + 1,
+	next = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		values: c.values}
 	if err := a.payload(next, c); err != nil {
-		return err
+		return nil, nil, err
 	}
 	switch {
-	case old != nil && old.uid == c.uid:
-		next.born = old.born
+	case w.told != nil && w.told.uid == c.uid:
+		next.born = w.told.born
 	case a.unseen:
 		next.born = a.m.Seq // there before any entry
 	}
-	raw, err := next.encode(c.key)
+	raw, err = next.encode(c.key)
+	return next, raw, err
+}
+
+// put stores an object that the server shows.
+func (a *applier) put(c *Change, w was) error {
+	next, raw, err := a.recordOf(c, w)
 	if err != nil {
 		return err
 	}
+	old, oldRaw := w.told, w.toldRaw
 	switch {
 	case c.quiet:
 	case old == nil:
@@ -187,16 +186,48 @@ func (a *applier) put(c *Change, old *record, oldRaw []byte, here bool) error {
 	default:
 		a.note(cache.Updated, c, next, raw, old, oldRaw)
 	}
+	if a.ahead(c, w) {
+		if err := a.carry(c.key, w); err != nil {
+			return err
+		}
+		return a.setBase(w.k, c.key, next, raw)
+	}
 	if !a.unseen && !a.spill {
 		a.s.hot.put(c.key, next, c.obj) // whoever is told of it reads it next
 	}
-	if old == nil || !here {
-		return a.give(c.key, next, raw, nil)
+	if w.owned && w.here {
+		if err := a.dropBase(w.k, c.key); err != nil {
+			return err
+		}
 	}
-	if err := a.take(c.key, old, oldRaw, next); err != nil {
+	return a.giveItem(c.key, w, next, raw)
+}
+
+// giveItem puts a record in the place of what readers see.
+func (a *applier) giveItem(key string, w was, next *record, raw []byte) error {
+	if w.item == nil || !w.here {
+		return a.give(key, next, raw, nil)
+	}
+	if err := a.take(key, w.item, w.itemRaw, next); err != nil {
 		return err
 	}
-	return a.give(c.key, next, raw, old)
+	return a.give(key, next, raw, w.item)
+}
+
+// takeItem removes what readers see.
+func (a *applier) takeItem(key string, w was) error {
+	if err := a.take(key, w.item, w.itemRaw, nil); err != nil {
+		return err
+	}
+	return a.to.items.Delete(bytes.Clone(w.k))
+}
+
+// carry takes the program's object along into the generation that is written.
+func (a *applier) carry(key string, w was) error {
+	if w.here {
+		return nil
+	}
+	return a.give(key, w.item, w.itemRaw, nil)
 }
 
 // forgetIndices marks indices that nobody asked for as incomplete, since what
@@ -214,11 +245,42 @@ func (a *applier) forgetIndices() {
 	}
 }
 
-func (a *applier) remove(c *Change, old *record, oldRaw []byte, here bool) error {
+// remove takes away an object that the server shows no more.
+func (a *applier) remove(c *Change, w was) error {
+	switch {
+	case w.damaged: // it was there, all we know
+		a.note(cache.Deleted, c, nil, nil, nil, nil)
+	case w.told != nil:
+		if err := a.noteGone(c, w); err != nil {
+			return err
+		}
+	}
+	if a.ahead(c, w) {
+		if err := a.carry(c.key, w); err != nil {
+			return err
+		}
+		return a.setBase(w.k, c.key, nil, nil)
+	}
+	if !w.here {
+		return nil
+	}
+	if w.owned {
+		if err := a.dropBase(w.k, c.key); err != nil {
+			return err
+		}
+	}
+	if w.item != nil {
+		return a.takeItem(c.key, w)
+	}
+	return a.to.items.Delete(bytes.Clone(w.k)) // what is damaged of it
+}
+
+// noteGone notes that the object that the server showed last is gone.
+func (a *applier) noteGone(c *Change, w was) error {
 	var r *record
 	var final []byte
 	if c.payload != nil {
-		r = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: old.born}
+		r = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: w.told.born}
 		err := a.payload(r, c)
 		if err != nil {
 			return err
@@ -227,14 +289,8 @@ func (a *applier) remove(c *Change, old *record, oldRaw []byte, here bool) error
 			return err
 		}
 	}
-	a.note(cache.Deleted, c, r, final, old, oldRaw)
-	if !here {
-		return nil
-	}
-	if err := a.take(c.key, old, oldRaw, nil); err != nil {
-		return err
-	}
-	return a.to.items.Delete(index.AppendKey(nil, c.key))
+	a.note(cache.Deleted, c, r, final, w.told, w.toldRaw)
+	return nil
 }
 
 // give stores a record and the entries that it has and old had not.

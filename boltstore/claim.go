@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,6 +84,8 @@ type Store struct {
 	brokenCh  chan struct{} // closed while broken
 	producer  Producer
 	queue     []*direct
+	released  bool
+	seen      *string             // version that the program's last write had, nil once the server's is newer
 	reindexed map[string]uint64   // indices brought up to date, how often
 	handlers  map[string]*Handler // registered; nil while one is being so
 }
@@ -192,7 +195,7 @@ func (s *Store) load() error {
 			return err
 		}
 		s.setMeta(m)
-		found, done = true, !src.leftovers(m) && !src.oldDicts(m)
+		found, done = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m)
 		return nil
 	})
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
@@ -244,13 +247,22 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 		return src.putMeta(m)
 	}
 	m := s.metaNow()
-	if err := src.dropGensExcept(src.keepGen(m)); err != nil {
+	if err := src.dropGensExcept(src.keepGens(m)...); err != nil {
 		return err
 	}
 	if err := src.dropJournalAbove(m.Seq); err != nil {
 		return err
 	}
 	m = m.clone()
+	if src.staleOwn(m) {
+		if err := src.dropOwn(m); err != nil {
+			return err
+		}
+		m.Degraded = "it is not known which objects the program has written"
+		if err := src.putMeta(m); err != nil {
+			return err
+		}
+	}
 	s.setMeta(m)
 	return src.tidyDicts(m)
 }
@@ -258,10 +270,10 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 // leftovers says whether an interrupted relist left something that is of no
 // use.
 func (t sourceTx) leftovers(m *sourceMeta) bool {
-	n, keep := 0, t.keepGen(m)
+	n, keep := 0, t.keepGens(m)
 	if gens := t.root.Bucket(bucketGen); gens != nil {
 		_ = gens.ForEachBucket(func(k []byte) error {
-			if string(k) != string(u64(keep)) {
+			if !slices.ContainsFunc(keep, func(n uint64) bool { return string(k) == string(u64(n)) }) {
 				n++
 			}
 			return nil
@@ -283,6 +295,13 @@ func (s *Store) Attach(p Producer) (wake func(urgent bool)) {
 	defer s.mu.Unlock()
 	s.producer = p
 	return s.wake
+}
+
+// fed says whether a producer has been attached.
+func (s *Store) fed() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.producer != nil
 }
 
 func (s *Store) wake(urgent bool) {
@@ -308,6 +327,9 @@ func (s *Store) Release() {
 			s.db.log().Error(err, "The told mark and positions were not written, handlers will be told again", "source", s.source.String())
 		}
 	}
+	s.mu.Lock()
+	s.released = true
+	s.mu.Unlock()
 	s.failDirect(ErrClosed)
 	s.db.release(s)
 }
@@ -327,7 +349,19 @@ func (s *Store) metaNow() *sourceMeta {
 func (s *Store) setMeta(m *sourceMeta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.meta != nil && m.ResourceVersion != s.meta.ResourceVersion {
+		s.seen = nil
+	}
 	s.meta = m
+}
+
+// setSeen notes the version of what the program has written.
+func (s *Store) setSeen(rv *string) {
+	if rv != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.seen = rv
+	}
 }
 
 // SetTransformVersion says by which version of which transform the objects to

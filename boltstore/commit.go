@@ -32,6 +32,7 @@ type Batch struct {
 	Confirmed time.Time
 
 	unjournaled bool
+	seen        *string // what LastStoreSyncResourceVersion is then; nil leaves it
 }
 
 func (b *Batch) size() (n int) {
@@ -362,6 +363,7 @@ func (c *committer) try(works []*work) error {
 		for _, w := range works {
 			w.landed = true
 			w.s.setMeta(w.meta)
+			w.s.setSeen(w.b.seen)
 			w.s.committed = c.db.opts.Clock.Now()
 			if w.positions != nil {
 				w.positions()

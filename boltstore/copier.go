@@ -46,7 +46,7 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		c.was = m
 	}
 	c.m = c.was.clone()
-	c.m.Items, c.m.Bytes, c.m.JournalBytes = digest{}, 0, 0
+	c.m.Items, c.m.Own, c.m.Bytes, c.m.JournalBytes = digest{}, digest{}, 0, 0
 	c.m.countNoDicts()
 	for name, im := range c.m.Indices {
 		im.Digest = digest{}
@@ -59,6 +59,7 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		c.note(err)
 		sealed := sealItems(c.with.from, c.id, c.m.Generation)
 		c.note(c.from.each(items, func(k, v []byte, _ *bucketRef) { c.record(sealed.raw(k, v)) }))
+		c.own(gen, sealed.sealOwn())
 	}
 	if j, ok := subs[string(bucketJournal)]; ok {
 		c.journal(src, j)
@@ -355,7 +356,7 @@ func (c *copier) flush() {
 
 // compare says whether all is there that was.
 func (c *copier) compare() error {
-	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes {
+	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes || c.m.Own != c.was.Own {
 		return fmt.Errorf("%w: the records are not those last committed", ErrDamaged)
 	}
 	for name, im := range c.was.Indices {

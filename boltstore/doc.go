@@ -12,6 +12,8 @@
 //	/sources/<id>/meta                 identity, history, generation, resourceVersion, told mark, digests
 //	/sources/<id>/gen/<n>/items        item key → record
 //	/sources/<id>/gen/<n>/index/<name> (value, key) → ()
+//	/sources/<id>/gen/<n>/own          item key → record that the server showed last of a key that the program has
+//	                                   written since (its base); one zero byte where it has shown none
 //	/sources/<id>/gen/<n>/progress     how far a first list that has not ended has come
 //	/sources/<id>/journal              seq of its first entry → one compressed block per commit
 //	/sources/<id>/handlers/<name>      mark (8 bytes), msgpack of a durable handler's position, CRC-32C
@@ -39,6 +41,19 @@
 //	            one differs from it, each of the last three with a uvarint length before it; that is the
 //	            previous record's length and, until it is reached, how many bytes to copy from the new
 //	            one, how far to go on in it from there (varint), how many of its own follow, and these
+//
+// # What the program writes itself
+//
+// A program may write to a Store that a journal feeds, as caches with optimistic
+// updates do. Readers see such a write at once. Handlers are told what the
+// server says, as if the program had written nothing: the bucket own has what
+// they know of the key, and replays, entries and relists go by that. The
+// program's object gives way to the server's once that is not older. Such a
+// write never moves the resume point. An own write before the first list is for
+// readers, too; it lies in a generation beside the one that the list stages. A
+// store without a journal, which its program fills, keeps no bases: there
+// Replace and Bookmark state the resume point. Bases are counted by a digest in
+// meta, and dictionaries that they are packed by are kept.
 //
 // # What a crash leaves
 //

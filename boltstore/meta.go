@@ -119,7 +119,16 @@ type sourceMeta struct {
 	// not there may have been: it starts over. It stays, as nothing tells when
 	// the last one of them has come back.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
+	// Unlisted: the contents are what the program itself has stored. The server
+	// has not been read yet.
+	Unlisted bool `msgpack:"unlisted,omitempty"`
+	// Own is the digest of the bases of what the program has written since.
+	Own digest `msgpack:"own"`
 }
+
+// listed says whether the contents are the server's, but for what the program
+// has written over them.
+func (m *sourceMeta) listed() bool { return m.Generation > 0 && !m.Unlisted }
 
 func (m *sourceMeta) clone() *sourceMeta {
 	c := *m
@@ -136,7 +145,7 @@ func (m *sourceMeta) clone() *sourceMeta {
 func (m *sourceMeta) state() State {
 	st := State{
 		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, ServerCA: m.ServerCA, Kind: m.Kind, APIVersion: m.APIVersion,
-		History: m.History, Synced: m.Generation > 0, ResourceVersion: m.ResourceVersion,
+		History: m.History, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
 	}
@@ -264,15 +273,18 @@ func (t sourceTx) sealMeta(m *sourceMeta) ([]byte, error) {
 
 // genTx is one generation's buckets within a transaction.
 type genTx struct {
+	b       *bolt.Bucket
 	items   *items
+	own     *items // bases of what the program has written, nil if there are none
 	indices *indices
 }
 
-func (t sourceTx) genTx(n uint64, items, index *bolt.Bucket) genTx {
-	g := genTx{}
+func (t sourceTx) genTx(n uint64, b, items, index *bolt.Bucket) genTx {
+	g := genTx{b: b}
 	if items != nil {
 		g.items = sealItems(t.seal, t.id, n)
 		g.items.b = items
+		g.own = ownOf(b, g.items)
 	}
 	if index != nil {
 		g.indices = &indices{index, t.seal, t.id}
@@ -290,7 +302,7 @@ func (t sourceTx) gen(n uint64) genTx {
 	if b == nil {
 		return genTx{}
 	}
-	return t.genTx(n, b.Bucket(bucketItems), b.Bucket(bucketIndex))
+	return t.genTx(n, b, b.Bucket(bucketItems), b.Bucket(bucketIndex))
 }
 
 func (t sourceTx) createGen(n uint64) (genTx, error) {
@@ -307,19 +319,19 @@ func (t sourceTx) createGen(n uint64) (genTx, error) {
 		return genTx{}, err
 	}
 	indices, err := b.CreateBucketIfNotExists(bucketIndex)
-	return t.genTx(n, items, indices), err
+	return t.genTx(n, b, items, indices), err
 }
 
 // dropGensExcept removes every other generation: leftovers of a relist that
 // did not end, or the one it replaced.
-func (t sourceTx) dropGensExcept(keep uint64) error {
+func (t sourceTx) dropGensExcept(keep ...uint64) error {
 	gens := t.root.Bucket(bucketGen)
 	if gens == nil {
 		return nil
 	}
 	var drop [][]byte
 	err := gens.ForEachBucket(func(k []byte) error {
-		if !bytes.Equal(k, u64(keep)) {
+		if !slices.ContainsFunc(keep, func(n uint64) bool { return bytes.Equal(k, u64(n)) }) {
 			drop = append(drop, bytes.Clone(k))
 		}
 		return nil

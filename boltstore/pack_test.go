@@ -134,7 +134,9 @@ func TestPackedFirstList(t *testing.T) {
 		t.Fatal(err)
 	}
 	serves(t, v, objs)
-	if err := s.Add(objs[0]); err != nil {
+	changed := objs[0].DeepCopyObject().(*corev1.Pod)
+	changed.Spec.NodeName = "another"
+	if err := s.Add(changed); err != nil {
 		t.Fatal(err)
 	}
 	if by := packedBy(t, s); by[packNot] != 1 || by[packByDict] != 299 {

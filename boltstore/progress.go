@@ -48,36 +48,39 @@ type progress struct {
 	Dicts      map[uint32]dictUse   `msgpack:"dicts"`
 }
 
-// firstGen is the generation of a first list.
+// firstGen is the generation of a first list, unless what the program has stored
+// before it is there: then it is the next one.
 const firstGen = 1
 
 func (t sourceTx) progressPlace() []byte { return place(placeProgress, []byte(t.id)) }
 
-// staged is the bucket of a first list that has not ended, nil if there is none
-// that can be gone on with.
-func (t sourceTx) staged(m *sourceMeta) *bolt.Bucket {
+// staged is the bucket and the number of a first list that has not ended, nil if
+// there is none that can be gone on with.
+func (t sourceTx) staged(m *sourceMeta) (*bolt.Bucket, uint64) {
 	gens := t.root.Bucket(bucketGen)
-	if gens == nil || m.Generation != 0 {
-		return nil
+	if gens == nil || m.listed() {
+		return nil, 0
 	}
-	b := gens.Bucket(u64(firstGen))
-	if b == nil || b.Get(keyProgress) == nil {
-		return nil
+	for n := uint64(firstGen); n <= firstGen+1; n++ {
+		if b := gens.Bucket(u64(n)); b != nil && n != m.Generation && b.Get(keyProgress) != nil {
+			return b, n
+		}
 	}
-	return b
+	return nil, 0
 }
 
-// keepGen is the generation that a claim keeps.
-func (t sourceTx) keepGen(m *sourceMeta) uint64 {
-	if t.staged(m) != nil {
-		return firstGen
+// keepGens are the generations that a claim keeps.
+func (t sourceTx) keepGens(m *sourceMeta) []uint64 {
+	keep := []uint64{m.Generation}
+	if b, n := t.staged(m); b != nil {
+		keep = append(keep, n)
 	}
-	return m.Generation
+	return keep
 }
 
 // progress returns what an interrupted first list has left, nil if nothing.
 func (t sourceTx) progress(m *sourceMeta) (*progress, error) {
-	b := t.staged(m)
+	b, _ := t.staged(m)
 	if b == nil {
 		return nil, nil
 	}
@@ -155,7 +158,7 @@ func (r *Relist) report(obj runtime.Object, err error) {
 // one and it is of use.
 func (r *Relist) takeUp() error {
 	m := r.s.metaNow().clone()
-	m.Generation = firstGen
+	m.Unlisted, m.Own = false, digest{}
 	m.countNoDicts()
 	var p *progress
 	useless := ""
@@ -168,6 +171,7 @@ func (r *Relist) takeUp() error {
 			return nil
 		}
 		if useless = p.useless(r); useless == "" {
+			_, m.Generation = src.staged(now)
 			m.Items, m.Bytes = p.Items, p.Bytes
 			p.indices(m)
 			for v, u := range p.Dicts {
@@ -176,7 +180,7 @@ func (r *Relist) takeUp() error {
 				}
 			}
 			v := &verifier{m: m}
-			g := src.gen(firstGen)
+			g := src.gen(m.Generation)
 			v.indices(g, v.items(g))
 			v.dicts(src)
 			if len(v.r.Problems) > 0 {
@@ -255,10 +259,12 @@ func (s *Store) stagedSet(m *sourceMeta) *indexSet {
 // be under way.
 func (s *Store) DropProgress() error {
 	err := s.db.h.view(func(tx *bolt.Tx) error {
-		if src, ok := s.db.h.source(tx, s.id); !ok || src.staged(s.metaNow()) == nil {
-			return errNothing
+		if src, ok := s.db.h.source(tx, s.id); ok {
+			if b, _ := src.staged(s.metaNow()); b != nil {
+				return nil
+			}
 		}
-		return nil
+		return errNothing
 	})
 	if errors.Is(err, errNothing) {
 		return nil

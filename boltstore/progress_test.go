@@ -116,7 +116,8 @@ func hasProgress(t *testing.T, s *Store) bool {
 	t.Helper()
 	found := false
 	err := s.view(func(m *sourceMeta, src sourceTx) error {
-		found = src.gen(firstGen).items != nil && m.Generation == 0
+		b, _ := src.staged(m)
+		found = b != nil || m.Generation == 0 && src.gen(firstGen).items != nil
 		return nil
 	})
 	if err != nil {

@@ -155,15 +155,6 @@ func TestProgressDropped(t *testing.T) {
 		}
 		gone(t, s, l)
 	})
-	t.Run("written to", func(t *testing.T) {
-		_, _, s, _ := begun(t, Options{})
-		srv := server{}
-		srv.set(configMap("ns", "alone", 1, map[string]string{"words": "w"}))
-		if err := s.Add(srv["ns/alone"]); err != nil {
-			t.Fatal(err)
-		}
-		wants(t, "written to", s, srv)
-	})
 	t.Run("rotation", func(t *testing.T) {
 		_, db, s, l := begun(t, Options{Keyset: sealtest.Keyset()})
 		if err := db.Rotate(); err != nil {

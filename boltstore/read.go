@@ -241,7 +241,27 @@ func (s *Store) Before(key string, next []byte) bool {
 // n of them and about a MiB, all from one commit. The order is stable as long
 // as the file is open; each object is in one page, whatever happens meanwhile.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
+	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
+		g.own = nil
+		return g
+	})
+}
+
+// ServerPage is Page with the objects as the server showed them last, for
+// handlers: what the program itself has written is left out. It is not synced
+// before the server has been read.
+func (s *Store) ServerPage(from []byte, n int) (p Page, err error) {
+	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
+		if !m.listed() {
+			return genTx{}
+		}
+		return g
+	})
+}
+
+func (s *Store) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (p Page, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		g = as(m, g)
 		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.items != nil
 		if g.items == nil {
 			return nil
@@ -260,7 +280,8 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	return p, err
 }
 
-// pageOf is a page's records and where the next one begins.
+// pageOf is a page's records, as the server showed them last if g has the bases
+// of what the program has written, and where the next page begins.
 func (s *Store) pageOf(g genTx, from []byte, n int) (raws []raw, next []byte, err error) {
 	size := 0
 	now := mark{era: uint64(len(s.db.h.past))}
@@ -268,10 +289,11 @@ func (s *Store) pageOf(g genTx, from []byte, n int) (raws []raw, next []byte, er
 	if n := len(past); n > 0 && past[n-1].era == now.era {
 		past, now = past[:n-1], past[n-1]
 	}
-	c := g.items.Cursor()
-	at, r := c.Seek(now.at)
-	for ; at != nil && len(raws) < n && size < 1<<20; at, r = c.Next() {
-		if len(past) > 0 && s.passed(past, r.k) {
+	c := g.cursor()
+	at, item, base := c.Seek(now.at)
+	for ; at != nil && len(raws) < n && size < 1<<20; at, item, base = c.Next() {
+		r := shown(item, base)
+		if r.in == nil || len(past) > 0 && s.passed(past, r.k) {
 			continue
 		}
 		raws = append(raws, r)
@@ -380,7 +402,7 @@ func (s *Store) byIndex(name string, values []string) ([]any, error) {
 func (g genTx) keys(name string, values []string) ([]string, error) {
 	b := g.indices.open(name)
 	if b == nil {
-		return nil, nil
+		return []string{}, nil
 	}
 	found := sets.New[string]()
 	for _, value := range values {
@@ -421,9 +443,17 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 	return values
 }
 
-// LastStoreSyncResourceVersion is the version up to which every change is
-// stored: the resume point.
-func (s *Store) LastStoreSyncResourceVersion() string { return s.metaNow().ResourceVersion }
+// LastStoreSyncResourceVersion is the version that the store has seen last: that
+// of the last change, list or bookmark of the server's, or of what the program
+// itself has written since. It is no resume point; State.ResourceVersion is.
+func (s *Store) LastStoreSyncResourceVersion() string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.seen != nil {
+		return *s.seen
+	}
+	return s.meta.ResourceVersion
+}
 
 // Resync does nothing.
 func (s *Store) Resync() error { return nil }

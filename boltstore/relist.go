@@ -84,7 +84,7 @@ type item struct {
 	c      *Change // nil: copy the record as it is
 	failed bool    // the server has it, and it cannot be stored
 	again  bool    // an earlier page had it, too
-	size   int     // of the record that is there
+	size   int     // of the record that is there, and of its base
 }
 
 func (it item) bytes() int {
@@ -99,7 +99,7 @@ func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
 	if err := s.db.relists.begin(s.db.ctx); err != nil {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
 	}
-	r := &Relist{s: s, o: o, first: s.metaNow().Generation == 0, all: s.Outdated() != "",
+	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	var err error
 	if r.first && o.TakeUp && s.Err() == nil {
@@ -193,6 +193,7 @@ func (r *Relist) compare(items []item) error {
 	type candidate struct {
 		i   int
 		old *record
+		own bool
 	}
 	var maybe []candidate // of the same version, perhaps: compare the content
 	err := r.s.db.h.view(func(tx *bolt.Tx) error {
@@ -203,9 +204,10 @@ func (r *Relist) compare(items []item) error {
 		for i := range items {
 			it := &items[i]
 			it.again = r.hasSeen(it.k)
-			v, ok := g.items.find(it.k)
-			it.size = len(v.v)
-			if !ok || it.again {
+			v, there := g.items.find(it.k)
+			base, owned := g.own.find(it.k)
+			it.size = len(v.v) + len(base.v)
+			if v = shown(v, base); !there && !owned || v.in == nil || it.again {
 				continue
 			}
 			_, old, err := parseRecord(it.k, v.open())
@@ -216,9 +218,9 @@ func (r *Relist) compare(items []item) error {
 			case err != nil:
 			case r.o.NewHistory || r.all || it.c.rv == "":
 				old.payload = bytes.Clone(old.payload)
-				maybe = append(maybe, candidate{i, old})
+				maybe = append(maybe, candidate{i, old, owned})
 			case it.c.uid == old.uid && it.c.rv == old.rv:
-				it.c = nil
+				it.same(owned)
 			}
 		}
 		return nil
@@ -239,11 +241,21 @@ func (r *Relist) compare(items []item) error {
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) {
 			if it.c.quiet = true; sameValues(it.c.values, m.old) {
-				it.c = nil
+				it.same(m.own)
 			}
 		}
 	}
 	return nil
+}
+
+// same notes that the server shows what handlers know. It is stored all the same
+// where the program has written something else.
+func (it *item) same(owned bool) {
+	if !owned {
+		it.c = nil
+		return
+	}
+	it.c.quiet = true
 }
 
 func sameContent(c *Change, old *record, codec byte) bool {
@@ -286,13 +298,21 @@ func (r *Relist) encode(items []item) ([]item, error) {
 	return kept, nil
 }
 
-// current is the generation to compare with, served or not.
+// current is the generation to compare with, served or not. Nothing is for a
+// first list.
 func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
 	src, err := r.source(tx)
 	if err != nil {
 		return genTx{}, err
 	}
-	return src.gen(r.s.metaNow().Generation), nil
+	return r.before(src), nil
+}
+
+func (r *Relist) before(src sourceTx) genTx {
+	if r.first {
+		return genTx{}
+	}
+	return src.gen(r.s.metaNow().Generation)
 }
 
 // source opens the source in the file that the relist was begun on.

@@ -182,7 +182,7 @@ func TestOlderChangesAreDropped(t *testing.T) {
 	}
 	feed(cache.Added, configMap("a", "b", 10, map[string]string{"k": "10"}))
 	feed(cache.Updated, configMap("a", "b", 9, map[string]string{"k": "9"}))
-	feed(cache.Updated, configMap("a", "b", 10, map[string]string{"k": "twice"}))
+	feed(cache.Updated, configMap("a", "b", 10, map[string]string{"k": "10"}))
 	feed(cache.Deleted, configMap("a", "b", 8, nil))
 	obj, ok, err := s.GetByKey("a/b")
 	if err != nil || !ok || obj.(*corev1.ConfigMap).Data["k"] != "10" || s.Stale() != 3 {

@@ -9,15 +9,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// sweep finds what no page has shown: it is gone.
-func (r *Relist) sweep() error {
+// sweep finds what no page has shown: it is gone as of the list's version.
+func (r *Relist) sweep(resourceVersion string) error {
 	for !r.tailed {
 		items, last, err := r.scan(r.swept, func(k []byte) bool { return !r.hasSeen(k) })
 		if err != nil {
 			return err
 		}
 		for i, it := range items {
-			items[i].c = &Change{typ: cache.Deleted, key: it.key}
+			items[i].c = &Change{typ: cache.Deleted, key: it.key, rv: resourceVersion}
 		}
 		n, err := r.take(items)
 		r.Deleted += n
@@ -42,15 +42,19 @@ func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, las
 		if err != nil || g.items == nil {
 			return err
 		}
-		c := g.items.Cursor()
-		at, v := c.SeekAfter(after)
+		c := g.cursor()
+		at, v, base := c.SeekAfter(after)
 		for n := 0; at != nil && n < most; n++ {
 			last = bytes.Clone(at)
-			if want(v.k) {
-				key, _ := keyOf(v) // damaged: what can be known of it
-				items = append(items, item{k: bytes.Clone(v.k), at: last, key: key, size: len(v.v)})
+			k := v.k
+			if v.in == nil {
+				k = base.k
 			}
-			at, v = c.Next()
+			if want(k) {
+				key, _ := keyOfEither(v, base) // damaged: what can be known of it
+				items = append(items, item{k: bytes.Clone(k), at: last, key: key, size: len(v.v) + len(base.v)})
+			}
+			at, v, base = c.Next()
 		}
 		switch {
 		case at == nil:
@@ -82,7 +86,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 	if r.failed != nil {
 		return fmt.Errorf("%w: %w", ErrAbandoned, r.failed)
 	}
-	if err := r.sweep(); err != nil {
+	if err := r.sweep(resourceVersion); err != nil {
 		return err
 	}
 	r.s.indexing.Lock() // no index is added before the result is visible
@@ -100,7 +104,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 			m = r.s.metaNow()
 			return src.putMeta(m)
 		}
-		if m, err = r.finish(src); err != nil {
+		if m, err = r.finish(src, resourceVersion); err != nil {
 			return err
 		}
 		m.ResourceVersion, m.Confirmed = resourceVersion, confirmed.UnixNano()
@@ -142,7 +146,7 @@ func (r *Relist) index() error {
 	return nil
 }
 
-func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
+func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, error) {
 	if r.stage != nil {
 		return r.finishStage(src)
 	}
@@ -151,7 +155,8 @@ func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &applier{s: r.s, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true}
+	a := &applier{s: r.s, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true,
+		anew: r.anew(), asOf: resourceVersion}
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {
 			return nil, err
@@ -160,3 +165,7 @@ func (r *Relist) finish(src sourceTx) (*sourceMeta, error) {
 	r.told = a.entries
 	return m, a.journal()
 }
+
+// anew says whether what the program has stored does not stay, whatever its
+// version: versions of before mean nothing, or its type or transform is another.
+func (r *Relist) anew() bool { return r.o.NewHistory || r.all }

@@ -13,14 +13,14 @@ import (
 // that adds it, of the seq and epoch of the page.
 type ReplayPage struct {
 	Entries []*Entry
-	// Next, Seq, Epoch and Synced are as in Page.
+	// Next, Seq, Epoch and Synced are as in ServerPage.
 	Next   []byte
 	Seq    uint64
 	Epoch  uint64
 	Synced bool
 }
 
-// Replay is Page for durable handlers.
+// Replay is ServerPage for durable handlers.
 func (s *Store) Replay(from []byte, n int) (ReplayPage, error) {
 	return s.replay(func(p *ReplayPage, g genTx) error {
 		raws, next, err := s.pageOf(g, from, n)
@@ -39,7 +39,7 @@ func (s *Store) ReplayOf(keys []string) (ReplayPage, error) {
 		var errs []error
 		for _, key := range keys {
 			k := index.AppendKey(nil, key)
-			if v := g.items.Get(k); v != nil {
+			if v := g.shown(k); v != nil {
 				errs = append(errs, p.add(s, k, v))
 			}
 		}
@@ -49,8 +49,8 @@ func (s *Store) ReplayOf(keys []string) (ReplayPage, error) {
 
 func (s *Store) replay(fn func(p *ReplayPage, g genTx) error) (p ReplayPage, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
-		p = ReplayPage{Seq: m.Seq, Epoch: m.Epoch, Synced: g.items != nil}
-		if g.items == nil {
+		p = ReplayPage{Seq: m.Seq, Epoch: m.Epoch, Synced: g.items != nil && m.listed()}
+		if !p.Synced {
 			return nil
 		}
 		return fn(&p, g)

@@ -24,8 +24,8 @@ type Match int8
 // What Compare may find.
 const (
 	Absent  Match = iota // no record, or none that can be used
-	Differs              // a record of another version or UID
-	Same                 // of the same
+	Differs              // a record of another version or UID, or one that the program has written
+	Same                 // of the same version and UID
 )
 
 // ByMetadata says whether metadata is enough to recognise an object that has
@@ -51,8 +51,9 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 				continue
 			}
 			k := index.AppendKey(nil, l.key())
-			v, ok := g.items.find(k)
-			if !ok {
+			v, _ := g.items.find(k)
+			base, owned := g.own.find(k)
+			if v = shown(v, base); v.in == nil || v.v == nil {
 				continue
 			}
 			_, old, err := parseRecord(k, v.open())
@@ -60,7 +61,7 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 				continue
 			}
 			found[i] = Differs
-			if old.uid == l.UID && old.rv == l.ResourceVersion {
+			if old.uid == l.UID && old.rv == l.ResourceVersion && !owned {
 				found[i] = Same
 			}
 		}
@@ -105,9 +106,9 @@ func (r *Relist) sizes(items []item) error {
 			return err
 		}
 		for i := range items {
-			if v, ok := g.items.find(items[i].k); ok {
-				items[i].size = len(v.v)
-			}
+			v, _ := g.items.find(items[i].k)
+			base, _ := g.own.find(items[i].k)
+			items[i].size = len(v.v) + len(base.v)
 		}
 		return nil
 	})

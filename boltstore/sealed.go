@@ -106,7 +106,10 @@ func (it *items) find(k []byte) (raw, bool) {
 		return raw{}, false
 	}
 	v := it.b.Get(name)
-	return raw{k, v, it}, v != nil
+	if v == nil {
+		return raw{}, false
+	}
+	return raw{k, v, it}, true
 }
 
 // Put stores the record v at k.

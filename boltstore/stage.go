@@ -28,9 +28,7 @@ func (r *Relist) toStage() error {
 	m := r.s.metaNow().clone()
 	set := r.s.indexSet()
 	r.s.indexing.Unlock()
-	served := m.Generation
-	m.Generation++
-	m.Items, m.Bytes, m.Degraded = digest{}, 0, ""
+	m.Items, m.Own, m.Bytes, m.Degraded = digest{}, digest{}, 0, ""
 	for name, im := range m.Indices {
 		im.Digest = digest{}
 		m.Indices[name] = im
@@ -42,7 +40,9 @@ func (r *Relist) toStage() error {
 		if err != nil {
 			return err
 		}
-		if err := src.dropGensExcept(served); err != nil {
+		now := r.s.metaNow() // the program may have stored something just now
+		m.Generation, m.Unlisted = now.nextGen(), false
+		if err := src.dropGensExcept(now.Generation); err != nil {
 			return err
 		}
 		if err := src.dropJournalAbove(m.Seq); err != nil {
@@ -55,6 +55,14 @@ func (r *Relist) toStage() error {
 		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	return r.fill()
+}
+
+// nextGen is the generation that a relist builds.
+func (m *sourceMeta) nextGen() uint64 {
+	if !m.listed() && m.Generation != firstGen {
+		return firstGen
+	}
+	return m.Generation + 1
 }
 
 // fill copies what pages have shown and is the same, then stages the changes.
@@ -94,7 +102,7 @@ func (r *Relist) stageItems(items []item) (int, error) {
 		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) {
 			n = 0
 			a := &applier{s: r.s, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
-				from: src.gen(r.s.metaNow().Generation), to: src.gen(m.Generation)}
+				anew: r.anew(), from: r.before(src), to: src.gen(m.Generation)}
 			for room := r.s.db.opts.MaxCommitBytes; room > 0 && done+n < len(items); n++ {
 				it := items[done+n]
 				room -= it.bytes()
@@ -115,17 +123,29 @@ func (r *Relist) stageItems(items []item) (int, error) {
 	return done, nil
 }
 
-// stage applies an item's change, or copies its record as it is.
+// stage applies an item's change, or copies its record as it is, with its base.
 func (a *applier) stage(it item) error {
 	if it.c != nil {
 		return a.apply(it.c)
 	}
-	raw := a.from.items.Get(it.k)
-	key, r, err := parseRecord(it.k, raw)
-	if err != nil {
-		return err // the next try compares anew
+	w := a.look(it.k)
+	if w.here {
+		return nil
 	}
-	return a.give(key, r, raw, nil)
+	raw, base := a.from.items.Get(it.k), a.from.own.Get(it.k)
+	if raw != nil || base == nil {
+		key, r, err := parseRecord(it.k, raw)
+		if err != nil {
+			return err // the next try compares anew
+		}
+		if err := a.give(key, r, raw, nil); err != nil {
+			return err
+		}
+	}
+	if base == nil || w.damaged {
+		return nil
+	}
+	return a.setBase(it.k, it.key, w.told, w.toldRaw)
 }
 
 func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }

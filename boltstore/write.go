@@ -6,15 +6,18 @@ import (
 	"maps"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 )
 
 // The writes of cache.Store, for callers who fill a store themselves. They
 // return once committed, are not journaled and tell no handler, as in
-// client-go, where only what the queue delivers does.
+// client-go, where only what the queue delivers does. Over what the server has
+// shown they are for readers only, see own.go.
 
-// Add stores obj, whatever was at its key.
+// Add stores obj, whatever was at its key. In a source that has been read from
+// the server an object that is older than the one at its key is not stored.
 func (s *Store) Add(obj any) error { return s.writeOne(cache.Added, obj) }
 
 // Update is Add.
@@ -28,7 +31,18 @@ func (s *Store) writeOne(typ cache.DeltaType, obj any) error {
 	if err != nil {
 		return err
 	}
-	return s.write(&Batch{Changes: []*Change{c}}) // an object's version is no resume point
+	return s.write(&Batch{Changes: []*Change{c}, seen: seenIn(obj)}) // an object's version is no resume point
+}
+
+// seenIn is the version of an object that is written, nil where it has none to
+// tell.
+func seenIn(obj any) *string {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil
+	}
+	rv := m.GetResourceVersion()
+	return &rv
 }
 
 func (s *Store) errViewed() error {
@@ -43,6 +57,10 @@ func (s *Store) write(b *Batch) error {
 	b.unjournaled = true
 	d := &direct{b: b, done: make(chan error, 1)}
 	s.mu.Lock()
+	if s.released {
+		s.mu.Unlock()
+		return fmt.Errorf("boltstore: write to %s: it was released, which its informer does when it ends: %w", s.source, ErrClosed)
+	}
 	s.queue = append(s.queue, d)
 	s.mu.Unlock()
 	s.wake(true)
@@ -83,8 +101,11 @@ func (s *Store) failDirect(err error) {
 // Transaction applies several writes in one commit. Those that cannot be
 // stored are in the error; the others are committed.
 func (s *Store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
-	b := &Batch{}
-	var good []int
+	if len(txns) == 0 {
+		return nil
+	}
+	b := &Batch{seen: seenIn(txns[len(txns)-1].Object)}
+	good := []int{}
 	var errs []error
 	for i, t := range txns {
 		typ := cache.Updated
@@ -101,7 +122,7 @@ func (s *Store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	}
 	if len(b.Changes) > 0 {
 		if err := s.write(b); err != nil {
-			good, errs = nil, append(errs, err)
+			good, errs = []int{}, append(errs, err)
 		}
 	}
 	if len(errs) == 0 {
@@ -110,9 +131,10 @@ func (s *Store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
 }
 
-// Replace makes objs all that there is, in one commit.
+// Replace makes objs all that there is, in one commit. resourceVersion is the
+// resume point only where the server has not been read.
 func (s *Store) Replace(objs []any, resourceVersion string) error {
-	b := &Batch{ResourceVersion: resourceVersion}
+	b := &Batch{ResourceVersion: resourceVersion, seen: &resourceVersion}
 	last := map[string]*Change{}
 	for _, obj := range objs {
 		c, err := s.Prepare(cache.Replaced, obj)
@@ -132,9 +154,9 @@ func (s *Store) Replace(objs []any, resourceVersion string) error {
 	return s.write(b)
 }
 
-// Bookmark notes that everything up to rv has been stored.
+// Bookmark notes that everything up to rv has been stored; see Replace.
 func (s *Store) Bookmark(rv string) {
-	if err := s.write(&Batch{ResourceVersion: rv}); err != nil && !errors.Is(err, ErrClosed) {
+	if err := s.write(&Batch{ResourceVersion: rv, seen: &rv}); err != nil && !errors.Is(err, ErrClosed) {
 		s.db.log().Error(err, "Bookmark not stored", "source", s.source.String())
 	}
 }

@@ -101,7 +101,7 @@ func New(store *boltstore.Store, o Options) *Journal {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	j := &Journal{o: o, store: store, synced: make(chan struct{}), closing: make(chan struct{}), awaited: map[string]*awaited{}, accepted: store.LastStoreSyncResourceVersion()}
+	j := &Journal{o: o, store: store, synced: make(chan struct{}), closing: make(chan struct{}), awaited: map[string]*awaited{}, accepted: store.State().ResourceVersion}
 	j.cond.L = &j.mu
 	j.wake = store.Attach(j)
 	return j

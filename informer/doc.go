@@ -2,18 +2,46 @@
 // controller and Reflector, fed by a reflector.Source, popping from a
 // fifo.Journal.
 //
-// What differs from client-go's informer:
+// # Differences from client-go
 //
 //   - Reads work before Run, from the moment the informer is made, and show
 //     what the file holds.
+//
 //   - Handlers get an Add for each object in the file, streamed, and a delete
 //     for each object that went above the told mark: what an earlier life of
 //     the process may not have told. HasSynced waits for the server to confirm
 //     the state, or for Options.MaxStaleness.
+//
 //   - A handler that is behind reads from the file's journal. It costs disk,
 //     not memory, and holds up neither the watch nor other handlers.
+//
 //   - An expired watch is repaired by a diff: handlers are called for what has
 //     changed, not for every object.
+//
+//   - What a program writes to the store of an informer ([boltstore.Store.Add],
+//     Update, Delete, Replace, Transaction) is for readers only. Handlers are
+//     told the server's changes as if the program had written nothing: the
+//     object before an update is the one that they were told of, where client-go
+//     shows what the store had; a create that the program has stored first is
+//     told as Add, where client-go tells an Update; replays and resyncs show
+//     what the server showed last, where client-go shows the store. The reason
+//     is that a handler's line of versions must have no gaps over restarts.
+//
+//   - Such a write is not stored if it is older than the object in the store:
+//     reads do not step back. It gives way to the server's object once that is
+//     not older. It moves LastStoreSyncResourceVersion, as in client-go, but
+//     never the resume point, which State().ResourceVersion states.
+//
+//   - The store of an informer that has ended, or whose file is closed, refuses
+//     writes with boltstore.ErrClosed, since another informer may have the
+//     source by then. client-go's still takes them.
+//
+//   - A changed object under an unchanged version, or without one, is told as an
+//     update. An unchanged one is not, where client-go tells an update without a
+//     change: a watch that is resumed may bring an event twice.
+//
+//   - LastStoreSyncResourceVersion is stated whether or not client-go's feature
+//     AtomicFIFO is on.
 //
 // # Durable handlers
 //

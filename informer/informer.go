@@ -179,7 +179,7 @@ func (inf *Informer) LastSyncResourceVersion() string {
 	j := inf.journal
 	inf.mu.Unlock()
 	if j == nil {
-		return inf.store.LastStoreSyncResourceVersion()
+		return inf.store.State().ResourceVersion
 	}
 	return j.Accepted()
 }

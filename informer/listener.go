@@ -125,7 +125,7 @@ func (l *listener) resyncing() bool {
 // page tells the next page of a walk, after every entry that its snapshot
 // contains. It says whether there is more to do at once.
 func (l *listener) page(w *walk, tell func(obj any)) bool {
-	p, err := l.inf.store.Page(w.next, l.inf.page)
+	p, err := l.inf.store.ServerPage(w.next, l.inf.page)
 	if err != nil {
 		// Damage is noted by the store, and a relist under way; go on with
 		// what can be served, once something happens.

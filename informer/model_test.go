@@ -36,6 +36,7 @@ var weights = []struct {
 	{"stall", 12}, {"fail", 12}, {"later", 24}, {"answer", 60}, {"slow", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 6}, {"forget durable", 3}, {"add again", 6},
 	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 5}, {"without", 4}, {"away", 4}, {"rewind", 2}, {"remove all", 6},
 	{"compact", 6}, {"rotate", 2}, {"fill disk", 12}, {"free disk", 4},
+	{"store answer", 80}, {"store own", 30},
 	{"update", 500},
 }
 
@@ -177,6 +178,8 @@ type model struct {
 	without    bool // in the next life the second name is not registered
 	absent     bool // in this one
 	lost       bool // the end of the last life may have lost acknowledgements
+
+	own map[int]bool // keys of which the program has stored what the server never hears of
 }
 
 func (m *model) run(p []op) {
@@ -327,6 +330,10 @@ func (m *model) settle() {
 	for _, o := range m.observers {
 		o.behave("go on")
 	}
+	for key := range m.own {
+		m.server.change("update", key)
+	}
+	clear(m.own)
 	want := m.server.objects()
 	var why string
 	done, began := m.progress(), time.Now()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -18,6 +20,18 @@ func (m *model) step(o op) {
 	switch o.do {
 	case "update", "create", "delete", "recreate":
 		s.change(o.do, o.key)
+	case "store answer":
+		if !m.full { // it would wait for room
+			s.answered([]string{"update", "create", "delete", "recreate"}[o.n%4], o.key, func(e watch.Event) {
+				if err := storeAnswer(m.inf.GetStore(), e); err != nil {
+					m.t.Fatal(err)
+				}
+			})
+		}
+	case "store own":
+		if !m.full {
+			m.storeOwn(o)
+		}
 	case "bookmark":
 		s.bookmark()
 	case "resync":
@@ -122,6 +136,30 @@ func (m *model) step(o op) {
 		for _, o := range m.observers {
 			o.restored(false)
 		}
+	}
+}
+
+// storeOwn has the program store, or remove, what the server never hears of. What
+// is read of it is not the server's until the key changes there.
+func (m *model) storeOwn(o op) {
+	if m.own == nil {
+		m.own = map[int]bool{}
+	}
+	m.own[o.key] = true
+	obj, ok, err := m.inf.GetStore().GetByKey(fmt.Sprint("default/o", o.key))
+	switch {
+	case err != nil:
+	case !ok:
+		err = m.inf.GetStore().Add(cm(fmt.Sprint("o", o.key), "the program's"))
+	case o.n == 0:
+		err = m.inf.GetStore().Delete(obj)
+	default:
+		own := obj.(*corev1.ConfigMap).DeepCopy()
+		own.Data = map[string]string{"data": fmt.Sprint("the program's ", o.n)}
+		err = m.inf.GetStore().Update(own)
+	}
+	if err != nil {
+		m.t.Fatal(err)
 	}
 }
 

@@ -226,7 +226,7 @@ func (s *Standalone) page(at place, limit int64) (runtime.Object, error) {
 		if limit > 0 {
 			n = min(n, int(limit)-len(list.Items))
 		}
-		p, err := s.store.Page(at.Next, n)
+		p, err := s.store.ServerPage(at.Next, n)
 		if err != nil {
 			return nil, err
 		}

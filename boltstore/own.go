@@ -1,0 +1,432 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+)
+
+// What the program itself writes to a source lies over what the server has
+// shown. Readers see the program's object. Handlers see the server's line of
+// versions only: a key that the program has written keeps, in the bucket own of
+// its generation, the record that the server showed last, its base. Changes from
+// the server and relists are compared with the base, replays show it, and
+// entries tell how the object differs from it. A key leaves the bucket when the
+// server's state has reached the program's.
+
+var bucketOwn = []byte("own")
+
+// noBase stands for the base of a key that the server has not shown. Such a key
+// always has a record of the program's.
+var noBase = []byte{0}
+
+// sealOwn is without a bucket: it only seals. Names are those of items, so that
+// both buckets are in the same order.
+func (it *items) sealOwn() *items {
+	own := *it
+	own.b = nil
+	if own.seal != nil {
+		own.gen = append(bytes.Clone(it.gen), bucketOwn...)
+	}
+	return &own
+}
+
+// ownOf opens the bases of a generation, nil if there are none.
+func ownOf(g *bolt.Bucket, it *items) *items {
+	b := g.Bucket(bucketOwn)
+	if b == nil {
+		return nil
+	}
+	own := it.sealOwn()
+	own.b = b
+	return own
+}
+
+// createOwn opens the bases, and makes their bucket if there is none.
+func (g *genTx) createOwn() error {
+	if g.own != nil {
+		return nil
+	}
+	b, err := g.b.CreateBucketIfNotExists(bucketOwn)
+	if err != nil {
+		return err
+	}
+	g.own = g.items.sealOwn()
+	g.own.b = b
+	return nil
+}
+
+// shown is the record that the server showed last at k, nil if it showed none.
+func (g genTx) shown(k []byte) []byte {
+	if v := g.own.Get(k); v != nil {
+		if bytes.Equal(v, noBase) {
+			return nil
+		}
+		return v
+	}
+	return g.items.Get(k)
+}
+
+// ownHash is what the digest of the bases has of one. r is nil where the server
+// has shown nothing.
+func ownHash(k []byte, key string, r *record) uint64 {
+	if r == nil {
+		return entryHash(append(bytes.Clone(bucketOwn), k...))
+	}
+	return recordHash(key, r)
+}
+
+// setBase makes r the base of the key at k, nil if the server shows nothing.
+func (a *applier) setBase(k []byte, key string, r *record, raw []byte) error {
+	if err := a.dropBase(k, key); err != nil {
+		return err
+	}
+	if err := a.to.createOwn(); err != nil {
+		return err
+	}
+	v := noBase
+	if r != nil {
+		v = bytes.Clone(raw)
+		a.m.useDict(r.packed, 1)
+	}
+	a.m.Own.add(ownHash(k, key, r))
+	if err := a.to.own.Put(bytes.Clone(k), v); err != nil {
+		return fmt.Errorf("store the base of %q: %w", key, err)
+	}
+	return nil
+}
+
+// dropBase forgets the base of the key at k, if it has one.
+func (a *applier) dropBase(k []byte, key string) error {
+	v := a.to.own.Get(k)
+	if v == nil {
+		return nil
+	}
+	var r *record
+	if !bytes.Equal(v, noBase) {
+		var err error
+		if _, r, err = parseRecord(k, v); err != nil {
+			// Its digest cannot be taken back: the source must be read anew.
+			a.s.damaged(err)
+			a.m.Degraded = err.Error()
+			return a.to.own.Delete(k)
+		}
+		a.m.useDict(r.packed, -1)
+	}
+	a.m.Own.remove(ownHash(k, key, r))
+	return a.to.own.Delete(k)
+}
+
+// was is what there is of a key before a change.
+type was struct {
+	k []byte
+	// here: it is in the generation that is written.
+	here bool
+	// item is what readers see, told what the server showed last. They are the
+	// same unless the key is owned, which the program has written.
+	item, told       *record
+	itemRaw, toldRaw []byte
+	owned            bool
+	damaged          bool // told cannot be read
+}
+
+// look finds what there is at k. In a stage an earlier page may have had the
+// key.
+func (a *applier) look(k []byte) (w was) {
+	w.k, w.here = k, a.from.b == a.to.b || a.to.items.Get(k) != nil || a.to.own.Get(k) != nil
+	side := a.from
+	if w.here {
+		side = a.to
+	}
+	parse := func(raw []byte) ([]byte, *record, bool) {
+		if raw == nil {
+			return nil, nil, false
+		}
+		_, r, err := parseRecord(k, raw)
+		if err == nil {
+			return raw, r, false
+		}
+		if w.here {
+			// Its index entries and digest cannot be taken back: the source
+			// must be read anew, and until then says so.
+			a.s.damaged(err)
+			a.m.Degraded = err.Error()
+		}
+		return nil, nil, true
+	}
+	w.itemRaw, w.item, w.damaged = parse(side.items.Get(k))
+	w.toldRaw, w.told = w.itemRaw, w.item
+	if base := side.own.Get(k); base != nil {
+		w.owned, w.damaged, w.toldRaw, w.told = true, false, nil, nil
+		if !bytes.Equal(base, noBase) {
+			w.toldRaw, w.told, w.damaged = parse(base)
+		}
+	}
+	return w
+}
+
+// ahead says whether the program's object at an owned key is newer than the
+// server's change: then readers keep it, until the server has come so far.
+func (a *applier) ahead(c *Change, w was) bool {
+	if !w.owned || w.item == nil || a.anew {
+		return false
+	}
+	asOf := c.rv
+	if a.asOf != "" {
+		asOf = a.asOf
+	}
+	if asOf == "" || w.item.rv == "" {
+		return false
+	}
+	cmp, err := resourceversion.CompareResourceVersion(w.item.rv, asOf)
+	return err == nil && cmp > 0
+}
+
+// writeOwn applies a change that the program made to a source that has been
+// read from the server. An object that is older than the one that is there is
+// not stored: what readers see does not step back.
+func (a *applier) writeOwn(c *Change, w was) error {
+	if c.typ == cache.Deleted {
+		switch {
+		case w.item == nil:
+			if w.damaged && !w.owned {
+				return a.to.items.Delete(w.k)
+			}
+			return nil
+		case w.owned && w.told == nil && !w.damaged:
+			if err := a.dropBase(w.k, c.key); err != nil {
+				return err
+			}
+		case !w.owned:
+			if err := a.setBase(w.k, c.key, w.item, w.itemRaw); err != nil {
+				return err
+			}
+		}
+		return a.takeItem(c.key, w)
+	}
+	if w.item != nil && c.rv != "" {
+		if cmp, err := resourceversion.CompareResourceVersion(c.rv, w.item.rv); err == nil && cmp < 0 {
+			a.s.stale.Add(1)
+			return nil
+		}
+	}
+	switch {
+	case w.item != nil && a.unchanged(c, w.item):
+		return nil
+	case w.owned && w.told != nil && a.unchanged(c, w.told): // as it was
+		if err := a.dropBase(w.k, c.key); err != nil {
+			return err
+		}
+	case !w.owned && !w.damaged:
+		if err := a.setBase(w.k, c.key, w.item, w.itemRaw); err != nil {
+			return err
+		}
+	}
+	next, raw, err := a.recordOf(c, w)
+	if err != nil {
+		return err
+	}
+	a.s.hot.put(c.key, next, c.obj)
+	return a.giveItem(c.key, w, next, raw)
+}
+
+// unchanged says whether c would store what r says.
+func (a *applier) unchanged(c *Change, r *record) bool {
+	if c.typ == cache.Deleted || c.rv != r.rv || c.uid != r.uid || r.codec != a.s.codec.ID() {
+		return false
+	}
+	is, packed, size := c.payload, uint32(packNot), len(c.payload)
+	if c.by != nil {
+		packed, size = c.by.version, c.size
+	}
+	switch {
+	case size != r.plainSize():
+		return false
+	case packed == r.packed && bytes.Equal(is, r.payload):
+		return true
+	}
+	was, err := a.s.plain(r, nil)
+	if err == nil && c.by != nil {
+		is, err = c.by.unpack(c.payload, c.size, nil)
+	}
+	return err == nil && bytes.Equal(is, was)
+}
+
+// unionCursor walks the keys that have a record or a base, in the file's order.
+type unionCursor struct {
+	items, own     itemCursor
+	itemAt, ownAt  []byte
+	item, base     raw
+	hasOwn, atItem bool
+	atOwn          bool
+}
+
+// cursor walks the keys of a generation that has items.
+func (g genTx) cursor() *unionCursor {
+	c := &unionCursor{items: g.items.Cursor()}
+	if g.own != nil {
+		c.own, c.hasOwn = g.own.Cursor(), true
+	}
+	return c
+}
+
+// Seek goes to the first key that is not before the place at, which it returns,
+// nil at the end. item and base are what is there, without in where there is
+// none.
+func (c *unionCursor) Seek(at []byte) (place []byte, item, base raw) {
+	c.itemAt, c.item = c.items.Seek(at)
+	if c.hasOwn {
+		c.ownAt, c.base = c.own.Seek(at)
+	}
+	return c.here()
+}
+
+// SeekAfter goes to the first key behind the place at, nil being the start.
+func (c *unionCursor) SeekAfter(at []byte) (place []byte, item, base raw) {
+	c.itemAt, c.item = c.items.SeekAfter(at)
+	if c.hasOwn {
+		c.ownAt, c.base = c.own.SeekAfter(at)
+	}
+	return c.here()
+}
+
+// Next goes to the next key.
+func (c *unionCursor) Next() (place []byte, item, base raw) {
+	if c.atItem {
+		c.itemAt, c.item = c.items.Next()
+	}
+	if c.atOwn {
+		c.ownAt, c.base = c.own.Next()
+	}
+	return c.here()
+}
+
+func (c *unionCursor) here() (place []byte, item, base raw) {
+	c.atItem, c.atOwn = c.itemAt != nil, c.ownAt != nil
+	if c.atItem && c.atOwn {
+		switch bytes.Compare(c.itemAt, c.ownAt) {
+		case -1:
+			c.atOwn = false
+		case 1:
+			c.atItem = false
+		}
+	}
+	if c.atItem {
+		place, item = c.itemAt, c.item
+	}
+	if c.atOwn {
+		place, base = c.ownAt, c.base
+	}
+	return place, item, base
+}
+
+// shown is what the server showed last of a key under a cursor, without in where
+// that is nothing.
+func shown(item, base raw) raw {
+	switch {
+	case base.in == nil:
+		return item
+	case bytes.Equal(base.open(), noBase):
+		return raw{}
+	}
+	return base
+}
+
+// own verifies the bases.
+func (v *verifier) own(g genTx) {
+	var d digest
+	_ = g.own.each(func(rw raw) {
+		b := rw.open()
+		if bytes.Equal(b, noBase) {
+			d.add(ownHash(rw.k, "", nil))
+			if _, ok := g.items.find(rw.k); !ok {
+				v.problem("own: %x has neither a base nor a record", rw.k)
+			}
+			return
+		}
+		key, r, err := parseRecord(rw.k, b)
+		if err != nil {
+			v.problem("own: %v", err)
+			return
+		}
+		d.add(ownHash(rw.k, key, r))
+		if r.packed >= packByDict {
+			v.packed[r.packed]++
+		}
+	})
+	if d != v.m.Own {
+		v.problem("own: the bases of what the program has written are not those last committed: %d of %d", d.Count, v.m.Own.Count)
+	}
+}
+
+// staleOwn says whether the bases are not those that meta knows: a program that
+// does not know of them has changed the source since.
+func (t sourceTx) staleOwn(m *sourceMeta) bool {
+	var d digest
+	bad := false
+	_ = t.gen(m.Generation).own.each(func(rw raw) {
+		b := rw.open()
+		if bytes.Equal(b, noBase) {
+			d.add(ownHash(rw.k, "", nil))
+			return
+		}
+		key, r, err := parseRecord(rw.k, b)
+		if bad = bad || err != nil; err == nil {
+			d.add(ownHash(rw.k, key, r))
+		}
+	})
+	return bad || d != m.Own
+}
+
+// dropOwn forgets all bases.
+func (t sourceTx) dropOwn(m *sourceMeta) error {
+	g := t.gen(m.Generation)
+	if g.own != nil {
+		if err := g.b.DeleteBucket(bucketOwn); err != nil {
+			return err
+		}
+	}
+	m.Own = digest{}
+	return nil
+}
+
+// keyOfEither is the key of what is under a cursor.
+func keyOfEither(item, base raw) (string, error) {
+	if item.in != nil {
+		return keyOf(item)
+	}
+	return keyOf(base)
+}
+
+// own copies the bases of a generation. One that cannot be read is left out:
+// then the source is read anew.
+func (c *copier) own(gen bucketRef, sealed *items) {
+	var bases bucketRef
+	found := false
+	c.note(c.from.each(gen, func(k, _ []byte, sub *bucketRef) {
+		if sub != nil && bytes.Equal(k, bucketOwn) {
+			bases, found = *sub, true
+		}
+	}))
+	if !found {
+		return
+	}
+	c.note(c.from.each(bases, func(k, v []byte, _ *bucketRef) {
+		rw := sealed.raw(k, v)
+		b := rw.open()
+		key, r, raw := "", (*record)(nil), []byte(nil)
+		if !bytes.Equal(b, noBase) {
+			var err error
+			if key, r, err = parseRecord(rw.k, b); err != nil {
+				c.note(err)
+				return
+			}
+			raw = b
+		}
+		at := bytes.Clone(rw.k)
+		c.do(len(b), func(_ sourceTx, a *applier) error { return a.setBase(at, key, r, raw) })
+	}))
+}

@@ -1,0 +1,562 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// ownTest is a source whose program writes to it.
+type ownTest struct {
+	t    *testing.T
+	o    Options
+	path string
+	db   *DB
+	s    *Store
+	p    *testProducer
+	from uint64 // seq of the first entry that counts
+	raw  bool   // a list leaves out what the file has
+}
+
+func newOwnTest(t *testing.T, o Options) *ownTest {
+	f := &ownTest{t: t, o: o, path: testPath(t)}
+	f.open()
+	return f
+}
+
+func (f *ownTest) open() {
+	f.db = openTest(f.t, f.path, f.o)
+	f.s, f.p = claimTest(f.t, f.db, Claim{Indexers: indexers}), &testProducer{}
+	f.s.Attach(f.p)
+}
+
+func (f *ownTest) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// at is the object o at a version, with some content.
+func at(rv int, content string) *corev1.ConfigMap {
+	return configMap("a", "o", rv, map[string]string{"words": content, "long": strings.Repeat(content, 30)})
+}
+
+func twin(rv int, content string) *corev1.ConfigMap {
+	o := at(rv, content)
+	o.UID = "another"
+	return o
+}
+
+func (f *ownTest) event(typ cache.DeltaType, obj *corev1.ConfigMap) {
+	f.t.Helper()
+	c, err := f.s.Prepare(typ, obj)
+	f.must(err)
+	f.p.put(&Batch{Changes: []*Change{c}, ResourceVersion: obj.ResourceVersion})
+	f.s.wake(true)
+	f.p.wait(f.t)
+}
+
+func (f *ownTest) list(rv int, objs ...*corev1.ConfigMap) {
+	f.t.Helper()
+	var all []runtime.Object
+	for _, o := range objs {
+		all = append(all, o)
+	}
+	// A list has more than what the test is about.
+	all = append(all, configMap("z", "other", 1, nil))
+	if !f.raw {
+		relist(f.t, f.s, fmt.Sprint(rv), RelistOptions{}, all, 10)
+		return
+	}
+	r, err := f.s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { f.t.Error(err) }})
+	f.must(err)
+	defer r.Abort()
+	for _, obj := range all {
+		o := obj.(*corev1.ConfigMap)
+		l := []Listed{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
+		found, err := r.Compare(l)
+		f.must(err)
+		if found[0] == Same {
+			f.must(r.Keep(l))
+		} else {
+			f.must(r.Page([]runtime.Object{obj}))
+		}
+	}
+	_, err = r.Commit(fmt.Sprint(rv), time.Now())
+	f.must(err)
+}
+
+// told is what handlers are told, since the test began.
+func (f *ownTest) told() string {
+	f.t.Helper()
+	var all []string
+	for e, err := range f.s.History("a/o") {
+		f.must(err)
+		if e.Seq < f.from {
+			continue
+		}
+		obj, err := e.Object()
+		f.must(err)
+		s := string(e.Type) + " "
+		if prev, err := e.Previous(); err != nil {
+			f.t.Fatal(err)
+		} else if prev != nil && e.Type == cache.Updated {
+			s += shortly(prev) + ">"
+		}
+		all = append(all, s+shortly(obj))
+	}
+	return strings.Join(all, ", ")
+}
+
+func shortly(obj any) string {
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		return "?" + shortly(d.Obj)
+	}
+	o, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		return "nothing"
+	}
+	return o.ResourceVersion + o.Data["words"]
+}
+
+// read is what readers see, by key and by index.
+func (f *ownTest) read() string {
+	f.t.Helper()
+	obj, ok, err := f.s.GetByKey("a/o")
+	f.must(err)
+	if !ok {
+		if keys, err := f.s.IndexKeys(cache.NamespaceIndex, "a"); err != nil || len(keys) > 0 {
+			f.t.Fatal("the index lists what is not there: ", keys, err)
+		}
+		return "nothing"
+	}
+	found, err := f.s.ByIndex("words", obj.(*corev1.ConfigMap).Data["words"])
+	if err != nil || len(found) != 1 || shortly(found[0]) != shortly(obj) {
+		f.t.Fatal("the index finds ", found, err)
+	}
+	return shortly(obj)
+}
+
+// replay is what a handler is shown that comes now.
+func (f *ownTest) replay() string {
+	f.t.Helper()
+	p, err := f.s.ServerPage(nil, 100)
+	f.must(err)
+	d, err := f.s.Replay(nil, 100)
+	f.must(err)
+	one, err := f.s.ReplayOf([]string{"a/o"})
+	f.must(err)
+	found := "nothing"
+	for i, key := range p.Keys {
+		if key == "a/o" {
+			found = shortly(p.Objects[i])
+		}
+	}
+	durable := "nothing"
+	for _, e := range d.Entries {
+		if e.Key == "a/o" {
+			obj, err := e.Object()
+			f.must(err)
+			durable = shortly(obj)
+		}
+	}
+	if durable != found || len(one.Entries) == 1 != (found != "nothing") {
+		f.t.Fatalf("a plain handler is shown %s, a durable one %s", found, durable)
+	}
+	return found
+}
+
+func (f *ownTest) bases() uint64 { return f.s.metaNow().Own.Count }
+
+// ownCases are what a program does to its store, what the server says of it and
+// what is told, read and kept then. What is read after the program's write
+// follows its name.
+var ownCases = []struct {
+	name   string
+	before []*corev1.ConfigMap // on the server
+	own    func(s *Store) error
+	read   string // after the program's write
+	replay string
+	// event and list are the ways in which the server's state comes.
+	event func(f *ownTest)
+	list  func(f *ownTest)
+	told  string
+	left  string // what is read then
+	keeps uint64
+}{
+	{name: "update with the answer",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(at(7, "y")) }, read: "7y", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Updated, at(7, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")) },
+		told: "Updated 5x>7y", left: "7y"},
+	{name: "update twice, and the server's older version first",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return errors.Join(s.Update(at(6, "w")), s.Update(at(8, "y"))) }, read: "8y", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Updated, at(6, "w")) }, list: func(f *ownTest) { f.list(6, at(6, "w")) },
+		told: "Updated 5x>6w", left: "8y", keeps: 1},
+	{name: "an older write",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(at(4, "w")) }, read: "5x", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Updated, at(6, "y")) }, list: func(f *ownTest) { f.list(6, at(6, "y")) },
+		told: "Updated 5x>6y", left: "6y"},
+	{name: "a change that the server never hears of",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(at(5, "mine")) }, read: "5mine", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Updated, at(9, "y")) }, list: func(f *ownTest) { f.list(9, at(9, "y")) },
+		told: "Updated 5x>9y", left: "9y"},
+	{name: "a change of which a list shows nothing",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(at(5, "mine")) }, read: "5mine", replay: "5x",
+		list: func(f *ownTest) { f.list(9, at(5, "x")) }, told: "", left: "5x"},
+	{name: "a change that is taken back",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return errors.Join(s.Update(at(5, "mine")), s.Update(at(5, "x"))) }, read: "5x", replay: "5x",
+		list: func(f *ownTest) { f.list(9, at(5, "x")) }, told: "", left: "5x"},
+	{name: "create",
+		own: func(s *Store) error { return s.Add(at(7, "y")) }, read: "7y", replay: "nothing",
+		event: func(f *ownTest) { f.event(cache.Added, at(7, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")) },
+		told: "Added 7y", left: "7y"},
+	{name: "create that the server never hears of",
+		own: func(s *Store) error { return s.Add(at(0, "y")) }, read: "0y", replay: "nothing",
+		list: func(f *ownTest) { f.list(9) }, told: "", left: "nothing"},
+	{name: "create, and a list of before",
+		own: func(s *Store) error { return s.Add(at(7, "y")) }, read: "7y", replay: "nothing",
+		list: func(f *ownTest) { f.list(6) }, told: "", left: "7y", keeps: 1},
+	{name: "create and delete",
+		own: func(s *Store) error { return errors.Join(s.Add(at(7, "y")), s.Delete(at(7, "y"))) }, read: "nothing", replay: "nothing",
+		event: func(f *ownTest) { f.event(cache.Added, at(7, "y")); f.event(cache.Deleted, at(8, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")); f.list(8) },
+		told: "Added 7y, Deleted 8y", left: "nothing"},
+	{name: "delete",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Deleted, at(7, "x")) }, list: func(f *ownTest) { f.list(7) },
+		told: "Deleted 7x", left: "nothing"},
+	{name: "delete that the server never hears of",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
+		list: func(f *ownTest) { f.list(9, at(5, "x")) }, told: "", left: "5x"},
+	{name: "delete, and the server's older change first",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Updated, at(6, "w")); f.event(cache.Deleted, at(7, "w")) },
+		list:  func(f *ownTest) { f.list(6, at(6, "w")); f.list(7) },
+		told:  "Updated 5x>6w, Deleted 7w", left: "nothing"},
+	{name: "replaced by another object",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(twin(9, "y")) }, read: "9y", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Deleted, at(8, "x")); f.event(cache.Added, twin(9, "y")) },
+		list:  func(f *ownTest) { f.list(9, twin(9, "y")) },
+		told:  "Deleted 8x, Added 9y", left: "9y"},
+	{name: "replaced by another object, which has not come",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(twin(9, "y")) }, read: "9y", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Deleted, at(8, "x")) }, list: func(f *ownTest) { f.list(8) },
+		told: "Deleted 8x", left: "9y", keeps: 1},
+	{name: "transaction",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error {
+			if err := s.Transaction(cache.Transaction{Type: cache.TransactionTypeUpdate, Object: at(7, "y")}); err != nil {
+				return err
+			}
+			return nil
+		}, read: "7y", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Updated, at(7, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")) },
+		told: "Updated 5x>7y", left: "7y"},
+	{name: "replace",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Replace([]any{configMap("z", "other", 1, nil)}, "30") }, read: "nothing", replay: "5x",
+		event: func(f *ownTest) { f.event(cache.Updated, at(7, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")) },
+		told: "Updated 5x>7y", left: "7y"},
+}
+
+// between is what happens to the file between the program's write and the
+// server's word.
+var between = map[string]func(f *ownTest){
+	"nothing": func(*ownTest) {},
+	"restart": func(f *ownTest) { closeTest(f.t, f.db); f.open() },
+	"compact": func(f *ownTest) {
+		if _, err := f.db.Compact(context.Background(), nil); err != nil {
+			f.t.Fatal(err)
+		}
+	},
+	"encrypt, rotate, decrypt": func(f *ownTest) {
+		for _, o := range []Options{{Keyset: sealtest.Keyset()}, {Keyset: sealtest.Keyset(), Decrypt: true}, {Keyset: sealtest.Keyset()}} {
+			closeTest(f.t, f.db)
+			o.MaxCommitBytes, o.Durability = f.o.MaxCommitBytes, Process
+			f.o = o
+			f.open()
+			if !o.Decrypt {
+				f.must(f.db.Rotate())
+			}
+		}
+	},
+	"salvage": func(f *ownTest) {
+		f.must(f.db.healNow(errors.New("a test")))
+		if f.s.Err() != nil {
+			f.t.Fatal("not all was saved: ", f.s.Err())
+		}
+	},
+	"more writes": func(f *ownTest) {
+		for i := range 40 {
+			f.must(f.s.Update(configMap("z", "other", 1, map[string]string{"words": fmt.Sprint(i)})))
+		}
+		f.must(f.s.Update(configMap("z", "other", 1, nil)))
+	},
+}
+
+// TestOwnWrites: readers see what the program writes to its store, and handlers
+// are told what the server says of it, whether or not the program has stored it
+// first.
+func TestOwnWrites(t *testing.T) {
+	for _, tc := range ownCases {
+		for how, meanwhile := range between {
+			for _, way := range []string{"event", "list", "staged list", "raw list", "staged raw list"} {
+				bring, o := tc.event, Options{Window: time.Nanosecond, Durability: Process}
+				if way != "event" {
+					bring = tc.list
+				}
+				if bring == nil {
+					continue
+				}
+				if strings.HasPrefix(way, "staged") {
+					o.MaxCommitBytes = 1
+				}
+				t.Run(tc.name+"/"+how+"/"+way, func(t *testing.T) {
+					f := newOwnTest(t, o)
+					f.list(5, tc.before...)
+					f.from, f.raw = f.s.State().Seq+1, strings.HasSuffix(way, "raw list")
+					f.must(tc.own(f.s))
+					check := func(what, read, replay string) {
+						t.Helper()
+						if got := f.read(); got != read {
+							t.Fatalf("%s: %s is read, and should be %s", what, got, read)
+						}
+						if got := f.replay(); got != replay {
+							t.Fatalf("%s: %s is shown, and should be %s", what, got, replay)
+						}
+						if r, err := f.db.Check(); err != nil || !r.Sound() {
+							t.Fatalf("%s: %+v %v", what, r, err)
+						}
+					}
+					check("written", tc.read, tc.replay)
+					meanwhile(f)
+					check("meanwhile", tc.read, tc.replay)
+					if rv := f.s.State().ResourceVersion; rv != "5" {
+						t.Fatal("the program's write has moved the resume point to ", rv)
+					}
+					bring(f)
+					told := tc.told
+					if way != "event" { // a list does not tell the final state
+						told = strings.ReplaceAll(told, "Deleted 8x", "Deleted ?5x")
+						told = strings.ReplaceAll(told, "Deleted 7x", "Deleted ?5x")
+						told = strings.ReplaceAll(told, "Deleted 7w", "Deleted ?6w")
+						told = strings.ReplaceAll(told, "Deleted 8y", "Deleted ?7y")
+					}
+					if got := f.told(); got != told {
+						t.Fatalf("told %q, not %q", got, told)
+					}
+					if got := f.read(); got != tc.left {
+						t.Fatalf("%s is read at last, and should be %s", got, tc.left)
+					}
+					if got := f.bases(); got != tc.keeps {
+						t.Fatalf("%d bases are kept, not %d", got, tc.keeps)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestOwnWriteOfNoVersion: what the program says of a version that the server's
+// list has passed does not stay.
+func TestOwnWriteOfNoVersion(t *testing.T) {
+	f := newOwnTest(t, Options{Durability: Process})
+	f.list(5, at(5, "x"))
+	f.must(f.s.Update(at(50, "mine")))
+	f.list(49, at(5, "x"))
+	if got := f.read(); got != "50mine" || f.bases() != 1 {
+		t.Fatal(got, f.bases())
+	}
+	f.list(50, at(5, "x"))
+	if got := f.read(); got != "5x" || f.bases() != 0 {
+		t.Fatal(got, f.bases())
+	}
+}
+
+// TestOwnWriteIsKept: an object that differs, and that a relist cannot have any
+// more, stays as it is, with its base; so does one that cannot be stored.
+func TestOwnWriteIsKept(t *testing.T) {
+	for _, o := range []Options{{Durability: Process}, {Durability: Process, MaxCommitBytes: 1}} {
+		for _, own := range []func(s *Store) error{
+			func(s *Store) error { return s.Update(at(7, "y")) },
+			func(s *Store) error { return s.Delete(at(5, "x")) },
+		} {
+			f := newOwnTest(t, o)
+			f.list(5, at(5, "x"))
+			f.from = f.s.State().Seq + 1
+			f.must(own(f.s))
+			read := f.read()
+			r, err := f.s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+			f.must(err)
+			f.must(r.Page([]runtime.Object{configMap("z", "other", 9, nil)}))
+			f.must(r.Keep([]Listed{{Namespace: "a", Name: "o", UID: "uid-o", ResourceVersion: "9"}}))
+			_, err = r.Commit("9", time.Now())
+			f.must(err)
+			if f.read() != read || f.replay() != "5x" || f.bases() != 1 {
+				t.Fatalf("%s is read, not %s; %s is shown; %d bases", f.read(), read, f.replay(), f.bases())
+			}
+			f.event(cache.Updated, at(10, "z"))
+			if f.told() != "Updated 5x>10z" || f.read() != "10z" {
+				t.Fatal(f.told(), f.read())
+			}
+		}
+	}
+}
+
+// TestPackedBase: the dictionary that a base is packed by stays as long as the
+// base does.
+func TestPackedBase(t *testing.T) {
+	path := testPath(t)
+	objs := somePods(0, 300)
+	o := Options{Compression: Zstd, Durability: Process}
+	db := openTest(t, path, o)
+	s := claimTest(t, db, podClaim())
+	relist(t, s, "300", RelistOptions{}, objs, 100)
+	for _, obj := range objs {
+		pod := obj.DeepCopyObject().(*corev1.Pod)
+		pod.Spec.NodeName = "another"
+		if err := s.Update(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := s.metaNow().Dicts[packByDict].Records
+	if used < 300 {
+		t.Fatalf("%d records are packed by the dictionary", used)
+	}
+	closeTest(t, db)
+	o.Compression = NoCompression
+	db = openTest(t, path, o)
+	s = claimTest(t, db, podClaim())
+	for _, obj := range objs {
+		pod := obj.DeepCopyObject().(*corev1.Pod)
+		pod.Spec.NodeName = "a third"
+		if err := s.Update(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.metaNow().Dicts[packByDict].Records; n != 300 {
+		t.Fatalf("%d bases are packed by the dictionary", n)
+	}
+	relist(t, s, "301", RelistOptions{}, objs, 100)
+	serves(t, s, objs)
+	if n := s.metaNow().Own.Count; n != 0 {
+		t.Fatalf("%d bases are left", n)
+	}
+}
+
+// TestOwnWritesBeforeTheFirstList: what a program stores before the server has
+// been read is for readers only, and neither ends nor spoils the first list.
+func TestOwnWritesBeforeTheFirstList(t *testing.T) {
+	for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
+		for _, when := range []string{"before", "meanwhile", "in between", "both"} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				f := newOwnTest(t, o)
+				l := newListing(t, listed(100).list(), 10)
+				write := func(at string, content string) {
+					if when == at || when == "both" {
+						f.must(f.s.Update(configMap("a", "o", 3, map[string]string{"words": content})))
+						if got := f.read(); got != "3"+content {
+							t.Fatalf("read %s", got)
+						}
+					}
+				}
+				write("before", "x")
+				if f.bases() != 0 {
+					t.Fatal("a base is kept where the server has shown nothing")
+				}
+				r, from := l.begin(f.s)
+				f.must(l.read(r, from, 2))
+				write("meanwhile", "y")
+				f.must(l.read(r, 2, 3))
+				r.Abort()
+				closeTest(t, f.db)
+				f.open()
+				write("in between", "z")
+				if st := f.s.State(); st.Synced {
+					t.Fatalf("%+v", st)
+				}
+				if p, err := f.s.ServerPage(nil, 100); p.Synced || err != nil {
+					t.Fatal("handlers are shown objects before the first list: ", p, err)
+				}
+				if from := l.attempt(f.s, 1000); from != 3 {
+					t.Fatalf("the list went on from page %d", from)
+				}
+				wants(t, "listed", f.s, listed(100))
+			})
+		}
+	}
+}
+
+// TestOwnWritesAlone: a store that no list has filled keeps no bases, and its
+// resume point is what its program says.
+func TestOwnWritesAlone(t *testing.T) {
+	f := newOwnTest(t, Options{})
+	f.must(f.s.Replace([]any{at(5, "x"), configMap("z", "other", 1, nil)}, "5"))
+	f.must(f.s.Update(at(6, "y")))
+	f.must(f.s.Delete(configMap("z", "other", 1, nil)))
+	f.s.Bookmark("9")
+	if st := f.s.State(); f.bases() != 0 || st.ResourceVersion != "9" || st.Objects != 1 || f.read() != "6y" {
+		t.Fatalf("%d bases, %+v", f.bases(), st)
+	}
+	closeTest(t, f.db)
+	f.open()
+	if st := f.s.State(); st.ResourceVersion != "9" || f.read() != "6y" {
+		t.Fatalf("%+v", st)
+	}
+}
+
+// TestDamagedBase: a base that is damaged, or that another program has left
+// behind, is noticed, and the source is read anew.
+func TestDamagedBase(t *testing.T) {
+	for name, damage := range map[string]func(src sourceTx, m *sourceMeta) error{
+		"flipped": func(src sourceTx, m *sourceMeta) error {
+			own := src.gen(m.Generation).own
+			k, v := own.b.Cursor().First()
+			v = append([]byte(nil), v...)
+			v[len(v)-1] ^= 1
+			return own.b.Put(append([]byte(nil), k...), v)
+		},
+		"gone": func(src sourceTx, m *sourceMeta) error {
+			return src.gen(m.Generation).b.DeleteBucket(bucketOwn)
+		},
+		"left by a program that does not know of it": func(_ sourceTx, m *sourceMeta) error {
+			m.Own = digest{}
+			return nil
+		},
+	} {
+		for keys, o := range map[string]Options{"plain": {Durability: Process}, "encrypted": {Durability: Process, Keyset: sealtest.Keyset()}} {
+			t.Run(name+" "+keys, func(t *testing.T) {
+				f := newOwnTest(t, o)
+				f.list(5, at(5, "x"))
+				f.from = f.s.State().Seq + 1
+				f.must(f.s.Update(at(7, "y")))
+				f.must(f.s.updateMeta(damage, nil))
+				if r, err := f.db.Check(); err != nil || r.Sound() {
+					t.Fatalf("not noticed: %+v %v", r, err)
+				}
+				f.s.Release()
+				f.must(f.db.Close())
+				f.open()
+				if f.s.Err() == nil {
+					t.Fatal("not noticed by the next life")
+				}
+				if f.read() != "7y" {
+					t.Fatal(f.read())
+				}
+				f.list(9, at(9, "z"))
+				if err := f.s.Err(); err != nil || f.read() != "9z" || f.bases() != 0 {
+					t.Fatal(err, f.read(), f.bases())
+				}
+				if got := f.told(); !strings.HasSuffix(got, "9z") {
+					t.Fatal("told ", got)
+				}
+			})
+		}
+	}
+}
