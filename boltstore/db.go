@@ -162,7 +162,8 @@ func (db *DB) log() klog.Logger { return *db.opts.Logger }
 // Close commits what is pending, syncs, and closes the file. It is safe in any
 // order relative to informers that use the file: their reads fail from then on
 // and their writes wait until they are stopped. If some were still running the
-// error names them; the file is closed in order all the same.
+// error names them; the file is closed in order all the same. A claim that
+// nothing feeds, such as that of an informer which was never run, is released.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.closed {
@@ -171,11 +172,20 @@ func (db *DB) Close() error {
 	}
 	db.closed = true
 	var running []string
+	var idle []*Store
 	for _, s := range db.claims {
-		running = append(running, s.source.String())
+		switch {
+		case s.fed(), s.metaNow() == nil: // or being claimed
+			running = append(running, s.source.String())
+		default:
+			idle = append(idle, s)
+		}
 	}
 	db.mu.Unlock()
 	db.cancel()
+	for _, s := range idle {
+		s.Release()
+	}
 
 	db.rotating.Wait()
 	var errs []error
