@@ -416,7 +416,9 @@ type State struct {
 	ServerCA        string    `json:"serverCA,omitempty"`      // likewise
 	Kind            string    `json:"kind"`
 	APIVersion      string    `json:"apiVersion"`
-	Namespaced      bool      `json:"namespaced"` // false also as long as there are no objects to tell by
+	Namespaced      bool      `json:"namespaced"`      // Scope is ScopeNamespaced
+	Scope           Scope     `json:"scope,omitempty"` // as described, else as the objects tell; "" as long as nothing does
+	Names           []string  `json:"names,omitempty"` // see Description
 	History         uint64    `json:"history"`
 	Synced          bool      `json:"synced"` // has been read from the server once
 	ResourceVersion string    `json:"resourceVersion"`

@@ -115,6 +115,8 @@ type sourceMeta struct {
 	TypeHash        string               `msgpack:"typeHash"`
 	Transform       string               `msgpack:"transform"`
 	Degraded        string               `msgpack:"degraded"`
+	Scope           Scope                `msgpack:"scope,omitempty"` // see Describe
+	Names           []string             `msgpack:"names,omitempty"`
 	// NamesLost: damage may have taken names of durable handlers. One that is
 	// not there may have been: it starts over. It stays, as nothing tells when
 	// the last one of them has come back.
@@ -148,6 +150,7 @@ func (m *sourceMeta) state() State {
 		History: m.History, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
+		Names: m.Names,
 	}
 	if m.Confirmed != 0 {
 		st.Confirmed = time.Unix(0, m.Confirmed)

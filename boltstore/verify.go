@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
@@ -268,19 +267,6 @@ func (v *verifier) journal(src sourceTx) {
 	}
 }
 
-// namespaced tells by the first object's key.
-func (g genTx) namespaced() bool {
-	if g.items == nil {
-		return false
-	}
-	at, r := g.items.Cursor().First()
-	if at == nil {
-		return false
-	}
-	key, err := keyOf(r)
-	return err == nil && strings.Contains(key, "/")
-}
-
 // States returns what the file says of each source, by name. One of which it
 // cannot say all has the reason as Degraded. Of one whose meta is damaged, and
 // that is not claimed, nothing is known but its ID, which is the Resource then.
@@ -315,7 +301,8 @@ func (db *DB) stateOf(id string, src sourceTx) State {
 		return State{Source: Source{Resource: id}, Degraded: err.Error()}
 	}
 	st := m.state()
-	st.Namespaced = m.Source.Namespace != "" || src.gen(m.Generation).namespaced()
+	st.Scope = m.scope(src.gen(m.Generation))
+	st.Namespaced = st.Scope == ScopeNamespaced
 	if inMemory != nil {
 		s.mu.RLock()
 		st.Outdated, st.Reindexed = s.outdated(inMemory), maps.Clone(s.reindexed)

@@ -82,8 +82,8 @@ func (f *dbFile) read() (live.Reader, error) {
 	return c, nil
 }
 
-// readType is read, and the sources of a type that the file holds, of which
-// there must be one.
+// readType is read, and the sources of the one type that was meant, of which
+// the file must have one.
 func (f *dbFile) readType(ctx context.Context, typ string) (live.Reader, []boltstore.State, error) {
 	r, err := f.read()
 	if err != nil {
@@ -93,7 +93,10 @@ func (f *dbFile) readType(ctx context.Context, typ string) (live.Reader, []bolts
 	if err != nil {
 		return nil, nil, errors.Join(err, r.Close())
 	}
-	sources := inFile(status.Sources, typ)
+	sources, err := inFile(status.Sources, typ)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), r.Close())
+	}
 	if len(sources) == 0 {
 		return nil, nil, errors.Join(notInFile(typ, f.path, status.Sources), r.Close())
 	}

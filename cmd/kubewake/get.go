@@ -35,6 +35,9 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get TYPE [NAME...]",
 		Short: "Show objects in the file; no server is asked",
+		Long: "Show objects in the file; no server is asked. TYPE is meant as kubectl means it: the core's type comes before\n" +
+			"others of its name, then the built-in one; TYPE.GROUP names any. Of several sources of a type that have all that\n" +
+			"is asked for, the one that the server confirmed last answers. Standard error says which, and how old it is.",
 		Example: `  kubewake get pods -n web -l app=shop --db cache.db
   kubewake get deployments.apps shop -n web -o yaml`,
 		Args: cobra.MinimumNArgs(1),
@@ -68,6 +71,13 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 		return err
 	}
 	defer r.Close()
+	sources, note, err := ask(sources, g.namespace, g.all, selector).answer(sources)
+	if err != nil {
+		return fmt.Errorf("%s: %w", g.db.path, err)
+	}
+	if note != "" {
+		fmt.Fprintln(g.streams.ErrOut, note)
+	}
 	found := map[string]*unstructured.Unstructured{}
 	for _, st := range sources {
 		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
@@ -102,15 +112,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 }
 
 func notInFile(typ, path string, states []boltstore.State) error {
-	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(resourcesIn(states), ", "))
-}
-
-func resourcesIn(states []boltstore.State) (names []string) {
-	for _, st := range states {
-		names = append(names, st.Source.Resource)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(typesIn(states), ", "))
 }
 
 // pick returns the objects in order, those with names if there are any.
@@ -168,5 +170,5 @@ func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unst
 		return nil
 	}
 	p := printers.NewTablePrinter(printers.PrintOptions{Wide: g.output == "wide", WithNamespace: g.all && objs[0].GetNamespace() != "", NoHeaders: g.noHeaders})
-	return p.PrintObj(tableOf(st.Kind, objs, metav1.Now().Time), out)
+	return p.PrintObj(tableOf(st.Source.Group, st.Kind, objs, metav1.Now().Time), out)
 }

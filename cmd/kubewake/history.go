@@ -70,7 +70,15 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	// An owner does not wait for a client, nor does this one for a pager: what is
 	// printed slowly is printed at the end.
 	var out bytes.Buffer
+	sources, note, err := ask(sources, h.namespace, h.all, nil).answer(sources)
+	if err != nil {
+		return fmt.Errorf("%s: %w", h.db.path, err)
+	}
+	if note != "" {
+		fmt.Fprintln(h.streams.ErrOut, note)
+	}
 	for _, st := range sources {
+		fmt.Fprintf(h.streams.ErrOut, "%s: confirmed by the server %s\n", st.Source, ago(st.Confirmed))
 		err := r.History(ctx, live.Query{Source: st.Source, Secrets: h.secrets}, func(v live.Version) error {
 			if !h.wants(v, name) {
 				return nil

@@ -259,7 +259,7 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 			cancel(err)
 			return err
 		}
-		if !slices.Contains(known, r) { // it is with pods and po
+		if !slices.ContainsFunc(known, func(other resource) bool { return other.gvr == r.gvr }) { // it is with pods and po
 			known = append(known, r)
 		}
 	}
@@ -279,19 +279,19 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 	return context.Cause(ctx)
 }
 
-// resolve finds out what a type is: from the file, so that no server is
-// needed, else from the server, however long that takes.
+// resolve finds out what a type is: from the file, if that tells all that is
+// needed, so that no server is; else from the server, however long that takes.
 func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (resource, error) {
 	states, err := db.States()
 	if err != nil {
 		return resource{}, err
 	}
-	for _, st := range inFile(states, arg) {
-		return resource{
-			gvr:        schema.GroupVersionResource{Group: st.Source.Group, Version: st.Source.Version, Resource: st.Source.Resource},
-			gvk:        schema.FromAPIVersionAndKind(st.APIVersion, st.Kind),
-			namespaced: st.Namespaced,
-		}, nil
+	sources, err := inFile(states, arg)
+	if err != nil {
+		return resource{}, err
+	}
+	if r, ok := known(sources); ok && !elsewhere(arg, r.gvr.GroupResource()) && (m.all || r.Scope != "") {
+		return r, nil
 	}
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 	for said := ""; ; {
@@ -302,6 +302,7 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (res
 		}
 		switch {
 		case err == nil:
+			r.Names = m.namesOf(r.gvr)
 			return r, nil
 		case meta.IsNoMatchError(err):
 			return resource{}, unknownType(arg, "the server")
@@ -322,9 +323,28 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (res
 	}
 }
 
+// namesOf are the singular and short names of a type. Without them it is known
+// by its resource and its kind.
+func (m *mirror) namesOf(gvr schema.GroupVersionResource) []string {
+	client, err := m.flags.ToDiscoveryClient()
+	if err != nil {
+		return nil
+	}
+	list, err := client.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+	if err != nil {
+		return nil
+	}
+	for _, r := range list.APIResources {
+		if r.Name == gvr.Resource {
+			return slices.DeleteFunc(append([]string{r.SingularName}, r.ShortNames...), func(name string) bool { return name == "" })
+		}
+	}
+	return nil
+}
+
 func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Config, r resource, end context.CancelCauseFunc) (*informer.Informer, error) {
 	namespace := ""
-	if r.namespaced && !m.all {
+	if r.Scope == boltstore.ScopeNamespaced && !m.all {
 		var err error
 		if namespace, _, err = m.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 			return nil, err
@@ -354,6 +374,9 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 		return nil, err
 	}
 	src.name = src.inf.Store().Source().String()
+	if err := src.inf.Store().Describe(r.Description); err != nil { // the next start asks the server
+		m.logf("%s: its scope and names could not be noted: %s", src.name, oneLine(err))
+	}
 	handler, err := src.inf.AddEventHandler(m.counter(src))
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewake/kubewake/reflector"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -100,5 +101,6 @@ func (m *mirror) counter(src *source) cache.ResourceEventHandler {
 func (m *mirror) print(what string, src *source, key, uid, rv string) {
 	m.out.Lock()
 	defer m.out.Unlock()
-	fmt.Fprintln(m.streams.Out, what, src.inf.Store().Source().Resource, key, uid, rv)
+	of := src.inf.Store().Source()
+	fmt.Fprintln(m.streams.Out, what, schema.GroupResource{Group: of.Group, Resource: of.Resource}, key, uid, rv)
 }

@@ -18,6 +18,10 @@ type column struct {
 	value func(o map[string]any) string
 }
 
+// groups are those of the kinds that columns has, other than the core. Another
+// group's kind of that name is another type.
+var groups = map[string]string{"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "DaemonSet": "apps"}
+
 // columns are, for the kinds that people look at most, what kubectl shows. A
 // server prints tables itself; there is none to ask.
 var columns = map[string][]column{
@@ -37,13 +41,16 @@ var columns = map[string][]column{
 }
 
 // tableOf shows objects of a kind as rows.
-func tableOf(kind string, objs []*unstructured.Unstructured, now time.Time) *metav1.Table {
+func tableOf(group, kind string, objs []*unstructured.Unstructured, now time.Time) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name", Type: "string"}}}
 	add := func(c column, priority int32) {
 		t.ColumnDefinitions = append(t.ColumnDefinitions, metav1.TableColumnDefinition{Name: c.name, Type: "string", Priority: priority})
 	}
 	var narrow, wide []column
 	for _, c := range columns[kind] {
+		if group != groups[kind] {
+			break
+		}
 		if c.wide {
 			wide = append(wide, c)
 		} else {

@@ -4,48 +4,163 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // shortNames are those of kubectl for built-in types, for when there is no
 // server to ask.
-var shortNames = map[string]string{
-	"cm": "configmaps", "cj": "cronjobs", "crd": "customresourcedefinitions", "deploy": "deployments", "ds": "daemonsets",
-	"ep": "endpoints", "ev": "events", "hpa": "horizontalpodautoscalers", "ing": "ingresses", "limits": "limitranges",
-	"netpol": "networkpolicies", "no": "nodes", "ns": "namespaces", "pc": "priorityclasses", "pdb": "poddisruptionbudgets",
-	"po": "pods", "pv": "persistentvolumes", "pvc": "persistentvolumeclaims", "quota": "resourcequotas", "rs": "replicasets",
-	"sa": "serviceaccounts", "sc": "storageclasses", "sts": "statefulsets", "svc": "services",
+var shortNames = map[string]schema.GroupResource{
+	"cm": {Resource: "configmaps"}, "cj": {Group: "batch", Resource: "cronjobs"}, "crd": {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	"deploy": {Group: "apps", Resource: "deployments"}, "ds": {Group: "apps", Resource: "daemonsets"}, "ep": {Resource: "endpoints"}, "ev": {Resource: "events"},
+	"hpa": {Group: "autoscaling", Resource: "horizontalpodautoscalers"}, "ing": {Group: "networking.k8s.io", Resource: "ingresses"}, "limits": {Resource: "limitranges"},
+	"netpol": {Group: "networking.k8s.io", Resource: "networkpolicies"}, "no": {Resource: "nodes"}, "ns": {Resource: "namespaces"},
+	"pc": {Group: "scheduling.k8s.io", Resource: "priorityclasses"}, "pdb": {Group: "policy", Resource: "poddisruptionbudgets"}, "po": {Resource: "pods"},
+	"pv": {Resource: "persistentvolumes"}, "pvc": {Resource: "persistentvolumeclaims"}, "quota": {Resource: "resourcequotas"}, "rs": {Group: "apps", Resource: "replicasets"},
+	"sa": {Resource: "serviceaccounts"}, "sc": {Group: "storage.k8s.io", Resource: "storageclasses"}, "sts": {Group: "apps", Resource: "statefulsets"}, "svc": {Resource: "services"},
 }
 
-// matches says whether a type as typed by a person, such as po, deployment,
-// deployments.apps or deployments.v1.apps, is that source's.
-func matches(arg string, st boltstore.State) bool {
+// builtIn are the types of client-go's scheme by resource and by kind, each in
+// lower case, and the groups that have them.
+var builtIn = sync.OnceValue(func() map[string]map[string]bool {
+	groups := map[string]map[string]bool{}
+	for gvk := range scheme.Scheme.AllKnownTypes() {
+		if gvk.Version == runtime.APIVersionInternal || strings.HasSuffix(gvk.Kind, "List") || strings.HasSuffix(gvk.Kind, "Options") {
+			continue
+		}
+		plural, singular := meta.UnsafeGuessKindToResource(gvk)
+		for _, name := range []string{plural.Resource, singular.Resource} {
+			if groups[name] == nil {
+				groups[name] = map[string]bool{}
+			}
+			groups[name][gvk.Group] = true
+		}
+	}
+	return groups
+})
+
+// typed is a type as a person typed it: po, deployment, deployments.apps,
+// deployments.v1.apps, services.serving.
+type typed struct{ name, rest string }
+
+func typedAs(arg string) typed {
+	name, rest, _ := strings.Cut(strings.TrimSuffix(strings.ToLower(arg), "."), ".") // pods.v1. is kubectl's
+	return typed{name, rest}
+}
+
+// names says whether that is what a source's type is called, whatever its group.
+func (t typed) names(st boltstore.State) bool {
 	if st.Source.Version == "" {
 		return false // what it is cannot be read
 	}
-	name, rest, _ := strings.Cut(strings.TrimSuffix(strings.ToLower(arg), "."), ".") // pods.v1. is kubectl's
-	if long, ok := shortNames[name]; ok {
-		name = long
-	}
-	if name != st.Source.Resource && name != strings.ToLower(st.Kind) {
-		return false
-	}
-	return rest == "" || rest == st.Source.Group || rest == strings.TrimSuffix(st.Source.Version+"."+st.Source.Group, ".")
+	return t.name == st.Source.Resource || t.name == strings.ToLower(st.Kind) || slices.Contains(st.Names, t.name) ||
+		shortNames[t.name] == groupOf(st)
 }
 
-// inFile returns the sources of a type that the file holds.
-func inFile(states []boltstore.State, arg string) []boltstore.State {
-	return slices.DeleteFunc(slices.Clone(states), func(st boltstore.State) bool { return !matches(arg, st) })
+// exactly says whether the group that was given, if one was, is the source's.
+func (t typed) exactly(st boltstore.State) bool {
+	src := st.Source
+	return t.rest == "" || t.rest == src.Group || t.rest == strings.TrimSuffix(src.Version+"."+src.Group, ".")
+}
+
+// matches says whether a type as typed by a person is that source's, whatever
+// others there are.
+func matches(arg string, st boltstore.State) bool {
+	t := typedAs(arg)
+	return t.names(st) && t.exactly(st)
+}
+
+func groupOf(st boltstore.State) schema.GroupResource {
+	return schema.GroupResource{Group: st.Source.Group, Resource: st.Source.Resource}
+}
+
+// inFile returns the sources of the one type that arg means among those in the
+// file, as kubectl chooses: a group that was given must match, else begin so;
+// without one the core type is meant, else the only built-in one, else the only
+// one. Where that leaves several the error names them.
+func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
+	t := typedAs(arg)
+	var found []boltstore.State
+	for _, fits := range []func(boltstore.State) bool{t.exactly, func(st boltstore.State) bool { return strings.HasPrefix(st.Source.Group, t.rest) }} {
+		if found = slices.DeleteFunc(slices.Clone(states), func(st boltstore.State) bool { return !t.names(st) || !fits(st) }); len(found) > 0 {
+			break
+		}
+	}
+	isBuiltIn := func(g schema.GroupResource) bool { return builtIn()[g.Resource][g.Group] }
+	for _, preferred := range []func(schema.GroupResource) bool{
+		func(g schema.GroupResource) bool { return g.Group == "" },
+		isBuiltIn,
+		func(schema.GroupResource) bool { return true },
+	} {
+		of := slices.DeleteFunc(slices.Clone(found), func(st boltstore.State) bool { return !preferred(groupOf(st)) })
+		switch types := typesIn(of); len(types) {
+		case 0:
+		case 1:
+			return of, nil
+		default:
+			return nil, fmt.Errorf("%q is not one type, give its group too: %s", arg, strings.Join(types, ", "))
+		}
+	}
+	return nil, nil
+}
+
+// elsewhere says whether a type that was typed without a group may be another
+// one than that in the file: a built-in one comes first, and the core's before
+// all.
+func elsewhere(arg string, g schema.GroupResource) bool {
+	t := typedAs(arg)
+	if t.rest != "" {
+		return false
+	}
+	if short, ok := shortNames[t.name]; ok {
+		return short != g
+	}
+	groups := builtIn()[t.name]
+	return groups[""] && g.Group != "" || len(groups) > 0 && !groups[g.Group]
+}
+
+// typesIn are the types of sources, each once, as they can be typed.
+func typesIn(states []boltstore.State) (types []string) {
+	for _, st := range states {
+		if st.Source.Version != "" {
+			types = append(types, groupOf(st).String())
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
 }
 
 // resource is what a type turned out to be.
 type resource struct {
-	gvr        schema.GroupVersionResource
-	gvk        schema.GroupVersionKind
-	namespaced bool
+	gvr schema.GroupVersionResource
+	gvk schema.GroupVersionKind
+	boltstore.Description
+}
+
+// known is what the file tells of a type by its sources: that of the version
+// which was confirmed last, and the scope by any.
+func known(sources []boltstore.State) (r resource, ok bool) {
+	if len(sources) == 0 {
+		return r, false
+	}
+	st := latest(sources)
+	r.gvr = schema.GroupVersionResource{Group: st.Source.Group, Version: st.Source.Version, Resource: st.Source.Resource}
+	r.gvk = schema.FromAPIVersionAndKind(st.APIVersion, st.Kind)
+	r.Scope, r.Names = st.Scope, st.Names
+	for _, other := range sources {
+		if r.Scope == "" {
+			r.Scope = other.Scope
+		}
+		if len(r.Names) == 0 {
+			r.Names = other.Names
+		}
+	}
+	return r, true
 }
 
 // fromServer asks the server what a type is.
@@ -70,7 +185,12 @@ func fromServer(mapper meta.RESTMapper, arg string) (resource, error) {
 	if err != nil {
 		return resource{}, err
 	}
-	return resource{gvr: m.Resource, gvk: gvk, namespaced: m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+	r := resource{gvr: m.Resource, gvk: gvk}
+	r.Scope = boltstore.ScopeCluster
+	if m.Scope.Name() == meta.RESTScopeNameNamespace {
+		r.Scope = boltstore.ScopeNamespaced
+	}
+	return r, nil
 }
 
 // unknownType is the error for a type that nobody knows.

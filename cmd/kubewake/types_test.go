@@ -44,7 +44,7 @@ func TestTableCells(t *testing.T) {
 		{"Pod", pod(nil), []any{"p", "0/2", "<none>", "0", "<unknown>", "<none>", "<none>"}},
 		{"Widget", pod(nil), []any{"p", "<unknown>"}},
 	} {
-		table := tableOf(tc.kind, []*unstructured.Unstructured{{Object: tc.obj}}, time.Now())
+		table := tableOf(groups[tc.kind], tc.kind, []*unstructured.Unstructured{{Object: tc.obj}}, time.Now())
 		cells := table.Rows[0].Cells
 		if len(cells) != len(tc.want) || len(cells) != len(table.ColumnDefinitions) {
 			t.Fatalf("%v, want %v", cells, tc.want)

@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 )
@@ -64,7 +65,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
-			sim := kubesim.New(kubesim.Options{})
+			sim := kubesim.New(kubesim.Options{Resources: resources()})
 			if _, err := sim.Start(); err != nil {
 				return err
 			}
@@ -90,6 +91,18 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// resources are kubesim's, and types that share their names with others.
+func resources() []kubesim.Resource {
+	v1 := func(group, kind string) schema.GroupVersionKind {
+		return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
+	}
+	return append(kubesim.DefaultResources(),
+		kubesim.Resource{GroupVersionKind: v1("serving.knative.dev", "Service"), Plural: "services", Namespaced: true, ShortNames: []string{"ksvc"}},
+		kubesim.Resource{GroupVersionKind: v1("b.example.org", "Gadget"), Plural: "gadgets"},
+		kubesim.Resource{GroupVersionKind: v1("c.example.org", "Gadget"), Plural: "gadgets", Namespaced: true, ShortNames: []string{"gd"}},
+	)
+}
+
 func fill(sim *kubesim.Server) error {
 	shop := map[string]string{"app": "shop"}
 	meta := func(ns, name string, labels map[string]string) metav1.ObjectMeta {
@@ -97,6 +110,8 @@ func fill(sim *kubesim.Server) error {
 	}
 	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
 		"metadata": map[string]any{"namespace": "web", "name": "w1"}, "spec": map[string]any{"size": int64(3)}}}
+	knative := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "serving.knative.dev/v1", "kind": "Service",
+		"metadata": map[string]any{"namespace": "web", "name": "hello"}}}
 	three := int32(3)
 	var errs []error
 	for _, o := range []kubesim.Object{
@@ -110,7 +125,8 @@ func fill(sim *kubesim.Server) error {
 		&corev1.ConfigMap{ObjectMeta: meta("web", "conf", nil), Data: map[string]string{"a": "1", "b": "2"}},
 		&appsv1.Deployment{ObjectMeta: meta("web", "shop", shop), Spec: appsv1.DeploymentSpec{Replicas: &three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1, UpdatedReplicas: 2}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
-		widget,
+		&corev1.Service{ObjectMeta: meta("web", "shop", shop), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.1.1"}},
+		widget, knative,
 	} {
 		errs = append(errs, sim.Create(o))
 	}

@@ -28,7 +28,7 @@ import (
 // TestServes asks a mirror for its health, readiness and metrics, with and
 // without a server, and ends it with SIGTERM.
 func TestServes(t *testing.T) {
-	sim := kubesim.New(kubesim.Options{})
+	sim := kubesim.New(kubesim.Options{Resources: resources()})
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestServes(t *testing.T) {
 // a watch for each of them, all over one connection. That takes HTTP/2, which
 // the API server speaks and the simulator does not.
 func TestQuietWake(t *testing.T) {
-	sim := kubesim.New(kubesim.Options{})
+	sim := kubesim.New(kubesim.Options{Resources: resources()})
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}

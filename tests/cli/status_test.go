@@ -29,7 +29,7 @@ import (
 // cluster is a simulated one, and a kubeconfig for it.
 func cluster(t *testing.T) (sim *kubesim.Server, kubeconfig string) {
 	t.Helper()
-	sim = kubesim.New(kubesim.Options{})
+	sim = kubesim.New(kubesim.Options{Resources: resources()})
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}

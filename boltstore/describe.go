@@ -1,0 +1,70 @@
+package boltstore
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Scope says whether objects of a type are in namespaces, in the words of a
+// CustomResourceDefinition.
+type Scope string
+
+// The scopes that a type can have.
+const (
+	ScopeNamespaced Scope = "Namespaced"
+	ScopeCluster    Scope = "Cluster"
+)
+
+// Description is what the server's discovery says of a source's type, and no
+// list does.
+type Description struct {
+	Scope Scope
+	// Names by which people call the type besides the resource's and the kind's:
+	// the short ones, and the singular.
+	Names []string
+}
+
+// Describe keeps what discovery says of the type, so that it is known without
+// a server. What is empty leaves what the file knows. It writes only what the
+// file has not.
+func (s *Store) Describe(d Description) error {
+	m := s.metaNow()
+	if (d.Scope == "" || d.Scope == m.Scope) && (len(d.Names) == 0 || slices.Equal(d.Names, m.Names)) {
+		return nil
+	}
+	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+		m.Scope = cmp.Or(d.Scope, m.Scope)
+		if len(d.Names) > 0 {
+			m.Names = slices.Clone(d.Names)
+		}
+		return nil
+	}, nil)
+}
+
+// scope is what was described, or else what the source or its first object
+// tells. "" while nothing does.
+func (m *sourceMeta) scope(g genTx) Scope {
+	switch key, ok := g.firstKey(); {
+	case m.Scope != "":
+		return m.Scope
+	case m.Source.Namespace != "", ok && strings.Contains(key, "/"):
+		return ScopeNamespaced
+	case ok:
+		return ScopeCluster
+	}
+	return ""
+}
+
+// firstKey is the key of the first object.
+func (g genTx) firstKey() (key string, ok bool) {
+	if g.items == nil {
+		return "", false
+	}
+	at, r := g.items.Cursor().First()
+	if at == nil {
+		return "", false
+	}
+	key, err := keyOf(r)
+	return key, err == nil
+}

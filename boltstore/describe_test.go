@@ -1,0 +1,93 @@
+package boltstore
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+)
+
+func stateIn(t *testing.T, db *DB) State {
+	t.Helper()
+	states, err := db.States()
+	if err != nil || len(states) != 1 {
+		t.Fatal(states, err)
+	}
+	return states[0]
+}
+
+// lastTx is the number of the last transaction that wrote.
+func lastTx(t *testing.T, db *DB) (id int) {
+	t.Helper()
+	if err := db.h.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestDescribe: what discovery said is in the file, also for a source without
+// objects, and survives what copies or resets the source.
+func TestDescribe(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	if st := stateIn(t, db); st.Scope != "" || st.Namespaced {
+		t.Fatalf("%+v", st)
+	}
+	want := []string{"configmap", "cm"}
+	if err := s.Describe(Description{Scope: ScopeNamespaced, Names: want}); err != nil {
+		t.Fatal(err)
+	}
+	known := func(when string, db *DB) {
+		t.Helper()
+		if st := stateIn(t, db); st.Scope != ScopeNamespaced || !st.Namespaced || !slices.Equal(st.Names, want) {
+			t.Errorf("%s: %+v", when, st)
+		}
+	}
+	known("described", db)
+	writes := lastTx(t, db)
+	for _, same := range []Description{{}, {Scope: ScopeNamespaced}, {Names: want}} {
+		if err := s.Describe(same); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lastTx(t, db) != writes {
+		t.Error("what is known was written")
+	}
+	known("described again", db)
+	if err := s.SetAside(); err != nil {
+		t.Fatal(err)
+	}
+	known("set aside", db)
+	if err := s.Add(configMap("a", "x", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	closeTest(t, db)
+	if _, err := Compact(t.Context(), path, Options{Keyset: sealtest.Default()}, nil); err != nil {
+		t.Fatal(err)
+	}
+	known("compacted", openTest(t, path, Options{}))
+}
+
+// TestScopeByObjects: files that say nothing of it tell by their objects.
+func TestScopeByObjects(t *testing.T) {
+	for namespace, want := range map[string]Scope{"a": ScopeNamespaced, "": ScopeCluster} {
+		db := openTest(t, testPath(t), Options{})
+		s := claimTest(t, db, Claim{})
+		if err := s.Add(configMap(namespace, "x", 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if st := stateIn(t, db); st.Scope != want || st.Namespaced != (want == ScopeNamespaced) {
+			t.Errorf("%q: %+v", namespace, st)
+		}
+	}
+	src := configMaps
+	src.Namespace = "a"
+	db := openTest(t, testPath(t), Options{})
+	claimTest(t, db, Claim{Source: src})
+	if st := stateIn(t, db); st.Scope != ScopeNamespaced {
+		t.Errorf("%+v", st)
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// question is what objects of a type are asked for.
+type question struct {
+	namespace string // "" for all
+	selector  labels.Selector
+}
+
+// ask is the question for a namespace, or for all of them. Objects of the
+// cluster are in none.
+func ask(sources []boltstore.State, namespace string, all bool, selector labels.Selector) question {
+	cluster := slices.ContainsFunc(sources, func(st boltstore.State) bool { return st.Scope == boltstore.ScopeCluster })
+	if all || cluster {
+		namespace = ""
+	}
+	return question{namespace, selector}
+}
+
+// answer says which sources of a type answer a question, of which there must be
+// some. A question has one source: records of two are of two moments. It is the
+// one that the server has confirmed last of those that cover the question. Only
+// where none covers all namespaces are there several, one for each namespace
+// that the file has. What the answer lacks is in note.
+func (q question) answer(sources []boltstore.State) (by []boltstore.State, note string, err error) {
+	if by := covering(sources, q); len(by) > 0 {
+		return []boltstore.State{latest(by)}, "", nil
+	}
+	if by := q.byNamespace(sources, q.selector); len(by) > 0 {
+		return by, fmt.Sprintf("no source has all namespaces; put together from those of: %s", namespacesOf(by)), nil
+	}
+	// What is there answers a part of the question.
+	if by := q.byNamespace(sources, nil); len(by) > 0 {
+		names := make([]string, len(by))
+		for i, st := range by {
+			names[i] = st.Source.String()
+		}
+		return by, "no source has all that was asked for, only: " + strings.Join(names, ", "), nil
+	}
+	names := make([]string, len(sources))
+	for i, st := range sources {
+		names[i] = st.Source.String()
+	}
+	return nil, "", fmt.Errorf("no source has namespace %s of this type, only: %s", q.namespace, strings.Join(names, ", "))
+}
+
+// covering returns the sources that have all that is asked for.
+func covering(sources []boltstore.State, q question) []boltstore.State {
+	return slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool { return !covers(st.Source, q) })
+}
+
+func covers(src boltstore.Source, q question) bool {
+	return (src.Namespace == "" || src.Namespace == q.namespace) && src.FieldSelector == "" && src.ShardSelector == "" &&
+		implies(q.selector, src.LabelSelector)
+}
+
+// implies says whether what has the labels of q has those of a source's
+// selector: each of its requirements is one of q's, too.
+func implies(q labels.Selector, of string) bool {
+	has, err := labels.Parse(of)
+	if err != nil {
+		return false
+	}
+	if q == nil {
+		q = labels.Everything()
+	}
+	asked, _ := q.Requirements()
+	needed, selectable := has.Requirements()
+	if !selectable {
+		return false
+	}
+	for _, r := range needed {
+		if !slices.ContainsFunc(asked, func(a labels.Requirement) bool { return a.String() == r.String() }) {
+			return false
+		}
+	}
+	return true
+}
+
+// byNamespace returns a source for each namespace that is asked for: the latest
+// of those that cover it with that selector, or of any if it is nil. A source
+// of all namespaces is of each, and then the only one.
+func (q question) byNamespace(sources []boltstore.State, selector labels.Selector) (by []boltstore.State) {
+	of := map[string][]boltstore.State{}
+	for _, st := range sources {
+		ns := st.Source.Namespace
+		if (q.namespace == "" || ns == "" || ns == q.namespace) && (selector == nil || covers(st.Source, question{ns, selector})) {
+			of[ns] = append(of[ns], st)
+		}
+	}
+	if all := of[""]; len(all) > 0 {
+		return []boltstore.State{latest(all)}
+	}
+	for _, same := range of {
+		by = append(by, latest(same))
+	}
+	slices.SortFunc(by, func(a, b boltstore.State) int { return strings.Compare(a.Source.Namespace, b.Source.Namespace) })
+	return by
+}
+
+func namespacesOf(by []boltstore.State) string {
+	names := make([]string, len(by))
+	for i, st := range by {
+		names[i] = st.Source.Namespace
+	}
+	return strings.Join(names, ", ")
+}
+
+// latest returns the source that is confirmed last, of which there must be one.
+// Those that have been read come first, and whole objects before metadata.
+func latest(sources []boltstore.State) boltstore.State {
+	truth := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	return slices.MaxFunc(sources, func(a, b boltstore.State) int {
+		return cmp.Or(
+			truth(a.Synced)-truth(b.Synced),
+			truth(a.Source.Form != boltstore.FormMetadata)-truth(b.Source.Form != boltstore.FormMetadata),
+			a.Confirmed.Compare(b.Confirmed),
+			a.Claimed.Compare(b.Claimed),
+			strings.Compare(b.Source.String(), a.Source.String()),
+		)
+	})
+}
