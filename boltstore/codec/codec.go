@@ -97,7 +97,7 @@ func For(example runtime.Object) (Codec, error) {
 		return nil, fmt.Errorf("%w: %T is no pointer to a struct", ErrUnsupported, example)
 	}
 	if protobufExact(t) {
-		return protobufCodec{t}, nil
+		return protobufCodec{t, textlessOf(t.Elem(), map[reflect.Type]*textless{})}, nil
 	}
 	p, err := planFor(t.Elem())
 	if err != nil {

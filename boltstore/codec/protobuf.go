@@ -27,7 +27,10 @@ var (
 	partialType  = reflect.TypeFor[metav1.PartialObjectMetadata]()
 )
 
-type protobufCodec struct{ typ reflect.Type } // of the pointer
+type protobufCodec struct {
+	typ      reflect.Type // of the pointer
+	textless textless     // of what it points at
+}
 
 func (protobufCodec) ID() byte     { return IDProtobuf }
 func (protobufCodec) Name() string { return "protobuf" }
@@ -39,6 +42,9 @@ func (c protobufCodec) Append(dst []byte, obj runtime.Object) ([]byte, error) {
 	}
 	tm := v.Elem().FieldByName("TypeMeta").Addr().Interface().(*metav1.TypeMeta)
 	m := obj.(message)
+	if c.textless != nil && c.textless(v.Elem()) {
+		m = m.DeepCopyObject().(message)
+	}
 	size := m.Size()
 	b := slices.Grow(dst, size+len(tm.APIVersion)+len(tm.Kind)+2*binary.MaxVarintLen32)
 	for _, s := range []string{tm.APIVersion, tm.Kind} {
