@@ -2,8 +2,10 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
@@ -42,5 +44,50 @@ func TestNeverRun(t *testing.T) {
 		if err := inf.GetStore().Add(cm("late")); err == nil {
 			t.Fatal("a write to a closed file is no error")
 		}
+	}
+}
+
+// TestWritesAfterTheEnd: the store of an informer that has ended refuses writes
+// at once, with the file still open.
+func TestWritesAfterTheEnd(t *testing.T) {
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	inf, err := NewSharedIndexInformer(db, newModelServer().listWatch(), &corev1.ConfigMap{},
+		Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); inf.RunWithContext(ctx) }()
+	eventually(t, "synced", inf.HasSynced)
+	if err := inf.GetStore().Add(cm("o")); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-done
+	for _, write := range []func() error{
+		func() error { return inf.GetStore().Add(cm("late")) },
+		func() error { return inf.GetStore().Update(cm("late")) },
+		func() error { return inf.GetStore().Delete(cm("o")) },
+		func() error { return inf.GetStore().Replace(nil, "9") },
+		func() error { inf.GetStore().Bookmark("9"); return boltstore.ErrClosed },
+	} {
+		refused := make(chan error, 1)
+		go func() { refused <- write() }()
+		select {
+		case err := <-refused:
+			if !errors.Is(err, boltstore.ErrClosed) {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a write hangs")
+		}
+	}
+	if _, ok, err := inf.GetStore().GetByKey("default/o"); err != nil || !ok {
+		t.Fatal(ok, err)
 	}
 }
