@@ -42,10 +42,10 @@ func (w *work) apply(tx *bolt.Tx) error {
 		w.meta.ResourceVersion = w.b.ResourceVersion
 	}
 	if !w.b.Confirmed.IsZero() {
-		w.meta.Confirmed = w.b.Confirmed.UnixNano()
+		w.meta.Confirmed, w.meta.ConfirmedBy = w.b.at, w.b.by
 	}
 	if w.s.claimDue() {
-		w.meta.Claimed = a.now
+		w.meta.claimedNow(w.s.db.device)
 	}
 	w.meta.Told = max(w.meta.Told, min(w.s.told.Load(), w.meta.Seq))
 	if !w.b.unjournaled {
@@ -57,8 +57,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 		if w.positions, err = w.s.positions(src, w.meta); err != nil {
 			return err
 		}
-		o := w.s.db.opts
-		if err := src.trimJournal(w.meta, o.JournalBytes, o.Clock.Now().Add(-o.JournalAge)); err != nil {
+		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom()); err != nil {
 			return err
 		}
 	}

@@ -28,8 +28,8 @@ func (s *Store) SetAside() error {
 		next, _ := src.nextDict(old)
 		// Seqs go on, so that no handler's position means something else.
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names,
-			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, Seq: old.Seq, Told: old.Seq,
-			Claimed: s.db.opts.Clock.Now().UnixNano()}).clone()
+			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, Seq: old.Seq, Told: old.Seq}).clone()
+		m.claimedNow(s.db.device)
 		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.opts.Clock.Now())
 		if err != nil {
 			return err

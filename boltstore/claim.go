@@ -241,8 +241,8 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	src := sourceTx{b, s.id, s.db.h.seal}
 	if !found {
 		s.packs.reset()
-		m := (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind,
-			Claimed: s.db.opts.Clock.Now().UnixNano()}).clone()
+		m := (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
+		m.claimedNow(s.db.device)
 		s.setMeta(m)
 		return src.putMeta(m)
 	}
@@ -409,28 +409,32 @@ func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
 
 // State is what the file says of a source.
 type State struct {
-	Source          Source    `json:"source"`
-	ClusterUID      string    `json:"clusterUID,omitempty"`
-	Server          string    `json:"server,omitempty"`
-	FlowSchemaUID   string    `json:"flowSchemaUID,omitempty"` // see [Server]
-	ServerCA        string    `json:"serverCA,omitempty"`      // likewise
-	Kind            string    `json:"kind"`
-	APIVersion      string    `json:"apiVersion"`
-	Namespaced      bool      `json:"namespaced"`      // Scope is ScopeNamespaced
-	Scope           Scope     `json:"scope,omitempty"` // as described, else as the objects tell; "" as long as nothing does
-	Names           []string  `json:"names,omitempty"` // see Description
-	History         uint64    `json:"history"`
-	Synced          bool      `json:"synced"` // has been read from the server once
-	ResourceVersion string    `json:"resourceVersion"`
-	Confirmed       time.Time `json:"confirmed"` // when the server last confirmed the state
-	Claimed         time.Time `json:"claimed"`   // when a program was last seen to use it, to the hour
-	Objects         uint64    `json:"objects"`
-	Bytes           uint64    `json:"bytes"`
-	Seq             uint64    `json:"seq"`  // of the last journal entry
-	Told            uint64    `json:"told"` // plain handlers have been told up to it
-	JournalBytes    uint64    `json:"journalBytes"`
-	Indices         []string  `json:"indices,omitempty"`
-	Degraded        string    `json:"degraded,omitempty"`
+	Source          Source   `json:"source"`
+	ClusterUID      string   `json:"clusterUID,omitempty"`
+	Server          string   `json:"server,omitempty"`
+	FlowSchemaUID   string   `json:"flowSchemaUID,omitempty"` // see [Server]
+	ServerCA        string   `json:"serverCA,omitempty"`      // likewise
+	Kind            string   `json:"kind"`
+	APIVersion      string   `json:"apiVersion"`
+	Namespaced      bool     `json:"namespaced"`      // Scope is ScopeNamespaced
+	Scope           Scope    `json:"scope,omitempty"` // as described, else as the objects tell; "" as long as nothing does
+	Names           []string `json:"names,omitempty"` // see Description
+	History         uint64   `json:"history"`
+	Synced          bool     `json:"synced"` // has been read from the server once
+	ResourceVersion string   `json:"resourceVersion"`
+	// Confirmed is when the server last confirmed the state, by the device's clock
+	// of that time. ConfirmedAge is how long ago that was when the State was
+	// taken, nil if that is not known, see Options.TrustClock.
+	Confirmed    time.Time      `json:"confirmed"`
+	ConfirmedAge *time.Duration `json:"confirmedAgeNanoseconds,omitempty"`
+	Claimed      time.Time      `json:"claimed"` // when a program was last seen to use it, to the hour
+	Objects      uint64         `json:"objects"`
+	Bytes        uint64         `json:"bytes"`
+	Seq          uint64         `json:"seq"`  // of the last journal entry
+	Told         uint64         `json:"told"` // plain handlers have been told up to it
+	JournalBytes uint64         `json:"journalBytes"`
+	Indices      []string       `json:"indices,omitempty"`
+	Degraded     string         `json:"degraded,omitempty"`
 	// Outdated is why the program that has claimed the source does not use what
 	// the file holds, as [Store.Outdated] says, and Reindexed how often it has
 	// indexed the objects in the file, by index. Of a file that nobody has open

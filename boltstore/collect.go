@@ -15,7 +15,20 @@ import (
 const claimNoteEvery = time.Hour
 
 func (s *Store) claimDue() bool {
-	return s.db.opts.Clock.Since(time.Unix(0, s.metaNow().Claimed)) >= claimNoteEvery
+	m := s.metaNow()
+	since := s.db.opts.Clock.Since(time.Unix(0, m.Claimed))
+	return since >= claimNoteEvery || since < 0 || !m.ClaimedRight && s.db.device.right()
+}
+
+// journalFrom is the time before which the journal's blocks are too old. Where
+// the clock is not known to be right only this life of the process has an age:
+// what it finds in the file may be minutes old.
+func (db *DB) journalFrom() time.Time {
+	now := db.opts.Clock.Now()
+	if age := now.Sub(db.opened) + db.Slept() - db.openedSlept; age < db.opts.JournalAge && !db.device.right() {
+		return time.Unix(0, 0)
+	}
+	return now.Add(-db.opts.JournalAge)
 }
 
 // bookmarkDue says whether a bookmark may be committed for itself.
@@ -34,8 +47,12 @@ type Collected struct {
 // collect removes the sources that nobody has claimed for the given time, and
 // what was set aside that long ago.
 func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Collected, err error) {
+	if !db.device.right() {
+		return nil, nil // the time since is not known
+	}
 	before := db.opts.Clock.Now().Add(-after)
 	found := map[string]Collected{}
+	var undated []string
 	// What a crash left comes first, its place is needed.
 	if err := db.pruneAside(ctx, before); err != nil {
 		return nil, fmt.Errorf("boltstore: collect in %s: %w", db.path, err)
@@ -43,12 +60,22 @@ func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Col
 	err = db.h.view(func(tx *bolt.Tx) error {
 		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 			// A source whose meta cannot be read is set aside by its next claim.
-			if m, err := src.meta(); err == nil && unclaimed(m, before) {
+			m, err := src.meta()
+			switch {
+			case err != nil:
+			case !m.ClaimedRight && !db.device.trust:
+				undated = append(undated, id)
+			case db.unclaimed(m, before):
 				found[id] = Collected{Source: m.Source, Claimed: time.Unix(0, m.Claimed), Objects: m.Items.Count, Bytes: m.Bytes}
 			}
 			return nil
 		})
 	})
+	for _, id := range undated {
+		if err == nil {
+			err = db.date(id)
+		}
+	}
 	for id, c := range found {
 		if err != nil {
 			break
@@ -69,8 +96,33 @@ func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Col
 	return collected, err
 }
 
-func unclaimed(m *sourceMeta, before time.Time) bool {
-	return m.Claimed != 0 && time.Unix(0, m.Claimed).Before(before)
+func (db *DB) unclaimed(m *sourceMeta, before time.Time) bool {
+	return m.Claimed != 0 && (m.ClaimedRight || db.device.trust) && time.Unix(0, m.Claimed).Before(before)
+}
+
+// date has the time since a source was last claimed begin now: the clock by which
+// its claim was noted may have been wrong.
+func (db *DB) date(id string) error {
+	db.claiming.Lock() // no claim begins meanwhile
+	defer db.claiming.Unlock()
+	db.mu.Lock()
+	claimed := db.claims[id] != nil
+	db.mu.Unlock()
+	if claimed {
+		return nil // the next commit does
+	}
+	return db.h.update(func(tx *bolt.Tx) error {
+		src, ok := db.h.source(tx, id)
+		if !ok {
+			return nil
+		}
+		m, err := src.meta()
+		if err != nil {
+			return err
+		}
+		m.claimedNow(db.device)
+		return src.putMeta(m)
+	}, nil)
 }
 
 // discard moves a source aside in one step, for pruneAside to remove, unless it
@@ -90,7 +142,7 @@ func (db *DB) discard(id string, before time.Time) (gone bool, err error) {
 			return nil
 		}
 		m, err := src.meta()
-		if err != nil || !unclaimed(m, before) {
+		if err != nil || !db.unclaimed(m, before) {
 			return err
 		}
 		gone = true

@@ -31,6 +31,9 @@ type Batch struct {
 	// leave it.
 	Confirmed time.Time
 
+	at int64 // what of Confirmed is kept
+	by *moment
+
 	unjournaled bool
 	seen        *string // what LastStoreSyncResourceVersion is then; nil leaves it
 }
@@ -320,6 +323,7 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 				b = &Batch{}
 			}
 			if b != nil {
+				b.at, b.by = c.db.device.at(b.Confirmed)
 				works = append(works, &work{s: s, b: b, p: p})
 				room -= b.size()
 			}

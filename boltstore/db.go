@@ -24,9 +24,13 @@ type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // the same as it was given, for errors
 	opts   Options
-	h      handle
-	commit *committer
-	master *seal.Master // nil without a keyset
+	device *device
+	// opened is when, and openedSlept what the machine had slept by then.
+	opened      time.Time
+	openedSlept time.Duration
+	h           handle
+	commit      *committer
+	master      *seal.Master // nil without a keyset
 
 	plainSecrets sync.Once
 	rotating     sync.WaitGroup
@@ -67,7 +71,8 @@ func newDB(path string, o Options) (*DB, error) {
 		}
 		path = abs
 	}
-	db := &DB{path: path, given: given, opts: o, claims: map[string]*Store{}, packs: map[string]*packers{}, relisting: make(chan struct{}, o.MaxRelists)}
+	db := &DB{path: path, given: given, opts: o, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*packers{}, relisting: make(chan struct{}, o.MaxRelists)}
+	db.opened, db.openedSlept = o.Clock.Now(), db.Slept()
 	db.ctx, db.cancel = context.WithCancel(context.Background())
 	db.keeper.init(db)
 	db.at.moved = make(chan struct{})

@@ -51,7 +51,7 @@ func FuzzMeta(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m.state()
+		m.state(newDevice(Options{}.withDefaults()))
 		again(t, m, parseMeta, nil)
 	})
 }

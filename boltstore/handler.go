@@ -61,7 +61,7 @@ func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position,
 				st.startOver(m)
 			}
 		}
-		st.Seen = s.db.opts.Clock.Now().UnixNano()
+		st.seen(s.db.device, 1)
 		if err := t.dropUseless(name, st); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (s *Store) positionsChanged() bool {
 func (s *Store) writePositions() error {
 	var visible func()
 	return s.updateMeta(func(t sourceTx, m *sourceMeta) (err error) {
-		m.Claimed = s.db.opts.Clock.Now().UnixNano()
+		m.claimedNow(s.db.device)
 		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
 		visible, err = s.positions(t, m)
 		return err

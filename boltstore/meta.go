@@ -104,7 +104,9 @@ type sourceMeta struct {
 	Generation      uint64               `msgpack:"generation"` // 0: never synced
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Confirmed       int64                `msgpack:"confirmed"` // unix ns
-	Claimed         int64                `msgpack:"claimed"`   // unix ns, when last seen claimed
+	ConfirmedBy     *moment              `msgpack:"confirmedBy,omitempty"`
+	Claimed         int64                `msgpack:"claimed"`                // unix ns, when last seen claimed
+	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // by a clock that was known to be right
 	Seq             uint64               `msgpack:"seq"`
 	Told            uint64               `msgpack:"told"`
 	Items           digest               `msgpack:"items"`
@@ -144,7 +146,7 @@ func (m *sourceMeta) clone() *sourceMeta {
 	return &c
 }
 
-func (m *sourceMeta) state() State {
+func (m *sourceMeta) state(d *device) State {
 	st := State{
 		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, ServerCA: m.ServerCA, Kind: m.Kind, APIVersion: m.APIVersion,
 		History: m.History, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
@@ -154,6 +156,9 @@ func (m *sourceMeta) state() State {
 	}
 	if m.Confirmed != 0 {
 		st.Confirmed = time.Unix(0, m.Confirmed)
+	}
+	if age, ok := d.age(m.Confirmed, m.ConfirmedBy); ok {
+		st.ConfirmedAge = &age
 	}
 	if m.Claimed != 0 {
 		st.Claimed = time.Unix(0, m.Claimed)

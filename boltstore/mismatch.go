@@ -87,7 +87,7 @@ func (s *Store) noteReindexed(m *sourceMeta, build map[string]bool) {
 func (s *Store) State() State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	st := s.meta.state()
+	st := s.meta.state(s.db.device)
 	st.Outdated = s.outdated(s.meta)
 	st.Reindexed = maps.Clone(s.reindexed)
 	return st

@@ -58,7 +58,8 @@ type Options struct {
 	MaxRelists int
 	// HandlerAge is how long a durable handler may be unregistered before its
 	// name is removed, and with it what is kept for it, up to a sixteenth or a
-	// minute later. 0 or less: for ever.
+	// minute later, by a clock that was right then and is, see TrustClock. 0 or
+	// less: for ever.
 	HandlerAge time.Duration
 	// HotBytes is the budget for decoded objects kept in memory, for each
 	// source, counted by their encoded size and 1.5 KB each. Default 4 MiB.
@@ -80,7 +81,8 @@ type Options struct {
 	// CollectAfter is how long after its last claim, which is noted to the hour, a
 	// source is removed from the file, and contents of another cluster after they were set aside. It
 	// happens only in a file that has been open for an hour, so that a program
-	// that was off for long claims its sources first. Negative keeps all.
+	// that was off for long claims its sources first, and by a clock that was
+	// right then and is, see TrustClock. Negative keeps all.
 	// Default 30 days.
 	CollectAfter time.Duration
 	// LockTimeout is how long Open waits for another process to close the file.
@@ -111,7 +113,14 @@ type Options struct {
 	Decrypt bool
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
-	// Clock for tests. Default the real one.
+	// TrustClock says that the device's clock is right at any time, as one with a
+	// battery is. Without it the clock counts as right while the system says that
+	// it is synchronised (Linux), or once a server's time was the same, see
+	// [DB.ServerTime]; on other systems always. What was confirmed before the
+	// last boot has an age only by a clock that was right then and is now.
+	TrustClock bool
+	// Clock for tests. Default the real one. One that is a DeviceClock can stand
+	// for a device that reboots and sleeps.
 	Clock clock.WithTicker
 
 	// step, if set by a test, is called at each step of a conversion.

@@ -107,10 +107,11 @@ type handlerState struct {
 	// others. What the handler says counts once it has started over since.
 	Over uint64 `msgpack:"over"`
 
-	Seen        int64  `msgpack:"seen"`        // unix ns, when it was last registered
-	Parked      uint64 `msgpack:"parked"`      // keys
-	ParkedBytes uint64 `msgpack:"parkedBytes"` // their size
-	Collapsed   uint64 `msgpack:"collapsed"`   // entries that went into another one's, ever
+	Seen        int64  `msgpack:"seen"`                // unix ns, when it was last registered
+	SeenRight   bool   `msgpack:"seenRight,omitempty"` // by a clock that was known to be right
+	Parked      uint64 `msgpack:"parked"`              // keys
+	ParkedBytes uint64 `msgpack:"parkedBytes"`         // their size
+	Collapsed   uint64 `msgpack:"collapsed"`           // entries that went into another one's, ever
 }
 
 func (st *handlerState) position(next []byte) Position {
@@ -128,7 +129,7 @@ func (st *handlerState) needs(seq uint64, key string) bool {
 }
 
 func (st *handlerState) startOver(m *sourceMeta) {
-	*st = handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true, Reset: true, Over: rand.Uint64(), Seen: st.Seen, Collapsed: st.Collapsed}
+	*st = handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true, Reset: true, Over: rand.Uint64(), Seen: st.Seen, SeenRight: st.SeenRight, Collapsed: st.Collapsed}
 }
 
 // restart makes a handler start over because of damage to what it has to be told.
@@ -260,12 +261,13 @@ func (t sourceTx) restartHandlers(m *sourceMeta) error {
 // program that has just been started gets the time to register.
 func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now time.Time) error {
 	age := s.db.opts.HandlerAge
+	right := s.db.device.right()
 	for _, st := range all {
-		if st.Seen == 0 { // it was damaged
-			st.Seen = now.UnixNano()
+		if st.Seen == 0 || right && !st.SeenRight { // it was damaged, or seen by another clock
+			st.Seen, st.SeenRight = now.UnixNano(), right
 		}
 	}
-	if age <= 0 || now.Sub(s.claimed) < min(age, time.Hour) {
+	if age <= 0 || !right || now.Sub(s.claimed) < min(age, time.Hour) {
 		return nil
 	}
 	for name, st := range all {
@@ -280,6 +282,11 @@ func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now tim
 		}
 	}
 	return nil
+}
+
+// seen notes that the handler is registered, as exactly as is said.
+func (st *handlerState) seen(d *device, to time.Duration) {
+	st.Seen, st.SeenRight = d.clock.Now().Truncate(to).UnixNano(), d.right()
 }
 
 // moveAsideKeeping moves the source aside and makes a new one, in which its

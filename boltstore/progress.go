@@ -36,6 +36,7 @@ type ListProgress struct {
 // them.
 type progress struct {
 	At         ListProgress         `msgpack:"at"`
+	BeganBy    *moment              `msgpack:"beganBy,omitempty"`
 	TypeHash   string               `msgpack:"typeHash"`
 	Transform  string               `msgpack:"transform"`
 	Codec      byte                 `msgpack:"codec"`
@@ -143,7 +144,10 @@ func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *ListProgress) err
 	if at == nil {
 		return nil
 	}
-	return src.putProgress(m.Generation, progress{At: *at, TypeHash: r.s.type_, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
+	d, kept := r.s.db.device, *at
+	wall, by := d.at(at.Began)
+	kept.Began = time.Unix(0, wall)
+	return src.putProgress(m.Generation, progress{At: kept, BeganBy: by, TypeHash: r.s.type_, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
 		ClusterUID: r.o.ClusterUID, Server: r.o.Server, Unstored: r.unstored,
 		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts})
 }
@@ -197,6 +201,10 @@ func (r *Relist) takeUp() error {
 	}
 	if p == nil || useless != "" {
 		return nil
+	}
+	// In this life's time; not at all where that is not known.
+	if p.At.Began = r.s.db.device.since(p.At.Began.UnixNano(), p.BeganBy); p.At.Began.IsZero() {
+		p.At.Began = time.Unix(0, 0)
 	}
 	r.taken = &p.At
 	r.stage = &stage{meta: m, set: r.s.stagedSet(m), journalBytes: m.JournalBytes, at: &p.At}

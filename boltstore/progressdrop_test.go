@@ -170,7 +170,7 @@ func TestProgressDropped(t *testing.T) {
 		gone(t, s, l)
 	})
 	t.Run("collected", func(t *testing.T) {
-		path, db, s, _ := begun(t, Options{})
+		path, db, s, _ := begun(t, Options{TrustClock: true})
 		s.Release()
 		if _, err := db.collect(context.Background(), -time.Hour); err != nil {
 			t.Fatal(err)

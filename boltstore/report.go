@@ -31,7 +31,7 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 		if err := h.report(t, m, st); err != nil {
 			return nil, err
 		}
-		st.Seen = now.Truncate(s.db.opts.handlerSeen()).UnixNano()
+		st.seen(s.db.device, s.db.opts.handlerSeen())
 		reports = append(reports, report{h, st})
 	}
 	if err := s.forgetHandlers(t, all, now); err != nil {

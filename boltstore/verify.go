@@ -300,7 +300,7 @@ func (db *DB) stateOf(id string, src sourceTx) State {
 	if m == nil {
 		return State{Source: Source{Resource: id}, Degraded: err.Error()}
 	}
-	st := m.state()
+	st := m.state(db.device)
 	st.Scope = m.scope(src.gen(m.Generation))
 	st.Namespaced = st.Scope == ScopeNamespaced
 	if inMemory != nil {

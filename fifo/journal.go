@@ -52,14 +52,15 @@ type Journal struct {
 
 	accepted  string // version up to which every change is pending, on its way or stored
 	confirmed time.Time
-	asked     time.Time // when the target was asked for
-	proven    time.Time // when that of the last target reached was
-	resume    *string   // version of the Replace that is a resume
-	target    string    // version that the server has stated as its own
-	count     uint64    // items accepted
-	doneCount uint64    // items committed and popped
-	reached   bool      // accepted is the target or later
-	syncAt    *uint64   // count at which a target was first reached
+	slept     time.Duration // that the machine had, by then
+	asked     time.Time     // when the target was asked for
+	proven    time.Time     // when that of the last target reached was
+	resume    *string       // version of the Replace that is a resume
+	target    string        // version that the server has stated as its own
+	count     uint64        // items accepted
+	doneCount uint64        // items committed and popped
+	reached   bool          // accepted is the target or later
+	syncAt    *uint64       // count at which a target was first reached
 	synced    chan struct{}
 
 	lastChange uint64              // count with the last change
@@ -195,8 +196,12 @@ func (j *Journal) Failed() (uint64, error) {
 func (j *Journal) enqueue(it item) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for j.bytes >= j.o.MaxBytes && !j.closed {
-		j.cond.Wait()
+	if j.bytes >= j.o.MaxBytes {
+		slept := j.store.DB().Slept()
+		for j.bytes >= j.o.MaxBytes && !j.closed {
+			j.cond.Wait()
+		}
+		it.came = it.came.Add(slept - j.store.DB().Slept())
 	}
 	if j.closed {
 		return ErrClosed
@@ -238,7 +243,7 @@ func (j *Journal) advance(rv string, at time.Time) {
 	if !j.reached {
 		return
 	}
-	j.confirmed = at
+	j.confirmed, j.slept = at, j.store.DB().Slept()
 	if j.syncAt == nil {
 		n := j.count
 		if j.syncAt = &n; j.bytes > 0 {
@@ -246,6 +251,15 @@ func (j *Journal) advance(rv string, at time.Time) {
 		}
 	}
 	j.checkSynced()
+}
+
+// confirmedAt is when the server last confirmed the state, earlier by what the
+// machine has slept since: monotonic time has stood still for so long.
+func (j *Journal) confirmedAt() time.Time {
+	if j.confirmed.Unix() <= 0 { // never
+		return j.confirmed
+	}
+	return j.confirmed.Add(j.slept - j.store.DB().Slept())
 }
 
 // atLeast says whether version a is known to be b or later. Of versions that
@@ -314,7 +328,7 @@ func (j *Journal) Take(max int, lazy bool) (*boltstore.Batch, bool) {
 	clear(j.pending[:n])
 	if j.pending = j.pending[n:]; len(j.pending) == 0 {
 		j.pending = nil
-		b.Confirmed = j.confirmed // of all that has been accepted
+		b.Confirmed = j.confirmedAt() // of all that has been accepted
 	}
 	j.inflight = append(j.inflight, j.count-uint64(len(j.pending)))
 	j.cond.Broadcast()

@@ -86,6 +86,16 @@ func (j *Journal) Confirmed() time.Time {
 	return j.confirmed
 }
 
+// Age is how long before now the server last confirmed what has been accepted,
+// ok whether it has in this life of the process. What the machine slept counts,
+// and it does not matter whether its clock was set.
+func (j *Journal) Age(now time.Time) (age time.Duration, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	age = now.Sub(j.confirmedAt())
+	return age, j.confirmed.Unix() > 0 && age >= 0 // not after a purge
+}
+
 // Proven is when the question was asked whose answer last confirmed what has
 // been accepted, zero as Confirmed is. Everything of before has been accepted:
 // of what an event confirms that is not known, it may have been on its way.
@@ -174,7 +184,7 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 		return nil, err
 	}
 	defer r.Abort()
-	began := j.o.Now()
+	began, slept := j.o.Now(), j.store.DB().Slept()
 	if at, ok := r.TakenUp(); ok {
 		began = at.Began
 	}
@@ -185,7 +195,7 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	switch {
 	case !confirmed.IsZero():
 	case rv == newest, r.Consistent():
-		confirmed = began
+		confirmed = began.Add(slept - j.store.DB().Slept())
 	default:
 		if confirmed = j.store.State().Confirmed; confirmed.IsZero() {
 			confirmed = time.Unix(0, 0)
@@ -214,7 +224,7 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	if rv == newest {
 		j.reached = listed // also where there are no versions
 		j.advance(rv, confirmed)
-		j.confirmed, j.proven = confirmed, confirmed
+		j.confirmed, j.slept, j.proven = confirmed, j.store.DB().Slept(), confirmed
 	}
 	j.cond.Broadcast()
 	return r, nil

@@ -108,8 +108,7 @@ func (inf *Informer) State() reflector.State {
 	src := inf.source
 	inf.mu.Unlock()
 	if src == nil {
-		st := inf.store.State()
-		return reflector.State{Phase: reflector.Starting, Confirmed: st.Confirmed, ResourceVersion: st.ResourceVersion, Degraded: st.Degraded}
+		return reflector.StateOf(inf.store.State(), inf.o.Clock.Now())
 	}
 	return src.State()
 }
@@ -251,8 +250,7 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 		Server: inf.server, PageSize: inf.o.PageSize, Compare: inf.o.Compare, Repair: inf.o.Repair, AuditEvery: inf.o.AuditEvery, QuietTimeout: inf.o.QuietTimeout, OnDenied: inf.o.OnDenied, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
 	})
 	st := inf.store.State()
-	age, known := reflector.State{Confirmed: st.Confirmed}.Age(inf.o.Clock.Now())
-	fresh := inf.o.MaxStaleness < 0 || known && age < inf.o.MaxStaleness
+	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness
 	if st.Synced && st.ResourceVersion != "" && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
 		inf.journal.Accept()
 	}

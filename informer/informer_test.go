@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/devicetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
@@ -16,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
-	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestSleepAndWake(t *testing.T) {
@@ -177,8 +177,9 @@ func TestMaxStaleness(t *testing.T) {
 		t.Error("synced with data that is too old")
 	}
 	l.end()
-	back := testingclock.NewFakeClock(time.Now().Add(-2 * time.Hour))
-	l = w.live(Options{MaxStaleness: time.Hour, Clock: back}).run()
+	d := devicetest.New(time.Now().Add(-2 * time.Hour)) // another boot, with a clock behind
+	w.options.Clock = d
+	l = w.live(Options{MaxStaleness: time.Hour, Clock: d}).run()
 	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
 	if l.inf.HasSynced() {
 		t.Error("synced with data of an age that is not known")

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -17,6 +18,8 @@ import (
 // While the flow schema that the answers name is the same one the cluster has
 // not: it is an object of the cluster's.
 type link struct {
+	dated func(time.Time) // is told of the server's time, if not nil
+
 	mu   sync.Mutex
 	conn string
 	flow string
@@ -43,6 +46,9 @@ func noteAnswer(req *http.Request, resp *http.Response) {
 	}
 	if _, err := sourceOf(req.URL); err != nil {
 		return
+	}
+	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil && l.dated != nil {
+		l.dated(t)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

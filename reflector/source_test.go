@@ -140,7 +140,11 @@ func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Keyset: sealtest.Default()})
+	fo := boltstore.Options{Keyset: sealtest.Default()}
+	if d, ok := clk.(boltstore.DeviceClock); ok {
+		fo.Clock = d
+	}
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), fo)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package reflector
 import (
 	"fmt"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // Phase is what a source is doing.
@@ -29,9 +31,9 @@ type State struct {
 	// ResourceVersion up to which everything has been accepted.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Confirmed is when the server last confirmed what is cached, in this life
-	// of the process or an earlier one; zero if it never has. A clock that has
-	// been set back since makes it lie in the future: the age is not known then,
-	// see Age.
+	// of the process or an earlier one, by the device's clock of that time; zero
+	// if it never has. The clock may have been set since, or restarted with the
+	// device: see Age.
 	Confirmed time.Time `json:"confirmed"`
 	// Resumes counts lists answered from the file from which a watch went on,
 	// Relists those read from the server, for each reason, the last of them with
@@ -47,15 +49,34 @@ type State struct {
 	// one could not, until everything has been read anew and stored.
 	Failed   uint64 `json:"failed"`
 	Degraded string `json:"degraded,omitempty"`
+
+	taken time.Time      // when the State was; zero: not by a source
+	age   *time.Duration // then, nil: not known
 }
 
-// Age is how long before now the server last confirmed what is cached. ok is
-// false if that is not known: it never has, or the clock has gone back to
-// before it. Monotonic time stands still while the machine sleeps, wall time
-// may be set: the age is by the one of which more has passed.
+// Age is how long before now the server last confirmed what is cached, for a now
+// shortly after the State was taken. Within a boot of the machine, in this life
+// of the process or a later one, it is by the time since boot, with the time that
+// the machine slept, whatever the wall clock does. Across boots it is by the wall
+// clock, if that was known to be right when the server confirmed, and is. Else,
+// and if the server never has confirmed, ok is false: the age is not known. See
+// boltstore.Options.TrustClock.
 func (s State) Age(now time.Time) (age time.Duration, ok bool) {
+	switch {
+	case s.taken.IsZero(): // made by hand
+	case s.age == nil:
+		return 0, false
+	default:
+		return *s.age + max(now.Sub(s.taken), 0), true
+	}
 	wall := now.Round(0).Sub(s.Confirmed.Round(0))
 	return max(now.Sub(s.Confirmed), wall, 0), !s.Confirmed.IsZero() && wall >= 0
+}
+
+// StateOf is that of a source which has not begun in this life of the process, by
+// the clock that its file has.
+func StateOf(file boltstore.State, now time.Time) State {
+	return State{Phase: Starting, Confirmed: file.Confirmed, ResourceVersion: file.ResourceVersion, Degraded: file.Degraded, taken: now, age: file.ConfirmedAge}
 }
 
 // Reasons of a relist.
@@ -91,9 +112,12 @@ func (s *Source) State() State {
 	if (st.Phase == Live || st.Phase == CatchingUp) && !s.asked { // nothing is being watched
 		st.Phase, st.Since = Connecting, s.doubted
 	}
-	st.Confirmed = s.journal.Confirmed()
-	if st.Confirmed.IsZero() {
-		st.Confirmed = s.store.State().Confirmed
+	st.taken = s.o.Clock.Now()
+	if st.Confirmed = s.journal.Confirmed(); st.Confirmed.IsZero() {
+		file := s.store.State()
+		st.Confirmed, st.age = file.Confirmed, file.ConfirmedAge
+	} else if age, ok := s.journal.Age(st.taken); ok {
+		st.age = &age
 	}
 	st.ResourceVersion = s.journal.Accepted()
 	n, err := s.journal.Failed()

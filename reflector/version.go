@@ -35,11 +35,12 @@ func (s *Source) wentBack(ctx context.Context) (bool, error) {
 // whether it is still the same cluster's. If it is behind the file's the server
 // has been restored.
 func (s *Source) ask(ctx context.Context) (string, error) {
-	began := s.o.Clock.Now()
+	began, slept := s.o.Clock.Now(), s.store.DB().Slept()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)
 	}
+	began = began.Add(slept - s.store.DB().Slept()) // should the machine have slept meanwhile
 	s.allowed()
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err
@@ -82,7 +83,7 @@ func (s *Source) serverVersion(ctx context.Context) (string, error) {
 // noteLink has the requests of the context noted as those that state the
 // server's version.
 func (s *Source) noteLink(ctx context.Context) context.Context {
-	l := &link{}
+	l := &link{dated: s.store.DB().ServerTime}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking = l

@@ -32,6 +32,7 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 			}
 			o := db.options()
 			o.CollectAfter, o.Logger = after, loggerTo(streams.ErrOut)
+			o.TrustClock = true // by whoever states a time
 			progress, end := showProgress(streams.ErrOut, db.path)
 			c, err := boltstore.Compact(cmd.Context(), db.path, o, progress)
 			end()
@@ -49,7 +50,7 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	db.addFlags(cmd)
-	cmd.Flags().DurationVar(&after, "collect-after", 0, "remove sources not used for this long, such as 720h; keeps all by default")
+	cmd.Flags().DurationVar(&after, "collect-after", 0, "remove sources not used for this long by the machine's clock, such as 720h; keeps all by default")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json; text by default")
 	return cmd
 }

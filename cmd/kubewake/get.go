@@ -93,7 +93,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 			fmt.Fprintf(g.streams.ErrOut, "%s: nothing has been read from the server yet\n", st.Source)
 			continue
 		}
-		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s\n", st.Source, st.Objects, st.ResourceVersion, ago(st.Confirmed))
+		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s\n", st.Source, st.Objects, st.ResourceVersion, confirmedAgo(st))
 	}
 	objs, missing := pick(found, names)
 	if len(objs) > 0 || len(names) == 0 {

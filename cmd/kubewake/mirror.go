@@ -386,7 +386,7 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	src.inf.GetStore().ListKeys()
 	m.firstRead = sinceStart()
 	if st := src.inf.Store().State(); st.Synced {
-		m.logf("%s: %d objects from the file, at %s, confirmed %s", src.name, st.Objects, st.ResourceVersion, ago(st.Confirmed))
+		m.logf("%s: %d objects from the file, at %s, confirmed %s", src.name, st.Objects, st.ResourceVersion, confirmedAgo(st))
 	}
 	return src.inf, nil
 }

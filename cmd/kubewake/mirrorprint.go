@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/reflector"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,6 +55,18 @@ func (m *mirror) printReport(ctx context.Context) {
 	m.out.Lock()
 	defer m.out.Unlock()
 	_ = json.NewEncoder(m.streams.Out).Encode(l) // whoever asked for it has gone
+}
+
+// confirmedAgo is how long ago the server confirmed a source, as far as the clock
+// of the device can tell.
+func confirmedAgo(st boltstore.State) string {
+	switch {
+	case st.Confirmed.IsZero():
+		return "never"
+	case st.ConfirmedAge == nil:
+		return "unknown time ago"
+	}
+	return humanDuration(*st.ConfirmedAge) + " ago"
 }
 
 // ago is how long ago something was, as kubectl says it.

@@ -43,7 +43,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 			fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
 			for _, st := range status.Sources {
 				fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
-					ago(st.Confirmed), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed))
+					confirmedAgo(st), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed))
 			}
 			if err := w.Flush(); err != nil {
 				return err

@@ -1,0 +1,173 @@
+package boltstore
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Ages must be right on a device whose clock restarts at each boot. Within a boot
+// the time since boot tells an age, with the time that the machine slept. Across
+// boots the wall clock does, where it was known to be right both times. Otherwise
+// an age is not known.
+
+// DeviceClock is a Clock of Options that stands for a whole device, with its
+// boots and its sleep: for tests. Of a clock that is neither this nor the real
+// one the wall time counts as right.
+type DeviceClock interface {
+	clock.WithTicker
+	// Boot names this boot of the machine, "" if that is not known.
+	Boot() string
+	// Uptime is how long ago the machine booted. Slept is how much of that it
+	// slept, while monotonic time stood still.
+	Uptime() time.Duration
+	Slept() time.Duration
+	// Synchronised says whether the system vouches for the wall clock.
+	Synchronised() bool
+}
+
+// moment is what the file keeps of a time beside the wall clock's reading, nil
+// in what earlier versions have written.
+type moment struct {
+	Boot  string `msgpack:"boot,omitempty"`
+	Up    int64  `msgpack:"up,omitempty"`    // ns since that boot; negative if before it
+	Right bool   `msgpack:"right,omitempty"` // the wall clock was known to be
+}
+
+// device tells times by which ages of another life can be told.
+type device struct {
+	clock clock.WithTicker
+	boots DeviceClock // nil: only the clock is known, and believed
+	trust bool
+
+	mu          sync.Mutex
+	agreed      time.Time // when a server last agreed with the clock
+	agreedSlept time.Duration
+}
+
+// agreement is how far a server's clock may be from ours.
+const agreement = time.Minute
+
+func newDevice(o Options) *device {
+	d := &device{clock: o.Clock, trust: o.TrustClock}
+	switch c := o.Clock.(type) {
+	case DeviceClock:
+		d.boots = c
+	case clock.RealClock:
+		d.boots = machine{c}
+	case *clock.RealClock:
+		d.boots = machine{*c}
+	}
+	return d
+}
+
+// machine is the machine that we run on.
+type machine struct{ clock.RealClock }
+
+func (d *device) slept() time.Duration {
+	if d.boots == nil {
+		return 0
+	}
+	return d.boots.Slept()
+}
+
+// right says whether the wall clock is known to be right.
+func (d *device) right() bool {
+	return d.trust || d.boots == nil || d.boots.Synchronised() || d.agrees()
+}
+
+// agrees says whether a server has agreed with the clock in this life, and
+// nobody has set it since.
+func (d *device) agrees() bool {
+	d.mu.Lock()
+	agreed, slept := d.agreed, d.agreedSlept
+	d.mu.Unlock()
+	if agreed.IsZero() {
+		return false
+	}
+	now := d.clock.Now()
+	set := now.Round(0).Sub(agreed.Round(0)) - now.Sub(agreed) - (d.slept() - slept)
+	return set.Abs() <= agreement
+}
+
+// ServerTime notes what a server gives as the time, as of now. If that is about
+// the device's, its clock counts as right until it is set.
+func (db *DB) ServerTime(t time.Time) {
+	d := db.device
+	now, slept := d.clock.Now(), d.slept()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Round(0).Sub(t).Abs() > agreement {
+		d.agreed = time.Time{}
+		return
+	}
+	d.agreed, d.agreedSlept = now, slept
+}
+
+// Slept is how long the machine has slept since it booted. Monotonic time, by
+// which time.Time tells differences, leaves that out.
+func (db *DB) Slept() time.Duration { return db.device.slept() }
+
+// at is the wall time and the moment to be kept of a time of this life. A time
+// that is none, such as that of no confirmation, has no moment.
+func (d *device) at(t time.Time) (wall int64, m *moment) {
+	if t.IsZero() || t.UnixNano() <= 0 {
+		return 0, nil
+	}
+	if d.boots == nil {
+		return t.UnixNano(), &moment{Right: true}
+	}
+	now := d.clock.Now()
+	ago := now.Sub(t)
+	m = &moment{Boot: d.boots.Boot(), Right: d.right()}
+	if m.Boot != "" {
+		m.Up = int64(d.boots.Uptime() - ago)
+	}
+	// By the present clock, which may have been set since.
+	by := now.Round(0).Add(-ago)
+	if by.Sub(t.Round(0)).Abs() < time.Second {
+		by = t
+	}
+	return by.UnixNano(), m
+}
+
+// age is how long ago it was, ok whether that is known.
+func (d *device) age(wall int64, m *moment) (age time.Duration, ok bool) {
+	if wall <= 0 {
+		return 0, false
+	}
+	past := d.clock.Now().Round(0).Sub(time.Unix(0, wall))
+	rightNow := past >= 0 && (m == nil || m.Right) && d.right()
+	if m != nil && m.Boot != "" && d.boots != nil && m.Boot == d.boots.Boot() {
+		if up := d.boots.Uptime() - time.Duration(m.Up); up >= 0 {
+			if rightNow {
+				up = max(up, past) // a virtual machine that was stopped has not slept
+			}
+			return up, true
+		}
+	}
+	return past, rightNow
+}
+
+// since is the time of this life that was so long ago, zero if that is not known.
+func (d *device) since(wall int64, m *moment) time.Time {
+	if age, ok := d.age(wall, m); ok {
+		return d.clock.Now().Add(-age)
+	}
+	return time.Time{}
+}
+
+// claimedNow notes that the source is in use.
+func (m *sourceMeta) claimedNow(d *device) {
+	m.Claimed, m.ClaimedRight = d.clock.Now().UnixNano(), d.right()
+}
+
+// confirm notes when the server has confirmed the state. The time is one of this
+// life, or that which is there.
+func (m *sourceMeta) confirm(d *device, t time.Time) {
+	if wall := t.UnixNano(); wall == m.Confirmed {
+		return
+	}
+	m.Confirmed, m.ConfirmedBy = d.at(t)
+}

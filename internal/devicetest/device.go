@@ -1,0 +1,94 @@
+// Package devicetest has a clock that stands for a device without a battery for
+// its clock: wall time begins anew at each boot.
+package devicetest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Device is a boltstore.DeviceClock. Time passes on it as on the machine that
+// runs the test, and by what Off, Sleep and Pass say.
+type Device struct {
+	clock.RealClock
+
+	mu     sync.Mutex
+	boots  int
+	ahead  time.Duration // of the real clock
+	booted time.Time     // by the real clock
+	passed time.Duration // in this boot, beside real time
+	slept  time.Duration // of that
+	synced bool
+}
+
+// New returns a device that has just booted. Its clock shows the given time.
+func New(wall time.Time) *Device {
+	d := &Device{}
+	d.Reboot(wall)
+	return d
+}
+
+// Reboot begins another boot, in which the clock shows the given time.
+func (d *Device) Reboot(wall time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.boots++
+	d.booted, d.passed, d.slept, d.synced = time.Now(), 0, 0, false
+	d.ahead = wall.Sub(d.booted)
+}
+
+// Pass lets time go by, in which the test's process does nothing.
+func (d *Device) Pass(t time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.passed, d.ahead = d.passed+t, d.ahead+t
+}
+
+// Set sets the clock. Nothing that was told by it before may be compared in this
+// life.
+func (d *Device) Set(wall time.Time, synchronised bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ahead, d.synced = time.Until(wall), synchronised
+}
+
+// Now implements clock.Clock.
+func (d *Device) Now() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Now().Add(d.ahead)
+}
+
+// Since implements clock.Clock.
+func (d *Device) Since(t time.Time) time.Duration { return d.Now().Sub(t) }
+
+// Boot implements boltstore.DeviceClock.
+func (d *Device) Boot() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fmt.Sprint("boot ", d.boots)
+}
+
+// Uptime implements boltstore.DeviceClock.
+func (d *Device) Uptime() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Since(d.booted) + d.passed
+}
+
+// Slept implements boltstore.DeviceClock.
+func (d *Device) Slept() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.slept
+}
+
+// Synchronised implements boltstore.DeviceClock.
+func (d *Device) Synchronised() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.synced
+}
