@@ -86,16 +86,19 @@ const largeCommit = 1 << 20
 
 // committer gathers the changes of all sources into transactions. Leading
 // edge: a change to an idle file is committed at once, changes to a busy one
-// are gathered for a window.
+// are gathered for a window. It has a goroutine from the first claim to the last
+// release.
 type committer struct {
 	db     *DB
 	wake   chan struct{} // something is pending
 	full   chan struct{} // a producer is full: do not wait for the window
 	flush  chan struct{} // write bookmarks and marks, too
-	quit   chan struct{}
-	ended  chan struct{}
-	once   sync.Once
-	marked bool // the header says that the file is in use; guarded by the handle's writeMu
+	ended  chan struct{} // closed once nothing will be committed any more
+	marked bool          // the header says that the file is in use; guarded by the handle's writeMu
+
+	turn    sync.Mutex // held while the goroutine begins or ends; before the others
+	running *running   // nil while there is none
+	stopped bool
 
 	busy sync.Mutex // held from taking work to settling it
 
@@ -106,15 +109,32 @@ type committer struct {
 	lastErr error
 }
 
+// running is a goroutine of the committer.
+type running struct{ quit, ended chan struct{} }
+
 func newCommitter(db *DB) *committer {
-	c := &committer{
+	return &committer{
 		db:   db,
 		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), flush: make(chan struct{}, 1),
-		quit: make(chan struct{}), ended: make(chan struct{}),
+		ended:  make(chan struct{}),
 		marked: db.opts.Durability == Process,
 	}
-	go c.run()
-	return c
+}
+
+// begin and end are for who holds turn.
+func (c *committer) begin() {
+	if c.running == nil && !c.stopped {
+		c.running = &running{make(chan struct{}), make(chan struct{})}
+		go c.run(c.running)
+	}
+}
+
+func (c *committer) end() {
+	if c.running != nil {
+		close(c.running.quit)
+		<-c.running.ended
+		c.running = nil
+	}
 }
 
 func signal(ch chan struct{}) {
@@ -132,19 +152,37 @@ func (c *committer) err() error {
 
 // stop commits what is pending, once, and ends the committer.
 func (c *committer) stop() error {
-	c.once.Do(func() { close(c.quit) })
-	<-c.ended
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.end()
+	if !c.stopped {
+		c.stopped = true
+		close(c.ended)
+	}
 	return c.err()
 }
 
 func (c *committer) attach(s *Store) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.stores = append(c.stores, s)
+	c.mu.Unlock()
+	c.begin()
 }
 
-// detach returns once no work of the store is under way, and none will be.
+// detach returns once no work of the store is under way, and none will be. With
+// the last one the goroutine ends.
 func (c *committer) detach(s *Store) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	if c.remove(s) {
+		c.end()
+	}
+}
+
+// remove says whether no store is left.
+func (c *committer) remove(s *Store) bool {
 	c.busy.Lock()
 	defer c.busy.Unlock()
 	c.mu.Lock()
@@ -164,6 +202,7 @@ func (c *committer) detach(s *Store) {
 			break
 		}
 	}
+	return len(c.stores) == 0
 }
 
 // settled returns once no work is under way that was begun before.
@@ -172,8 +211,8 @@ func (c *committer) settled() {
 	defer c.busy.Unlock()
 }
 
-func (c *committer) run() {
-	defer close(c.ended)
+func (c *committer) run(r *running) {
+	defer close(r.ended)
 	clk := c.db.opts.Clock
 	flush := clk.NewTimer(c.db.opts.FlushInterval)
 	defer flush.Stop()
@@ -196,7 +235,7 @@ func (c *committer) run() {
 				case <-c.full:
 				case <-c.flush:
 					take = all
-				case <-c.quit:
+				case <-r.quit:
 				}
 			}
 		case <-again:
@@ -204,7 +243,7 @@ func (c *committer) run() {
 			take = all
 		case <-flush.C():
 			take = due
-		case <-c.quit:
+		case <-r.quit:
 			take, final = all, true
 		}
 		select {

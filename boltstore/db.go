@@ -19,7 +19,8 @@ import (
 )
 
 // DB is one open file. Its methods may be called concurrently. Only one
-// process can have a file open for writing.
+// process can have a file open for writing. It has a goroutine only while a
+// source is claimed, or while it is busy with what it does after commits.
 type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // the same as it was given, for errors
