@@ -33,7 +33,7 @@
 // nanosecond; a Quantity its string; FieldsV1 its bytes. A type with both halves
 // of a JSON or text marshaler is what these give, but only if it hides something
 // or has interfaces: else it is its fields, elements or number, as if it had
-// none. A pointer to what may itself be
+// none (such types have an ID of their own). A pointer to what may itself be
 // nil is an array of one.
 //
 // unstructured: one msgpack value, of nil, booleans, integers (always int64),
@@ -63,6 +63,7 @@ const (
 	IDProtobuf     byte = 1
 	IDStruct       byte = 2
 	IDUnstructured byte = 3
+	IDParts        byte = 4 // struct, where something has marshalers that are not used
 	IDCustom       byte = 128
 )
 
@@ -103,7 +104,11 @@ func For(example runtime.Object) (Codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return structCodec{t, p}, nil
+	id := IDStruct
+	if partly(t.Elem(), map[reflect.Type]bool{}) {
+		id = IDParts
+	}
+	return structCodec{t, p, id}, nil
 }
 
 // pointerOf is obj as a non-nil pointer of type t.

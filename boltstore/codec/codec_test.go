@@ -102,6 +102,11 @@ func TestWhoTakesProtobuf(t *testing.T) {
 		{&appsv1.StatefulSet{}, codec.IDStruct},        // volumeClaimTemplates
 		{&appsv1.ControllerRevision{}, codec.IDStruct}, // RawExtension
 		{&corev1.PodList{}, codec.IDStruct},            // items
+		{&Widget{}, codec.IDStruct},
+		{&of[redactsHidden]{}, codec.IDStruct}, // by its marshalers
+		{&of[redactedString]{}, codec.IDParts}, // without them
+		{&of[map[redactedKey]*selfish]{}, codec.IDParts},
+		{&crd{}, codec.IDParts},
 	} {
 		if got := codecFor(t, c.example); got.ID() != c.want {
 			t.Errorf("%T: %s", c.example, got.Name())

@@ -141,3 +141,28 @@ func borrowed(t reflect.Type) (name string, may bool) {
 	}
 	return "", false
 }
+
+// partly says whether something below t has marshalers that are not used. Once
+// they were: such types have a form and an ID of their own.
+func partly(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if _, leaf := leaves[t]; leaf || plain[t] || seen[t] || marshaledBy(t) != byFields {
+		return false
+	}
+	seen[t] = true
+	if pairOf(t) != byFields {
+		return true
+	}
+	switch t.Kind() {
+	case reflect.Map:
+		return partly(t.Key(), seen) || partly(t.Elem(), seen)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return partly(t.Elem(), seen)
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if partly(f.Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -11,9 +11,10 @@ import (
 type structCodec struct {
 	typ  reflect.Type // of the pointer
 	plan *plan        // of the struct
+	id   byte
 }
 
-func (structCodec) ID() byte     { return IDStruct }
+func (c structCodec) ID() byte   { return c.id }
 func (structCodec) Name() string { return "struct" }
 
 func (c structCodec) Append(dst []byte, obj runtime.Object) ([]byte, error) {
