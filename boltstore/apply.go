@@ -6,7 +6,6 @@ import (
 
 	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -108,6 +107,12 @@ type applier struct {
 	// spill: entries are left to be read from the journal.
 	spill bool
 
+	// noted: the generation from has notes. hidden: what was there is only in
+	// the note of the key that is applied.
+	noted, hidden bool
+	// listed: a list shows what comes.
+	listed bool
+
 	forgot  bool
 	drafts  []draft
 	entries []*Entry
@@ -121,12 +126,24 @@ func (a *applier) apply(c *Change) error {
 	k := index.AppendKey(a.keyBuf[:0], c.key)
 	a.keyBuf = k
 	w := a.look(k)
+	before := a.noteOf(k)
+	if a.hidden = w.told == nil && !w.damaged && before != nil && before.Record != nil; a.hidden {
+		if _, r, err := parseRecord(k, before.Record); err == nil {
+			w.told, w.toldRaw = r, before.Record
+		}
+	}
 	if a.own {
-		return a.writeOwn(c, w)
+		return a.writeOwn(c, w, before)
 	}
 	if w.told != nil && !a.overwrite && a.stale(c, w.told) {
 		a.s.stale.Add(1)
 		return nil
+	}
+	if c.unstored != "" {
+		return a.noteUnstored(c, w, before)
+	}
+	if err := a.settleNote(c, w, before); err != nil {
+		return err
 	}
 	if c.typ == cache.Deleted {
 		return a.remove(c, w)
@@ -138,11 +155,13 @@ func (a *applier) apply(c *Change) error {
 // Versions that cannot be compared count in the order they arrive. An object
 // that has changed under the same version is news.
 func (a *applier) stale(c *Change, old *record) bool {
-	if c.rv != old.rv {
-		cmp, err := resourceversion.CompareResourceVersion(c.rv, old.rv)
-		return err == nil && cmp < 0
+	switch {
+	case c.rv != old.rv:
+		return isOlder(c.rv, old.rv)
+	case c.unstored != "": // the file has that version
+		return c.rv != "" && c.uid == old.uid && !a.hidden
 	}
-	return a.unchanged(c, old)
+	return !a.hidden && a.unchanged(c, old)
 }
 
 // recordOf is the record of an object that is put.
@@ -172,7 +191,7 @@ func (a *applier) put(c *Change, w was) error {
 	old, oldRaw := w.told, w.toldRaw
 	switch {
 	case c.quiet:
-	case old == nil:
+	case old == nil, a.hidden && old.uid == c.uid:
 		a.note(cache.Added, c, next, raw, nil, nil)
 	case old.uid != c.uid && old.uid != "" && c.uid != "":
 		// Another object under the same key: the old one's final state was missed.

@@ -22,6 +22,15 @@ type Change struct {
 	quiet   bool    // only the index values differ: nothing to tell
 	by      *packer // nil: payload is not packed
 	size    int     // of the payload before it was packed
+
+	// failed are the indices whose functions failed, failedWhy is the reason of
+	// one of them.
+	failed    []string
+	failedWhy string
+	// unstored is why the object cannot be stored: the change is a note of that.
+	unstored string
+	nameless bool // its key is not known either
+	hide     bool // what the file has of it must not be served
 }
 
 // Key of the object.
@@ -41,7 +50,8 @@ const smallObject = 1500
 // Prepare computes the key and the index values of obj and encodes it. typ is
 // cache.Deleted or any other delta type that carries an object. The object
 // must not be modified from then on. An error means that this object cannot be
-// stored; it says why and says nothing about others.
+// stored; it says why and says nothing about others. One that an index function
+// fails on is stored without values of that index.
 func (s *Store) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	c, err := s.identify(typ, obj)
 	if err != nil {
@@ -59,7 +69,7 @@ func (s *Store) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 
 // identify is the cheap half of Prepare: key, version and UID.
 func (s *Store) identify(typ cache.DeltaType, obj any) (*Change, error) {
-	key, err := s.keyFunc(obj)
+	key, err := s.callKeyFunc(obj)
 	if err != nil {
 		return nil, cache.KeyError{Obj: obj, Err: err}
 	}
@@ -78,6 +88,16 @@ func (s *Store) identify(typ cache.DeltaType, obj any) (*Change, error) {
 	return c, nil
 }
 
+// callKeyFunc makes an error of a panic.
+func (s *Store) callKeyFunc(obj any) (key string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it panicked: %v", r)
+		}
+	}()
+	return s.keyFunc(obj)
+}
+
 // encode is the other half.
 func (s *Store) encode(c *Change) error {
 	ro, ok := c.obj.(runtime.Object)
@@ -87,9 +107,7 @@ func (s *Store) encode(c *Change) error {
 	var err error
 	if c.typ != cache.Deleted {
 		c.set = s.indexSet()
-		if c.values, err = c.set.valuesOf(c.obj); err != nil {
-			return fmt.Errorf("boltstore: %q: %w", c.key, err)
-		}
+		s.values(c)
 	}
 	if c.whole, err = s.codec.Append(noRoom[:], ro); err != nil {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)

@@ -68,6 +68,11 @@ type Store struct {
 	told  atomic.Uint64
 	stale atomic.Uint64
 
+	indexFailures atomic.Uint64 // in this life
+	ended         chan struct{} // closed by Release
+	endOnce       sync.Once
+	retriers      sync.WaitGroup
+
 	claimed time.Time
 	// committed is when the committer last wrote anything of it; the committer's.
 	committed time.Time
@@ -88,6 +93,7 @@ type Store struct {
 	seen      *string             // version that the program's last write had, nil once the server's is newer
 	reindexed map[string]uint64   // indices brought up to date, how often
 	handlers  map[string]*Handler // registered; nil while one is being so
+	retrying  bool                // index functions that failed are called again
 }
 
 var (
@@ -138,6 +144,9 @@ func (db *DB) Claim(c Claim) (*Store, error) {
 		s.Release()
 		return nil, err
 	}
+	if err := s.reindexNoted(); err != nil { // tried again later
+		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
+	}
 	return s, nil
 }
 
@@ -146,7 +155,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		db: db, source: c.Source, id: c.Source.ID(), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
-		brokenCh: make(chan struct{}), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
+		brokenCh: make(chan struct{}), ended: make(chan struct{}), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
 		packs: db.packers(c.Source.ID()), metaKeys: c.KeyFunc == nil,
 	}
 	if s.keyFunc == nil {
@@ -253,6 +262,11 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	if err := src.dropJournalAbove(m.Seq); err != nil {
 		return err
 	}
+	if src.strayNotes(m) {
+		if err := src.gen(m.Generation).notes.gen.DeleteBucket(bucketNotes); err != nil {
+			return err
+		}
+	}
 	m = m.clone()
 	if src.staleOwn(m) {
 		if err := src.dropOwn(m); err != nil {
@@ -270,6 +284,9 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 // leftovers says whether an interrupted relist left something that is of no
 // use.
 func (t sourceTx) leftovers(m *sourceMeta) bool {
+	if t.strayNotes(m) {
+		return true
+	}
 	n, keep := 0, t.keepGens(m)
 	if gens := t.root.Bucket(bucketGen); gens != nil {
 		_ = gens.ForEachBucket(func(k []byte) error {
@@ -320,6 +337,8 @@ func (s *Store) Release() {
 	if s.viewed {
 		return
 	}
+	s.endOnce.Do(func() { close(s.ended) })
+	s.retriers.Wait()
 	s.db.commit.detach(s)
 	if s.toldChanged() || s.positionsChanged() || s.claimDue() {
 		err := s.writePositions()
@@ -353,6 +372,7 @@ func (s *Store) setMeta(m *sourceMeta) {
 		s.seen = nil
 	}
 	s.meta = m
+	s.retryIndices()
 }
 
 // setSeen notes the version of what the program has written.
@@ -435,6 +455,13 @@ type State struct {
 	JournalBytes uint64         `json:"journalBytes"`
 	Indices      []string       `json:"indices,omitempty"`
 	Degraded     string         `json:"degraded,omitempty"`
+	// Unstored objects have been shown by the server and are not in the file as
+	// they were shown, since they could not be transformed, keyed or encoded, the
+	// last of them for UnstoredReason. They are read again. Unindexed objects are
+	// in the file without values of an index whose function failed on them.
+	Unstored       uint64 `json:"unstored,omitempty"`
+	UnstoredReason string `json:"unstoredReason,omitempty"`
+	Unindexed      uint64 `json:"unindexed,omitempty"`
 	// Outdated is why the program that has claimed the source does not use what
 	// the file holds, as [Store.Outdated] says, and Reindexed how often it has
 	// indexed the objects in the file, by index. Of a file that nobody has open

@@ -47,6 +47,7 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 	}
 	c.m = c.was.clone()
 	c.m.Items, c.m.Own, c.m.Bytes, c.m.JournalBytes = digest{}, digest{}, 0, 0
+	c.m.Noted = noted{Nameless: c.was.Noted.Nameless, Why: c.was.Noted.Why}
 	c.m.countNoDicts()
 	for name, im := range c.m.Indices {
 		im.Digest = digest{}
@@ -60,6 +61,9 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		sealed := sealItems(c.with.from, c.id, c.m.Generation)
 		c.note(c.from.each(items, func(k, v []byte, _ *bucketRef) { c.record(sealed.raw(k, v)) }))
 		c.own(gen, sealed.sealOwn())
+		if !c.was.Noted.none() {
+			c.notes(gen)
+		}
 	}
 	if j, ok := subs[string(bucketJournal)]; ok {
 		c.journal(src, j)

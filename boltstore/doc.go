@@ -14,6 +14,7 @@
 //	/sources/<id>/gen/<n>/index/<name> (value, key) → ()
 //	/sources/<id>/gen/<n>/own          item key → record that the server showed last of a key that the program has
 //	                                   written since (its base); one zero byte where it has shown none
+//	/sources/<id>/gen/<n>/notes        item key → what of an object could not be stored, and why
 //	/sources/<id>/gen/<n>/progress     how far a first list that has not ended has come
 //	/sources/<id>/journal              seq of its first entry → one compressed block per commit
 //	/sources/<id>/handlers/<name>      mark (8 bytes), msgpack of a durable handler's position, CRC-32C

@@ -128,6 +128,8 @@ type sourceMeta struct {
 	Unlisted bool `msgpack:"unlisted,omitempty"`
 	// Own is the digest of the bases of what the program has written since.
 	Own digest `msgpack:"own"`
+	// Noted counts what could not be stored, of the generation.
+	Noted noted `msgpack:"noted,omitempty"`
 }
 
 // listed says whether the contents are the server's, but for what the program
@@ -152,7 +154,8 @@ func (m *sourceMeta) state(d *device) State {
 		History: m.History, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
-		Names: m.Names,
+		Names:    m.Names,
+		Unstored: m.Noted.unstored(), UnstoredReason: m.Noted.Why, Unindexed: m.Noted.Unindexed,
 	}
 	if m.Confirmed != 0 {
 		st.Confirmed = time.Unix(0, m.Confirmed)
@@ -285,10 +288,11 @@ type genTx struct {
 	items   *items
 	own     *items // bases of what the program has written, nil if there are none
 	indices *indices
+	notes   notes
 }
 
 func (t sourceTx) genTx(n uint64, b, items, index *bolt.Bucket) genTx {
-	g := genTx{b: b}
+	g := genTx{b: b, notes: notes{b, t, n}}
 	if items != nil {
 		g.items = sealItems(t.seal, t.id, n)
 		g.items.b = items

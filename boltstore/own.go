@@ -188,7 +188,7 @@ func (a *applier) ahead(c *Change, w was) bool {
 // writeOwn applies a change that the program made to a source that has been
 // read from the server. An object that is older than the one that is there is
 // not stored: what readers see does not step back.
-func (a *applier) writeOwn(c *Change, w was) error {
+func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	if c.typ == cache.Deleted {
 		switch {
 		case w.item == nil:
@@ -204,6 +204,9 @@ func (a *applier) writeOwn(c *Change, w was) error {
 			if err := a.setBase(w.k, c.key, w.item, w.itemRaw); err != nil {
 				return err
 			}
+		}
+		if err := a.settleNote(c, w, before); err != nil {
+			return err
 		}
 		return a.takeItem(c.key, w)
 	}
@@ -227,6 +230,9 @@ func (a *applier) writeOwn(c *Change, w was) error {
 	}
 	next, raw, err := a.recordOf(c, w)
 	if err != nil {
+		return err
+	}
+	if err := a.settleNote(c, w, before); err != nil {
 		return err
 	}
 	a.s.hot.put(c.key, next, c.obj)

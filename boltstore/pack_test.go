@@ -39,7 +39,7 @@ func somePods(from, n int) (objs []runtime.Object) {
 func packedBy(t testing.TB, s *Store) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}
-	raws, _, _, err := s.rawPage(s.metaNow, nil, 1<<30)
+	raws, _, _, _, err := s.rawPage(s.metaNow, nil, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ type progress struct {
 	Bytes      uint64               `msgpack:"bytes"`
 	Indices    map[string]indexMeta `msgpack:"indices"`
 	Dicts      map[uint32]dictUse   `msgpack:"dicts"`
+	Noted      noted                `msgpack:"noted,omitempty"`
 }
 
 // firstGen is the generation of a first list, unless what the program has stored
@@ -149,7 +150,7 @@ func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *ListProgress) err
 	kept.Began = time.Unix(0, wall)
 	return src.putProgress(m.Generation, progress{At: kept, BeganBy: by, TypeHash: r.s.type_, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
 		ClusterUID: r.o.ClusterUID, Server: r.o.Server, Unstored: r.unstored,
-		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts})
+		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts, Noted: m.Noted})
 }
 
 // report tells of an object that cannot be stored.
@@ -176,7 +177,7 @@ func (r *Relist) takeUp() error {
 		}
 		if useless = p.useless(r); useless == "" {
 			_, m.Generation = src.staged(now)
-			m.Items, m.Bytes = p.Items, p.Bytes
+			m.Items, m.Bytes, m.Noted = p.Items, p.Bytes, p.Noted
 			p.indices(m)
 			for v, u := range p.Dicts {
 				if u.Records > 0 {
@@ -186,6 +187,7 @@ func (r *Relist) takeUp() error {
 			v := &verifier{m: m}
 			g := src.gen(m.Generation)
 			v.indices(g, v.items(g))
+			v.notes(g)
 			v.dicts(src)
 			if len(v.r.Problems) > 0 {
 				useless = v.r.Problems[0]

@@ -324,18 +324,26 @@ func (s *Store) indexer(name string) (cache.IndexFunc, error) {
 	return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:staticcheck // client-go's exact text is relied on
 }
 
-// valuesOf computes the values of obj under all indexers of the set. A function
-// that panics makes an error.
-func (set *indexSet) valuesOf(obj any) (all []indexValues, err error) {
-	for name, fn := range set.fns {
-		values, err := callIndexer(name, fn, obj)
+// values computes the values of a change's object under the indices of its set.
+// A function that fails or panics has none, which is noted with the change.
+func (s *Store) values(c *Change) {
+	c.values, c.failed, c.failedWhy = nil, nil, ""
+	for _, name := range slices.Sorted(maps.Keys(c.set.fns)) {
+		values, err := callIndexer(name, c.set.fns[name], c.obj)
 		if err != nil {
-			return nil, err
+			c.failed, c.failedWhy = append(c.failed, name), short(err)
+			s.unindexed(err, c.key)
 		}
-		all = append(all, indexValues{name, values})
+		c.values = append(c.values, indexValues{name, values})
 	}
-	slices.SortFunc(all, func(a, b indexValues) int { return bytes.Compare([]byte(a.name), []byte(b.name)) })
-	return all, nil
+}
+
+// unindexed reports the failures of index functions: the first, the second, the
+// fourth, and so on.
+func (s *Store) unindexed(err error, key string) {
+	if n := s.indexFailures.Add(1); n&(n-1) == 0 {
+		s.db.log().Error(err, "An object is without values in an index until its function succeeds", "source", s.source.String(), "key", key, "failures", n)
+	}
 }
 
 func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err error) {

@@ -3,9 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/kubewake/kubewake/index"
 	"k8s.io/client-go/tools/cache"
@@ -30,17 +27,11 @@ func (s *Store) setIndexers(set *indexSet) {
 // indices were added.
 func (s *Store) refresh(c *Change) {
 	set := s.indexSet()
-	if c.set == set || c.typ == cache.Deleted {
+	if c.set == set || c.typ == cache.Deleted || c.unstored != "" {
 		return
 	}
-	c.set, c.values = set, nil
-	for _, name := range slices.Sorted(maps.Keys(set.fns)) {
-		values, err := callIndexer(name, set.fns[name], c.obj)
-		if err != nil {
-			s.db.log().Error(err, "An object is not in an index", "source", s.source.String(), "key", c.key)
-		}
-		c.values = append(c.values, indexValues{name, values})
-	}
+	c.set = set
+	s.values(c)
 }
 
 // reindex brings every record's values under the given indices up to date, in
@@ -54,7 +45,7 @@ func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update fu
 	var from []byte
 	var file uint64
 	for begun := false; ; {
-		raws, next, now, err := s.rawPage(meta, from, step)
+		raws, noted, next, now, err := s.rawPage(meta, from, step)
 		if err != nil {
 			return err
 		}
@@ -63,7 +54,7 @@ func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update fu
 			continue
 		}
 		file = now
-		changed, err := s.newValues(raws, build)
+		changed, err := s.newValues(raws, build, noted)
 		if err != nil {
 			return err
 		}
@@ -103,10 +94,12 @@ func (s *Store) complete(m *sourceMeta, fns cache.Indexers) {
 
 // rawPage copies records out of the file, so that user functions run outside
 // any transaction. file says which one, counting those that were replaced.
-func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw, next []byte, file uint64, err error) {
+func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw, noted map[string][]string, next []byte, file uint64, err error) {
 	err = s.view(func(_ *sourceMeta, src sourceTx) error {
 		file = s.db.replaced.Load()
-		g := src.gen(meta().Generation) // served or not
+		m := meta()
+		g := src.gen(m.Generation) // served or not
+		raws, noted = nil, map[string][]string{}
 		if g.items == nil {
 			return nil
 		}
@@ -114,29 +107,38 @@ func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw
 		at, r := c.Seek(from)
 		for ; at != nil && len(raws) < n; at, r = c.Next() {
 			raws = append(raws, raw{k: bytes.Clone(r.k), v: bytes.Clone(r.open())})
+			if m.Noted.Unindexed > 0 {
+				if n := g.notes.get(r.k); n != nil && len(n.Indices) > 0 {
+					noted[string(r.k)] = n.Indices
+				}
+			}
 		}
 		if next = bytes.Clone(at); at != nil && bytes.Compare(at, from) <= 0 {
 			return outOfOrder(at)
 		}
 		return nil
 	})
-	return raws, next, file, err
+	return raws, noted, next, file, err
 }
 
 // reindexed is what a record is to list, as long as it is still that record.
 type reindexed struct {
 	crc    uint32
 	values []indexValues
+	// done are the indices whose functions were called, failed those of them that
+	// failed, why one of them did.
+	done, failed []string
+	why          string
 }
 
-// newValues returns, by item key, the records whose values have changed.
-func (s *Store) newValues(raws []raw, build cache.Indexers) (map[string]reindexed, error) {
+// newValues returns, by item key, the records whose values have changed, or of
+// whose index functions one has failed or had failed before, as noted.
+func (s *Store) newValues(raws []raw, build cache.Indexers, noted map[string][]string) (map[string]reindexed, error) {
 	keys, objs, err := s.decodeAll(raws, false)
 	if s.note(err) != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
 	}
 	changed := map[string]reindexed{}
-	failed, last := 0, error(nil)
 	for i, obj := range objs {
 		if obj == nil {
 			continue // damaged, noted, to be read anew
@@ -145,20 +147,22 @@ func (s *Store) newValues(raws []raw, build cache.Indexers) (map[string]reindexe
 		if err != nil {
 			continue
 		}
+		c := reindexed{crc: r.crc}
 		for name, fn := range build {
 			values, err := callIndexer(name, fn, obj)
+			c.done = append(c.done, name)
 			if err != nil {
-				failed, last = failed+1, fmt.Errorf("%q: %w", keys[i], err)
+				s.unindexed(err, keys[i])
+				c.failed, c.why = append(c.failed, name), short(err)
 			}
 			removed, added := index.Diff(r.valuesOf(name), values)
 			if len(removed)+len(added) > 0 {
-				k := string(raws[i].k)
-				changed[k] = reindexed{r.crc, append(changed[k].values, indexValues{name, values})}
+				c.values = append(c.values, indexValues{name, values})
 			}
 		}
-	}
-	if failed > 0 {
-		s.db.log().Error(last, "Objects are not in an index", "source", s.source.String(), "objects", failed)
+		if k := string(raws[i].k); len(c.values)+len(c.failed)+len(noted[k]) > 0 {
+			changed[k] = c
+		}
 	}
 	return changed, nil
 }
@@ -170,7 +174,7 @@ func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexe
 	if g.items == nil {
 		return nil
 	}
-	a := &applier{s: s, src: src, m: m, from: g, to: g}
+	a := &applier{s: s, src: src, m: m, from: g, to: g, now: s.db.opts.Clock.Now().UnixNano()}
 	for k, c := range changed {
 		v := g.items.Get([]byte(k))
 		if v == nil {
@@ -178,6 +182,12 @@ func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexe
 		}
 		key, old, err := parseRecord([]byte(k), bytes.Clone(v))
 		if err != nil || old.crc != c.crc {
+			continue
+		}
+		if err := a.noteReindexed([]byte(k), key, c); err != nil {
+			return err
+		}
+		if len(c.values) == 0 {
 			continue
 		}
 		next := *old

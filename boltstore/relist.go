@@ -63,6 +63,9 @@ type Relist struct {
 
 	swept  []byte // place up to which Commit has looked for what is gone
 	tailed bool   // all of them
+	noteAt []byte // likewise for notes
+	noNote bool
+	gone   []item // found by them, and not yet taken
 	landed bool   // readers see it
 	done   bool
 	failed error // it cannot go on
@@ -71,6 +74,7 @@ type Relist struct {
 
 	taken    *ListProgress // that of an earlier one, that this one goes on from
 	unstored string        // why an object could not be stored
+	nameless uint64        // objects that could not, and whose keys are not known
 
 	// Result, for the caller to report.
 	Objects, Changed, Deleted int
@@ -78,13 +82,14 @@ type Relist struct {
 
 // item is what a relist does with one key.
 type item struct {
-	k      []byte
-	at     []byte // its place in the file, where scan has found it
-	key    string
-	c      *Change // nil: copy the record as it is
-	failed bool    // the server has it, and it cannot be stored
-	again  bool    // an earlier page had it, too
-	size   int     // of the record that is there, and of its base
+	k     []byte
+	at    []byte // its place in the file, where scan has found it
+	key   string
+	c     *Change // nil: copy the record as it is
+	err   error   // why it cannot be stored, although the server has it
+	again bool    // an earlier page had it, too
+	noted bool    // it could not be stored before
+	size  int     // of the record that is there, and of its base
 }
 
 func (it item) bytes() int {
@@ -135,17 +140,14 @@ func (r *Relist) Page(objs []runtime.Object) error {
 	if err := r.compare(items); err != nil {
 		return err
 	}
-	items, err := r.encode(items)
-	if err != nil {
-		return err
-	}
+	r.encode(items)
 	for _, it := range items {
 		r.seen[r.hash(it.k)] = struct{}{}
-		if it.c != nil && !it.c.quiet {
+		if it.c != nil && !it.c.quiet && it.c.unstored == "" {
 			r.Changed++
 		}
 	}
-	_, err = r.take(items)
+	_, err := r.take(items)
 	return err
 }
 
@@ -157,15 +159,18 @@ func (r *Relist) identify(objs []runtime.Object) []item {
 	for _, obj := range objs {
 		c, err := r.s.identify(cache.Replaced, obj)
 		if err != nil {
-			r.report(obj, err)
-			continue
+			if c = r.s.Unstored(obj, err); c.nameless {
+				r.nameless++
+				r.report(obj, err)
+				continue
+			}
+			c.obj = obj
 		}
 		r.Objects++
-		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c}
-		if r.o.Transform != nil {
+		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c, err: err}
+		if r.o.Transform != nil && err == nil {
 			if it.c, err = r.transform(obj); err != nil {
-				r.report(obj, err)
-				it.c, it.failed = c, true
+				it.c, it.err = c, err
 			}
 		}
 		if i, twice := at[string(it.k)]; twice {
@@ -201,6 +206,7 @@ func (r *Relist) compare(items []item) error {
 		if err != nil || g.items == nil {
 			return err
 		}
+		unstored := r.s.metaNow().Noted.Unstored > 0
 		for i := range items {
 			it := &items[i]
 			it.again = r.hasSeen(it.k)
@@ -216,6 +222,9 @@ func (r *Relist) compare(items []item) error {
 			}
 			switch {
 			case err != nil:
+			case unstored && g.notes.unstored(it.k):
+				it.noted = true
+				fallthrough
 			case r.o.NewHistory || r.all || it.c.rv == "":
 				old.payload = bytes.Clone(old.payload)
 				maybe = append(maybe, candidate{i, old, owned})
@@ -230,7 +239,7 @@ func (r *Relist) compare(items []item) error {
 	}
 	for _, m := range maybe {
 		it := &items[m.i]
-		if it.failed {
+		if it.err != nil {
 			continue
 		}
 		if err := r.s.encode(it.c); err != nil {
@@ -240,7 +249,7 @@ func (r *Relist) compare(items []item) error {
 			continue
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) {
-			if it.c.quiet = true; sameValues(it.c.values, m.old) {
+			if it.c.quiet = true; !it.noted && sameValues(it.c.values, m.old) {
 				it.same(m.own)
 			}
 		}
@@ -251,8 +260,8 @@ func (r *Relist) compare(items []item) error {
 // same notes that the server shows what handlers know. It is stored all the same
 // where the program has written something else.
 func (it *item) same(owned bool) {
-	if !owned {
-		it.c = nil
+	if !owned || it.err != nil {
+		it.c, it.err = nil, nil
 		return
 	}
 	it.c.quiet = true
@@ -269,33 +278,25 @@ func sameValues(values []indexValues, old *record) bool {
 }
 
 // encode makes the changes ready to be stored, outside any transaction. What
-// cannot be stored keeps the record that is there; one that must not be served
-// any more, since type or transform have changed, goes.
-func (r *Relist) encode(items []item) ([]item, error) {
-	kept := items[:0]
-	for _, it := range items {
-		if it.c != nil && !it.failed && it.c.payload == nil {
-			if err := r.s.encode(it.c); err != nil {
-				r.report(it.c.obj.(runtime.Object), err)
-				it.failed = true
-			}
-		}
-		if it.failed {
-			if r.all || it.size == 0 || it.again {
-				continue
-			}
-			it.c = nil
-		}
-		kept = append(kept, it)
-	}
+// cannot be stored is noted, beside the record that is there; one that must not
+// be served any more, since type or transform have changed, is hidden.
+func (r *Relist) encode(items []item) {
 	var changes []*Change
-	for _, it := range kept {
-		if it.c != nil {
+	for i := range items {
+		it := &items[i]
+		if it.c != nil && it.err == nil && it.c.payload == nil {
+			it.err = r.s.encode(it.c)
+		}
+		if it.err != nil {
+			obj, _ := it.c.obj.(runtime.Object)
+			r.report(obj, it.err)
+			it.c = it.c.unstoredFor(it.err)
+			it.c.hide = r.all
+		} else if it.c != nil {
 			changes = append(changes, it.c)
 		}
 	}
 	r.s.packAll(changes)
-	return kept, nil
 }
 
 // current is the generation to compare with, served or not. Nothing is for a

@@ -29,7 +29,7 @@ func (r *Relist) sweep(resourceVersion string) error {
 		}
 		r.swept, r.tailed = last, last == nil
 	}
-	return nil
+	return r.sweepNotes(resourceVersion)
 }
 
 // scan returns about a thousand records after the given place, of which
@@ -156,7 +156,9 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	if err != nil {
 		return nil, err
 	}
-	a := &applier{s: r.s, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true,
+	m.Noted.Nameless = 0
+	r.noteNameless(m)
+	a := &applier{s: r.s, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true,
 		anew: r.anew(), asOf: resourceVersion}
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {

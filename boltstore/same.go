@@ -45,6 +45,7 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 		if err != nil || g.items == nil {
 			return err
 		}
+		unstored := r.s.metaNow().Noted.Unstored > 0
 		for i, l := range listed {
 			found[i] = Absent
 			if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
@@ -61,6 +62,9 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 				continue
 			}
 			found[i] = Differs
+			if unstored && g.notes.unstored(k) {
+				continue
+			}
 			if old.uid == l.UID && old.rv == l.ResourceVersion && !owned {
 				found[i] = Same
 			}

@@ -28,7 +28,7 @@ func (r *Relist) toStage() error {
 	m := r.s.metaNow().clone()
 	set := r.s.indexSet()
 	r.s.indexing.Unlock()
-	m.Items, m.Own, m.Bytes, m.Degraded = digest{}, digest{}, 0, ""
+	m.Items, m.Own, m.Bytes, m.Degraded, m.Noted = digest{}, digest{}, 0, "", noted{}
 	for name, im := range m.Indices {
 		im.Digest = digest{}
 		m.Indices[name] = im
@@ -102,7 +102,7 @@ func (r *Relist) stageItems(items []item) (int, error) {
 		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) {
 			n = 0
 			a := &applier{s: r.s, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
-				anew: r.anew(), from: r.before(src), to: src.gen(m.Generation)}
+				anew: r.anew(), from: r.before(src), to: src.gen(m.Generation), noted: !r.s.metaNow().Noted.none(), listed: true}
 			for room := r.s.db.opts.MaxCommitBytes; room > 0 && done+n < len(items); n++ {
 				it := items[done+n]
 				room -= it.bytes()
@@ -132,9 +132,21 @@ func (a *applier) stage(it item) error {
 	if w.here {
 		return nil
 	}
-	raw, base := a.from.items.Get(it.k), a.from.own.Get(it.k)
+	if a.noted {
+		if n := a.from.notes.get(it.k); n != nil {
+			if err := a.putNote(it.k, n); err != nil {
+				return err
+			}
+		}
+	}
+	return a.carryOver(it.k, it.key, w)
+}
+
+// carryOver copies what there is of a key, with its base.
+func (a *applier) carryOver(k []byte, key string, w was) error {
+	raw, base := a.from.items.Get(k), a.from.own.Get(k)
 	if raw != nil || base == nil {
-		key, r, err := parseRecord(it.k, raw)
+		key, r, err := parseRecord(k, raw)
 		if err != nil {
 			return err // the next try compares anew
 		}
@@ -145,7 +157,7 @@ func (a *applier) stage(it item) error {
 	if base == nil || w.damaged {
 		return nil
 	}
-	return a.setBase(it.k, it.key, w.told, w.toldRaw)
+	return a.setBase(k, key, w.told, w.toldRaw)
 }
 
 func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }
@@ -183,6 +195,7 @@ func (r *Relist) finishStage(src sourceTx) (*sourceMeta, error) {
 	// Told marks go on while a relist is staged, and blocks are trimmed.
 	m.Told = max(m.Told, now.Told)
 	m.JournalBytes = now.JournalBytes + m.JournalBytes - r.stage.journalBytes
+	r.noteNameless(m)
 	if r.first || r.all { // every record lists its values under these
 		r.s.complete(m, r.stage.set.fns)
 	}

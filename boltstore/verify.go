@@ -120,6 +120,7 @@ func verifySource(id string, src sourceTx) SourceReport {
 	listed := v.items(g)
 	v.indices(g, listed)
 	v.own(g)
+	v.notes(g)
 	v.dicts(src)
 	v.journal(src)
 	v.handlers(src)

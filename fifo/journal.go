@@ -72,7 +72,10 @@ type Journal struct {
 	flushing   int                 // callers of Flush
 
 	failed   uint64
-	degraded error // of the last object that could not be stored
+	degraded error  // of the last object that could not be stored
+	failedAt uint64 // count with it
+	inFile   uint64 // items committed
+	unstored chan struct{}
 }
 
 // item is an accepted change, or a bookmark without one.
@@ -102,7 +105,7 @@ func New(store *boltstore.Store, o Options) *Journal {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	j := &Journal{o: o, store: store, synced: make(chan struct{}), closing: make(chan struct{}), awaited: map[string]*awaited{}, accepted: store.State().ResourceVersion}
+	j := &Journal{o: o, store: store, synced: make(chan struct{}), unstored: make(chan struct{}, 1), closing: make(chan struct{}), awaited: map[string]*awaited{}, accepted: store.State().ResourceVersion}
 	j.cond.L = &j.mu
 	j.wake = store.Attach(j)
 	return j
@@ -110,7 +113,8 @@ func New(store *boltstore.Store, o Options) *Journal {
 
 // Add accepts an added object. It blocks while the batch is full and returns
 // ErrClosed once the journal is closed. An object that cannot be stored is an
-// error, counted by Failed, and does not hold up what follows.
+// error, counted by Failed and noted in the file, and does not hold up what
+// follows.
 func (j *Journal) Add(obj any) error { return j.accept(cache.Added, obj) }
 
 // Update accepts a changed object; see Add.
@@ -125,6 +129,10 @@ func (j *Journal) accept(typ cache.DeltaType, obj any) error {
 	var err error
 	if it.change, err = j.prepare(typ, obj); err != nil {
 		j.fail(err)
+		j.o.Logger.Error(err, "An object cannot be stored, it will be read again", "source", j.store.Source().String())
+		if it.change == nil { // else it is gone all the same
+			it.change = j.store.Unstored(obj, err)
+		}
 	}
 	if closed := j.enqueue(it); closed != nil {
 		return closed
@@ -177,19 +185,33 @@ func (j *Journal) transform(obj any) (_ any, err error) {
 }
 
 func (j *Journal) fail(err error) {
+	var key cache.KeyError
+	if errors.As(err, &key) { // its text has the whole object
+		err = fmt.Errorf("fifo: the key function failed: %w", key.Err)
+	}
 	j.mu.Lock()
 	j.failed++
-	j.degraded = err
+	j.degraded, j.failedAt = err, j.count+1
 	j.mu.Unlock()
-	j.o.Logger.Error(err, "An object cannot be stored, the source is degraded", "source", j.store.Source().String())
+	select {
+	case j.unstored <- struct{}{}:
+	default:
+	}
 }
 
+// Unstored is sent to when an object could not be stored: it is to be read again
+// as long as the store has UnstoredObjects.
+func (j *Journal) Unstored() <-chan struct{} { return j.unstored }
+
 // Failed counts the events and listed objects that could not be stored in this
-// life of the process, and returns the last one's error: nil once everything
-// has been read anew and stored.
+// life of the process, and returns the last one's error: nil once the file has
+// all of them, or they are gone.
 func (j *Journal) Failed() (uint64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.inFile >= j.failedAt && j.store.UnstoredObjects() == 0 {
+		j.degraded = nil
+	}
 	return j.failed, j.degraded
 }
 
@@ -341,6 +363,14 @@ func (j *Journal) checkSynced() {
 	}
 	select {
 	case <-j.synced:
+		return
+	default:
+	}
+	if j.store.UnstoredObjects() > 0 {
+		return // as with a list that client-go's informer could not store
+	}
+	select {
+	case <-j.synced:
 	default:
 		close(j.synced)
 	}
@@ -359,7 +389,7 @@ func (j *Journal) Resync() error {
 }
 
 // HasSynced is true once the server has confirmed the state and everything up
-// to there has been popped; see Confirm.
+// to there has been stored and popped; see Confirm.
 func (j *Journal) HasSynced() bool { return cache.IsDone(j) }
 
 // HasSyncedChecker is done when HasSynced is true.

@@ -148,8 +148,14 @@ func TestUnstorable(t *testing.T) {
 		return o, nil
 	}
 	j, s := newJournal(t, boltstore.Options{}, Options{Transform: transform})
-	for i, name := range []string{"unindexable", "untransformable", "panics"} {
-		if err := j.Add(object(name, i+1)); err == nil {
+	if err := j.Add(object("unindexable", 1)); err != nil { // it is kept, without values
+		t.Fatal(err)
+	}
+	if d := pop(t, j); d.Object.(*boltstore.Entry).Key != "ns/unindexable" || s.State().Unindexed != 1 {
+		t.Errorf("%+v, %+v", d, s.State())
+	}
+	for i, name := range []string{"untransformable", "panics"} {
+		if err := j.Add(object(name, i+2)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if n, err := j.Failed(); n != uint64(i+1) || err == nil {
@@ -160,6 +166,9 @@ func TestUnstorable(t *testing.T) {
 		t.Fatal(err)
 	}
 	pop(t, j)
+	if st := s.State(); st.Unstored != 2 || st.UnstoredReason == "" {
+		t.Errorf("%+v", st)
+	}
 	broken = true
 	if err := j.Delete(object("fine", 5)); err == nil {
 		t.Error("no error for a final state that cannot be stored")
@@ -198,8 +207,15 @@ func TestUntransformableInAList(t *testing.T) {
 	if keys := s.ListKeys(); len(keys) != 2 || !slices.Contains(keys, "ns/b") || !slices.Contains(keys, "ns/c") {
 		t.Fatal(keys)
 	}
-	if n, err := j.Failed(); n != 1 || err == nil {
-		t.Fatal(n, err)
+	if n, err := j.Failed(); n != 1 || err == nil || s.UnstoredObjects() != 1 || j.HasSynced() {
+		t.Fatal(n, err, s.UnstoredObjects(), j.HasSynced())
+	}
+	fails = false
+	if err := j.Replace([]any{object("b", 6), object("c", 3)}, "8"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := j.Failed(); n != 1 || err != nil || s.UnstoredObjects() != 0 {
+		t.Fatal(n, err, s.UnstoredObjects())
 	}
 }
 

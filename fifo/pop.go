@@ -13,6 +13,7 @@ func (j *Journal) Committed(entries []*boltstore.Entry) {
 		j.push(output{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
 	}
 	if len(j.inflight) > 0 { // none for a batch that only moved the told mark
+		j.inFile = j.inflight[0]
 		j.push(output{mark: j.inflight[0]})
 		j.inflight = j.inflight[1:]
 	}

@@ -174,8 +174,13 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	if err := j.Flush(ctx); err != nil {
 		return nil, err
 	}
-	failed := false
-	o.OnError = func(_ runtime.Object, err error) { failed = true; j.fail(err) }
+	failed := 0
+	o.OnError = func(_ runtime.Object, err error) {
+		j.fail(err)
+		if failed++; failed&(failed-1) == 0 { // the first, the second, the fourth, and so on
+			j.o.Logger.Error(err, "A listed object cannot be stored, it will be read again", "source", j.store.Source().String(), "objects", failed)
+		}
+	}
 	if j.o.Transform != nil {
 		o.Transform = j.transformListed
 	}
@@ -215,11 +220,8 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 		j.push(output{delta: &cache.Delta{Type: cache.ReplacedAll, Object: Relisted{ResourceVersion: rv, Anew: r.Anew()}}})
 	}
 	j.count++
-	j.lastChange = j.count
+	j.lastChange, j.inFile = j.count, j.count
 	j.push(output{mark: j.count})
-	if !failed {
-		j.degraded = nil // everything has been read anew, and stored
-	}
 	j.target, j.accepted, j.asked = newest, rv, began
 	if rv == newest {
 		j.reached = listed // also where there are no versions

@@ -43,6 +43,16 @@
 //   - LastStoreSyncResourceVersion is stated whether or not client-go's feature
 //     AtomicFIFO is on.
 //
+//   - An index function that fails or panics: client-go panics. Here the object
+//     is stored without values of that index. The function is called again, at
+//     the latest in the next life. [reflector.State].Unindexed counts such objects.
+//
+//   - A transform that fails on a listed object: client-go lists again and does
+//     not sync until it succeeds. So does this informer, but it stores the rest
+//     and goes on watching. Of a list that it streams (WatchList), and of the
+//     watch, client-go leaves out what the transform refuses; this informer notes
+//     it in the file and lists again. [reflector.State].Unstored counts it.
+//
 // # Durable handlers
 //
 // A handler with a name ([Informer.AddDurableHandler]) is told, in each life of

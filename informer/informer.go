@@ -247,10 +247,10 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 	inf.started = true
 	inf.journal = fifo.New(inf.store, fifo.Options{Transform: inf.transform, Logger: inf.o.Logger, Now: inf.o.Clock.Now})
 	inf.source = reflector.New(inf.lw, inf.journal, inf.store, inf.example, reflector.Options{
-		Server: inf.server, PageSize: inf.o.PageSize, Compare: inf.o.Compare, Repair: inf.o.Repair, AuditEvery: inf.o.AuditEvery, QuietTimeout: inf.o.QuietTimeout, OnDenied: inf.o.OnDenied, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
+		Server: inf.server, PageSize: inf.o.PageSize, Compare: inf.o.Compare, Repair: inf.o.Repair, AuditEvery: inf.o.AuditEvery, RetryUnstored: inf.o.RetryUnstored, QuietTimeout: inf.o.QuietTimeout, OnDenied: inf.o.OnDenied, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
 	})
 	st := inf.store.State()
-	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness
+	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness && st.Unstored == 0
 	if st.Synced && st.ResourceVersion != "" && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
 		inf.journal.Accept()
 	}

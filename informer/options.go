@@ -34,7 +34,8 @@ type Options struct {
 	Transform        cache.TransformFunc
 	TransformVersion string
 	// MaxStaleness lets what the file holds count as synced if the server
-	// confirmed it less than that long ago. Negative: whatever its age.
+	// confirmed it less than that long ago and nothing of it could not be stored.
+	// Negative: whatever its age.
 	MaxStaleness time.Duration
 	// ServeOutdated serves, until the server can be read anew, objects that
 	// were stored under another structure of their Go type or another
@@ -56,6 +57,9 @@ type Options struct {
 	// AuditEvery is how long after it was last read everything is compared with
 	// the server again, see reflector.Options. Default 0, never.
 	AuditEvery time.Duration
+	// RetryUnstored is the first wait before everything is listed again for an
+	// object that could not be stored, see reflector.Options. Default 1 s.
+	RetryUnstored time.Duration
 	// OnDenied says what becomes of the objects while the server refuses
 	// access to them, or has the type no more. Default reflector.Keep.
 	OnDenied reflector.OnDenied

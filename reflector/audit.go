@@ -60,7 +60,7 @@ func (s *Source) countDiffers(ctx context.Context) (bool, error) {
 	if !s.ordered() {
 		return false, nil // no number: it may not be asked for
 	}
-	if _, failed := s.journal.Failed(); failed != nil {
+	if _, failed := s.journal.Failed(); failed != nil || s.store.UnstoredObjects() > 0 {
 		return false, nil // some could not be stored
 	}
 	list, err := s.listPage(ctx, min(s.o.QuietTimeout, askPatience), metav1.ListOptions{
@@ -136,7 +136,14 @@ const postponed = 5 * time.Minute
 
 // postpone puts off a relist that has failed, if the watch can do without it.
 func (s *Source) postpone(ctx context.Context, reason string) bool {
-	if ctx.Err() != nil || reason != ReasonAudit && reason != ReasonUnconfirmed {
+	if ctx.Err() != nil {
+		return false
+	}
+	if reason == ReasonUnstored {
+		s.triedAgain()
+		return true
+	}
+	if reason != ReasonAudit && reason != ReasonUnconfirmed {
 		return false
 	}
 	s.mu.Lock()

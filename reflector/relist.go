@@ -11,8 +11,23 @@ import (
 
 // repair is a relist with a backoff of its own: the Reflector's is not told.
 func (s *Source) repair(ctx context.Context, reason string) error {
-	now := s.o.Clock.Now()
-	if now.Sub(s.last) > 2*time.Minute {
+	if reason != ReasonUnstored { // that has waits of its own
+		if err := s.backOff(ctx); err != nil {
+			return err
+		}
+	}
+	if reason != ReasonCluster {
+		// The link may be whole, and new connections lead to another cluster.
+		s.mu.Lock()
+		s.checked, s.asking = false, nil
+		s.mu.Unlock()
+	}
+	return s.relist(ctx, reason)
+}
+
+// backOff waits before a repair that follows another.
+func (s *Source) backOff(ctx context.Context) error {
+	if now := s.o.Clock.Now(); now.Sub(s.last) > 2*time.Minute {
 		s.backoff = newBackoff()
 	} else {
 		select {
@@ -22,13 +37,7 @@ func (s *Source) repair(ctx context.Context, reason string) error {
 		}
 	}
 	s.last = s.o.Clock.Now()
-	if reason != ReasonCluster {
-		// The link may be whole, and new connections lead to another cluster.
-		s.mu.Lock()
-		s.checked, s.asking = false, nil
-		s.mu.Unlock()
-	}
-	return s.relist(ctx, reason)
+	return nil
 }
 
 // errWentBack: a list that was begun for another reason is of a version behind
@@ -86,6 +95,7 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 	s.ahead = l.ahead
 	s.mu.Unlock()
 	old.Stop()
+	s.triedAgain()
 	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.journal.Accepted(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
 	return nil

@@ -49,6 +49,10 @@ type Options struct {
 	// that may have been restored unnoticed. It costs a list each time.
 	// Default 0, never.
 	AuditEvery time.Duration
+	// RetryUnstored is how long after an object could not be stored, by its
+	// transform say, everything is listed again for it. The time doubles up to ten
+	// minutes as long as there are any. Default 1 s.
+	RetryUnstored time.Duration
 	// OnDenied says what becomes of the objects while the server refuses them.
 	OnDenied OnDenied
 	// OnState is called at each change of phase. It must not block. A
@@ -105,6 +109,7 @@ type Source struct {
 	// wantedSince and wantedProven are how fresh the most demanding of them want
 	// it to be confirmed, and proven.
 	wantedSince, wantedProven time.Time
+	again                     retryAgain    // of what could not be stored
 	deniedSince               time.Time     // zero: it is not
 	hurry                     chan struct{} // one of them has come
 	ahead                     *ahead        // a watch that a slow relist has opened
@@ -125,6 +130,9 @@ func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, 
 	// The server counts seconds.
 	o.ConfirmTimeout = min(max(cmp.Or(o.ConfirmTimeout, 3*time.Second), 1), 24*time.Hour)
 	o.ConfirmTimeout = (o.ConfirmTimeout + time.Second - 1).Truncate(time.Second)
+	if o.RetryUnstored <= 0 {
+		o.RetryUnstored = time.Second
+	}
 	if o.QuietTimeout <= 0 {
 		o.QuietTimeout = 90 * time.Second
 	}
@@ -327,6 +335,9 @@ func (s *Source) mustRelist(ctx context.Context) (string, error) {
 		if reason, err := s.ask(ctx); reason != "" || err != nil {
 			return reason, err
 		}
+	}
+	if s.mustReadAgain() {
+		return ReasonUnstored, nil
 	}
 	if s.mustProve() {
 		return ReasonUnconfirmed, nil

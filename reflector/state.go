@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -45,10 +46,15 @@ type State struct {
 	// BytesSaved are the records that lists answered from the file would have
 	// brought, as stored and not as the server would have compressed them.
 	BytesSaved uint64 `json:"bytesSaved"`
-	// Failed counts objects that could not be stored. Degraded is why the last
-	// one could not, until everything has been read anew and stored.
+	// Failed counts objects that could not be stored. Unstored are those that are
+	// still not in the file as the server has shown them, in this life or an
+	// earlier one, and Degraded is why the last one is not. They are read again.
 	Failed   uint64 `json:"failed"`
+	Unstored uint64 `json:"unstored,omitempty"`
 	Degraded string `json:"degraded,omitempty"`
+	// Unindexed objects are in the file without values of an index whose function
+	// failed on them. It is called again.
+	Unindexed uint64 `json:"unindexed,omitempty"`
 
 	taken time.Time      // when the State was; zero: not by a source
 	age   *time.Duration // then, nil: not known
@@ -76,7 +82,8 @@ func (s State) Age(now time.Time) (age time.Duration, ok bool) {
 // StateOf is that of a source which has not begun in this life of the process, by
 // the clock that its file has.
 func StateOf(file boltstore.State, now time.Time) State {
-	return State{Phase: Starting, Confirmed: file.Confirmed, ResourceVersion: file.ResourceVersion, Degraded: file.Degraded, taken: now, age: file.ConfirmedAge}
+	return State{Phase: Starting, Confirmed: file.Confirmed, ResourceVersion: file.ResourceVersion,
+		Degraded: cmp.Or(file.Degraded, file.UnstoredReason), Unstored: file.Unstored, Unindexed: file.Unindexed, taken: now, age: file.ConfirmedAge}
 }
 
 // Reasons of a relist.
@@ -96,6 +103,8 @@ const (
 	// Several watches in a row have ended with an error in place of their first
 	// event: one that the client cannot read, say.
 	ReasonUnreadable = "watches end in errors"
+	// Objects that a list or the watch has brought could not be stored.
+	ReasonUnstored = "objects not stored"
 	// The server sends no bookmarks, and nothing else confirms the state.
 	ReasonUnconfirmed = "no bookmarks"
 )
@@ -121,10 +130,15 @@ func (s *Source) State() State {
 	}
 	st.ResourceVersion = s.journal.Accepted()
 	n, err := s.journal.Failed()
-	if st.Failed = n; err != nil {
+	file := s.store.State()
+	st.Failed, st.Unstored, st.Unindexed = n, file.Unstored, file.Unindexed
+	switch broken := s.store.Err(); {
+	case err != nil:
 		st.Degraded = err.Error()
-	} else if err := s.store.Err(); err != nil {
-		st.Degraded = err.Error()
+	case file.Unstored > 0:
+		st.Degraded = file.UnstoredReason
+	case broken != nil:
+		st.Degraded = broken.Error()
 	}
 	return st
 }

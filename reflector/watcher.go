@@ -71,6 +71,9 @@ func (w *watcher) run(repaired bool) {
 		defer timer.Stop()
 		audit = timer.C()
 	}
+	again := clockTimer{clk: clock}
+	defer again.stop()
+	again.reset(w.s.againIn())
 	for damaged := w.s.store.Damaged(); ; {
 		var ev watch.Event
 		var open bool
@@ -90,6 +93,16 @@ func (w *watcher) run(repaired bool) {
 			}
 			w.s.broken()
 			w.send(w.s.bookmark()) // the next Watch asks the server
+			return
+		case <-w.s.journal.Unstored():
+			again.reset(w.s.againIn())
+			continue
+		case <-again.C:
+			if d, due := w.s.againIn(); !due || d > 0 {
+				again.reset(d, due)
+				continue
+			}
+			w.send(w.s.bookmark()) // the next Watch lists what was not stored
 			return
 		case <-audit:
 			w.send(w.s.bookmark()) // the next Watch compares everything

@@ -213,6 +213,8 @@ var (
 	descSaved     = desc("source_saved_bytes_total", "Records that lists answered from the file would have brought.", "source")
 	descFailed    = desc("source_failed_total", "Objects that could not be stored.", "source")
 	descDegraded  = desc("source_degraded", "1 while an object is not in the file that should be, or one there is damaged.", "source")
+	descUnstored  = desc("source_unstored", "Objects that the server has shown and the file has not, or not in that state: they could not be transformed, keyed or encoded.", "source")
+	descUnindexed = desc("source_unindexed", "Objects in the file without values of an index whose function failed.", "source")
 	descTold      = desc("source_told_total", "Calls of the handler.", "source", "type")
 	descLag       = desc("source_told_lag", "Journal entries that the handler has not been told of.", "source")
 	descFile      = desc("file_bytes", "Size of the file.")
@@ -261,6 +263,8 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 			degraded = 1
 		}
 		gauge(descDegraded, degraded, src.name)
+		gauge(descUnstored, float64(now.Unstored), src.name)
+		gauge(descUnindexed, float64(now.Unindexed), src.name)
 		if file.Outdated != "" {
 			gauge(descOutdated, 1, src.name, file.Outdated)
 		}

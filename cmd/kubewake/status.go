@@ -59,6 +59,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 					}
 				}
 			}
+			printNoted(streams.ErrOut, status.Sources)
 			for _, a := range status.SetAside {
 				fmt.Fprintf(streams.ErrOut, "set aside %s, %s: %s, %d bytes\n", ago(a.Time), a.Reason, a.Path, a.Bytes)
 			}
@@ -88,6 +89,18 @@ func movedOwner(ctx context.Context, path string) *live.Owner {
 		return nil
 	}
 	return st.Owner
+}
+
+// printNoted says of which objects something could not be stored.
+func printNoted(w io.Writer, states []boltstore.State) {
+	for _, st := range states {
+		if st.Unstored > 0 {
+			fmt.Fprintf(w, "%s: %d objects could not be stored and are to be read again, the last because of: %s\n", st.Source, st.Unstored, st.UnstoredReason)
+		}
+		if st.Unindexed > 0 {
+			fmt.Fprintf(w, "%s: %d objects are without values of an index whose function failed on them\n", st.Source, st.Unindexed)
+		}
+	}
 }
 
 func printOwner(w io.Writer, o *live.Owner) {

@@ -1,0 +1,468 @@
+package boltstore
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/index"
+	"github.com/vmihailenco/msgpack/v5"
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Notes say which objects of a generation the resume point has passed although
+// something of them could not be stored. They are written in the transaction
+// that passes them, and removed in the one that stores the object, finds it
+// gone, or computes what was missing.
+
+var bucketNotes = []byte("notes")
+
+// note is what the file says of one key.
+type note struct {
+	Key  string `msgpack:"key"`
+	Time int64  `msgpack:"time"` // unix ns, when it was last written
+	Why  string `msgpack:"why"`  // of the last failure, in short
+	// Unstored: the server has the object in another state than the file, as of
+	// the version RV, or of a later one.
+	Unstored bool   `msgpack:"unstored,omitempty"`
+	RV       string `msgpack:"rv,omitempty"`
+	// Record is what the file had before, where that must not be served any more.
+	Record []byte `msgpack:"record,omitempty"`
+	// Indices are those under which the record lists no values, because their
+	// functions failed.
+	Indices []string `msgpack:"indices,omitempty"`
+}
+
+// noted is what meta says of a generation's notes.
+type noted struct {
+	Unstored  uint64 `msgpack:"unstored"`  // keys
+	Unindexed uint64 `msgpack:"unindexed"` // keys
+	Nameless  uint64 `msgpack:"nameless"`  // objects that could not be stored, and whose key is not known
+	Why       string `msgpack:"why"`       // the last one could not be stored
+}
+
+func (d *noted) add(n *note, by int) {
+	if n == nil {
+		return
+	}
+	if n.Unstored {
+		d.Unstored = uint64(max(int64(d.Unstored)+int64(by), 0))
+	}
+	if len(n.Indices) > 0 {
+		d.Unindexed = uint64(max(int64(d.Unindexed)+int64(by), 0))
+	}
+	if by > 0 && n.Unstored {
+		d.Why = n.Why
+	}
+	if d.unstored() == 0 {
+		d.Why = ""
+	}
+}
+
+func (d *noted) unstored() uint64 { return d.Unstored + d.Nameless }
+
+// IsZero leaves it out of a meta without notes.
+func (d noted) IsZero() bool { return d == noted{} }
+
+func (d *noted) none() bool { return d.Unstored == 0 && d.Unindexed == 0 }
+
+// maxWhy is how many bytes of a reason are kept.
+const maxWhy = 200
+
+// short is the reason of a failure, without the object that it is of.
+func short(err error) string {
+	var key cache.KeyError
+	if errors.As(err, &key) { // its text has the whole object
+		err = fmt.Errorf("the key function failed: %w", key.Err)
+	}
+	why := err.Error()
+	if len(why) > maxWhy {
+		why = why[:maxWhy]
+		for !utf8.ValidString(why) && len(why) > maxWhy-utf8.UTFMax {
+			why = why[:len(why)-1]
+		}
+		why += "…"
+	}
+	return strings.ToValidUTF8(why, "?")
+}
+
+// notes are those of one generation, by item key.
+type notes struct {
+	gen *bolt.Bucket
+	t   sourceTx
+	n   uint64
+}
+
+func sealNotes(s *seal.Sealer, id string, gen uint64) *box {
+	return sealBox(s, id, string(bucketNotes), string(u64(gen)), true)
+}
+
+func (x notes) box() *box {
+	if x.gen == nil {
+		return nil
+	}
+	b := x.gen.Bucket(bucketNotes)
+	if b == nil {
+		return nil
+	}
+	bx := sealNotes(x.t.seal, x.t.id, x.n)
+	bx.b = b
+	return bx
+}
+
+// get returns the note at an item key, nil if there is none. A damaged one says
+// that the object is not stored: to read it again is right whatever it said.
+func (x notes) get(k []byte) *note {
+	raw := x.box().Get(k)
+	if raw == nil {
+		return nil
+	}
+	n, err := parseNote(raw)
+	if err != nil {
+		key, _, _ := index.ParseKey(k)
+		return &note{Key: key, Unstored: true, Why: err.Error()}
+	}
+	return n
+}
+
+func parseNote(b []byte) (*note, error) {
+	data, err := checkSum(b)
+	if err != nil {
+		return nil, err
+	}
+	n := &note{}
+	if err := msgpack.Unmarshal(data, n); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	return n, nil
+}
+
+// put stores n in place of old, each nil for none, and counts.
+func (x notes) put(m *sourceMeta, k []byte, n, old *note) error {
+	if n != nil && !n.Unstored && len(n.Indices) == 0 {
+		n = nil
+	}
+	m.Noted.add(old, -1)
+	m.Noted.add(n, 1)
+	b := x.box()
+	switch {
+	case n == nil && (old == nil || b == nil):
+		return nil
+	case n == nil:
+		return b.Delete(k)
+	case b == nil:
+		if _, err := x.gen.CreateBucketIfNotExists(bucketNotes); err != nil {
+			return err
+		}
+		b = x.box()
+	}
+	data, err := encodeSummed(bucketNotes, n)
+	if err != nil {
+		return err
+	}
+	return b.Put(k, data)
+}
+
+// page returns up to most notes from the given place on, nil being the start,
+// and the place of the next one, nil at the end.
+func (x notes) page(from []byte, most int) (all []*note, next []byte, err error) {
+	b := x.box()
+	if b == nil {
+		return nil, nil, nil
+	}
+	next, err = b.page(from, func(v []byte) bool {
+		if len(all) == most {
+			return false
+		}
+		n, err := parseNote(v)
+		if err != nil {
+			n = nil // its key is not known; a list reads everything anyway
+		}
+		all = append(all, n)
+		return true
+	})
+	return slices.DeleteFunc(all, func(n *note) bool { return n == nil }), next, err
+}
+
+// Unstored makes a change that notes that obj, which an event or a list has
+// brought, could not be stored, and why. What the file has of it stays.
+func (s *Store) Unstored(obj any, why error) *Change {
+	c, err := s.identify(cache.Updated, obj)
+	if err != nil {
+		c = &Change{nameless: true}
+	}
+	return c.unstoredFor(why)
+}
+
+func (c *Change) unstoredFor(why error) *Change {
+	return &Change{typ: cache.Updated, key: c.key, rv: c.rv, uid: c.uid, nameless: c.nameless, unstored: cmp.Or(short(why), "unknown")}
+}
+
+// noteUnstored notes an object that cannot be stored. In a stage what there was
+// is copied or, where it must not be served, kept by the note.
+func (a *applier) noteUnstored(c *Change, w was, before *note) error {
+	if c.nameless {
+		a.m.Noted.Nameless++
+		a.m.Noted.Why = c.unstored
+		return nil
+	}
+	n := &note{Key: c.key, Time: a.now, Why: c.unstored, Unstored: true, RV: c.rv}
+	if before != nil {
+		n.Indices, n.Record = before.Indices, before.Record
+		if !a.listed && isOlder(c.rv, before.RV) {
+			n.RV, n.Why = before.RV, before.Why
+		}
+	}
+	switch {
+	case w.here:
+	case c.hide:
+		if n.Indices = nil; w.told != nil {
+			n.Record = bytes.Clone(a.s.plainRaw(c.key, w.toldRaw))
+		}
+	case w.item != nil || w.owned:
+		if err := a.carryOver(w.k, c.key, w); err != nil {
+			return err
+		}
+	}
+	return a.putNote(w.k, n)
+}
+
+// settleNote brings the note of a key in line with a change that is applied to
+// it: what it has stored, or that the object is gone.
+func (a *applier) settleNote(c *Change, w was, before *note) error {
+	var n *note
+	if before != nil && before.Unstored && a.keepsNote(c, before) {
+		n = &note{Key: c.key, Time: before.Time, Why: before.Why, Unstored: true, RV: before.RV}
+		if a.own {
+			n.Record = before.Record
+		}
+	}
+	failed := c.failed
+	switch kept := !a.own && a.ahead(c, w); { // readers go on to see the program's
+	case kept && before != nil:
+		failed = before.Indices
+	case kept || c.typ == cache.Deleted:
+		failed = nil
+	}
+	if len(failed) > 0 {
+		n = cmp.Or(n, &note{Key: c.key})
+		n.Indices, n.Time = failed, a.now
+		if !n.Unstored {
+			n.Why = cmp.Or(c.failedWhy, before.why())
+		}
+	}
+	if before == nil && n == nil {
+		return nil
+	}
+	return a.putNote(w.k, n)
+}
+
+func (n *note) why() string {
+	if n == nil {
+		return ""
+	}
+	return n.Why
+}
+
+// keepsNote says whether what the server has shown, and could not be stored, is
+// news to a file with the change: that is of an earlier version, or the
+// program's own.
+func (a *applier) keepsNote(c *Change, before *note) bool {
+	switch {
+	case a.own:
+		return true
+	case a.listed:
+		return false
+	case !a.overwrite:
+		return c.rv != "" && isOlder(c.rv, before.RV)
+	}
+	return c.typ == cache.Deleted || c.rv == "" || isOlder(c.rv, before.RV)
+}
+
+// putNote stores or, if n is nil, removes the note of a key in the generation
+// that is written.
+func (a *applier) putNote(k []byte, n *note) error {
+	var old *note
+	if !a.m.Noted.none() {
+		old = a.to.notes.get(k)
+	}
+	return a.to.notes.put(a.m, k, n, old)
+}
+
+// noteOf is what is noted of a key, in the generation that is written or else
+// in the one that says what was there.
+func (a *applier) noteOf(k []byte) *note {
+	if !a.m.Noted.none() {
+		if n := a.to.notes.get(k); n != nil {
+			return n
+		}
+	}
+	if a.noted {
+		return a.from.notes.get(k)
+	}
+	return nil
+}
+
+// isOlder says whether version a is known to be before b.
+func isOlder(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c < 0
+}
+
+// UnstoredObjects is how many objects the server has shown, in this life or an
+// earlier one, that are not in the file as they were shown: what could not be
+// transformed, keyed or encoded. They have to be read again.
+func (s *Store) UnstoredObjects() uint64 {
+	return s.metaNow().Noted.unstored()
+}
+
+// Noted is an object of which something could not be stored.
+type Noted struct {
+	Key string `json:"key"`
+	// ResourceVersion that could not be stored, "" where only values of Indices
+	// are missing.
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	Unstored        bool      `json:"unstored,omitempty"`
+	Indices         []string  `json:"indices,omitempty"`
+	Reason          string    `json:"reason"`
+	Time            time.Time `json:"time"`
+}
+
+// Noted returns the first of the objects of which something could not be
+// stored, up to most.
+func (s *Store) Noted(most int) (all []Noted, err error) {
+	err = s.view(func(m *sourceMeta, t sourceTx) error {
+		ns, _, err := t.gen(m.Generation).notes.page(nil, most)
+		for _, n := range ns {
+			all = append(all, Noted{Key: n.Key, ResourceVersion: n.RV, Unstored: n.Unstored, Indices: n.Indices, Reason: n.Why, Time: time.Unix(0, n.Time)})
+		}
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("boltstore: notes of %s: %w", s.source, err)
+	}
+	return all, err
+}
+
+// unstored says whether the object at an item key could not be stored.
+func (x notes) unstored(k []byte) bool {
+	n := x.get(k)
+	return n != nil && n.Unstored
+}
+
+// strayNotes says whether there are notes of which meta knows nothing: a program
+// that does not know of them has written meta since.
+func (t sourceTx) strayNotes(m *sourceMeta) bool {
+	return m.Noted.none() && m.Generation > 0 && t.gen(m.Generation).notes.box().some()
+}
+
+// some says whether there is anything in the box.
+func (x *box) some() bool {
+	if x == nil {
+		return false
+	}
+	k, _ := x.b.Cursor().First()
+	return k != nil
+}
+
+// noteNameless adds what the pages have shown and cannot be told by a key.
+func (r *Relist) noteNameless(m *sourceMeta) {
+	if r.nameless > 0 {
+		m.Noted.Nameless += r.nameless
+		m.Noted.Why = r.unstored
+	} else if m.Noted.unstored() == 0 {
+		m.Noted.Why = ""
+	}
+}
+
+// sweepNotes finds the notes of what no page has shown: it is gone.
+func (r *Relist) sweepNotes(resourceVersion string) error {
+	for !r.noNote || len(r.gone) > 0 {
+		if n, err := r.take(r.gone); err != nil {
+			r.gone = r.gone[n:]
+			return err
+		}
+		if r.gone = nil; r.noNote {
+			return nil
+		}
+		var items []item
+		var next []byte
+		err := r.s.db.h.view(func(tx *bolt.Tx) error {
+			items = nil
+			g, err := r.current(tx)
+			if err != nil {
+				return err
+			}
+			all, at, err := g.notes.page(r.noteAt, 1000)
+			next = at
+			for _, n := range all {
+				it := item{k: index.AppendKey(nil, n.Key), key: n.Key, size: len(n.Record), c: &Change{typ: cache.Deleted, key: n.Key, rv: resourceVersion}}
+				if g.items.Get(it.k) == nil && g.own.Get(it.k) == nil && !r.hasSeen(it.k) {
+					items = append(items, it)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		r.gone, r.noteAt, r.noNote = items, next, next == nil
+	}
+	return nil
+}
+
+// notes verifies the notes of a generation.
+func (v *verifier) notes(g genTx) {
+	is := noted{Nameless: v.m.Noted.Nameless, Why: v.m.Noted.Why}
+	_ = g.notes.box().each(func(_, b []byte) {
+		n, err := parseNote(b)
+		if err != nil {
+			v.problem("a note: %v", err)
+			return
+		}
+		is.add(n, 1)
+		k := index.AppendKey(nil, n.Key)
+		if _, there := g.items.find(k); !there && len(n.Indices) > 0 {
+			v.problem("what index functions failed on is noted of %q, which is not there", n.Key)
+		}
+		if n.Record != nil {
+			if _, _, err := parseRecord(k, n.Record); err != nil {
+				v.problem("the note of %q: %v", n.Key, err)
+			}
+		}
+	})
+	if v.m.Noted.none() {
+		return // of an older program: no claim keeps them
+	}
+	if is.Unstored != v.m.Noted.Unstored || is.Unindexed != v.m.Noted.Unindexed {
+		v.problem("%d objects are noted as not stored and %d as not indexed, not %d and %d", is.Unstored, is.Unindexed, v.m.Noted.Unstored, v.m.Noted.Unindexed)
+	}
+}
+
+// notes copies those of the generation.
+func (c *copier) notes(gen bucketRef) {
+	ref, err := c.from.find(gen, bucketNotes)
+	if err != nil {
+		c.note(err)
+		return
+	}
+	sealed := sealNotes(c.with.from, c.id, c.was.Generation)
+	c.note(c.from.each(ref, func(k, v []byte, _ *bucketRef) {
+		n, err := parseNote(sealed.open(k, v))
+		if err != nil {
+			c.note(fmt.Errorf("a note: %w", err))
+			return
+		}
+		c.do(len(v), func(_ sourceTx, a *applier) error {
+			return a.to.notes.put(a.m, index.AppendKey(nil, n.Key), n, nil)
+		})
+	}))
+}

@@ -1,0 +1,548 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// errRefused is why a transform of these tests refuses an object.
+var errRefused = errors.New("zq-refused")
+
+// refusing is a transform that refuses objects of these names.
+func refusing(names ...string) func(runtime.Object) (runtime.Object, error) {
+	return func(obj runtime.Object) (runtime.Object, error) {
+		if slices.Contains(names, obj.(*corev1.ConfigMap).Name) {
+			return nil, errRefused
+		}
+		return obj, nil
+	}
+}
+
+// relistSome relists where some objects cannot be stored.
+func relistSome(t *testing.T, s *Store, rv string, o RelistOptions, objs []runtime.Object) []*Entry {
+	t.Helper()
+	o.OnError = func(_ runtime.Object, err error) {
+		if !errors.Is(err, errRefused) {
+			t.Error(err)
+		}
+	}
+	r, err := s.BeginRelist(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range slices.Chunk(objs, 3) {
+		if err := r.Page(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := r.Commit(rv, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// notes are the keys of which something is noted, sorted, with what.
+func notedOf(t *testing.T, s *Store) (all []string) {
+	t.Helper()
+	ns, err := s.Noted(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range ns {
+		if n.Reason == "" || n.Time.IsZero() {
+			t.Errorf("%+v", n)
+		}
+		text := n.Key
+		if n.Unstored {
+			text += " at " + n.ResourceVersion
+		}
+		all = append(all, strings.Join(append([]string{text}, n.Indices...), " "))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func expectNoted(t *testing.T, what string, s *Store, want ...string) {
+	t.Helper()
+	if got := notedOf(t, s); !slices.Equal(got, want) {
+		t.Fatalf("%s: noted %q, want %q", what, got, want)
+	}
+}
+
+// failing is an index of which the function fails on some objects.
+func failing(names *[]string) Claim {
+	return Claim{
+		Indexers: cache.Indexers{"words": indexers["words"], "odd": func(o any) ([]string, error) {
+			if slices.Contains(*names, o.(*corev1.ConfigMap).Name) {
+				return nil, errRefused
+			}
+			return []string{"v" + o.(*corev1.ConfigMap).ResourceVersion}, nil
+		}},
+		IndexVersions: map[string]string{"words": "1", "odd": "1"},
+	}
+}
+
+// event brings an event to the file, or what says that it cannot be stored.
+func event(t *testing.T, s *Store, p *testProducer, typ cache.DeltaType, obj any, why error) {
+	t.Helper()
+	c, err := s.Prepare(typ, obj)
+	if why != nil {
+		c, err = s.Unstored(obj, why), nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.put(&Batch{Changes: []*Change{c}, ResourceVersion: c.ResourceVersion()})
+	s.wake(true)
+	p.wait(t)
+}
+
+// TestNotesStay: notes are carried by whatever makes another file of this one,
+// and in an encrypted file nothing of them can be read.
+func TestNotesStay(t *testing.T) {
+	path := testPath(t)
+	o := Options{Keyset: sealtest.Keyset()}
+	db := openTest(t, path, o)
+	bad := []string{"odd1", "odd2"}
+	s := claimTest(t, db, failing(&bad))
+	srv := server{}
+	for i := range 20 {
+		srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"words": "w"}))
+	}
+	srv.set(configMap("ns", "odd1", 50, nil), configMap("ns", "odd2", 51, nil))
+	relistSome(t, s, "100", RelistOptions{Transform: refusing("cm3", "cm4")}, srv.list())
+	srv.set(configMap("ns", "cm5", 101, nil), configMap("ns", "cm6", 102, nil))
+	relistSome(t, s, "110", RelistOptions{Transform: refusing("cm3", "cm5")}, srv.list())
+	want := []string{"ns/cm3 at 4", "ns/cm5 at 101", "ns/odd1 odd", "ns/odd2 odd"}
+	expectNoted(t, "in the life that saw it", s, want...)
+	if st := s.State(); st.Unstored != 2 || st.Unindexed != 2 || !strings.Contains(st.UnstoredReason, "zq-refused") {
+		t.Errorf("%+v", st)
+	}
+	again := func(what string, o Options) {
+		t.Helper()
+		closeTest(t, db)
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if db.Encrypted() && bytes.Contains(raw, []byte("zq-refused")) {
+			t.Errorf("%s: why an object was refused can be read in the file", what)
+		}
+		db = openTest(t, path, o)
+		s = claimTest(t, db, failing(&bad))
+		expectNoted(t, what, s, want...)
+		if st := s.State(); st.Unstored != 2 || st.Unindexed != 2 {
+			t.Errorf("%s: %+v", what, st)
+		}
+	}
+	again("reopened", o)
+	if _, err := db.Compact(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	expectNoted(t, "compacted", s, want...)
+	again("compacted and reopened", o)
+	if err := db.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	db.rotating.Wait()
+	expectNoted(t, "rotated", s, want...)
+	again("rotated and reopened", o)
+	again("decrypted", Options{Keyset: o.Keyset, Decrypt: true})
+	again("encrypted", o)
+	db.heal(ErrDamaged)
+	expectNoted(t, "healed", s, want...)
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied bytes.Buffer
+	if _, err := copied.ReadFrom(snap); err != nil {
+		t.Fatal(err)
+	}
+	if err := snap.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "copy.db")
+	if err := os.WriteFile(other, copied.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expectNoted(t, "the snapshot", claimTest(t, openTest(t, other, o), failing(&bad)), want...)
+
+	// A list that has all of them forgets all of them.
+	bad = nil
+	relistSome(t, s, "120", RelistOptions{}, srv.list())
+	if err := s.reindexNoted(); err != nil {
+		t.Fatal(err)
+	}
+	expectNoted(t, "at last", s)
+	sameObjects(t, "at last", srv.anys(), s.List())
+	if objs, err := s.ByIndex("odd", "v50"); err != nil || len(objs) != 1 {
+		t.Error(len(objs), err)
+	}
+}
+
+// TestNotesOfAnOlderProgram: one that does not know of notes writes meta without
+// them. They are removed at the next claim.
+func TestNotesOfAnOlderProgram(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	relistSome(t, s, "100", RelistOptions{Transform: refusing("a")}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
+	expectNoted(t, "before", s, "ns/a at 1")
+	if err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Noted = noted{}; return nil }, nil); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{})
+	expectNoted(t, "after", s)
+	err := db.h.view(func(tx *bolt.Tx) error {
+		src, _ := db.h.source(tx, s.id)
+		if src.gen(1).notes.box() != nil {
+			t.Error("the notes are still there")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRefusedAfterAnUpgrade: what an earlier program has stored and the new one's
+// transform refuses is not served, and has not been deleted either.
+func TestRefusedAfterAnUpgrade(t *testing.T) {
+	for _, how := range []string{"stored", "stored by the watch", "gone", "gone by the watch", "refused again", "replaced"} {
+		t.Run(how, func(t *testing.T) {
+			path := testPath(t)
+			db := openTest(t, path, Options{})
+			s := claimTest(t, db, Claim{Indexers: indexers})
+			srv := server{}
+			for i := range 9 {
+				srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"words": "w"}))
+			}
+			relist(t, s, "100", RelistOptions{}, srv.list(), 5)
+			closeTest(t, db)
+			db = openTest(t, path, Options{})
+			s = claimTest(t, db, Claim{Indexers: indexers})
+			s.SetTransformVersion("2")
+			relistSome(t, s, "110", RelistOptions{Transform: refusing("cm3")}, srv.list())
+			expectNoted(t, "at first", s, "ns/cm3 at 4")
+			if _, there, err := s.GetByKey("ns/cm3"); there || err != nil {
+				t.Errorf("served: %v", err)
+			}
+			if n := len(s.List()); n != 8 {
+				t.Errorf("%d objects", n)
+			}
+			for _, e := range journalFrom(t, s, 1) {
+				if e.Type == cache.Deleted {
+					t.Errorf("told that %s is gone", e.Key)
+				}
+			}
+			before := s.State().Seq
+			p := &testProducer{}
+			s.Attach(p)
+			want := cache.Added
+			next := configMap("ns", "cm3", 111, nil)
+			switch how {
+			case "stored":
+				relistSome(t, s, "120", RelistOptions{}, srv.list())
+			case "stored by the watch":
+				event(t, s, p, cache.Updated, next, nil)
+			case "gone":
+				delete(srv, "ns/cm3")
+				relistSome(t, s, "120", RelistOptions{}, srv.list())
+				want = cache.Deleted
+			case "gone by the watch":
+				event(t, s, p, cache.Deleted, cache.DeletedFinalStateUnknown{Key: "ns/cm3"}, nil)
+				want = cache.Deleted
+			case "refused again":
+				event(t, s, p, cache.Updated, next, errRefused)
+				expectNoted(t, "again", s, "ns/cm3 at 111")
+				closeTest(t, db)
+				db = openTest(t, path, Options{})
+				s = claimTest(t, db, Claim{Indexers: indexers})
+				s.SetTransformVersion("3") // all anew, over the note
+				relistSome(t, s, "130", RelistOptions{Transform: refusing("cm3")}, srv.list())
+				expectNoted(t, "and again", s, "ns/cm3 at 4")
+				delete(srv, "ns/cm3")
+				before = s.State().Seq
+				relistSome(t, s, "140", RelistOptions{}, srv.list())
+				want = cache.Deleted
+			case "replaced":
+				next.UID = "another"
+				event(t, s, p, cache.Updated, next, nil)
+			}
+			expectNoted(t, "at last", s)
+			told := journalFrom(t, s, before+1)
+			if how == "replaced" && len(told) == 2 && told[0].Type == cache.Deleted {
+				told = told[1:]
+			}
+			if len(told) != 1 || told[0].Type != want || told[0].Key != "ns/cm3" {
+				t.Fatalf("told %+v", told)
+			}
+			if want == cache.Deleted {
+				obj, err := told[0].Object()
+				if dead, ok := obj.(cache.DeletedFinalStateUnknown); err != nil || !ok || dead.Obj.(*corev1.ConfigMap).Name != "cm3" {
+					t.Errorf("%v %v", obj, err)
+				}
+			}
+		})
+	}
+}
+
+// TestNotesOfEvents: a note goes with the version that it is of, not with one
+// that comes late, and with the object.
+func TestNotesOfEvents(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	at := func(rv int) *corev1.ConfigMap { return configMap("ns", "a", rv, nil) }
+	event(t, s, p, cache.Added, at(5), nil)
+	event(t, s, p, cache.Updated, at(5), errRefused)
+	expectNoted(t, "of a version that is stored", s)
+	event(t, s, p, cache.Updated, at(9), errRefused)
+	event(t, s, p, cache.Updated, at(7), errRefused)
+	expectNoted(t, "of the newest", s, "ns/a at 9")
+	event(t, s, p, cache.Updated, at(8), nil)
+	expectNoted(t, "behind an older one", s, "ns/a at 9")
+	event(t, s, p, cache.Deleted, at(8), nil)
+	expectNoted(t, "behind an older delete", s, "ns/a at 9")
+	if err := s.Add(at(8)); err != nil {
+		t.Fatal(err)
+	}
+	expectNoted(t, "behind the program's own", s, "ns/a at 9")
+	event(t, s, p, cache.Updated, at(9), nil)
+	expectNoted(t, "stored", s)
+	event(t, s, p, cache.Added, configMap("ns", "b", 10, nil), errRefused)
+	event(t, s, p, cache.Deleted, configMap("ns", "b", 11, nil), nil)
+	expectNoted(t, "deleted", s)
+	event(t, s, p, cache.Added, configMap("ns", "b", 12, nil), errRefused)
+	event(t, s, p, cache.Added, "no object", cache.KeyError{Obj: "zq-content", Err: errRefused})
+	if st := s.State(); st.Unstored != 2 || strings.Contains(st.UnstoredReason, "zq-content") {
+		t.Errorf("%+v", st)
+	}
+	relistSome(t, s, "20", RelistOptions{}, []runtime.Object{at(9)})
+	expectNoted(t, "gone from a list", s)
+	if st := s.State(); st.Unstored != 0 || st.UnstoredReason != "" || s.UnstoredObjects() != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestNotedIsNotSame: a list that shows a noted object is never taken to show
+// what the file has.
+func TestNotedIsNotSame(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	relistSome(t, s, "4", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
+	event(t, s, p, cache.Updated, configMap("ns", "a", 5, nil), errRefused)
+	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Abort()
+	got, err := r.Compare([]Listed{{"ns", "a", "uid-a", "1"}, {"ns", "b", "uid-b", "2"}})
+	if err != nil || !slices.Equal(got, []Match{Differs, Same}) {
+		t.Fatal(got, err)
+	}
+}
+
+// TestManyUnstored: where nothing can be stored, what is noted lies in the file,
+// and meta stays small.
+func TestManyUnstored(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	var objs []runtime.Object
+	for i := range 3000 {
+		objs = append(objs, configMap("ns", fmt.Sprint("cm", i), i+1, nil))
+	}
+	all := func(runtime.Object) (runtime.Object, error) {
+		return nil, fmt.Errorf("%w: %s", errRefused, strings.Repeat("long ", 1000))
+	}
+	relistSome(t, s, "9000", RelistOptions{Transform: all}, objs)
+	if st := s.State(); st.Unstored != 3000 || !st.Synced || st.ResourceVersion != "9000" {
+		t.Fatalf("%+v", st)
+	}
+	err := db.h.view(func(tx *bolt.Tx) error {
+		src, _ := db.h.source(tx, s.id)
+		if n := len(src.root.Get(keyMeta)); n > 2000 {
+			t.Errorf("meta has %d bytes", n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relistSome(t, s, "9001", RelistOptions{}, objs)
+	if st := s.State(); st.Unstored != 0 || st.Objects != 3000 {
+		t.Fatalf("%+v", st)
+	}
+}
+
+// TestStagedNotes: a relist that is staged has notes of its own, and leaves none
+// behind if it is aborted.
+func TestStagedNotes(t *testing.T) {
+	db := openTest(t, testPath(t), Options{MaxCommitBytes: 4000})
+	bad := []string{"cm7"}
+	s := claimTest(t, db, failing(&bad))
+	srv := server{}
+	for i := range 30 {
+		srv.set(configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"words": strings.Repeat("w", 300)}))
+	}
+	relistSome(t, s, "100", RelistOptions{Transform: refusing("cm1", "cm2")}, srv.list())
+	expectNoted(t, "the first list", s, "ns/cm1 at 2", "ns/cm2 at 3", "ns/cm7 odd")
+	for i := range 20 {
+		srv.set(configMap("ns", fmt.Sprint("cm", i+10), i+101, map[string]string{"words": strings.Repeat("x", 300)}))
+	}
+	delete(srv, "ns/cm2")
+	r, err := s.BeginRelist(RelistOptions{Transform: refusing("cm1", "cm12"), OnError: func(runtime.Object, error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Page(srv.list()); err != nil {
+		t.Fatal(err)
+	}
+	if r.stage == nil {
+		t.Fatal("not staged")
+	}
+	r.Abort()
+	expectNoted(t, "aborted", s, "ns/cm1 at 2", "ns/cm2 at 3", "ns/cm7 odd")
+	relistSome(t, s, "200", RelistOptions{Transform: refusing("cm1", "cm12")}, srv.list())
+	expectNoted(t, "staged", s, "ns/cm1 at 2", "ns/cm12 at 103", "ns/cm7 odd")
+	if obj, _, err := s.GetByKey("ns/cm12"); err != nil || obj.(*corev1.ConfigMap).ResourceVersion != "13" {
+		t.Errorf("%v %v", obj, err)
+	}
+	if r, err := db.Check(); err != nil || !r.Sound() {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// TestNotesOfAnInterruptedList: what a first list could not store is known when
+// another one goes on from it.
+func TestNotesOfAnInterruptedList(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	var objs []runtime.Object
+	for i := range 9 {
+		objs = append(objs, configMap("ns", fmt.Sprint("cm", i), i+1, nil))
+	}
+	l := newListing(t, objs, 3)
+	l.o.Transform, l.o.OnError = refusing("cm1"), func(runtime.Object, error) {}
+	r, _ := l.begin(s)
+	if err := r.PageTo(l.pages[0], l.to(1)); err != nil {
+		t.Fatal(err)
+	}
+	r.Abort()
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{})
+	r, n := l.begin(s)
+	if n != 1 {
+		t.Fatalf("%d pages were taken up", n)
+	}
+	for ; n < len(l.pages); n++ {
+		if err := r.PageTo(l.pages[n], l.to(n+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Commit("100", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	expectNoted(t, "taken up", s, "ns/cm1 at 2")
+}
+
+// TestIndexFunctionRecovers: a function that failed is called again after a
+// second, two, four, up to ten minutes.
+func TestIndexFunctionRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, testPath(t), Options{})
+		defer closeTest(t, db)
+		began := time.Now()
+		var fail atomic.Bool
+		fail.Store(true)
+		var mu sync.Mutex
+		var calls []time.Duration
+		claim := failing(&[]string{})
+		claim.Indexers["odd"] = func(o any) ([]string, error) {
+			if o.(*corev1.ConfigMap).Name != "a" {
+				return nil, nil
+			}
+			mu.Lock()
+			calls = append(calls, time.Since(began).Truncate(time.Second))
+			mu.Unlock()
+			if fail.Load() {
+				panic("on purpose")
+			}
+			return []string{"v"}, nil
+		}
+		s := claimTest(t, db, claim)
+		if err := errors.Join(s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})), s.Add(configMap("ns", "b", 2, nil))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		mu.Lock()
+		if !slices.Equal(calls, want) {
+			t.Errorf("called after %v, want %v", calls, want)
+		}
+		mu.Unlock()
+		expectNoted(t, "it fails", s, "ns/a odd")
+		if objs, err := s.ByIndex("words", "w"); err != nil || len(objs) != 1 {
+			t.Error(len(objs), err)
+		}
+		fail.Store(false)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		expectNoted(t, "it has recovered", s)
+		if objs, err := s.ByIndex("odd", "v"); err != nil || len(objs) != 1 {
+			t.Error(len(objs), err)
+		}
+	})
+}
+
+// TestIndexNoLongerAsked: what is noted under an index that a program does not
+// ask for any more is forgotten, and that index built when one asks again.
+func TestIndexNoLongerAsked(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	bad := []string{"a"}
+	s := claimTest(t, db, failing(&bad))
+	if err := errors.Join(s.Add(configMap("ns", "a", 1, nil)), s.Add(configMap("ns", "b", 2, nil))); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{})
+	expectNoted(t, "without it", s)
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	bad = nil
+	s = claimTest(t, db, failing(&bad))
+	if objs, err := s.ByIndex("odd", "v1"); err != nil || len(objs) != 1 {
+		t.Error(len(objs), err)
+	}
+}

@@ -1,0 +1,170 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubewake/kubewake/index"
+	"k8s.io/client-go/tools/cache"
+)
+
+// The wait before index functions that failed are called again: it doubles as
+// long as any of them fails.
+const (
+	firstReindex = time.Second
+	mostReindex  = 10 * time.Minute
+)
+
+// noteReindexed brings the note of a key in line with what its index functions
+// have just done.
+func (a *applier) noteReindexed(k []byte, key string, c reindexed) error {
+	var old *note
+	if !a.m.Noted.none() {
+		old = a.to.notes.get(k)
+	}
+	if old == nil && len(c.failed) == 0 {
+		return nil
+	}
+	n := &note{Key: key}
+	if old != nil {
+		*n = *old
+	}
+	n.Indices = slices.DeleteFunc(slices.Clone(n.Indices), func(name string) bool { return slices.Contains(c.done, name) })
+	if n.Indices = append(n.Indices, c.failed...); len(c.failed) > 0 {
+		n.Time = a.now
+		if !n.Unstored {
+			n.Why = c.why
+		}
+	}
+	slices.Sort(n.Indices)
+	return a.to.notes.put(a.m, k, n, old)
+}
+
+// reindexNoted calls the index functions again that failed on objects in the
+// file. What is noted under an index that nobody asks for makes that one
+// incomplete: it is built when it is asked for.
+func (s *Store) reindexNoted() error {
+	if s.metaNow().Noted.Unindexed == 0 {
+		return nil
+	}
+	s.indexing.Lock()
+	defer s.indexing.Unlock()
+	if m := s.metaNow(); !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
+		return nil // all objects will be read anew, and indexed then
+	}
+	for from := []byte(nil); ; {
+		raws, noted, next, err := s.notedPage(from, 500)
+		if err != nil {
+			return fmt.Errorf("boltstore: index %s again: %w", s.source, err)
+		}
+		changed, forget, err := s.againValues(raws, noted)
+		if err == nil && len(changed) > 0 {
+			err = s.updateMeta(func(src sourceTx, m *sourceMeta) error {
+				for _, name := range forget {
+					if im, ok := m.Indices[name]; ok {
+						im.Complete = false
+						m.Indices[name] = im
+					}
+				}
+				return s.rewrite(src, m, changed)
+			}, nil)
+		}
+		if err != nil {
+			return fmt.Errorf("boltstore: index %s again: %w", s.source, err)
+		}
+		if from = next; from == nil {
+			return nil
+		}
+	}
+}
+
+// notedPage copies records out of the file that are without values of indices,
+// and says of which, by item key.
+func (s *Store) notedPage(from []byte, most int) (raws []raw, noted map[string][]string, next []byte, err error) {
+	err = s.view(func(m *sourceMeta, src sourceTx) error {
+		raws, noted = nil, map[string][]string{}
+		g := src.gen(m.Generation)
+		ns, at, err := g.notes.page(from, most)
+		next = at
+		for _, n := range ns {
+			k := index.AppendKey(nil, n.Key)
+			if r, ok := g.items.find(k); ok && len(n.Indices) > 0 {
+				raws = append(raws, raw{k: k, v: bytes.Clone(r.open())})
+				noted[string(k)] = n.Indices
+			}
+		}
+		return err
+	})
+	return raws, noted, next, err
+}
+
+// againValues is newValues for the indices that are noted, each record's own,
+// and says which of these have no function any more.
+func (s *Store) againValues(raws []raw, noted map[string][]string) (changed map[string]reindexed, forget []string, err error) {
+	fns := s.indexSet().fns
+	changed = map[string]reindexed{}
+	for _, r := range raws {
+		k := string(r.k)
+		build := cache.Indexers{}
+		var gone []string
+		for _, name := range noted[k] {
+			if fn := fns[name]; fn != nil {
+				build[name] = fn
+			} else {
+				gone = append(gone, name)
+			}
+		}
+		one, err := s.newValues([]raw{r}, build, noted)
+		if err != nil {
+			return nil, nil, err
+		}
+		if c, ok := one[k]; ok && len(c.failed) < len(noted[k]) { // else nothing is new
+			c.done = append(c.done, gone...)
+			changed[k] = c
+			forget = append(forget, gone...)
+		}
+	}
+	return changed, forget, nil
+}
+
+// retryIndices has them called again as long as there are any, until the store
+// is released. The caller holds s.mu.
+func (s *Store) retryIndices() {
+	if s.retrying || s.viewed || s.meta == nil || s.meta.Noted.Unindexed == 0 {
+		return
+	}
+	select {
+	case <-s.ended:
+		return
+	default:
+	}
+	s.retrying = true
+	s.retriers.Go(func() {
+		clk := s.db.opts.Clock
+		for wait := firstReindex; ; wait = min(2*wait, mostReindex) {
+			timer := clk.NewTimer(wait)
+			select {
+			case <-timer.C():
+			case <-s.ended:
+				timer.Stop()
+				return
+			case <-s.db.ctx.Done():
+				timer.Stop()
+				return
+			}
+			if err := s.reindexNoted(); err != nil && !errors.Is(err, ErrClosed) {
+				s.db.log().Error(err, "Objects could not be indexed again", "source", s.source.String())
+			}
+			s.mu.Lock()
+			done := s.meta.Noted.Unindexed == 0
+			s.retrying = !done
+			s.mu.Unlock()
+			if done {
+				return
+			}
+		}
+	})
+}
