@@ -40,6 +40,7 @@ type DB struct {
 	replaced atomic.Uint64
 	at       pathWatch
 	judged   os.FileInfo // what Open looked at last
+	lookedID uint64      // and its newest transaction, if it is lent
 	healMu   sync.Mutex
 	healed   time.Time // when the last one was
 
@@ -141,11 +142,14 @@ func (db *DB) SetAside() []string {
 }
 
 // Err says why commits fail at the moment, or else that the file is no longer at
-// its path (see [DB.AtPath]); nil when all is well. A commit that failed is
+// its path (see [DB.AtPath]) or was taken (ErrTaken); nil when all is well. A commit that failed is
 // retried until it succeeds; nothing is lost meanwhile.
 func (db *DB) Err() error {
 	at := db.AtPath()
 	if db.commit == nil {
+		if b := db.h.now.Load(); b != nil && b.taken() {
+			return fmt.Errorf("boltstore: %s: %w", db.path, ErrTaken)
+		}
 		return at
 	}
 	return cmp.Or(db.commit.err(), at)

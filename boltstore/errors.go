@@ -33,6 +33,9 @@ var (
 	ErrReplaced = errors.New("the file was replaced meanwhile")
 	// ErrMoved: the file was removed from its path, or another one is there.
 	ErrMoved = errors.New("the file that is open is no longer at its path")
+	// ErrTaken: a file that was opened for reading with Options.GiveWay has been
+	// written to by another process since.
+	ErrTaken = errors.New("another program has taken the file over and written to it while it was read; try again")
 	// ErrNoSource: the file does not hold that source.
 	ErrNoSource = errors.New("source is not in the file")
 )

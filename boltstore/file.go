@@ -13,6 +13,8 @@ type boltFile struct {
 	*bolt.DB
 	f  *os.File    // bbolt's own, which it closes
 	is os.FileInfo // as it was opened
+	// lent is the transaction that is read without the lock, 0 if that is held.
+	lent int
 }
 
 // openBolt is bolt.Open.

@@ -18,6 +18,10 @@ func lockFile(string) (release func(), err error) { return func() {}, nil }
 
 func waitLock(string, time.Duration, bool) (release func(), err error) { return func() {}, nil }
 
+const canLend = false
+
+func unlock(*os.File) error { return errors.ErrUnsupported }
+
 // isFree says whether nobody has the file open for writing, or that there is
 // none. What is not known is not free. Only bbolt has a lock here: what is wrong
 // with a file it finds when it has it.

@@ -43,6 +43,12 @@ func isFree(path string) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist)
 }
 
+// canLend says whether the lock of an open file can be let go.
+const canLend = true
+
+// unlock lets go of the lock of a file that stays open.
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+
 func flock(path string, how int) (release func(), err error) {
 	f, err := os.Open(path)
 	if err != nil {

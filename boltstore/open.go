@@ -81,7 +81,17 @@ func (db *DB) tryOpen() (*boltFile, error) {
 		return nil, errors.Join(errReplaced, b.Close())
 	}
 	b.AllocSize = db.opts.allocSize()
-	if err := db.readHeader(b); err != nil {
+	err = nil
+	if db.lends() {
+		err = db.lend(b)
+	}
+	if err == nil {
+		err = db.readHeader(b)
+	}
+	if errors.Is(err, ErrTaken) {
+		err = errReplaced
+	}
+	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
@@ -97,6 +107,9 @@ var errNoFile = fmt.Errorf("%w: it is not a regular file", ErrForeign)
 // lookAt verifies the file's pages while nobody writes to it: a file that is
 // being written looks damaged.
 func (db *DB) lookAt() error {
+	if db.lends() {
+		return db.lookLent()
+	}
 	release, err := waitLock(db.path, db.opts.LockTimeout, db.opts.ReadOnly)
 	switch {
 	case err == nil:

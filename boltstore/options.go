@@ -91,6 +91,13 @@ type Options struct {
 	// ReadOnly opens an existing file for reading: nothing is created, renamed
 	// or repaired, and sources cannot be claimed for writing.
 	ReadOnly bool
+	// GiveWay, with ReadOnly, keeps no other process from opening the file for
+	// writing, however long this one reads: its lock is held only while it is
+	// opened. Once another process has written to the file, reads fail with
+	// ErrTaken; all that was read before is of the state that was opened. Where
+	// locks are of another kind (Windows), and on network file systems, the lock
+	// is held as without.
+	GiveWay bool
 	// AllowUnsafePath accepts a file or folder that other users can change, and
 	// a path that is a symlink, where Open fails with ErrUnsafe. Without it a
 	// file of this user's that others can read gets mode 0600.

@@ -56,7 +56,7 @@ func (db *DB) asSnapshot() (*Snapshot, error) {
 	s := &Snapshot{}
 	err := db.h.viewLong(func(tx *bolt.Tx) error {
 		s.size = tx.Size()
-		s.r = io.NewSectionReader(db.h.db.f, 0, s.size) // its path may lead elsewhere
+		s.r = lentReader{io.NewSectionReader(db.h.db.f, 0, s.size), db.h.db} // its path may lead elsewhere
 		return nil
 	})
 	if err != nil {

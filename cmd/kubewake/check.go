@@ -35,7 +35,7 @@ func newCheck(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "check",
 		Short: "Verify every page, record, index entry, digest and journal block of the file",
 		Long: "Verify every page, record, index entry, digest and journal block of the file. If a program has it open,\n" +
-			"a snapshot is verified.\n\nExit codes: 0 sound, 1 damaged, 2 could not check.",
+			"a snapshot is verified. It keeps no program from opening the file meanwhile.\n\nExit codes: 0 sound, 1 damaged, 2 could not check.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
 				return exitCode{2, err}
@@ -57,6 +57,7 @@ type verdict struct {
 	Report boltstore.Report
 	Error  string // why it could not check
 	Locked bool
+	Taken  bool // by another program, while it checked
 }
 
 func (c *check) run(ctx context.Context) error {
@@ -69,6 +70,11 @@ func (c *check) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("it took longer than %s (--timeout)", c.timeout))
 	defer cancel()
 	v, err := c.child(ctx, c.db)
+	for range 2 { // of a program that has come and gone
+		if err == nil && v.Taken {
+			v, err = c.child(ctx, c.db)
+		}
+	}
 	if err == nil && v.Locked {
 		v, err = c.snapshot(ctx, v.Error)
 	}
@@ -126,6 +132,7 @@ func (c *check) child(ctx context.Context, db dbFile) (v verdict, err error) {
 		return v, err
 	}
 	cmd := exec.CommandContext(ctx, exe, "check", "child", "--db", db.path, "--keyset", db.keyset, fmt.Sprintf("--allow-unsafe-path=%t", db.unsafe))
+	before, _ := os.Stat(db.path)
 	var out bytes.Buffer
 	errs := &head{max: 4 << 10}
 	cmd.Stdout, cmd.Stderr = &out, errs
@@ -142,6 +149,10 @@ func (c *check) child(ctx context.Context, db dbFile) (v verdict, err error) {
 		return v, errors.New(strings.TrimPrefix(strings.TrimSpace(errs.String()), "Error: "))
 	case exit.String() == "signal: killed":
 		return v, errors.New("the process that checks it was killed from outside; is there enough memory?")
+	}
+	// What another program writes meanwhile may look like anything.
+	if now, err := os.Stat(db.path); before == nil || err != nil || !os.SameFile(before, now) || !now.ModTime().Equal(before.ModTime()) {
+		return verdict{Error: oneLine(boltstore.ErrTaken), Taken: true}, nil
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n")
 	v.Report.Path = db.path
@@ -184,8 +195,7 @@ func verify(f dbFile) (v verdict) {
 	v.Report.Path = f.path
 	db, err := f.open()
 	if err == nil {
-		v.Report, err = db.Check()
-		err = errors.Join(err, db.Close())
+		v.Report, err = checkUntilTaken(db)
 	} else if errors.Is(err, boltstore.ErrDamaged) {
 		if st, err := os.Stat(f.path); err == nil {
 			v.Report.Bytes = st.Size()
@@ -194,9 +204,33 @@ func verify(f dbFile) (v verdict) {
 		return v
 	}
 	if err != nil {
-		v.Error, v.Locked = oneLine(err), errors.Is(err, boltstore.ErrLocked)
+		v.Error, v.Locked, v.Taken = oneLine(err), errors.Is(err, boltstore.ErrLocked), errors.Is(err, boltstore.ErrTaken)
 	}
 	return v
+}
+
+// checkUntilTaken ends early once another program writes to the file: what is
+// found then says nothing. The process ends with it.
+func checkUntilTaken(db *boltstore.DB) (boltstore.Report, error) {
+	type result struct {
+		r   boltstore.Report
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		r, err := db.Check()
+		done <- result{r, errors.Join(err, db.Close())}
+	}()
+	for {
+		select {
+		case res := <-done:
+			return res.r, res.err
+		case <-time.After(50 * time.Millisecond):
+			if err := db.Err(); errors.Is(err, boltstore.ErrTaken) {
+				return boltstore.Report{Path: db.Path()}, err
+			}
+		}
+	}
 }
 
 func printReport(w io.Writer, r boltstore.Report) {

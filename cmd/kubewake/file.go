@@ -57,7 +57,7 @@ func (f *dbFile) options() boltstore.Options {
 // open opens a file that must be there, for reading.
 func (f *dbFile) open() (*boltstore.DB, error) {
 	o := f.options()
-	o.ReadOnly = true
+	o.ReadOnly, o.GiveWay = true, true // however long it takes to read
 	db, err := boltstore.Open(f.path, o)
 	return db, flagOf(err)
 }

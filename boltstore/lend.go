@@ -1,0 +1,126 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// A file that is open for reading with GiveWay is read without its lock. bbolt
+// writes no page that the newest transaction can reach, so that its state N is
+// whole on the disk until N+1 is committed and N+2 begins to reuse what N+1 has
+// freed. Each read therefore looks, before and after, whether N is still the
+// newest transaction: if it is, all that was read is of N. If it is not, what
+// was read is thrown away, also an error or a panic that came of it.
+
+// lends says whether the lock is to be held only while the file is opened.
+func (db *DB) lends() bool {
+	if !db.opts.ReadOnly || !db.opts.GiveWay || !canLend {
+		return false
+	}
+	name := untrusted(filepath.Dir(db.path))
+	return name == "" || name == "overlay" // elsewhere what another machine writes may come late, and in any order
+}
+
+// lookLent is lookAt without the lock.
+func (db *DB) lookLent() error {
+	release, err := waitLock(db.path, db.opts.LockTimeout, true)
+	if err != nil {
+		return err
+	}
+	id, err := newestID(db.path)
+	release() // nobody has written since it was taken
+	if err != nil {
+		return err
+	}
+	err = precheck(db.path)
+	if now, ierr := newestID(db.path); ierr != nil || now != id {
+		return errReplaced // it is to be looked at again
+	}
+	db.lookedID = id
+	return err
+}
+
+func newestID(path string) (uint64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	m, err := newestMeta(f)
+	if err != nil {
+		return 0, err
+	}
+	return m.txid, nil
+}
+
+// lend lets go of the lock of a file that was just opened, and was looked at
+// before. The header is read without it.
+func (db *DB) lend(b *boltFile) error {
+	id, err := b.newest()
+	if err != nil {
+		return err
+	}
+	if uint64(id) != db.lookedID {
+		return errReplaced
+	}
+	if err := unlock(b.f); err != nil {
+		return err
+	}
+	b.lent = id
+	return nil
+}
+
+// newest is the id of the newest transaction.
+func (b *boltFile) newest() (id int, err error) {
+	err = trip(func() error {
+		return b.DB.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil })
+	})
+	return id, err
+}
+
+// taken says whether another process has written to a file that was lent.
+func (b *boltFile) taken() bool {
+	if b.lent == 0 {
+		return false
+	}
+	id, err := b.newest()
+	return !errors.Is(err, ErrClosed) && (err != nil || id != b.lent)
+}
+
+// View is bbolt's, and ErrTaken if another process writes a file that was lent.
+func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
+	if b.lent == 0 {
+		return b.DB.View(fn)
+	}
+	err := trip(func() error {
+		return b.DB.View(func(tx *bolt.Tx) error {
+			if tx.ID() != b.lent {
+				return ErrTaken
+			}
+			return fn(tx)
+		})
+	})
+	if !errors.Is(err, ErrClosed) && b.taken() {
+		return ErrTaken
+	}
+	return err
+}
+
+// lentReader reads a file that may be taken meanwhile.
+type lentReader struct {
+	io.Reader
+	b *boltFile
+}
+
+func (r lentReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.b.taken() {
+		return 0, fmt.Errorf("boltstore: snapshot: %w", ErrTaken)
+	}
+	return n, err
+}
