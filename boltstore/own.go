@@ -178,10 +178,15 @@ func (a *applier) ahead(c *Change, w was) bool {
 	if a.asOf != "" {
 		asOf = a.asOf
 	}
-	if asOf == "" || w.item.rv == "" {
+	return newer(w.item.rv, asOf)
+}
+
+// newer says whether version a is known to be later than b.
+func newer(a, b string) bool {
+	if a == "" || b == "" {
 		return false
 	}
-	cmp, err := resourceversion.CompareResourceVersion(w.item.rv, asOf)
+	cmp, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && cmp > 0
 }
 
@@ -210,11 +215,9 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 		}
 		return a.takeItem(c.key, w)
 	}
-	if w.item != nil && c.rv != "" {
-		if cmp, err := resourceversion.CompareResourceVersion(c.rv, w.item.rv); err == nil && cmp < 0 {
-			a.s.stale.Add(1)
-			return nil
-		}
+	if w.item != nil && newer(w.item.rv, c.rv) {
+		a.s.stale.Add(1)
+		return nil
 	}
 	switch {
 	case w.item != nil && a.unchanged(c, w.item):
@@ -259,180 +262,4 @@ func (a *applier) unchanged(c *Change, r *record) bool {
 		is, err = c.by.unpack(c.payload, c.size, nil)
 	}
 	return err == nil && bytes.Equal(is, was)
-}
-
-// unionCursor walks the keys that have a record or a base, in the file's order.
-type unionCursor struct {
-	items, own     itemCursor
-	itemAt, ownAt  []byte
-	item, base     raw
-	hasOwn, atItem bool
-	atOwn          bool
-}
-
-// cursor walks the keys of a generation that has items.
-func (g genTx) cursor() *unionCursor {
-	c := &unionCursor{items: g.items.Cursor()}
-	if g.own != nil {
-		c.own, c.hasOwn = g.own.Cursor(), true
-	}
-	return c
-}
-
-// Seek goes to the first key that is not before the place at, which it returns,
-// nil at the end. item and base are what is there, without in where there is
-// none.
-func (c *unionCursor) Seek(at []byte) (place []byte, item, base raw) {
-	c.itemAt, c.item = c.items.Seek(at)
-	if c.hasOwn {
-		c.ownAt, c.base = c.own.Seek(at)
-	}
-	return c.here()
-}
-
-// SeekAfter goes to the first key behind the place at, nil being the start.
-func (c *unionCursor) SeekAfter(at []byte) (place []byte, item, base raw) {
-	c.itemAt, c.item = c.items.SeekAfter(at)
-	if c.hasOwn {
-		c.ownAt, c.base = c.own.SeekAfter(at)
-	}
-	return c.here()
-}
-
-// Next goes to the next key.
-func (c *unionCursor) Next() (place []byte, item, base raw) {
-	if c.atItem {
-		c.itemAt, c.item = c.items.Next()
-	}
-	if c.atOwn {
-		c.ownAt, c.base = c.own.Next()
-	}
-	return c.here()
-}
-
-func (c *unionCursor) here() (place []byte, item, base raw) {
-	c.atItem, c.atOwn = c.itemAt != nil, c.ownAt != nil
-	if c.atItem && c.atOwn {
-		switch bytes.Compare(c.itemAt, c.ownAt) {
-		case -1:
-			c.atOwn = false
-		case 1:
-			c.atItem = false
-		}
-	}
-	if c.atItem {
-		place, item = c.itemAt, c.item
-	}
-	if c.atOwn {
-		place, base = c.ownAt, c.base
-	}
-	return place, item, base
-}
-
-// shown is what the server showed last of a key under a cursor, without in where
-// that is nothing.
-func shown(item, base raw) raw {
-	switch {
-	case base.in == nil:
-		return item
-	case bytes.Equal(base.open(), noBase):
-		return raw{}
-	}
-	return base
-}
-
-// own verifies the bases.
-func (v *verifier) own(g genTx) {
-	var d digest
-	_ = g.own.each(func(rw raw) {
-		b := rw.open()
-		if bytes.Equal(b, noBase) {
-			d.add(ownHash(rw.k, "", nil))
-			if _, ok := g.items.find(rw.k); !ok {
-				v.problem("own: %x has neither a base nor a record", rw.k)
-			}
-			return
-		}
-		key, r, err := parseRecord(rw.k, b)
-		if err != nil {
-			v.problem("own: %v", err)
-			return
-		}
-		d.add(ownHash(rw.k, key, r))
-		if r.packed >= packByDict {
-			v.packed[r.packed]++
-		}
-	})
-	if d != v.m.Own {
-		v.problem("own: the bases of what the program has written are not those last committed: %d of %d", d.Count, v.m.Own.Count)
-	}
-}
-
-// staleOwn says whether the bases are not those that meta knows: a program that
-// does not know of them has changed the source since.
-func (t sourceTx) staleOwn(m *sourceMeta) bool {
-	var d digest
-	bad := false
-	_ = t.gen(m.Generation).own.each(func(rw raw) {
-		b := rw.open()
-		if bytes.Equal(b, noBase) {
-			d.add(ownHash(rw.k, "", nil))
-			return
-		}
-		key, r, err := parseRecord(rw.k, b)
-		if bad = bad || err != nil; err == nil {
-			d.add(ownHash(rw.k, key, r))
-		}
-	})
-	return bad || d != m.Own
-}
-
-// dropOwn forgets all bases.
-func (t sourceTx) dropOwn(m *sourceMeta) error {
-	g := t.gen(m.Generation)
-	if g.own != nil {
-		if err := g.b.DeleteBucket(bucketOwn); err != nil {
-			return err
-		}
-	}
-	m.Own = digest{}
-	return nil
-}
-
-// keyOfEither is the key of what is under a cursor.
-func keyOfEither(item, base raw) (string, error) {
-	if item.in != nil {
-		return keyOf(item)
-	}
-	return keyOf(base)
-}
-
-// own copies the bases of a generation. One that cannot be read is left out:
-// then the source is read anew.
-func (c *copier) own(gen bucketRef, sealed *items) {
-	var bases bucketRef
-	found := false
-	c.note(c.from.each(gen, func(k, _ []byte, sub *bucketRef) {
-		if sub != nil && bytes.Equal(k, bucketOwn) {
-			bases, found = *sub, true
-		}
-	}))
-	if !found {
-		return
-	}
-	c.note(c.from.each(bases, func(k, v []byte, _ *bucketRef) {
-		rw := sealed.raw(k, v)
-		b := rw.open()
-		key, r, raw := "", (*record)(nil), []byte(nil)
-		if !bytes.Equal(b, noBase) {
-			var err error
-			if key, r, err = parseRecord(rw.k, b); err != nil {
-				c.note(err)
-				return
-			}
-			raw = b
-		}
-		at := bytes.Clone(rw.k)
-		c.do(len(b), func(_ sourceTx, a *applier) error { return a.setBase(at, key, r, raw) })
-	}))
 }

@@ -149,7 +149,7 @@ func (r *Relist) index() error {
 
 func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, error) {
 	if r.stage != nil {
-		return r.finishStage(src)
+		return r.finishStage(src, resourceVersion)
 	}
 	m := r.s.metaNow().clone()
 	g, err := src.createGen(m.Generation)

@@ -190,7 +190,7 @@ func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*ListProgress, er
 }
 
 // finishStage returns the meta that points at the new generation.
-func (r *Relist) finishStage(src sourceTx) (*sourceMeta, error) {
+func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta, error) {
 	m, now := r.stage.meta.clone(), r.s.metaNow()
 	// Told marks go on while a relist is staged, and blocks are trimmed.
 	m.Told = max(m.Told, now.Told)
@@ -198,6 +198,9 @@ func (r *Relist) finishStage(src sourceTx) (*sourceMeta, error) {
 	r.noteNameless(m)
 	if r.first || r.all { // every record lists its values under these
 		r.s.complete(m, r.stage.set.fns)
+	}
+	if err := r.carryOwn(src, m, resourceVersion); err != nil {
+		return nil, err
 	}
 	if err := src.dropProgress(m.Generation); err != nil {
 		return nil, err

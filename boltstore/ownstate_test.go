@@ -1,0 +1,253 @@
+package boltstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestOwnWriteBesideAStage: what the program writes while a list is staged does
+// not step back when that is done, and is told when it comes.
+func TestOwnWriteBesideAStage(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
+			for _, shown := range []bool{true, false} {
+				t.Run(fmt.Sprint(name, " first ", first, " shown ", shown), func(t *testing.T) {
+					o.Durability, o.MaxCommitBytes = Process, 1
+					f := newOwnTest(t, o)
+					if !first {
+						f.list(5)
+					}
+					r, err := f.s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+					f.must(err)
+					base := "nothing"
+					f.must(r.Page([]runtime.Object{configMap("z", "other", 6, nil), configMap("z", "another", 6, nil)}))
+					if shown {
+						base = "6x"
+						f.must(r.Page([]runtime.Object{at(6, "x")}))
+					}
+					f.must(f.s.Update(at(70, "y")))
+					f.must(f.s.Update(configMap("z", "lost", 6, nil)))
+					_, err = r.Commit("60", time.Now())
+					f.must(err)
+					f.from = f.s.State().Seq + 1
+					if f.read() != "70y" || f.replay() != base || f.bases() != 1 {
+						t.Fatalf("%s is read, %s is shown, %d bases", f.read(), f.replay(), f.bases())
+					}
+					if r, err := f.db.Check(); err != nil || !r.Sound() {
+						t.Fatalf("%+v %v", r, err)
+					}
+					f.event(cache.Updated, at(70, "y"))
+					want := map[bool]string{true: "Updated 6x>70y", false: "Added 70y"}[shown]
+					if f.told() != want || f.bases() != 0 || f.read() != "70y" {
+						t.Fatalf("told %q, not %q; %d bases", f.told(), want, f.bases())
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestOwnWriteOfNoVersion: what the program says of a version that the server's
+// list has passed does not stay.
+func TestOwnWriteOfNoVersion(t *testing.T) {
+	f := newOwnTest(t, Options{Durability: Process})
+	f.list(5, at(5, "x"))
+	f.must(f.s.Update(at(50, "mine")))
+	f.list(49, at(5, "x"))
+	if got := f.read(); got != "50mine" || f.bases() != 1 {
+		t.Fatal(got, f.bases())
+	}
+	f.list(50, at(5, "x"))
+	if got := f.read(); got != "5x" || f.bases() != 0 {
+		t.Fatal(got, f.bases())
+	}
+}
+
+// TestOwnWriteIsKept: an object that differs, and that a relist cannot have any
+// more, stays as it is, with its base; so does one that cannot be stored.
+func TestOwnWriteIsKept(t *testing.T) {
+	for _, o := range []Options{{Durability: Process}, {Durability: Process, MaxCommitBytes: 1}} {
+		for _, own := range []func(s *Store) error{
+			func(s *Store) error { return s.Update(at(7, "y")) },
+			func(s *Store) error { return s.Delete(at(5, "x")) },
+		} {
+			f := newOwnTest(t, o)
+			f.list(5, at(5, "x"))
+			f.from = f.s.State().Seq + 1
+			f.must(own(f.s))
+			read := f.read()
+			r, err := f.s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+			f.must(err)
+			f.must(r.Page([]runtime.Object{configMap("z", "other", 9, nil)}))
+			f.must(r.Keep([]Listed{{Namespace: "a", Name: "o", UID: "uid-o", ResourceVersion: "9"}}))
+			_, err = r.Commit("9", time.Now())
+			f.must(err)
+			if f.read() != read || f.replay() != "5x" || f.bases() != 1 {
+				t.Fatalf("%s is read, not %s; %s is shown; %d bases", f.read(), read, f.replay(), f.bases())
+			}
+			f.event(cache.Updated, at(10, "z"))
+			if f.told() != "Updated 5x>10z" || f.read() != "10z" {
+				t.Fatal(f.told(), f.read())
+			}
+		}
+	}
+}
+
+// TestPackedBase: the dictionary that a base is packed by stays as long as the
+// base does.
+func TestPackedBase(t *testing.T) {
+	path := testPath(t)
+	objs := somePods(0, 300)
+	o := Options{Compression: Zstd, Durability: Process}
+	db := openTest(t, path, o)
+	s := claimTest(t, db, podClaim())
+	relist(t, s, "300", RelistOptions{}, objs, 100)
+	for _, obj := range objs {
+		pod := obj.DeepCopyObject().(*corev1.Pod)
+		pod.Spec.NodeName = "another"
+		if err := s.Update(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used := s.metaNow().Dicts[packByDict].Records
+	if used < 300 {
+		t.Fatalf("%d records are packed by the dictionary", used)
+	}
+	closeTest(t, db)
+	o.Compression = NoCompression
+	db = openTest(t, path, o)
+	s = claimTest(t, db, podClaim())
+	for _, obj := range objs {
+		pod := obj.DeepCopyObject().(*corev1.Pod)
+		pod.Spec.NodeName = "a third"
+		if err := s.Update(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.metaNow().Dicts[packByDict].Records; n != 300 {
+		t.Fatalf("%d bases are packed by the dictionary", n)
+	}
+	relist(t, s, "301", RelistOptions{}, objs, 100)
+	serves(t, s, objs)
+	if n := s.metaNow().Own.Count; n != 0 {
+		t.Fatalf("%d bases are left", n)
+	}
+}
+
+// TestOwnWritesBeforeTheFirstList: what a program stores before the server has
+// been read is for readers only, and neither ends nor spoils the first list.
+func TestOwnWritesBeforeTheFirstList(t *testing.T) {
+	for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
+		for _, when := range []string{"before", "meanwhile", "in between", "both"} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				f := newOwnTest(t, o)
+				l := newListing(t, listed(100).list(), 10)
+				write := func(at string, content string) {
+					if when == at || when == "both" {
+						f.must(f.s.Update(configMap("a", "o", 3, map[string]string{"words": content})))
+						if got := f.read(); got != "3"+content {
+							t.Fatalf("read %s", got)
+						}
+					}
+				}
+				write("before", "x")
+				if f.bases() != 0 {
+					t.Fatal("a base is kept where the server has shown nothing")
+				}
+				r, from := l.begin(f.s)
+				f.must(l.read(r, from, 2))
+				write("meanwhile", "y")
+				f.must(l.read(r, 2, 3))
+				r.Abort()
+				closeTest(t, f.db)
+				f.open()
+				write("in between", "z")
+				if st := f.s.State(); st.Synced {
+					t.Fatalf("%+v", st)
+				}
+				if p, err := f.s.ServerPage(nil, 100); p.Synced || err != nil {
+					t.Fatal("handlers are shown objects before the first list: ", p, err)
+				}
+				if from := l.attempt(f.s, 1000); from != 3 {
+					t.Fatalf("the list went on from page %d", from)
+				}
+				wants(t, "listed", f.s, listed(100))
+			})
+		}
+	}
+}
+
+// TestOwnWritesAlone: a store that no list has filled keeps no bases, and its
+// resume point is what its program says.
+func TestOwnWritesAlone(t *testing.T) {
+	f := newOwnTest(t, Options{})
+	f.must(f.s.Replace([]any{at(5, "x"), configMap("z", "other", 1, nil)}, "5"))
+	f.must(f.s.Update(at(6, "y")))
+	f.must(f.s.Delete(configMap("z", "other", 1, nil)))
+	f.s.Bookmark("9")
+	if st := f.s.State(); f.bases() != 0 || st.ResourceVersion != "9" || st.Objects != 1 || f.read() != "6y" {
+		t.Fatalf("%d bases, %+v", f.bases(), st)
+	}
+	closeTest(t, f.db)
+	f.open()
+	if st := f.s.State(); st.ResourceVersion != "9" || f.read() != "6y" {
+		t.Fatalf("%+v", st)
+	}
+}
+
+// TestDamagedBase: a base that is damaged, or that another program has left
+// behind, is noticed, and the source is read anew.
+func TestDamagedBase(t *testing.T) {
+	for name, damage := range map[string]func(src sourceTx, m *sourceMeta) error{
+		"flipped": func(src sourceTx, m *sourceMeta) error {
+			own := src.gen(m.Generation).own
+			k, v := own.b.Cursor().First()
+			v = append([]byte(nil), v...)
+			v[len(v)-1] ^= 1
+			return own.b.Put(append([]byte(nil), k...), v)
+		},
+		"gone": func(src sourceTx, m *sourceMeta) error {
+			return src.gen(m.Generation).b.DeleteBucket(bucketOwn)
+		},
+		"left by a program that does not know of it": func(_ sourceTx, m *sourceMeta) error {
+			m.Own = digest{}
+			return nil
+		},
+	} {
+		for keys, o := range map[string]Options{"plain": {Durability: Process}, "encrypted": {Durability: Process, Keyset: sealtest.Keyset()}} {
+			t.Run(name+" "+keys, func(t *testing.T) {
+				f := newOwnTest(t, o)
+				f.list(5, at(5, "x"))
+				f.from = f.s.State().Seq + 1
+				f.must(f.s.Update(at(7, "y")))
+				f.must(f.s.updateMeta(damage, nil))
+				if r, err := f.db.Check(); err != nil || r.Sound() {
+					t.Fatalf("not noticed: %+v %v", r, err)
+				}
+				f.s.Release()
+				f.must(f.db.Close())
+				f.open()
+				if f.s.Err() == nil {
+					t.Fatal("not noticed by the next life")
+				}
+				if f.read() != "7y" {
+					t.Fatal(f.read())
+				}
+				f.list(9, at(9, "z"))
+				if err := f.s.Err(); err != nil || f.read() != "9z" || f.bases() != 0 {
+					t.Fatal(err, f.read(), f.bases())
+				}
+				if got := f.told(); !strings.HasSuffix(got, "9z") {
+					t.Fatal("told ", got)
+				}
+			})
+		}
+	}
+}
