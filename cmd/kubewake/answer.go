@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // question is what objects of a type are asked for.
@@ -115,6 +116,26 @@ func namespacesOf(by []boltstore.State) string {
 	return strings.Join(names, ", ")
 }
 
+// lately compares when two sources were confirmed. On a device whose clock
+// restarts with it the times say nothing of those whose age is not known: then
+// the server's versions do, where they can be compared.
+func lately(a, b boltstore.State) int {
+	switch {
+	case a.ConfirmedAge != nil && b.ConfirmedAge != nil:
+		return cmp.Compare(*b.ConfirmedAge, *a.ConfirmedAge)
+	case a.ConfirmedAge != nil:
+		return 1
+	case b.ConfirmedAge != nil:
+		return -1
+	}
+	if a.ClusterUID == b.ClusterUID {
+		if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order != 0 {
+			return order
+		}
+	}
+	return a.Confirmed.Compare(b.Confirmed)
+}
+
 // latest returns the source that is confirmed last, of which there must be one.
 // Those that have been read come first, and whole objects before metadata.
 func latest(sources []boltstore.State) boltstore.State {
@@ -128,7 +149,7 @@ func latest(sources []boltstore.State) boltstore.State {
 		return cmp.Or(
 			truth(a.Synced)-truth(b.Synced),
 			truth(a.Source.Form != boltstore.FormMetadata)-truth(b.Source.Form != boltstore.FormMetadata),
-			a.Confirmed.Compare(b.Confirmed),
+			lately(a, b),
 			a.Claimed.Compare(b.Claimed),
 			strings.Compare(b.Source.String(), a.Source.String()),
 		)

@@ -91,6 +91,28 @@ func TestKnown(t *testing.T) {
 	}
 }
 
+// TestLatest: an age that is known decides, then the server's version, then the
+// time by whatever clock it was.
+func TestLatest(t *testing.T) {
+	age := func(d time.Duration, st boltstore.State) boltstore.State { st.ConfirmedAge = &d; return st }
+	at := func(rv string, st boltstore.State) boltstore.State { st.ResourceVersion = rv; return st }
+	pods := func(minute int) boltstore.State { return in("Pod", "pods", "", "", minute) }
+	for name, of := range map[string][2]boltstore.State{ // the second is the later one
+		"ages":               {age(2*time.Hour, pods(9)), age(time.Hour, pods(1))},
+		"an age and none":    {at("9", pods(9)), age(time.Hour, pods(1))},
+		"versions":           {at("99", pods(9)), at("100", pods(1))},
+		"one version":        {at("5", pods(1)), at("5", pods(2))},
+		"versions of no use": {at("x", pods(1)), at("a", pods(2))},
+	} {
+		of[0].Source.Namespace, of[1].Source.Namespace = "old", "new"
+		for _, states := range [][]boltstore.State{{of[0], of[1]}, {of[1], of[0]}} {
+			if got := latest(states); got.Source.Namespace != "new" {
+				t.Errorf("%s: the older one", name)
+			}
+		}
+	}
+}
+
 func TestAnswer(t *testing.T) {
 	pods := func(namespace, selector string, minute int) boltstore.State {
 		return in("Pod", "pods", namespace, selector, minute)

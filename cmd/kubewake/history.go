@@ -78,7 +78,7 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 		fmt.Fprintln(h.streams.ErrOut, note)
 	}
 	for _, st := range sources {
-		fmt.Fprintf(h.streams.ErrOut, "%s: confirmed by the server %s\n", st.Source, ago(st.Confirmed))
+		fmt.Fprintf(h.streams.ErrOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))
 		err := r.History(ctx, live.Query{Source: st.Source, Secrets: h.secrets}, func(v live.Version) error {
 			if !h.wants(v, name) {
 				return nil
