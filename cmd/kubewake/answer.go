@@ -15,6 +15,7 @@ import (
 type question struct {
 	namespace string // "" for all
 	selector  labels.Selector
+	upheld    map[boltstore.Source]bool // see ofType
 }
 
 // ask is the question for a namespace, or for all of them. Objects of the
@@ -24,7 +25,7 @@ func ask(sources []boltstore.State, namespace string, all bool, selector labels.
 	if all || cluster {
 		namespace = ""
 	}
-	return question{namespace, selector}
+	return question{namespace: namespace, selector: selector}
 }
 
 // answer says which sources of a type answer a question, of which there must be
@@ -34,7 +35,7 @@ func ask(sources []boltstore.State, namespace string, all bool, selector labels.
 // that the file has. What the answer lacks is in note.
 func (q question) answer(sources []boltstore.State) (by []boltstore.State, note string, err error) {
 	if by := covering(sources, q); len(by) > 0 {
-		return []boltstore.State{latest(by)}, "", nil
+		return []boltstore.State{q.latest(by)}, "", nil
 	}
 	if by := q.byNamespace(sources, q.selector); len(by) > 0 {
 		return by, fmt.Sprintf("no source has all namespaces; put together from those of: %s", namespacesOf(by)), nil
@@ -94,15 +95,15 @@ func (q question) byNamespace(sources []boltstore.State, selector labels.Selecto
 	of := map[string][]boltstore.State{}
 	for _, st := range sources {
 		ns := st.Source.Namespace
-		if (q.namespace == "" || ns == "" || ns == q.namespace) && (selector == nil || covers(st.Source, question{ns, selector})) {
+		if (q.namespace == "" || ns == "" || ns == q.namespace) && (selector == nil || covers(st.Source, question{namespace: ns, selector: selector})) {
 			of[ns] = append(of[ns], st)
 		}
 	}
 	if all := of[""]; len(all) > 0 {
-		return []boltstore.State{latest(all)}
+		return []boltstore.State{q.latest(all)}
 	}
 	for _, same := range of {
-		by = append(by, latest(same))
+		by = append(by, q.latest(same))
 	}
 	slices.SortFunc(by, func(a, b boltstore.State) int { return strings.Compare(a.Source.Namespace, b.Source.Namespace) })
 	return by
@@ -137,8 +138,10 @@ func lately(a, b boltstore.State) int {
 }
 
 // latest returns the source that is confirmed last, of which there must be one.
-// Those that have been read come first, and whole objects before metadata.
-func latest(sources []boltstore.State) boltstore.State {
+// Those that have been read come first, and whole objects before metadata. What
+// the file's owner keeps up to date is confirmed at the moment, of which the file
+// says something only now and then.
+func (q question) latest(sources []boltstore.State) boltstore.State {
 	truth := func(b bool) int {
 		if b {
 			return 1
@@ -149,6 +152,7 @@ func latest(sources []boltstore.State) boltstore.State {
 		return cmp.Or(
 			truth(a.Synced)-truth(b.Synced),
 			truth(a.Source.Form != boltstore.FormMetadata)-truth(b.Source.Form != boltstore.FormMetadata),
+			truth(q.upheld[a.Source])-truth(q.upheld[b.Source]),
 			lately(a, b),
 			a.Claimed.Compare(b.Claimed),
 			strings.Compare(b.Source.String(), a.Source.String()),

@@ -106,8 +106,11 @@ func TestLatest(t *testing.T) {
 	} {
 		of[0].Source.Namespace, of[1].Source.Namespace = "old", "new"
 		for _, states := range [][]boltstore.State{{of[0], of[1]}, {of[1], of[0]}} {
-			if got := latest(states); got.Source.Namespace != "new" {
+			if got := (question{}).latest(states); got.Source.Namespace != "new" {
 				t.Errorf("%s: the older one", name)
+			}
+			if got := (question{upheld: map[boltstore.Source]bool{of[0].Source: true}}).latest(states); got.Source.Namespace != "old" {
+				t.Errorf("%s: not the one that is kept up to date", name)
 			}
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/reflector"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -82,25 +84,36 @@ func (f *dbFile) read() (live.Reader, error) {
 	return c, nil
 }
 
+// ofType is a file in which the sources of a type are read.
+type ofType struct {
+	live.Reader
+	sources []boltstore.State         // at least one
+	upheld  map[boltstore.Source]bool // those that the file's owner keeps up to date at the moment
+}
+
 // readType is read, and the sources of the one type that was meant, of which
 // the file must have one.
-func (f *dbFile) readType(ctx context.Context, typ string) (live.Reader, []boltstore.State, error) {
+func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 	r, err := f.read()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	status, err := r.Status(ctx)
 	if err != nil {
-		return nil, nil, errors.Join(err, r.Close())
+		return nil, errors.Join(err, r.Close())
 	}
 	sources, err := inFile(status.Sources, typ)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), r.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), r.Close())
 	}
 	if len(sources) == 0 {
-		return nil, nil, errors.Join(notInFile(typ, f.path, status.Sources), r.Close())
+		return nil, errors.Join(notInFile(typ, f.path, status.Sources), r.Close())
 	}
-	return r, sources, nil
+	t := &ofType{r, sources, map[boltstore.Source]bool{}}
+	for _, st := range sources {
+		t.upheld[st.Source] = status.Owner != nil && strings.HasPrefix(status.Owner.Sources[st.Source.String()], string(reflector.Live))
+	}
+	return t, nil
 }
 
 // opened closes the file with its reader.

@@ -66,12 +66,14 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
 	g.namespace = namespaceOf(g.namespace)
-	r, sources, err := g.db.readType(ctx, typ)
+	r, err := g.db.readType(ctx, typ)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	sources, note, err := ask(sources, g.namespace, g.all, selector).answer(sources)
+	q := ask(r.sources, g.namespace, g.all, selector)
+	q.upheld = r.upheld
+	sources, note, err := q.answer(r.sources)
 	if err != nil {
 		return fmt.Errorf("%s: %w", g.db.path, err)
 	}

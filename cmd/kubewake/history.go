@@ -62,7 +62,7 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
 	h.namespace = namespaceOf(h.namespace)
-	r, sources, err := h.db.readType(ctx, typ)
+	r, err := h.db.readType(ctx, typ)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,9 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	// An owner does not wait for a client, nor does this one for a pager: what is
 	// printed slowly is printed at the end.
 	var out bytes.Buffer
-	sources, note, err := ask(sources, h.namespace, h.all, nil).answer(sources)
+	q := ask(r.sources, h.namespace, h.all, nil)
+	q.upheld = r.upheld
+	sources, note, err := q.answer(r.sources)
 	if err != nil {
 		return fmt.Errorf("%s: %w", h.db.path, err)
 	}

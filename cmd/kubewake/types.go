@@ -148,7 +148,7 @@ func known(sources []boltstore.State) (r resource, ok bool) {
 	if len(sources) == 0 {
 		return r, false
 	}
-	st := latest(sources)
+	st := question{}.latest(sources)
 	r.gvr = schema.GroupVersionResource{Group: st.Source.Group, Version: st.Source.Version, Resource: st.Source.Resource}
 	r.gvk = schema.FromAPIVersionAndKind(st.APIVersion, st.Kind)
 	r.Scope, r.Names = st.Scope, st.Names
