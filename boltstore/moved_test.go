@@ -3,6 +3,7 @@ package boltstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,13 +55,14 @@ func TestMovedFile(t *testing.T) {
 	skipOpenFiles(t)
 	for name, away := range map[string]func(path string) error{
 		"renamed": func(path string) error { return os.Rename(path, path+".away") },
+		"plain":   func(path string) error { return os.Rename(path, path+".away") },
 		"linked":  func(path string) error { return errors.Join(os.Link(path, path+".away"), os.Remove(path)) },
 	} {
 		for op := range swaps(nil) {
 			t.Run(name+"/"+op, func(t *testing.T) {
 				path := testPath(t)
 				ks := sealtest.Keyset()
-				a := openTest(t, path, Options{Keyset: ks})
+				a := openTest(t, path, Options{Keyset: ks, plainRename: name == "plain"})
 				storeMap(t, a, "of-a")
 				if err := errors.Join(a.Err(), away(path)); err != nil {
 					t.Fatal(err)
@@ -107,13 +109,19 @@ func TestMovedAtTheLastMoment(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 		t.Skip("names cannot be exchanged in one step")
 	}
+	for _, plain := range []bool{false, true} {
+		t.Run(fmt.Sprintf("plain rename: %t", plain), func(t *testing.T) { movedAtTheLastMoment(t, plain) })
+	}
+}
+
+func movedAtTheLastMoment(t *testing.T, plain bool) {
 	for op := range swaps(nil) {
 		t.Run(op, func(t *testing.T) {
 			path := testPath(t)
 			ks := sealtest.Keyset()
 			var b *DB
 			come := false
-			a := openTest(t, path, Options{Keyset: ks, op: func(name, at string) error {
+			a := openTest(t, path, Options{Keyset: ks, plainRename: plain, op: func(name, at string) error {
 				if !come || name != "rename" {
 					return nil
 				}

@@ -134,6 +134,8 @@ type Options struct {
 	step func(name string) error
 	// op, if set by a test, is called before each operation on files.
 	op func(name, path string) error
+	// plainRename, if set by a test, is a system that exchanges no names.
+	plainRename bool
 	// migrations of tests.
 	migrations map[int]migration
 }

@@ -153,7 +153,7 @@ func (db *DB) takePlace(name, path string, was os.FileInfo) error {
 }
 
 func (db *DB) exchangeNames(name, path string, was os.FileInfo) error {
-	if err := exchange(name, path); err != nil { // it cannot be done here
+	if db.opts.plainRename || exchange(name, path) != nil { // it cannot be done here
 		if err := isAt(path, was); err != nil {
 			return err
 		}

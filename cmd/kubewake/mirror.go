@@ -177,7 +177,7 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 		if !again {
 			return err
 		}
-		m.logf("%s is free, going on with it", m.db.path)
+		m.logf("going on with what is at %s, as a new start", m.db.path)
 	}
 }
 
