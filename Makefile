@@ -23,6 +23,7 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 	KUBEWAKE_CORPUS=60 go test -run TestCorpus ./boltstore
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	cd tests && go test -race -count=1 -timeout 30m ./...
+	cd tests && go test -count=1 ./memory
 
 torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, five million steps of the model
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer

@@ -210,7 +210,7 @@ func (a *applier) put(c *Change, w was) error {
 		}
 		return a.setBase(w.k, c.key, next, raw)
 	}
-	if !a.unseen && !a.spill {
+	if !a.unseen && !a.spill && c.obj != nil {
 		a.s.hot.put(c.key, next, c.obj) // whoever is told of it reads it next
 	}
 	if w.owned && w.here {

@@ -43,6 +43,19 @@ func (c *Change) ResourceVersion() string { return c.rv }
 // small object takes in memory.
 func (c *Change) Size() int { return len(c.payload) + len(c.key) + smallObject }
 
+// Memory is about what the change takes in memory, in bytes: its payload and the
+// decoded object.
+func (c *Change) Memory() int {
+	n := len(c.payload) + len(c.key) + smallObject
+	if c.obj != nil {
+		n += decodedSize(max(c.size, len(c.payload)))
+	}
+	return n
+}
+
+// decodedSize is about what an object takes in memory, decoded, in bytes.
+func decodedSize(encoded int) int { return 3*encoded + smallObject }
+
 // smallObject is about what a decoded object takes in memory, in bytes, however
 // small it is.
 const smallObject = 1500

@@ -45,6 +45,13 @@ func (b *Batch) size() (n int) {
 	return n
 }
 
+func (b *Batch) memory() (n int) {
+	for _, c := range b.Changes {
+		n += c.Memory()
+	}
+	return n
+}
+
 // work is a batch on its way into the file.
 type work struct {
 	s       *Store
@@ -352,7 +359,7 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 		case d != nil:
 			w := &work{s: s, b: d.b}
 			works, waiters = append(works, w), append(waiters, waiter{w, d})
-			room -= d.b.size()
+			room -= d.b.memory()
 			more = true // the producer had no turn
 		case p != nil:
 			marks := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
@@ -364,7 +371,7 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 			if b != nil {
 				b.at, b.by = c.db.device.at(b.Confirmed)
 				works = append(works, &work{s: s, b: b, p: p})
-				room -= b.size()
+				room -= b.memory()
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func (e *Entry) draft() draft {
 func (e *Entry) Size() int {
 	n := len(e.next) + len(e.prev) + len(e.Key) + 200
 	if e.obj != nil {
-		n += 3*len(e.next) + smallObject
+		n += decodedSize(len(e.next))
 	}
 	return n
 }

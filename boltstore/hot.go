@@ -40,7 +40,7 @@ func (h *hotCache) get(key string, r *record) any {
 }
 
 func (h *hotCache) put(key string, r *record, obj any) {
-	size := int64(r.plainSize() + len(key) + smallObject)
+	size := int64(decodedSize(r.plainSize()) + len(key))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lru.Remove(key)

@@ -47,7 +47,7 @@ func entryType(b byte) (cache.DeltaType, bool) {
 // state between calls and may be called concurrently.
 var (
 	zenc, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(blockHands),
-		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // a block has its own
+		zstd.WithWindowSize(blockPart), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // a block has its own
 	zdec, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxMemory(maxBlockBytes))
 )
@@ -55,7 +55,7 @@ var (
 // A large block is packed in parts, which follow one another as zstd allows: so
 // that what is copied stays in the processor's cache, and two can work at it.
 const (
-	blockPart  = 512 << 10
+	blockPart  = 256 << 10
 	blockHands = 2
 )
 

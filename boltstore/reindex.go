@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 
 	"github.com/kubewake/kubewake/index"
 	"k8s.io/client-go/tools/cache"
@@ -32,6 +33,25 @@ func (s *Store) refresh(c *Change) {
 	}
 	c.set = set
 	s.values(c)
+}
+
+// objectOf is a change's object, decoded again where it was let go.
+func (s *Store) objectOf(c *Change) (any, error) {
+	if c.obj != nil {
+		return c.obj, nil
+	}
+	payload := c.payload
+	if c.by != nil {
+		var err error
+		if payload, err = c.by.unpack(payload, c.size, nil); err != nil {
+			return nil, fmt.Errorf("boltstore: %q: %w", c.key, err)
+		}
+	}
+	obj, err := s.codec.Decode(payload)
+	if err != nil {
+		return nil, fmt.Errorf("boltstore: decode %q: %w", c.key, err)
+	}
+	return obj, nil
 }
 
 // reindex brings every record's values under the given indices up to date, in

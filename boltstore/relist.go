@@ -331,20 +331,30 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	return src, nil
 }
 
+// keepDecoded is up to how many bytes of differences are kept in memory with
+// their decoded objects. Whoever is told of the others decodes them again.
+const keepDecoded = 512 << 10
+
 // take keeps items in memory, or brings them into the stage, and says how many
 // of them it has taken.
 func (r *Relist) take(items []item) (int, error) {
 	if r.failed != nil {
 		return 0, r.failed
 	}
-	if r.stage != nil {
-		return r.stageItems(items)
-	}
 	for _, it := range items {
-		if it.c != nil {
+		if it.c == nil {
+			continue
+		}
+		if r.stage != nil || r.bytes > keepDecoded {
+			it.c.obj = nil
+		}
+		if r.stage == nil {
 			r.changes = append(r.changes, it.c)
 			r.bytes += it.bytes()
 		}
+	}
+	if r.stage != nil {
+		return r.stageItems(items)
 	}
 	if r.bytes > r.s.db.opts.MaxCommitBytes {
 		r.failed = r.toStage()

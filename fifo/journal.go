@@ -25,8 +25,8 @@ type Options struct {
 	// Transform is applied to each object before it is stored.
 	Transform cache.TransformFunc
 	// MaxBytes bounds what waits to be committed, and what is committed and
-	// waits to be popped. Beyond it Add blocks. At least one change fits. Default
-	// 4 MiB, which an informer uses, too.
+	// waits to be popped, both counted with the decoded objects. Beyond it Add
+	// blocks. At least one change fits. Default 3 MiB, which an informer uses, too.
 	MaxBytes int
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
@@ -97,7 +97,7 @@ var _ cache.QueueWithBatch = &Journal{}
 
 // New attaches a journal to a claimed store.
 func New(store *boltstore.Store, o Options) *Journal {
-	o.MaxBytes = max(cmp.Or(o.MaxBytes, 4<<20), 1)
+	o.MaxBytes = max(cmp.Or(o.MaxBytes, 3<<20), 1)
 	if o.Logger == nil {
 		l := klog.Background()
 		o.Logger = &l
@@ -235,7 +235,7 @@ func (j *Journal) enqueue(it item) error {
 	}
 	if it.change != nil {
 		j.lastChange = j.count
-		j.bytes += it.change.Size()
+		j.bytes += it.change.Memory()
 		j.wake(j.urgent())
 	}
 	return nil
@@ -340,8 +340,8 @@ func (j *Journal) Take(max int, lazy bool) (*boltstore.Batch, bool) {
 		it := j.pending[n]
 		if it.change != nil {
 			b.Changes = append(b.Changes, it.change)
-			size += it.change.Size()
-			j.bytes -= it.change.Size()
+			size += it.change.Memory()
+			j.bytes -= it.change.Memory()
 		}
 		if it.rv != "" {
 			b.ResourceVersion = it.rv

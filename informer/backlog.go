@@ -20,10 +20,14 @@ type backlog struct {
 	bytes   int
 	lastSeq uint64
 	ticks   uint64 // counts everything that a waiter may wait for
+
+	// needed is the seq from which on each reader has not read the entries. What
+	// nobody needs is not kept.
+	needed map[any]uint64
 }
 
 func newBacklog(seq uint64, budget int) *backlog {
-	b := &backlog{lastSeq: seq, budget: budget}
+	b := &backlog{lastSeq: seq, budget: budget, needed: map[any]uint64{}}
 	b.cond.L = &b.mu
 	return b
 }
@@ -41,11 +45,49 @@ func (b *backlog) append(e *boltstore.Entry) {
 	b.bytes += e.Size()
 	b.lastSeq = e.Seq
 	for b.bytes > b.budget && len(b.entries) > 1 {
-		b.bytes -= b.entries[0].Size()
-		b.entries[0] = nil
-		b.entries = b.entries[1:]
+		b.drop()
 	}
+	b.trim()
 	b.signal()
+}
+
+// drop lets go of the oldest entry. The caller holds the mutex.
+func (b *backlog) drop() {
+	b.bytes -= b.entries[0].Size()
+	b.entries[0] = nil
+	if b.entries = b.entries[1:]; len(b.entries) == 0 {
+		b.entries, b.bytes = nil, 0
+	}
+}
+
+// trim lets go of what nobody needs. The caller holds the mutex.
+func (b *backlog) trim() {
+	low := b.lastSeq + 1
+	for _, seq := range b.needed {
+		low = min(low, seq)
+	}
+	for len(b.entries) > 0 && b.entries[0].Seq < low {
+		b.drop()
+	}
+}
+
+// needs says that a reader has still to read the entries from seq on, and none
+// before.
+func (b *backlog) needs(reader any, seq uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if was, ok := b.needed[reader]; !ok || was != seq {
+		b.needed[reader] = seq
+		b.trim()
+	}
+}
+
+// leave says that a reader needs nothing more.
+func (b *backlog) leave(reader any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.needed, reader)
+	b.trim()
 }
 
 // jump notes that entries up to seq are in the file only.
@@ -91,7 +133,7 @@ func (b *backlog) wait(ctx context.Context, tick uint64) {
 }
 
 // atOnce is how many entries are handed out at a time.
-const atOnce = 256
+const atOnce = 64
 
 // from returns entries from seq on, as far as they are in memory, for the
 // caller to keep. inFile says that seq was committed and is not.

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -11,6 +12,7 @@ import (
 func TestBacklog(t *testing.T) {
 	size := (&boltstore.Entry{}).Size()
 	b := newBacklog(10, 3*size)
+	b.needs("a reader", 11)
 	seqs := func(from uint64) (got []uint64, inFile bool) {
 		entries, inFile := b.from(from)
 		for _, e := range entries {
@@ -59,6 +61,7 @@ func TestBacklog(t *testing.T) {
 func TestBacklogLetsGo(t *testing.T) {
 	size := (&boltstore.Entry{}).Size()
 	b := newBacklog(0, 10*size)
+	b.needs("a reader", 1)
 	next := uint64(1)
 	for range 10 {
 		b.append(&boltstore.Entry{Seq: next})
@@ -76,5 +79,51 @@ func TestBacklogLetsGo(t *testing.T) {
 	}
 	if len(b.entries) > 10 || len(inHand) != 10 {
 		t.Fatalf("%d in hand, %d are kept", len(inHand), len(b.entries))
+	}
+}
+
+// TestBacklogKeepsWhatIsNeeded: what all readers have read is let go, and so is
+// all that comes while there is none.
+func TestBacklogKeepsWhatIsNeeded(t *testing.T) {
+	b := newBacklog(0, 1<<20)
+	kept := func(want ...uint64) {
+		t.Helper()
+		var got []uint64
+		bytes := 0
+		for _, e := range b.entries {
+			got, bytes = append(got, e.Seq), bytes+e.Size()
+		}
+		if !slices.Equal(got, want) || b.bytes != bytes {
+			t.Fatalf("%v are kept, and count %d bytes, not %d", got, b.bytes, bytes)
+		}
+	}
+	append3 := func() {
+		for range 3 {
+			b.append(&boltstore.Entry{Seq: b.last() + 1})
+		}
+	}
+	append3()
+	kept()
+	b.needs("fast", 4)
+	b.needs("slow", 4)
+	append3()
+	kept(4, 5, 6)
+	b.needs("fast", 7)
+	kept(4, 5, 6)
+	b.needs("slow", 6)
+	kept(6)
+	append3()
+	kept(6, 7, 8, 9)
+	if _, inFile := b.from(5); !inFile {
+		t.Error("what was let go is not said to be in the file")
+	}
+	b.leave("slow")
+	kept(7, 8, 9)
+	b.leave("fast")
+	kept()
+	append3()
+	kept()
+	if b.last() != 12 {
+		t.Error(b.last())
 	}
 }

@@ -163,6 +163,7 @@ func (inf *Informer) listenDurableLocked(d *durable) {
 	d.started = true
 	context.AfterFunc(inf.running, d.cancel)
 	context.AfterFunc(d.ctx, d.wakeAll)
+	inf.backlog.needs(d, d.cursor+1)
 	inf.listening.Go(d.run)
 }
 
@@ -202,6 +203,7 @@ func (d *durable) run() {
 			d.inf.backlog.wait(d.ctx, tick)
 		}
 	}
+	d.inf.backlog.leave(d)
 	d.mu.Lock()
 	d.cond.Broadcast()
 	d.mu.Unlock()

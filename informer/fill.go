@@ -178,6 +178,7 @@ func (d *durable) fillEntries(upto uint64) bool {
 	d.mu.Lock()
 	from, epoch := d.cursor+1, d.epoch
 	d.mu.Unlock()
+	d.inf.backlog.needs(d, from)
 	if from > upto {
 		return false
 	}

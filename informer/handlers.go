@@ -168,5 +168,6 @@ func (inf *Informer) listenLocked(l *listener) {
 	var cancel context.CancelFunc
 	l.gone, cancel = context.WithCancel(inf.running)
 	l.stop = func() { cancel(); go inf.backlog.wake() }
+	inf.backlog.needs(l, l.cursor.Load()+1)
 	inf.listening.Go(l.run)
 }

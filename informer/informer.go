@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -44,6 +45,8 @@ type Informer struct {
 	listeners   map[*listener]struct{}
 	removed     []removed     // oldest first
 	parted      chan struct{} // there is one more
+	work        atomic.Int64  // bytes handed out since the last rest
+	tired       chan struct{} // they are a burst
 	durables    map[*durable]struct{}
 	running     context.Context // of the listeners, nil before Run
 	listening   sync.WaitGroup
@@ -84,7 +87,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 		told: st.Told, noted: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
 		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
-		parted: make(chan struct{}, 1),
+		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
 	}
 	if st.Synced || st.Seq > 0 {
 		inf.known = st.Seq + 1
@@ -219,6 +222,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 
 	var wg sync.WaitGroup
 	wg.Go(func() { inf.awaitSync(ctx) })
+	wg.Go(func() { inf.resting(ctx) })
 	ctrl.RunWithContext(ctx)
 	inf.journal.Close()
 	inf.source.Wait()
@@ -312,12 +316,14 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 				inf.replayAgain()
 			}
 			inf.backlog.jump(inf.store.State().Seq)
+			inf.worked(burst)
 		default:
 			e, ok := d.Object.(*boltstore.Entry)
 			if !ok {
 				return fmt.Errorf("informer: popped a %s of %T", d.Type, d.Object)
 			}
 			inf.backlog.append(e)
+			inf.worked(e.Size())
 		}
 	}
 	inf.noteTold()

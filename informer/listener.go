@@ -79,6 +79,7 @@ func (l *listener) ShutdownChan() <-chan struct{} { return l.ended }
 
 func (l *listener) run() {
 	defer close(l.ended)
+	defer l.inf.backlog.leave(l)
 	for l.gone.Err() == nil {
 		tick := l.inf.backlog.tick()
 		l.checkSynced()
@@ -171,6 +172,7 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 // once, and says whether there was any.
 func (l *listener) entries(upto uint64) bool {
 	from := l.cursor.Load() + 1
+	l.inf.backlog.needs(l, from)
 	if from > upto {
 		return false
 	}

@@ -68,8 +68,8 @@ type Options struct {
 	QuietTimeout time.Duration
 	// BacklogBytes is how much of what handlers have yet to be told is kept in
 	// memory, for all handlers together and counted with its objects; the rest
-	// is read from the file, which takes more processor time. Default 24 MiB,
-	// about one large commit.
+	// is read from the file, which takes more processor time. What all of them
+	// have been told is not kept. Default 8 MiB, more than one large commit.
 	BacklogBytes int
 	// HandlerGrace is how long the informer keeps what a handler would have to
 	// be told that is not there: after the sync for the first one to come, and
@@ -89,7 +89,7 @@ func (o Options) withDefaults() Options {
 	if o.ResyncPeriod = max(o.ResyncPeriod, 0); o.ResyncPeriod > 0 {
 		o.ResyncPeriod = max(o.ResyncPeriod, minimumResyncPeriod)
 	}
-	o.BacklogBytes = cmp.Or(o.BacklogBytes, 24<<20)
+	o.BacklogBytes = cmp.Or(o.BacklogBytes, 8<<20)
 	o.HandlerGrace = cmp.Or(o.HandlerGrace, 30*time.Second)
 	if o.Logger == nil {
 		l := klog.Background()

@@ -297,6 +297,8 @@ func (l *lister) resize(size int64, objects int, took time.Duration) {
 	switch {
 	case took >= slowPage:
 		l.limit = max(l.limit/2, l.smallest)
+	case size > 2*l.s.o.PageBytes:
+		l.limit = min(l.limit, max(l.limit*l.s.o.PageBytes/size, l.smallest))
 	case took < fastPage && size > 0 && size < l.s.o.PageBytes:
 		l.limit = min(8*l.limit, max(l.limit, l.limit*l.s.o.PageBytes/size), largestPage)
 	}

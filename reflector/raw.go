@@ -49,7 +49,7 @@ type rawPage struct {
 	metadata *metadataFirst // nil: whole objects are asked for
 	answers  int
 	kept     []boltstore.Listed // what was left out
-	held     int64              // most bytes of the answer, or of what was left of it, that were in memory
+	held     int64              // most bytes of the answer, or of what was left of it and decoded, that were in memory
 	err      error              // why it could not be, unless it is the link
 }
 
@@ -183,6 +183,10 @@ type rawList interface {
 	held() int64
 }
 
+// decodedSize is how many times its size in an answer an object takes, decoded
+// and made ready to be stored.
+const decodedSize = 4
+
 func (p *rawPage) filter(l rawList) ([]byte, error) {
 	kept, err := p.sift(l)
 	if err != nil {
@@ -192,7 +196,7 @@ func (p *rawPage) filter(l rawList) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers++
-	p.kept, p.held = kept, max(int64(len(rest)), l.held())
+	p.kept, p.held = kept, max(decodedSize*int64(len(rest)), l.held())
 	return rest, nil
 }
 

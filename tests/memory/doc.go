@@ -1,0 +1,3 @@
+// Package memory measures how much anonymous memory a program takes that wakes
+// and catches up with what it missed.
+package memory
