@@ -97,6 +97,7 @@ type sourceMeta struct {
 	Server          string               `msgpack:"server"`
 	FlowSchemaUID   string               `msgpack:"flowSchemaUID,omitempty"`
 	ServerCA        string               `msgpack:"serverCA,omitempty"`
+	Form            string               `msgpack:"form,omitempty"` // sign of that in which the server served the objects
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
 	Epoch           uint64               `msgpack:"epoch"`      // counted up when the contents were set aside

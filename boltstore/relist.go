@@ -17,6 +17,11 @@ type RelistOptions struct {
 	// NewHistory: the server has been restored to an earlier state. Content is
 	// compared instead of versions, and the file's is overwritten.
 	NewHistory bool
+	// Form is a sign of the form in which the server serves the objects, "" if it
+	// is not known. Where it is another than that of the last relist, or where
+	// Content says so, content is compared as well as versions.
+	Form    string
+	Content bool
 	// ClusterUID and Server identify who answered, "" leaves what is known.
 	ClusterUID, Server string
 	// Answered, if not nil, says once everything has been read what else the
@@ -51,6 +56,8 @@ type Relist struct {
 	o     RelistOptions
 	first bool // nothing was there before
 	all   bool // store every object anew: type or transform have changed
+	// content: equal versions need not mean equal content.
+	content bool
 
 	file uint64 // DB.replaced at the beginning
 
@@ -106,6 +113,7 @@ func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
 	}
 	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	r.content = o.NewHistory || o.Content || o.Form != "" && o.Form != s.metaNow().Form
 	var err error
 	if r.first && o.TakeUp && s.Err() == nil {
 		err = r.takeUp()
@@ -118,6 +126,10 @@ func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
 	}
 	return r, err
 }
+
+// ServedAs states RelistOptions.Form where it was not known at the beginning. What
+// the relist has compared stays as it is.
+func (r *Relist) ServedAs(form string) { r.o.Form = form }
 
 // leave says, once, that the relist has ended.
 func (r *Relist) leave() {
@@ -225,7 +237,7 @@ func (r *Relist) compare(items []item) error {
 			case unstored && g.notes.unstored(it.k):
 				it.noted = true
 				fallthrough
-			case r.o.NewHistory || r.all || it.c.rv == "":
+			case r.content || r.all || it.c.rv == "":
 				old.payload = bytes.Clone(old.payload)
 				maybe = append(maybe, candidate{i, old, owned})
 			case it.c.uid == old.uid && it.c.rv == old.rv:

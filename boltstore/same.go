@@ -31,9 +31,9 @@ const (
 // ByMetadata says whether metadata is enough to recognise an object that has
 // not changed. It is not where the source has no objects yet, where type or
 // transform have changed, where equal versions need not mean equal content (a
-// new history), or where the source has a key function of its own.
+// new history, another served form), or where the source has a key function of its own.
 func (r *Relist) ByMetadata() bool {
-	return !r.first && !r.all && !r.o.NewHistory && r.s.metaKeys
+	return !r.first && !r.all && !r.content && r.s.metaKeys
 }
 
 // Compare says what the file has of the objects. It may be called while

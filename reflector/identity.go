@@ -34,7 +34,10 @@ type probe struct {
 	// cluster asks for the UID of kube-system in place of the request.
 	cluster bool
 	told    clusterUID
-	err     error // why it could not be asked
+	// form asks for the sign of the served form.
+	form bool
+	sign string
+	err  error // why it could not be asked
 }
 
 type probeKey struct{}
@@ -46,18 +49,20 @@ var errProbed = errors.New("reflector: request intercepted to learn its URL")
 // config before a client is made of it.
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
+	formed := &formed{turn: make(chan struct{}, 1), of: map[string]form{}}
 	gate := newGate()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return &transport{next: rt, asked: asked, gate: gate, plain: cfg.DisableCompression}
+		return &transport{next: rt, asked: asked, formed: formed, gate: gate, plain: cfg.DisableCompression}
 	})
 	return cfg
 }
 
 type transport struct {
-	next  http.RoundTripper
-	asked *asked
-	gate  *gate
-	plain bool // answers are not to be compressed
+	next   http.RoundTripper
+	asked  *asked
+	formed *formed
+	gate   *gate
+	plain  bool // answers are not to be compressed
 }
 
 // asked is what the servers of one config said of themselves. Sources that
@@ -93,6 +98,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p.url = req.URL
 	if p.cluster {
 		p.told, p.err = t.clusterUID(req)
+	}
+	if p.form {
+		p.sign, p.err = t.servedForm(req)
 	}
 	return nil, errProbed
 }

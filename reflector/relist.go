@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
 )
 
 // repair is a relist with a backoff of its own: the Reflector's is not told.
@@ -105,44 +106,63 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, *boltstore.Relist, error) {
 	s.enter(Relisting, reason)
 	s.mu.Lock()
+	late := !s.deniedSince.IsZero() || !s.store.State().Synced // what is read is not compared by version
+	s.mu.Unlock()
+	form := ""
+	if !late {
+		var err error
+		if form, err = s.servedForm(ctx); err != nil {
+			return &lister{}, nil, err
+		}
+	}
+	s.mu.Lock()
 	known := s.store.State()
 	l := s.newLister(reason, t)
 	if _, l.flow = s.asking.told(); !s.checked {
 		l.flow, s.id = known.FlowSchemaUID, identity{clusterUID: known.ClusterUID, sure: true} // as the first page will show
 	}
-	o := boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered, TakeUp: !s.streams()}
+	o := boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered, TakeUp: !s.streams(),
+		Form: form, Content: form == "" || reason == ReasonAudit}
 	s.mu.Unlock()
 	if !o.NewHistory && known.Synced {
 		l.least = s.journal.Accepted()
 	}
-	read := l.pages
-	if s.streams() {
-		read = l.streamed
-	}
-	r, err := s.journal.Relist(ctx, o, read(ctx))
+	r, err := s.journal.Relist(ctx, o, l.read(late)(ctx))
 	o.TakeUp = false
 	if errors.Is(err, errNoStream) {
 		s.o.Logger.V(1).Info("Objects are listed", "source", s.store.Source().String(), "reason", err.Error())
 		s.noStream = true
-		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
+		r, err = s.journal.Relist(ctx, o, l.read(late)(ctx))
 	}
 	if l.refused(err) {
 		s.o.Logger.Info("A list that was interrupted has to begin anew", "source", s.store.Source().String(), "reason", err.Error())
 		l.ahead.Stop()
 		l, ctx = s.newLister(reason, t), s.noteLink(ctx)
-		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
+		r, err = s.journal.Relist(ctx, o, l.read(late)(ctx))
 	}
 	if errors.Is(err, errTokenExpired) {
 		l.ahead.Stop()
 		least, flow := l.least, l.flow
 		l = s.newLister(reason, t)
 		l.limit, l.fixed, l.least, l.flow = 0, true, least, flow // as client-go's pager does
-		r, err = s.journal.Relist(ctx, o, l.pages(ctx))
+		r, err = s.journal.Relist(ctx, o, l.read(late)(ctx))
 	}
 	if err != nil {
 		l.ahead.Stop()
 	}
 	return l, r, err
+}
+
+// read returns what reads the list, and with late learns the served form behind it.
+func (l *lister) read(late bool) func(context.Context) fifo.Pages {
+	read := l.pages
+	if l.s.streams() {
+		read = l.streamed
+	}
+	if late {
+		read = l.thenForm(read)
+	}
+	return read
 }
 
 // streams says whether everything is read over a watch.

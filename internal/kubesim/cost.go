@@ -1,6 +1,9 @@
 package kubesim
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Cost is what a client has asked for, by kind, and what the answers weighed.
 type Cost struct {
@@ -8,6 +11,9 @@ type Cost struct {
 	FullReads int // pages of lists, and watches that began with the state
 	Watches   int // that began with a version
 	Others    int // gets, discovery and writes
+	// Forms are questions for the server's version and the hash of a schema, of
+	// which a relist needs two. Exceeds does not count them.
+	Forms int
 	// Bytes of all answers' bodies as sent, those still open included.
 	Bytes int64
 }
@@ -22,6 +28,8 @@ func CostOf(records []RequestRecord) (c Cost) {
 			c.Watches++
 		case r.Verb == "list":
 			c.Questions++
+		case r.Path == "/version" || strings.HasPrefix(r.Path, "/openapi/v3"):
+			c.Forms++
 		default:
 			c.Others++
 		}
@@ -33,7 +41,7 @@ func CostOf(records []RequestRecord) (c Cost) {
 // Since is what has been spent after before, of the same requests.
 func (c Cost) Since(before Cost) Cost {
 	return Cost{c.Questions - before.Questions, c.FullReads - before.FullReads, c.Watches - before.Watches,
-		c.Others - before.Others, c.Bytes - before.Bytes}
+		c.Others - before.Others, c.Forms - before.Forms, c.Bytes - before.Bytes}
 }
 
 // Exceeds says how the cost breaks a bound, "" if it does not: a number that is

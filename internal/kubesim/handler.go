@@ -278,6 +278,9 @@ func (s *Server) serveDiscovery(w *recorder, r *http.Request, p requestPath) {
 		return
 	case path == "/version":
 		answer = serverVersion
+	case strings.HasPrefix(path, "/openapi/v3/"):
+		s.serveSchema(w, r)
+		return
 	case path == "/api":
 		answer = s.coreVersions(r.Host)
 	case path == "/apis":

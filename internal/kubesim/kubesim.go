@@ -113,7 +113,8 @@ type Server struct {
 	history   []superseded
 	streams   *generation
 	faults    faults
-	flow      string // UID of the flow schema that all requests match
+	forms     map[schema.GroupVersion]int // counts Reform
+	flow      string                      // UID of the flow schema that all requests match
 	closed    bool
 	closing   chan struct{} // closed with closed
 
