@@ -71,6 +71,8 @@ type Store struct {
 	indexFailures atomic.Uint64 // in this life
 	ended         chan struct{} // closed by Release
 	endOnce       sync.Once
+	toldClosed    sync.Once
+	goType        reflect.Type
 	retriers      sync.WaitGroup
 
 	claimed time.Time
@@ -155,7 +157,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		db: db, source: c.Source, id: c.Source.ID(), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.opts.HotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
-		brokenCh: make(chan struct{}), ended: make(chan struct{}), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
+		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
 		packs: db.packers(c.Source.ID()), metaKeys: c.KeyFunc == nil,
 	}
 	if s.keyFunc == nil {
@@ -355,6 +357,9 @@ func (s *Store) Release() {
 
 // Source that was claimed.
 func (s *Store) Source() Source { return s.source }
+
+// ObjectType is the Go type of the objects that it keeps.
+func (s *Store) ObjectType() reflect.Type { return s.goType }
 
 // DB that the store belongs to.
 func (s *Store) DB() *DB { return s.db }

@@ -145,6 +145,12 @@ func (db *DB) SetAside() []string {
 // its path (see [DB.AtPath]) or was taken (ErrTaken); nil when all is well. A commit that failed is
 // retried until it succeeds; nothing is lost meanwhile.
 func (db *DB) Err() error {
+	db.mu.Lock()
+	closed := db.closed
+	db.mu.Unlock()
+	if closed {
+		return fmt.Errorf("boltstore: %s: %w", db.path, ErrClosed)
+	}
 	at := db.AtPath()
 	if db.commit == nil {
 		if b := db.h.now.Load(); b != nil && b.taken() {

@@ -152,10 +152,24 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	return obj, exists, nil
 }
 
+// tellClosed logs, once, that somebody reads a closed file by a method that has
+// no error to return.
+func (s *Store) tellClosed(err error) {
+	if errors.Is(err, ErrClosed) {
+		s.toldClosed.Do(func() {
+			s.db.log().Error(err, "The file is closed: lists of its objects are empty; end who reads them before DB.Close", "source", s.source.String(), "file", s.db.path)
+		})
+	}
+}
+
 // List returns all objects. It has no error to return: what cannot be served
-// is left out, after the source was marked degraded; see [Store.ListErr].
+// is left out, after the source was marked degraded; see [Store.ListErr]. Once
+// the file is closed it is empty, which is logged once and told by [DB.Err];
+// so are ListKeys and ListIndexFuncValues. Methods with an error return
+// ErrClosed.
 func (s *Store) List() []any {
-	objs, _ := s.ListErr()
+	objs, err := s.ListErr()
+	s.tellClosed(err)
 	return objs
 }
 
@@ -198,7 +212,7 @@ func (s *Store) ListKeys() []string {
 			}
 		})
 	})
-	_ = s.note(err) // the interface has no error
+	s.tellClosed(s.note(err)) // the interface has no error
 	return keys
 }
 
@@ -456,7 +470,7 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 		}
 		return nil
 	})
-	_ = s.note(err) // the interface has no error
+	s.tellClosed(s.note(err)) // the interface has no error
 	return values
 }
 

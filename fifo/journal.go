@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -178,8 +179,12 @@ func (j *Journal) transform(obj any) (_ any, err error) {
 			err = fmt.Errorf("fifo: the transform panicked: %v", r)
 		}
 	}()
+	given := reflect.TypeOf(obj)
 	if obj, err = j.o.Transform(obj); err != nil {
 		return nil, fmt.Errorf("fifo: transform: %w", err)
+	}
+	if is := reflect.TypeOf(obj); is != given && is != j.store.ObjectType() {
+		return nil, fmt.Errorf("fifo: the transform returned %v, and the file keeps %v: let it return that type; the informer does not sync until then", is, j.store.ObjectType())
 	}
 	return obj, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -289,7 +290,9 @@ func TestTransformOfAnotherType(t *testing.T) {
 	r := newRecorder(t)
 	w.live(Options{}, r).run().synced().equal().end()
 	l := w.live(Options{TransformVersion: "1", Transform: func(any) (any, error) { return &corev1.Secret{}, nil }}, r).run()
-	eventually(t, "degraded", func() bool { return l.inf.State().Degraded != "" })
+	eventually(t, "degraded", func() bool {
+		return strings.Contains(l.inf.State().Degraded, "returned *v1.Secret, and the file keeps *v1.ConfigMap")
+	})
 	if l.inf.HasSynced() {
 		t.Error("synced")
 	}
