@@ -18,6 +18,13 @@
 //   - An expired watch is repaired by a diff: handlers are called for what has
 //     changed, not for every object.
 //
+//   - A DELETED of an object that the file does not hold is not told, where
+//     client-go tells it: a watch that is resumed replays deletes, and of one
+//     that is not known nothing says whether a handler has been told it before.
+//
+//   - A handler that is removed is owed what it has not been told, for
+//     Options.HandlerGrace, and by the next life if this one ends before.
+//
 //   - What a program writes to the store of an informer ([boltstore.Store.Add],
 //     Update, Delete, Replace, Transaction) is for readers only. Handlers are
 //     told the server's changes as if the program had written nothing: the
