@@ -269,14 +269,14 @@ func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at boltstor
 	if objs, err = meta.ExtractListWithAlloc(list); err != nil {
 		return nil, at, err
 	}
-	l.token, l.newest = m.GetContinue(), later(cmp.Or(l.settled, m.GetResourceVersion()), l.stated)
+	l.token, l.newest = m.GetContinue(), later(cmp.Or(l.settled, listVersion(m)), l.stated)
 	if l.rv == "" {
-		l.rv = m.GetResourceVersion()
+		l.rv = listVersion(m)
 	}
-	if isBehind(l.rv, l.least) || isBehind(m.GetResourceVersion(), l.rv) {
+	if isBehind(l.rv, l.least) || isBehind(listVersion(m), l.rv) {
 		return nil, at, errWentBack
 	}
-	return objs, l.progress(m.GetResourceVersion()), nil
+	return objs, l.progress(listVersion(m)), nil
 }
 
 // isBehind says whether version a is known to be before b.

@@ -77,7 +77,16 @@ func (s *Source) serverVersion(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask for the current version of %s: %w", s.store.Source(), err)
 	}
-	return m.GetResourceVersion(), nil
+	return listVersion(m), nil
+}
+
+// listVersion is a list's version. Version 0 is none: fakes say it of any list,
+// and a watch from there begins anywhere.
+func listVersion(m metav1.ListInterface) string {
+	if rv := m.GetResourceVersion(); rv != "0" {
+		return rv
+	}
+	return ""
 }
 
 // noteLink has the requests of the context noted as those that state the

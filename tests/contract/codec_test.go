@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	restwatch "k8s.io/client-go/rest/watch"
 )
 
@@ -229,4 +231,39 @@ func equal(t *testing.T, got, want any) {
 	if !bytes.Equal(g, w) {
 		t.Errorf("got\n%s\nwant\n%s", g, w)
 	}
+}
+
+// What tells a relist that the served form has changed.
+func init() {
+	codecs = append(codecs, testCase{"the hash of a schema, under another one", func(t *testing.T, f *fixture) {
+		rt, err := rest.TransportFor(f.server.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]int{"/openapi/v3/api/v1": 301, "/openapi/v3/apis/example.com/v1": 301, "/openapi/v3/apis/nope.example.com/v1": 404} {
+			// A custom resource's schema is published some time after it is served.
+			deadline := time.Now().Add(time.Minute)
+			for {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.server.Config().Host+path+"?hash=0", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := rt.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, _ := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				tag := strings.Trim(resp.Header.Get("ETag"), `"`)
+				ok := resp.StatusCode == want && (want == 404 || tag != "" && len(body) == 0 && resp.Header.Get("Location") == path+"?hash="+tag)
+				if ok {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: %s, tag %q, %d bytes, %s", path, resp.Status, tag, len(body), resp.Header.Get("Location"))
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	}})
 }
