@@ -29,7 +29,8 @@ type Informer struct {
 	told    uint64 // told mark when this life began
 	noted   uint64 // told mark now, which is written later; guarded by mu
 	backlog *backlog
-	page    int // objects of a replay that are read at a time
+	page    int                    // objects of a replay that are read at a time
+	moved   func() <-chan struct{} // what ends Run when the file is moved, nil if nothing does
 	synced  chan struct{}
 	// syncedSeq is the last seq when synced was closed; set before that.
 	syncedSeq uint64
@@ -91,6 +92,9 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	if st.Synced || st.Seq > 0 {
 		inf.known = st.Seq + 1
+	}
+	if o.EndWhenMoved {
+		inf.moved = db.Moved
 	}
 	inf.expectHandler()
 	return inf, inf.SetTransform(o.Transform)
@@ -206,10 +210,16 @@ func (inf *Informer) Run(stop <-chan struct{}) {
 	inf.RunWithContext(wait.ContextForChannel(stop))
 }
 
-// RunWithContext runs the informer until ctx is cancelled. Before it returns,
-// what was accepted is in the file, handlers' calls have returned, and the
-// source is released.
+// RunWithContext runs the informer until ctx is cancelled, or until the file is
+// moved if Options.EndWhenMoved asks for that. Before it returns, what was
+// accepted is in the file, handlers' calls have returned, and the source is
+// released.
 func (inf *Informer) RunWithContext(ctx context.Context) {
+	if inf.moved != nil {
+		var end context.CancelFunc
+		ctx, end = untilClosed(ctx, inf.moved())
+		defer end()
+	}
 	ctrl, ok := inf.start(ctx)
 	if !ok {
 		klog.FromContext(ctx).Info("Warning: the informer has started, run more than once is not allowed", "source", inf.store.Source().String())
@@ -240,6 +250,19 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	inf.backlog.wake()
 	inf.listening.Wait()
 	inf.store.Release()
+}
+
+// untilClosed returns a context that ends with ctx, or once ch is closed.
+func untilClosed(ctx context.Context, ch <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-ch:
+			cancel()
+		}
+	}()
+	return ctx, cancel
 }
 
 func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {

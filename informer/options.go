@@ -76,6 +76,11 @@ type Options struct {
 	// after its removal for a removed one. If the process ends meanwhile, the
 	// next life tells it. Default 30 s.
 	HandlerGrace time.Duration
+	// EndWhenMoved ends Run, in order, once the file is no longer at its path: it
+	// was removed, renamed or replaced by another one (see boltstore.DB.Moved).
+	// DB.Err then says so. By default the informer goes on with the file it has,
+	// which nobody else finds.
+	EndWhenMoved bool
 	// OnState is called when the source changes its phase. It must not block. A
 	// watch that breaks is told of only if the next one cannot be opened.
 	OnState func(reflector.State)
