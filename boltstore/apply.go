@@ -297,6 +297,10 @@ func (a *applier) remove(c *Change, w was) error {
 func (a *applier) noteGone(c *Change, w was) error {
 	var r *record
 	var final []byte
+	if c.uid != "" && w.told.uid != "" && c.uid != w.told.uid {
+		// One that could not be stored. Handlers know the one before it.
+		c = &Change{typ: cache.Deleted, key: c.key}
+	}
 	if c.payload != nil {
 		r = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: w.told.born}
 		err := a.payload(r, c)

@@ -546,3 +546,25 @@ func TestIndexNoLongerAsked(t *testing.T) {
 		t.Error(len(objs), err)
 	}
 }
+
+// TestDeleteOfAnother: the object that took a key could not be stored, and is
+// deleted. Handlers know the one before it, and are told that that one is gone.
+func TestDeleteOfAnother(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	event(t, s, p, cache.Added, configMap("ns", "a", 1, nil), nil)
+	next := configMap("ns", "a", 3, nil)
+	next.UID = "another"
+	event(t, s, p, cache.Added, next, errRefused)
+	event(t, s, p, cache.Deleted, next, nil)
+	for _, told := range [][]*Entry{p.entries, journalFrom(t, s, 1)} {
+		obj, err := told[len(told)-1].Object()
+		dead, ok := obj.(cache.DeletedFinalStateUnknown)
+		if err != nil || !ok || dead.Obj.(*corev1.ConfigMap).UID != "uid-a" {
+			t.Errorf("told of %v, %v", obj, err)
+		}
+	}
+	expectNoted(t, "deleted", s)
+}

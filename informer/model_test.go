@@ -36,6 +36,7 @@ var weights = []struct {
 	{"stall", 12}, {"fail", 12}, {"later", 24}, {"answer", 60}, {"slow", 12}, {"go on", 30}, {"join", 5}, {"leave", 5}, {"join durable", 6}, {"forget durable", 3}, {"add again", 6},
 	{"settle", 8}, {"replace", 3}, {"crash", 6}, {"reopen", 5}, {"without", 4}, {"away", 4}, {"rewind", 2}, {"remove all", 6},
 	{"compact", 6}, {"rotate", 2}, {"fill disk", 12}, {"free disk", 4},
+	{"refuse", 12}, {"unindex", 12}, {"cure", 24},
 	{"store answer", 80}, {"store own", 30},
 	{"update", 500},
 }
@@ -158,6 +159,7 @@ type model struct {
 	full   bool // that is full
 	grace  time.Duration
 
+	faults   faults // of the program's functions; they outlive a life
 	files    int
 	path     string
 	db       *boltstore.DB
@@ -193,6 +195,7 @@ func (m *model) run(p []op) {
 	m.settle()
 	m.reopen()
 	m.settle()
+	m.nothingNoted()
 }
 
 func (m *model) observe(durable bool) *observer {
@@ -204,7 +207,8 @@ func (m *model) observe(durable bool) *observer {
 func (m *model) start() {
 	o := boltstore.Options{Durability: boltstore.Process, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1}
 	io := Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, HandlerGrace: m.grace,
-		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
+		Indexers: m.faults.options().Indexers, IndexVersions: m.faults.options().IndexVersions,
+		Transform: m.faults.options().Transform, TransformVersion: "1", RetryUnstored: time.Millisecond}
 	if m.sealed {
 		o.Keyset = sealtest.Keyset()
 	}
@@ -324,6 +328,7 @@ func (m *model) check() {
 // settle waits until the store and all that the handlers believe are what the
 // server has, as long as that goes on.
 func (m *model) settle() {
+	m.faults.cure()
 	if err := m.free(); err != nil {
 		m.t.Fatal(err)
 	}

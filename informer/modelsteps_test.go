@@ -34,6 +34,12 @@ func (m *model) step(o op) {
 		}
 	case "bookmark":
 		s.bookmark()
+	case "refuse":
+		m.faults.begin(&m.faults.transform, o)
+	case "unindex":
+		m.faults.begin(&m.faults.index, o)
+	case "cure":
+		m.faults.cure()
 	case "resync":
 		m.resync()
 	case "stall", "fail", "later", "go on":

@@ -359,3 +359,33 @@ func TestRefusedForEver(t *testing.T) {
 type paged struct{ cache.ListerWatcher }
 
 func (paged) IsWatchListSemanticsUnSupported() bool { return true }
+
+// begin has a function fail on the objects of one key, or of all.
+func (f *faults) begin(which *atomic.Bool, o op) {
+	f.panics.Store(o.n%2 == 0)
+	name := ""
+	if o.n < 6 {
+		name = fmt.Sprint("o", o.key)
+	}
+	f.name.Store(name)
+	which.Store(true)
+}
+
+func (f *faults) cure() {
+	f.transform.Store(false)
+	f.index.Store(false)
+}
+
+// nothingNoted holds, once all functions have been well from the start of a life
+// on: nothing is missing in the file, and each index is one recomputed.
+func (m *model) nothingNoted() {
+	if st := m.inf.Store().State(); st.Unstored > 0 || st.Unindexed > 0 || m.inf.State().Degraded != "" {
+		m.t.Fatalf("noted: %+v, %q", st, m.inf.State().Degraded)
+	}
+	for _, o := range m.server.objects() {
+		objs, err := m.inf.GetIndexer().ByIndex(underData, o.Data["data"])
+		if err != nil || !slices.ContainsFunc(objs, func(is any) bool { return is.(*corev1.ConfigMap).Name == o.Name }) {
+			m.t.Fatalf("%s is not under its value: %v", o.Name, err)
+		}
+	}
+}
