@@ -272,6 +272,10 @@ func (a *applier) remove(c *Change, w was) error {
 		if err := a.noteGone(c, w); err != nil {
 			return err
 		}
+	case c.unknown && !a.overwrite && !a.own:
+		if err := a.noteGone(c, w); err != nil {
+			return err
+		}
 	}
 	if a.ahead(c, w) {
 		if err := a.carry(c.key, w); err != nil {
@@ -293,7 +297,8 @@ func (a *applier) remove(c *Change, w was) error {
 	return a.to.items.Delete(bytes.Clone(w.k)) // what is damaged of it
 }
 
-// noteGone notes that the object that the server showed last is gone.
+// noteGone notes that the object that the server showed last is gone, or one
+// that it has not shown.
 func (a *applier) noteGone(c *Change, w was) error {
 	var r *record
 	var final []byte
@@ -302,7 +307,10 @@ func (a *applier) noteGone(c *Change, w was) error {
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
 	if c.payload != nil {
-		r = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: w.told.born}
+		r = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: bornUnknown}
+		if w.told != nil {
+			r.born = w.told.born
+		}
 		err := a.payload(r, c)
 		if err != nil {
 			return err
@@ -404,6 +412,8 @@ func (a *applier) note(typ cache.DeltaType, c *Change, next *record, nextRaw []b
 		e.Born = next.born
 	case old != nil:
 		e.Born = old.born
+	case next != nil:
+		e.Born = next.born
 	}
 	if old != nil {
 		e.prevObj = a.s.hot.get(c.key, old)

@@ -30,6 +30,7 @@ type Change struct {
 	// unstored is why the object cannot be stored: the change is a note of that.
 	unstored string
 	nameless bool // its key is not known either
+	unknown  bool // see TellUnknown
 	hide     bool // what the file has of it must not be served
 }
 
@@ -38,6 +39,11 @@ func (c *Change) Key() string { return c.key }
 
 // ResourceVersion of the object, "" where it has none.
 func (c *Change) ResourceVersion() string { return c.rv }
+
+// TellUnknown has a delete told also if the file does not hold the object. The
+// caller knows that the delete has not come before. It does nothing to a delete
+// without a final state.
+func (c *Change) TellUnknown() { c.unknown = c.typ == cache.Deleted && c.payload != nil }
 
 // Size is what the change counts for, in bytes: its payload, and about what a
 // small object takes in memory.

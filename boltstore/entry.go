@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"sync"
 	"time"
 
@@ -21,7 +22,8 @@ type Entry struct {
 	Type cache.DeltaType // Added, Updated or Deleted
 	Key  string
 	Time time.Time // of the commit
-	// Born is the seq at which the object, by its UID, was first stored.
+	// Born is the seq at which the object, by its UID, was first stored. It is
+	// above every seq where Unknown is true.
 	Born uint64
 
 	s    *Store
@@ -33,6 +35,13 @@ type Entry struct {
 	prevObj any
 	prevErr error
 }
+
+// bornUnknown is the Born of an object that the file has never held.
+const bornUnknown = math.MaxUint64
+
+// Unknown says whether the entry is the delete of an object that the file did
+// not hold.
+func (e *Entry) Unknown() bool { return e.Type == cache.Deleted && e.Born == bornUnknown }
 
 // newEntry learns from the records when the object was born.
 func newEntry(s *Store, seq uint64, d draft) *Entry {

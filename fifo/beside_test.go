@@ -49,7 +49,7 @@ func (c *consumer) drain(mark *corev1.ConfigMap) {
 }
 
 // delta tells of a change. Objects that are as they were are a resync, which
-// our queue leaves to the handlers, and a delete of what is not known is none.
+// our queue leaves to the handlers.
 func (c *consumer) delta(d cache.Delta) {
 	obj := d.Object
 	switch o := obj.(type) {
@@ -77,9 +77,6 @@ func (c *consumer) delta(d cache.Delta) {
 	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if err != nil {
 		c.t.Fatal(err)
-	}
-	if _, there := c.known[key]; !there {
-		return
 	}
 	delete(c.known, key)
 	what := "deleted"

@@ -52,6 +52,7 @@ type Journal struct {
 	closed   bool
 
 	accepted  string // version up to which every change is pending, on its way or stored
+	newest    string // version of anything accepted since the last list, or of one of its pages: what is of it, or older, may come again
 	confirmed time.Time
 	slept     time.Duration // that the machine had, by then
 	asked     time.Time     // when the target was asked for
@@ -107,6 +108,7 @@ func New(store *boltstore.Store, o Options) *Journal {
 		o.Now = time.Now
 	}
 	j := &Journal{o: o, store: store, synced: make(chan struct{}), unstored: make(chan struct{}, 1), closing: make(chan struct{}), awaited: map[string]*awaited{}, accepted: store.State().ResourceVersion}
+	j.newest = j.accepted
 	j.cond.L = &j.mu
 	j.wake = store.Attach(j)
 	return j
@@ -233,6 +235,12 @@ func (j *Journal) enqueue(it item) error {
 	if j.closed {
 		return ErrClosed
 	}
+	if later(it.rv, j.newest) {
+		j.newest = it.rv
+		if it.change != nil {
+			it.change.TellUnknown()
+		}
+	}
 	j.pending = append(j.pending, it)
 	j.count++
 	if it.rv != "" {
@@ -296,6 +304,12 @@ func atLeast(a, b string) bool {
 	return a == b || err == nil && c >= 0
 }
 
+// later says whether version a is known to be after b.
+func later(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c > 0
+}
+
 // Bookmark notes that everything up to rv has been accepted. It is written
 // with the next commit of the source, or within the file's BookmarkInterval.
 func (j *Journal) Bookmark(rv string) error {
@@ -311,6 +325,9 @@ func (j *Journal) Bookmark(rv string) error {
 	j.own = nil
 	if own != nil && *own == rv && rv == j.accepted {
 		return nil // it says nothing new, and is not the server's word
+	}
+	if later(rv, j.newest) {
+		j.newest = rv
 	}
 	if n := len(j.pending); n > 0 && j.pending[n-1].change == nil {
 		j.pending[n-1].rv = rv

@@ -222,7 +222,7 @@ func (j *Journal) relist(ctx context.Context, o boltstore.RelistOptions, confirm
 	j.count++
 	j.lastChange, j.inFile = j.count, j.count
 	j.push(output{mark: j.count})
-	j.target, j.accepted, j.asked = newest, rv, began
+	j.target, j.accepted, j.asked, j.newest = newest, rv, began, newest
 	if rv == newest {
 		j.reached = listed // also where there are no versions
 		j.advance(rv, confirmed)

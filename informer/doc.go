@@ -18,9 +18,11 @@
 //   - An expired watch is repaired by a diff: handlers are called for what has
 //     changed, not for every object.
 //
-//   - A DELETED of an object that the file does not hold is not told, where
-//     client-go tells it: a watch that is resumed replays deletes, and of one
-//     that is not known nothing says whether a handler has been told it before.
+//   - A DELETED of an object that the file does not hold is told, as by
+//     client-go, if its version is newer than all that has come before. Any
+//     other one is not told: a watch that is resumed, or overlaps a list, brings
+//     deletes that have been told. Versions that cannot be compared, and a final
+//     state that a transform or the codec refuses, count as such.
 //
 //   - A handler that is removed is owed what it has not been told, for
 //     Options.HandlerGrace, and by the next life if this one ends before.

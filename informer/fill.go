@@ -108,7 +108,7 @@ func (d *durable) startAnew(err error) {
 // what the replay has not reached only deletes of what an earlier life may have
 // told are.
 func (d *durable) due(e *boltstore.Entry) bool {
-	return d.replay.passed(d.inf.store, e.Key) && !d.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born < d.known
+	return d.replay.passed(d.inf.store, e.Key) && !d.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born < d.known || e.Unknown()
 }
 
 // fillReplay takes in the next page of objects, after every entry that its

@@ -227,7 +227,7 @@ func (l *listener) gap(from, to uint64, err error) {
 // tell calls the handler for an entry, unless that is left to the replay. It
 // is false if the handler has been removed.
 func (l *listener) tell(e *boltstore.Entry) bool {
-	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born >= l.known) {
+	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born >= l.known) && !e.Unknown() {
 		// Left to the replay, or it came and went before the replay reached it.
 		return true
 	}
