@@ -264,12 +264,12 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	if err := src.dropJournalAbove(m.Seq); err != nil {
 		return err
 	}
+	m = m.clone()
 	if src.strayNotes(m) {
-		if err := src.gen(m.Generation).notes.gen.DeleteBucket(bucketNotes); err != nil {
+		if err := src.dropStrayNotes(m); err != nil {
 			return err
 		}
 	}
-	m = m.clone()
 	if src.staleOwn(m) {
 		if err := src.dropOwn(m); err != nil {
 			return err

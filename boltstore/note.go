@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -39,6 +38,8 @@ type note struct {
 	// Indices are those under which the record lists no values, because their
 	// functions failed.
 	Indices []string `msgpack:"indices,omitempty"`
+
+	damage error // what it said cannot be read
 }
 
 // noted is what meta says of a generation's notes.
@@ -128,7 +129,7 @@ func (x notes) get(k []byte) *note {
 	n, err := parseNote(raw)
 	if err != nil {
 		key, _, _ := index.ParseKey(k)
-		return &note{Key: key, Unstored: true, Why: err.Error()}
+		return &note{Key: key, Unstored: true, Why: err.Error(), damage: err}
 	}
 	return n
 }
@@ -172,24 +173,27 @@ func (x notes) put(m *sourceMeta, k []byte, n, old *note) error {
 }
 
 // page returns up to most notes from the given place on, nil being the start,
-// and the place of the next one, nil at the end.
-func (x notes) page(from []byte, most int) (all []*note, next []byte, err error) {
+// and the place of the next one, nil at the end. Damaged ones are left out, and
+// told to damaged.
+func (x notes) page(from []byte, most int, damaged func(error)) (all []*note, next []byte, err error) {
 	b := x.box()
 	if b == nil {
 		return nil, nil, nil
 	}
+	seen := 0
 	next, err = b.page(from, func(v []byte) bool {
-		if len(all) == most {
+		if seen == most {
 			return false
 		}
-		n, err := parseNote(v)
-		if err != nil {
-			n = nil // its key is not known; a list reads everything anyway
+		seen++
+		if n, err := parseNote(v); err != nil {
+			damaged(fmt.Errorf("a note: %w", err))
+		} else {
+			all = append(all, n)
 		}
-		all = append(all, n)
 		return true
 	})
-	return slices.DeleteFunc(all, func(n *note) bool { return n == nil }), next, err
+	return all, next, err
 }
 
 // Unstored makes a change that notes that obj, which an event or a list has
@@ -265,6 +269,23 @@ func (a *applier) settleNote(c *Change, w was, before *note) error {
 	return a.putNote(w.k, n)
 }
 
+// noteIndices notes of a key, of which from is what another generation has noted,
+// the same indices as missing.
+func (a *applier) noteIndices(k []byte, key string, from *note) error {
+	before := a.noteOf(k)
+	n := &note{Key: key}
+	if before != nil {
+		*n = *before
+	}
+	if n.Indices = from.indices(); len(n.Indices) > 0 {
+		n.Time = from.Time
+		if !n.Unstored {
+			n.Why = from.Why
+		}
+	}
+	return a.putNote(k, n)
+}
+
 func (n *note) why() string {
 	if n == nil {
 		return ""
@@ -301,7 +322,7 @@ func (a *applier) putNote(k []byte, n *note) error {
 // in the one that says what was there.
 func (a *applier) noteOf(k []byte) *note {
 	if !a.m.Noted.none() {
-		if n := a.to.notes.get(k); n != nil {
+		if n := a.noteAt(k); n != nil {
 			return n
 		}
 	}
@@ -309,6 +330,17 @@ func (a *applier) noteOf(k []byte) *note {
 		return a.from.notes.get(k)
 	}
 	return nil
+}
+
+// noteAt is what is noted of a key in the generation that is written. A damaged
+// one cannot be taken back from the counts: then the source must be read anew.
+func (a *applier) noteAt(k []byte) *note {
+	n := a.to.notes.get(k)
+	if n != nil && n.damage != nil {
+		a.s.damaged(n.damage)
+		a.m.Degraded = n.damage.Error()
+	}
+	return n
 }
 
 // isOlder says whether version a is known to be before b.
@@ -340,7 +372,7 @@ type Noted struct {
 // stored, up to most.
 func (s *Store) Noted(most int) (all []Noted, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) error {
-		ns, _, err := t.gen(m.Generation).notes.page(nil, most)
+		ns, _, err := t.gen(m.Generation).notes.page(nil, most, s.damaged)
 		for _, n := range ns {
 			all = append(all, Noted{Key: n.Key, ResourceVersion: n.RV, Unstored: n.Unstored, Indices: n.Indices, Reason: n.Why, Time: time.Unix(0, n.Time)})
 		}
@@ -352,6 +384,10 @@ func (s *Store) Noted(most int) (all []Noted, err error) {
 	return all, err
 }
 
+// mayNote says whether there may be notes. The counts of a damaged source mean
+// nothing.
+func (s *Store) mayNote() bool { return !s.metaNow().Noted.none() || s.Err() != nil }
+
 // unstored says whether the object at an item key could not be stored.
 func (x notes) unstored(k []byte) bool {
 	n := x.get(k)
@@ -362,6 +398,39 @@ func (x notes) unstored(k []byte) bool {
 // that does not know of them has written meta since.
 func (t sourceTx) strayNotes(m *sourceMeta) bool {
 	return m.Noted.none() && m.Generation > 0 && t.gen(m.Generation).notes.box().some()
+}
+
+// dropStrayNotes forgets them. What they are of is read from the server again, or
+// indexed again.
+func (t sourceTx) dropStrayNotes(m *sourceMeta) error {
+	ns := t.gen(m.Generation).notes
+	err := ns.box().each(func(_, b []byte) {
+		n, err := parseNote(b)
+		if err != nil || n.Unstored {
+			m.Noted.Nameless++
+			m.Noted.Why = "an older program has forgotten what could not be stored"
+		}
+		for _, name := range n.indices() {
+			if im, ok := m.Indices[name]; ok {
+				im.Complete = false
+				m.Indices[name] = im
+			}
+		}
+	})
+	if err == nil {
+		err = ns.gen.DeleteBucket(bucketNotes)
+	}
+	if err != nil {
+		return err
+	}
+	return t.putMeta(m)
+}
+
+func (n *note) indices() []string {
+	if n == nil {
+		return nil
+	}
+	return n.Indices
 }
 
 // some says whether there is anything in the box.
@@ -401,7 +470,7 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 			if err != nil {
 				return err
 			}
-			all, at, err := g.notes.page(r.noteAt, 1000)
+			all, at, err := g.notes.page(r.noteAt, 1000, r.s.damaged)
 			next = at
 			for _, n := range all {
 				it := item{k: index.AppendKey(nil, n.Key), key: n.Key, size: len(n.Record), c: &Change{typ: cache.Deleted, key: n.Key, rv: resourceVersion}}
@@ -462,7 +531,11 @@ func (c *copier) notes(gen bucketRef) {
 			return
 		}
 		c.do(len(v), func(_ sourceTx, a *applier) error {
-			return a.to.notes.put(a.m, index.AppendKey(nil, n.Key), n, nil)
+			k := index.AppendKey(nil, n.Key)
+			if a.to.items.Get(k) == nil { // the record could not be saved
+				n.Indices = nil
+			}
+			return a.to.notes.put(a.m, k, n, nil)
 		})
 	}))
 }

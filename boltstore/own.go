@@ -201,7 +201,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 				return a.to.items.Delete(w.k)
 			}
 			return nil
-		case w.owned && w.told == nil && !w.damaged:
+		case w.owned && (w.told == nil || a.hidden) && !w.damaged: // its base is none
 			if err := a.dropBase(w.k, c.key); err != nil {
 				return err
 			}
@@ -222,7 +222,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	switch {
 	case w.item != nil && a.unchanged(c, w.item):
 		return nil
-	case w.owned && w.told != nil && a.unchanged(c, w.told): // as it was
+	case w.owned && w.told != nil && !a.hidden && a.unchanged(c, w.told): // as it was
 		if err := a.dropBase(w.k, c.key); err != nil {
 			return err
 		}

@@ -39,6 +39,9 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 		if err := a.giveItem(key, w, item, bytes.Clone(raw)); err != nil {
 			return err
 		}
+		if err := a.noteIndices(k, key, from.notes.get(k)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -127,6 +130,11 @@ func (c *copier) own(gen bucketRef, sealed *items) {
 			raw = b
 		}
 		at := bytes.Clone(rw.k)
-		c.do(len(b), func(_ sourceTx, a *applier) error { return a.setBase(at, key, r, raw) })
+		c.do(len(b), func(_ sourceTx, a *applier) error {
+			if r == nil && a.to.items.Get(at) == nil {
+				return nil // the program's record could not be saved
+			}
+			return a.setBase(at, key, r, raw)
+		})
 	}))
 }

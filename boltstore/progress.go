@@ -148,14 +148,18 @@ func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *ListProgress) err
 	d, kept := r.s.db.device, *at
 	wall, by := d.at(at.Began)
 	kept.Began = time.Unix(0, wall)
+	known := m.Noted
+	if r.nameless > 0 {
+		known.Nameless, known.Why = known.Nameless+r.nameless, r.unstored
+	}
 	return src.putProgress(m.Generation, progress{At: kept, BeganBy: by, TypeHash: r.s.type_, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
 		ClusterUID: r.o.ClusterUID, Server: r.o.Server, Unstored: r.unstored,
-		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts, Noted: m.Noted})
+		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts, Noted: known})
 }
 
 // report tells of an object that cannot be stored.
 func (r *Relist) report(obj runtime.Object, err error) {
-	r.unstored = err.Error()
+	r.unstored = short(err)
 	r.o.OnError(obj, err)
 }
 

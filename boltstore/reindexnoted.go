@@ -23,7 +23,7 @@ const (
 func (a *applier) noteReindexed(k []byte, key string, c reindexed) error {
 	var old *note
 	if !a.m.Noted.none() {
-		old = a.to.notes.get(k)
+		old = a.noteAt(k)
 	}
 	if old == nil && len(c.failed) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (s *Store) notedPage(from []byte, most int) (raws []raw, noted map[string][
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		raws, noted = nil, map[string][]string{}
 		g := src.gen(m.Generation)
-		ns, at, err := g.notes.page(from, most)
+		ns, at, err := g.notes.page(from, most, s.damaged)
 		next = at
 		for _, n := range ns {
 			k := index.AppendKey(nil, n.Key)

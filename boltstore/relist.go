@@ -218,7 +218,7 @@ func (r *Relist) compare(items []item) error {
 		if err != nil || g.items == nil {
 			return err
 		}
-		unstored := r.s.metaNow().Noted.Unstored > 0
+		unstored := r.s.mayNote()
 		for i := range items {
 			it := &items[i]
 			it.again = r.hasSeen(it.k)

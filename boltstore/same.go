@@ -45,7 +45,7 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 		if err != nil || g.items == nil {
 			return err
 		}
-		unstored := r.s.metaNow().Noted.Unstored > 0
+		unstored := r.s.mayNote()
 		for i, l := range listed {
 			found[i] = Absent
 			if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {

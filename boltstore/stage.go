@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/kubewake/kubewake/index"
@@ -102,7 +103,7 @@ func (r *Relist) stageItems(items []item) (int, error) {
 		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) {
 			n = 0
 			a := &applier{s: r.s, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
-				anew: r.anew(), from: r.before(src), to: src.gen(m.Generation), noted: !r.s.metaNow().Noted.none(), listed: true}
+				anew: r.anew(), from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
 			for room := r.s.db.opts.MaxCommitBytes; room > 0 && done+n < len(items); n++ {
 				it := items[done+n]
 				room -= it.bytes()
@@ -156,6 +157,9 @@ func (a *applier) carryOver(k []byte, key string, w was) error {
 	}
 	if base == nil || w.damaged {
 		return nil
+	}
+	if bytes.Equal(base, noBase) { // what is told may be in a note
+		return a.setBase(k, key, nil, nil)
 	}
 	return a.setBase(k, key, w.told, w.toldRaw)
 }
