@@ -47,7 +47,7 @@ func TestHistoryInPager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := fifo.New(s, fifo.Options{})
+	j := fifo.New(s, fifo.Options{MaxBytes: 1 << 30}) // nobody pops
 	const n = 400
 	for i := range n { // more than the socket's buffers hold
 		meta := metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: "u", ResourceVersion: fmt.Sprint(i + 1)}
