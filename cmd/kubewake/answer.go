@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
@@ -32,8 +33,17 @@ func ask(sources []boltstore.State, namespace string, all bool, selector labels.
 // some. A question has one source: records of two are of two moments. It is the
 // one that the server has confirmed last of those that cover the question. Only
 // where none covers all namespaces are there several, one for each namespace
-// that the file has. What the answer lacks is in note.
+// that the file has. What the answer lacks is in note. Sources that were never
+// read answer only what no other source can.
 func (q question) answer(sources []boltstore.State) (by []boltstore.State, note string, err error) {
+	read := slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool { return !st.Synced })
+	if by, note, err := q.answerOf(read); err == nil {
+		return by, note, nil
+	}
+	return q.answerOf(sources)
+}
+
+func (q question) answerOf(sources []boltstore.State) (by []boltstore.State, note string, err error) {
 	if by := covering(sources, q); len(by) > 0 {
 		return []boltstore.State{q.latest(by)}, "", nil
 	}
@@ -81,11 +91,26 @@ func implies(q labels.Selector, of string) bool {
 		return false
 	}
 	for _, r := range needed {
-		if !slices.ContainsFunc(asked, func(a labels.Requirement) bool { return a.String() == r.String() }) {
+		if !slices.ContainsFunc(asked, func(a labels.Requirement) bool { return same(a, r) }) {
 			return false
 		}
 	}
 	return true
+}
+
+// same says whether two requirements are one, however it is written: app=shop,
+// app==shop and app in (shop) are.
+func same(a, b labels.Requirement) bool {
+	operator := func(r labels.Requirement) selection.Operator {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals:
+			return selection.In
+		case selection.NotEquals:
+			return selection.NotIn
+		}
+		return r.Operator()
+	}
+	return a.Key() == b.Key() && operator(a) == operator(b) && a.Values().Equal(b.Values())
 }
 
 // byNamespace returns a source for each namespace that is asked for: the latest
