@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -21,6 +23,8 @@ type dbFile struct {
 	path   string
 	keyset string
 	unsafe bool
+
+	cluster *string // of which a type's sources are to be, nil for the only one
 }
 
 func (f *dbFile) addFlags(cmd *cobra.Command) {
@@ -31,6 +35,36 @@ func (f *dbFile) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.path, "db", def, "the file; $KUBEWAKE_DB, if set, is the default")
 	keysetFlag(cmd, &f.keyset)
 	cmd.Flags().BoolVar(&f.unsafe, "allow-unsafe-path", false, "accept a file or folder that other users can change, and symlinks")
+}
+
+// clusterFlag adds --cluster, which may be empty.
+func (f *dbFile) clusterFlag(cmd *cobra.Command) {
+	cmd.Flags().Func("cluster", "the `name` of a cluster, as status shows it, where the file has several", func(name string) error {
+		f.cluster = &name
+		return nil
+	})
+}
+
+// ofCluster returns those of a type's sources that are of the cluster that was
+// given, or of the only one: no object of one is to be taken for another's.
+func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.State, error) {
+	var clusters []string
+	for _, st := range sources {
+		clusters = append(clusters, cmp.Or(st.Source.Cluster, `""`))
+	}
+	slices.Sort(clusters)
+	clusters = slices.Compact(clusters)
+	if f.cluster == nil {
+		if len(clusters) > 1 {
+			return nil, fmt.Errorf("%s are of several clusters, give one of them (--cluster): %s", typ, strings.Join(clusters, ", "))
+		}
+		return sources, nil
+	}
+	of := slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool { return st.Source.Cluster != *f.cluster })
+	if len(of) == 0 {
+		return nil, fmt.Errorf("there are no %s of cluster %q, only of: %s", typ, *f.cluster, strings.Join(clusters, ", "))
+	}
+	return of, nil
 }
 
 // namespaceFlag adds --namespace.
@@ -108,6 +142,9 @@ func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 	}
 	if len(sources) == 0 {
 		return nil, errors.Join(notInFile(typ, f.path, status.Sources), r.Close())
+	}
+	if sources, err = f.ofCluster(typ, sources); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), r.Close())
 	}
 	t := &ofType{r, sources, map[boltstore.Source]bool{}}
 	for _, st := range sources {

@@ -42,6 +42,7 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	h.db.addFlags(cmd)
+	h.db.clusterFlag(cmd)
 	f := cmd.Flags()
 	namespaceFlag(cmd, &h.namespace)
 	f.BoolVarP(&h.all, "all-namespaces", "A", false, "all namespaces")

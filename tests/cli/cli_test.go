@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +59,7 @@ func TestMain(m *testing.M) {
 //	server up|down     let the server answer, or refuse connections
 //	change             change pod shop-1 and secret key, delete pod blog-1, add pod new-1
 //	forbid             the next request for objects is refused
+//	prefix NAME        from now on the server is found at a path of that name, as with Rancher
 //	lock FILE          another process has the file open, until the script ends
 //	unlock FILE        or until now
 //	cut FILE N         keep the first N bytes of a file
@@ -78,17 +82,21 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			path := filepath.Join(e.WorkDir, "kubeconfig")
 			e.Setenv("KUBECONFIG", path)
-			c := api.NewConfig()
-			c.Clusters["sim"] = &api.Cluster{Server: sim.URL()}
-			c.Contexts["sim"] = &api.Context{Cluster: "sim", Namespace: "web"}
-			c.CurrentContext = "sim"
-			return clientcmd.WriteToFile(*c, path)
+			return writeKubeconfig(path, sim.URL())
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "change": change, "lock": lock, "unlock": unlock, "cut": cut,
-			"hides": hides, "mode": mode,
+			"hides": hides, "mode": mode, "prefix": prefix,
 		},
 	})
+}
+
+func writeKubeconfig(path, server string) error {
+	c := api.NewConfig()
+	c.Clusters["sim"] = &api.Cluster{Server: server}
+	c.Contexts["sim"] = &api.Context{Cluster: "sim", Namespace: "web"}
+	c.CurrentContext = "sim"
+	return clientcmd.WriteToFile(*c, path)
 }
 
 // resources are kubesim's, and types that share their names with others.
@@ -205,6 +213,15 @@ func change(ts *testscript.TestScript, _ bool, _ []string) {
 	must(ts, s.Update(&corev1.Secret{ObjectMeta: meta("key"), Data: map[string][]byte{"password": []byte("hunter3")}, Type: corev1.SecretTypeOpaque}))
 	must(ts, s.Delete(&corev1.Pod{ObjectMeta: meta("blog-1")}))
 	must(ts, s.Create(&corev1.Pod{ObjectMeta: meta("new-1")}))
+}
+
+func prefix(ts *testscript.TestScript, _ bool, args []string) {
+	to, err := url.Parse(sim(ts).URL())
+	must(ts, err)
+	path := "/k8s/clusters/" + args[0]
+	front := httptest.NewServer(http.StripPrefix(path, &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}))
+	ts.Defer(front.Close)
+	must(ts, writeKubeconfig(ts.Getenv("KUBECONFIG"), front.URL+path))
 }
 
 func forbid(ts *testscript.TestScript, _ bool, _ []string) {
