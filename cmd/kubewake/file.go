@@ -112,10 +112,26 @@ func (f *dbFile) read() (live.Reader, error) {
 	if derr != nil && gone {
 		return nil, err
 	}
+	if derr == nil && !gone {
+		derr = notMoved(c)
+	}
 	if derr != nil {
 		return nil, fmt.Errorf("%w; %w", err, derr)
 	}
 	return c, nil
+}
+
+// notMoved says whether the process that serves the socket of a file has that
+// file open. Another process may have it, which serves none.
+func notMoved(c *live.Client) error {
+	st, err := c.Status(context.Background())
+	if err == nil && st.Owner != nil && st.Owner.Moved != "" {
+		err = fmt.Errorf("process %d serves the socket, but has another file open, which was here before: %s", st.Owner.PID, st.Owner.Moved)
+	}
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	return nil
 }
 
 // ofType is a file in which the sources of a type are read.
