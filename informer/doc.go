@@ -62,6 +62,15 @@
 //     watch, client-go leaves out what the transform refuses; this informer notes
 //     it in the file and lists again. [reflector.State].Unstored counts it.
 //
+// A stock informer over a [reflector.Standalone] differs in this:
+//
+//   - A delete whose final state was missed comes with the last state that was
+//     known, not in a cache.DeletedFinalStateUnknown. A watch has no way to say
+//     so; to have the Reflector list would tell every object again.
+//
+//   - Handlers are told updates without a change less often: after a link that
+//     was down, and after an expired watch, the Reflector need not list.
+//
 // # Durable handlers
 //
 // A handler with a name ([Informer.AddDurableHandler]) is told, in each life of

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -36,6 +37,14 @@ type StandaloneOptions struct {
 //
 // Such an informer has synced once it has the file's objects; State says how
 // old they are. Stop the informer, then Close.
+//
+// While the server cannot be reached the informer goes on from the file, and its
+// handlers are told nothing. They are told updates without a change, as by
+// client-go, where the Reflector has to list: once a server that refused watches
+// allows them, and where a repair is too large to be told change by change. The
+// delete of an object whose final state was missed comes with the last state
+// that was known, where client-go gives a cache.DeletedFinalStateUnknown: a watch
+// cannot say more.
 type Standalone struct {
 	source  *Source
 	journal *fifo.Journal
@@ -50,6 +59,7 @@ type Standalone struct {
 	current *stream // nil between watches
 	latest  *stream // that has been opened, whether or not it has ended
 	seq     uint64  // of the last change that was listed or handed out
+	refused bool    // the last watch could not be opened
 }
 
 var _ cache.ListerWatcherWithContext = &Standalone{}
@@ -163,6 +173,9 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 		return nil, err
 	}
 	defer s.end()
+	if err := s.reachable(ctx, o); err != nil {
+		return nil, err
+	}
 	list, err := s.source.ListWithContext(ctx, o)
 	if err != nil {
 		return nil, err
@@ -182,6 +195,31 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	s.mu.Unlock()
 	return s.page(at, o.Limit)
 }
+
+// reachable fails while the server refuses the watch for which the Reflector
+// lists again: it has the file's objects already.
+func (s *Standalone) reachable(ctx context.Context, o metav1.ListOptions) error {
+	s.mu.Lock()
+	refused := s.refused
+	s.mu.Unlock()
+	if !refused {
+		return nil
+	}
+	w, err := s.source.WatchWithContext(ctx, o)
+	if err != nil {
+		return err
+	}
+	w.Stop()
+	for range w.ResultChan() { // to its end
+	}
+	return nil
+}
+
+// noAnswer is an error for which the Reflector tries the watch again. For any
+// other one it lists.
+type noAnswer struct{ error }
+
+func (e noAnswer) Unwrap() []error { return []error{e.error, syscall.ECONNREFUSED} }
 
 // begin has what is popped dropped, once the watch before has ended.
 func (s *Standalone) begin(ctx context.Context) error {
@@ -261,9 +299,17 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ctx, cancel)
 	inner, err := s.source.WatchWithContext(ctx, o)
+	var status apierrors.APIStatus
+	answered := errors.As(err, &status)
+	s.mu.Lock()
+	s.refused = err != nil && answered
+	s.mu.Unlock()
 	if err != nil {
 		stop()
 		cancel()
+		if !answered {
+			err = noAnswer{err}
+		}
 		return nil, err
 	}
 	w := &stream{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{}), ctx: ctx, cancel: cancel}

@@ -1,0 +1,146 @@
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// notebook is a handler that keeps all that it is told.
+type notebook struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (n *notebook) add(what string, obj any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		what, obj = what+"?", d.Obj
+	}
+	o := obj.(*corev1.ConfigMap)
+	n.lines = append(n.lines, what+o.Name)
+}
+
+func (n *notebook) OnAdd(o any, _ bool) { n.add("+", o) }
+func (n *notebook) OnDelete(o any)      { n.add("-", o) }
+func (n *notebook) OnUpdate(old, o any) {
+	if a, b := old.(*corev1.ConfigMap), o.(*corev1.ConfigMap); a.ResourceVersion == b.ResourceVersion {
+		n.add("=", o)
+		return
+	}
+	n.add("~", o)
+}
+
+func (n *notebook) take() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer func() { n.lines = nil }()
+	slices.Sort(n.lines)
+	return strings.Join(n.lines, " ")
+}
+
+// changesOf leaves out updates without a change.
+func changesOf(told string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(told), func(s string) bool { return s[0] == '=' }), " ")
+}
+
+// TestBesideStock: what a stock informer over the file tells, beside one that
+// reads from the server. It tells no more updates without a change.
+func TestBesideStock(t *testing.T) {
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(sim.Close)
+		s := &stock{t: t, sim: sim, path: filepath.Join(t.TempDir(), "test.db")}
+		for i := range 5 {
+			s.write('+', fmt.Sprint("cm", i), "")
+		}
+		s.start(StandaloneOptions{})
+		t.Cleanup(func() { s.end() })
+		over, beside := &notebook{}, &notebook{}
+		_, _ = s.inf.AddEventHandler(over)
+		client := kubernetes.NewForConfigOrDie(sim.RESTConfig()).CoreV1().RESTClient()
+		inf := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		_, _ = inf.AddEventHandler(beside)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); inf.RunWithContext(ctx) }()
+		t.Cleanup(func() { cancel(); <-done })
+		// tell waits, and compares what the two are told.
+		tell := func(when string, wait time.Duration, want, wantStock string) {
+			t.Helper()
+			after(wait)
+			if got := over.take(); got != want {
+				t.Errorf("%s: told %q, want %q", when, got, want)
+			}
+			if got := changesOf(beside.take()); got != wantStock { // how often it lists is chance
+				t.Errorf("%s: client-go told %q, expected %q", when, got, wantStock)
+			}
+		}
+		fault := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		const all = "+cm0 +cm1 +cm2 +cm3 +cm4"
+		tell("listed", time.Second, all, all)
+		s.write('~', "cm1", "1")
+		s.write('-', "cm4", "")
+		tell("watched", time.Second, "-cm4 ~cm1", "-cm4 ~cm1")
+		sim.DropConnections()
+		s.write('~', "cm1", "2")
+		tell("resumed", 5*time.Minute, "~cm1", "~cm1")
+
+		fault(sim.RefuseConnections(true))
+		tell("refused", 10*time.Minute, "", "")
+		s.write('~', "cm1", "3")
+		fault(sim.RefuseConnections(false))
+		tell("not refused", 5*time.Minute, "~cm1", "~cm1")
+
+		sim.Stall(true) // connections time out
+		tell("no answer", 30*time.Minute, "", "")
+		s.write('~', "cm1", "4")
+		sim.Stall(false)
+		tell("answers", 5*time.Minute, "~cm1", "~cm1")
+
+		var forbidden atomic.Bool
+		forbidden.Store(true)
+		sim.FailNext(func(*http.Request) bool { return forbidden.Load() }, math.MaxInt, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+		})
+		sim.DropConnections()
+		tell("forbidden", 30*time.Minute, "", "")
+		s.write('~', "cm1", "5")
+		forbidden.Store(false)
+		tell("allowed", 10*time.Minute, "=cm0 =cm1 =cm2 =cm3 ~cm1", "~cm1")
+
+		// The versions have expired, and a delete was missed.
+		fault(sim.Restart(kubesim.RestartOptions{Hold: true}))
+		s.write('~', "cm1", "6")
+		s.write('-', "cm3", "")
+		fault(sim.Resume())
+		tell("expired", 10*time.Minute, "-cm3 ~cm1", "-?cm3 ~cm1")
+	})
+}
