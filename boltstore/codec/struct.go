@@ -22,7 +22,10 @@ func (c structCodec) Append(dst []byte, obj runtime.Object) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	dst, err = appendValue(dst, func(e *encoder) error { return c.plan.encode(e, v.Elem()) })
+	dst, err = appendValue(dst, func(e *encoder) (err error) {
+		defer caught(&err, ErrUnsupported)
+		return c.plan.encode(e, v.Elem())
+	})
 	if err != nil {
 		return dst, fmt.Errorf("%v: %w", c.typ, err)
 	}
@@ -31,10 +34,21 @@ func (c structCodec) Append(dst []byte, obj runtime.Object) ([]byte, error) {
 
 func (c structCodec) Decode(data []byte) (runtime.Object, error) {
 	v := reflect.New(c.typ.Elem())
-	if err := decodeValue(data, func(d *decoder) error { return c.plan.decode(d, v.Elem()) }); err != nil {
+	err := decodeValue(data, func(d *decoder) (err error) {
+		defer caught(&err, ErrDamaged)
+		return c.plan.decode(d, v.Elem())
+	})
+	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c.typ, err)
 	}
 	return v.Interface().(runtime.Object), nil
+}
+
+// caught makes an error of a panic in a type's own marshalers.
+func caught(err *error, as error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: a marshaler panicked: %v", as, p)
+	}
 }
 
 // field is a field of a struct, or of one embedded in it.
