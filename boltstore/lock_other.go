@@ -22,13 +22,14 @@ const canLend = false
 
 func unlock(*os.File) error { return errors.ErrUnsupported }
 
-// isFree says whether nobody has the file open for writing, or that there is
-// none. What is not known is not free. Only bbolt has a lock here: what is wrong
-// with a file it finds when it has it.
+// isFree says whether nobody keeps a writer from the file, as who reads it does,
+// too, or that there is none. What is not known is not free. Only bbolt has a lock
+// here: what is wrong with a file it finds when it has it. It writes nothing,
+// since it cannot.
 func isFree(path string) bool {
 	opened := false
-	o := &bolt.Options{ReadOnly: true, Timeout: time.Nanosecond, OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
-		f, err := os.OpenFile(name, flag, perm)
+	o := &bolt.Options{Timeout: time.Nanosecond, OpenFile: func(name string, _ int, _ os.FileMode) (*os.File, error) {
+		f, err := os.Open(name)
 		opened = err == nil
 		return f, err
 	}}

@@ -33,10 +33,11 @@ func waitLock(path string, timeout time.Duration, reader bool) (release func(), 
 // in a way that can be given up.
 const lockPoll = 20 * time.Millisecond
 
-// isFree says whether nobody has the file open for writing, or that there is
-// none. What is not known is not free.
+// isFree says whether nobody keeps a writer from the file, as who reads it does,
+// too, or that there is none. What is not known is not free.
 func isFree(path string) bool {
-	release, err := waitLock(path, 0, true)
+	// Over NFS a lock of a writer's is only given to who may write.
+	release, err := flockAs(path, os.O_RDWR, unix.LOCK_EX)
 	if err == nil {
 		release()
 	}
@@ -50,7 +51,11 @@ const canLend = true
 func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
 func flock(path string, how int) (release func(), err error) {
-	f, err := os.Open(path)
+	return flockAs(path, os.O_RDONLY, how)
+}
+
+func flockAs(path string, flag, how int) (release func(), err error) {
+	f, err := os.OpenFile(path, flag, 0)
 	if err != nil {
 		return nil, err
 	}

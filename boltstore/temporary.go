@@ -22,7 +22,7 @@ const freePoll = 250 * time.Millisecond
 // then opens a new file in the system's folder for temporary ones, without
 // syncs, which Close removes, or, should the program be killed, the next call of
 // any program of this user's. free is nil if db is of the file itself;
-// otherwise it is closed once the other process has let the file go: end the
+// otherwise it is closed once all other processes have let the file go: end the
 // informers, close db, and open anew, which is what a restart of the program
 // would be, also to handlers. It is not possible to go on with the file under
 // informers that run: what they have told is not what the file has journaled.

@@ -164,6 +164,14 @@ func TestFree(t *testing.T) {
 		t.Error("it is open")
 	}
 	closeTest(t, db)
+	reader := openTest(t, path, Options{ReadOnly: true})
+	if isFree(path) {
+		t.Error("a reader has it, beside which nobody can write")
+	}
+	closeTest(t, reader)
+	if !isFree(path) {
+		t.Error("the reader has closed it")
+	}
 	if isFree(filepath.Join(path, "below a file")) {
 		t.Error("where there can be none")
 	}
