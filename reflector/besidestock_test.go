@@ -123,13 +123,7 @@ func TestBesideStock(t *testing.T) {
 		sim.Stall(false)
 		tell("answers", 5*time.Minute, "~cm1", "~cm1")
 
-		var forbidden atomic.Bool
-		forbidden.Store(true)
-		sim.FailNext(func(*http.Request) bool { return forbidden.Load() }, math.MaxInt, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
-		})
+		forbidden := forbid(sim)
 		sim.DropConnections()
 		tell("forbidden", 30*time.Minute, "", "")
 		s.write('~', "cm1", "5")
@@ -143,4 +137,39 @@ func TestBesideStock(t *testing.T) {
 		fault(sim.Resume())
 		tell("expired", 10*time.Minute, "-cm3 ~cm1", "-?cm3 ~cm1")
 	})
+}
+
+// TestStockInformerPurged: where the server refuses them for good, and OnDenied
+// is Purge, the objects are told as deleted.
+func TestStockInformerPurged(t *testing.T) {
+	standaloneBubble(t, 3, func(s *stock) {
+		s.end()
+		s.start(StandaloneOptions{Options: Options{OnDenied: Purge}})
+		after(time.Minute)
+		s.take()
+		forbidden := forbid(s.sim)
+		s.sim.DropConnections()
+		after(30 * time.Minute)
+		if told := s.take(); told != "-cm0 -cm1 -cm2" {
+			t.Errorf("purged: told %q", told)
+		}
+		s.write('+', "new", "")
+		forbidden.Store(false)
+		after(30 * time.Minute)
+		if told := s.take(); told != "+cm0 +cm1 +cm2 +new" {
+			t.Errorf("allowed: told %q", told)
+		}
+	})
+}
+
+// forbid has the server refuse the objects until it is set to false.
+func forbid(sim *kubesim.Server) *atomic.Bool {
+	forbidden := &atomic.Bool{}
+	forbidden.Store(true)
+	sim.FailNext(func(r *http.Request) bool { return forbidden.Load() && strings.Contains(r.URL.Path, "/configmaps") }, math.MaxInt, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+	})
+	return forbidden
 }

@@ -174,6 +174,9 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	}
 	defer s.end()
 	if err := s.reachable(ctx, o); err != nil {
+		if st := s.store.State(); isDenied(err) && st.Synced && st.ResourceVersion == "" && st.Objects == 0 {
+			return s.purged(), nil
+		}
 		return nil, err
 	}
 	list, err := s.source.ListWithContext(ctx, o)
@@ -213,6 +216,16 @@ func (s *Standalone) reachable(ctx context.Context, o metav1.ListOptions) error 
 	for range w.ResultChan() { // to its end
 	}
 	return nil
+}
+
+// purged is the list of a source that the server has refused for so long that
+// OnDenied has deleted it.
+func (s *Standalone) purged() runtime.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seq = s.store.State().Seq // the deletes are told by the list
+	s.store.SetTold(s.seq)
+	return &metav1.List{}
 }
 
 // noAnswer is an error for which the Reflector tries the watch again. For any
@@ -299,15 +312,13 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ctx, cancel)
 	inner, err := s.source.WatchWithContext(ctx, o)
-	var status apierrors.APIStatus
-	answered := errors.As(err, &status)
 	s.mu.Lock()
-	s.refused = err != nil && answered
+	s.refused = isDenied(err)
 	s.mu.Unlock()
 	if err != nil {
 		stop()
 		cancel()
-		if !answered {
+		if !isDenied(err) {
 			err = noAnswer{err}
 		}
 		return nil, err
