@@ -1,7 +1,9 @@
 package boltstore
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -30,7 +32,7 @@ func (s *Store) SetAside() error {
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, Seq: old.Seq, Told: old.Seq}).clone()
 		m.claimedNow(s.db.device)
-		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.opts.Clock.Now())
+		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.asideTime())
 		if err != nil {
 			return err
 		}
@@ -88,6 +90,66 @@ func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
 		return err
 	}
 	return sources.MoveBucket(name, to)
+}
+
+// undated is added to the time of what is set aside while the clock is not known
+// to be right. It is no time that comes before 2116.
+const undated = 1 << 62
+
+// asideTime is by what the contents that are set aside now are told to be old.
+func (db *DB) asideTime() time.Time {
+	now := db.opts.Clock.Now()
+	if db.device.right() {
+		return now
+	}
+	return time.Unix(0, now.UnixNano()&(undated-1)|undated)
+}
+
+// dateAside has the time since contents were set aside begin now, where the clock
+// was not known to be right then. It is now.
+func (db *DB) dateAside() error {
+	last := func(tx *bolt.Tx) []byte {
+		aside := tx.Bucket(bucketAside)
+		if aside == nil {
+			return nil
+		}
+		k, _ := aside.Cursor().Last()
+		if len(k) != 8 || binary.BigEndian.Uint64(k) < undated {
+			return nil
+		}
+		return bytes.Clone(k)
+	}
+	var k []byte
+	err := db.h.view(func(tx *bolt.Tx) error { k = last(tx); return nil })
+	if err != nil || k == nil {
+		return err
+	}
+	return db.h.update(func(tx *bolt.Tx) error {
+		aside, now := tx.Bucket(bucketAside), uint64(db.opts.Clock.Now().UnixNano())
+		for k := last(tx); k != nil; k = last(tx) {
+			for aside.Bucket(u64(now)) != nil {
+				now++
+			}
+			to, err := aside.CreateBucket(u64(now))
+			if err != nil {
+				return err
+			}
+			from := aside.Bucket(k)
+			var names [][]byte
+			if err := from.ForEachBucket(func(name []byte) error { names = append(names, bytes.Clone(name)); return nil }); err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := from.MoveBucket(name, to); err != nil {
+					return err
+				}
+			}
+			if err := aside.DeleteBucket(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil)
 }
 
 // Epoch counts how often the contents were set aside: objects of different

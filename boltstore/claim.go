@@ -212,7 +212,7 @@ func (s *Store) load() error {
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "What the file says of a source is damaged; it is set aside and read anew", "source", s.source.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
-			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.opts.Clock.Now())
+			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.asideTime())
 			return err
 		}, nil)
 	}

@@ -54,7 +54,10 @@ func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Col
 	found := map[string]Collected{}
 	var undated []string
 	// What a crash left comes first, its place is needed.
-	if err := db.pruneAside(ctx, before); err != nil {
+	if err = db.dateAside(); err == nil {
+		err = db.pruneAside(ctx, before)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("boltstore: collect in %s: %w", db.path, err)
 	}
 	err = db.h.view(func(tx *bolt.Tx) error {
