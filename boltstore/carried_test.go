@@ -2,11 +2,13 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -295,4 +297,114 @@ func TestNotesForgottenByAnOlderProgram(t *testing.T) {
 	if n := s.UnstoredObjects(); n != 0 {
 		t.Errorf("%d at last", n)
 	}
+}
+
+// TestOwnWriteOverADamagedRecord: the program deletes an object whose record is
+// damaged, or stores the server's answer there. Handlers are told what became of
+// it by the next list.
+func TestOwnWriteOverADamagedRecord(t *testing.T) {
+	for _, want := range []cache.DeltaType{cache.Deleted, cache.Updated} {
+		t.Run(string(want), func(t *testing.T) { ownWriteOverADamagedRecord(t, want) })
+	}
+}
+
+func ownWriteOverADamagedRecord(t *testing.T, want cache.DeltaType) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)}
+	relist(t, s, "5", RelistOptions{}, objs, 5)
+	if err := db.h.update(func(tx *bolt.Tx) error {
+		src, _ := db.h.source(tx, s.id)
+		flipNoted(t, src.gen(s.metaNow().Generation).items.b, func(k, v []byte) bool {
+			key, _, err := parseRecord(k, v)
+			return err == nil && key == "ns/a"
+		})
+		return nil
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	own, shows := s.Delete, objs[1:]
+	if want == cache.Updated {
+		own, objs[0], shows = s.Update, configMap("ns", "a", 6, nil), objs
+	}
+	if err := own(objs[0]); err != nil || s.Err() == nil {
+		t.Fatal(err, s.Err())
+	}
+	relist(t, s, "6", RelistOptions{}, shows, 5)
+	if told := journalFrom(t, s, 1); len(told) != 1 || told[0].Type != want || told[0].Key != "ns/a" {
+		t.Errorf("told %+v", told)
+	}
+	wantsSound(t, "at last", db)
+}
+
+// TestChangeBesideADamagedBase: the program has stored a change before the
+// server brought it, or something else under the same version, and what handlers
+// were told is lost. They are told what the next list shows, and that is read.
+func TestChangeBesideADamagedBase(t *testing.T) {
+	for _, how := range []string{"claimed", "salvaged", "all gone"} {
+		for _, what := range []string{"change", "other content", "new"} {
+			t.Run(how+" "+what, func(t *testing.T) {
+				f := newOwnTest(t, Options{Durability: Process})
+				shows := at(7, "y")
+				switch what {
+				case "change":
+					f.list(5, at(5, "x"))
+					f.must(f.s.Update(at(7, "y")))
+				case "other content":
+					f.list(7, at(7, "y"))
+					f.must(f.s.Update(at(7, "mine")))
+				case "new":
+					f.list(5)
+					f.must(f.s.Update(at(7, "y")))
+				}
+				f.from = f.s.State().Seq + 1
+				f.must(f.s.updateMeta(func(src sourceTx, m *sourceMeta) error {
+					if how == "all gone" {
+						return src.gen(m.Generation).b.DeleteBucket(bucketOwn)
+					}
+					flipNoted(t, src.gen(m.Generation).own.b, func(_, _ []byte) bool { return true })
+					return nil
+				}, nil))
+				if how == "salvaged" {
+					f.must(f.db.healNow(errors.New("a test")))
+				} else {
+					f.s.Release()
+					f.must(f.db.Close())
+					f.open()
+				}
+				if f.s.Err() == nil {
+					t.Fatal("not noticed")
+				}
+				wantsSound(t, "before the list", f.db)
+				f.list(9, shows)
+				if err := f.s.Err(); err != nil || f.read() != "7y" || f.replay() != "7y" || f.bases() != 0 || f.s.UnstoredObjects() != 0 {
+					t.Fatal(err, f.read(), f.replay(), f.bases(), f.s.UnstoredObjects())
+				}
+				// Without its key it is not known that something was not told.
+				if got := f.told(); !strings.HasSuffix(got, "7y") && (how != "all gone" || what == "other content") {
+					t.Fatalf("told %q", got)
+				}
+			})
+		}
+	}
+}
+
+// TestNewlyUnindexedInAList: a list whose content is compared, and that shows an
+// object as it is in the file, notes that an index function fails on it.
+func TestNewlyUnindexedInAList(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	bad := []string{"a"}
+	s := claimTest(t, db, failing(&bad))
+	objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)}
+	relistSome(t, s, "5", RelistOptions{}, objs)
+	// The note is lost, as by damage.
+	if err := s.updateMeta(func(src sourceTx, m *sourceMeta) error {
+		return src.gen(m.Generation).notes.put(m, index.AppendKey(nil, "ns/a"), nil, &note{Indices: []string{"odd"}})
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	expectNoted(t, "lost", s)
+	relistSome(t, s, "6", RelistOptions{Content: true}, objs)
+	expectNoted(t, "listed", s, "ns/a odd")
+	wantsSound(t, "listed", db)
 }

@@ -271,10 +271,10 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 		}
 	}
 	if src.staleOwn(m) {
-		if err := src.dropOwn(m); err != nil {
+		if err := src.dropOwn(m, s.db.opts.Clock.Now()); err != nil {
 			return err
 		}
-		m.Degraded = "it is not known which objects the program has written"
+		m.Degraded = errOwnUnknown.Error()
 		if err := src.putMeta(m); err != nil {
 			return err
 		}

@@ -535,7 +535,11 @@ func (c *copier) notes(gen bucketRef) {
 			if a.to.items.Get(k) == nil { // the record could not be saved
 				n.Indices = nil
 			}
-			return a.to.notes.put(a.m, k, n, nil)
+			lost := a.to.notes.get(k)
+			if lost != nil && !n.Unstored {
+				n.Unstored, n.Why = true, lost.Why
+			}
+			return a.to.notes.put(a.m, k, n, lost)
 		})
 	}))
 }

@@ -197,10 +197,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	if c.typ == cache.Deleted {
 		switch {
 		case w.item == nil:
-			if w.damaged && !w.owned {
-				return a.to.items.Delete(w.k)
-			}
-			return nil
+			return nil // one that is damaged stays until a list says what became of it
 		case w.owned && (w.told == nil || a.hidden) && !w.damaged: // its base is none
 			if err := a.dropBase(w.k, c.key); err != nil {
 				return err
@@ -239,7 +236,10 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 		return err
 	}
 	a.s.hot.put(c.key, next, c.obj)
-	return a.giveItem(c.key, w, next, raw)
+	if err := a.giveItem(c.key, w, next, raw); err != nil || !w.damaged || w.owned {
+		return err
+	}
+	return a.noteLost(w.k, ErrDamaged) // what the server had shown cannot be a base
 }
 
 // unchanged says whether c would store what r says.

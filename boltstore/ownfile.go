@@ -1,6 +1,12 @@
 package boltstore
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+	"time"
+)
+
+var errOwnUnknown = errors.New("it is not known which objects the program has written")
 
 // Bases in the file: verified, copied, and taken along.
 
@@ -92,16 +98,42 @@ func (t sourceTx) staleOwn(m *sourceMeta) bool {
 	return bad || d != m.Own
 }
 
-// dropOwn forgets all bases.
-func (t sourceTx) dropOwn(m *sourceMeta) error {
+// dropOwn forgets all bases, and notes of which keys.
+func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 	g := t.gen(m.Generation)
 	if g.own != nil {
+		a := &applier{m: m, to: g, now: now.UnixNano()}
+		var keys [][]byte
+		if err := g.own.each(func(rw raw) { keys = append(keys, bytes.Clone(rw.k)) }); err != nil {
+			return err
+		}
+		for _, k := range keys {
+			if err := a.noteLost(k, errOwnUnknown); err != nil {
+				return err
+			}
+		}
 		if err := g.b.DeleteBucket(bucketOwn); err != nil {
 			return err
 		}
 	}
 	m.Own = digest{}
 	return nil
+}
+
+// noteLost notes that what the server has shown at k is not known any more: the
+// next list tells it, whatever the program has written.
+func (a *applier) noteLost(k []byte, why error) error {
+	key, _, err := parseRecord(k, a.to.items.Get(k))
+	if err != nil {
+		return nil // nothing is there
+	}
+	old := a.to.notes.get(k)
+	n := &note{Key: key}
+	if old != nil {
+		*n = *old
+	}
+	n.Unstored, n.Time, n.Why = true, a.now, short(why)
+	return a.to.notes.put(a.m, k, n, old)
 }
 
 // own copies the bases of a generation. One that cannot be read is left out:
@@ -125,6 +157,8 @@ func (c *copier) own(gen bucketRef, sealed *items) {
 			var err error
 			if key, r, err = parseRecord(rw.k, b); err != nil {
 				c.note(err)
+				at := bytes.Clone(rw.k)
+				c.do(len(b), func(_ sourceTx, a *applier) error { return a.noteLost(at, err) })
 				return
 			}
 			raw = b

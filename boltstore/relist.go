@@ -113,7 +113,8 @@ func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
 	}
 	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
-	r.content = o.NewHistory || o.Content || o.Form != "" && o.Form != s.metaNow().Form
+	// Of a damaged source it is not known what the program has written.
+	r.content = o.NewHistory || o.Content || s.Err() != nil || o.Form != "" && o.Form != s.metaNow().Form
 	var err error
 	if r.first && o.TakeUp && s.Err() == nil {
 		err = r.takeUp()
@@ -261,7 +262,8 @@ func (r *Relist) compare(items []item) error {
 			continue
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) {
-			if it.c.quiet = true; !it.noted && sameValues(it.c.values, m.old) {
+			// Of what is noted it is not known what handlers were told.
+			if it.c.quiet = !it.noted; !it.noted && len(it.c.failed) == 0 && sameValues(it.c.values, m.old) {
 				it.same(m.own)
 			}
 		}

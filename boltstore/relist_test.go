@@ -348,3 +348,43 @@ func TestIndexUnderTransform(t *testing.T) {
 		t.Fatal(len(objs), err)
 	}
 }
+
+// TestIndexAddedBeforeAStage: what a relist has taken before an index was added
+// is listed there, also if a generation is staged after that.
+func TestIndexAddedBeforeAStage(t *testing.T) {
+	s := claimTest(t, openTest(t, testPath(t), Options{MaxCommitBytes: 4000}), Claim{})
+	var objs []runtime.Object
+	for i := range 9 {
+		objs = append(objs, configMap("ns", fmt.Sprint("cm", i), i+1, nil))
+	}
+	relist(t, s, "10", RelistOptions{}, objs, 3)
+	for i := range objs {
+		objs[i] = configMap("ns", fmt.Sprint("cm", i), i+11, map[string]string{"words": "w"})
+	}
+	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, page := range slices.Collect(slices.Chunk(objs, 1)) {
+		if err := r.Page(page); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if r.stage != nil {
+				t.Fatal("staged already")
+			}
+			if err := s.AddIndexers(cache.Indexers{"words": indexers["words"]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if r.stage == nil {
+		t.Fatal("not staged")
+	}
+	if _, err := r.Commit("20", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.ByIndex("words", "w"); err != nil || len(found) != 9 {
+		t.Errorf("%d of 9 objects are in the index: %v", len(found), err)
+	}
+}

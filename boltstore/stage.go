@@ -71,6 +71,7 @@ func (r *Relist) fill() error {
 	changed := map[uint64]struct{}{}
 	var changes []item
 	for _, c := range r.changes {
+		r.s.refresh(c) // indices may have been added since
 		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c}
 		changed[r.hash(it.k)] = struct{}{}
 		changes = append(changes, it)
@@ -155,8 +156,11 @@ func (a *applier) carryOver(k []byte, key string, w was) error {
 			return err
 		}
 	}
-	if base == nil || w.damaged {
+	switch {
+	case base == nil:
 		return nil
+	case w.damaged:
+		return a.noteLost(k, ErrDamaged)
 	}
 	if bytes.Equal(base, noBase) { // what is told may be in a note
 		return a.setBase(k, key, nil, nil)

@@ -1,0 +1,503 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// storeModel takes random steps with one source: the server changes objects,
+// events and lists come, of which some cannot be stored or indexed, the program
+// writes, and the file is opened again, copied and converted.
+type storeModel struct {
+	t     *testing.T
+	rnd   *rand.Rand
+	path  string
+	o     Options
+	db    *DB
+	s     *Store
+	p     *testProducer
+	trace []string
+
+	srv     server
+	log     []modelEvent
+	past    []server // after each event
+	at      int      // events that the file has
+	rv, uid int
+
+	refuse    map[string]bool // names that the transform refuses
+	bad       map[string]bool // names on which index functions fail
+	transform int
+	late      []string // indices added at run time
+
+	seq    uint64
+	told   server              // what handlers were told
+	hidden map[string]bool     // told, and hidden by a transform since
+	wrote  map[string][]string // what the program wrote, by key
+}
+
+type modelEvent struct {
+	typ cache.DeltaType
+	obj *corev1.ConfigMap
+}
+
+func (m *storeModel) fail(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("%s\nafter\n%s", fmt.Sprintf(format, args...), strings.Join(m.trace[max(0, len(m.trace)-40):], "\n"))
+}
+
+func (m *storeModel) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.fail("%v", err)
+	}
+}
+
+func (m *storeModel) say(format string, args ...any) {
+	m.trace = append(m.trace, fmt.Sprintf(format, args...))
+}
+
+func modelText(o *corev1.ConfigMap) string {
+	if o == nil {
+		return "none"
+	}
+	return fmt.Sprint(o.UID, "@", o.ResourceVersion, " ", o.Data["words"])
+}
+
+func (m *storeModel) indexer(name string) cache.IndexFunc {
+	return func(o any) ([]string, error) {
+		cm := o.(*corev1.ConfigMap)
+		if m.bad[cm.Name] {
+			return nil, errRefused
+		}
+		return []string{name + cm.ResourceVersion, strings.Fields(cm.Data["words"] + " x")[0]}, nil
+	}
+}
+
+func (m *storeModel) open() {
+	m.db = openTest(m.t, m.path, m.o)
+	fns, versions := cache.Indexers{}, map[string]string{}
+	for _, name := range append([]string{"odd"}, m.late...) {
+		fns[name], versions[name] = m.indexer(name), "1"
+	}
+	m.s, m.p = claimTest(m.t, m.db, Claim{Indexers: fns, IndexVersions: versions}), &testProducer{}
+	m.s.SetTransformVersion(fmt.Sprint(m.transform))
+	m.s.Attach(m.p)
+}
+
+func (m *storeModel) close() { closeTest(m.t, m.db) }
+
+func (m *storeModel) name() string { return fmt.Sprint("o", m.rnd.IntN(6)) }
+
+// change changes an object on the server.
+func (m *storeModel) change() {
+	m.rv++
+	name := m.name()
+	key := "ns/" + name
+	was := m.srv[key]
+	m.srv = maps.Clone(m.srv)
+	next := configMap("ns", name, m.rv, map[string]string{"words": fmt.Sprint("v", m.rnd.IntN(1<<30)), "long": strings.Repeat("z", m.rnd.IntN(200))})
+	e := modelEvent{cache.Updated, next}
+	switch {
+	case was == nil:
+		m.uid++
+		next.UID = types.UID(fmt.Sprint("u", m.uid))
+		e.typ = cache.Added
+	case m.rnd.IntN(3) == 0:
+		gone := was.DeepCopy()
+		gone.ResourceVersion = next.ResourceVersion
+		e = modelEvent{cache.Deleted, gone}
+	default:
+		next.UID = was.UID
+	}
+	if e.typ == cache.Deleted {
+		delete(m.srv, key)
+	} else {
+		m.srv[key] = next
+	}
+	m.log, m.past = append(m.log, e), append(m.past, m.srv)
+	m.say("server: %s %s %s", e.typ, key, modelText(e.obj))
+}
+
+func (m *storeModel) state() server {
+	if m.at == 0 {
+		return server{}
+	}
+	return m.past[m.at-1]
+}
+
+// deliver brings some of the events that the file does not have.
+func (m *storeModel) deliver() {
+	if !m.s.State().Synced || m.s.Outdated() != "" || m.s.Err() != nil {
+		m.list()
+		return
+	}
+	b := &Batch{}
+	for range 1 + m.rnd.IntN(3) {
+		if m.at == len(m.log) {
+			break
+		}
+		e := m.log[m.at]
+		m.at++
+		if m.refuse[e.obj.Name] && e.typ != cache.Deleted {
+			b.Changes = append(b.Changes, m.s.Unstored(e.obj, errRefused))
+		} else {
+			c, err := m.s.Prepare(e.typ, e.obj)
+			m.must(err)
+			b.Changes = append(b.Changes, c)
+		}
+		b.ResourceVersion = e.obj.ResourceVersion
+		m.say("event: %s ns/%s %s refused %v bad %v", e.typ, e.obj.Name, modelText(e.obj), m.refuse[e.obj.Name], m.bad[e.obj.Name])
+	}
+	if len(b.Changes) > 0 {
+		m.p.put(b)
+		m.s.wake(true)
+		m.p.wait(m.t)
+	}
+}
+
+// write is a write of the program's own.
+func (m *storeModel) write() {
+	key := "ns/" + m.name()
+	var obj *corev1.ConfigMap
+	if now := m.srv[key]; now != nil && m.rnd.IntN(3) > 0 {
+		obj = now.DeepCopy() // the server's answer
+	} else if len(m.log) > 0 {
+		obj = m.log[m.rnd.IntN(len(m.log))].obj.DeepCopy()
+	} else {
+		return
+	}
+	key = "ns/" + obj.Name
+	if m.rnd.IntN(4) == 0 {
+		obj.Data["words"] = fmt.Sprint("mine", m.rnd.IntN(3))
+	}
+	if m.rnd.IntN(4) == 0 {
+		m.say("write: delete %s", key)
+		m.must(m.s.Delete(obj))
+		return
+	}
+	m.say("write: %s %s bad %v", key, modelText(obj), m.bad[obj.Name])
+	m.wrote[key] = append(m.wrote[key], modelText(obj))
+	m.must(m.s.Update(obj))
+}
+
+func (m *storeModel) list() { m.relist(false) }
+
+func (m *storeModel) relist(restored bool) {
+	m.db.opts.MaxCommitBytes = []int{1, 4000, 4 << 20}[m.rnd.IntN(3)]
+	refuse := maps.Clone(m.refuse)
+	o := RelistOptions{NewHistory: restored, Content: m.rnd.IntN(4) == 0, TakeUp: false, OnError: func(runtime.Object, error) {},
+		Transform: func(obj runtime.Object) (runtime.Object, error) {
+			if refuse[obj.(*corev1.ConfigMap).Name] {
+				return nil, errRefused
+			}
+			return obj, nil
+		}}
+	outdated, raw, abort := m.s.Outdated() != "", m.rnd.IntN(2) == 0, m.rnd.IntN(6) == 0
+	r, err := m.s.BeginRelist(o)
+	m.must(err)
+	defer r.Abort()
+	raw = raw && r.ByMetadata()
+	objs, at, rv := m.srv.list(), len(m.log), fmt.Sprint(m.rv)
+	m.say("list of %d at %s: new history %v, content %v, outdated %v, raw %v, limit %d, abort %v, refused %v, bad %v",
+		len(objs), rv, restored, o.Content, outdated, raw, m.db.opts.MaxCommitBytes, abort, refuse, m.bad)
+	for page := range slices.Chunk(objs, 2) {
+		if m.rnd.IntN(4) == 0 && !outdated {
+			m.write()
+		}
+		if m.rnd.IntN(4) == 0 {
+			m.change()
+		}
+		if raw {
+			var want []runtime.Object
+			for _, obj := range page {
+				o := obj.(*corev1.ConfigMap)
+				l := []Listed{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
+				found, err := r.Compare(l)
+				m.must(err)
+				if found[0] == Same {
+					m.must(r.Keep(l))
+				} else {
+					want = append(want, obj)
+				}
+			}
+			page = want
+		}
+		m.must(r.Page(page))
+		if m.rnd.IntN(10) == 0 {
+			m.addIndex()
+		}
+	}
+	if abort && !restored {
+		return
+	}
+	_, err = r.Commit(rv, time.Now())
+	m.must(err)
+	m.at = at
+	if outdated {
+		for key := range m.told {
+			m.hidden[key] = m.hidden[key] || refuse[strings.TrimPrefix(key, "ns/")]
+		}
+	}
+	if len(refuse) == 0 {
+		if n := m.s.UnstoredObjects(); n > 0 {
+			m.fail("%d objects are noted after a list without", n)
+		}
+	}
+}
+
+func (m *storeModel) addIndex() {
+	if len(m.late) > 1 {
+		return
+	}
+	name := fmt.Sprint("late", len(m.late))
+	m.say("index %s", name)
+	m.late = append(m.late, name)
+	m.must(m.s.AddIndexers(cache.Indexers{name: m.indexer(name)}))
+}
+
+// restore takes the server back.
+func (m *storeModel) restore() {
+	if len(m.log) == 0 {
+		return
+	}
+	to := m.rnd.IntN(len(m.log))
+	m.say("server restored to event %d", to)
+	m.log, m.past = m.log[:to], m.past[:to]
+	m.srv, m.rv = server{}, 0
+	if to > 0 {
+		m.srv = m.past[to-1]
+		m.rv, _ = strconv.Atoi(m.log[to-1].obj.ResourceVersion)
+	}
+	for range m.rnd.IntN(3) {
+		m.change()
+	}
+	m.relist(true)
+}
+
+func (m *storeModel) restart() {
+	m.close()
+	if m.rnd.IntN(4) == 0 {
+		m.transform++
+	}
+	if m.rnd.IntN(3) == 0 {
+		m.o.Keyset, m.o.Decrypt = sealtest.Keyset(), m.rnd.IntN(2) == 0
+	}
+	if m.rnd.IntN(3) == 0 && len(m.late) > 0 {
+		m.late = m.late[:len(m.late)-1]
+	}
+	m.say("restart: transform %d decrypt %v late %d bad %v", m.transform, m.o.Decrypt, len(m.late), m.bad)
+	m.open()
+}
+
+func (m *storeModel) step() {
+	switch n := m.rnd.IntN(100); {
+	case n < 25:
+		m.change()
+	case n < 45:
+		m.deliver()
+	case n < 65:
+		m.write()
+	case n < 75:
+		m.list()
+	case n < 78:
+		m.restore()
+	case n < 82:
+		m.restart()
+	case n < 84:
+		m.say("compact")
+		_, err := m.db.Compact(context.Background(), nil)
+		m.must(err)
+	case n < 85:
+		if m.db.Encrypted() {
+			m.say("rotate")
+			m.must(m.db.Rotate())
+		}
+	case n < 87:
+		m.say("salvage")
+		before := m.s.Err()
+		m.must(m.db.healNow(errors.New("a test")))
+		if before == nil && m.s.Err() != nil {
+			m.fail("not all was saved: %v", m.s.Err())
+		}
+	case n < 91:
+		m.refuse = map[string]bool{}
+		if m.rnd.IntN(2) == 0 {
+			m.refuse[m.name()] = true
+		}
+		m.say("refused: %v", m.refuse)
+	case n < 95:
+		m.bad = map[string]bool{}
+		if m.rnd.IntN(2) == 0 {
+			m.bad[m.name()] = true
+		}
+		m.say("bad: %v", m.bad)
+	case n < 97:
+		m.say("index again, bad %v", m.bad)
+		m.must(m.s.reindexNoted())
+	default:
+		m.addIndex()
+	}
+}
+
+func (m *storeModel) fold() {
+	for _, e := range journalFrom(m.t, m.s, m.seq+1) {
+		m.seq = e.Seq
+		obj, err := e.Object()
+		m.must(err)
+		prev, err := e.Previous()
+		m.must(err)
+		was := m.told[e.Key]
+		m.say("told: %s %s %s", e.Type, e.Key, shortly(obj))
+		switch e.Type {
+		case cache.Deleted:
+			if was == nil {
+				m.fail("told that %s is gone, which was not there", e.Key)
+			}
+			delete(m.told, e.Key)
+			delete(m.hidden, e.Key)
+		case cache.Added:
+			if was != nil && !m.hidden[e.Key] {
+				m.fail("told that %s is new, and it was there", e.Key)
+			}
+			delete(m.hidden, e.Key)
+			m.told[e.Key] = obj.(*corev1.ConfigMap)
+		default:
+			if was == nil || prev == nil || modelText(prev.(*corev1.ConfigMap)) != modelText(was) || obj.(*corev1.ConfigMap).UID != was.UID {
+				m.fail("told %s that %v became %v, and it was %s", e.Key, prev, obj, modelText(was))
+			}
+			m.told[e.Key] = obj.(*corev1.ConfigMap)
+		}
+	}
+}
+
+func (m *storeModel) check() {
+	m.t.Helper()
+	r, err := m.db.Check()
+	if err != nil || !r.Sound() {
+		m.fail("%+v %v", r, err)
+	}
+	st := m.s.State()
+	if m.seq == 0 && len(m.told) == 0 && st.Synced {
+		p, err := m.s.ServerPage(nil, 100)
+		m.must(err)
+		if p.Synced {
+			for _, o := range p.Objects {
+				m.told["ns/"+o.(*corev1.ConfigMap).Name] = o.(*corev1.ConfigMap)
+			}
+		}
+		m.seq = st.Seq
+	}
+	m.fold()
+	if !st.Synced || m.s.Outdated() != "" || m.s.Err() != nil {
+		return
+	}
+	ns, err := m.s.Noted(1000)
+	m.must(err)
+	notes := map[string]Noted{}
+	for _, n := range ns {
+		notes[n.Key] = n
+	}
+	p, err := m.s.ServerPage(nil, 100)
+	m.must(err)
+	shown := server{}
+	for _, o := range p.Objects {
+		shown["ns/"+o.(*corev1.ConfigMap).Name] = o.(*corev1.ConfigMap)
+	}
+	read := server{}
+	for _, o := range m.s.List() {
+		read["ns/"+o.(*corev1.ConfigMap).Name] = o.(*corev1.ConfigMap)
+	}
+	now := m.state()
+	for i := range 6 {
+		key := fmt.Sprint("ns/o", i)
+		n, noted := notes[key]
+		told, is := m.told[key], shown[key]
+		if m.hidden[key] {
+			if is != nil || !n.Unstored {
+				m.fail("%s is hidden: shown %s, noted %+v", key, modelText(is), n)
+			}
+		} else if modelText(told) != modelText(is) {
+			m.fail("%s: told %s, shown %s", key, modelText(told), modelText(is))
+		}
+		if modelText(told) != modelText(now[key]) && !(noted && n.Unstored) {
+			m.fail("%s: told %s, the server had %s, and nothing is noted", key, modelText(told), modelText(now[key]))
+		}
+		own := m.isOwn(key)
+		seen := read[key]
+		if !own && modelText(seen) != modelText(is) {
+			m.fail("%s: read %s, shown %s", key, modelText(seen), modelText(is))
+		}
+		if own && seen != nil && modelText(seen) != modelText(is) && !slices.Contains(m.wrote[key], modelText(seen)) {
+			m.fail("%s: read %s, which nobody wrote", key, modelText(seen))
+		}
+		for _, name := range append([]string{"odd"}, m.late...) {
+			lacks := slices.Contains(n.Indices, name)
+			if lacks && seen == nil {
+				m.fail("%s: %+v and it is not there", key, n)
+			}
+			if seen == nil {
+				continue
+			}
+			for _, v := range []string{name + seen.ResourceVersion, strings.Fields(seen.Data["words"] + " x")[0]} {
+				keys, err := m.s.IndexKeys(name, v)
+				m.must(err)
+				if slices.Contains(keys, key) == lacks {
+					m.fail("%s %s: index %s has %v under %s, noted %+v", key, modelText(seen), name, keys, v, n)
+				}
+			}
+		}
+	}
+}
+
+func (m *storeModel) isOwn(key string) (own bool) {
+	m.must(m.db.h.view(func(tx *bolt.Tx) error {
+		src, _ := m.db.h.source(tx, m.s.id)
+		_, own = src.gen(m.s.metaNow().Generation).own.find(index.AppendKey(nil, key))
+		return nil
+	}))
+	return own
+}
+
+// TestStoreModel runs many short programs of random steps. Each prints its seed
+// if it fails. KUBEWAKE_MODEL says how many steps are taken in all.
+func TestStoreModel(t *testing.T) {
+	steps, length := 3000, 150
+	if s := os.Getenv("KUBEWAKE_MODEL"); s != "" {
+		steps, _ = strconv.Atoi(s)
+	}
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("KUBEWAKE_SEED"); s != "" {
+		seed, _ = strconv.ParseUint(s, 10, 64)
+	}
+	for n := range uint64(max(1, steps/length)) {
+		if !t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
+			m := &storeModel{t: t, rnd: rand.New(rand.NewPCG(seed+n, 0)), path: testPath(t), srv: server{}, told: server{},
+				refuse: map[string]bool{}, bad: map[string]bool{}, hidden: map[string]bool{}, wrote: map[string][]string{}}
+			m.o = Options{Durability: Process, Window: time.Nanosecond}
+			m.open()
+			for range length {
+				m.step()
+				m.check()
+			}
+		}) {
+			return
+		}
+	}
+}
