@@ -1,9 +1,11 @@
 package boltstore
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -22,10 +24,20 @@ func (db *DB) op(name, path string) error {
 }
 
 func (db *DB) rename(from, to string) error {
-	if err := db.op("rename", to); err != nil {
-		return err
+	err := db.op("rename", to)
+	if err == nil {
+		err = os.Rename(from, to)
 	}
-	return os.Rename(from, to)
+	return sayBusy(err)
+}
+
+// sayBusy says what to do about a rename that failed because its target is a
+// mount point, as a file is that a container has by itself.
+func sayBusy(err error) error {
+	if errors.Is(err, syscall.EBUSY) {
+		err = fmt.Errorf("%w: a file that is mounted by itself cannot be replaced; mount its folder", err)
+	}
+	return err
 }
 
 func (db *DB) link(from, to string) error {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -343,6 +345,43 @@ func TestReadOnlyMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeTest(t, openTest(t, to, Options{ReadOnly: true}))
+}
+
+// TestMountedFile: a file that is mounted by itself, as into a container, cannot
+// be replaced. The error says what to do, and the program goes on.
+func TestMountedFile(t *testing.T) {
+	busy := false
+	o := Options{Keyset: sealtest.Keyset(), op: func(name, _ string) error {
+		if busy && name == "rename" {
+			return &os.LinkError{Op: "rename", Old: "a", New: "b", Err: syscall.EBUSY}
+		}
+		return nil
+	}}
+	path := testPath(t)
+	says := func(err error) {
+		t.Helper()
+		if !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "mount its folder") {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	busy = true
+	_, err := Open(path, o)
+	says(err)
+	busy = false
+	db := openTest(t, path, o)
+	defer closeTest(t, db)
+	busy = true
+	for _, swap := range swaps(db) {
+		says(swap())
+	}
+	storeMap(t, db, "later")
+	if err := db.Err(); err != nil {
+		t.Error(err)
+	}
+	noLeftovers(t, path)
 }
 
 // waitFor waits until a condition holds, for a minute.

@@ -142,7 +142,7 @@ func (db *DB) takePlace(name, path string, was os.FileInfo) error {
 		return err
 	}
 	if err := db.op("rename", path); err != nil {
-		return err
+		return sayBusy(err)
 	}
 	db.at.taking(is)
 	if err := db.exchangeNames(name, path, was); err != nil {
@@ -157,7 +157,7 @@ func (db *DB) exchangeNames(name, path string, was os.FileInfo) error {
 		if err := isAt(path, was); err != nil {
 			return err
 		}
-		return os.Rename(name, path)
+		return sayBusy(os.Rename(name, path))
 	}
 	if err := isAt(name, was); err != nil {
 		// A file came there after the look. It gets its name back.
