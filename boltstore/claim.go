@@ -65,8 +65,10 @@ type Store struct {
 	type_    string // structure hash of the Go type
 	kind     schema.GroupVersionKind
 
-	told  atomic.Uint64
-	stale atomic.Uint64
+	told atomic.Uint64
+	// stands: see NoteStands.
+	stands atomic.Bool
+	stale  atomic.Uint64
 
 	indexFailures atomic.Uint64 // in this life
 	ended         chan struct{} // closed by Release

@@ -104,7 +104,10 @@ type sourceMeta struct {
 	History         uint64               `msgpack:"history"`    // counted up at each restore of the server that was noticed
 	Generation      uint64               `msgpack:"generation"` // 0: never synced
 	ResourceVersion string               `msgpack:"resourceVersion"`
-	Confirmed       int64                `msgpack:"confirmed"` // unix ns
+	Listed          string               `msgpack:"listed,omitempty"` // version of the last list
+	Moved           bool                 `msgpack:"moved,omitempty"`  // a list before it had another one
+	Stands          bool                 `msgpack:"stands,omitempty"` // see Store.Stands
+	Confirmed       int64                `msgpack:"confirmed"`        // unix ns
 	ConfirmedBy     *moment              `msgpack:"confirmedBy,omitempty"`
 	Claimed         int64                `msgpack:"claimed"`                // unix ns, when last seen claimed
 	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // by a clock that was known to be right

@@ -83,6 +83,8 @@ type Relist struct {
 	unstored string        // why an object could not be stored
 	nameless uint64        // objects that could not, and whose keys are not known
 
+	unversioned bool // an object has no version
+
 	// Result, for the caller to report.
 	Objects, Changed, Deleted int
 }
@@ -180,6 +182,7 @@ func (r *Relist) identify(objs []runtime.Object) []item {
 			c.obj = obj
 		}
 		r.Objects++
+		r.unversioned = r.unversioned || c.rv == ""
 		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c, err: err}
 		if r.o.Transform != nil && err == nil {
 			if it.c, err = r.transform(obj); err != nil {

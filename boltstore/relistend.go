@@ -107,6 +107,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if m, err = r.finish(src, resourceVersion); err != nil {
 			return err
 		}
+		r.listedAt(m, resourceVersion)
 		m.ResourceVersion, m.Form = resourceVersion, r.o.Form
 		m.confirm(r.s.db.device, confirmed)
 		m.TypeHash, m.Transform = r.s.type_, r.s.transformVersion()

@@ -129,6 +129,9 @@ func (j *Journal) Delete(obj any) error { return j.accept(cache.Deleted, obj) }
 
 func (j *Journal) accept(typ cache.DeltaType, obj any) error {
 	it := item{rv: versionOf(obj), came: j.o.Now()}
+	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); !tombstone && (it.rv == "" || typ == cache.Deleted && j.passed(it.rv)) {
+		j.store.NoteStands()
+	}
 	var err error
 	if it.change, err = j.prepare(typ, obj); err != nil {
 		j.fail(err)
@@ -141,6 +144,14 @@ func (j *Journal) accept(typ cache.DeltaType, obj any) error {
 		return closed
 	}
 	return err
+}
+
+// passed says whether the version is known to be that which has been accepted, or
+// one before.
+func (j *Journal) passed(rv string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.accepted != "" && atLeast(j.accepted, rv)
 }
 
 func versionOf(obj any) string {

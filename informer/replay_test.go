@@ -55,11 +55,12 @@ func (r *replayed) HandleEvent(_ context.Context, e Event) error {
 }
 
 // still is a list of n objects of 4 kB, made as they are asked for, to which
-// nothing happens.
-func still(n int) cache.ListerWatcher {
+// nothing happens. In a later life its version is a later one.
+func still(n, life int) cache.ListerWatcher {
+	now := strconv.Itoa(n + life)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (kruntime.Object, error) {
-			list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(n + 1)}}
+			list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: now}}
 			from, _ := strconv.Atoi(o.Continue)
 			end := n
 			if o.Limit > 0 && from+int(o.Limit) < n {
@@ -78,7 +79,9 @@ func still(n int) cache.ListerWatcher {
 			return list, nil
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			return watch.NewFake(), nil
+			w := watch.NewRaceFreeFake()
+			w.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: now}})
+			return w, nil
 		},
 	}
 }
@@ -111,13 +114,15 @@ func TestReplayMemory(t *testing.T) {
 func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 	t.Helper()
 	path := t.TempDir() + "/replay.db"
+	lives := 0
 	life := func(h *replayed) int64 {
+		lives++
 		before := int64(liveHeap())
 		db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.Process, HotBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
-		inf, err := NewSharedIndexInformer(db, still(n), &corev1.ConfigMap{}, Options{
+		inf, err := NewSharedIndexInformer(db, still(n, lives), &corev1.ConfigMap{}, Options{
 			Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, PageSize: 200,
 		})
 		if err != nil {

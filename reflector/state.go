@@ -97,8 +97,9 @@ const (
 	// The server has another number of objects at the file's version: it has
 	// been restored, and has overtaken that version since.
 	ReasonCounts = "number of objects differs"
-	// The server gives lists no version, or the last one has been purged: there
-	// is nothing to go on from.
+	// The server gives lists no version, or the last one has been purged, or
+	// nothing shows that its versions move with each change: there is nothing to go
+	// on from.
 	ReasonNoVersion = "no version"
 	// Several watches in a row have ended with an error in place of their first
 	// event: one that the client cannot read, say.

@@ -1,8 +1,10 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,6 +53,9 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 		s.mu.Unlock()
 		return ReasonRestored, nil
 	}
+	if rv != "" && s.saysNothing(rv) {
+		return ReasonNoVersion, nil
+	}
 	s.mu.Lock()
 	s.asked = true
 	s.mu.Unlock()
@@ -58,6 +63,24 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 		s.journal.Confirm(rv, began)
 	}
 	return "", nil
+}
+
+// saysNothing says whether changes may have been missed although the server
+// states the file's own version, since nothing shows that its versions move, or
+// whatever it states, since they do not move with each change.
+func (s *Source) saysNothing(rv string) bool {
+	if s.store.Stands() {
+		return true
+	}
+	return rv == s.journal.Accepted() && !s.store.Moves(rv) && !s.etcds()
+}
+
+// etcds says whether the versions are known to be etcd's: those of groups of
+// Kubernetes itself, where the server names a flow schema, or has.
+func (s *Source) etcds() bool {
+	_, flow := s.askedOver()
+	group := s.store.Source().Group
+	return cmp.Or(flow, s.store.State().FlowSchemaUID) != "" && (!strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io"))
 }
 
 // serverVersion asks for the current version by a consistent list that selects
