@@ -130,7 +130,7 @@ func TestRestoredServerInALiveProcess(t *testing.T) {
 	then := w.sim.Revision()
 	w.create("lost")
 	r := newRecorder(t)
-	l := w.live(Options{}, r).run().synced().equal()
+	l := w.live(Options{}, r).run().synced().equal().watching()
 	w.sim.ResetRequests()
 	if err := w.sim.Rewind(then); err != nil {
 		t.Fatal(err)

@@ -165,6 +165,16 @@ func (l *life) equal() *life {
 	return l
 }
 
+// watching waits until the server has a watch open, which is behind a list that
+// has synced the informer: what is counted from then on is not of its start.
+func (l *life) watching() *life {
+	l.t.Helper()
+	eventually(l.t, "watching", func() bool {
+		return slices.ContainsFunc(l.sim.Requests(), func(r kubesim.RequestRecord) bool { return r.Verb == "watch" && r.Open })
+	})
+	return l
+}
+
 func difference(want []kubesim.Object, got []any) string {
 	byKey := map[string]any{}
 	for _, o := range got {
