@@ -54,10 +54,11 @@ func TestReboots(t *testing.T) {
 			d.Reboot(begins)
 			d.Set(right.Add(20*time.Minute), true)
 		}, false, true, 20 * time.Minute},
-		{"a server had the same time", func(d *devicetest.Device) { d.Set(time.Now(), false) }, func(d *devicetest.Device) {
+		// The test's server is on this machine, so that its clock is ours.
+		{"a server here had the same time", func(d *devicetest.Device) { d.Set(time.Now(), false) }, func(d *devicetest.Device) {
 			d.Reboot(begins)
 			d.Set(time.Now().Add(20*time.Minute), true)
-		}, false, true, 20 * time.Minute},
+		}, false, false, 0},
 		{"trusted", func(d *devicetest.Device) { d.Set(right, false) }, func(d *devicetest.Device) {
 			d.Reboot(right.Add(20 * time.Minute))
 		}, true, true, 20 * time.Minute},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
@@ -22,6 +23,7 @@ type link struct {
 
 	mu   sync.Mutex
 	conn string
+	self bool // it leads to this machine
 	flow string
 	ca   string // hash of the public key that vouches for the server's
 }
@@ -34,6 +36,7 @@ func (l *link) trace(ctx context.Context) context.Context {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.conn = info.Conn.LocalAddr().String() + " " + info.Conn.RemoteAddr().String()
+		l.self = ofThisMachine(info.Conn)
 	}})
 }
 
@@ -47,12 +50,30 @@ func noteAnswer(req *http.Request, resp *http.Response) {
 	if _, err := sourceOf(req.URL); err != nil {
 		return
 	}
-	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil && l.dated != nil {
+	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil && l.dated != nil && !l.here() {
 		l.dated(t)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.flow, l.ca = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), caOf(resp)
+}
+
+// here says whether the server is reached at an address of this machine: its
+// clock is ours then, and vouches for nothing. Both ends of such a connection
+// have one address, or are loopback ones.
+func (l *link) here() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.self
+}
+
+func ofThisMachine(c net.Conn) bool {
+	local, ok := c.LocalAddr().(*net.TCPAddr)
+	remote, okay := c.RemoteAddr().(*net.TCPAddr)
+	if !ok || !okay {
+		return c.RemoteAddr().Network() == "unix"
+	}
+	return remote.IP.IsLoopback() || local.IP.Equal(remote.IP)
 }
 
 // caOf is "" where the connection is not secured, or trusted unseen. A
