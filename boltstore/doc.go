@@ -56,6 +56,16 @@
 // Replace and Bookmark state the resume point. Bases are counted by a digest in
 // meta, and dictionaries that they are packed by are kept.
 //
+// # What meta says of versions and times
+//
+// Meta keeps the sign of the form in which the server served the objects (form),
+// the version of the last list (listed), whether a list before it had another one
+// (moved), and whether there were changes that moved no version (stands). A
+// confirmation is a wall time with the boot in which it came, the time since that
+// boot, and whether the clock was known to be right (confirmedBy); sources and
+// handlers have the last of these beside the time when they were last used. Notes
+// are counted in noted.
+//
 // # What a crash leaves
 //
 // All of a commit is one bbolt transaction: items, index entries, journal

@@ -123,8 +123,8 @@ type Options struct {
 	Logger *klog.Logger
 	// TrustClock says that the device's clock is right at any time, as one with a
 	// battery is. Without it the clock counts as right while the system says that
-	// it is synchronised (Linux), or once a server's time was the same, see
-	// [DB.ServerTime]; on other systems always. What was confirmed before the
+	// it is synchronised (Linux), or once the time of a server on another machine
+	// was the same, see [DB.ServerTime]; on other systems always. What was confirmed before the
 	// last boot has an age only by a clock that was right then and is now.
 	TrustClock bool
 	// Clock for tests. Default the real one. One that is a DeviceClock can stand

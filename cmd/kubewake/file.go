@@ -23,6 +23,7 @@ type dbFile struct {
 	path   string
 	keyset string
 	unsafe bool
+	trust  bool // the machine's clock
 
 	cluster *string // of which a type's sources are to be, nil for the only one
 }
@@ -87,7 +88,12 @@ func namespaceOf(given string) string {
 
 // options with which the flags have the file opened.
 func (f *dbFile) options() boltstore.Options {
-	return boltstore.Options{AllowUnsafePath: f.unsafe, Keyset: keysetOf(f.keyset)}
+	return boltstore.Options{AllowUnsafePath: f.unsafe, Keyset: keysetOf(f.keyset), TrustClock: f.trust}
+}
+
+// clockFlag adds --trust-clock.
+func (f *dbFile) clockFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.trust, "trust-clock", false, "the machine's clock is right at any time, as one with a battery; else ages of an earlier boot are known only while the system says that it is synchronised, or where a server on another machine has the same time")
 }
 
 // open opens a file that must be there, for reading.

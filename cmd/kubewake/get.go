@@ -44,6 +44,7 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return g.run(cmd.Context(), args[0], args[1:]) },
 	}
 	g.db.addFlags(cmd)
+	g.db.clockFlag(cmd)
 	g.db.clusterFlag(cmd)
 	f := cmd.Flags()
 	namespaceFlag(cmd, &g.namespace)

@@ -74,6 +74,7 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	}
 	m.flags.AddFlags(cmd.Flags())
 	m.db.addFlags(cmd)
+	m.db.clockFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&m.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&m.selector, "selector", "l", "", "only objects with these labels")

@@ -50,6 +50,7 @@ func TestMirrorOptions(t *testing.T) {
 		{[]string{"--max-size", "1000000"}, boltstore.Options{MaxSize: 1000000}},
 		{[]string{"--compress"}, boltstore.Options{Compression: boltstore.Zstd}},
 		{[]string{"--allow-unsafe-path"}, boltstore.Options{AllowUnsafePath: true}},
+		{[]string{"--trust-clock"}, boltstore.Options{TrustClock: true}},
 	} {
 		streams, _, _, _ := genericiooptions.NewTestIOStreams()
 		cmd, m := mirrorCommand(streams)

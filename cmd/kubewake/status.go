@@ -72,6 +72,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	db.addFlags(cmd)
+	db.clockFlag(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json; a table by default")
 	return cmd
 }
