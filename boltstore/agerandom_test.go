@@ -1,0 +1,53 @@
+package boltstore
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/devicetest"
+)
+
+// TestAgeIsNeverTooYoung: whatever a device's clock does between boots, an age that
+// is told is not less than the true one, but for how far a server may be off.
+func TestAgeIsNeverTooYoung(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		wrong := func() time.Time {
+			return []time.Time{time.Unix(0, 0), time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), began.Add(time.Duration(r.IntN(1000)) * time.Hour)}[r.IntN(3)]
+		}
+		dev := devicetest.New(wrong())
+		db := &DB{device: newDevice(Options{Clock: dev})}
+		var passed time.Duration // in truth
+		var wall int64
+		var by *moment
+		var at time.Duration
+		for range 40 {
+			switch r.IntN(7) {
+			case 0, 1:
+				d := time.Duration(r.IntN(10000)) * time.Second
+				passed += d
+				dev.Pass(d)
+			case 2:
+				passed += time.Minute
+				dev.Reboot(wrong())
+				db = &DB{device: newDevice(Options{Clock: dev})}
+			case 3: // by NTP; nothing of this life may be compared with what was before
+				dev.Set(began.Add(passed), true)
+				db = &DB{device: newDevice(Options{Clock: dev})}
+			case 4: // another process of the same boot
+				db = &DB{device: newDevice(Options{Clock: dev})}
+			case 5:
+				db.ServerTime(began.Add(passed))
+			case 6:
+				wall, by = db.device.at(dev.Now())
+				at = passed
+			}
+			age, ok := db.device.age(wall, by)
+			if truth := passed - at; ok && (age < truth-2*agreement-time.Second || age < 0) {
+				t.Fatalf("seed %d: told %s, in truth %s", seed, age, truth)
+			}
+		}
+	}
+}
