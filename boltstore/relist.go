@@ -130,6 +130,9 @@ func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
 	return r, err
 }
 
+// ServedForm returns the sign that the last relist committed, see RelistOptions.Form.
+func (s *Store) ServedForm() string { return s.metaNow().Form }
+
 // ServedAs states RelistOptions.Form where it was not known at the beginning. What
 // the relist has compared stays as it is.
 func (r *Relist) ServedAs(form string) { r.o.Form = form }

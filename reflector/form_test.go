@@ -52,7 +52,7 @@ func TestServedForm(t *testing.T) {
 						asked++
 					}
 				}
-				if asked != 2 {
+				if asked < 1 || asked > 2 { // the version, once for a connection
 					t.Errorf("asked %d times", asked)
 				}
 				if decoded, _, _ := f.relisted(); raw && decoded > 0 {

@@ -35,9 +35,9 @@ type probe struct {
 	cluster bool
 	told    clusterUID
 	// form asks for the sign of the served form.
-	form bool
-	sign string
-	err  error // why it could not be asked
+	form, late       bool
+	sign, definition string
+	err              error // why it could not be asked
 }
 
 type probeKey struct{}
@@ -49,7 +49,7 @@ var errProbed = errors.New("reflector: request intercepted to learn its URL")
 // config before a client is made of it.
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
-	formed := &formed{turn: make(chan struct{}, 1), of: map[string]form{}}
+	formed := newFormed()
 	gate := newGate()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		return &transport{next: rt, asked: asked, formed: formed, gate: gate, plain: cfg.DisableCompression}
@@ -100,7 +100,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		p.told, p.err = t.clusterUID(req)
 	}
 	if p.form {
-		p.sign, p.err = t.servedForm(req)
+		p.sign, p.definition, p.err = t.servedForm(req, p.late)
 	}
 	return nil, errProbed
 }

@@ -90,6 +90,7 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 	s.asked, s.checked = true, true // the list's version is the server's
 	s.restored, s.expired, s.unreadable = false, false, false
 	s.deniedSince = time.Time{}
+	s.formDue = min(s.formDue, 1)
 	s.read = s.o.Clock.Now()
 	s.state.LastRelist, s.state.LastRelistAt = reason, s.o.Clock.Now()
 	old := s.ahead
@@ -111,7 +112,7 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	form := ""
 	if !late {
 		var err error
-		if form, err = s.servedForm(ctx); err != nil {
+		if form, err = s.servedForm(ctx, false); err != nil {
 			return &lister{}, nil, err
 		}
 	}

@@ -109,6 +109,7 @@ type Source struct {
 	// wantedSince and wantedProven are how fresh the most demanding of them want
 	// it to be confirmed, and proven.
 	wantedSince, wantedProven time.Time
+	formDue                   int           // how often the served form is to be asked for before a watch
 	again                     retryAgain    // of what could not be stored
 	deniedSince               time.Time     // zero: it is not
 	hurry                     chan struct{} // one of them has come
@@ -276,6 +277,9 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 				wo.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
 			}
 		}
+		if t := wo.TimeoutSeconds; s.formDoubtful() && (t == nil || *t > formLag) {
+			wo.TimeoutSeconds = new(int64(formLag))
+		}
 		w, over := s.takeAhead(wo.ResourceVersion)
 		if w == nil {
 			w, over, err = s.open(ctx, wo)
@@ -335,6 +339,9 @@ func (s *Source) mustRelist(ctx context.Context) (string, error) {
 		if reason, err := s.ask(ctx); reason != "" || err != nil {
 			return reason, err
 		}
+	}
+	if s.reformed(ctx) {
+		return ReasonForm, nil
 	}
 	if s.mustReadAgain() {
 		return ReasonUnstored, nil

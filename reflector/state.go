@@ -106,6 +106,8 @@ const (
 	ReasonUnreadable = "watches end in errors"
 	// Objects that a list or the watch has brought could not be stored.
 	ReasonUnstored = "objects not stored"
+	// The server serves a custom resource in another form than at the last list.
+	ReasonForm = "served form has changed"
 	// The server sends no bookmarks, and nothing else confirms the state.
 	ReasonUnconfirmed = "no bookmarks"
 )

@@ -191,6 +191,9 @@ func (w *watcher) ended() {
 	// A watch that ends when it was to end leaves nothing to ask. The link
 	// under one that ends earlier has broken, and who knows what comes back.
 	early, behind := w.until.IsZero() || w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.behind()
+	if early {
+		w.s.formDoubted()
+	}
 	if early || behind || !w.moved { // nothing to tell, or nothing told?
 		w.s.broken()
 	}

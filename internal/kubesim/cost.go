@@ -11,8 +11,8 @@ type Cost struct {
 	FullReads int // pages of lists, and watches that began with the state
 	Watches   int // that began with a version
 	Others    int // gets, discovery and writes
-	// Forms are questions for the server's version and the hash of a schema, of
-	// which a relist needs two. Exceeds does not count them.
+	// Forms are questions for the served form: the server's version, the hash of a
+	// schema, the definition of a custom resource. Exceeds does not count them.
 	Forms int
 	// Bytes of all answers' bodies as sent, those still open included.
 	Bytes int64
@@ -28,7 +28,7 @@ func CostOf(records []RequestRecord) (c Cost) {
 			c.Watches++
 		case r.Verb == "list":
 			c.Questions++
-		case r.Path == "/version" || strings.HasPrefix(r.Path, "/openapi/v3"):
+		case r.Path == "/version" || strings.HasPrefix(r.Path, "/openapi/v3") || strings.HasPrefix(r.Path, definitions):
 			c.Forms++
 		default:
 			c.Others++

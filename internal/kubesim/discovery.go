@@ -18,6 +18,16 @@ var serverVersion = apiversion.Info{
 	Platform:   runtime.GOOS + "/" + runtime.GOARCH,
 }
 
+func (s *Server) version() apiversion.Info {
+	v := serverVersion
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.release != "" {
+		v.GitVersion = s.release
+	}
+	return v
+}
+
 var verbs = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
 func (s *Server) servesGroupVersion(gv schema.GroupVersion) bool {

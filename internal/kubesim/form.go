@@ -1,19 +1,36 @@
 package kubesim
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Reform serves another content of obj under the version that it has, as new
 // defaults or another conversion of a custom resource do, or another release of
 // the server. The OpenAPI document of its group version has another hash then.
 // Watches are not told.
-func (s *Server) Reform(obj Object) error {
+func (s *Server) Reform(obj Object) error { return s.reform(obj, true) }
+
+// Reconvert is Reform for a change that the document does not show, as one of the
+// conversion webhook: only the definition of the custom resource is another.
+func (s *Server) Reconvert(obj Object) error { return s.reform(obj, false) }
+
+// Upgrade has the server be of another release.
+func (s *Server) Upgrade(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release = version
+}
+
+func (s *Server) reform(obj Object, schemaToo bool) error {
 	t, err := s.tableOf(obj)
 	if err != nil {
 		return err
@@ -42,7 +59,10 @@ func (s *Server) Reform(obj Object) error {
 	if s.forms == nil {
 		s.forms = map[schema.GroupVersion]int{}
 	}
-	s.forms[t.GroupVersion()]++
+	if schemaToo {
+		s.forms[t.GroupVersion()]++
+	}
+	t.generation++
 	return nil
 }
 
@@ -65,10 +85,37 @@ func (s *Server) serveSchema(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusMovedPermanently)
 }
 
+const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+
+// serveDefinition gives the metadata of the definition of a custom resource. It
+// cannot be listed, watched or written.
+func (s *Server) serveDefinition(w http.ResponseWriter, name string) {
+	for _, t := range s.tables {
+		if t.kind.custom && t.groupResource().String() == name {
+			s.mu.Lock()
+			generation := t.generation
+			s.mu.Unlock()
+			body, err := json.Marshal(metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{APIVersion: metaKind.GroupVersion().String(), Kind: metaKind.Kind},
+				ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("definition-of-" + name), ResourceVersion: "1", Generation: generation + 1},
+			})
+			if err != nil {
+				panic(err) // it always encodes
+			}
+			writeBody(w, http.StatusOK, body, false)
+			return
+		}
+	}
+	writeStatus(w, apierrors.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, name), false)
+}
+
 // HideForm takes back what Reform has changed of hashes: nothing tells of the
 // other contents.
 func (s *Server) HideForm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forms = nil
+	for _, t := range s.tables {
+		t.generation = 0
+	}
 }

@@ -61,6 +61,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.opts.NoFlowSchemas {
 		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, s.flowSchema())
 	}
+	if name, ok := strings.CutPrefix(r.URL.Path, definitions); ok && r.Method == http.MethodGet {
+		s.serveDefinition(rw, name)
+		return
+	}
 	if p.resource == "" {
 		s.serveDiscovery(rw, r, p)
 		return
@@ -277,7 +281,7 @@ func (s *Server) serveDiscovery(w *recorder, r *http.Request, p requestPath) {
 		_, _ = io.WriteString(w, "ok")
 		return
 	case path == "/version":
-		answer = serverVersion
+		answer = s.version()
 	case strings.HasPrefix(path, "/openapi/v3/"):
 		s.serveSchema(w, r)
 		return

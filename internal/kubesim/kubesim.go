@@ -114,6 +114,7 @@ type Server struct {
 	streams   *generation
 	faults    faults
 	forms     map[schema.GroupVersion]int // counts Reform
+	release   string                      // "": that of serverVersion
 	flow      string                      // UID of the flow schema that all requests match
 	closed    bool
 	closing   chan struct{} // closed with closed

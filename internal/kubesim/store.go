@@ -15,7 +15,8 @@ import (
 // table holds the objects of one resource. Its fields are guarded by Server.mu.
 type table struct {
 	Resource
-	kind *kindCodec
+	kind       *kindCodec
+	generation int64 // counts changes of the definition, of a custom resource
 
 	entries  map[string]*entry
 	sorted   []*entry // by key; stale while unsorted is set

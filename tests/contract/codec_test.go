@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
@@ -235,6 +236,19 @@ func equal(t *testing.T, got, want any) {
 
 // What tells a relist that the served form has changed.
 func init() {
+	codecs = append(codecs, testCase{"the definition of a custom resource", func(t *testing.T, f *fixture) {
+		const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+		partial := accept("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+		a := f.do(t, http.MethodGet, path+"widgets.example.com", partial, nil)
+		crd := unstructured.Unstructured{Object: decode(t, a.body)}
+		if a.code != http.StatusOK || crd.GetKind() != "PartialObjectMetadata" || crd.GetUID() == "" || crd.GetGeneration() < 1 {
+			t.Errorf("%d %s", a.code, a.body)
+		}
+		t.Logf("%d bytes", len(a.body))
+		if a := f.do(t, http.MethodGet, path+"nope.example.com", partial, nil); a.code != http.StatusNotFound {
+			t.Errorf("%d %s", a.code, a.body)
+		}
+	}})
 	codecs = append(codecs, testCase{"the hash of a schema, under another one", func(t *testing.T, f *fixture) {
 		rt, err := rest.TransportFor(f.server.Config())
 		if err != nil {

@@ -35,8 +35,16 @@ var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	kinds      = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", widgets: "Widget"}
+	// kinds are those of the types that every server here serves as they are.
+	kinds = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", widgets: "Widget"}
 )
+
+func kindOf(gvr schema.GroupVersionResource) schema.GroupVersionKind {
+	if gvr == gadgets {
+		return gvr.GroupVersion().WithKind("Gadget")
+	}
+	return gvr.GroupVersion().WithKind(kinds[gvr])
+}
 
 func TestLinks(t *testing.T) {
 	s := apiserver.Start(t, apiserver.Options{Users: []string{apiserver.Restricted}})
@@ -55,6 +63,7 @@ func TestLinks(t *testing.T) {
 		{"a server that restarts", restarts},
 		{"a server that restarts, metadata first", restartsMetadata},
 		{"a server that restarts, streamed", restartsStream},
+		{"a schema that changes", reformed},
 		{"another cluster at the same address", recreated},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(newWorld(t, s)) })
@@ -86,7 +95,7 @@ func newWorld(t *testing.T, s *apiserver.Server) *world {
 func (w *world) create(gvr schema.GroupVersionResource, name, data string) string {
 	w.Helper()
 	o := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"data": data}}}
-	o.SetGroupVersionKind(gvr.GroupVersion().WithKind(kinds[gvr]))
+	o.SetGroupVersionKind(kindOf(gvr))
 	o.SetName(name)
 	o, err := w.direct.Resource(gvr).Namespace(w.ns).Create(w.Context(), o, metav1.CreateOptions{})
 	if err != nil {
@@ -141,7 +150,7 @@ func (w *world) mirrorAt(path string, gvr schema.GroupVersionResource, user stri
 	}
 	client := c.Resource(gvr).Namespace(w.ns)
 	example := &unstructured.Unstructured{}
-	example.SetGroupVersionKind(gvr.GroupVersion().WithKind(kinds[gvr]))
+	example.SetGroupVersionKind(kindOf(gvr))
 	db, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
 		w.Fatal(err)
