@@ -247,3 +247,15 @@ func TestUpgradeBeneathAWatch(t *testing.T) {
 	}
 	f.relisted() // compares with the server
 }
+
+// TestUntoldFormIsNotDoubted: where the server has never told the form, nothing is
+// asked for after a watch has ended, and watches are not cut short.
+func TestUntoldFormIsNotDoubted(t *testing.T) {
+	f := newCustomFixture(t)
+	f.sim.FailNext(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi/") }, 1<<30,
+		kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "openapi"}, "", nil)))
+	f.list()
+	if n := f.reopen(); n != 0 || f.formDoubtful() {
+		t.Errorf("asked %d times, in doubt %v", n, f.formDoubtful())
+	}
+}

@@ -90,7 +90,13 @@ func (s *Source) formDoubted() {
 func (s *Source) reformed(ctx context.Context) bool {
 	due := s.formDoubtful()
 	known := s.store.ServedForm()
-	if !due || known == "" {
+	if known == "" { // each list compares content
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.formDue = 0
+		return false
+	}
+	if !due {
 		return false
 	}
 	form, err := s.servedForm(ctx, false)
