@@ -49,6 +49,11 @@
 //     update. An unchanged one is not, where client-go tells an update without a
 //     change: a watch that is resumed may bring an event twice.
 //
+//   - After a burst of changes (8 MiB) an informer that rests calls runtime.GC,
+//     at most once a minute: Go would not collect what is left for minutes. It
+//     does not where the live heap is above 128 MiB, where a collection has been
+//     made since, or with GOGC=off.
+//
 //   - LastStoreSyncResourceVersion is stated whether or not client-go's feature
 //     AtomicFIFO is on.
 //

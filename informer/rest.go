@@ -2,15 +2,18 @@ package informer
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
 // What a burst of changes leaves behind is garbage, which Go collects when as
 // much again has been allocated: on a source that is quiet afterwards, minutes
 // later. A small program would look large for that long. So an informer has it
-// collected once when it rests; Go then gives the memory back by itself.
+// collected once when it rests; Go then gives the memory back by itself. However
+// many informers rest, it is collected once.
 
 const (
 	// burst is how many bytes of changes are worth it.
@@ -51,27 +54,52 @@ func (inf *Informer) resting(ctx context.Context) {
 			return
 		case <-inf.tired:
 		}
+		var cycles uint64
 		for done := int64(-1); done != inf.work.Load(); {
-			done = inf.work.Load()
+			done, cycles = inf.work.Load(), collector().cycles
 			if !wait(restAfter) {
 				return
 			}
 		}
 		inf.work.Store(0)
-		if heapInUse() <= smallHeap {
-			runtime.GC()
-		}
+		collect(cycles)
 		if !wait(restAgain) {
 			return
 		}
 	}
 }
 
-// heapInUse is what the last collection found in use.
-func heapInUse() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	if metrics.Read(s); s[0].Value.Kind() != metrics.KindUint64 {
-		return 0
+// collecting has the informers of a process collect garbage one after the other.
+var collecting sync.Mutex
+
+// collect has garbage collected, unless Go or another informer has done so since
+// the given number of cycles, the heap is large, or the program has switched the
+// collector off. It says whether it has.
+func collect(since uint64) bool {
+	collecting.Lock()
+	defer collecting.Unlock()
+	if gc := collector(); gc.cycles > since || gc.live > smallHeap || gc.off {
+		return false
 	}
-	return s[0].Value.Uint64()
+	runtime.GC()
+	return true
+}
+
+// collectorState is what Go says of its collector.
+type collectorState struct {
+	cycles uint64 // completed
+	live   uint64 // bytes that the last one found in use
+	off    bool   // GOGC=off
+}
+
+func collector() (c collectorState) {
+	s := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/gogc:percent"}}
+	metrics.Read(s)
+	value := func(i int) uint64 {
+		if s[i].Value.Kind() != metrics.KindUint64 {
+			return 0
+		}
+		return s[i].Value.Uint64()
+	}
+	return collectorState{value(0), value(1), value(2) == math.MaxUint64}
 }
