@@ -303,7 +303,7 @@ func (a *applier) remove(c *Change, w was) error {
 func (a *applier) noteGone(c *Change, w was) error {
 	var r *record
 	var final []byte
-	if c.uid != "" && w.told.uid != "" && c.uid != w.told.uid {
+	if w.told != nil && c.uid != "" && w.told.uid != "" && c.uid != w.told.uid {
 		// One that could not be stored. Handlers know the one before it.
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
