@@ -38,10 +38,15 @@ func TestStream(t *testing.T) {
 			t.Errorf("first sync: %d streams, %d pages, synced %v", streams, pages, f.journal.HasSynced())
 		}
 		f.takeTold()
+		// The stream begins once all has changed: one that began before the
+		// compaction would expire, and another be due.
+		changed := make(chan struct{})
+		f.road.Store(new(func(*http.Request) error { <-changed; return nil }))
 		f.sim.EndWatches(apierrors.NewResourceExpired("too old"))
 		f.create("new")
 		f.delete("cm3")
 		f.sim.Compact()
+		close(changed)
 		after(time.Minute)
 		if streams, pages := f.streamed(); streams != 1 || pages != 0 || f.State().Relists[ReasonExpired] != 1 {
 			t.Errorf("%d streams, %d pages, relists %v", streams, pages, f.State().Relists)
