@@ -39,9 +39,7 @@ func TestGoroutines(t *testing.T) {
 					t.Error("who commits?")
 				}
 				s.Release()
-				if now := leaktest.Ours(before); len(now) > 0 {
-					t.Errorf("after Release there are %d goroutines:\n%s", len(now), strings.Join(now, "\n\n"))
-				}
+				leaktest.None(t, "after Release", before)
 			}
 			if _, err := db.Compact(context.Background(), nil); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 				t.Error(err)
