@@ -12,6 +12,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -255,6 +256,10 @@ func TestUntoldFormIsNotDoubted(t *testing.T) {
 	f.sim.FailNext(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi/") }, 1<<30,
 		kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "openapi"}, "", nil)))
 	f.list()
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}
+	if err := f.sim.Create(other); err != nil { // the server's versions move
+		t.Fatal(err)
+	}
 	if n := f.reopen(); n != 0 || f.formDoubtful() {
 		t.Errorf("asked %d times, in doubt %v", n, f.formDoubtful())
 	}

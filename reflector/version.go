@@ -75,12 +75,16 @@ func (s *Source) saysNothing(rv string) bool {
 	return rv == s.journal.Accepted() && !s.store.Moves(rv) && !s.etcds()
 }
 
-// etcds says whether the versions are known to be etcd's: those of groups of
-// Kubernetes itself, where the server names a flow schema, or has.
+// etcds says whether the versions are known to be etcd's, where the server names a
+// flow schema, or has: those of groups of Kubernetes itself, and of custom
+// resources whose definition the server has shown.
 func (s *Source) etcds() bool {
 	_, flow := s.askedOver()
-	group := s.store.Source().Group
-	return cmp.Or(flow, s.store.State().FlowSchemaUID) != "" && (!strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io"))
+	if cmp.Or(flow, s.store.State().FlowSchemaUID) == "" {
+		return false
+	}
+	_, definition, _ := strings.Cut(s.store.ServedForm(), "/")
+	return !custom(s.store.Source().Group) || definition != ""
 }
 
 // serverVersion asks for the current version by a consistent list that selects

@@ -256,7 +256,7 @@ func (p *program) until(lines []string) {
 	p.t.Helper()
 	deadline := time.After(60 * time.Second)
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
-		told, missing := p.read(), ""
+		told, missing := ungrouped([]byte(p.read())), ""
 		for _, l := range lines {
 			if !strings.Contains(told, l) {
 				missing = l
