@@ -72,9 +72,10 @@ func (inf *Informer) resting(ctx context.Context) {
 // collecting has the informers of a process collect garbage one after the other.
 var collecting sync.Mutex
 
-// collect has garbage collected, unless Go or another informer has done so since
-// the given number of cycles, the heap is large, or the program has switched the
-// collector off. It says whether it has.
+// collect has garbage collected, unless another informer or the program has done
+// so since the given number of cycles, the heap is large, or the program has
+// switched the collector off. It says whether it has. What Go collects by itself
+// does not count: that may be from before the last garbage was left.
 func collect(since uint64) bool {
 	collecting.Lock()
 	defer collecting.Unlock()
@@ -87,13 +88,13 @@ func collect(since uint64) bool {
 
 // collectorState is what Go says of its collector.
 type collectorState struct {
-	cycles uint64 // completed
+	cycles uint64 // that were asked for, and are completed
 	live   uint64 // bytes that the last one found in use
 	off    bool   // GOGC=off
 }
 
 func collector() (c collectorState) {
-	s := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/gogc:percent"}}
+	s := []metrics.Sample{{Name: "/gc/cycles/forced:gc-cycles"}, {Name: "/gc/heap/live:bytes"}, {Name: "/gc/gogc:percent"}}
 	metrics.Read(s)
 	value := func(i int) uint64 {
 		if s[i].Value.Kind() != metrics.KindUint64 {
