@@ -387,7 +387,7 @@ func TestMountedFile(t *testing.T) {
 // waitFor waits until a condition holds, for a minute.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) { // it has no channel to wait on
 		if time.Now().After(end) {
 			t.Fatal("it does not come to hold")
 		}

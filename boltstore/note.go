@@ -1,8 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"github.com/kubewake/kubewake/index"
 	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -194,159 +191,6 @@ func (x notes) page(from []byte, most int, damaged func(error)) (all []*note, ne
 		return true
 	})
 	return all, next, err
-}
-
-// Unstored makes a change that notes that obj, which an event or a list has
-// brought, could not be stored, and why. What the file has of it stays.
-func (s *Store) Unstored(obj any, why error) *Change {
-	c, err := s.identify(cache.Updated, obj)
-	if err != nil {
-		c = &Change{nameless: true}
-	}
-	return c.unstoredFor(why)
-}
-
-func (c *Change) unstoredFor(why error) *Change {
-	return &Change{typ: cache.Updated, key: c.key, rv: c.rv, uid: c.uid, nameless: c.nameless, unstored: cmp.Or(short(why), "unknown")}
-}
-
-// noteUnstored notes an object that cannot be stored. In a stage what there was
-// is copied or, where it must not be served, kept by the note.
-func (a *applier) noteUnstored(c *Change, w was, before *note) error {
-	if c.nameless {
-		a.m.Noted.Nameless++
-		a.m.Noted.Why = c.unstored
-		return nil
-	}
-	n := &note{Key: c.key, Time: a.now, Why: c.unstored, Unstored: true, RV: c.rv}
-	if before != nil {
-		n.Indices, n.Record = before.Indices, before.Record
-		if !a.listed && isOlder(c.rv, before.RV) {
-			n.RV, n.Why = before.RV, before.Why
-		}
-	}
-	switch {
-	case w.here:
-	case c.hide:
-		if n.Indices = nil; w.told != nil {
-			n.Record = bytes.Clone(a.s.plainRaw(c.key, w.toldRaw))
-		}
-	case w.item != nil || w.owned:
-		if err := a.carryOver(w.k, c.key, w); err != nil {
-			return err
-		}
-	}
-	return a.putNote(w.k, n)
-}
-
-// settleNote brings the note of a key in line with a change that is applied to
-// it: what it has stored, or that the object is gone.
-func (a *applier) settleNote(c *Change, w was, before *note) error {
-	var n *note
-	if before != nil && before.Unstored && a.keepsNote(c, before) {
-		n = &note{Key: c.key, Time: before.Time, Why: before.Why, Unstored: true, RV: before.RV}
-		if a.own {
-			n.Record = before.Record
-		}
-	}
-	failed := c.failed
-	switch kept := !a.own && a.ahead(c, w); { // readers go on to see the program's
-	case kept && before != nil:
-		failed = before.Indices
-	case kept || c.typ == cache.Deleted:
-		failed = nil
-	}
-	if len(failed) > 0 {
-		n = cmp.Or(n, &note{Key: c.key})
-		n.Indices, n.Time = failed, a.now
-		if !n.Unstored {
-			n.Why = cmp.Or(c.failedWhy, before.why())
-		}
-	}
-	if before == nil && n == nil {
-		return nil
-	}
-	return a.putNote(w.k, n)
-}
-
-// noteIndices notes of a key, of which from is what another generation has noted,
-// the same indices as missing.
-func (a *applier) noteIndices(k []byte, key string, from *note) error {
-	before := a.noteOf(k)
-	n := &note{Key: key}
-	if before != nil {
-		*n = *before
-	}
-	if n.Indices = from.indices(); len(n.Indices) > 0 {
-		n.Time = from.Time
-		if !n.Unstored {
-			n.Why = from.Why
-		}
-	}
-	return a.putNote(k, n)
-}
-
-func (n *note) why() string {
-	if n == nil {
-		return ""
-	}
-	return n.Why
-}
-
-// keepsNote says whether what the server has shown, and could not be stored, is
-// news to a file with the change: that is of an earlier version, or the
-// program's own.
-func (a *applier) keepsNote(c *Change, before *note) bool {
-	switch {
-	case a.own:
-		return true
-	case a.listed:
-		return false
-	case !a.overwrite:
-		return c.rv != "" && isOlder(c.rv, before.RV)
-	}
-	return c.typ == cache.Deleted || c.rv == "" || isOlder(c.rv, before.RV)
-}
-
-// putNote stores or, if n is nil, removes the note of a key in the generation
-// that is written.
-func (a *applier) putNote(k []byte, n *note) error {
-	var old *note
-	if !a.m.Noted.none() {
-		old = a.to.notes.get(k)
-	}
-	return a.to.notes.put(a.m, k, n, old)
-}
-
-// noteOf is what is noted of a key, in the generation that is written or else
-// in the one that says what was there.
-func (a *applier) noteOf(k []byte) *note {
-	if !a.m.Noted.none() {
-		if n := a.noteAt(k); n != nil {
-			return n
-		}
-	}
-	if a.noted {
-		return a.from.notes.get(k)
-	}
-	return nil
-}
-
-// noteAt is what is noted of a key in the generation that is written. A damaged
-// one cannot be taken back from the counts: then the source must be read anew.
-func (a *applier) noteAt(k []byte) *note {
-	n := a.to.notes.get(k)
-	if n != nil && n.damage != nil {
-		a.s.damaged(n.damage)
-		a.m.Degraded = n.damage.Error()
-	}
-	return n
-}
-
-// isOlder says whether version a is known to be before b.
-func isOlder(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
 }
 
 // UnstoredObjects is how many objects the server has shown, in this life or an

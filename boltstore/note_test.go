@@ -499,7 +499,7 @@ func TestIndexFunctionRecovers(t *testing.T) {
 		if err := errors.Join(s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})), s.Add(configMap("ns", "b", 2, nil))); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Minute)
+		time.Sleep(20 * time.Minute) // simulated time
 		synctest.Wait()
 		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023}
 		for i := range want {
@@ -515,7 +515,7 @@ func TestIndexFunctionRecovers(t *testing.T) {
 			t.Error(len(objs), err)
 		}
 		fail.Store(false)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(10 * time.Minute) // simulated time
 		synctest.Wait()
 		expectNoted(t, "it has recovered", s)
 		if objs, err := s.ByIndex("odd", "v"); err != nil || len(objs) != 1 {
