@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // apply brings a batch into the transaction.

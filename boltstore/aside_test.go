@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // TestAsideIsKept: what a source had set aside stays where the file is replaced,
@@ -24,12 +27,12 @@ func TestAsideIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			freelist := func() int {
-				f, done, err := openPages(path)
+				f, done, err := pages.Open(path)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer done()
-				return int(f.meta.freelist)
+				return int(f.Freelist())
 			}
 			want := 0
 			switch name {

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"errors"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
@@ -88,18 +92,18 @@ func (c blockCursor) at(k, v []byte) ([]byte, []byte) {
 }
 
 // blocks reads the blocks of a damaged file's journal.
-func (c *copier) blocks(journal bucketRef, fn func(k, v []byte)) error {
-	var errs problems
-	errs.add(c.from.each(journal, func(k, v []byte, sub *bucketRef) {
+func (c *copier) blocks(journal pages.Bucket, fn func(k, v []byte)) error {
+	var errs faults.List
+	errs.Add(c.from.Each(journal, func(k, v []byte, sub *pages.Bucket) {
 		if sub == nil {
 			fn(k, v)
 			return
 		}
-		errs.add(c.from.each(*sub, func(name, v []byte, _ *bucketRef) {
+		errs.Add(c.from.Each(*sub, func(name, v []byte, _ *pages.Bucket) {
 			if bytes.Equal(name, k) {
 				fn(k, v)
 			}
 		}))
 	}))
-	return errs.err()
+	return errs.Err()
 }

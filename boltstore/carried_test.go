@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // wantsSound wants a file without problems, but for those that the file itself

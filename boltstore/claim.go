@@ -9,13 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/codec"
-	"github.com/kubewake/kubewake/internal/buildid"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
+	"github.com/kubewake/kubewake/internal/buildid"
 )
 
 // Claim says what a program wants of a source.

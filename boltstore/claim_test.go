@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -58,19 +60,19 @@ func TestDictKey(t *testing.T) {
 			relist(t, s, "1000", RelistOptions{}, pods, 150)
 			versions := dictVersions(t, s)
 			closeTest(t, db)
-			f, done, err := openPages(path)
+			f, done, err := pages.Open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer done()
 			dicts := bucketAt(t, f, bucketSources, []byte(podClaim().Source.ID()), bucketDicts)
-			rewritePage(t, path, f, dicts.root, func(_ page, b []byte) {
-				if b[pageHead+8] ^= 4; b[pageHead+8] != 0 {
+			rewritePage(t, path, f, dicts.Root, func(_ pages.Page, b []byte) {
+				if b[pages.HeadSize+8] ^= 4; b[pages.HeadSize+8] != 0 {
 					t.Fatal("not where the key's length is")
 				}
 			})
 			if replaced {
-				ruin(t, path, int(f.meta.freelist))
+				ruin(t, path, int(f.Freelist()))
 			}
 			db = openTest(t, path, o)
 			if got := len(db.SetAside()) == 1; got != replaced {

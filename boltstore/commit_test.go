@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 func (p *testProducer) add(t *testing.T, s *Store, objs ...*corev1.ConfigMap) {

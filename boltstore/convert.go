@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // goOn marks a point at which a conversion can be given up: the file is to be
@@ -122,18 +125,18 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *boltFile, e
 // all copies the sources, of which those that are known are believed (see
 // salvage), and what was set aside of other clusters.
 func (cp *copying) all(known map[string]*sourceMeta) {
-	cp.sources(cp.from.top(), [][]byte{bucketSources}, known)
+	cp.sources(cp.from.Top(), [][]byte{bucketSources}, known)
 	var times [][]byte
 	damage := &cp.res.damage
-	damage.add(cp.from.each(cp.from.top(), func(k, _ []byte, sub *bucketRef) {
+	damage.Add(cp.from.Each(cp.from.Top(), func(k, _ []byte, sub *pages.Bucket) {
 		if sub != nil && bytes.Equal(k, bucketAside) {
-			damage.add(cp.from.each(*sub, func(k, _ []byte, _ *bucketRef) { times = append(times, k) }))
+			damage.Add(cp.from.Each(*sub, func(k, _ []byte, _ *pages.Bucket) { times = append(times, k) }))
 		}
 	}))
 	for _, at := range times {
 		if bytes.Equal(at, u64(uint64(discarded.UnixNano()))) {
 			continue // to be removed, and part of it may be
 		}
-		cp.sources(cp.from.top(), [][]byte{bucketAside, at}, nil)
+		cp.sources(cp.from.Top(), [][]byte{bucketAside, at}, nil)
 	}
 }

@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
@@ -19,13 +23,13 @@ type copier struct {
 	was, m *sourceMeta
 	todo   []func(src sourceTx, a *applier) error
 	size   int
-	errs   problems
+	errs   faults.List
 }
 
-func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
-	subs := map[string]bucketRef{}
+func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
+	subs := map[string]pages.Bucket{}
 	var meta []byte
-	c.note(c.from.each(ref, func(k, v []byte, sub *bucketRef) {
+	c.note(c.from.Each(ref, func(k, v []byte, sub *pages.Bucket) {
 		if sub != nil {
 			subs[string(k)] = *sub
 		} else if bytes.Equal(k, keyMeta) {
@@ -34,14 +38,14 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 			c.unknown(k)
 		}
 	}))
-	namesLost := c.errs.n > 0
+	namesLost := c.errs.Len() > 0
 	src := sourceTx{nil, c.id, c.with.from}
 	if c.was = known; known == nil {
 		m, err := src.openMeta(meta)
 		if err != nil || m.Source.ID() != c.id {
 			c.note(fmt.Errorf("%w: what it is cannot be read", ErrDamaged))
 			c.note(err)
-			return c.errs.err()
+			return c.errs.Err()
 		}
 		c.was = m
 	}
@@ -54,12 +58,12 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		c.m.Indices[name] = im
 	}
 	if gens, ok := subs[string(bucketGen)]; ok && c.m.Generation > 0 {
-		gen, err := c.from.find(gens, u64(c.m.Generation))
+		gen, err := c.from.Find(gens, u64(c.m.Generation))
 		c.note(err)
-		items, err := c.from.find(gen, bucketItems)
+		items, err := c.from.Find(gen, bucketItems)
 		c.note(err)
 		sealed := sealItems(c.with.from, c.id, c.m.Generation)
-		c.note(c.from.each(items, func(k, v []byte, _ *bucketRef) { c.record(sealed.raw(k, v)) }))
+		c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) { c.record(sealed.raw(k, v)) }))
 		c.own(gen, sealed.sealOwn())
 		if !c.was.Noted.none() {
 			c.notes(gen)
@@ -72,31 +76,31 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 	delete(subs, string(bucketJournal))
 	restart := false
 	for name, sub := range subs {
-		before := c.errs.n
+		before := c.errs.Len()
 		if c.with.from == c.with.to {
 			c.bucket([][]byte{[]byte(name)}, sub)
 		} else {
 			c.part([]byte(name), sub)
 		}
-		if c.errs.n > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
+		if c.errs.Len() > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
 			restart = true // what they were not told may be lost
 			namesLost = namesLost || name == string(bucketHandlers)
 		}
-		if name == string(bucketDicts) && sub.seq > 0 { // no version comes to mean another dictionary
+		if name == string(bucketDicts) && sub.Seq > 0 { // no version comes to mean another dictionary
 			c.do(8, func(src sourceTx, _ *applier) error {
 				b, err := src.root.CreateBucketIfNotExists(bucketDicts)
 				if err != nil {
 					return err
 				}
-				return b.SetSequence(sub.seq)
+				return b.SetSequence(sub.Seq)
 			})
 		}
 	}
 	c.flush()
-	if c.errs.n == 0 {
+	if c.errs.Len() == 0 {
 		c.note(c.compare())
 	}
-	if c.errs.n > 0 {
+	if c.errs.Len() > 0 {
 		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count, c.was.Items.Count)
 	}
 	c.m.NamesLost = c.m.NamesLost || namesLost
@@ -112,10 +116,10 @@ func (c *copier) copy(ref bucketRef, known *sourceMeta) error {
 		}
 		return src.putMeta(c.m)
 	}))
-	return c.errs.err()
+	return c.errs.Err()
 }
 
-func (c *copier) note(err error) { c.errs.add(err) }
+func (c *copier) note(err error) { c.errs.Add(err) }
 
 // unknown stops a conversion at what it cannot seal otherwise, lest that be
 // lost unnoticed.
@@ -176,7 +180,7 @@ func (c *copier) record(rw raw) {
 
 // journal copies the newest blocks that follow one another. Durable handlers
 // that the others concern start over; plain ones are not told what was in them.
-func (c *copier) journal(src sourceTx, ref bucketRef) {
+func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 	type block struct{ seq, next uint64 }
 	var blocks []block
 	c.note(c.blocks(ref, func(k, v []byte) {
@@ -244,11 +248,11 @@ func (c *copier) reseal(to sourceTx, k, v []byte) ([]byte, error) {
 }
 
 // bucket copies a bucket as it is.
-func (c *copier) bucket(path [][]byte, ref bucketRef) {
-	if len(path) > maxDepth {
+func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
+	if len(path) > pages.MaxDepth {
 		return
 	}
-	c.note(c.from.each(ref, func(k, v []byte, sub *bucketRef) {
+	c.note(c.from.Each(ref, func(k, v []byte, sub *pages.Bucket) {
 		if sub != nil {
 			c.bucket(append(path[:len(path):len(path)], k), *sub)
 			return
@@ -267,12 +271,12 @@ func (c *copier) bucket(path [][]byte, ref bucketRef) {
 }
 
 // part copies a bucket of boxes into another file's.
-func (c *copier) part(name []byte, ref bucketRef) {
+func (c *copier) part(name []byte, ref pages.Bucket) {
 	switch {
 	case bytes.Equal(name, bucketHandlers), bytes.Equal(name, bucketDicts):
 		c.box([][]byte{name}, ref, "", false)
 	case bytes.Equal(name, bucketParked):
-		c.note(c.from.each(ref, func(k, _ []byte, sub *bucketRef) {
+		c.note(c.from.Each(ref, func(k, _ []byte, sub *pages.Bucket) {
 			if sub == nil {
 				c.unknown(slices.Concat(name, k))
 				return
@@ -286,10 +290,10 @@ func (c *copier) part(name []byte, ref bucketRef) {
 
 // box copies a box. A value that cannot be opened is left empty: whoever reads
 // it finds it damaged.
-func (c *copier) box(path [][]byte, ref bucketRef, sub string, names bool) {
+func (c *copier) box(path [][]byte, ref pages.Bucket, sub string, names bool) {
 	from := sealBox(c.with.from, c.id, string(path[0]), sub, names)
 	to := sealBox(c.with.to, c.id, string(path[0]), sub, names)
-	c.note(c.from.each(ref, func(k, v []byte, _ *bucketRef) {
+	c.note(c.from.Each(ref, func(k, v []byte, _ *pages.Bucket) {
 		plain := from.open(k, v)
 		if len(plain) == 0 {
 			c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, errUnopened))

@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // The corpus test damages a file in many ways. For each, a full read returns

@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 	"os"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // damage is one way to spoil the file.

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/sealtest"
-	bolt "go.etcd.io/bbolt"
 )
 
 // disk stands beside a folder and knows what of it a power failure may leave.

@@ -13,9 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // DB is one open file. Its methods may be called concurrently. Only one

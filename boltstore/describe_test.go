@@ -4,8 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 func stateIn(t *testing.T, db *DB) State {

@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/devicetest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/devicetest"
 )
 
 // TestMachine: this machine is told of as one that runs.

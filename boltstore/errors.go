@@ -3,6 +3,7 @@ package boltstore
 import (
 	"errors"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -14,9 +15,9 @@ var (
 	// ErrUnsafe: other users can change the file or where it is.
 	ErrUnsafe = errors.New("not safe from other users")
 	// ErrForeign: the file exists and is not a kubewake file.
-	ErrForeign = errors.New("not a kubewake file")
+	ErrForeign = faults.ErrForeign
 	// ErrDamaged: the file, or a record in it, is not what was written.
-	ErrDamaged = errors.New("damaged")
+	ErrDamaged = faults.ErrDamaged
 	// ErrNewerFormat: the file was written by a newer kubewake.
 	ErrNewerFormat = errors.New("file format is newer than this program")
 	// ErrKeyset: the keyset is missing, malformed, or not the file's. The file

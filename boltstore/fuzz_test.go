@@ -3,8 +3,6 @@ package boltstore
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -93,79 +91,6 @@ func FuzzParked(f *testing.F) {
 			t.Fatalf("%d are gone, were %d", n, gone)
 		}
 	})
-}
-
-// FuzzPages gives any bytes for a bbolt file behind its meta pages. Looking at
-// it ends, and so does reading what is there.
-func FuzzPages(f *testing.F) {
-	path := filepath.Join(f.TempDir(), "seed.db")
-	db, err := Open(path, Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	s := claimTest(f, db, Claim{})
-	for i := range 20 {
-		if err := s.Add(configMap("a", string(rune('a'+i)), i+1, nil)); err != nil {
-			f.Fatal(err)
-		}
-	}
-	s.Release()
-	if err := db.Close(); err != nil {
-		f.Fatal(err)
-	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		f.Fatal(err)
-	}
-	m, err := newestMeta(bytes.NewReader(b))
-	if err != nil {
-		f.Fatal(err)
-	}
-	used := b[2*m.pageSize : uint64(m.pages)*uint64(m.pageSize)]
-	f.Add(used, m.root, m.freelist)
-	f.Add([]byte{}, uint64(2), ^uint64(0))
-	f.Add(nested(40), uint64(2), ^uint64(0))
-	f.Fuzz(func(t *testing.T, pages []byte, root, freelist uint64) {
-		if len(pages) > 1<<18 {
-			return
-		}
-		all := append(make([]byte, 2*m.pageSize), pages...)
-		meta := *m
-		meta.root, meta.freelist = root, freelist
-		meta.pages = uint64(len(all)) / uint64(meta.pageSize)
-		pf := newPageFile(bytes.NewReader(all), &meta, int64(len(all)))
-		_ = pf.scan() // that it returns is the test
-		_ = pf.each(pf.top(), func(k, v []byte, sub *bucketRef) {
-			if sub != nil {
-				_ = pf.each(*sub, func([]byte, []byte, *bucketRef) {})
-			}
-		})
-	})
-}
-
-// nested is a leaf page whose two elements are the same inline bucket, in which
-// there is the same again: 2^depth buckets.
-func nested(depth int) []byte {
-	o := binary.NativeEndian
-	var inner []byte
-	for range depth {
-		b := make([]byte, pageHead+2*16+16)
-		o.PutUint16(b[8:], pageLeaf)
-		o.PutUint16(b[10:], 2)
-		for i := range 2 {
-			e := b[pageHead+16*i:]
-			o.PutUint32(e, leafBucket)
-			o.PutUint32(e[4:], uint32(2*16-16*i))
-			o.PutUint32(e[12:], uint32(16+len(inner)))
-		}
-		if inner == nil {
-			o.PutUint16(b[10:], 0)
-		}
-		inner = append(b, inner...)
-	}
-	page := append(inner, make([]byte, 4096-len(inner)%4096)...)
-	o.PutUint64(page, 2)
-	return page
 }
 
 func FuzzBlock(f *testing.F) {

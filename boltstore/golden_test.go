@@ -16,11 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // Golden files are what released programs have written. They are never written

@@ -7,9 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // handle is the only way to the file. The file beneath it can be swapped; a

@@ -256,7 +256,7 @@ func (db *DB) noteAside(aside string, why error, saved salvaged) {
 	db.aside = append(db.aside, aside)
 	db.mu.Unlock()
 	db.log().Error(why, "Set the file aside; what could not be saved will be read from the server", "file", db.path, "aside", aside,
-		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.err())
+		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.Err())
 	db.trimAside()
 }
 

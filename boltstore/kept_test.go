@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // fillDurable makes a file with packed pods, two dictionaries, and durable

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // readKeyset reads the keyset before the file is touched.
@@ -146,17 +149,17 @@ func (db *DB) damagedKeys() (s *seal.Sealer, next header, known bool, err error)
 
 // headerOf reads the header of a file that may be damaged, without bbolt.
 func headerOf(path string) (h header, ok bool) {
-	f, done, err := openPages(path)
+	f, done, err := pages.Open(path)
 	if err != nil {
 		return h, false
 	}
 	defer done()
-	file, err := f.find(f.top(), bucketFile)
+	file, err := f.Find(f.Top(), bucketFile)
 	if err != nil {
 		return h, false
 	}
 	var raw []byte
-	err = f.each(file, func(k, v []byte, _ *bucketRef) {
+	err = f.Each(file, func(k, v []byte, _ *pages.Bucket) {
 		if bytes.Equal(k, keyHeader) {
 			raw = v
 		}

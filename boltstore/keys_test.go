@@ -13,9 +13,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/kubewake/kubewake/boltstore/seal"
-	"github.com/kubewake/kubewake/internal/podgen"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/tink-crypto/tink-go/v2/daead"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/podgen"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 var (

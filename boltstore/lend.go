@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -51,11 +53,7 @@ func newestID(path string) (uint64, error) {
 		return 0, err
 	}
 	defer f.Close()
-	m, err := newestMeta(f)
-	if err != nil {
-		return 0, err
-	}
-	return m.txid, nil
+	return pages.Transaction(f)
 }
 
 // lend lets go of the lock of a file that was just opened, and was looked at

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	berrors "go.etcd.io/bbolt/errors"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // TestMaxSize: at its bound the file takes nothing more and loses nothing, the

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // formatVersion is the version of the whole file's layout.

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // migration brings a file of one format to the next, in the transaction that

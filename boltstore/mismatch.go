@@ -5,6 +5,8 @@ import (
 	"maps"
 	"os"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
 // Reasons of [Store.Outdated] and [Aside]: each has its own cure.
@@ -42,7 +44,7 @@ func asideReason(path string) string {
 	if ok && h.Format > formatVersion {
 		return AsideFormat
 	}
-	f, done, err := openPages(path)
+	f, done, err := pages.Open(path)
 	if err != nil {
 		if errors.Is(err, ErrForeign) {
 			return AsideForeign
@@ -51,7 +53,7 @@ func asideReason(path string) string {
 	}
 	defer done()
 	ours := ok
-	err = f.each(f.top(), func(k, _ []byte, _ *bucketRef) { ours = ours || string(k) == string(bucketFile) })
+	err = f.Each(f.Top(), func(k, _ []byte, _ *pages.Bucket) { ours = ours || string(k) == string(bucketFile) })
 	if err == nil && !ours {
 		return AsideForeign
 	}

@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // swaps are the operations that put another file in an open one's place.

@@ -7,11 +7,14 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
-	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
 	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/index"
 )
 
 // Notes say which objects of a generation the resume point has passed although
@@ -361,14 +364,14 @@ func (v *verifier) notes(g genTx) {
 }
 
 // notes copies those of the generation.
-func (c *copier) notes(gen bucketRef) {
-	ref, err := c.from.find(gen, bucketNotes)
+func (c *copier) notes(gen pages.Bucket) {
+	ref, err := c.from.Find(gen, bucketNotes)
 	if err != nil {
 		c.note(err)
 		return
 	}
 	sealed := sealNotes(c.with.from, c.id, c.was.Generation)
-	c.note(c.from.each(ref, func(k, v []byte, _ *bucketRef) {
+	c.note(c.from.Each(ref, func(k, v []byte, _ *pages.Bucket) {
 		n, err := parseNote(sealed.open(k, v))
 		if err != nil {
 			c.note(fmt.Errorf("a note: %w", err))

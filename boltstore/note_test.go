@@ -14,11 +14,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // errRefused is why a transform of these tests refuses an object.

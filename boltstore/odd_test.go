@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // TestOddOptions: no value of a bound or a time keeps a file from doing all that

@@ -9,9 +9,10 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // openFile opens, and creates or replaces where the options allow it, the file

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // Durability says what a commit survives.

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/codec"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
 // otherForm is a codec by another ID.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
 var errOwnUnknown = errors.New("it is not known which objects the program has written")
@@ -138,10 +140,10 @@ func (a *applier) noteLost(k []byte, why error) error {
 
 // own copies the bases of a generation. One that cannot be read is left out:
 // then the source is read anew.
-func (c *copier) own(gen bucketRef, sealed *items) {
-	var bases bucketRef
+func (c *copier) own(gen pages.Bucket, sealed *items) {
+	var bases pages.Bucket
 	found := false
-	c.note(c.from.each(gen, func(k, _ []byte, sub *bucketRef) {
+	c.note(c.from.Each(gen, func(k, _ []byte, sub *pages.Bucket) {
 		if sub != nil && bytes.Equal(k, bucketOwn) {
 			bases, found = *sub, true
 		}
@@ -149,7 +151,7 @@ func (c *copier) own(gen bucketRef, sealed *items) {
 	if !found {
 		return
 	}
-	c.note(c.from.each(bases, func(k, v []byte, _ *bucketRef) {
+	c.note(c.from.Each(bases, func(k, v []byte, _ *pages.Bucket) {
 		rw := sealed.raw(k, v)
 		b := rw.open()
 		key, r, raw := "", (*record)(nil), []byte(nil)

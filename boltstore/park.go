@@ -9,9 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubewake/kubewake/index"
 	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // parked is what a durable handler has not acknowledged of one key, collapsed:

@@ -5,9 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/index"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // TestParkKey: what several commits park of a key tells the same as the entries.

@@ -7,9 +7,10 @@ import (
 	"maps"
 	"time"
 
-	"github.com/kubewake/kubewake/index"
 	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // pressBlocks is how many blocks are collapsed in a commit, at most: more than

@@ -6,7 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+
 	"github.com/go-logr/logr/funcr"
+
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -41,14 +46,14 @@ func TestCheckIsBrief(t *testing.T) {
 	db := openTest(t, path, Options{})
 	fill(t, claimTest(t, db, Claim{}), 600, 50)
 	closeTest(t, db)
-	f, done, err := openPages(path)
+	f, done, err := pages.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
-	rewritePage(t, path, f, f.meta.freelist, func(p page, b []byte) {
-		if p.count < 2*maxProblems {
-			t.Fatalf("%d free pages", p.count)
+	rewritePage(t, path, f, f.Freelist(), func(p pages.Page, b []byte) {
+		if p.Count < 2*faults.Most {
+			t.Fatalf("%d free pages", p.Count)
 		}
 		clear(b[10:12]) // their number
 	})
@@ -57,7 +62,7 @@ func TestCheckIsBrief(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if r, err := db.Check(); err != nil || len(r.Problems) != maxProblems {
+	if r, err := db.Check(); err != nil || len(r.Problems) != faults.Most {
 		t.Errorf("%d problems, %v", len(r.Problems), err)
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // listing is a first list of pages that is read in several attempts.

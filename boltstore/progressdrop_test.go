@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // TestProgressOfNoUse: what was staged under other conditions, or is damaged,

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // read runs fn on the generation that is served, of a zero genTx where

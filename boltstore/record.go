@@ -7,8 +7,10 @@ import (
 	"hash/crc32"
 	"math"
 
-	"github.com/kubewake/kubewake/index"
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+	"github.com/kubewake/kubewake/index"
 )
 
 const recordVersion = 2
@@ -135,7 +137,7 @@ func (e *errEncoder) do(f func() error) {
 func parseRecord(itemKey, b []byte) (string, *record, error) {
 	key, inline, err := index.ParseKey(itemKey)
 	if err != nil {
-		return "", nil, fmt.Errorf("item key %x: %w: %v", itemKey, ErrDamaged, err)
+		return "", nil, fmt.Errorf("item key %x: %w: %v", itemKey, faults.ErrDamaged, err)
 	}
 	r, err := parseRecordOf(b)
 	if err != nil {
@@ -144,11 +146,11 @@ func parseRecord(itemKey, b []byte) (string, *record, error) {
 	if !inline {
 		key = r.key
 		if !bytes.Equal(index.AppendKey(nil, key), itemKey) {
-			return key, nil, fmt.Errorf("record of %q: %w: stored under another key", key, ErrDamaged)
+			return key, nil, fmt.Errorf("record of %q: %w: stored under another key", key, faults.ErrDamaged)
 		}
 	}
 	if recordSum(key, b) != r.crc {
-		return key, nil, fmt.Errorf("record of %q: %w: checksum differs", key, ErrDamaged)
+		return key, nil, fmt.Errorf("record of %q: %w: checksum differs", key, faults.ErrDamaged)
 	}
 	return key, r, nil
 }
@@ -156,10 +158,10 @@ func parseRecord(itemKey, b []byte) (string, *record, error) {
 // parseRecordOf parses b without verifying its checksum.
 func parseRecordOf(b []byte) (*record, error) {
 	if len(b) < 7 {
-		return nil, fmt.Errorf("%w: %d bytes", ErrDamaged, len(b))
+		return nil, fmt.Errorf("%w: %d bytes", faults.ErrDamaged, len(b))
 	}
 	if b[0] != recordVersion {
-		return nil, fmt.Errorf("%w: version %d", ErrDamaged, b[0])
+		return nil, fmt.Errorf("%w: version %d", faults.ErrDamaged, b[0])
 	}
 	r := &record{codec: b[1], crc: binary.LittleEndian.Uint32(b[2:6])}
 	rd := bytes.NewReader(b[6:])
@@ -193,7 +195,7 @@ func parseRecordOf(b []byte) (*record, error) {
 	}
 	r.packed, r.size = uint32(packed), int(size)
 	if d.err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrDamaged, d.err)
+		return nil, fmt.Errorf("%w: %v", faults.ErrDamaged, d.err)
 	}
 	r.payload = b[len(b)-rd.Len():]
 	return r, nil
@@ -238,11 +240,11 @@ func withSum(b []byte) []byte {
 
 func checkSum(b []byte) ([]byte, error) {
 	if len(b) < 4 {
-		return nil, fmt.Errorf("%w: %d bytes", ErrDamaged, len(b))
+		return nil, fmt.Errorf("%w: %d bytes", faults.ErrDamaged, len(b))
 	}
 	data, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
 	if crc32.Checksum(data, castagnoli) != sum {
-		return nil, fmt.Errorf("%w: checksum differs", ErrDamaged)
+		return nil, fmt.Errorf("%w: checksum differs", faults.ErrDamaged)
 	}
 	return data, nil
 }

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubewake/kubewake/index"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // The wait before index functions that failed are called again: it doubles as

@@ -6,10 +6,11 @@ import (
 	"hash/maphash"
 	"slices"
 
-	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // RelistOptions say how a relist compares the server's objects with the file's.

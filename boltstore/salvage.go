@@ -1,24 +1,27 @@
 package boltstore
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // salvaged says what could be saved of a damaged file.
 type salvaged struct {
 	objects, of uint64
-	damage      problems
+	damage      faults.List
 	stopped     error // the new file could not be written: it is of no use
 }
 
-func (s salvaged) whole() bool { return s.damage.n == 0 }
+func (s salvaged) whole() bool { return s.damage.Len() == 0 }
 
 // unwritten is why the new file cannot take the old one's place.
 func (s salvaged) unwritten() error {
@@ -41,7 +44,7 @@ func (db *DB) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, know
 	f, err := os.Open(path)
 	if err != nil {
 		s := salvaged{}
-		s.damage.add(err)
+		s.damage.Add(err)
 		return s
 	}
 	defer f.Close()
@@ -56,7 +59,7 @@ func (db *DB) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, know
 
 // copying is the way of a file's sources into another one.
 type copying struct {
-	from *pageFile
+	from *pages.File
 	to   *bolt.DB
 	with seals
 	step func(name string) error // before each transaction
@@ -65,10 +68,10 @@ type copying struct {
 
 func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
 	cp := &copying{to: to, with: with}
-	from, err := pageFileOf(f)
+	from, err := pages.FileOf(f)
 	if err != nil {
-		cp.res.damage.add(err)
-		from = newPageFile(bytes.NewReader(nil), &boltMeta{pageSize: 4096}, 0)
+		cp.res.damage.Add(err)
+		from = pages.Empty()
 	}
 	cp.from = from
 	return cp
@@ -76,49 +79,29 @@ func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
 
 // sources copies those in the last bucket of path, which begins in the bucket
 // in.
-func (cp *copying) sources(in bucketRef, path [][]byte, known map[string]*sourceMeta) {
+func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sourceMeta) {
 	sources := in
 	for _, name := range path {
 		var err error
-		sources, err = cp.from.find(sources, name)
-		cp.res.damage.add(err)
+		sources, err = cp.from.Find(sources, name)
+		cp.res.damage.Add(err)
 	}
-	refs := map[string]bucketRef{}
-	cp.res.damage.add(cp.from.each(sources, func(k, _ []byte, sub *bucketRef) {
+	refs := map[string]pages.Bucket{}
+	cp.res.damage.Add(cp.from.Each(sources, func(k, _ []byte, sub *pages.Bucket) {
 		if sub != nil {
 			refs[sourceID(cp.with.from, k)] = *sub
 		}
 	}))
 	for id := range known {
 		if _, ok := refs[id]; !ok {
-			refs[id] = bucketRef{} // lost but for its meta
+			refs[id] = pages.Bucket{} // lost but for its meta
 		}
 	}
 	for id, ref := range refs {
 		c := &copier{copying: cp, path: path, id: id}
-		cp.res.damage.addOf(fmt.Sprintf("source %q", id), c.copy(ref, known[id]))
+		cp.res.damage.AddOf(fmt.Sprintf("source %q", id), c.copy(ref, known[id]))
 		if c.m != nil {
 			cp.res.objects, cp.res.of = cp.res.objects+c.m.Items.Count, cp.res.of+c.was.Items.Count
 		}
 	}
 }
-
-// find returns a bucket in another one; an error says what stood in the way.
-func (f *pageFile) find(b bucketRef, name []byte) (found bucketRef, err error) {
-	ok := false
-	err = f.each(b, func(k, _ []byte, sub *bucketRef) {
-		if sub != nil && bytes.Equal(k, name) {
-			found, ok = *sub, true
-		}
-	})
-	if !ok {
-		var errs problems
-		errs.add(fmt.Errorf("%w: bucket %x is missing", ErrDamaged, name))
-		errs.add(err)
-		return bucketRef{inline: emptyPage}, errs.err()
-	}
-	return found, nil
-}
-
-// emptyPage is an inline bucket with nothing in it.
-var emptyPage = binary.NativeEndian.AppendUint16(make([]byte, 8, pageHead), pageLeaf)[:pageHead]

@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
 	"github.com/go-logr/logr/funcr"
+
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -156,17 +159,17 @@ func TestJournalGap(t *testing.T) {
 				s.Release()
 				closeTest(t, s.DB())
 			}
-			f, done, err := openPages(path)
+			f, done, err := pages.Open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer done()
 			journal := bucketAt(t, f, bucketSources, []byte(configMaps.ID()), bucketJournal)
-			rewritePage(t, path, f, journal.root, func(p page, b []byte) {
-				if p.flags != pageBranch || p.count < 3 {
+			rewritePage(t, path, f, journal.Root, func(p pages.Page, b []byte) {
+				if p.Flags != pages.Branch || p.Count < 3 {
 					t.Fatalf("%+v", p)
 				}
-				ruin(t, path, int(binary.NativeEndian.Uint64(b[pageHead+16+8:])))
+				ruin(t, path, int(binary.NativeEndian.Uint64(b[pages.HeadSize+16+8:])))
 			})
 			var lines []string
 			log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})

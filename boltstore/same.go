@@ -3,8 +3,9 @@ package boltstore
 import (
 	"fmt"
 
-	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // Listed is what a list says of an object in its metadata.

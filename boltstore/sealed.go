@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
-	bolt "go.etcd.io/bbolt"
 )
 
 // What is between the buckets of an encrypted file and the rest of the

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/index"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // leaf is a place in a file where something sealed is.

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/podgen"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/internal/podgen"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // TestRelistAcrossRotation: a rotation waits for a relist under way; when it has

@@ -9,16 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+
 	"k8s.io/client-go/tools/cache"
 )
 
 // bucketAt is where the bucket at path is in the file f.
-func bucketAt(t *testing.T, f *pageFile, path ...[]byte) bucketRef {
+func bucketAt(t *testing.T, f *pages.File, path ...[]byte) pages.Bucket {
 	t.Helper()
-	b := f.top()
+	b := f.Top()
 	for _, name := range path {
 		var err error
-		if b, err = f.find(b, name); err != nil {
+		if b, err = f.Find(b, name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -26,13 +28,13 @@ func bucketAt(t *testing.T, f *pageFile, path ...[]byte) bucketRef {
 }
 
 // rewritePage changes a page of a file.
-func rewritePage(t *testing.T, path string, f *pageFile, id uint64, change func(p page, b []byte)) {
+func rewritePage(t *testing.T, path string, f *pages.File, id uint64, change func(p pages.Page, b []byte)) {
 	t.Helper()
-	p, err := f.head(id)
+	p, err := f.Head(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := f.content(p)
+	b, err := f.Content(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +44,7 @@ func rewritePage(t *testing.T, path string, f *pageFile, id uint64, change func(
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if _, err := w.WriteAt(b, int64(id)*int64(f.meta.pageSize)); err != nil {
+	if _, err := w.WriteAt(b, int64(id)*int64(f.PageSize())); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -54,17 +56,17 @@ func TestBranchKey(t *testing.T) {
 	path := testPath(t)
 	o := Options{Decrypt: true} // the place depends on the names
 	srv := stored(t, path, 600, 0, o)
-	f, done, err := openPages(path)
+	f, done, err := pages.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
 	items := bucketAt(t, f, bucketSources, []byte(configMaps.ID()), bucketGen, u64(1), bucketItems)
-	rewritePage(t, path, f, items.root, func(p page, b []byte) {
-		if p.flags != pageBranch {
+	rewritePage(t, path, f, items.Root, func(p pages.Page, b []byte) {
+		if p.Flags != pages.Branch {
 			t.Fatalf("%+v", p)
 		}
-		e := b[pageHead+16*(p.count/2):]
+		e := b[pages.HeadSize+16*(p.Count/2):]
 		pos, size := binary.NativeEndian.Uint32(e), binary.NativeEndian.Uint32(e[4:])
 		e[pos+size-1] ^= 4
 	})
@@ -101,13 +103,13 @@ func TestBranchKey(t *testing.T) {
 func TestBranchKeyBeyondPage(t *testing.T) {
 	path := testPath(t)
 	srv := stored(t, path, 600, 0, Options{Decrypt: true})
-	f, done, err := openPages(path)
+	f, done, err := pages.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
 	items := bucketAt(t, f, bucketSources, []byte(configMaps.ID()), bucketGen, u64(1), bucketItems)
-	rewritePage(t, path, f, items.root, func(p page, b []byte) { b[pageHead+16*(p.count/2)+3] ^= 0x80 })
+	rewritePage(t, path, f, items.Root, func(p pages.Page, b []byte) { b[pages.HeadSize+16*(p.Count/2)+3] ^= 0x80 })
 	db := openTest(t, path, Options{Decrypt: true})
 	if len(db.SetAside()) != 1 {
 		t.Error("it was not noticed")

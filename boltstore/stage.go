@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // stage is a generation that a relist builds beside the one that is served.

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/kubewake/kubewake/index"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // TestStaleIndexEntry: an entry of an index that the object's record does not

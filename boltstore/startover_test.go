@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/index"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
 )
 
 // broken has what a handler depends on rot.

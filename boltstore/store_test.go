@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 var configMaps = Source{Version: "v1", Resource: "configmaps", Form: FormTyped}

@@ -13,13 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/index"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // storeModel takes random steps with one source: the server changes objects,

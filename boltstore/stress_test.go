@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // TestAllAtOnce: a source is changed, listed anew, indexed and read in pages,

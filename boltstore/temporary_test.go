@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // TestOpenOrTemporary: while the file is in use another one is used, of which

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/kubewake/kubewake/boltstore/codec"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
 // trialObjects are how many objects of a claim are tried.

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore/codec"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
 // account is a custom resource whose marshaler leaves the password out.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 

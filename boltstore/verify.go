@@ -8,9 +8,12 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
-	bolt "go.etcd.io/bbolt"
 )
 
 // Report is what Check found.
@@ -48,7 +51,7 @@ func (db *DB) Check() (Report, error) {
 		defer db.h.writeMu.Unlock()
 		return db.h.quiet(func(tx *bolt.Tx) error {
 			for err := range tx.Check() {
-				if len(r.Problems) < maxProblems {
+				if len(r.Problems) < faults.Most {
 					r.Problems = append(r.Problems, err.Error())
 				}
 			}
@@ -93,7 +96,7 @@ type verifier struct {
 }
 
 func (v *verifier) problem(format string, args ...any) {
-	if len(v.r.Problems) < maxProblems {
+	if len(v.r.Problems) < faults.Most {
 		v.r.Problems = append(v.r.Problems, fmt.Sprintf(format, args...))
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // TestWaitsForABusyFile: a file that another process is writing looks damaged

@@ -1,0 +1,97 @@
+package pages
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+)
+
+// Check verifies the file at path before bbolt maps it. In bbolt a file that is
+// too short ends in a SIGBUS, and pages in a circle in a hang. Check returns
+// [faults.ErrForeign] if bbolt never wrote the file, and [faults.ErrDamaged] if
+// its pages are not as bbolt writes them. flat says whether the bucket at path
+// holds no buckets: its leaf pages are then not read.
+func Check(path string, flat func(path []string) bool) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return fmt.Errorf("%w: it is not a regular file", faults.ErrForeign)
+	}
+	f, done, err := Open(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if want := int64(f.meta.pages) * int64(f.meta.pageSize); want > st.Size() {
+		return fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", faults.ErrDamaged, st.Size(), want)
+	}
+	return f.scan(flat)
+}
+
+// scan verifies that the pages form trees, that each page is used once and is
+// not in the list of free pages, and that the key which leads to a page is the
+// page's first. It reads the first bytes of each page, branch pages whole, and
+// leaf pages whole where they can hold buckets.
+func (f *File) scan(flat func(path []string) bool) error {
+	seen := f.newSet()
+	var errs faults.List
+	var bucket func(b Bucket, path []string)
+	bucket = func(b Bucket, path []string) {
+		w := walker{f: f, seen: seen, data: flat(path)}
+		var subs []func()
+		w.leaf = func(k, _ []byte, sub *Bucket) {
+			if sub != nil {
+				subs = append(subs, func() { bucket(*sub, append(path[:len(path):len(path)], string(k))) })
+			}
+		}
+		w.bucket(b)
+		errs.Add(w.errs.Err())
+		if len(path) > MaxDepth {
+			return
+		}
+		for _, fn := range subs {
+			fn()
+		}
+	}
+	bucket(f.Top(), nil)
+	if errs.Len() == 0 {
+		errs.Add(f.scanFree(seen))
+	}
+	return errs.Err()
+}
+
+// scanFree verifies the list of free pages: none of them may be in seen.
+func (f *File) scanFree(seen pageSet) error {
+	const none = ^uint64(0) // the file has no list: bbolt works it out
+	if f.meta.freelist == none {
+		return nil
+	}
+	p, err := f.visit(f.meta.freelist, seen)
+	if err != nil {
+		return err
+	}
+	b, err := f.Content(p)
+	if err != nil {
+		return err
+	}
+	o := binary.NativeEndian
+	ids, count := b[HeadSize:], uint64(p.Count)
+	if p.Count == 0xFFFF { // the count does not fit in 16 bits
+		count, ids = o.Uint64(ids), ids[8:]
+	}
+	if p.Flags != free || count > uint64(len(ids)/8) {
+		return fmt.Errorf("%w: the list of free pages: flags %x, %d pages", faults.ErrDamaged, p.Flags, count)
+	}
+	for i := range count {
+		id := o.Uint64(ids[8*i:])
+		if id < 2 || id >= f.pages || seen.has(id) {
+			return fmt.Errorf("%w: page %d is in use and called free", faults.ErrDamaged, id)
+		}
+		seen.add(id)
+	}
+	return nil
+}

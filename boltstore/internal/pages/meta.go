@@ -1,0 +1,106 @@
+package pages
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+)
+
+// A meta page, as bbolt 1.5 writes it (internal/common/meta.go), has a 16-byte
+// page head; then magic, version, page size and flags (uint32); then root, root
+// sequence, freelist, number of pages, transaction id and an FNV-64a sum over the
+// bytes before it (uint64), all in the machine's byte order.
+const (
+	magic     = 0xED0CDAED
+	pageHead  = 16
+	metaBytes = 64
+)
+
+// pageSizes are the sizes that bbolt accepts.
+var pageSizes = []uint32{1024, 2048, 4096, 8192, 16384, 32768, 65536}
+
+// newestMeta returns the valid meta page of the latest transaction. The first
+// meta page says where the second one is. If the first is broken, the second is
+// looked for at each page size, and the first match counts, as in bbolt: pages
+// behind it may hold anything.
+func newestMeta(r io.ReaderAt) (*meta, error) {
+	best, err := readMeta(r, 0)
+	if err != nil {
+		return nil, err
+	}
+	seen := best.magic == magic
+	sizes := pageSizes
+	if best.valid() {
+		sizes = []uint32{best.pageSize}
+	} else {
+		best = nil
+	}
+	for _, size := range sizes {
+		m, err := readMeta(r, int64(size))
+		if err != nil {
+			return nil, err
+		}
+		seen = seen || m.magic == magic
+		if m.valid() && m.pageSize == size && (best == nil || m.txid > best.txid) {
+			best = m
+			break
+		}
+	}
+	const most = 1 << 44 // bytes; kubewake never writes a larger file
+	switch {
+	case best == nil && !seen:
+		return nil, fmt.Errorf("%w: it has no bbolt meta page", faults.ErrForeign)
+	case best == nil:
+		return nil, fmt.Errorf("%w: both meta pages are broken", faults.ErrDamaged)
+	case best.pages > most/uint64(best.pageSize):
+		return nil, fmt.Errorf("%w: it should have %d pages", faults.ErrDamaged, best.pages)
+	}
+	return best, nil
+}
+
+type meta struct {
+	magic, version, pageSize uint32
+	root, freelist           uint64
+	pages, txid, sum         uint64
+	body                     []byte
+}
+
+func readMeta(r io.ReaderAt, at int64) (*meta, error) {
+	b := make([]byte, metaBytes)
+	n, err := r.ReadAt(b, at+pageHead)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if n < len(b) {
+		return &meta{}, nil
+	}
+	o := binary.NativeEndian
+	return &meta{
+		magic: o.Uint32(b), version: o.Uint32(b[4:]), pageSize: o.Uint32(b[8:]),
+		root: o.Uint64(b[16:]), freelist: o.Uint64(b[32:]),
+		pages: o.Uint64(b[40:]), txid: o.Uint64(b[48:]), sum: o.Uint64(b[56:]), body: b[:56],
+	}, nil
+}
+
+func (m *meta) valid() bool {
+	if m.magic != magic || m.version != 2 || !slices.Contains(pageSizes, m.pageSize) {
+		return false
+	}
+	h := fnv.New64a()
+	h.Write(m.body)
+	return h.Sum64() == m.sum
+}
+
+// Transaction is the id of the latest transaction in the bbolt file r.
+func Transaction(r io.ReaderAt) (uint64, error) {
+	m, err := newestMeta(r)
+	if err != nil {
+		return 0, err
+	}
+	return m.txid, nil
+}

@@ -1,0 +1,200 @@
+package pages
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+)
+
+// walker visits the pages of a bucket. It calls leaf for each element of a leaf
+// page; sub is nil unless the element is a bucket. With data set it does not read
+// leaf pages. It skips what it cannot read, and adds the reason to errs.
+type walker struct {
+	f    *File
+	seen pageSet
+	data bool
+	leaf func(k, v []byte, sub *Bucket)
+	errs faults.List
+}
+
+func (w *walker) bucket(b Bucket) {
+	if b.Root != 0 {
+		w.tree(b.Root, 0)
+	} else if len(b.inline) < HeadSize || uint64(len(b.inline)) > uint64(w.f.meta.pageSize)/4 {
+		w.fail("an inline bucket of %d bytes", len(b.inline)) // bbolt inlines at most a quarter of a page
+	} else if p := parsePageHead(b.inline); p.Flags != Leaf {
+		w.fail("an inline bucket of flags %x", p.Flags)
+	} else {
+		w.leaves(p, b.inline, true)
+	}
+}
+
+func (w *walker) fail(format string, args ...any) {
+	w.errs.Add(fmt.Errorf("%w: %s", faults.ErrDamaged, fmt.Sprintf(format, args...)))
+}
+
+func (w *walker) tree(id uint64, depth int) {
+	p, err := w.f.Head(id)
+	w.page(id, depth, p, err)
+}
+
+func (w *walker) page(id uint64, depth int, p Page, err error) {
+	p, err = w.f.come(id, p, err, w.seen)
+	if err == nil && depth > MaxDepth {
+		err = fmt.Errorf("%w: page %d is too deep in a tree", faults.ErrDamaged, id)
+	}
+	if err == nil && p.Flags == Leaf && w.data {
+		return
+	}
+	var b []byte
+	if err == nil {
+		b, err = w.f.Content(p)
+	}
+	if err != nil {
+		w.errs.Add(err)
+		return
+	}
+	switch p.Flags {
+	case Leaf:
+		w.leaves(p, b, false)
+	case Branch:
+		if HeadSize+16*p.Count > len(b) || p.Count == 0 {
+			w.fail("page %d has %d elements", id, p.Count)
+			return
+		}
+		o := binary.NativeEndian
+		children := make([]child, p.Count)
+		for i := range children {
+			e := b[HeadSize+16*i:]
+			pos, size := uint64(o.Uint32(e)), uint64(o.Uint32(e[4:]))
+			if children[i].id = o.Uint64(e[8:]); pos+size <= uint64(len(e)) {
+				children[i].key = e[pos : pos+size]
+			}
+		}
+		w.f.look(children)
+		for _, c := range children {
+			before := w.errs.Len()
+			if w.page(c.id, depth+1, c.page, c.err); c.astray && w.errs.Len() == before {
+				w.fail("page %d is not where its keys are looked for", c.id)
+			}
+		}
+	default:
+		w.fail("page %d has flags %x", id, p.Flags)
+	}
+}
+
+func (w *walker) leaves(p Page, b []byte, inline bool) {
+	if HeadSize+16*p.Count > len(b) {
+		w.fail("page %d has %d elements", p.id, p.Count)
+		return
+	}
+	o := binary.NativeEndian
+	for i := range p.Count {
+		e := b[HeadSize+16*i:]
+		pos, ksize, vsize := uint64(o.Uint32(e[4:])), uint64(o.Uint32(e[8:])), uint64(o.Uint32(e[12:]))
+		if pos+ksize+vsize > uint64(len(e)) {
+			w.fail("page %d, element %d reaches beyond it", p.id, i)
+			continue
+		}
+		k, v := e[pos:pos+ksize], e[pos+ksize:pos+ksize+vsize]
+		var sub *Bucket
+		if o.Uint32(e)&leafBucket != 0 {
+			if inline { // bbolt never writes that, and it could nest without end
+				w.fail("element %d of an inline bucket is a bucket", i)
+				continue
+			}
+			if len(v) < 16 {
+				w.fail("page %d, element %d is half a bucket", p.id, i)
+				continue
+			}
+			if sub = (&Bucket{Root: o.Uint64(v), Seq: o.Uint64(v[8:])}); sub.Root == 0 {
+				sub.inline = v[16:]
+			}
+		}
+		if w.leaf != nil {
+			w.leaf(k, v, sub)
+		}
+	}
+}
+
+// Each calls fn in key order for each element of b that can be read. sub is nil
+// unless the element is a bucket. k and v stay valid and belong to fn. The error
+// lists what could not be read.
+func (f *File) Each(b Bucket, fn func(k, v []byte, sub *Bucket)) error {
+	w := walker{f: f, seen: f.newSet(), leaf: fn}
+	w.bucket(b)
+	return w.errs.Err()
+}
+
+// Find returns the bucket called name in b. If it cannot, it returns an empty
+// bucket and an error that lists what could not be read.
+func (f *File) Find(b Bucket, name []byte) (found Bucket, err error) {
+	ok := false
+	err = f.Each(b, func(k, _ []byte, sub *Bucket) {
+		if sub != nil && bytes.Equal(k, name) {
+			found, ok = *sub, true
+		}
+	})
+	if !ok {
+		var errs faults.List
+		errs.Add(fmt.Errorf("%w: bucket %x is missing", faults.ErrDamaged, name))
+		errs.Add(err)
+		return Bucket{inline: emptyPage}, errs.Err()
+	}
+	return found, nil
+}
+
+// emptyPage is an inline bucket with nothing in it.
+var emptyPage = binary.NativeEndian.AppendUint16(make([]byte, 8, HeadSize), Leaf)[:HeadSize]
+
+// child is a page that a branch page points to.
+type child struct {
+	id     uint64
+	key    []byte // in the branch page; bbolt puts the child's first key there
+	page   Page
+	err    error
+	astray bool // its first key differs: bbolt would look in the wrong place
+}
+
+// look reads the first bytes of each child's page, on all cores.
+func (f *File) look(children []child) {
+	workers := max(min(runtime.GOMAXPROCS(0), len(children)/16), 1)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			b := make([]byte, f.meta.pageSize)
+			for i := w; i < len(children); i += workers {
+				f.lookInto(&children[i], b)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (f *File) lookInto(c *child, b []byte) {
+	if c.page, c.err = f.begin(c.id, b); c.err != nil {
+		return
+	}
+	o := binary.NativeEndian
+	pos, size := uint64(o.Uint32(b[HeadSize:])), uint64(o.Uint32(b[HeadSize+4:]))
+	if c.page.Flags == Leaf {
+		pos, size = uint64(o.Uint32(b[HeadSize+4:])), uint64(o.Uint32(b[HeadSize+8:]))
+	}
+	if pos += HeadSize; c.page.Count == 0 || size != uint64(len(c.key)) || pos+size > (c.page.overflow+1)*uint64(len(b)) {
+		c.astray = true
+		return
+	}
+	first := b[min(pos, uint64(len(b))):]
+	if uint64(len(first)) < size { // the key begins or ends on an overflow page
+		first = make([]byte, size)
+		if _, err := f.r.ReadAt(first, int64(c.id)*int64(len(b))+int64(pos)); err != nil {
+			c.err = fmt.Errorf("%w: page %d cannot be read: %v", faults.ErrDamaged, c.id, err)
+			return
+		}
+	}
+	c.astray = !bytes.Equal(first[:size], c.key)
+}
