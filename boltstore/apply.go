@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 
@@ -116,7 +118,7 @@ type applier struct {
 	listed bool
 
 	forgot  bool
-	drafts  []draft
+	drafts  []format.Draft
 	entries []*Entry
 	keyBuf  []byte
 	entBuf  []byte
@@ -130,7 +132,7 @@ func (a *applier) apply(c *Change) error {
 	w := a.look(k)
 	before := a.noteOf(k)
 	if a.hidden = w.told == nil && !w.damaged && before != nil && before.Record != nil; a.hidden {
-		if _, r, err := parseRecord(k, before.Record); err == nil {
+		if _, r, err := format.ParseRecord(k, before.Record); err == nil {
 			w.told, w.toldRaw = r, before.Record
 		}
 	}
@@ -156,31 +158,31 @@ func (a *applier) apply(c *Change) error {
 // stale says whether c is not news to a file that holds old (invariant 5).
 // Versions that cannot be compared count in the order they arrive. An object
 // that has changed under the same version is news.
-func (a *applier) stale(c *Change, old *record) bool {
+func (a *applier) stale(c *Change, old *format.Record) bool {
 	switch {
-	case c.rv != old.rv:
-		return isOlder(c.rv, old.rv)
+	case c.rv != old.ResourceVersion:
+		return isOlder(c.rv, old.ResourceVersion)
 	case c.unstored != "": // the file has that version
-		return c.rv != "" && c.uid == old.uid && !a.hidden
+		return c.rv != "" && c.uid == old.UID && !a.hidden
 	}
 	return !a.hidden && a.unchanged(c, old)
 }
 
 // recordOf is the record of an object that is put.
-func (a *applier) recordOf(c *Change, w was) (next *record, raw []byte, err error) {
+func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, err error) {
 	a.forgetIndices()
-	next = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: a.m.Seq + uint64(len(a.drafts)) + 1,
-		values: c.values}
+	next = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
+		Values: c.values}
 	if err := a.payload(next, c); err != nil {
 		return nil, nil, err
 	}
 	switch {
-	case w.told != nil && w.told.uid == c.uid:
-		next.born = w.told.born
+	case w.told != nil && w.told.UID == c.uid:
+		next.Born = w.told.Born
 	case a.unseen:
-		next.born = a.m.Seq // there before any entry
+		next.Born = a.m.Seq // there before any entry
 	}
-	raw, err = next.encode(c.key)
+	raw, err = next.Encode(c.key)
 	return next, raw, err
 }
 
@@ -193,13 +195,13 @@ func (a *applier) put(c *Change, w was) error {
 	old, oldRaw := w.told, w.toldRaw
 	switch {
 	case c.quiet:
-	case old == nil, a.hidden && old.uid == c.uid:
+	case old == nil, a.hidden && old.UID == c.uid:
 		a.note(cache.Added, c, next, raw, nil, nil)
-	case old.uid != c.uid && old.uid != "" && c.uid != "":
+	case old.UID != c.uid && old.UID != "" && c.uid != "":
 		// Another object under the same key: the old one's final state was missed.
 		a.note(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, nil, old, oldRaw)
-		next.born++
-		if raw, err = next.encode(c.key); err != nil {
+		next.Born++
+		if raw, err = next.Encode(c.key); err != nil {
 			return err
 		}
 		a.note(cache.Added, c, next, raw, nil, nil)
@@ -224,7 +226,7 @@ func (a *applier) put(c *Change, w was) error {
 }
 
 // giveItem puts a record in the place of what readers see.
-func (a *applier) giveItem(key string, w was, next *record, raw []byte) error {
+func (a *applier) giveItem(key string, w was, next *format.Record, raw []byte) error {
 	if w.item == nil || !w.here {
 		return a.give(key, next, raw, nil)
 	}
@@ -302,22 +304,22 @@ func (a *applier) remove(c *Change, w was) error {
 // noteGone notes that the object that the server showed last is gone, or one
 // that it has not shown.
 func (a *applier) noteGone(c *Change, w was) error {
-	var r *record
+	var r *format.Record
 	var final []byte
-	if w.told != nil && c.uid != "" && w.told.uid != "" && c.uid != w.told.uid {
+	if w.told != nil && c.uid != "" && w.told.UID != "" && c.uid != w.told.UID {
 		// One that could not be stored. Handlers know the one before it.
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
 	if c.payload != nil {
-		r = &record{codec: a.s.codec.ID(), rv: c.rv, uid: c.uid, stored: a.now, born: bornUnknown}
+		r = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: bornUnknown}
 		if w.told != nil {
-			r.born = w.told.born
+			r.Born = w.told.Born
 		}
 		err := a.payload(r, c)
 		if err != nil {
 			return err
 		}
-		if final, err = r.encode(c.key); err != nil {
+		if final, err = r.Encode(c.key); err != nil {
 			return err
 		}
 	}
@@ -326,20 +328,20 @@ func (a *applier) noteGone(c *Change, w was) error {
 }
 
 // give stores a record and the entries that it has and old had not.
-func (a *applier) give(key string, r *record, raw []byte, old *record) error {
+func (a *applier) give(key string, r *format.Record, raw []byte, old *format.Record) error {
 	if err := a.to.items.Put(index.AppendKey(nil, key), raw); err != nil {
 		return fmt.Errorf("store %q: %w", key, err)
 	}
-	a.m.Items.add(recordHash(key, r))
+	a.m.Items.add(format.HashRecord(key, r))
 	a.m.Bytes += uint64(len(raw))
-	a.m.useDict(r.packed, 1)
-	for _, iv := range r.values {
+	a.m.useDict(r.Packed, 1)
+	for _, iv := range r.Values {
 		var had []string
 		if old != nil {
-			had = old.valuesOf(iv.name)
+			had = old.ValuesOf(iv.Name)
 		}
-		_, added := index.Diff(had, iv.values)
-		if err := a.entriesOf(key, iv.name, added, true); err != nil {
+		_, added := index.Diff(had, iv.Values)
+		if err := a.entriesOf(key, iv.Name, added, true); err != nil {
 			return err
 		}
 	}
@@ -347,17 +349,17 @@ func (a *applier) give(key string, r *record, raw []byte, old *record) error {
 }
 
 // take takes back what old had and next has not.
-func (a *applier) take(key string, old *record, oldRaw []byte, next *record) error {
-	a.m.Items.remove(recordHash(key, old))
+func (a *applier) take(key string, old *format.Record, oldRaw []byte, next *format.Record) error {
+	a.m.Items.remove(format.HashRecord(key, old))
 	a.m.Bytes -= min(a.m.Bytes, uint64(len(oldRaw)))
-	a.m.useDict(old.packed, -1)
-	for _, iv := range old.values {
+	a.m.useDict(old.Packed, -1)
+	for _, iv := range old.Values {
 		var keep []string
 		if next != nil {
-			keep = next.valuesOf(iv.name)
+			keep = next.ValuesOf(iv.Name)
 		}
-		removed, _ := index.Diff(iv.values, keep)
-		if err := a.entriesOf(key, iv.name, removed, false); err != nil {
+		removed, _ := index.Diff(iv.Values, keep)
+		if err := a.entriesOf(key, iv.Name, removed, false); err != nil {
 			return err
 		}
 	}
@@ -376,7 +378,7 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 	im := a.m.Indices[name]
 	for _, v := range values {
 		a.entBuf = index.AppendEntry(a.entBuf[:0], v, key)
-		h := entryHash(a.entBuf)
+		h := format.HashEntry(a.entBuf)
 		if add {
 			im.Digest.add(h)
 			err = b.put(a.entBuf, v, key)
@@ -397,12 +399,12 @@ func indexBucket(name string) []byte { return index.AppendKey(nil, name) }
 
 // note drafts a journal entry and what Pop will hand out for it: from the
 // record old to next, with their bytes, each nil if there is none.
-func (a *applier) note(typ cache.DeltaType, c *Change, next *record, nextRaw []byte, old *record, oldRaw []byte) {
+func (a *applier) note(typ cache.DeltaType, c *Change, next *format.Record, nextRaw []byte, old *format.Record, oldRaw []byte) {
 	if a.unseen {
 		return
 	}
-	d := draft{typ: typ, time: a.now, key: c.key, next: nextRaw, prev: diffOf(nextRaw, oldRaw),
-		plain: (next == nil || next.packed == packNot) && (old == nil || old.packed == packNot)}
+	d := format.Draft{Type: typ, Time: a.now, Key: c.key, Next: nextRaw, Prev: format.DiffOf(nextRaw, oldRaw),
+		Unpacked: (next == nil || next.Packed == format.NotPacked) && (old == nil || old.Packed == format.NotPacked)}
 	a.drafts = append(a.drafts, d)
 	if a.spill {
 		return
@@ -411,11 +413,11 @@ func (a *applier) note(typ cache.DeltaType, c *Change, next *record, nextRaw []b
 	e.obj = c.obj
 	switch {
 	case typ != cache.Deleted:
-		e.Born = next.born
+		e.Born = next.Born
 	case old != nil:
-		e.Born = old.born
+		e.Born = old.Born
 	case next != nil:
-		e.Born = next.born
+		e.Born = next.Born
 	}
 	if old != nil {
 		e.prevObj = a.s.hot.get(c.key, old)

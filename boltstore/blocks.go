@@ -1,12 +1,7 @@
 package boltstore
 
 import (
-	"bytes"
 	"errors"
-
-	"github.com/kubewake/kubewake/boltstore/internal/pages"
-
-	"github.com/kubewake/kubewake/boltstore/internal/faults"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -89,21 +84,4 @@ func (c blockCursor) at(k, v []byte) ([]byte, []byte) {
 		v = c.j.b.Bucket(k).Get(k)
 	}
 	return k, v
-}
-
-// blocks reads the blocks of a damaged file's journal.
-func (c *copier) blocks(journal pages.Bucket, fn func(k, v []byte)) error {
-	var errs faults.List
-	errs.Add(c.from.Each(journal, func(k, v []byte, sub *pages.Bucket) {
-		if sub == nil {
-			fn(k, v)
-			return
-		}
-		errs.Add(c.from.Each(*sub, func(name, v []byte, _ *pages.Bucket) {
-			if bytes.Equal(name, k) {
-				fn(k, v)
-			}
-		}))
-	}))
-	return errs.Err()
 }

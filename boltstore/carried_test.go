@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -169,7 +171,7 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
 		flipNoted(t, src.gen(s.metaNow().Generation).items.b, func(k, v []byte) bool {
-			key, _, err := parseRecord(k, v)
+			key, _, err := format.ParseRecord(k, v)
 			return err == nil && (key == "ns/a" || key == "ns/c")
 		})
 		return nil
@@ -317,7 +319,7 @@ func ownWriteOverADamagedRecord(t *testing.T, want cache.DeltaType) {
 	if err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
 		flipNoted(t, src.gen(s.metaNow().Generation).items.b, func(k, v []byte) bool {
-			key, _, err := parseRecord(k, v)
+			key, _, err := format.ParseRecord(k, v)
 			return err == nil && key == "ns/a"
 		})
 		return nil

@@ -3,6 +3,8 @@ package boltstore
 import (
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -16,7 +18,7 @@ type Change struct {
 	obj     any // what the handlers get; nil for a delete whose final state is unknown
 	rv, uid string
 	set     *indexSet // by which values were computed
-	values  []indexValues
+	values  []format.IndexValues
 	payload []byte  // nil for a delete whose final state is unknown
 	whole   []byte  // recordRoom bytes and then the payload; nil once that is packed
 	quiet   bool    // only the index values differ: nothing to tell
@@ -128,10 +130,10 @@ func (s *Store) encode(c *Change) error {
 		c.set = s.indexSet()
 		s.values(c)
 	}
-	if c.whole, err = s.codec.Append(noRoom[:], ro); err != nil {
+	if c.whole, err = s.codec.Append(format.ZeroHead[:], ro); err != nil {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
 	}
-	c.payload = c.whole[recordRoom:]
+	c.payload = c.whole[format.HeadRoom:]
 	if c.typ != cache.Deleted { // a delete is told, whatever becomes of the last state
 		if err := s.trial.run(s.codec, c.payload, ro); err != nil {
 			return fmt.Errorf("boltstore: %q: %w; give a codec for the type (Codec)", c.key, err)

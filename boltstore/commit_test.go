@@ -4,17 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
-
-	"github.com/kubewake/kubewake/index"
 )
 
 func (p *testProducer) add(t *testing.T, s *Store, objs ...*corev1.ConfigMap) {
@@ -208,53 +207,18 @@ func TestJournalRetention(t *testing.T) {
 	}
 }
 
-func FuzzRecord(f *testing.F) {
-	r := &record{codec: 1, rv: "7", uid: "u", stored: 5, born: 3, values: []indexValues{{"namespace", []string{"a"}}}, payload: []byte("payload")}
-	b, err := r.encode("a/b")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b, "a/b")
-	f.Add(b, strings.Repeat("long", 500))
-	packed := &record{codec: 1, rv: "7", packed: 3, size: 100, payload: []byte("packed")}
-	if b, err = packed.encode("a/b"); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b, "")
-	f.Fuzz(func(t *testing.T, b []byte, key string) {
-		r, err := parseRecordOf(b)
-		if err != nil {
-			return
-		}
-		again, err := r.encode(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gotKey, got, err := parseRecord(index.AppendKey(nil, key), again)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.key = ""; len(key) > index.MaxInline {
-			r.key = key
-		}
-		if gotKey != key || !reflect.DeepEqual(got, r) {
-			t.Fatalf("%q: %+v became %+v", key, r, got)
-		}
-	})
-}
-
 // TestLargeBlock: a block that is packed in parts reads as one.
 func TestLargeBlock(t *testing.T) {
-	var drafts []draft
+	var drafts []format.Draft
 	for i := range 300 {
 		b := make([]byte, 5000)
 		for j := range b {
 			b[j] = byte(i * j >> 3)
 		}
-		drafts = append(drafts, draft{typ: cache.Updated, time: int64(i + 1), key: fmt.Sprint("k", i), next: b, prev: diffOf(b, b[:4000])})
+		drafts = append(drafts, format.Draft{Type: cache.Updated, Time: int64(i + 1), Key: fmt.Sprint("k", i), Next: b, Prev: format.DiffOf(b, b[:4000])})
 	}
 	for _, n := range []int{1, 2, 150, 300} {
-		got, err := unpackBlock(7, packBlock(7, drafts[:n]))
+		got, err := format.UnpackBlock(7, format.PackBlock(7, drafts[:n]))
 		if err != nil || !reflect.DeepEqual(got, drafts[:n]) {
 			t.Fatalf("%d entries: %d read, %v", n, len(got), err)
 		}

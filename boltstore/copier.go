@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -170,7 +172,7 @@ func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
 
 func (c *copier) record(rw raw) {
 	raw := rw.open()
-	key, r, err := parseRecord(rw.k, raw)
+	key, r, err := format.ParseRecord(rw.k, raw)
 	if err != nil {
 		c.note(err)
 		return
@@ -193,7 +195,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 			c.note(err)
 			return
 		}
-		drafts, err := unpackBlock(seq, v)
+		drafts, err := format.UnpackBlock(seq, v)
 		if err != nil {
 			c.note(err)
 			return
@@ -373,4 +375,21 @@ func (c *copier) compare() error {
 		}
 	}
 	return nil
+}
+
+// blocks reads the blocks of a damaged file's journal.
+func (c *copier) blocks(journal pages.Bucket, fn func(k, v []byte)) error {
+	var errs faults.List
+	errs.Add(c.from.Each(journal, func(k, v []byte, sub *pages.Bucket) {
+		if sub == nil {
+			fn(k, v)
+			return
+		}
+		errs.Add(c.from.Each(*sub, func(name, v []byte, _ *pages.Bucket) {
+			if bytes.Equal(name, k) {
+				fn(k, v)
+			}
+		}))
+	}))
+	return errs.Err()
 }

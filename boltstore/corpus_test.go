@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -77,7 +79,7 @@ func makeCorpus(t *testing.T, o Options) corpus {
 	set(301, 2000)
 	relist(t, s, "3000", RelistOptions{}, srv.list(), 100)
 	c.want = content(srv)
-	if by := packedBy(t, s); o.Compression == Zstd && by[packByDict] < 100 {
+	if by := packedBy(t, s); o.Compression == Zstd && by[format.PackedByDict] < 100 {
 		t.Fatalf("packed by %v", by)
 	}
 	closeTest(t, db)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/internal/sealtest"
@@ -135,7 +137,7 @@ func rewriteFile(file []byte, r *rand.Rand, fn func(src sourceTx, m *sourceMeta,
 func handleOf(tx *bolt.Tx) (*handle, error) {
 	db := &DB{opts: Options{Keyset: sealtest.Keyset()}}
 	var h header
-	err := errors.Join(db.readKeyset(), getMsgpack(tx.Bucket(bucketFile), keyHeader, &h))
+	err := errors.Join(db.readKeyset(), format.Get(tx.Bucket(bucketFile), keyHeader, &h))
 	if err == nil {
 		db.h.seal, err = db.unlock(h)
 	}

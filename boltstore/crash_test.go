@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -217,11 +219,11 @@ func changeHeader(t *testing.T, path string, change func(h *header)) {
 	err = b.Update(func(tx *bolt.Tx) error {
 		var h header
 		f := tx.Bucket(bucketFile)
-		if err := getMsgpack(f, keyHeader, &h); err != nil {
+		if err := format.Get(f, keyHeader, &h); err != nil {
 			return err
 		}
 		change(&h)
-		return putMsgpack(f, keyHeader, h)
+		return format.Put(f, keyHeader, h)
 	})
 	if err := errors.Join(err, b.Close()); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -24,7 +26,7 @@ type dictUse struct {
 
 // useDict counts the records packed by a dictionary.
 func (m *sourceMeta) useDict(version uint32, n int) {
-	if version >= packByDict {
+	if version >= format.PackedByDict {
 		u := m.Dicts[version]
 		u.Records, u.Retired = uint64(max(int64(u.Records)+int64(n), 0)), 0
 		m.Dicts[version] = u
@@ -122,14 +124,14 @@ func (t sourceTx) putDict(version uint32, v dictValue) error {
 	if err := b.SetSequence(uint64(version)); err != nil {
 		return err
 	}
-	return putMsgpack(t.dictBox(b), u32(version), v)
+	return format.Put(t.dictBox(b), u32(version), v)
 }
 
 // nextDict is the version of the next dictionary, and how many there are. It
 // is above those that meta knows: one that is lost must not come to mean
 // another.
 func (t sourceTx) nextDict(m *sourceMeta) (version uint32, n int) {
-	version = packByDict
+	version = format.PackedByDict
 	for v := range m.Dicts {
 		version = max(version, v+1)
 	}

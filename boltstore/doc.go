@@ -21,27 +21,8 @@
 //	/sources/<id>/parked/<name>        item key → what the handler has not acknowledged, collapsed
 //	/sources/<id>/dicts                version → dictionary that payloads are packed by
 //
-// Package index defines item keys and entries. Numbers in bucket keys are
-// big-endian. A record is
-//
-//	byte 0      record version (2)
-//	byte 1      codec id (package codec)
-//	bytes 2-5   CRC-32C, little-endian, over bytes 0-1, the object's key and everything after byte 5
-//	then        msgpack: resourceVersion, UID, time stored (unix ns), seq at which this UID was first stored,
-//	            index values as [name, [values]] pairs, the key (empty when the item key holds it),
-//	            how the payload is packed: 0 not, 1 zstd, else zstd with the dictionary of that version;
-//	            unless 0, its size unpacked
-//	then        payload, to the end
-//
-// and a journal block is
-//
-//	byte 0      block version (1)
-//	bytes 1-4   CRC-32C, little-endian, over the seq and everything after byte 4
-//	then        uvarint count of entries, uvarint time of the last one (unix ns), uvarint length of what follows when unpacked
-//	then        zstd frame of entries: type, time (uvarint unix ns), key, new record, how the previous
-//	            one differs from it, each of the last three with a uvarint length before it; that is the
-//	            previous record's length and, until it is reached, how many bytes to copy from the new
-//	            one, how far to go on in it from there (varint), how many of its own follow, and these
+// Package index defines item keys and entries, package boltstore/internal/format
+// records and journal blocks. Numbers in bucket keys are big-endian.
 //
 // # What the program writes itself
 //

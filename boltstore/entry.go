@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/index"
@@ -28,7 +30,7 @@ type Entry struct {
 
 	s    *Store
 	next []byte
-	prev diff
+	prev format.Diff
 	obj  any
 
 	once    sync.Once
@@ -44,10 +46,10 @@ const bornUnknown = math.MaxUint64
 func (e *Entry) Unknown() bool { return e.Type == cache.Deleted && e.Born == bornUnknown }
 
 // newEntry learns from the records when the object was born.
-func newEntry(s *Store, seq uint64, d draft) *Entry {
+func newEntry(s *Store, seq uint64, d format.Draft) *Entry {
 	e := entryOf(s, seq, d)
-	from := [2]func() []byte{func() []byte { return d.next }, d.previous}
-	if d.typ == cache.Deleted {
+	from := [2]func() []byte{func() []byte { return d.Next }, d.Previous}
+	if d.Type == cache.Deleted {
 		from[0], from[1] = from[1], from[0] // the deleted object's, not the tombstone's
 	}
 	for _, raw := range from {
@@ -55,20 +57,20 @@ func newEntry(s *Store, seq uint64, d draft) *Entry {
 		if raw == nil {
 			continue
 		}
-		if r, err := parseRecordOf(raw); err == nil {
-			e.Born = r.born
+		if r, err := format.ParseUnverified(raw); err == nil {
+			e.Born = r.Born
 			break
 		}
 	}
 	return e
 }
 
-func entryOf(s *Store, seq uint64, d draft) *Entry {
-	return &Entry{Seq: seq, Type: d.typ, Key: d.key, Time: time.Unix(0, d.time), s: s, next: d.next, prev: d.prev}
+func entryOf(s *Store, seq uint64, d format.Draft) *Entry {
+	return &Entry{Seq: seq, Type: d.Type, Key: d.Key, Time: time.Unix(0, d.Time), s: s, next: d.Next, prev: d.Prev}
 }
 
-func (e *Entry) draft() draft {
-	return draft{typ: e.Type, time: e.Time.UnixNano(), key: e.Key, next: e.next, prev: e.prev}
+func (e *Entry) draft() format.Draft {
+	return format.Draft{Type: e.Type, Time: e.Time.UnixNano(), Key: e.Key, Next: e.next, Prev: e.prev}
 }
 
 // Size is about what the entry holds in memory, in bytes, but for a previous
@@ -106,7 +108,7 @@ func (e *Entry) Object() (any, error) {
 func (e *Entry) Previous() (any, error) {
 	e.once.Do(func() {
 		if e.prevObj == nil && e.prev != nil {
-			e.prevObj, e.prevErr = e.s.decodeRaw(e.Key, e.prev.record(e.next))
+			e.prevObj, e.prevErr = e.s.decodeRaw(e.Key, e.prev.Apply(e.next))
 		}
 	})
 	return e.prevObj, e.prevErr
@@ -114,7 +116,7 @@ func (e *Entry) Previous() (any, error) {
 
 // decodeRaw decodes a record that was copied out of the file.
 func (s *Store) decodeRaw(key string, raw []byte) (any, error) {
-	_, r, err := parseRecord(index.AppendKey(nil, key), raw)
+	_, r, err := format.ParseRecord(index.AppendKey(nil, key), raw)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +147,7 @@ func (s *Store) SkipJournal(seq uint64) (next uint64, err error) {
 
 // readJournal also runs also, on the same commit.
 func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
-	var drafts []draft
+	var drafts []format.Draft
 	var first uint64
 	err := s.view(func(m *sourceMeta, src sourceTx) (err error) {
 		if err := also(src); err != nil {
@@ -162,7 +164,7 @@ func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, er
 		if b, err = src.openBlock(first, b); err != nil {
 			return err
 		}
-		drafts, err = unpackBlock(first, b)
+		drafts, err = format.UnpackBlock(first, b)
 		return err
 	})
 	if err != nil {

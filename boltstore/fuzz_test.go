@@ -1,10 +1,9 @@
 package boltstore
 
 import (
-	"bytes"
-	"encoding/binary"
-	"reflect"
 	"testing"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"
@@ -30,7 +29,7 @@ func again[T any](t *testing.T, v *T, parse func([]byte) (*T, error), prefix []b
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parse(withSum(append(prefix, b...)))
+	got, err := parse(format.WithSum(append(prefix, b...)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +44,7 @@ func FuzzMeta(f *testing.F) {
 	m.useDict(2, 7)
 	f.Add(fuzzSeed(f, m))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := parseMeta(withSum(b))
+		m, err := parseMeta(format.WithSum(b))
 		if err != nil {
 			return
 		}
@@ -58,7 +57,7 @@ func FuzzPosition(f *testing.F) {
 	st := handlerState{Epoch: 1, Cursor: 9, Pending: map[string]uint64{"a/b": 7}, Replaying: true, Next: []byte("12345678place"), Shown: []string{"a/c"}}
 	f.Add(append(u64(6), fuzzSeed(f, &st)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		st, err := parseHandlerState(withSum(b))
+		st, err := parseHandlerState(format.WithSum(b))
 		if err != nil {
 			return
 		}
@@ -72,12 +71,12 @@ func FuzzPosition(f *testing.F) {
 
 func FuzzParked(f *testing.F) {
 	p := &parked{Key: "a/b"}
-	p.fold(1, draft{typ: cache.Updated, time: 5, prev: diffOf([]byte("next"), []byte("prev")), next: []byte("next")}, 0)
+	p.fold(1, format.Draft{Type: cache.Updated, Time: 5, Prev: format.DiffOf([]byte("next"), []byte("prev")), Next: []byte("next")}, 0)
 	f.Add(fuzzSeed(f, p))
-	p.fold(2, draft{typ: cache.Deleted, time: 6, prev: diffOf(nil, []byte("next"))}, 0)
+	p.fold(2, format.Draft{Type: cache.Deleted, Time: 6, Prev: format.DiffOf(nil, []byte("next"))}, 0)
 	f.Add(fuzzSeed(f, p))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := parseParked(withSum(b))
+		p, err := parseParked(format.WithSum(b))
 		if err != nil {
 			return
 		}
@@ -85,29 +84,10 @@ func FuzzParked(f *testing.F) {
 		gone := len(p.Gone)
 		p.drafts(0)
 		for seq, end := p.Last+1, p.Last+4; seq != end; seq++ {
-			p.fold(seq, draft{typ: cache.Deleted, prev: diffOf(nil, []byte("x"))}, 0)
+			p.fold(seq, format.Draft{Type: cache.Deleted, Prev: format.DiffOf(nil, []byte("x"))}, 0)
 		}
 		if n := len(p.Gone); n > max(gone, maxGone)+3 || n == 0 {
 			t.Fatalf("%d are gone, were %d", n, gone)
-		}
-	})
-}
-
-func FuzzBlock(f *testing.F) {
-	seed := packBlock(7, []draft{{typ: cache.Added, time: 1, key: "a/b", next: []byte("next")}, {typ: cache.Deleted, key: "", prev: diffOf(nil, []byte("prev"))}})
-	f.Add(uint64(7), seed)
-	f.Fuzz(func(t *testing.T, seq uint64, b []byte) {
-		if len(b) > 5 {
-			b = bytes.Clone(b)
-			binary.LittleEndian.PutUint32(b[1:], blockSum(seq, b))
-		}
-		drafts, err := unpackBlock(seq, b)
-		if err != nil {
-			return
-		}
-		again, err := unpackBlock(seq, packBlock(seq, drafts))
-		if err != nil || len(again) != len(drafts) || len(drafts) > 0 && !reflect.DeepEqual(again, drafts) {
-			t.Fatalf("%v: %d entries became %d", err, len(drafts), len(again))
 		}
 	})
 }

@@ -3,6 +3,8 @@ package boltstore
 import (
 	"sync"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
@@ -30,21 +32,21 @@ func newHotCache(budget int64) *hotCache {
 	return h
 }
 
-func (h *hotCache) get(key string, r *record) any {
+func (h *hotCache) get(key string, r *format.Record) any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if o, ok := h.lru.Get(key); ok && o.crc == r.crc && o.rv == r.rv {
+	if o, ok := h.lru.Get(key); ok && o.crc == r.CRC && o.rv == r.ResourceVersion {
 		return o.obj
 	}
 	return nil
 }
 
-func (h *hotCache) put(key string, r *record, obj any) {
-	size := int64(decodedSize(r.plainSize()) + len(key))
+func (h *hotCache) put(key string, r *format.Record, obj any) {
+	size := int64(decodedSize(r.UnpackedSize()) + len(key))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lru.Remove(key)
-	h.lru.Add(key, hotObject{crc: r.crc, rv: r.rv, obj: obj, size: size})
+	h.lru.Add(key, hotObject{crc: r.CRC, rv: r.ResourceVersion, obj: obj, size: size})
 	h.used += size
 	for h.used > h.budget && h.lru.Len() > 0 {
 		h.lru.RemoveOldest()

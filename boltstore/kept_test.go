@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/go-logr/logr/funcr"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
@@ -248,7 +250,7 @@ func TestDurableIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names, rest := n.found(b); len(names) == 0 || len(rest) == 0 || !strings.Contains(string(b), string(was.dicts[packByDict][500:524])) {
+	if names, rest := n.found(b); len(names) == 0 || len(rest) == 0 || !strings.Contains(string(b), string(was.dicts[format.PackedByDict][500:524])) {
 		t.Fatal("the search does not find what is there", len(names), len(rest))
 	}
 
@@ -371,7 +373,7 @@ func TestDictionaryVersionsGoOn(t *testing.T) {
 		}
 		s.packs.last = 0 // as in another process
 		relist(t, s, "1000", RelistOptions{}, somePods(0, 120), 60)
-		if v := dictVersions(t, s); len(v) != 1 || v[0] != packByDict+1 {
+		if v := dictVersions(t, s); len(v) != 1 || v[0] != format.PackedByDict+1 {
 			t.Errorf("versions %v", v)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
@@ -97,11 +99,11 @@ func (db *DB) rewrap() error {
 	return db.durably(func(tx *bolt.Tx) error {
 		h := header{}
 		f := tx.Bucket(bucketFile)
-		if err := getMsgpack(f, keyHeader, &h); err != nil {
+		if err := format.Get(f, keyHeader, &h); err != nil {
 			return err
 		}
 		h.Keys, h.Rotate = e, true
-		return putMsgpack(f, keyHeader, h)
+		return format.Put(f, keyHeader, h)
 	}, func() { db.h.keys, db.h.rotate = e, true })
 }
 
@@ -164,11 +166,11 @@ func headerOf(path string) (h header, ok bool) {
 			raw = v
 		}
 	})
-	return h, err == nil && parseMsgpack(raw, &h) == nil
+	return h, err == nil && format.Decode(raw, &h) == nil
 }
 
 func (db *DB) header() (h header, err error) {
-	err = db.h.view(func(tx *bolt.Tx) error { return getMsgpack(tx.Bucket(bucketFile), keyHeader, &h) })
+	err = db.h.view(func(tx *bolt.Tx) error { return format.Get(tx.Bucket(bucketFile), keyHeader, &h) })
 	return h, err
 }
 
@@ -202,16 +204,16 @@ type mark struct {
 type marks []mark
 
 func parseMarks(b []byte) (ms marks) {
-	r := blockReader{b: b}
-	for len(r.b) > 0 && !r.bad {
-		ms = append(ms, mark{r.uvarint(), r.bytes()})
+	r := format.Reader{B: b}
+	for len(r.B) > 0 && !r.Bad {
+		ms = append(ms, mark{r.Uvarint(), r.Bytes()})
 	}
 	return ms
 }
 
 func (ms marks) bytes() (b []byte) {
 	for _, m := range ms {
-		b = appendString(binary.AppendUvarint(b, m.era), string(m.at))
+		b = format.AppendString(binary.AppendUvarint(b, m.era), string(m.at))
 	}
 	return b
 }

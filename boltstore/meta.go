@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
-	"github.com/vmihailenco/msgpack/v5"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -55,30 +55,16 @@ func (d *digest) remove(h uint64) { d.Count--; d.Sum -= h }
 func (d digest) compare(raws []raw) error {
 	var is digest
 	for _, r := range raws {
-		key, rec, err := parseRecord(r.k, r.open())
+		key, rec, err := format.ParseRecord(r.k, r.open())
 		if err != nil {
 			return err
 		}
-		is.add(recordHash(key, rec))
+		is.add(format.HashRecord(key, rec))
 	}
 	if is != d {
 		return fmt.Errorf("%w: the records are not those last committed: %d of %d", ErrDamaged, is.Count, d.Count)
 	}
 	return nil
-}
-
-func entryHash(entry []byte) uint64 { return xxhash.Sum64(entry) }
-
-func recordHash(key string, r *record) uint64 {
-	var buf [256]byte
-	b := appendString(buf[:0], key)
-	b = appendString(b, r.uid)
-	b = appendString(b, r.rv)
-	return xxhash.Sum64(binary.LittleEndian.AppendUint32(b, r.crc))
-}
-
-func appendString(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 // indexMeta is what meta says of one index. Records list values for it and the
@@ -174,43 +160,9 @@ func (m *sourceMeta) state(d *device) State {
 	return st
 }
 
-func putMsgpack(b interface{ Put(k, v []byte) error }, key []byte, v any) error {
-	data, err := encodeSummed(key, v)
-	if err != nil {
-		return err
-	}
-	return b.Put(key, data)
-}
-
-func encodeSummed(key []byte, v any) ([]byte, error) {
-	var buf bytes.Buffer
-	if err := msgpack.NewEncoder(&buf).Encode(v); err != nil {
-		return nil, fmt.Errorf("boltstore: encode %s: %w", key, err)
-	}
-	return withSum(buf.Bytes()), nil
-}
-
-func getMsgpack(b interface{ Get(k []byte) []byte }, key []byte, v any) error {
-	if err := parseMsgpack(b.Get(key), v); err != nil {
-		return fmt.Errorf("boltstore: %s: %w", key, err)
-	}
-	return nil
-}
-
-func parseMsgpack(raw []byte, v any) error {
-	data, err := checkSum(raw)
-	if err != nil {
-		return err
-	}
-	if err := msgpack.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
-	return nil
-}
-
 func parseMeta(raw []byte) (*sourceMeta, error) {
 	m := &sourceMeta{}
-	if err := parseMsgpack(raw, m); err != nil {
+	if err := format.Decode(raw, m); err != nil {
 		return nil, fmt.Errorf("boltstore: %s: %w", keyMeta, err)
 	}
 	return m.clone(), nil
@@ -280,7 +232,7 @@ func (t sourceTx) putMeta(m *sourceMeta) error {
 }
 
 func (t sourceTx) sealMeta(m *sourceMeta) ([]byte, error) {
-	data, err := encodeSummed(keyMeta, m)
+	data, err := format.Encode(keyMeta, m)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -58,7 +60,7 @@ func (db *DB) migrate() error {
 				return fmt.Errorf("bring it from format %d to %d: %w", h.Format, h.Format+1, err)
 			}
 		}
-		return putMsgpack(tx.Bucket(bucketFile), keyHeader, h)
+		return format.Put(tx.Bucket(bucketFile), keyHeader, h)
 	}, nil)
 }
 

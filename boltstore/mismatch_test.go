@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -59,7 +61,7 @@ func TestNewerIsNotSalvaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = b.Update(func(tx *bolt.Tx) error {
-		return putMsgpack(tx.Bucket(bucketFile), keyHeader, header{Format: formatVersion + 1, BootID: "another"})
+		return format.Put(tx.Bucket(bucketFile), keyHeader, header{Format: formatVersion + 1, BootID: "another"})
 	})
 	if err := errors.Join(err, b.Close()); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -135,7 +137,7 @@ func (x notes) get(k []byte) *note {
 }
 
 func parseNote(b []byte) (*note, error) {
-	data, err := checkSum(b)
+	data, err := format.CheckSum(b)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +167,7 @@ func (x notes) put(m *sourceMeta, k []byte, n, old *note) error {
 		}
 		b = x.box()
 	}
-	data, err := encodeSummed(bucketNotes, n)
+	data, err := format.Encode(bucketNotes, n)
 	if err != nil {
 		return err
 	}
@@ -350,7 +352,7 @@ func (v *verifier) notes(g genTx) {
 			v.problem("what index functions failed on is noted of %q, which is not there", n.Key)
 		}
 		if n.Record != nil {
-			if _, _, err := parseRecord(k, n.Record); err != nil {
+			if _, _, err := format.ParseRecord(k, n.Record); err != nil {
 				v.problem("the note of %q: %v", n.Key, err)
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
@@ -173,7 +175,7 @@ func (db *DB) readHeader(b *boltFile) error {
 			if f == nil || f.Get(keyHeader) == nil {
 				return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)
 			}
-			return getMsgpack(f, keyHeader, &h)
+			return format.Get(f, keyHeader, &h)
 		})
 	})
 	if err == nil {
@@ -217,7 +219,7 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 	}
 	h := header{}
 	if f.Get(keyHeader) != nil {
-		if err := getMsgpack(f, keyHeader, &h); err != nil {
+		if err := format.Get(f, keyHeader, &h); err != nil {
 			return err
 		}
 	}
@@ -225,7 +227,7 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 	if db.opts.Durability == Process {
 		h.BootID = bootID()
 	}
-	return putMsgpack(f, keyHeader, h)
+	return format.Put(f, keyHeader, h)
 }
 
 // create makes an empty file, encrypted or plain as the options want it.
@@ -322,7 +324,7 @@ func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name s
 			return err
 		}
 		h.Format, h.Clean, h.Created = formatVersion, true, db.opts.Clock.Now().UnixNano()
-		return putMsgpack(f, keyHeader, h)
+		return format.Put(f, keyHeader, h)
 	})
 	if err == nil && fill != nil {
 		err = fill(b)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 )
@@ -108,7 +110,7 @@ func newerFormat(path string) error {
 		if err != nil {
 			return err
 		}
-		return putMsgpack(f, keyHeader, header{Format: formatVersion + 1})
+		return format.Put(f, keyHeader, header{Format: formatVersion + 1})
 	})
 	return errors.Join(err, b.Close())
 }
@@ -186,7 +188,7 @@ func TestUncleanBoot(t *testing.T) {
 		}
 		err = b.Update(func(tx *bolt.Tx) error {
 			var h header
-			if err := getMsgpack(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
+			if err := format.Get(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
 				return err
 			}
 			if h.Clean || h.BootID != bootID() {
@@ -199,7 +201,7 @@ func TestUncleanBoot(t *testing.T) {
 					return err
 				}
 			}
-			return putMsgpack(tx.Bucket(bucketFile), keyHeader, h)
+			return format.Put(tx.Bucket(bucketFile), keyHeader, h)
 		})
 		if err := errors.Join(err, b.Close()); err != nil {
 			t.Fatal(err)

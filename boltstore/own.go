@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -72,15 +74,15 @@ func (g genTx) shown(k []byte) []byte {
 
 // ownHash is what the digest of the bases has of one. r is nil where the server
 // has shown nothing.
-func ownHash(k []byte, key string, r *record) uint64 {
+func ownHash(k []byte, key string, r *format.Record) uint64 {
 	if r == nil {
-		return entryHash(append(bytes.Clone(bucketOwn), k...))
+		return format.HashEntry(append(bytes.Clone(bucketOwn), k...))
 	}
-	return recordHash(key, r)
+	return format.HashRecord(key, r)
 }
 
 // setBase makes r the base of the key at k, nil if the server shows nothing.
-func (a *applier) setBase(k []byte, key string, r *record, raw []byte) error {
+func (a *applier) setBase(k []byte, key string, r *format.Record, raw []byte) error {
 	if err := a.dropBase(k, key); err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (a *applier) setBase(k []byte, key string, r *record, raw []byte) error {
 	v := noBase
 	if r != nil {
 		v = bytes.Clone(raw)
-		a.m.useDict(r.packed, 1)
+		a.m.useDict(r.Packed, 1)
 	}
 	a.m.Own.add(ownHash(k, key, r))
 	if err := a.to.own.Put(bytes.Clone(k), v); err != nil {
@@ -105,16 +107,16 @@ func (a *applier) dropBase(k []byte, key string) error {
 	if v == nil {
 		return nil
 	}
-	var r *record
+	var r *format.Record
 	if !bytes.Equal(v, noBase) {
 		var err error
-		if _, r, err = parseRecord(k, v); err != nil {
+		if _, r, err = format.ParseRecord(k, v); err != nil {
 			// Its digest cannot be taken back: the source must be read anew.
 			a.s.damaged(err)
 			a.m.Degraded = err.Error()
 			return a.to.own.Delete(k)
 		}
-		a.m.useDict(r.packed, -1)
+		a.m.useDict(r.Packed, -1)
 	}
 	a.m.Own.remove(ownHash(k, key, r))
 	return a.to.own.Delete(k)
@@ -127,7 +129,7 @@ type was struct {
 	here bool
 	// item is what readers see, told what the server showed last. They are the
 	// same unless the key is owned, which the program has written.
-	item, told       *record
+	item, told       *format.Record
 	itemRaw, toldRaw []byte
 	owned            bool
 	damaged          bool // told cannot be read
@@ -141,11 +143,11 @@ func (a *applier) look(k []byte) (w was) {
 	if w.here {
 		side = a.to
 	}
-	parse := func(raw []byte) ([]byte, *record, bool) {
+	parse := func(raw []byte) ([]byte, *format.Record, bool) {
 		if raw == nil {
 			return nil, nil, false
 		}
-		_, r, err := parseRecord(k, raw)
+		_, r, err := format.ParseRecord(k, raw)
 		if err == nil {
 			return raw, r, false
 		}
@@ -178,7 +180,7 @@ func (a *applier) ahead(c *Change, w was) bool {
 	if a.asOf != "" {
 		asOf = a.asOf
 	}
-	return newer(w.item.rv, asOf)
+	return newer(w.item.ResourceVersion, asOf)
 }
 
 // newer says whether version a is known to be later than b.
@@ -212,7 +214,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 		}
 		return a.takeItem(c.key, w)
 	}
-	if w.item != nil && newer(w.item.rv, c.rv) {
+	if w.item != nil && newer(w.item.ResourceVersion, c.rv) {
 		a.s.stale.Add(1)
 		return nil
 	}
@@ -243,18 +245,18 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 }
 
 // unchanged says whether c would store what r says.
-func (a *applier) unchanged(c *Change, r *record) bool {
-	if c.typ == cache.Deleted || c.rv != r.rv || c.uid != r.uid || r.codec != a.s.codec.ID() {
+func (a *applier) unchanged(c *Change, r *format.Record) bool {
+	if c.typ == cache.Deleted || c.rv != r.ResourceVersion || c.uid != r.UID || r.Codec != a.s.codec.ID() {
 		return false
 	}
-	is, packed, size := c.payload, uint32(packNot), len(c.payload)
+	is, packed, size := c.payload, uint32(format.NotPacked), len(c.payload)
 	if c.by != nil {
 		packed, size = c.by.version, c.size
 	}
 	switch {
-	case size != r.plainSize():
+	case size != r.UnpackedSize():
 		return false
-	case packed == r.packed && bytes.Equal(is, r.payload):
+	case packed == r.Packed && bytes.Equal(is, r.Payload):
 		return true
 	}
 	was, err := a.s.plain(r, nil)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
@@ -34,9 +36,9 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 		if raw == nil {
 			continue
 		}
-		key, item, err := parseRecord(k, raw)
+		key, item, err := format.ParseRecord(k, raw)
 		w := a.look(k)
-		if err != nil || !newer(item.rv, resourceVersion) || w.item != nil && !newer(item.rv, w.item.rv) {
+		if err != nil || !newer(item.ResourceVersion, resourceVersion) || w.item != nil && !newer(item.ResourceVersion, w.item.ResourceVersion) {
 			continue // damage is not taken along
 		}
 		if !w.owned {
@@ -66,14 +68,14 @@ func (v *verifier) own(g genTx) {
 			}
 			return
 		}
-		key, r, err := parseRecord(rw.k, b)
+		key, r, err := format.ParseRecord(rw.k, b)
 		if err != nil {
 			v.problem("own: %v", err)
 			return
 		}
 		d.add(ownHash(rw.k, key, r))
-		if r.packed >= packByDict {
-			v.packed[r.packed]++
+		if r.Packed >= format.PackedByDict {
+			v.packed[r.Packed]++
 		}
 	})
 	if d != v.m.Own {
@@ -92,7 +94,7 @@ func (t sourceTx) staleOwn(m *sourceMeta) bool {
 			d.add(ownHash(rw.k, "", nil))
 			return
 		}
-		key, r, err := parseRecord(rw.k, b)
+		key, r, err := format.ParseRecord(rw.k, b)
 		if bad = bad || err != nil; err == nil {
 			d.add(ownHash(rw.k, key, r))
 		}
@@ -125,7 +127,7 @@ func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 // noteLost notes that what the server has shown at k is not known any more: the
 // next list tells it, whatever the program has written.
 func (a *applier) noteLost(k []byte, why error) error {
-	key, _, err := parseRecord(k, a.to.items.Get(k))
+	key, _, err := format.ParseRecord(k, a.to.items.Get(k))
 	if err != nil {
 		return nil // nothing is there
 	}
@@ -154,10 +156,10 @@ func (c *copier) own(gen pages.Bucket, sealed *items) {
 	c.note(c.from.Each(bases, func(k, v []byte, _ *pages.Bucket) {
 		rw := sealed.raw(k, v)
 		b := rw.open()
-		key, r, raw := "", (*record)(nil), []byte(nil)
+		key, r, raw := "", (*format.Record)(nil), []byte(nil)
 		if !bytes.Equal(b, noBase) {
 			var err error
-			if key, r, err = parseRecord(rw.k, b); err != nil {
+			if key, r, err = format.ParseRecord(rw.k, b); err != nil {
 				c.note(err)
 				at := bytes.Clone(rw.k)
 				c.do(len(b), func(_ sourceTx, a *applier) error { return a.noteLost(at, err) })

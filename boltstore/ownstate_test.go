@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -117,7 +119,7 @@ func TestPackedBase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	used := s.metaNow().Dicts[packByDict].Records
+	used := s.metaNow().Dicts[format.PackedByDict].Records
 	if used < 300 {
 		t.Fatalf("%d records are packed by the dictionary", used)
 	}
@@ -132,7 +134,7 @@ func TestPackedBase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := s.metaNow().Dicts[packByDict].Records; n != 300 {
+	if n := s.metaNow().Dicts[format.PackedByDict].Records; n != 300 {
 		t.Fatalf("%d bases are packed by the dictionary", n)
 	}
 	relist(t, s, "301", RelistOptions{}, objs, 100)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -28,18 +30,9 @@ const (
 	Zstd
 )
 
-// How a record's payload is packed: not at all, by zstd without a dictionary,
-// or by zstd with the dictionary of that version.
-const (
-	packNot    = 0
-	packPlain  = 1
-	packByDict = 2 // and above
-)
-
 const (
 	packMin      = 64   // a shorter payload is stored as it is
 	packPlainMin = 1024 // so is one shorter than this where there is no dictionary
-	packMax      = 1 << 30
 )
 
 // packer packs and unpacks by one dictionary, which never changes. It may be
@@ -62,7 +55,7 @@ func newPacker(version uint32, dict []byte) (p *packer, err error) {
 		}
 	}()
 	n := min(runtime.GOMAXPROCS(0), 4)
-	d := []zstd.DOption{zstd.WithDecoderConcurrency(n), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(packMax)}
+	d := []zstd.DOption{zstd.WithDecoderConcurrency(n), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(format.MaxPayload)}
 	e := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(n), zstd.WithEncoderCRC(false),
 		zstd.WithWindowSize(512 << 10), zstd.WithLowerEncoderMem(true)}
 	if dict != nil {
@@ -81,7 +74,7 @@ func newPacker(version uint32, dict []byte) (p *packer, err error) {
 
 // pack returns nil where packing does not pay.
 func (p *packer) pack(b []byte) []byte {
-	if len(b) < packMin || p.version == packPlain && len(b) < packPlainMin {
+	if len(b) < packMin || p.version == format.PackedPlain && len(b) < packPlainMin {
 		return nil
 	}
 	enc := p.enc()
@@ -110,7 +103,7 @@ func (p *packer) unpack(b []byte, size int, buf []byte) ([]byte, error) {
 
 // plainPacker is the one without a dictionary, for all files.
 var plainPacker = sync.OnceValue(func() *packer {
-	p, _ := newPacker(packPlain, nil)
+	p, _ := newPacker(format.PackedPlain, nil)
 	return p
 })
 
@@ -158,7 +151,7 @@ func (p *packers) load(src sourceTx) error {
 		}
 		var v dictValue
 		var pk *packer
-		err := getMsgpack(dicts, k, &v)
+		err := format.Get(dicts, k, &v)
 		if err == nil {
 			pk, err = newPacker(version, v.Dict)
 		}
@@ -185,7 +178,7 @@ func (p *packers) add(pk *packer) {
 
 // get returns a packer that can unpack that version.
 func (p *packers) get(version uint32) (*packer, error) {
-	if version == packPlain {
+	if version == format.PackedPlain {
 		return plainPacker(), nil
 	}
 	p.mu.RLock()
@@ -300,29 +293,29 @@ func (s *Store) packAll(changes []*Change) {
 }
 
 // plain is a record's payload, unpacked into buf if it is packed and fits.
-func (s *Store) plain(r *record, buf []byte) ([]byte, error) {
-	if r.packed == packNot {
-		return r.payload, nil
+func (s *Store) plain(r *format.Record, buf []byte) ([]byte, error) {
+	if r.Packed == format.NotPacked {
+		return r.Payload, nil
 	}
-	p, err := s.packs.get(r.packed)
+	p, err := s.packs.get(r.Packed)
 	if err != nil {
 		return nil, err
 	}
-	return p.unpack(r.payload, r.size, buf)
+	return p.unpack(r.Payload, r.Size, buf)
 }
 
 // plainDrafts unpacks the records of drafts. Blocks are packed as a whole,
 // where an object's state before and after, which hardly differ, and objects
 // of the same kind cost far less than each packed for itself.
-func (s *Store) plainDrafts(drafts []draft) []draft {
+func (s *Store) plainDrafts(drafts []format.Draft) []format.Draft {
 	out := slices.Clone(drafts)
 	for i := range out {
-		if out[i].plain {
+		if out[i].Unpacked {
 			continue
 		}
-		prev := s.plainRaw(out[i].key, out[i].previous())
-		out[i].next = s.plainRaw(out[i].key, out[i].next)
-		out[i].prev = diffOf(out[i].next, prev)
+		prev := s.plainRaw(out[i].Key, out[i].Previous())
+		out[i].Next = s.plainRaw(out[i].Key, out[i].Next)
+		out[i].Prev = format.DiffOf(out[i].Next, prev)
 	}
 	return out
 }
@@ -333,8 +326,8 @@ func (s *Store) plainRaw(key string, raw []byte) []byte {
 	if raw == nil {
 		return nil
 	}
-	r, err := parseRecordOf(raw)
-	if err != nil || r.packed == packNot {
+	r, err := format.ParseUnverified(raw)
+	if err != nil || r.Packed == format.NotPacked {
 		return raw
 	}
 	buf := plainBufs.Get().(*[]byte)
@@ -344,8 +337,8 @@ func (s *Store) plainRaw(key string, raw []byte) []byte {
 		return raw
 	}
 	*buf = payload
-	r.payload, r.packed, r.size = payload, packNot, 0
-	plain, err := r.encode(key)
+	r.Payload, r.Packed, r.Size = payload, format.NotPacked, 0
+	plain, err := r.Encode(key)
 	if err != nil {
 		return raw
 	}
@@ -353,25 +346,25 @@ func (s *Store) plainRaw(key string, raw []byte) []byte {
 }
 
 // usable says whether the record's payload can be unpacked.
-func (s *Store) usable(r *record) error {
-	if r.packed == packNot {
+func (s *Store) usable(r *format.Record) error {
+	if r.Packed == format.NotPacked {
 		return nil
 	}
-	_, err := s.packs.get(r.packed)
+	_, err := s.packs.get(r.Packed)
 	return err
 }
 
 // payload gives a record the change's payload. A change that was prepared with
 // a dictionary that the source no longer has is stored unpacked.
-func (a *applier) payload(r *record, c *Change) (err error) {
-	r.payload, r.whole = c.payload, c.whole
+func (a *applier) payload(r *format.Record, c *Change) (err error) {
+	r.Payload, r.Whole = c.payload, c.whole
 	if c.by == nil {
 		return nil
 	}
-	if c.by.version >= packByDict && !(a.src.hasDict(c.by.version) && a.s.packs.has(c.by)) {
-		r.payload, err = c.by.unpack(c.payload, c.size, nil)
+	if c.by.version >= format.PackedByDict && !(a.src.hasDict(c.by.version) && a.s.packs.has(c.by)) {
+		r.Payload, err = c.by.unpack(c.payload, c.size, nil)
 		return err
 	}
-	r.packed, r.size = c.by.version, c.size
+	r.Packed, r.Size = c.by.version, c.size
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -44,11 +46,11 @@ func packedBy(t testing.TB, s *Store) map[uint32]int {
 		t.Fatal(err)
 	}
 	for _, rw := range raws {
-		_, r, err := parseRecord(rw.k, rw.v)
+		_, r, err := format.ParseRecord(rw.k, rw.v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		by[r.packed]++
+		by[r.Packed]++
 	}
 	return by
 }
@@ -112,13 +114,13 @@ func TestPackedFirstList(t *testing.T) {
 	db := openTest(t, path, Options{Compression: Zstd})
 	s := claimTest(t, db, podClaim())
 	relist(t, s, "300", RelistOptions{}, objs, 100)
-	if by := packedBy(t, s); by[packByDict] != 300 {
+	if by := packedBy(t, s); by[format.PackedByDict] != 300 {
 		t.Fatalf("packed by %v", by)
 	}
 	plain := openTest(t, testPath(t), Options{Compression: NoCompression})
 	p := claimTest(t, plain, podClaim())
 	relist(t, p, "300", RelistOptions{}, objs, 100)
-	if by := packedBy(t, p); by[packNot] != 300 || dictVersions(t, p) != nil {
+	if by := packedBy(t, p); by[format.NotPacked] != 300 || dictVersions(t, p) != nil {
 		t.Fatalf("not to be packed, and %v", by)
 	}
 	if a, b := s.State().Bytes, p.State().Bytes; a*3 > b {
@@ -139,7 +141,7 @@ func TestPackedFirstList(t *testing.T) {
 	if err := s.Add(changed); err != nil {
 		t.Fatal(err)
 	}
-	if by := packedBy(t, s); by[packNot] != 1 || by[packByDict] != 299 {
+	if by := packedBy(t, s); by[format.NotPacked] != 1 || by[format.PackedByDict] != 299 {
 		t.Fatalf("after a change: %v", by)
 	}
 }
@@ -171,7 +173,7 @@ func TestManyDictionaries(t *testing.T) {
 		retrain(t, s)
 		put(objs[60+40*i : 100+40*i])
 	}
-	if by := packedBy(t, s); by[packPlain] != 60 || by[2] != 40 || by[3] != 40 || by[4] != 40 {
+	if by := packedBy(t, s); by[format.PackedPlain] != 60 || by[2] != 40 || by[3] != 40 || by[4] != 40 {
 		t.Fatalf("packed by %v", by)
 	}
 	late, err := db.View(pods) // of the same process
@@ -420,12 +422,12 @@ func FuzzPacked(f *testing.F) {
 		if got, err := p.unpack(b, size, nil); err == nil && len(got) != size {
 			t.Fatalf("%d bytes, not %d", len(got), size)
 		}
-		r := &record{packed: 2, size: size, payload: b, uid: "u", rv: "1"}
-		raw, err := r.encode("a/b")
+		r := &format.Record{Packed: 2, Size: size, Payload: b, UID: "u", ResourceVersion: "1"}
+		raw, err := r.Encode("a/b")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, again, err := parseRecord(index.AppendKey(nil, "a/b"), raw); err != nil || again.size != size || again.packed != 2 || !bytes.Equal(again.payload, b) {
+		if _, again, err := format.ParseRecord(index.AppendKey(nil, "a/b"), raw); err != nil || again.Size != size || again.Packed != 2 || !bytes.Equal(again.Payload, b) {
 			t.Fatalf("%+v %v", again, err)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 )
@@ -28,7 +30,7 @@ func TestDictionaryGoneMeanwhile(t *testing.T) {
 	if err := s.write(&Batch{Changes: []*Change{c}}); err != nil {
 		t.Fatal(err)
 	}
-	if by := packedBy(t, s); by[packNot] != 1 {
+	if by := packedBy(t, s); by[format.NotPacked] != 1 {
 		t.Fatalf("packed by %v", by)
 	}
 	serves(t, s, objs[:1])
@@ -54,7 +56,7 @@ func TestDamagedDictionary(t *testing.T) {
 		"empty":   func(b *bolt.Bucket) error { return b.Put(u32(2), nil) },
 		"missing": func(b *bolt.Bucket) error { return b.Delete(u32(2)) },
 		"no dictionary, with a right sum": func(b *bolt.Bucket) error {
-			return putMsgpack(b, u32(2), dictValue{Dict: []byte("no dictionary")})
+			return format.Put(b, u32(2), dictValue{Dict: []byte("no dictionary")})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,15 +116,15 @@ func TestDamagedPacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, r, err := parseRecord(raws[0].k, raws[0].v)
-	if err != nil || r.packed != 2 {
+	key, r, err := format.ParseRecord(raws[0].k, raws[0].v)
+	if err != nil || r.Packed != 2 {
 		t.Fatalf("%+v %v", r, err)
 	}
-	for i := range r.payload {
+	for i := range r.Payload {
 		bad := *r
-		bad.payload = bytes.Clone(r.payload)
-		bad.payload[i] ^= 0x55
-		raw, err := bad.encode(key)
+		bad.Payload = bytes.Clone(r.Payload)
+		bad.Payload[i] ^= 0x55
+		raw, err := bad.Encode(key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,10 +132,10 @@ func TestDamagedPacked(t *testing.T) {
 			t.Fatalf("byte %d: %v", i, err)
 		}
 	}
-	for _, version := range []uint32{packPlain, 3, 1 << 31} {
+	for _, version := range []uint32{format.PackedPlain, 3, 1 << 31} {
 		bad := *r
-		bad.packed = version
-		raw, err := bad.encode(key)
+		bad.Packed = version
+		raw, err := bad.Encode(key)
 		if err != nil {
 			t.Fatal(err)
 		}

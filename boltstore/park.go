@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"
 
@@ -37,8 +39,8 @@ type gone struct {
 }
 
 func (g gone) born() uint64 {
-	if r, err := parseRecordOf(g.Record); err == nil {
-		return r.born
+	if r, err := format.ParseUnverified(g.Record); err == nil {
+		return r.Born
 	}
 	return 0
 }
@@ -50,15 +52,15 @@ const maxGone = 8
 // fold takes in the key's next entry. told is the seq up to which the handler
 // may have been told: an object that came and went after that can be left out,
 // if there are many.
-func (p *parked) fold(seq uint64, d draft, told uint64) {
+func (p *parked) fold(seq uint64, d format.Draft, told uint64) {
 	first := p.Count == 0
-	p.Last, p.Time = seq, d.time
+	p.Last, p.Time = seq, d.Time
 	p.Count++
-	switch d.typ {
+	switch d.Type {
 	case cache.Deleted:
-		g := gone{Record: d.next, Final: true, Seq: seq}
-		if d.next == nil {
-			g.Record, g.Final = d.previous(), false
+		g := gone{Record: d.Next, Final: true, Seq: seq}
+		if d.Next == nil {
+			g.Record, g.Final = d.Previous(), false
 		}
 		if n := len(p.Gone); n >= maxGone && p.Gone[n-1].born() > told {
 			p.Gone = p.Gone[:n-1]
@@ -67,11 +69,11 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 		p.Prev, p.Next = nil, nil
 	case cache.Updated:
 		if first {
-			p.Prev, p.Since = d.previous(), seq
+			p.Prev, p.Since = d.Previous(), seq
 		}
-		p.Next = d.next
+		p.Next = d.Next
 	default:
-		p.Next = d.next
+		p.Next = d.Next
 	}
 }
 
@@ -80,17 +82,17 @@ func (p *parked) fold(seq uint64, d draft, told uint64) {
 // behind Prev, and never that.
 func (p *parked) drafts(shown uint64) (ds []numbered) {
 	for _, g := range p.Gone {
-		d := draft{typ: cache.Deleted, time: p.Time, key: p.Key}
+		d := format.Draft{Type: cache.Deleted, Time: p.Time, Key: p.Key}
 		if g.Final {
-			d.next = g.Record
+			d.Next = g.Record
 		}
-		d.prev = diffOf(d.next, g.Record)
+		d.Prev = format.DiffOf(d.Next, g.Record)
 		ds = append(ds, numbered{cmp.Or(g.Seq, p.Last), d})
 	}
 	if p.Next != nil {
-		d := draft{typ: cache.Added, time: p.Time, key: p.Key, next: p.Next}
+		d := format.Draft{Type: cache.Added, Time: p.Time, Key: p.Key, Next: p.Next}
 		if p.Prev != nil && (shown == 0 || p.Since > shown) {
-			d.typ, d.prev = cache.Updated, diffOf(d.next, p.Prev)
+			d.Type, d.Prev = cache.Updated, format.DiffOf(d.Next, p.Prev)
 		}
 		ds = append(ds, numbered{p.Last, d})
 	}
@@ -107,7 +109,7 @@ func (p *parked) acknowledged(seq uint64) bool {
 }
 
 func parseParked(b []byte) (*parked, error) {
-	data, err := checkSum(b)
+	data, err := format.CheckSum(b)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +194,7 @@ func (p *ParkedPage) add(s *Store, v []byte, shown uint64) error {
 	}
 	var entries []*Entry
 	for _, d := range pk.drafts(shown) {
-		entries = append(entries, newEntry(s, d.seq, d.draft))
+		entries = append(entries, newEntry(s, d.seq, d.Draft))
 	}
 	p.Keys, p.Last, p.Entries = append(p.Keys, pk.Key), append(p.Last, pk.Last), append(p.Entries, entries)
 	return nil
@@ -234,7 +236,7 @@ func Collapse(entries []*Entry, told uint64) []*Entry {
 	}
 	var out []*Entry
 	for _, d := range p.drafts(0) {
-		out = append(out, newEntry(entries[0].s, d.seq, d.draft))
+		out = append(out, newEntry(entries[0].s, d.seq, d.Draft))
 	}
 	return out
 }
@@ -253,12 +255,12 @@ func (t sourceTx) handlerStates(m *sourceMeta, now time.Time) ([]HandlerState, e
 		if j := t.journal(); j != nil && h.Entries > 0 {
 			first, block, err := t.seekBlock(j, st.mark+1)
 			if err == nil && block != nil && first <= m.Seq {
-				var drafts []draft
+				var drafts []format.Draft
 				if block, err = t.openBlock(first, block); err == nil {
-					drafts, err = unpackBlock(first, block)
+					drafts, err = format.UnpackBlock(first, block)
 				}
 				if i := int(st.mark + 1 - min(first, st.mark+1)); err == nil && i < len(drafts) {
-					h.Behind = now.Sub(time.Unix(0, drafts[i].time))
+					h.Behind = now.Sub(time.Unix(0, drafts[i].Time))
 				}
 				c := j.Cursor()
 				for k, v := c.Seek(u64(first)); k != nil && binary.BigEndian.Uint64(k) <= m.Seq; k, v = c.Next() {

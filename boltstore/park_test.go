@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -14,13 +16,13 @@ import (
 // TestParkKey: what several commits park of a key tells the same as the entries.
 func TestParkKey(t *testing.T) {
 	added := func(seq uint64, next string) numbered {
-		return numbered{seq, draft{typ: cache.Added, key: "ns/a", next: []byte(next)}}
+		return numbered{seq, format.Draft{Type: cache.Added, Key: "ns/a", Next: []byte(next)}}
 	}
 	updated := func(seq uint64, prev, next string) numbered {
-		return numbered{seq, draft{typ: cache.Updated, key: "ns/a", next: []byte(next), prev: diffOf([]byte(next), []byte(prev))}}
+		return numbered{seq, format.Draft{Type: cache.Updated, Key: "ns/a", Next: []byte(next), Prev: format.DiffOf([]byte(next), []byte(prev))}}
 	}
 	deleted := func(seq uint64, final string) numbered {
-		return numbered{seq, draft{typ: cache.Deleted, key: "ns/a", next: []byte(final)}}
+		return numbered{seq, format.Draft{Type: cache.Deleted, Key: "ns/a", Next: []byte(final)}}
 	}
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -68,7 +70,7 @@ func TestParkKey(t *testing.T) {
 					if i > 0 {
 						got += ", "
 					}
-					got += fmt.Sprintf("%s %s", d.typ, d.next)
+					got += fmt.Sprintf("%s %s", d.Type, d.Next)
 				}
 				if got != c.want || p.Last != last {
 					t.Errorf("%s at %d, want %s at %d", got, p.Last, c.want, last)
@@ -98,7 +100,7 @@ func TestSettleParked(t *testing.T) {
 		}
 		st := &handlerState{}
 		entry := func(seq uint64, typ cache.DeltaType, next string) numbered {
-			return numbered{seq, draft{typ: typ, key: "ns/a", next: []byte(next)}}
+			return numbered{seq, format.Draft{Type: typ, Key: "ns/a", Next: []byte(next)}}
 		}
 		if err := st.parkKey(b, "ns/a", 0, entry(3, cache.Deleted, "x"), entry(4, cache.Added, "y"), entry(5, cache.Deleted, "y"), entry(6, cache.Added, "z")); err != nil {
 			return err
@@ -117,7 +119,7 @@ func TestSettleParked(t *testing.T) {
 			}
 			var got []string
 			for _, d := range p.drafts(0) {
-				got = append(got, fmt.Sprintf("%s %s %d", d.typ, d.next, d.seq))
+				got = append(got, fmt.Sprintf("%s %s %d", d.Type, d.Next, d.seq))
 			}
 			if s := strings.Join(got, ", "); s != c.want || st.Parked != 1 || st.ParkedBytes != uint64(len(b.Get(k))) {
 				t.Errorf("acknowledged up to %d: %s, %+v", c.acked, s, st)

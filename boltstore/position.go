@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"
 )
@@ -140,7 +142,7 @@ func (s *Store) restart(t sourceTx, m *sourceMeta, name string, st *handlerState
 }
 
 func parseHandlerState(b []byte) (*handlerState, error) {
-	data, err := checkSum(b)
+	data, err := format.CheckSum(b)
 	if err == nil && len(data) < 8 {
 		err = fmt.Errorf("%w: %d bytes", ErrDamaged, len(b))
 	}
@@ -186,7 +188,7 @@ func (t sourceTx) putHandler(name string, st *handlerState) error {
 	if err := msgpack.NewEncoder(&buf).Encode(st); err != nil {
 		return fmt.Errorf("boltstore: encode the position of handler %q: %w", name, err)
 	}
-	data := withSum(buf.Bytes())
+	data := format.WithSum(buf.Bytes())
 	if bytes.Equal(b.Get([]byte(name)), data) {
 		return nil
 	}

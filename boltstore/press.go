@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"
 
@@ -32,12 +34,12 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 		first := binary.BigEndian.Uint64(k)
 		head, _, err := t.blockHead(first, v)
 		if err != nil {
-			head = blockHead{count: 1, last: before}
+			head = format.BlockHead{Count: 1, Last: before}
 		}
-		if size <= s.db.opts.JournalBytes && head.last >= before {
+		if size <= s.db.opts.JournalBytes && head.Last >= before {
 			return nil
 		}
-		last := first + head.count - 1
+		last := first + head.Count - 1
 		if last > m.Told || last > m.Seq {
 			return nil // kept for plain handlers, or not committed
 		}
@@ -57,10 +59,10 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 
 // park collapses one block for handlers.
 func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, first, last uint64, block []byte) error {
-	var drafts []draft
+	var drafts []format.Draft
 	block, err := t.openBlock(first, block)
 	if err == nil {
-		drafts, err = unpackBlock(first, block)
+		drafts, err = format.UnpackBlock(first, block)
 	}
 	for name, st := range behind {
 		err := err
@@ -79,8 +81,8 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 		}
 		told := max(s.knownSeq.Load(), st.Cursor, st.reach)
 		for i, d := range drafts {
-			if seq := first + uint64(i); err == nil && st.needs(seq, d.key) {
-				err = st.parkKey(b, d.key, told, numbered{seq, d})
+			if seq := first + uint64(i); err == nil && st.needs(seq, d.Key) {
+				err = st.parkKey(b, d.Key, told, numbered{seq, d})
 			}
 		}
 		switch {
@@ -99,7 +101,7 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 // numbered is a draft with its seq.
 type numbered struct {
 	seq uint64
-	draft
+	format.Draft
 }
 
 // parkKey takes entries of a key, in order, into what is parked of it, unless
@@ -122,8 +124,8 @@ func (st *handlerState) parkKey(b *box, key string, told uint64, entries ...numb
 			if p.Count > 0 {
 				st.Collapsed++
 			}
-			p.fold(e.seq, e.draft, told)
-		case e.typ == cache.Added && p.Prev != nil:
+			p.fold(e.seq, e.Draft, told)
+		case e.Type == cache.Added && p.Prev != nil:
 			// It was shown the object, and has not acknowledged that; changes
 			// since were collapsed first.
 			p.Prev = nil
@@ -148,7 +150,7 @@ func (st *handlerState) putParked(b *box, k, old []byte, p *parked) error {
 	if err != nil {
 		return fmt.Errorf("boltstore: park %q: %w", p.Key, err)
 	}
-	data = withSum(data)
+	data = format.WithSum(data)
 	st.Parked++
 	st.ParkedBytes += uint64(len(data))
 	return b.Put(k, data)

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -91,11 +93,11 @@ func (t sourceTx) progress(m *sourceMeta) (*progress, error) {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, errUnopened)
 	}
 	p := &progress{}
-	return p, parseMsgpack(raw, p)
+	return p, format.Decode(raw, p)
 }
 
 func (t sourceTx) putProgress(gen uint64, p progress) error {
-	data, err := encodeSummed(keyProgress, p)
+	data, err := format.Encode(keyProgress, p)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -46,12 +48,12 @@ func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 }
 
 // decode returns the object of a verified record, a hot one if there is one.
-func (s *Store) decode(key string, r *record) (any, error) {
+func (s *Store) decode(key string, r *format.Record) (any, error) {
 	if obj := s.hot.get(key, r); obj != nil {
 		return obj, nil
 	}
-	if r.codec != s.codec.ID() {
-		return nil, fmt.Errorf("record of %q: %w: codec %d, not %d", key, ErrDamaged, r.codec, s.codec.ID())
+	if r.Codec != s.codec.ID() {
+		return nil, fmt.Errorf("record of %q: %w: codec %d, not %d", key, ErrDamaged, r.Codec, s.codec.ID())
 	}
 	buf := plainBufs.Get().(*[]byte)
 	defer plainBufs.Put(buf)
@@ -59,7 +61,7 @@ func (s *Store) decode(key string, r *record) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record of %q: %w", key, err)
 	}
-	if r.packed != packNot {
+	if r.Packed != format.NotPacked {
 		*buf = payload
 	}
 	obj, err := s.codec.Decode(payload)
@@ -91,12 +93,12 @@ func (s *Store) decodeListed(raws []raw, keep bool, name string, values []string
 		for i := w; i < len(raws); i += workers {
 			errs[i] = contain(func() error {
 				raws[i] = raw{k: raws[i].k, v: raws[i].open()}
-				key, r, err := parseRecord(raws[i].k, raws[i].v)
+				key, r, err := format.ParseRecord(raws[i].k, raws[i].v)
 				if err != nil {
 					return err
 				}
 				keys[i] = key
-				if name != "" && !slices.ContainsFunc(r.valuesOf(name), func(v string) bool { return slices.Contains(values, v) }) {
+				if name != "" && !slices.ContainsFunc(r.ValuesOf(name), func(v string) bool { return slices.Contains(values, v) }) {
 					return fmt.Errorf("index %s: %w: it lists %q under a value that its record has not", name, ErrDamaged, key)
 				}
 				if objs[i], err = s.decode(key, r); err == nil && keep {
@@ -221,7 +223,7 @@ func (s *Store) ListKeys() []string {
 func keyOf(r raw) (string, error) {
 	key, inline, err := index.ParseKey(r.k)
 	if err == nil && !inline {
-		key, _, err = parseRecord(r.k, r.open())
+		key, _, err = format.ParseRecord(r.k, r.open())
 	}
 	return key, err
 }
@@ -358,7 +360,7 @@ func (s *Store) values(c *Change) {
 			c.failed, c.failedWhy = append(c.failed, name), short(err)
 			s.unindexed(err, c.key)
 		}
-		c.values = append(c.values, indexValues{name, values})
+		c.values = append(c.values, format.IndexValues{Name: name, Values: values})
 	}
 }
 

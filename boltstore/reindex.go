@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/index"
@@ -145,7 +147,7 @@ func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw
 // reindexed is what a record is to list, as long as it is still that record.
 type reindexed struct {
 	crc    uint32
-	values []indexValues
+	values []format.IndexValues
 	// done are the indices whose functions were called, failed those of them that
 	// failed, why one of them did.
 	done, failed []string
@@ -164,11 +166,11 @@ func (s *Store) newValues(raws []raw, build cache.Indexers, noted map[string][]s
 		if obj == nil {
 			continue // damaged, noted, to be read anew
 		}
-		_, r, err := parseRecord(raws[i].k, raws[i].v)
+		_, r, err := format.ParseRecord(raws[i].k, raws[i].v)
 		if err != nil {
 			continue
 		}
-		c := reindexed{crc: r.crc}
+		c := reindexed{crc: r.CRC}
 		for name, fn := range build {
 			values, err := callIndexer(name, fn, obj)
 			c.done = append(c.done, name)
@@ -176,9 +178,9 @@ func (s *Store) newValues(raws []raw, build cache.Indexers, noted map[string][]s
 				s.unindexed(err, keys[i])
 				c.failed, c.why = append(c.failed, name), short(err)
 			}
-			removed, added := index.Diff(r.valuesOf(name), values)
+			removed, added := index.Diff(r.ValuesOf(name), values)
 			if len(removed)+len(added) > 0 {
-				c.values = append(c.values, indexValues{name, values})
+				c.values = append(c.values, format.IndexValues{Name: name, Values: values})
 			}
 		}
 		if k := string(raws[i].k); len(c.values)+len(c.failed)+len(noted[k]) > 0 {
@@ -201,8 +203,8 @@ func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexe
 		if v == nil {
 			continue
 		}
-		key, old, err := parseRecord([]byte(k), bytes.Clone(v))
-		if err != nil || old.crc != c.crc {
+		key, old, err := format.ParseRecord([]byte(k), bytes.Clone(v))
+		if err != nil || old.CRC != c.crc {
 			continue
 		}
 		if err := a.noteReindexed([]byte(k), key, c); err != nil {
@@ -212,8 +214,8 @@ func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexe
 			continue
 		}
 		next := *old
-		next.values = merge(old.values, c.values)
-		raw, err := next.encode(key)
+		next.Values = merge(old.Values, c.values)
+		raw, err := next.Encode(key)
 		if err != nil {
 			return err
 		}
@@ -227,19 +229,19 @@ func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexe
 	return nil
 }
 
-func merge(old, add []indexValues) []indexValues {
-	out := append([]indexValues(nil), add...)
+func merge(old, add []format.IndexValues) []format.IndexValues {
+	out := append([]format.IndexValues(nil), add...)
 	for _, iv := range old {
-		if !has(add, iv.name) {
+		if !has(add, iv.Name) {
 			out = append(out, iv)
 		}
 	}
 	return out
 }
 
-func has(all []indexValues, name string) bool {
+func has(all []format.IndexValues, name string) bool {
 	for _, iv := range all {
-		if iv.name == name {
+		if iv.Name == name {
 			return true
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -217,7 +219,7 @@ func (r *Relist) transform(obj runtime.Object) (*Change, error) {
 func (r *Relist) compare(items []item) error {
 	type candidate struct {
 		i   int
-		old *record
+		old *format.Record
 		own bool
 	}
 	var maybe []candidate // of the same version, perhaps: compare the content
@@ -236,7 +238,7 @@ func (r *Relist) compare(items []item) error {
 			if v = shown(v, base); !there && !owned || v.in == nil || it.again {
 				continue
 			}
-			_, old, err := parseRecord(it.k, v.open())
+			_, old, err := format.ParseRecord(it.k, v.open())
 			if err == nil {
 				err = r.s.usable(old)
 			}
@@ -246,9 +248,9 @@ func (r *Relist) compare(items []item) error {
 				it.noted = true
 				fallthrough
 			case r.content || r.all || it.c.rv == "":
-				old.payload = bytes.Clone(old.payload)
+				old.Payload = bytes.Clone(old.Payload)
 				maybe = append(maybe, candidate{i, old, owned})
-			case it.c.uid == old.uid && it.c.rv == old.rv:
+			case it.c.uid == old.UID && it.c.rv == old.ResourceVersion:
 				it.same(owned)
 			}
 		}
@@ -265,7 +267,7 @@ func (r *Relist) compare(items []item) error {
 		if err := r.s.encode(it.c); err != nil {
 			continue // encode says so
 		}
-		if m.old.payload, err = r.s.plain(m.old, nil); err != nil {
+		if m.old.Payload, err = r.s.plain(m.old, nil); err != nil {
 			continue
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) {
@@ -288,14 +290,14 @@ func (it *item) same(owned bool) {
 	it.c.quiet = true
 }
 
-func sameContent(c *Change, old *record, codec byte) bool {
-	return c.rv == old.rv && c.uid == old.uid && codec == old.codec && bytes.Equal(c.payload, old.payload)
+func sameContent(c *Change, old *format.Record, codec byte) bool {
+	return c.rv == old.ResourceVersion && c.uid == old.UID && codec == old.Codec && bytes.Equal(c.payload, old.Payload)
 }
 
 // sameValues says whether the record lists those values, whatever it lists for
 // other indices.
-func sameValues(values []indexValues, old *record) bool {
-	return !slices.ContainsFunc(values, func(iv indexValues) bool { return !slices.Equal(iv.values, old.valuesOf(iv.name)) })
+func sameValues(values []format.IndexValues, old *format.Record) bool {
+	return !slices.ContainsFunc(values, func(iv format.IndexValues) bool { return !slices.Equal(iv.Values, old.ValuesOf(iv.Name)) })
 }
 
 // encode makes the changes ready to be stored, outside any transaction. What

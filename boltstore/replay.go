@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/kubewake/kubewake/index"
 )
 
@@ -62,11 +64,11 @@ func (s *Store) replay(fn func(p *ReplayPage, g genTx) error) (p ReplayPage, err
 }
 
 func (p *ReplayPage) add(s *Store, k, v []byte) error {
-	key, r, err := parseRecord(k, v)
+	key, r, err := format.ParseRecord(k, v)
 	if err != nil {
 		return err
 	}
-	e := &Entry{Seq: p.Seq, Type: "Added", Key: key, Time: time.Unix(0, r.stored), Born: r.born, s: s, next: bytes.Clone(v)}
+	e := &Entry{Seq: p.Seq, Type: "Added", Key: key, Time: time.Unix(0, r.Stored), Born: r.Born, s: s, next: bytes.Clone(v)}
 	p.Entries = append(p.Entries, e)
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
@@ -152,7 +154,7 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 		}
 		err = b.Update(func(tx *bolt.Tx) error {
 			var h header
-			if err := getMsgpack(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
+			if err := format.Get(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
 				return err
 			}
 			if !h.Clean || h.BootID != bootID() {
@@ -162,7 +164,7 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 			hd := &handle{}
 			src, _ := hd.source(tx, configMaps.ID())
 			k, _ := src.gen(1).items.b.Cursor().First()
-			return errors.Join(src.gen(1).items.b.Delete(k), putMsgpack(tx.Bucket(bucketFile), keyHeader, h))
+			return errors.Join(src.gen(1).items.b.Delete(k), format.Put(tx.Bucket(bucketFile), keyHeader, h))
 		})
 		if err := errors.Join(err, b.Close()); err != nil {
 			t.Fatal(err)

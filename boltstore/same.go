@@ -3,6 +3,8 @@ package boltstore
 import (
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/index"
@@ -58,7 +60,7 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 			if v = shown(v, base); v.in == nil || v.v == nil {
 				continue
 			}
-			_, old, err := parseRecord(k, v.open())
+			_, old, err := format.ParseRecord(k, v.open())
 			if err != nil || r.s.usable(old) != nil {
 				continue
 			}
@@ -66,7 +68,7 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 			if unstored && g.notes.unstored(k) {
 				continue
 			}
-			if old.uid == l.UID && old.rv == l.ResourceVersion && !owned {
+			if old.UID == l.UID && old.ResourceVersion == l.ResourceVersion && !owned {
 				found[i] = Same
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -367,13 +369,13 @@ func (t sourceTx) sealBlock(seq uint64, b []byte) ([]byte, error) {
 	if t.seal == nil {
 		return b, nil
 	}
-	h, _, err := parseBlockHead(seq, b)
+	h, _, err := format.ParseBlockHead(seq, b)
 	if err != nil {
 		return nil, err
 	}
 	head := append(make([]byte, 0, maxBlockHead), sealedBlock)
-	head = binary.AppendUvarint(head, h.count)
-	head = binary.AppendUvarint(head, uint64(h.last))
+	head = binary.AppendUvarint(head, h.Count)
+	head = binary.AppendUvarint(head, uint64(h.Last))
 	sealed, err := t.seal.Value(b, t.blockPlace(seq, head))
 	return append(head, sealed...), err
 }
@@ -399,12 +401,12 @@ func (t sourceTx) openBlock(seq uint64, v []byte) ([]byte, error) {
 }
 
 // blockHead reads the head of a stored block and says where it ends.
-func (t sourceTx) blockHead(seq uint64, v []byte) (h blockHead, n int, err error) {
+func (t sourceTx) blockHead(seq uint64, v []byte) (h format.BlockHead, n int, err error) {
 	if t.seal == nil {
-		return parseBlockHead(seq, v)
+		return format.ParseBlockHead(seq, v)
 	}
 	if len(v) < 3 || v[0] != sealedBlock {
 		return h, 0, fmt.Errorf("journal block at %d: %w: version or length", seq, ErrDamaged)
 	}
-	return parseHead(seq, v, 1)
+	return format.ParseHead(seq, v, 1)
 }

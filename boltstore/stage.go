@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/index"
@@ -149,7 +151,7 @@ func (a *applier) stage(it item) error {
 func (a *applier) carryOver(k []byte, key string, w was) error {
 	raw, base := a.from.items.Get(k), a.from.own.Get(k)
 	if raw != nil || base == nil {
-		key, r, err := parseRecord(k, raw)
+		key, r, err := format.ParseRecord(k, raw)
 		if err != nil {
 			return err // the next try compares anew
 		}

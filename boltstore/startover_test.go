@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/index"
@@ -131,7 +133,7 @@ func TestDamagedParkedIsNotReplaced(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	for name, fn := range map[string]func(st *handlerState, b *box) error{
 		"parked over": func(st *handlerState, b *box) error {
-			return st.parkKey(b, "a/1", 0, numbered{7, draft{typ: cache.Added, key: "a/1"}})
+			return st.parkKey(b, "a/1", 0, numbered{7, format.Draft{Type: cache.Added, Key: "a/1"}})
 		},
 		"settled": func(st *handlerState, b *box) error { return st.settle(b, map[string]uint64{"a/1": 7}) },
 	} {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/klauspost/compress/dict"
 	"github.com/klauspost/compress/zstd"
 	bolt "go.etcd.io/bbolt"
@@ -61,7 +63,7 @@ func (p *packers) end() {
 
 // trainFrom trains a dictionary from the payloads of changes, if there is none.
 func (s *Store) trainFrom(changes []*Change) {
-	if s.packs.now().version >= packByDict || len(changes) < trainMin || !s.packs.begin(s.db.opts.Clock.Now()) {
+	if s.packs.now().version >= format.PackedByDict || len(changes) < trainMin || !s.packs.begin(s.db.opts.Clock.Now()) {
 		return
 	}
 	defer s.packs.end()
@@ -111,7 +113,7 @@ func (s *Store) trainStored() {
 		})
 	})
 	for _, rw := range raws {
-		if _, r, err := parseRecord(rw.k, rw.v); err == nil {
+		if _, r, err := format.ParseRecord(rw.k, rw.v); err == nil {
 			if b, err := s.plain(r, nil); err == nil {
 				sample.add(b)
 			}

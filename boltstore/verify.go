@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 
 	bolt "go.etcd.io/bbolt"
@@ -139,22 +141,22 @@ func (v *verifier) items(g genTx) map[string]digest {
 	v.packed = map[uint32]uint64{}
 	_ = g.items.each(func(rw raw) {
 		b := rw.open()
-		key, r, err := parseRecord(rw.k, b)
+		key, r, err := format.ParseRecord(rw.k, b)
 		if err != nil {
 			v.problem("%v", err)
 			return
 		}
-		d.add(recordHash(key, r))
+		d.add(format.HashRecord(key, r))
 		bytes += uint64(len(b))
-		if r.packed >= packByDict {
-			v.packed[r.packed]++
+		if r.Packed >= format.PackedByDict {
+			v.packed[r.Packed]++
 		}
-		for _, iv := range r.values {
-			ld := listed[iv.name]
-			for _, val := range iv.values {
-				ld.add(entryHash(index.AppendEntry(nil, val, key)))
+		for _, iv := range r.Values {
+			ld := listed[iv.Name]
+			for _, val := range iv.Values {
+				ld.add(format.HashEntry(index.AppendEntry(nil, val, key)))
 			}
-			listed[iv.name] = ld
+			listed[iv.Name] = ld
 		}
 	})
 	v.r.Objects = d.Count
@@ -198,7 +200,7 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 				v.problem("index %s: %v", name, err)
 				return
 			}
-			d.add(entryHash(index.AppendEntry(nil, val, key)))
+			d.add(format.HashEntry(index.AppendEntry(nil, val, key)))
 			if _, ok := g.items.find(index.AppendKey(nil, key)); !ok {
 				v.problem("index %s: (%q, %q) has no object", name, val, key)
 			}
@@ -241,17 +243,17 @@ func (v *verifier) journal(src sourceTx) {
 			v.problem("%v", err)
 			return
 		}
-		drafts, err := unpackBlock(seq, plain)
+		drafts, err := format.UnpackBlock(seq, plain)
 		if err != nil {
 			v.problem("%v", err)
 			return
 		}
 		for _, d := range drafts {
-			for _, raw := range [][]byte{d.next, d.previous()} {
+			for _, raw := range [][]byte{d.Next, d.Previous()} {
 				if raw == nil {
 					continue
 				}
-				if _, _, err := parseRecord(index.AppendKey(nil, d.key), raw); err != nil {
+				if _, _, err := format.ParseRecord(index.AppendKey(nil, d.Key), raw); err != nil {
 					v.problem("journal at %d: %v", seq, err)
 				}
 			}

@@ -1,4 +1,4 @@
-package boltstore
+package format
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
 // TestDiffIsSmall: states of an object that hardly differ are told in few bytes,
@@ -39,15 +41,15 @@ func TestDiffIsSmall(t *testing.T) {
 		{"the order", append(bytes.Clone(pod[2000:]), pod[:2000]...), 20},
 		{"itself, twice", append(bytes.Clone(pod), pod...), 2*len(pod) + 10}, // such a diff is not read
 	} {
-		d := diffOf(pod, tc.record)
-		if got := d.record(pod); !d.fits(pod) || !bytes.Equal(got, tc.record) {
+		d := DiffOf(pod, tc.record)
+		if got := d.Apply(pod); !d.fits(pod) || !bytes.Equal(got, tc.record) {
 			t.Errorf("%s: got %q", tc.what, got)
 		}
 		if len(d) > tc.most {
 			t.Errorf("%s: %d bytes", tc.what, len(d))
 		}
 	}
-	if d := diffOf(pod, nil); d != nil || d.record(pod) != nil {
+	if d := DiffOf(pod, nil); d != nil || d.Apply(pod) != nil {
 		t.Error("no record has a diff")
 	}
 }
@@ -55,14 +57,14 @@ func TestDiffIsSmall(t *testing.T) {
 // TestDiffOfAnotherBase is not taken for a record.
 func TestDiffOfAnotherBase(t *testing.T) {
 	base, record := []byte(strings.Repeat("abcdefgh", 100)), []byte(strings.Repeat("abcdefgh", 90))
-	d := diffOf(base, record)
+	d := DiffOf(base, record)
 	bomb := binary.AppendUvarint(nil, 17*800)
 	for range 17 { // all of the base, and back to its beginning
 		bomb = binary.AppendUvarint(bomb, 800)
 		bomb = binary.AppendUvarint(binary.AppendVarint(bomb, -800), 0)
 	}
-	for _, bad := range []diff{d[:len(d)-1], append(bytes.Clone(d), 0), append(diff{1}, d[1:]...), {}, {5}, {0x80}, bomb} {
-		if bad.fits(base) || bad.record(base) != nil {
+	for _, bad := range []Diff{d[:len(d)-1], append(bytes.Clone(d), 0), append(Diff{1}, d[1:]...), {}, {5}, {0x80}, bomb} {
+		if bad.fits(base) || bad.Apply(base) != nil {
 			t.Errorf("%x is taken for a diff", []byte(bad))
 		}
 	}
@@ -75,12 +77,12 @@ func TestDiffOfAnotherBase(t *testing.T) {
 // before would else be told as none.
 func TestBlockWithABadDiff(t *testing.T) {
 	next := []byte("an object")
-	for _, prev := range []diff{{5}, diffOf([]byte("an object that is longer"), []byte("an object that was longer"))} {
-		drafts := []draft{{typ: cache.Updated, time: 1, key: "a/b", next: next, prev: diffOf(next, []byte("an old one"))}, {typ: cache.Updated, time: 2, key: "a/c", next: next, prev: prev}}
-		if _, err := unpackBlock(7, packBlock(7, drafts[:1])); err != nil {
+	for _, prev := range []Diff{{5}, DiffOf([]byte("an object that is longer"), []byte("an object that was longer"))} {
+		drafts := []Draft{{Type: cache.Updated, Time: 1, Key: "a/b", Next: next, Prev: DiffOf(next, []byte("an old one"))}, {Type: cache.Updated, Time: 2, Key: "a/c", Next: next, Prev: prev}}
+		if _, err := UnpackBlock(7, PackBlock(7, drafts[:1])); err != nil {
 			t.Error(err)
 		}
-		if got, err := unpackBlock(7, packBlock(7, drafts)); !errors.Is(err, ErrDamaged) {
+		if got, err := UnpackBlock(7, PackBlock(7, drafts)); !errors.Is(err, faults.ErrDamaged) {
 			t.Errorf("%x: %d entries, %v", []byte(prev), len(got), err)
 		}
 	}
@@ -91,15 +93,15 @@ func FuzzDiff(f *testing.F) {
 	base := []byte("name: pod, status: running, since: 2026-01-01")
 	for _, record := range []string{"", string(base), "name: pod, status: failed, since: 2026-01-02", "other", strings.Repeat("x", 100)} {
 		f.Add(base, []byte(record))
-		f.Add(base, []byte(diffOf(base, []byte(record))))
+		f.Add(base, []byte(DiffOf(base, []byte(record))))
 	}
 	f.Add([]byte(nil), []byte("record"))
 	f.Fuzz(func(t *testing.T, base, record []byte) {
-		if d := diffOf(base, record); !bytes.Equal(d.record(base), record) || d.fits(base) != (record != nil) {
-			t.Fatalf("base %q: %q came back as %q", base, record, d.record(base))
+		if d := DiffOf(base, record); !bytes.Equal(d.Apply(base), record) || d.fits(base) != (record != nil) {
+			t.Fatalf("base %q: %q came back as %q", base, record, d.Apply(base))
 		}
-		d := diff(record)
-		got := d.record(base)
+		d := Diff(record)
+		got := d.Apply(base)
 		if (got != nil) != d.fits(base) || len(got) > len(base)+len(d) {
 			t.Fatalf("base %q: diff %x is %d bytes", base, record, len(got))
 		}
@@ -119,7 +121,7 @@ func BenchmarkDiff(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				diffOf(base, record)
+				DiffOf(base, record)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package boltstore
+package format
 
 import (
 	"bytes"
@@ -8,16 +8,12 @@ import (
 	"sync"
 )
 
-// diff is a record told by a base, another state of the same object: what they
-// share is left out. nil is no record.
-//
-// It is the record's length (uvarint) and then, until that is reached: how many
-// bytes to copy from the base, how far to go on in it from there (varint), how
-// many of the record's own follow (uvarint), and these.
-type diff []byte
+// Diff is a record without what it shares with a base, another state of the same
+// object. nil is no record. Its form is in the package comment.
+type Diff []byte
 
-// diffOf keeps neither base nor record.
-func diffOf(base, record []byte) diff {
+// DiffOf returns record as a diff from base. It keeps neither.
+func DiffOf(base, record []byte) Diff {
 	if record == nil {
 		return nil
 	}
@@ -40,14 +36,14 @@ func diffOf(base, record []byte) diff {
 	if places != nil {
 		placesPool.Put(places)
 	}
-	if len(record) > len(base)+len(d) && len(base) > 0 { // no diff is read that tells of so much
-		return diffOf(nil, record)
+	if len(record) > len(base)+len(d) && len(base) > 0 { // Apply refuses a diff that makes so much of so little
+		return DiffOf(nil, record)
 	}
-	return append(make(diff, 0, len(d)), d...)
+	return append(make(Diff, 0, len(d)), d...)
 }
 
-// places says where in a base eight bytes are found, of every place that is a
-// multiple of eight: by hash, one above place/8.
+// places says where eight bytes lie in a base, for each offset that is a multiple
+// of eight: by the hash of the bytes, offset/8 + 1. 0 means nowhere.
 type places [1 << 10]uint16
 
 var placesPool = sync.Pool{New: func() any { return new(places) }}
@@ -63,8 +59,8 @@ func placesOf(base []byte) *places {
 
 func hash8(x uint64) uint64 { return x * 0x9E3779B97F4A7C15 >> (64 - 10) }
 
-// next says how many bytes from record[i] on are its own, and where in the base
-// it goes on with what follows them. What is the same is looked for behind j.
+// next returns how many bytes from record[i] on are not in the base behind j, and
+// the offset in the base of the bytes that follow them.
 func (p *places) next(base []byte, j int, record []byte, i int) (own, at int) {
 	if p == nil {
 		return len(record) - i, j
@@ -84,7 +80,7 @@ func (p *places) next(base []byte, j int, record []byte, i int) (own, at int) {
 	return len(record) - i, j
 }
 
-// shared is how many bytes a and b begin with that are the same.
+// shared is the length of the prefix that a and b share.
 func shared(a, b []byte) (n int) {
 	a, b = a[:min(len(a), len(b))], b[:min(len(a), len(b))]
 	for len(a)-n >= 256 && bytes.Equal(a[n:n+256], b[n:n+256]) {
@@ -102,9 +98,9 @@ func shared(a, b []byte) (n int) {
 	return n
 }
 
-// record that the diff tells, in memory of its own; nil also where it is not
-// one of this base.
-func (d diff) record(base []byte) []byte {
+// Apply returns the record, in memory of its own. It is nil if d is nil or was made
+// from another base.
+func (d Diff) Apply(base []byte) []byte {
 	if !d.fits(base) {
 		return nil
 	}
@@ -114,27 +110,27 @@ func (d diff) record(base []byte) []byte {
 	return record
 }
 
-// fits says whether there is a record, and this is its base.
-func (d diff) fits(base []byte) bool {
+// fits says whether d is a record, and base its base.
+func (d Diff) fits(base []byte) bool {
 	size, _ := binary.Uvarint(d)
 	left := size
 	ok := d.pieces(base, func(b []byte) { left -= uint64(len(b)) })
 	return ok && left == 0 && size <= uint64(len(base)+len(d))
 }
 
-// pieces gives what the record consists of, in order, and says whether all of
-// it could be read.
-func (d diff) pieces(base []byte, give func([]byte)) bool {
-	r := blockReader{b: d}
-	r.uvarint()
-	for at := uint64(0); !r.bad && len(r.b) > 0; {
-		n, on, own := r.uvarint(), r.varint(), r.bytes()
-		if r.bad || at > uint64(len(base)) || n > uint64(len(base))-at {
+// pieces calls give with the pieces of the record, in order, and says whether it
+// could read all of them.
+func (d Diff) pieces(base []byte, give func([]byte)) bool {
+	r := Reader{B: d}
+	r.Uvarint()
+	for at := uint64(0); !r.Bad && len(r.B) > 0; {
+		n, on, own := r.Uvarint(), r.varint(), r.Bytes()
+		if r.Bad || at > uint64(len(base)) || n > uint64(len(base))-at {
 			return false
 		}
 		give(base[at : at+n])
 		give(own)
 		at += n + uint64(on)
 	}
-	return !r.bad
+	return !r.Bad
 }

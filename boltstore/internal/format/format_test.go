@@ -1,0 +1,67 @@
+package format
+
+import (
+	"bytes"
+	"encoding/binary"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/index"
+)
+
+func FuzzRecord(f *testing.F) {
+	r := &Record{Codec: 1, ResourceVersion: "7", UID: "u", Stored: 5, Born: 3, Values: []IndexValues{{"namespace", []string{"a"}}}, Payload: []byte("payload")}
+	b, err := r.Encode("a/b")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b, "a/b")
+	f.Add(b, strings.Repeat("long", 500))
+	packed := &Record{Codec: 1, ResourceVersion: "7", Packed: 3, Size: 100, Payload: []byte("packed")}
+	if b, err = packed.Encode("a/b"); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b, "")
+	f.Fuzz(func(t *testing.T, b []byte, key string) {
+		r, err := ParseUnverified(b)
+		if err != nil {
+			return
+		}
+		again, err := r.Encode(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotKey, got, err := ParseRecord(index.AppendKey(nil, key), again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.key = ""; len(key) > index.MaxInline {
+			r.key = key
+		}
+		if gotKey != key || !reflect.DeepEqual(got, r) {
+			t.Fatalf("%q: %+v became %+v", key, r, got)
+		}
+	})
+}
+
+func FuzzBlock(f *testing.F) {
+	seed := PackBlock(7, []Draft{{Type: cache.Added, Time: 1, Key: "a/b", Next: []byte("next")}, {Type: cache.Deleted, Key: "", Prev: DiffOf(nil, []byte("prev"))}})
+	f.Add(uint64(7), seed)
+	f.Fuzz(func(t *testing.T, seq uint64, b []byte) {
+		if len(b) > 5 {
+			b = bytes.Clone(b)
+			binary.LittleEndian.PutUint32(b[1:], blockSum(seq, b))
+		}
+		drafts, err := UnpackBlock(seq, b)
+		if err != nil {
+			return
+		}
+		again, err := UnpackBlock(seq, PackBlock(seq, drafts))
+		if err != nil || len(again) != len(drafts) || len(drafts) > 0 && !reflect.DeepEqual(again, drafts) {
+			t.Fatalf("%v: %d entries became %d", err, len(drafts), len(again))
+		}
+	})
+}
