@@ -40,7 +40,7 @@ func (s *Store) SetAside() error {
 			return err
 		}
 		return src.putMeta(m)
-	}, func() { s.setMeta(m); s.packs.forget(); s.repaired() })
+	}, func() { s.setMeta(m); s.packs.Forget(); s.repaired() })
 	if err != nil {
 		return fmt.Errorf("boltstore: set %s aside: %w", s.source, err)
 	}

@@ -3,6 +3,8 @@ package boltstore
 import (
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,11 +21,11 @@ type Change struct {
 	rv, uid string
 	set     *indexSet // by which values were computed
 	values  []format.IndexValues
-	payload []byte  // nil for a delete whose final state is unknown
-	whole   []byte  // recordRoom bytes and then the payload; nil once that is packed
-	quiet   bool    // only the index values differ: nothing to tell
-	by      *packer // nil: payload is not packed
-	size    int     // of the payload before it was packed
+	payload []byte       // nil for a delete whose final state is unknown
+	whole   []byte       // recordRoom bytes and then the payload; nil once that is packed
+	quiet   bool         // only the index values differ: nothing to tell
+	by      *pack.Packer // nil: payload is not packed
+	size    int          // of the payload before it was packed
 
 	// failed are the indices whose functions failed, failedWhy is the reason of
 	// one of them.

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,7 +61,7 @@ type Store struct {
 	keyFunc  cache.KeyFunc
 	metaKeys bool // keyFunc is client-go's
 	hot      *hotCache
-	packs    *packers
+	packs    *pack.Set
 	viewed   bool   // by View: not claimed, for reading
 	faithful bool   // the view decodes as the program does that wrote the records
 	lenient  bool   // serve what is outdated
@@ -205,7 +207,7 @@ func (s *Store) load() error {
 		if err != nil {
 			return err
 		}
-		if err := s.packs.load(src); err != nil {
+		if err := s.packs.Load(src.dictionaries); err != nil {
 			return err
 		}
 		s.setMeta(m)
@@ -228,7 +230,7 @@ func (s *Store) load() error {
 	m := s.metaNow()
 	s.told.Store(m.Told)
 	s.knownSeq.Store(m.Seq)
-	if err := s.packs.needed(m); err != nil {
+	if err := m.neededDicts(s.packs); err != nil {
 		s.damaged(err)
 	}
 	if m.Degraded != "" {
@@ -254,7 +256,7 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	}
 	src := sourceTx{b, s.id, s.db.h.seal}
 	if !found {
-		s.packs.reset()
+		s.packs.Reset()
 		m := (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
 		m.claimedNow(s.db.device)
 		s.setMeta(m)

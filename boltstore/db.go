@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/klog/v2"
 
@@ -60,7 +62,7 @@ type DB struct {
 
 	mu     sync.Mutex
 	claims map[string]*Store
-	packs  map[string]*packers // by source id
+	packs  map[string]*pack.Set // by source id
 	closed bool
 	aside  []string
 }
@@ -74,7 +76,7 @@ func newDB(path string, o Options) (*DB, error) {
 		}
 		path = abs
 	}
-	db := &DB{path: path, given: given, opts: o, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*packers{}, relisting: make(chan struct{}, o.MaxRelists)}
+	db := &DB{path: path, given: given, opts: o, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.MaxRelists)}
 	db.opened, db.openedSlept = o.Clock.Now(), db.Slept()
 	db.ctx, db.cancel = context.WithCancel(context.Background())
 	db.keeper.init(db)

@@ -204,7 +204,7 @@ func (db *DB) reload(b *boltFile) error {
 				continue
 			}
 			s.setMeta(m)
-			if err := errors.Join(s.packs.reload(src), s.packs.needed(m)); err != nil {
+			if err := errors.Join(s.packs.Reload(src.dictionaries), m.neededDicts(s.packs)); err != nil {
 				s.damaged(err)
 			}
 			if m.Degraded != "" {

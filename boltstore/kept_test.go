@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/go-logr/logr/funcr"
@@ -172,9 +174,7 @@ func durableOf(t *testing.T, db *DB) durable {
 				return err
 			}
 		}
-		for v := range s.packs.all {
-			d.dicts[v] = s.packs.all[v].dict
-		}
+		d.dicts = s.packs.Dicts()
 		d.next, _ = src.nextDict(s.metaNow())
 		return err
 	})
@@ -371,7 +371,11 @@ func TestDictionaryVersionsGoOn(t *testing.T) {
 		} else {
 			db.heal(errors.New("said the test"))
 		}
-		s.packs.last = 0 // as in another process
+		s.packs = pack.NewSet() // as in another process
+		db.packs[s.id] = s.packs
+		if err := s.view(func(_ *sourceMeta, src sourceTx) error { return s.packs.Load(src.dictionaries) }); err != nil {
+			t.Fatal(err)
+		}
 		relist(t, s, "1000", RelistOptions{}, somePods(0, 120), 60)
 		if v := dictVersions(t, s); len(v) != 1 || v[0] != format.PackedByDict+1 {
 			t.Errorf("versions %v", v)

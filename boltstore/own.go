@@ -251,7 +251,7 @@ func (a *applier) unchanged(c *Change, r *format.Record) bool {
 	}
 	is, packed, size := c.payload, uint32(format.NotPacked), len(c.payload)
 	if c.by != nil {
-		packed, size = c.by.version, c.size
+		packed, size = c.by.Version, c.size
 	}
 	switch {
 	case size != r.UnpackedSize():
@@ -261,7 +261,7 @@ func (a *applier) unchanged(c *Change, r *format.Record) bool {
 	}
 	was, err := a.s.plain(r, nil)
 	if err == nil && c.by != nil {
-		is, err = c.by.unpack(c.payload, c.size, nil)
+		is, err = c.by.Unpack(c.payload, c.size, nil)
 	}
 	return err == nil && bytes.Equal(is, was)
 }

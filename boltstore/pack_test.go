@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,16 +93,10 @@ func serves(t testing.TB, s *Store, objs []runtime.Object) {
 // retrain trains another dictionary from what the file holds.
 func retrain(t testing.TB, s *Store) {
 	t.Helper()
-	before := s.packs.now().version
-	s.packs.mu.Lock()
-	s.packs.next = time.Time{}
-	if c := s.packs.current; c != nil {
-		c.in.Store(worseAfter)
-		c.out.Store(worseAfter) // it packs no more
-	}
-	s.packs.mu.Unlock()
+	before := s.packs.Current().Version
+	s.packs.Hurry(true)
 	s.trainStored()
-	if now := s.packs.now().version; now <= before {
+	if now := s.packs.Current().Version; now <= before {
 		t.Fatalf("no dictionary after %d", before)
 	}
 }
@@ -336,12 +332,12 @@ func TestTrainsByItself(t *testing.T) {
 			t.Fatalf("%d dictionaries, not %d", got, want)
 		}
 	}
-	fill("settings", trainMin-1)
+	fill("settings", pack.MinObjects-1)
 	tick(keeperEvery, 0)
 	fill("settings", 200)
 	tick(keeperEvery, 1)
 	fill("settings", 200)
-	tick(2*trainAgain, 1)
+	tick(2*pack.Interval, 1)
 	for range 8 {
 		fill("quite-another-thing", 200)
 	}
@@ -409,17 +405,17 @@ func FuzzPacked(f *testing.F) {
 		}
 		samples = append(samples, b)
 	}
-	p, err := trainPacker(2, samples)
+	p, err := pack.Train(2, samples)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(p.pack(samples[0]), len(samples[0]))
+	f.Add(p.Pack(samples[0]), len(samples[0]))
 	f.Add([]byte{}, 0)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		if size < 0 || size > 1<<20 {
 			return
 		}
-		if got, err := p.unpack(b, size, nil); err == nil && len(got) != size {
+		if got, err := p.Unpack(b, size, nil); err == nil && len(got) != size {
 			t.Fatalf("%d bytes, not %d", len(got), size)
 		}
 		r := &format.Record{Packed: 2, Size: size, Payload: b, UID: "u", ResourceVersion: "1"}

@@ -21,7 +21,7 @@ func TestDictionaryGoneMeanwhile(t *testing.T) {
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
 	c, err := s.Prepare(cache.Added, objs[0])
-	if err != nil || c.by == nil || c.by.version != 2 {
+	if err != nil || c.by == nil || c.by.Version != 2 {
 		t.Fatalf("%+v %v", c, err)
 	}
 	if err := s.SetAside(); err != nil {

@@ -46,7 +46,7 @@ func (s *Store) objectOf(c *Change) (any, error) {
 	payload := c.payload
 	if c.by != nil {
 		var err error
-		if payload, err = c.by.unpack(payload, c.size, nil); err != nil {
+		if payload, err = c.by.Unpack(payload, c.size, nil); err != nil {
 			return nil, fmt.Errorf("boltstore: %q: %w", c.key, err)
 		}
 	}

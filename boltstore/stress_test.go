@@ -84,9 +84,7 @@ func TestAllAtOnce(t *testing.T) {
 		return snap.Close()
 	})
 	beside("train", 300, func(*rand.Rand) error {
-		s.packs.mu.Lock()
-		s.packs.next = time.Time{}
-		s.packs.mu.Unlock()
+		s.packs.Hurry(false)
 		s.trainStored()
 		return nil
 	})

@@ -151,9 +151,7 @@ func TestLostDictionaryIsNotReplaced(t *testing.T) {
 	if err := s.Err(); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("it says %v", err)
 	}
-	s.packs.mu.Lock()
-	s.packs.current, s.packs.next = nil, time.Time{}
-	s.packs.mu.Unlock()
+	s.packs.Forget()
 	s.trainStored()
 	if v := dictVersions(t, s); v[len(v)-1] != 4 {
 		t.Errorf("dictionaries %v", v)

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/pack"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -171,8 +173,8 @@ func (v *verifier) items(g genTx) map[string]digest {
 
 // dicts verifies the dictionaries that records are packed by.
 func (v *verifier) dicts(src sourceTx) {
-	p := &packers{all: map[uint32]*packer{}, damaged: map[uint32]error{}}
-	if err := p.load(src); err != nil {
+	p := pack.NewSet()
+	if err := p.Load(src.dictionaries); err != nil {
 		v.problem("%v", err)
 	}
 	used := maps.Clone(v.m.Dicts)
@@ -182,7 +184,7 @@ func (v *verifier) dicts(src sourceTx) {
 		}
 		used[version] = dictUse{Records: n}
 	}
-	if err := p.needed(&sourceMeta{Dicts: used}); err != nil {
+	if err := (&sourceMeta{Dicts: used}).neededDicts(p); err != nil {
 		v.problem("%v", err)
 	}
 }

@@ -25,7 +25,7 @@ func (db *DB) View(src Source) (*Store, error) {
 		if m, err = s.meta(); err != nil {
 			return err
 		}
-		return db.packers(src.ID()).load(s)
+		return db.packers(src.ID()).Load(s.dictionaries)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: view %s in %s: %w", src, db.path, err)
