@@ -38,6 +38,7 @@ var weights = []struct {
 	{"compact", 6}, {"rotate", 2}, {"fill disk", 12}, {"free disk", 4},
 	{"refuse", 12}, {"unindex", 12}, {"cure", 24},
 	{"store answer", 80}, {"store own", 30},
+	{"flash", 40}, {"move file", 8}, {"file back", 12}, {"rest", 14},
 	{"update", 500},
 }
 
@@ -119,7 +120,7 @@ func runProgram(t *rapid.T, dir string) []op {
 	for i := range p {
 		p[i].key %= keys
 	}
-	m := &model{t: t, dir: dir, server: newModelServer()}
+	m := &model{t: t, dir: dir, server: newModelServer(), clock: newModelClock()}
 	m.small = rapid.Bool().Draw(t, "small bounds")
 	m.page = rapid.SampledFrom([]int{pageObjects, 3}).Draw(t, "objects of a page")
 	m.sealed = rapid.Bool().Draw(t, "encrypted")
@@ -181,6 +182,10 @@ type model struct {
 	absent     bool // in this one
 	lost       bool // the end of the last life may have lost acknowledgements
 
+	clock     *modelClock
+	resting   func()       // what happens to the device before the next life
+	elsewhere *replacement // while the file is not at its path
+
 	own map[int]bool // keys of which the program has stored what the server never hears of
 }
 
@@ -204,14 +209,26 @@ func (m *model) observe(durable bool) *observer {
 	return o
 }
 
-func (m *model) start() {
-	o := boltstore.Options{Durability: boltstore.Process, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1}
-	io := Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, HandlerGrace: m.grace,
-		Indexers: m.faults.options().Indexers, IndexVersions: m.faults.options().IndexVersions,
-		Transform: m.faults.options().Transform, TransformVersion: "1", RetryUnstored: time.Millisecond}
+// modelSource is the one source of the model's files.
+var modelSource = boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
+
+func (m *model) fileOptions() boltstore.Options {
+	o := boltstore.Options{Durability: boltstore.Process, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1, Clock: m.clock}
 	if m.sealed {
 		o.Keyset = sealtest.Keyset()
 	}
+	return o
+}
+
+func (m *model) start() {
+	if m.resting != nil {
+		m.resting()
+		m.resting = nil
+	}
+	o := m.fileOptions()
+	io := Options{Source: &modelSource, HandlerGrace: m.grace, Clock: m.clock,
+		Indexers: m.faults.options().Indexers, IndexVersions: m.faults.options().IndexVersions,
+		Transform: m.faults.options().Transform, TransformVersion: "1", RetryUnstored: time.Millisecond}
 	if m.small {
 		o.JournalBytes, o.HotBytes, io.BacklogBytes = 2000, 2000, 3000
 	}
@@ -226,6 +243,7 @@ func (m *model) start() {
 		m.t.Fatal(err)
 	}
 	m.replaced, m.inf.page = false, m.page
+	m.age()
 	if m.plainReg, err = m.inf.AddEventHandler(m.plain.live(true)); err != nil {
 		m.t.Fatal(err)
 	}
@@ -293,12 +311,14 @@ func (m *model) endOpen() {
 	m.lost = m.lost || m.full
 	m.cancel()
 	<-m.done
+	m.spoken()
 	if err := m.db.Close(); err != nil && !m.full {
 		m.t.Fatal(err)
 	}
 	if err := m.free(); err != nil {
 		m.t.Fatal(err)
 	}
+	m.fileBack()
 }
 
 func (m *model) free() error {
@@ -311,10 +331,8 @@ func (m *model) free() error {
 }
 
 func (m *model) check() {
-	o := boltstore.Options{ReadOnly: true}
-	if m.sealed {
-		o.Keyset = sealtest.Keyset()
-	}
+	o := m.fileOptions()
+	o.ReadOnly = true
 	db, err := boltstore.Open(m.path, o)
 	if err != nil {
 		m.t.Fatal(err)
@@ -355,6 +373,9 @@ func (m *model) settle() {
 		}
 	}
 	for _, o := range m.observers {
+		if !m.absent || o != m.second {
+			o.hasSettled(m.server)
+		}
 		o.mu.Lock()
 		faults := o.faults
 		o.mu.Unlock()

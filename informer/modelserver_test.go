@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,13 +30,15 @@ type modelServer struct {
 	streams int           // counts up when all watches are told that they expired
 	uids    int
 	pad     string // of what is written
+	flashes []*flash
+	deletes map[string]*atomic.Int64 // of each name
 
 	savedRV int
 	saved   map[string]*corev1.ConfigMap
 }
 
 func newModelServer() *modelServer {
-	s := &modelServer{rv: 100, floor: 100, objs: map[string]*corev1.ConfigMap{}}
+	s := &modelServer{rv: 100, floor: 100, objs: map[string]*corev1.ConfigMap{}, deletes: map[string]*atomic.Int64{}}
 	s.cond.L = &s.mu
 	return s
 }
@@ -84,6 +87,7 @@ func (s *modelServer) put(typ watch.EventType, name string, uid types.UID) {
 	s.log = append(s.log, watch.Event{Type: typ, Object: o})
 	if s.objs[name] = o; typ == watch.Deleted {
 		delete(s.objs, name)
+		s.gone(name).Add(1)
 	}
 }
 
@@ -140,6 +144,7 @@ func (s *modelServer) list(_ context.Context, o metav1.ListOptions) (runtime.Obj
 	defer s.mu.Unlock()
 	l := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.rv)}}
 	if o.FieldSelector == "" {
+		s.excuseLocked()
 		for _, obj := range s.objs {
 			l.Items = append(l.Items, *obj)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -35,6 +36,7 @@ func (m *model) step(o op) {
 	case "bookmark":
 		s.bookmark()
 	case "refuse":
+		s.excuse()
 		m.faults.begin(&m.faults.transform, o)
 	case "unindex":
 		m.faults.begin(&m.faults.index, o)
@@ -87,12 +89,15 @@ func (m *model) step(o op) {
 			m.forget(&m.second)
 		}
 	case "compact": // beside all that goes on
-		if _, err := m.db.Compact(context.Background(), nil); err != nil && !m.full {
+		_, err := m.db.Compact(context.Background(), nil)
+		if m.elsewhere != nil {
+			m.compactElsewhere(err)
+		} else if err != nil && !m.full {
 			m.t.Fatal(err)
 		}
 	case "rotate":
 		if m.sealed && !m.full { // it would wait for a relist, and that for room
-			if err := m.db.Rotate(); err != nil {
+			if err := m.db.Rotate(); (m.elsewhere != nil) != errors.Is(err, boltstore.ErrMoved) || m.elsewhere == nil && err != nil {
 				m.t.Fatal(err)
 			}
 		}
@@ -108,6 +113,19 @@ func (m *model) step(o op) {
 		if err := m.free(); err != nil {
 			m.t.Fatal(err)
 		}
+	case "flash":
+		m.flashed(o.key)
+	case "move file":
+		m.moveFile(o)
+	case "file back":
+		if m.elsewhere != nil && !m.full {
+			m.fileBack()
+			if err := m.db.AtPath(); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	case "rest":
+		m.rest(o)
 	case "settle":
 		m.settle()
 	case "replace": // events are missed, and too old to be had

@@ -38,6 +38,9 @@ type observer struct {
 	later []Event
 	open  map[string]map[*delivery]bool
 	turns map[string]turn
+
+	owed    map[string][]*flash // by name; what it was not told of yet
+	settled map[string]int64    // deletes of which it was told
 }
 
 func newObserver(durable bool) *observer {
@@ -223,6 +226,7 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	}
 	t.last[o.UID], t.seen[string(o.UID)+o.ResourceVersion] = typ, true
 	if typ == cache.Deleted {
+		t.flashTold(o)
 		delete(t.there, o.Name)
 	} else {
 		t.there[o.Name] = o
@@ -293,6 +297,9 @@ func (o *observer) differs(want map[string]*corev1.ConfigMap) string {
 	defer o.mu.Unlock()
 	if name, why := sameMaps(want, o.there); why != "" {
 		return fmt.Sprintf("%s: %q", why, o.trace[name])
+	}
+	if why := o.owes(); why != "" {
+		return why
 	}
 	there := map[types.UID]bool{}
 	for _, obj := range want {
