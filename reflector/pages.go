@@ -269,6 +269,7 @@ func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at boltstor
 	if objs, err = meta.ExtractListWithAlloc(list); err != nil {
 		return nil, at, err
 	}
+	l.s.noteZero(m.GetResourceVersion() == "0")
 	l.token, l.newest = m.GetContinue(), later(cmp.Or(l.settled, listVersion(m)), l.stated)
 	if l.rv == "" {
 		l.rv = listVersion(m)

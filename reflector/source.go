@@ -89,6 +89,7 @@ type Source struct {
 	state      State
 	expired    bool      // the next watch must relist first
 	restored   bool      // the server has gone back, and has not been read since
+	zero       bool      // its last list was at version 0, see listVersion
 	unused     string    // why what the file holds was last not used, see noteUnusable
 	asked      bool      // the server has been asked for its version since the link last broke
 	doubted    time.Time // when it last did
@@ -282,6 +283,9 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		}
 		w, over := s.takeAhead(wo.ResourceVersion)
 		if w == nil {
+			if wo.ResourceVersion == "" && s.atZero() {
+				wo.ResourceVersion = "0"
+			}
 			w, over, err = s.open(ctx, wo)
 		} else {
 			wo.TimeoutSeconds = nil

@@ -108,12 +108,25 @@ func (s *Source) serverVersion(ctx context.Context) (string, error) {
 }
 
 // listVersion is a list's version. Version 0 is none: fakes say it of any list,
-// and a watch from there begins anywhere.
+// and a watch from there begins anywhere. It is still where the watch is opened,
+// as by client-go: some fakes know no watch without a version.
 func listVersion(m metav1.ListInterface) string {
 	if rv := m.GetResourceVersion(); rv != "0" {
 		return rv
 	}
 	return ""
+}
+
+func (s *Source) noteZero(zero bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.zero = zero
+}
+
+func (s *Source) atZero() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.zero
 }
 
 // noteLink has the requests of the context noted as those that state the
