@@ -84,12 +84,12 @@ func newDB(path string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Open opens the file at path, or creates it. A file that is damaged, foreign
-// or of a newer format is renamed to <path>.corrupt-<time>, logged, named by
-// [DB.SetAside], and a new one is started; see Options for the alternatives.
-// Where there is something else than a file, such as a folder, it stays, and the
-// error is ErrForeign.
-// The error says what to do. Close the DB to release the file.
+// Open opens the file at path, or creates it. A file that is damaged, or of a newer
+// format, is renamed to <path>.corrupt-<time>, logged and named by [DB.SetAside],
+// and a new one is started. Another program's file stays as it is, and the error is
+// ErrForeign, unless Options.ReplaceForeign is set. What is no regular file, such as
+// a folder, always stays. The error says what to do. Close the DB to release the
+// file.
 func Open(path string, o Options) (*DB, error) {
 	db, err := newDB(path, o.withDefaults())
 	if err != nil {

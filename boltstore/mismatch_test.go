@@ -41,7 +41,7 @@ func TestAsideReasons(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			db := openTest(t, path, Options{})
+			db := openTest(t, path, Options{ReplaceForeign: true})
 			got := db.Aside()
 			if len(got) != 1 || got[0].Reason != tc.want || got[0].Bytes == 0 || !strings.HasPrefix(got[0].Path, path+asideInfix) {
 				t.Errorf("%s: %+v, want %s", name, got, tc.want)

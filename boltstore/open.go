@@ -35,7 +35,7 @@ func (db *DB) openFile() (*boltFile, error) {
 			}
 		case db.opts.ReadOnly, attempt > 1,
 			errors.Is(err, errNoFile),
-			errors.Is(err, ErrForeign) && db.opts.RefuseForeign:
+			errors.Is(err, ErrForeign) && !db.opts.ReplaceForeign:
 			return nil, db.explain(err)
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign), errors.Is(err, ErrNewerFormat):
 			if err := db.replace(err); err != nil && !errors.Is(err, errReplaced) && !errors.Is(err, ErrMoved) {
@@ -172,7 +172,10 @@ func (db *DB) readHeader(b *boltFile) error {
 	err := contain(func() error {
 		return b.View(func(tx *bolt.Tx) error {
 			f := tx.Bucket(bucketFile)
-			if f == nil || f.Get(keyHeader) == nil {
+			switch {
+			case f == nil && tx.Bucket(bucketSources) != nil:
+				return fmt.Errorf("%w: the file's header is missing", ErrDamaged)
+			case f == nil, f.Get(keyHeader) == nil && tx.Bucket(bucketSources) == nil:
 				return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)
 			}
 			return format.Get(f, keyHeader, &h)

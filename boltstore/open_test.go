@@ -46,6 +46,10 @@ func TestOpenBadFiles(t *testing.T) {
 		kept    bool // in a file set aside
 	}{
 		{name: "empty", content: write(nil), want: ErrDamaged},
+		{name: "zeros", content: write(make([]byte, 100_000)), want: ErrDamaged, kept: true},
+		{name: "metas lost", content: write(append(make([]byte, 2*os.Getpagesize()), good[2*os.Getpagesize():]...)), want: ErrDamaged, kept: true},
+		{name: "metas overwritten", content: write(append(bytes.Repeat([]byte("text"), os.Getpagesize()/2), good[2*os.Getpagesize():]...)), want: ErrDamaged, kept: true},
+		{name: "header lost", content: withoutHeader(good), want: ErrDamaged, kept: true},
 		{name: "text", content: write([]byte("hello")), want: ErrForeign, kept: true},
 		{name: "long text", content: write(bytes.Repeat([]byte("hello "), 5000)), want: ErrForeign, kept: true},
 		{name: "truncated", content: write(good[:100_000]), want: ErrDamaged, kept: true},
@@ -70,7 +74,14 @@ func TestOpenBadFiles(t *testing.T) {
 			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
 				t.Fatalf("read-only changed the file: %v", err)
 			}
-			db := openTest(t, path, Options{})
+			o := Options{}
+			if tc.want == ErrForeign {
+				if _, err := Open(path, o); !errors.Is(err, ErrForeign) {
+					t.Fatalf("it is replaced: %v", err)
+				}
+				o.ReplaceForeign = true
+			}
+			db := openTest(t, path, o)
 			if got := len(db.SetAside()); got != map[bool]int{true: 1}[tc.kept] {
 				t.Fatalf("set aside %q", db.SetAside())
 			}
@@ -84,6 +95,21 @@ func TestOpenBadFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// withoutHeader is a file of ours whose header bucket is gone.
+func withoutHeader(good []byte) func(string) error {
+	return func(path string) error {
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			return err
+		}
+		b, err := bolt.Open(path, 0o600, nil)
+		if err != nil {
+			return err
+		}
+		err = b.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketFile) })
+		return errors.Join(err, b.Close())
 	}
 }
 
@@ -115,12 +141,13 @@ func newerFormat(path string) error {
 	return errors.Join(err, b.Close())
 }
 
-func TestRefuseForeign(t *testing.T) {
+// TestForeignStays: another program's file is not touched unless that is asked for.
+func TestForeignStays(t *testing.T) {
 	path := testPath(t)
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path, Options{RefuseForeign: true}); !errors.Is(err, ErrForeign) {
+	if _, err := Open(path, Options{}); !errors.Is(err, ErrForeign) {
 		t.Fatal(err)
 	}
 	if b, _ := os.ReadFile(path); string(b) != "precious" {

@@ -104,9 +104,10 @@ type Options struct {
 	// a path that is a symlink, where Open fails with ErrUnsafe. Without it a
 	// file of this user's that others can read gets mode 0600.
 	AllowUnsafePath bool
-	// RefuseForeign makes Open fail with ErrForeign on a file that is not
-	// ours, where it would rename the file aside and start a new one.
-	RefuseForeign bool
+	// ReplaceForeign renames another program's file to <path>.corrupt-<time> and
+	// starts a new one, where Open otherwise fails with ErrForeign and leaves the
+	// file as it is. A program that must start whatever lies at its path sets it.
+	ReplaceForeign bool
 	// KeepCorrupt and KeepCorruptBytes bound the files that were set aside as
 	// <path>.corrupt-<time>: the oldest are removed. The newest one always
 	// stays, alone where one of them is negative. Defaults 3 and 1 GiB.

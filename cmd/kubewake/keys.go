@@ -146,7 +146,7 @@ func openExisting(streams genericiooptions.IOStreams, file dbFile, decrypt bool)
 		return nil, err
 	}
 	o := file.options()
-	o.Decrypt, o.RefuseForeign, o.Logger = decrypt, true, loggerTo(streams.ErrOut)
+	o.Decrypt, o.Logger = decrypt, loggerTo(streams.ErrOut)
 	db, err = boltstore.Open(file.path, o)
 	return db, flagOf(err)
 }

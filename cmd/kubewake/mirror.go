@@ -150,7 +150,7 @@ func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, 
 // options with which the flags have the file opened.
 func (m *mirror) options() boltstore.Options {
 	o := m.db.options()
-	o.RefuseForeign, o.Logger, o.Window, o.MaxSize = true, m.logger(), m.window, m.maxSize
+	o.Logger, o.Window, o.MaxSize = m.logger(), m.window, m.maxSize
 	o.JournalBytes, o.JournalAge = m.journal, m.age
 	if m.process {
 		o.Durability = boltstore.Process

@@ -58,10 +58,10 @@ func TestMirrorOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := m.options()
-		if !got.RefuseForeign || got.Logger == nil {
+		if got.ReplaceForeign || got.Logger == nil {
 			t.Errorf("%q: %+v", tc.args, got)
 		}
-		got.RefuseForeign, got.Logger = false, nil
+		got.Logger = nil
 		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%q: got %+v, want %+v", tc.args, got, tc.want)
 		}

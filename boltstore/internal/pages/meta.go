@@ -53,7 +53,7 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 	}
 	const most = 1 << 44 // bytes; kubewake never writes a larger file
 	switch {
-	case best == nil && !seen:
+	case best == nil && !seen && !traces(r):
 		return nil, fmt.Errorf("%w: it has no bbolt meta page", faults.ErrForeign)
 	case best == nil:
 		return nil, fmt.Errorf("%w: both meta pages are broken", faults.ErrDamaged)
@@ -61,6 +61,31 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 		return nil, fmt.Errorf("%w: it should have %d pages", faults.ErrDamaged, best.pages)
 	}
 	return best, nil
+}
+
+// traces says whether a file without meta pages may once have been a bbolt file: it
+// begins with zeros, as a write that never reached the disk leaves it, or one of
+// its pages is a bbolt page at its place.
+func traces(r io.ReaderAt) bool {
+	const most = 1 << 16 // pages to look at
+	begin := make([]byte, pageHead+metaBytes)
+	n, _ := r.ReadAt(begin, 0)
+	if n > 0 && !slices.ContainsFunc(begin[:n], func(b byte) bool { return b != 0 }) {
+		return true
+	}
+	b := make([]byte, HeadSize)
+	for _, size := range pageSizes {
+		for id := uint64(1); id < most; id++ {
+			if _, err := r.ReadAt(b, int64(id)*int64(size)); err != nil {
+				break
+			}
+			p := parsePageHead(b)
+			if p.id == id && (p.Flags == Branch || p.Flags == Leaf || p.Flags == free) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 type meta struct {
