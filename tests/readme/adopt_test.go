@@ -1,0 +1,125 @@
+package readme
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// adopted is a program around the README's functions. It prints what a factory's
+// lister has, then what an informer has that is made as controller-runtime makes
+// one: of a ListWatch whose functions take a context.
+const adopted = `package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func main() {
+	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := kubernetes.NewForConfigOrDie(reflector.WrapConfig(cfg))
+	db, err := boltstore.Open("cache.db", boltstore.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	keepConfigMaps(db, factory)
+	lister := factory.Core().V1().ConfigMaps().Lister()
+
+	pods := newInformer(db)(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.CoreV1().Pods("").List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.CoreV1().Pods("").Watch(ctx, o)
+		},
+	}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+
+	ctx, stop := context.WithCancel(context.Background())
+	factory.StartWithContext(ctx)
+	ended := make(chan struct{})
+	go func() { pods.RunWithContext(ctx); close(ended) }()
+	synced := cache.WaitForCacheSync(within(30*time.Second), factory.Core().V1().ConfigMaps().Informer().HasSynced, pods.HasSynced)
+	kept, err := lister.ConfigMaps("web").List(labels.Everything())
+	inWeb, indexErr := pods.GetIndexer().ByIndex(cache.NamespaceIndex, "web")
+	fmt.Println("synced:", synced, "config maps:", len(kept), err, "pods:", len(inWeb), indexErr)
+
+	stop()
+	factory.Shutdown()
+	<-ended
+	if err := db.Close(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func within(d time.Duration) <-chan struct{} {
+	ctx, _ := context.WithTimeout(context.Background(), d)
+	return ctx.Done()
+}
+
+`
+
+// TestAdopted: the README's functions put informers on the file under a
+// generated factory and under what a controller-runtime manager does, with the
+// server and, by MaxStaleness, without it.
+func TestAdopted(t *testing.T) {
+	sim, kubeconfig := cluster(t)
+	dir, err := os.MkdirTemp(".", "program-") // inside the tests module, whose requirements it shares
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(adopted+block(t, "InformerFor(")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bin := build(t, ".", "./"+dir, "program")
+	work := t.TempDir()
+	live := func() (stdout, stderr string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, bin)
+		cmd.Dir, cmd.Env = work, append(os.Environ(), "KUBECONFIG="+kubeconfig)
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v\n%s%s", err, out, said.String())
+		}
+		return string(out), said.String()
+	}
+	const want = "synced: true config maps: 2 <nil> pods: 2 <nil>\n"
+	for _, refused := range []bool{false, true} {
+		if err := sim.RefuseConnections(refused); err != nil {
+			t.Fatal(err)
+		}
+		got, said := live()
+		if got != want || strings.Contains(said, "memory only") {
+			t.Fatalf("with connections refused: %v, it printed\n%s%s", refused, got, said)
+		}
+	}
+}
