@@ -53,6 +53,8 @@ type DB struct {
 	keeper  keeper
 	cleanUp func() error // after Close, if not nil
 
+	closing sync.Mutex // held by Close until the file is closed
+
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
@@ -183,7 +185,10 @@ func (db *DB) log() klog.Logger { return *db.opts.Logger }
 // and their writes wait until they are stopped. If some were still running the
 // error names them; the file is closed in order all the same. A claim that
 // nothing feeds, such as that of an informer which was never run, is released.
+// A second call waits for the first one and returns nil.
 func (db *DB) Close() error {
+	db.closing.Lock()
+	defer db.closing.Unlock()
 	db.mu.Lock()
 	if db.closed {
 		db.mu.Unlock()

@@ -1,0 +1,57 @@
+package boltstore
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// TestConcurrentCloses: whichever call of Close returns, the file is closed by
+// then, with what was pending in it.
+func TestConcurrentCloses(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	if err := s.Add(configMap("a", "one", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	begun, end := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(begun) })
+	db.h.writeMu.Lock()
+	db.h.hook = func(*bolt.Tx) error {
+		first()
+		<-end
+		return nil
+	}
+	db.h.writeMu.Unlock()
+	var closing, closed sync.WaitGroup
+	closer := func() {
+		closing.Done()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if db.h.now.Load() != nil {
+			t.Error("the file is open after Close")
+		}
+	}
+	closing.Add(1)
+	closed.Go(closer)
+	<-begun
+	closing.Add(20)
+	for range 20 {
+		closed.Go(closer)
+	}
+	closing.Wait()
+	for range 1000 {
+		runtime.Gosched() // a Close that does not wait has returned by now
+	}
+	close(end)
+	closed.Wait()
+	db = openTest(t, path, Options{})
+	if n := len(claimTest(t, db, Claim{}).ListKeys()); n != 1 {
+		t.Errorf("%d objects", n)
+	}
+}
