@@ -316,14 +316,13 @@ func TestClusterAskedInVain(t *testing.T) {
 func TestClusterBehindAudit(t *testing.T) {
 	for name, o := range map[string]struct {
 		silent bool
-		repair Repair
-	}{"told": {}, "silent": {silent: true}, "streamed": {repair: RepairStream}} {
+	}{"told": {}, "silent": {silent: true}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: o.silent}, Options{PageSize: 3, AuditEvery: time.Hour, Repair: o.repair}, func(f *fixture) {
+			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: o.silent}, Options{PageSize: 3, AuditEvery: time.Hour}, func(f *fixture) {
 				var synced atomic.Bool
 				var reads atomic.Int64
 				f.sim.OnRequest = func(r *http.Request) {
-					page, cluster := r.URL.Query().Get("limit") == "3" || r.URL.Query().Get("sendInitialEvents") != "", strings.HasSuffix(r.URL.Path, "/kube-system")
+					page, cluster := r.URL.Query().Get("limit") == "3", strings.HasSuffix(r.URL.Path, "/kube-system")
 					if !synced.Load() || !page && !cluster || reads.Add(1) > 1 {
 						return
 					}

@@ -18,7 +18,7 @@ import (
 // one has and tells what the server has.
 func TestEndsAtEachRequest(t *testing.T) {
 	warm(t)
-	for _, repair := range []Repair{RepairFull, RepairMetadata, RepairStream} {
+	for _, repair := range []Repair{RepairFull, RepairMetadata} {
 		for _, answered := range []bool{false, true} {
 			most := 0
 			for k, more := 1, true; more; k++ {

@@ -31,14 +31,14 @@ func asksForm(r kubesim.RequestRecord) bool {
 // and compares versions again from then on. A wake asks nothing.
 func TestServedForm(t *testing.T) {
 	for _, media := range []string{mediaProto, mediaJSON} {
-		for _, o := range []Options{{Repair: RepairFull}, {Repair: RepairMetadata}, {Compare: CompareDecoded}, {Repair: RepairStream}} {
+		for _, o := range []Options{{Repair: RepairFull}, {Repair: RepairMetadata}, {Compare: CompareDecoded}} {
 			t.Run(fmt.Sprint(media, o.Repair, o.Compare), func(t *testing.T) {
 				f := newRawFixture(t, media, 0, o)
 				for i := range 40 {
 					f.put(fmt.Sprintf("cm%02d", i), 500, 1)
 				}
 				f.list()
-				raw := o.Compare == CompareAuto && o.Repair != RepairStream
+				raw := o.Compare == CompareAuto
 				if decoded, _, _ := f.relisted(); raw && decoded > 0 {
 					t.Errorf("%d objects were decoded of which none has changed", decoded)
 				}

@@ -31,12 +31,6 @@ const (
 	// changed, unless those are more than a fifth. It needs the permission to
 	// get objects; without it whole objects are listed.
 	RepairMetadata
-	// RepairStream reads whole objects over a watch that begins with all of
-	// them, as client-go's WatchList does: it spares the server the memory of
-	// large lists. Nothing is compressed, and a stream that breaks begins anew.
-	// Where the server does not do that whole objects are listed. It needs no
-	// WrapConfig.
-	RepairStream
 )
 
 var (
@@ -100,7 +94,7 @@ const leastFull = 768
 func (s *Source) metadataPays() bool {
 	sent, _ := s.fullSizes()
 	switch s.o.Repair {
-	case RepairFull, RepairStream:
+	case RepairFull:
 		return false
 	case RepairMetadata:
 		return true

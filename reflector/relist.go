@@ -62,7 +62,7 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 		}
 		return err
 	}
-	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" || s.streams() { // else the first page tells
+	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page tells
 		if err := find(); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	if _, l.flow = s.asking.told(); !s.checked {
 		l.flow, s.id = known.FlowSchemaUID, identity{clusterUID: known.ClusterUID, sure: true} // as the first page will show
 	}
-	o := boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered, TakeUp: !s.streams(),
+	o := boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered, TakeUp: true,
 		Form: form, Content: form == "" || reason == ReasonAudit}
 	s.mu.Unlock()
 	if !o.NewHistory && known.Synced {
@@ -130,11 +130,6 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	}
 	r, err := s.journal.Relist(ctx, o, l.read(late)(ctx))
 	o.TakeUp = false
-	if errors.Is(err, errNoStream) {
-		s.o.Logger.V(1).Info("Objects are listed", "source", s.store.Source().String(), "reason", err.Error())
-		s.noStream = true
-		r, err = s.journal.Relist(ctx, o, l.read(late)(ctx))
-	}
 	if l.refused(err) {
 		s.o.Logger.Info("A list that was interrupted has to begin anew", "source", s.store.Source().String(), "reason", err.Error())
 		l.ahead.Stop()
@@ -156,18 +151,11 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 
 // read returns what reads the list, and with late learns the served form behind it.
 func (l *lister) read(late bool) func(context.Context) fifo.Pages {
-	read := l.pages
-	if l.s.streams() {
-		read = l.streamed
-	}
 	if late {
-		read = l.thenForm(read)
+		return l.thenForm(l.pages)
 	}
-	return read
+	return l.pages
 }
-
-// streams says whether everything is read over a watch.
-func (s *Source) streams() bool { return s.o.Repair == RepairStream && !s.noStream }
 
 // turn is one of the file's MaxRelists.
 type turn struct {

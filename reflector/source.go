@@ -77,13 +77,11 @@ type Source struct {
 	backoff wait.Backoff // between relists for expired versions
 	last    time.Time    // of the last such relist
 	// pageSize is what relists have found to suit objects and link.
-	pageSize int64
-	notRaw   bool // answers to lists are left to the client
-	// noMetadata: the server was asked for metadata in vain; noStream: to begin a
-	// watch with all objects.
-	noMetadata, noStream bool
-	sizes                sizes
-	kind                 objectKind
+	pageSize   int64
+	notRaw     bool // answers to lists are left to the client
+	noMetadata bool // the server did not answer a request for metadata with it
+	sizes      sizes
+	kind       objectKind
 
 	mu         sync.Mutex
 	state      State

@@ -62,7 +62,6 @@ func TestLinks(t *testing.T) {
 		{"a caller who wants to be sure", fresh},
 		{"a server that restarts", restarts},
 		{"a server that restarts, metadata first", restartsMetadata},
-		{"a server that restarts, streamed", restartsStream},
 		{"a schema that changes", reformed},
 		{"another cluster at the same address", recreated},
 	} {

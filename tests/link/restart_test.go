@@ -19,10 +19,6 @@ func restarts(w *world) { restartsWith(w, reflector.RepairAuto, "restart") }
 // restartsMetadata: the same, with the metadata of all and then what has changed.
 func restartsMetadata(w *world) { restartsWith(w, reflector.RepairMetadata, "partial") }
 
-// restartsStream: the same over a watch that begins with all objects, which the
-// client decodes.
-func restartsStream(w *world) { restartsWith(w, reflector.RepairStream, "stream") }
-
 func restartsWith(w *world, repair reflector.Repair, prefix string) {
 	if err := w.s.InstallWidgets(w.Context()); err != nil {
 		w.Fatal(err)
@@ -53,7 +49,7 @@ func restartsWith(w *world, repair reflector.Repair, prefix string) {
 		m.expect(prefix, "+"+prefix+"-new", "-"+name(7), "-"+name(8), "+"+name(8))
 		// Beside the two there may be the objects that come with the version
 		// where the server does not take the selector.
-		if n := m.decoded.Load(); (n < 2) != (repair == reflector.RepairStream) || n > 20 {
+		if n := m.decoded.Load(); n < 2 || n > 20 {
 			w.Errorf("%s: %d objects decoded", gvr.Resource, n)
 		}
 	}
