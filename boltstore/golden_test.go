@@ -35,12 +35,24 @@ var writeGolden = flag.Bool("write-golden", false, "write the golden files of th
 
 var (
 	goldenWidgets = Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: FormUnstructured}
-	goldenKinds   = []corpusKind{
-		{"plain", Options{}},
-		{"compressed", Options{Compression: Zstd}},
-		{"encrypted", Options{Compression: Zstd, Keyset: sealtest.Keyset()}},
+	goldenKinds   = []goldenKind{
+		{"plain", Options{}, makeGolden, goldenText},
+		{"compressed", Options{Compression: Zstd}, makeGolden, goldenText},
+		{"encrypted", Options{Compression: Zstd, Keyset: sealtest.Keyset()}, makeGolden, goldenText},
+		{"written-plain", Options{}, makeGoldenWritten, goldenWrittenText},
+		{"written-compressed", Options{Compression: Zstd}, makeGoldenWritten, goldenWrittenText},
+		{"written-encrypted", Options{Compression: Zstd, Keyset: sealtest.Keyset()}, makeGoldenWritten, goldenWrittenText},
 	}
 )
+
+// goldenKind is a kind of golden file: how it is opened and made, and the text of
+// what it holds.
+type goldenKind struct {
+	name    string
+	options Options
+	make    func(t *testing.T, path string, o Options)
+	text    func(t *testing.T, db *DB) string
+}
 
 func goldenName(format int, kind string) string {
 	return filepath.Join("testdata", "golden", fmt.Sprintf("format%d-%s", format, kind))
@@ -200,7 +212,7 @@ func TestGolden(t *testing.T) {
 				continue
 			}
 			path := testPath(t)
-			makeGolden(t, path, kind.options)
+			kind.make(t, path, kind.options)
 			b, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -209,7 +221,7 @@ func TestGolden(t *testing.T) {
 			z := gzip.NewWriter(&packed)
 			_, err = z.Write(b)
 			db := openTest(t, path, kind.options)
-			text := goldenText(t, db)
+			text := kind.text(t, db)
 			if err := errors.Join(err, z.Close(), os.MkdirAll(filepath.Dir(name), 0o755),
 				os.WriteFile(name+".db.gz", packed.Bytes(), 0o644), os.WriteFile(name+".txt", []byte(text), 0o644)); err != nil {
 				t.Fatal(err)
@@ -250,7 +262,7 @@ func TestGolden(t *testing.T) {
 					if len(db.SetAside()) > 0 {
 						t.Fatal("it was set aside")
 					}
-					if got := goldenText(t, db); got != string(want) {
+					if got := kind.text(t, db); got != string(want) {
 						t.Errorf("it holds\n%s\nnot\n%s", got, want)
 					}
 					if err := db.Close(); err != nil {

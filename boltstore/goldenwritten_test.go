@@ -1,0 +1,184 @@
+package boltstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// goldenHidden is a source of which a later transform refuses objects.
+var goldenHidden = Source{Version: "v1", Resource: "configmaps", Namespace: "hidden", Form: FormTyped}
+
+// written is the server's state beneath what the program has written.
+func written() (srv server) {
+	srv = server{}
+	for i := range 60 { // enough for a dictionary
+		srv.set(configMap("ns", fmt.Sprintf("cm%02d", i), i+1, map[string]string{"words": fmt.Sprint("w", i%3), "text": strings.Repeat(fmt.Sprint("some text of ", i, ". "), 6)}))
+	}
+	srv.set(configMap("ns", "odd1", 70, map[string]string{"words": "w"}), configMap("ns", "odd2", 71, nil))
+	return srv
+}
+
+// makeGoldenWritten makes a file with own writes and unstored objects.
+func makeGoldenWritten(t *testing.T, path string, o Options) {
+	t.Helper()
+	o.Window = time.Nanosecond
+	bad := []string{"odd1", "odd2"}
+	open := func(c Claim) (*DB, *Store) {
+		db, err := Open(path, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db, claimTest(t, db, c)
+	}
+	end := func(db *DB, s *Store) {
+		s.Release()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, s := open(failing(&bad))
+	srv := written()
+	delete(srv, "ns/cm03")
+	delete(srv, "ns/cm04")
+	relist(t, s, "90", RelistOptions{}, srv.list(), 100)
+	srv = written()
+	relistSome(t, s, "100", RelistOptions{Transform: refusing("cm03", "cm04")}, srv.list())
+	srv.set(configMap("ns", "cm05", 101, nil), configMap("ns", "cm06", 102, nil))
+	relistSome(t, s, "110", RelistOptions{Transform: refusing("cm03", "cm05")}, srv.list())
+	p := &testProducer{}
+	s.Attach(p)
+	event(t, s, p, "Updated", configMap("ns", "cm07", 111, nil), errRefused)
+	own := func(name string, rv int) *corev1.ConfigMap {
+		return configMap("ns", name, rv, map[string]string{"words": "own", "text": strings.Repeat("the program's ", 6)})
+	}
+	for _, err := range []error{
+		s.Update(own("cm10", 120)), s.Update(own("cm11", 121)), s.Delete(srv["ns/cm12"]), // over what the server has shown
+		s.Add(own("mine", 122)),                                // over nothing
+		s.Update(own("odd2", 123)), s.Update(own("cm05", 124)), // over what is noted
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if by := packedBy(t, s); o.Compression == Zstd && by[format.PackedByDict] < 20 {
+		t.Fatalf("packed by %v", by)
+	}
+	end(db, s)
+	for _, version := range []string{"1", "2"} {
+		db, s := open(Claim{Source: goldenHidden, Indexers: indexers})
+		s.SetTransformVersion(version)
+		var all []runtime.Object
+		for _, name := range []string{"a", "b", "c"} {
+			all = append(all, configMap("hidden", name, 5, map[string]string{"words": name}))
+		}
+		transform := refusing()
+		if version == "2" {
+			transform = refusing("b")
+		}
+		relistSome(t, s, "10"+version, RelistOptions{Transform: transform}, all)
+		end(db, s)
+	}
+}
+
+// goldenWrittenText is all that the file says, and what handlers are told once the
+// server shows each object in another state, or no more.
+func goldenWrittenText(t *testing.T, db *DB) string {
+	t.Helper()
+	var b strings.Builder
+	object := func(o any, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	sorted := func(what string, lines []string) {
+		slices.Sort(lines)
+		fmt.Fprintf(&b, "%s\n%s\n", what, strings.Join(lines, "\n"))
+	}
+	bad := []string{"odd1", "odd2"}
+	sound := func() {
+		if r, err := db.Check(); err != nil || !r.Sound() {
+			t.Fatalf("%+v %v", r, err)
+		}
+	}
+	for _, src := range []Source{configMaps, goldenHidden} {
+		sound()
+		c := failing(&bad)
+		if src == goldenHidden {
+			c = Claim{Source: src, Indexers: indexers}
+		}
+		s := claimTest(t, db, c)
+		if src == goldenHidden {
+			s.SetTransformVersion("2")
+		}
+		st := s.State()
+		fmt.Fprintf(&b, "%s at version %s, %d not stored, %d not indexed, %d bases\n", st.Source, st.ResourceVersion, st.Unstored, st.Unindexed, s.metaNow().Own.Count)
+		sorted("noted", notedOf(t, s))
+		objs, err := s.ListErr()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read []string
+		for _, o := range objs {
+			read = append(read, object(o, nil))
+		}
+		sorted("read", read)
+		for _, name := range st.Indices {
+			var lines []string
+			for _, v := range s.ListIndexFuncValues(name) {
+				keys, err := s.IndexKeys(name, v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				slices.Sort(keys)
+				lines = append(lines, fmt.Sprintf("%q %q", v, keys))
+			}
+			sorted("index "+name, lines)
+		}
+		page, err := s.ServerPage(nil, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown []string
+		for _, o := range page.Objects {
+			shown = append(shown, object(o, nil))
+		}
+		sorted("shown", shown)
+		var next []runtime.Object
+		rv := 200
+		if src == configMaps {
+			srv := written()
+			for _, key := range sortedKeys(srv) {
+				if i := rv - 200; i < 7 || 10 <= i && i < 13 || i >= 60 { // what the program wrote over, and what is noted
+					o := srv[key].DeepCopy()
+					o.ResourceVersion, o.Data = fmt.Sprint(rv), map[string]string{"words": "next"}
+					next = append(next, o)
+				}
+				rv++
+			}
+		} else {
+			next = append(next, configMap("hidden", "a", 5, map[string]string{"words": "a"}))
+		}
+		var told []string
+		for _, e := range relistSome(t, s, "300", RelistOptions{}, next) {
+			told = append(told, fmt.Sprint(e.Key, " ", e.Type, " ", object(e.Previous()), " ", object(e.Object())))
+		}
+		sorted("told", told)
+		sorted("noted then", notedOf(t, s))
+		sound()
+		s.Release()
+	}
+	return b.String()
+}
