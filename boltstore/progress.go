@@ -31,6 +31,7 @@ type ListProgress struct {
 	PageSize        int64     `msgpack:"pageSize"`        // that has suited, in objects
 	Began           time.Time `msgpack:"began"`           // when the first page was asked for
 	By              Server    `msgpack:"by"`              // who has given the pages
+	Form            string    `msgpack:"form,omitempty"`  // sign of the form of the first page, see RelistOptions.Form
 }
 
 // progress is what the file says of a first list that has not ended: how far it

@@ -88,7 +88,7 @@ func TestExpiredVersionIsRepaired(t *testing.T) {
 	if n := l.inf.State().Relists[reflector.ReasonExpired]; n != 1 {
 		t.Errorf("%d relists for an expired version: %+v", n, l.inf.State())
 	}
-	w.costs("the repair", kubesim.Cost{Questions: 1, FullReads: 5, Watches: 3, Others: 1, Bytes: 7000})
+	w.costs("the repair", kubesim.Cost{Questions: 1, FullReads: 5, Watches: 3, Others: 1, Forms: 2, Bytes: 7000})
 	w.create("later")
 	r.expect("add later")
 }
@@ -121,7 +121,7 @@ func TestRestoredServer(t *testing.T) {
 	}
 	w.create("after")
 	l.equal()
-	w.costs("the wake", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Bytes: 1300})
+	w.costs("the wake", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Forms: 2, Bytes: 1300})
 }
 
 func TestRestoredServerInALiveProcess(t *testing.T) {
@@ -139,7 +139,7 @@ func TestRestoredServerInALiveProcess(t *testing.T) {
 	l.equal()
 	w.create("after")
 	l.equal()
-	w.costs("going on", kubesim.Cost{Questions: 2, FullReads: 1, Watches: 2, Bytes: 1300})
+	w.costs("going on", kubesim.Cost{Questions: 2, FullReads: 1, Watches: 2, Forms: 2, Bytes: 1300})
 }
 
 func TestOfflineStart(t *testing.T) {

@@ -32,6 +32,8 @@ func TestEachAnswer(t *testing.T) {
 		"metadata":      func(r *http.Request) bool { return asksMetadata(r) && !strings.Contains(r.URL.Path, "kube-system") },
 		"metadata page": func(r *http.Request) bool { return asksMetadata(r) && r.URL.Query().Get("continue") != "" },
 		"get":           isGet,
+		"form":          func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi/v3/") },
+		"version":       func(r *http.Request) bool { return r.URL.Path == "/version" },
 		"watch":         isWatch,
 		"cluster":       func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") },
 	}

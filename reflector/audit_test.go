@@ -111,7 +111,7 @@ func TestCounts(t *testing.T) {
 	if st := f.State(); st.Relists[ReasonCounts] != 1 || st.LastRelist != ReasonCounts {
 		t.Errorf("%+v", st)
 	}
-	f.costs("counted and read anew", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 1, Bytes: 2400})
+	f.costs("counted and read anew", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 1, Forms: 2, Bytes: 2400})
 	// Not again before the next outage.
 	f.endLong()
 	f.watch()
@@ -210,7 +210,7 @@ func TestCountsMeanNothing(t *testing.T) {
 	if n := f.State().Relists[ReasonCounts]; n != 1 {
 		t.Errorf("%d relists", n)
 	}
-	f.costs("in all", kubesim.Cost{Questions: 9, FullReads: 1, Watches: 7, Others: 1, Bytes: 5000})
+	f.costs("in all", kubesim.Cost{Questions: 9, FullReads: 1, Watches: 7, Others: 1, Forms: 2, Bytes: 5000})
 }
 
 // TestAudit: what no count can tell, a list does, when it is due.
@@ -242,7 +242,7 @@ func TestAudit(t *testing.T) {
 	if d := f.differs(); d != "" {
 		t.Error(d)
 	}
-	f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Bytes: 1100})
+	f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1100})
 	if st := f.State(); st.Relists[ReasonAudit] != 1 {
 		t.Errorf("%+v", st)
 	}

@@ -260,7 +260,64 @@ func TestUntoldFormIsNotDoubted(t *testing.T) {
 	if err := f.sim.Create(other); err != nil { // the server's versions move
 		t.Fatal(err)
 	}
-	if n := f.reopen(); n != 0 || f.formDoubtful() {
-		t.Errorf("asked %d times, in doubt %v", n, f.formDoubtful())
+	n := f.reopen()
+	if _, due := f.formDoubtful(); n != 0 || due {
+		t.Errorf("asked %d times, in doubt %v", n, due)
+	}
+}
+
+// TestFormCannotBeAsked: while the question for the sign fails, watches are cut
+// short less and less, and what has changed is noticed once it does not.
+func TestFormCannotBeAsked(t *testing.T) {
+	f := newCustomFixture(t)
+	f.list()
+	w := f.watch()
+	f.sim.EndWatches(nil)
+	for range w.ResultChan() {
+	}
+	if err := f.sim.Reconvert(widget("second", "blue")); err != nil {
+		t.Fatal(err)
+	}
+	var failing atomic.Bool
+	failing.Store(true)
+	f.sim.FailNext(func(r *http.Request) bool { return failing.Load() && strings.HasPrefix(r.URL.Path, "/openapi/") }, 1<<30,
+		kubesim.Answer(apierrors.NewServiceUnavailable("starting")))
+	f.forget()
+	// cut is how long the next watch is to last, in seconds.
+	cut := func() string {
+		t.Helper()
+		f.forget()
+		w, err := f.WatchWithContext(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(599))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Stop()
+		for _, r := range f.sim.Requests() {
+			if r.Verb == "watch" {
+				return r.Query.Get("timeoutSeconds")
+			}
+		}
+		return "none"
+	}
+	for i, want := range []string{"60", "120", "240", "480", "599", "599"} {
+		if got := cut(); got != want {
+			t.Errorf("watch %d lasts %s s, not %s", i, got, want)
+		}
+		if n := f.cost().Forms; n != 1 {
+			t.Errorf("asked %d times before watch %d", n, i)
+		}
+	}
+	if got := f.colors(); got != "none none none" {
+		t.Errorf("the file has %s", got)
+	}
+	failing.Store(false)
+	if got := cut(); got != "30" {
+		t.Errorf("once it may be asked a watch lasts %s s", got)
+	}
+	if got := f.colors(); got != "none blue none" {
+		t.Errorf("the file has %s", got)
+	}
+	if got := cut(); got != "599" {
+		t.Errorf("and the next %s s", got)
 	}
 }

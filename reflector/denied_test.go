@@ -95,7 +95,7 @@ func TestDeniedPurges(t *testing.T) {
 				if told := f.takeTold(); told != "Added cm0, Added cm1, Added cm2, Added more" || f.State().Phase != Live {
 					t.Errorf("told %q, %s", told, f.State())
 				}
-				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Bytes: 1300})
+				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2, Bytes: 1300})
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
 				}
@@ -129,7 +129,7 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.State().Phase != Live || len(f.store.ListKeys()) != 1 {
 					t.Errorf("told %q, %s", told, f.State())
 				}
-				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Bytes: 1000})
+				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2, Bytes: 1000})
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
 				}
@@ -179,7 +179,7 @@ func TestTypeComesBack(t *testing.T) {
 		if told := f.takeTold(); told != "Added cm1, Deleted cm0, Deleted cm1, Deleted cm2" || f.State().Phase != Live {
 			t.Errorf("told %q, %s", told, f.State())
 		}
-		f.costs("back", kubesim.Cost{Questions: 2, FullReads: 1, Watches: 3, Others: 1, Bytes: 1200})
+		f.costs("back", kubesim.Cost{Questions: 2, FullReads: 1, Watches: 3, Others: 1, Forms: 2, Bytes: 1200})
 		if diff := f.differs(); diff != "" {
 			t.Error(diff)
 		}

@@ -65,14 +65,23 @@ func custom(group string) bool {
 // resumes them at any version that it has seen since, such as that of a write
 // that followed: then no list would notice what has changed on all others.
 
+// mostFormErrors is how many relists in a row may fail since the form is not told.
+const mostFormErrors = 3
+
 // formLag is how long a watch lasts, in seconds, after which the sign is asked for
 // once more: it may lag behind what is served, and what is served behind it.
 const formLag = 30
 
-func (s *Source) formDoubtful() bool {
+// mostFormLag is how long it lasts at most where the sign cannot be asked for: the
+// time doubles with each question that fails.
+const mostFormLag = 600
+
+// formDoubtful says whether the sign is to be asked for, and if so how many
+// seconds the next watch is to last.
+func (s *Source) formDoubtful() (wait int64, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.formDue > 0
+	return s.formWait, s.formDue > 0
 }
 
 // formDoubted notes that a watch has ended before its time. The sign is asked for
@@ -81,14 +90,14 @@ func (s *Source) formDoubted() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if custom(s.store.Source().Group) {
-		s.formDue = 2
+		s.formDue, s.formWait = 2, max(s.formWait, formLag)
 	}
 }
 
 // reformed says whether the form is another than that of the last relist, where
 // that is in doubt. A server that does not tell it is asked before the next watch.
 func (s *Source) reformed(ctx context.Context) bool {
-	due := s.formDoubtful()
+	_, due := s.formDoubtful()
 	known := s.store.ServedForm()
 	if known == "" { // each list compares content
 		s.mu.Lock()
@@ -100,31 +109,48 @@ func (s *Source) reformed(ctx context.Context) bool {
 		return false
 	}
 	form, err := s.servedForm(ctx, false)
-	if err != nil {
-		return false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		s.formWait = min(2*s.formWait, mostFormLag)
+		return false
+	}
 	s.formDue--
+	s.formWait = formLag
 	return form != "" && form != known
 }
 
-// thenForm notes the sign once everything has been read: before, it would be asked
-// for as often as a list is refused or breaks off.
-func (l *lister) thenForm(read func(context.Context) fifo.Pages) func(context.Context) fifo.Pages {
-	return func(ctx context.Context) fifo.Pages {
-		pages := read(ctx)
-		return func(r *boltstore.Relist) (string, string, error) {
-			rv, newest, err := pages(r)
-			if err == nil {
-				form, unknown := l.s.servedForm(ctx, true)
-				if unknown != nil {
-					form = ""
-				}
-				r.ServedAs(form)
-			}
-			return rv, newest, err
-		}
+// lateForm is the sign for a list of which a page has come: before, it would be
+// asked for as often as a list is refused. A sign from before the list's end is
+// right or old, so what has changed since is noticed. It is "" where it cannot be
+// learned.
+func (s *Source) lateForm(ctx context.Context) string {
+	s.mu.Lock()
+	late := s.formErrors == 0 // else it is to be known whether it can be asked for
+	s.mu.Unlock()
+	form, err := s.servedForm(ctx, late)
+	s.formAnswered(err)
+	if err != nil {
+		return ""
+	}
+	return form
+}
+
+// formAnswered notes whether the sign could be asked for.
+func (s *Source) formAnswered(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.formErrors++; err == nil {
+		s.formErrors = 0
+	}
+}
+
+// served notes the sign that was learned late, once everything has been read.
+func (l *lister) served(read fifo.Pages) fifo.Pages {
+	return func(r *boltstore.Relist) (string, string, error) {
+		rv, newest, err := read(r)
+		r.ServedAs(l.form)
+		return rv, newest, err
 	}
 }
 

@@ -4,13 +4,19 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // reform has the server give another content under the same version.
@@ -108,5 +114,116 @@ func TestAuditComparesContent(t *testing.T) {
 	f.clock.Step(2 * time.Hour)
 	if f.watched(); f.State().Relists[ReasonAudit] != 1 {
 		t.Error(f.State().Relists)
+	}
+}
+
+// TestFormIsNotAnswered: where the server, or something before it, answers the
+// question for the form with an error, a relist fails for a short time only. Then
+// it compares content, and goes through.
+func TestFormIsNotAnswered(t *testing.T) {
+	isForm := func(path string) func(*http.Request) bool {
+		return func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, path) }
+	}
+	for _, path := range []string{"/openapi/v3/", "/version"} {
+		for _, code := range []int{429, 500, 503, 504} {
+			t.Run(fmt.Sprint(path, code), func(t *testing.T) {
+				f := newRawFixture(t, mediaJSON, 10, Options{})
+				f.list()
+				f.sim.DropConnections() // the version is told once for a connection
+				var failing atomic.Bool
+				failing.Store(true)
+				f.sim.FailNext(func(r *http.Request) bool { return failing.Load() && isForm(path)(r) }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(code)
+				})
+				f.clock.Step(time.Hour)
+				f.reform("cm3")
+				f.setExpired()
+				f.forget()
+				tries := 0
+				for ; tries < 10 && f.State().Relists[ReasonExpired] == 0; tries++ {
+					f.clock.Step(time.Hour)
+					if w, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); err == nil {
+						w.Stop()
+					}
+				}
+				if tries != mostFormErrors+1 {
+					t.Errorf("%d tries", tries)
+				}
+				if diff := f.differs(); diff != "" {
+					t.Error(diff)
+				}
+				f.reform("cm4")
+				f.relisted() // compares with the server
+				failing.Store(false)
+				f.relisted()
+				if f.store.ServedForm() == "" {
+					t.Error("the form is not asked for any more")
+				}
+				if decoded, _, _ := f.relisted(); decoded > 0 {
+					t.Errorf("%d objects were decoded of which none has changed", decoded)
+				}
+			})
+		}
+	}
+}
+
+// TestFormChangesDuringTheFirstList: objects of the first page are of another form
+// than the server has at the list's end. They are compared by content next, also
+// where another life has gone on with the list.
+func TestFormChangesDuringTheFirstList(t *testing.T) {
+	second := func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }
+	warm(t)
+	for _, twoLives := range []bool{false, true} {
+		t.Run(fmt.Sprint("two lives ", twoLives), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := kubesim.New(kubesim.Options{})
+				if err := sim.StartPipes(); err != nil {
+					t.Fatal(err)
+				}
+				f := &rawFixture{}
+				var once sync.Once
+				f.fixture = fixtureWith(t, sim, 0, clock.RealClock{}, Options{PageSize: 4, Repair: RepairFull}, func(cfg *rest.Config) {
+					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+						return roundTripper(func(req *http.Request) (*http.Response, error) {
+							if !twoLives && second(req) {
+								once.Do(func() { f.reform("cm1") })
+							}
+							return next.RoundTrip(req)
+						})
+					})
+				}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
+				for i := range 10 {
+					f.put(fmt.Sprint("cm", i), 500, 1)
+				}
+				if twoLives {
+					sim.FailNext(second, 1, kubesim.Answer(apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)))
+					if _, err := f.ListWithContext(t.Context(), metav1.ListOptions{}); err == nil {
+						t.Fatal("the list was not interrupted")
+					}
+					f.restart()
+					after(2 * shareFor)
+					f.reform("cm1")
+				}
+				f.list()
+				firsts := 0
+				for _, r := range sim.Requests() {
+					if r.FullRead() && r.Query.Get("continue") == "" {
+						firsts++
+					}
+				}
+				if firsts != 1 || f.differs() == "" {
+					t.Errorf("%d lists were begun, %q differs", firsts, f.differs())
+				}
+				after(time.Hour)
+				f.setExpired()
+				f.watch()
+				if diff := f.differs(); diff != "" {
+					t.Error(diff)
+				}
+				if f.store.ServedForm() == "" {
+					t.Error("the form is not known afterwards")
+				}
+			})
+		})
 	}
 }

@@ -155,6 +155,6 @@ func TestOpaqueAndBusy(t *testing.T) {
 		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 || !f.journal.HasSynced() {
 			t.Errorf("%+v, synced %v", st, f.journal.HasSynced())
 		}
-		f.costs("in all", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Bytes: 11500})
+		f.costs("in all", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Forms: 2, Bytes: 11500})
 	})
 }

@@ -62,6 +62,8 @@ type lister struct {
 	ahead         *ahead
 	inFull        bool // no metadata first, for the rest of this list
 	moved         bool // something was left to the watch
+	late          bool // the sign of the served form is learned behind the first page
+	form          string
 	full, partial total
 	ctx           context.Context // that of its caller, not only of the pages
 }
@@ -173,7 +175,11 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case err == nil:
 			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
 			p.kept = kept
-			p.objs, p.at, err = l.accept(list)
+			first := l.rv == "" && !l.taken
+			if p.objs, p.at, err = l.accept(list); err == nil && first && l.late {
+				l.form = l.s.lateForm(ctx)
+				p.at.Form = l.form
+			}
 			return p, err
 		case l.token == "" || ctx.Err() != nil:
 			if l.rv == "" && size > 0 && ctx.Err() == nil && isTransient(err) {

@@ -99,7 +99,7 @@ func TestNoBookmarks(t *testing.T) {
 		if !f.journal.HasSynced() {
 			t.Error("not synced")
 		}
-		f.costs("start", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Bytes: 2400})
+		f.costs("start", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Forms: 2, Bytes: 2400})
 		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 {
 			t.Errorf("%#v", st)
 		}
@@ -240,7 +240,7 @@ func TestStalledPage(t *testing.T) {
 		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != Live {
 			t.Errorf("%s, %#v", diff, st)
 		}
-		f.costs("in all", kubesim.Cost{Questions: 4, FullReads: 3, Watches: 3, Others: 1, Bytes: 3800})
+		f.costs("in all", kubesim.Cost{Questions: 4, FullReads: 3, Watches: 3, Others: 1, Forms: 2, Bytes: 3800})
 	})
 }
 
@@ -265,7 +265,7 @@ func TestSlowPage(t *testing.T) {
 		if diff := f.differs(); diff != "" {
 			t.Error(diff)
 		}
-		f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 1, Others: 1, Bytes: 3600})
+		f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 1, Others: 1, Forms: 2, Bytes: 3600})
 	})
 }
 

@@ -107,12 +107,14 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, *boltstore.Relist, error) {
 	s.enter(Relisting, reason)
 	s.mu.Lock()
-	late := !s.deniedSince.IsZero() || !s.store.State().Synced // what is read is not compared by version
+	// What is read is not compared by version then.
+	late := !s.deniedSince.IsZero() || !s.store.State().Synced || s.formErrors >= mostFormErrors
 	s.mu.Unlock()
 	form := ""
 	if !late {
 		var err error
-		if form, err = s.servedForm(ctx, false); err != nil {
+		form, err = s.servedForm(ctx, false)
+		if s.formAnswered(err); err != nil {
 			return &lister{}, nil, err
 		}
 	}
@@ -128,20 +130,20 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	if !o.NewHistory && known.Synced {
 		l.least = s.journal.Accepted()
 	}
-	r, err := s.journal.Relist(ctx, o, l.read(late)(ctx))
+	r, err := s.journal.Relist(ctx, o, l.read(ctx, late))
 	o.TakeUp = false
 	if l.refused(err) {
 		s.o.Logger.Info("A list that was interrupted has to begin anew", "source", s.store.Source().String(), "reason", err.Error())
 		l.ahead.Stop()
 		l, ctx = s.newLister(reason, t), s.noteLink(ctx)
-		r, err = s.journal.Relist(ctx, o, l.read(late)(ctx))
+		r, err = s.journal.Relist(ctx, o, l.read(ctx, late))
 	}
 	if errors.Is(err, errTokenExpired) {
 		l.ahead.Stop()
 		least, flow := l.least, l.flow
 		l = s.newLister(reason, t)
 		l.limit, l.fixed, l.least, l.flow = 0, true, least, flow // as client-go's pager does
-		r, err = s.journal.Relist(ctx, o, l.read(late)(ctx))
+		r, err = s.journal.Relist(ctx, o, l.read(ctx, late))
 	}
 	if err != nil {
 		l.ahead.Stop()
@@ -149,12 +151,12 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 	return l, r, err
 }
 
-// read returns what reads the list, and with late learns the served form behind it.
-func (l *lister) read(late bool) func(context.Context) fifo.Pages {
-	if late {
-		return l.thenForm(l.pages)
+// read returns what reads the list, and with late learns the served form beside it.
+func (l *lister) read(ctx context.Context, late bool) fifo.Pages {
+	if l.late = late; late {
+		return l.served(l.pages(ctx))
 	}
-	return l.pages
+	return l.pages(ctx)
 }
 
 // turn is one of the file's MaxRelists.

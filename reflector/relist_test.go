@@ -31,7 +31,7 @@ func TestExpiredAndRestored(t *testing.T) {
 		if d := f.differs(); d != "" {
 			t.Error(d)
 		}
-		f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Bytes: 2300}) // the first page of one list, and another
+		f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Forms: 3, Bytes: 2300}) // the first page of one list, and another
 		if st := f.State(); st.Relists[ReasonRestored] != 1 || st.Relists[ReasonExpired] != 0 {
 			t.Errorf("%v", st.Relists)
 		}
@@ -62,7 +62,7 @@ func TestRestoredAndDamaged(t *testing.T) {
 		if d := f.differs(); d != "" {
 			t.Error(d)
 		}
-		f.costs("in all", kubesim.Cost{FullReads: 1, Bytes: 1100})
+		f.costs("in all", kubesim.Cost{FullReads: 1, Forms: 2, Bytes: 1100})
 		f.watch()
 		f.costs("what the relist has cured", kubesim.Cost{Watches: 1})
 	})

@@ -113,12 +113,12 @@ func TestRetryAfter(t *testing.T) {
 	}{
 		"question": {func(r *http.Request) bool { return r.URL.Query().Get("limit") == "1" },
 			kubesim.Cost{Questions: 46, Bytes: 8000},
-			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Others: 1, Bytes: 4200}},
+			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Others: 1, Forms: 2, Bytes: 4200}},
 		"watch": {isWatch,
 			kubesim.Cost{Questions: 5, Watches: 46, Bytes: 10_000},
-			kubesim.Cost{Questions: 2, FullReads: 3, Watches: 4, Others: 1, Bytes: 3700}},
+			kubesim.Cost{Questions: 2, FullReads: 3, Watches: 4, Others: 1, Forms: 2, Bytes: 3700}},
 		"page": {func(r *http.Request) bool { return r.URL.Query().Get("limit") == "3" },
-			kubesim.Cost{Questions: 48, Watches: 1, Bytes: 10_000},
+			kubesim.Cost{Questions: 48, Watches: 1, Forms: 8, Bytes: 10_000},
 			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Bytes: 3700}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -145,7 +145,7 @@ func TestInconsistentRest(t *testing.T) {
 		}
 		rv := f.sim.Revision()
 		f.list()
-		f.costs("the list", kubesim.Cost{Questions: 1, FullReads: 3, Others: 1, Bytes: 3400})
+		f.costs("the list", kubesim.Cost{Questions: 1, FullReads: 3, Others: 1, Forms: 2, Bytes: 3400})
 		if got := f.journal.Accepted(); got != fmt.Sprint(rv) || f.journal.Reached() || f.journal.HasSynced() {
 			t.Errorf("at %s, confirmed %v", got, f.journal.Reached())
 		}
@@ -158,7 +158,7 @@ func TestInconsistentRest(t *testing.T) {
 		if d := f.differs(); d != "" || !f.journal.HasSynced() || f.State().Phase != Live {
 			t.Error(d, f.State())
 		}
-		f.costs("the rest", kubesim.Cost{Questions: 1, FullReads: 3, Watches: 2, Bytes: 3100})
+		f.costs("the rest", kubesim.Cost{Questions: 1, FullReads: 3, Watches: 2, Forms: 2, Bytes: 3100})
 	})
 }
 
@@ -206,7 +206,7 @@ func TestPagesShrink(t *testing.T) {
 				if d := f.differs(); d != "" || f.State().Phase != Live || f.State().Relists[ReasonFirst] != 1 {
 					t.Error(d, f.State())
 				}
-				f.costs("the first sync", kubesim.Cost{FullReads: 8, Watches: 1, Others: 1, Bytes: 12_000})
+				f.costs("the first sync", kubesim.Cost{FullReads: 8, Watches: 1, Others: 1, Forms: 2, Bytes: 12_000})
 				f.takeTold()
 				if err := f.sim.RefuseConnections(true); err != nil {
 					t.Fatal(err)
@@ -225,7 +225,7 @@ func TestPagesShrink(t *testing.T) {
 				if d := f.differs(); d != "" || f.State().Phase != Live || f.State().Relists[ReasonExpired] != 1 {
 					t.Error(d, f.State())
 				}
-				most := kubesim.Cost{Questions: 2, FullReads: 8, Watches: 3, Others: 1, Bytes: 12_500}
+				most := kubesim.Cost{Questions: 2, FullReads: 8, Watches: 3, Others: 1, Forms: 2, Bytes: 12_500}
 				if o.Repair == RepairMetadata { // three objects by themselves
 					most.Others, most.Bytes = 4, 17_000
 				}
@@ -249,7 +249,7 @@ func TestBrokenPage(t *testing.T) {
 		if diff := f.differs(); diff != "" || firsts != 1 {
 			t.Errorf("%s, %d lists were begun", diff, firsts)
 		}
-		f.costs("in all", kubesim.Cost{Questions: 2, FullReads: 3, Others: 1, Bytes: 2700})
+		f.costs("in all", kubesim.Cost{Questions: 2, FullReads: 3, Others: 1, Forms: 2, Bytes: 2700})
 	})
 }
 

@@ -109,6 +109,8 @@ type Source struct {
 	// it to be confirmed, and proven.
 	wantedSince, wantedProven time.Time
 	formDue                   int           // how often the served form is to be asked for before a watch
+	formWait                  int64         // how many seconds a watch lasts until then
+	formErrors                int           // relists and lists in a row that could not ask for it
 	again                     retryAgain    // of what could not be stored
 	deniedSince               time.Time     // zero: it is not
 	hurry                     chan struct{} // one of them has come
@@ -276,8 +278,8 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 				wo.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
 			}
 		}
-		if t := wo.TimeoutSeconds; s.formDoubtful() && (t == nil || *t > formLag) {
-			wo.TimeoutSeconds = new(int64(formLag))
+		if wait, due := s.formDoubtful(); due && (wo.TimeoutSeconds == nil || *wo.TimeoutSeconds > wait) {
+			wo.TimeoutSeconds = new(wait)
 		}
 		w, over := s.takeAhead(wo.ResourceVersion)
 		if w == nil {

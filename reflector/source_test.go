@@ -263,7 +263,7 @@ func TestContinueExpires(t *testing.T) {
 	if diff := f.differs(); diff != "" {
 		t.Fatal(diff)
 	}
-	f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 2, Others: 1, Bytes: 3000})
+	f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 2, Others: 1, Forms: 2, Bytes: 3000})
 }
 
 // TestExpiredWatchError: a 410 as an HTTP error is repaired within Watch; the
@@ -286,7 +286,7 @@ func TestExpiredWatchError(t *testing.T) {
 	if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != "live" {
 		t.Fatalf("%+v", ev)
 	}
-	f.costs("in all", kubesim.Cost{FullReads: 2, Watches: 2, Bytes: 1800})
+	f.costs("in all", kubesim.Cost{FullReads: 2, Watches: 2, Forms: 2, Bytes: 1800})
 }
 
 // TestExpiredWatchEvent: the ERROR event is not shown; the stream ends after a
@@ -309,7 +309,7 @@ func TestExpiredWatchEvent(t *testing.T) {
 		if diff := f.differs(); diff != "" || time.Since(began) > 100*time.Millisecond {
 			t.Fatalf("%s, after %s", diff, time.Since(began))
 		}
-		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Bytes: 1300})
+		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1300})
 		// A second time, soon after, backs off.
 		f.setExpired()
 		began = time.Now()
@@ -317,7 +317,7 @@ func TestExpiredWatchEvent(t *testing.T) {
 		if n := f.State().Relists[ReasonExpired]; n != 2 || time.Since(began) < 200*time.Millisecond {
 			t.Fatalf("%d relists after %s", n, time.Since(began))
 		}
-		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Bytes: 1100})
+		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1100})
 	})
 }
 
@@ -340,7 +340,7 @@ func TestRestoredBetweenListAndWatch(t *testing.T) {
 	if diff := f.differs(); diff != "" || f.State().Relists[ReasonRestored] != 1 {
 		t.Fatalf("%s, %+v", diff, f.State())
 	}
-	f.costs("in all", kubesim.Cost{Questions: 2, FullReads: 2, Watches: 2, Bytes: 2000})
+	f.costs("in all", kubesim.Cost{Questions: 2, FullReads: 2, Watches: 2, Forms: 2, Bytes: 2000})
 }
 
 // TestDenied: data is kept, and unconfirmed.
@@ -414,5 +414,5 @@ func TestRestoreIsRemembered(t *testing.T) {
 	if diff := f.differs(); diff != "" {
 		t.Fatal(diff)
 	}
-	f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Others: 1, Bytes: 3600})
+	f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Others: 1, Forms: 2, Bytes: 3600})
 }

@@ -39,6 +39,7 @@ func (l *lister) takeUp(ctx context.Context, r *boltstore.Relist) error {
 	l.flow = by.FlowSchemaUID // the pages to come must name it, too
 	l.rv, l.token, l.began, l.stated = p.ResourceVersion, p.Continue, p.Began, stated
 	l.newest = later(p.Newest, stated)
+	l.form = p.Form // not of the pages to come: they are compared once more where it has changed
 	if !l.fixed && p.PageSize > 0 {
 		l.limit = p.PageSize
 	}
@@ -66,7 +67,7 @@ func (l *lister) refused(err error) bool {
 // progress is what has been read once this page is in the file. newest is the
 // page's version.
 func (l *lister) progress(newest string) boltstore.ListProgress {
-	return boltstore.ListProgress{ResourceVersion: l.rv, Newest: newest, Continue: l.token, PageSize: l.limit, Began: l.began, By: l.s.answered()}
+	return boltstore.ListProgress{ResourceVersion: l.rv, Newest: newest, Continue: l.token, PageSize: l.limit, Began: l.began, By: l.s.answered(), Form: l.form}
 }
 
 // mayBeOther says whether the cluster that answers may be another than that of

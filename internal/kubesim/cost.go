@@ -12,7 +12,7 @@ type Cost struct {
 	Watches   int // that began with a version
 	Others    int // gets, discovery and writes
 	// Forms are questions for the served form: the server's version, the hash of a
-	// schema, the definition of a custom resource. Exceeds does not count them.
+	// schema, the definition of a custom resource.
 	Forms int
 	// Bytes of all answers' bodies as sent, those still open included.
 	Bytes int64
@@ -57,6 +57,7 @@ func (c Cost) Exceeds(most Cost) string {
 		{"full reads", int64(c.FullReads), int64(most.FullReads)},
 		{"watches", int64(c.Watches), int64(most.Watches)},
 		{"others", int64(c.Others), int64(most.Others)},
+		{"questions for the form", int64(c.Forms), int64(most.Forms)},
 		{"bytes", c.Bytes, most.Bytes},
 	} {
 		switch {

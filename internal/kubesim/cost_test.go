@@ -42,6 +42,7 @@ func TestCost(t *testing.T) {
 		{Cost{Bytes: 151}, Cost{Bytes: 150}, "151 bytes, at most 150"},
 		{Cost{Watches: 2}, Cost{Watches: 5}, ""},
 		{Cost{Watches: 2}, Cost{Watches: 6}, "2 watches, a bound of 6 says nothing"},
+		{Cost{Forms: 1}, Cost{}, "1 questions for the form, at most 0"},
 		{Cost{Others: 0}, Cost{Others: 2}, "0 others, a bound of 2 says nothing"},
 	} {
 		if got := tc.got.Exceeds(tc.most); !strings.HasPrefix(got, tc.want) || (got == "") != (tc.want == "") {

@@ -1,0 +1,46 @@
+package reflector
+
+import (
+	"testing"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// TestWakeWithNothingMissed: it costs one question and one watch, whatever was
+// learned of the server before. Nobody asks for the served form.
+func TestWakeWithNothingMissed(t *testing.T) {
+	f := newFixture(t, 5)
+	f.list()
+	f.watch().Stop()
+	f.restart()
+	f.forget()
+	f.list()
+	f.watch()
+	f.costs("the wake", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
+}
+
+// TestCustomWakeWithNothingMissed: a custom resource's costs no more, also where
+// its definition may not be read.
+func TestCustomWakeWithNothingMissed(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		f := newCustomFixture(t)
+		f.denied.Store(denied)
+		f.list()
+		if err := f.sim.Create(widget("other", "none")); err != nil { // the server's versions move
+			t.Fatal(err)
+		}
+		w := f.watch()
+		if ev := f.next(w); ev.Type == watch.Added {
+			if err := f.journal.Add(ev.Object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.Stop()
+		f.restart()
+		f.forget()
+		f.list()
+		f.watch().Stop()
+		f.costs("the wake", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 150})
+	}
+}
