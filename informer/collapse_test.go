@@ -20,7 +20,7 @@ func TestCollapsedDeletes(t *testing.T) {
 	w := newWorld(t)
 	r := newLedger(t)
 	r.answers(func(Event) error { return ErrAckLater })
-	l := w.durably(DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](300*time.Millisecond, time.Second)}, r).run().synced()
+	l := w.durably(DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](300*time.Millisecond, time.Second)}, r).run().synced().replayed()
 	comeAndGo := func(n int) {
 		for range n {
 			w.create("a")

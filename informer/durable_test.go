@@ -182,7 +182,7 @@ func TestDurableRetries(t *testing.T) {
 		}
 		return nil
 	})
-	l := w.durably(DurableOptions{Workers: 2}, r).run().synced().equal()
+	l := w.durably(DurableOptions{Workers: 2}, r).run().synced().equal().replayed()
 	for i := range 50 {
 		w.update("bad", fmt.Sprint(i))
 		w.update("good", fmt.Sprint(i))

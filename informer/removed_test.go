@@ -155,7 +155,7 @@ func TestRemovedInMidLife(t *testing.T) {
 	w.create("b")
 	clk := testingclock.NewFakeClock(time.Now())
 	r := newRecorder(t)
-	l := w.live(Options{Clock: clk}, r).run().synced()
+	l := w.live(Options{Clock: clk}, r).run().synced().replayed()
 	g := newGate(newRecorder(t))
 	reg := l.add(g)
 	w.delete("a")
@@ -210,6 +210,9 @@ func TestRemoveInsideACall(t *testing.T) {
 			t.Fatal(err)
 		}
 		regs <- reg
+		if typ != "add" { // that one is called by the replay, and is no more
+			l.replayed()
+		}
 		switch typ {
 		case "update":
 			w.update("a", "1")

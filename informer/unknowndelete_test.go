@@ -124,7 +124,8 @@ func (s *script) HandleEvent(_ context.Context, e Event) error {
 	return nil
 }
 
-// feeding runs an informer over f, and says how to end it.
+// feeding runs an informer until it has synced, and ours until its handlers have
+// been told what there is. It says how to end it.
 func feeding(t *testing.T, inf cache.SharedIndexInformer) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -132,6 +133,9 @@ func feeding(t *testing.T, inf cache.SharedIndexInformer) (end func()) {
 	end = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(end)
 	eventually(t, "synced", inf.HasSynced)
+	if ours, ok := inf.(*Informer); ok {
+		eventually(t, "replayed", ours.replayed)
+	}
 	return end
 }
 

@@ -34,7 +34,7 @@ func TestHotKeysThatWait(t *testing.T) {
 	}
 	r.answers(answers)
 	o := DurableOptions{MaxPending: 3 * aheadOfAck, StuckAfter: 1}
-	l := w.durably(o, r).run().synced()
+	l := w.durably(o, r).run().synced().replayed()
 	for i := range 6 {
 		w.create(fmt.Sprint("hot", i))
 		for n := range 2 * aheadOfAck {

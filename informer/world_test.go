@@ -150,6 +150,33 @@ func (l *life) synced() *life {
 	return l
 }
 
+// replayed waits until all handlers have taken in what there was when they came:
+// what changes from then on they are told as changes.
+func (l *life) replayed() *life {
+	l.t.Helper()
+	eventually(l.t, "replayed", l.inf.replayed)
+	return l
+}
+
+func (inf *Informer) replayed() bool {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	for h := range inf.listeners {
+		if !h.HasSynced() {
+			return false
+		}
+	}
+	for d := range inf.durables {
+		d.mu.Lock()
+		replaying := d.replay.active || len(d.shown) > 0
+		d.mu.Unlock()
+		if replaying {
+			return false
+		}
+	}
+	return true
+}
+
 // equal waits until the cache is what the server has.
 func (l *life) equal() *life {
 	l.t.Helper()
@@ -196,7 +223,7 @@ func difference(want []kubesim.Object, got []any) string {
 
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
 		select {
 		case <-tick.C:
@@ -281,7 +308,7 @@ func (r *recorder) expect(what ...string) {
 	r.t.Helper()
 	slices.Sort(what)
 	var got []string
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !slices.Equal(got, what) {
 		got = append(got, r.take()...)
 		slices.Sort(got)
