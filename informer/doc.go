@@ -23,6 +23,12 @@
 //     other one is not told: a watch that is resumed, or overlaps a list, brings
 //     deletes that have been told. Versions that cannot be compared, and a final
 //     state that a transform or the codec refuses, count as such.
+//     After a restart one may be told that the life before would not have told:
+//     where the last list was of pages of several versions, and its watch had
+//     not come to the last page's. Such a delete is of an object that is gone.
+//
+//   - The changes that a relist finds are told in no certain order across keys.
+//     client-go tells deletes first.
 //
 //   - A handler that is removed is owed what it has not been told, for
 //     Options.HandlerGrace, and by the next life if this one ends before.

@@ -132,7 +132,7 @@ func stall(t *testing.T, n int, durable bool, journalBytes int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := &changes{n: n}
+	src := &changes{n: n, begin: make(chan struct{})}
 	inf, err := NewSharedIndexInformer(db, src.listWatch(), &corev1.ConfigMap{}, Options{
 		Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, HandlerGrace: time.Nanosecond,
 	})
@@ -161,6 +161,8 @@ func stall(t *testing.T, n int, durable bool, journalBytes int64) {
 			t.Error(err)
 		}
 	}()
+	within(t, "the handler is replayed nothing", time.Minute, inf.replayed)
+	close(src.begin)
 	within(t, "the handler's first call", time.Minute, func() bool { return isClosed(h.entered) })
 	before := liveHeap()
 	began := time.Now()
@@ -234,8 +236,9 @@ func liveHeap() uint64 {
 
 // changes is a source of n changes, one after the other.
 type changes struct {
-	n    int
-	next atomic.Int64
+	n     int
+	next  atomic.Int64
+	begin chan struct{} // closed when the first one may come
 }
 
 func (c *changes) listWatch() cache.ListerWatcher {
@@ -251,6 +254,11 @@ func (c *changes) listWatch() cache.ListerWatcher {
 			go func() {
 				defer cancel()
 				defer close(ch)
+				select {
+				case <-c.begin:
+				case <-w.StopChan():
+					return
+				}
 				for {
 					n := int(c.next.Load())
 					if n == c.n {

@@ -288,7 +288,7 @@ func TestTransformOfAnotherType(t *testing.T) {
 		w.create(fmt.Sprint("cm", i))
 	}
 	r := newRecorder(t)
-	w.live(Options{}, r).run().synced().equal().end()
+	w.live(Options{}, r).run().synced().equal().replayed().end()
 	l := w.live(Options{TransformVersion: "1", Transform: func(any) (any, error) { return &corev1.Secret{}, nil }}, r).run()
 	eventually(t, "degraded", func() bool {
 		return strings.Contains(l.inf.State().Degraded, "returned *v1.Secret, and the file keeps *v1.ConfigMap")
