@@ -34,7 +34,7 @@ const corpusEnv = "KUBEWAKE_TEST_CORPUS"
 // corpus is a file in two states, and what the later one holds.
 type corpus struct {
 	before, after []byte
-	want, old     map[string]string // key → data; of the later and the earlier state
+	want, old     map[string]string // see corpusContent; of the later and the earlier state
 	first         map[string]string // of which free pages may be left
 }
 
@@ -56,13 +56,32 @@ func makeCorpus(t *testing.T, o Options) corpus {
 		set(i, i+1)
 	}
 	relist(t, s, "500", RelistOptions{}, srv.list(), 100)
-	first := content(srv)
+	own, refused := server{}, server{}
+	write := func(i int) {
+		o := configMap("ns", fmt.Sprintf("cm%03d", i), 5000+i, map[string]string{"words": "own", "k": "the program's"})
+		own.set(o)
+		if err := s.Update(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refuse := func(i int) {
+		o := configMap("ns", fmt.Sprintf("cm%03d", i), 2500+i, nil)
+		refused.set(o)
+		event(t, s, p, cache.Updated, o, errRefused)
+	}
+	first := corpusContent(srv, nil, nil)
 	for i := range 60 { // journaled
 		set(i*3, 600+i)
 		p.add(t, s, srv[fmt.Sprintf("ns/cm%03d", i*3)])
 		p.wait(t)
 	}
-	c := corpus{old: content(srv), first: first}
+	for i := range 20 {
+		write(200 + i)
+		if i < 10 {
+			refuse(240 + i)
+		}
+	}
+	c := corpus{old: corpusContent(srv, own, refused), first: first}
 	read := func() []byte {
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -78,7 +97,11 @@ func makeCorpus(t *testing.T, o Options) corpus {
 	delete(srv, "ns/cm151")
 	set(301, 2000)
 	relist(t, s, "3000", RelistOptions{}, srv.list(), 100)
-	c.want = content(srv)
+	for i := range 20 {
+		write(210 + i)
+		refuse(240 + i)
+	}
+	c.want = corpusContent(srv, own, refused)
 	if by := packedBy(t, s); o.Compression == Zstd && by[format.PackedByDict] < 100 {
 		t.Fatalf("packed by %v", by)
 	}
@@ -87,10 +110,19 @@ func makeCorpus(t *testing.T, o Options) corpus {
 	return c
 }
 
-func content(srv server) map[string]string {
+// corpusContent is what the file has under each key: what readers see, what the server has
+// shown, and what of it could not be stored.
+func corpusContent(srv, own, refused server) map[string]string {
 	m := map[string]string{}
 	for k, o := range srv {
-		m[k] = o.ResourceVersion + o.Data["words"] + o.Data["k"]
+		_, m["shown "+k], _ = strings.Cut(keyAndContent(o), "=")
+		m[k] = m["shown "+k]
+	}
+	for k, o := range own {
+		_, m[k], _ = strings.Cut(keyAndContent(o), "=")
+	}
+	for k, o := range refused {
+		m["refused "+k] = o.ResourceVersion
 	}
 	return m
 }
@@ -209,6 +241,10 @@ func (c corpus) judge(t *testing.T, d damage, name string, damaged []byte, line 
 		case c.want[k]:
 		case c.old[k], c.first[k]:
 			stale++
+		case c.want[strings.TrimPrefix(k, "shown ")]:
+			if word == "sound" { // where bases are lost handlers are shown what the program has stored
+				t.Errorf("%s: the program's object is shown at %s", name, k)
+			}
 		default:
 			t.Errorf("%s: a wrong object at %s", name, k)
 		}
@@ -216,6 +252,8 @@ func (c corpus) judge(t *testing.T, d damage, name string, damaged []byte, line 
 	switch {
 	case word == "wrong":
 		t.Errorf("%s: %s", name, rest)
+	case word == "sound" && slices.Contains(noticed, d.kind):
+		t.Errorf("%s: it is called sound", name)
 	case word == "sound" && maps.Equal(got, c.want):
 		counts["same"]++
 	case word == "sound" && maps.Equal(got, c.old) && c.metasRolledBack(damaged):
@@ -339,7 +377,23 @@ func readWhole(path string, o Options) (word string, objs []string) {
 			objs = append(objs, keyAndContent(o))
 		}
 	}
-	bad = bad || err != nil || len(db.SetAside()) > 0
+	for at := []byte(nil); ; {
+		p, shownErr := s.ServerPage(at, 100)
+		bad = bad || shownErr != nil
+		for _, o := range p.Objects {
+			if o != nil { // else it is damaged, which the source says
+				objs = append(objs, "shown "+keyAndContent(o))
+			}
+		}
+		if at = p.Next; at == nil || shownErr != nil {
+			break
+		}
+	}
+	notes, notesErr := s.Noted(1 << 20)
+	for _, n := range notes {
+		objs = append(objs, "refused "+n.Key+"="+n.ResourceVersion)
+	}
+	bad = bad || err != nil || notesErr != nil || s.Err() != nil || len(db.SetAside()) > 0
 	if err := db.h.view(func(tx *bolt.Tx) error { return verifyAll(tx, db.h.seal) }); err != nil || bad {
 		return "damaged", objs
 	}

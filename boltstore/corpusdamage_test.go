@@ -94,7 +94,15 @@ var damages = []damage{
 	{"records swapped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, swapRecords) }},
 	{"record dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropRecord) }},
 	{"index entry dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropEntry) }},
+	{"base dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropOf(basesOf)) }},
+	{"bases swapped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, swapOf(basesOf)) }},
+	{"own write dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropOwnWrite) }},
+	{"note dropped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, dropOf(notesIn)) }},
+	{"notes swapped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, swapOf(notesIn)) }},
 }
+
+// noticed are the kinds that leave no file sound.
+var noticed = []string{"record dropped", "index entry dropped", "base dropped", "bases swapped", "own write dropped", "note dropped", "notes swapped"}
 
 // rewrite changes the file as bbolt would, so that only we can notice.
 func rewriteFile(file []byte, r *rand.Rand, fn func(src sourceTx, m *sourceMeta, r *rand.Rand) error) []byte {
@@ -173,4 +181,45 @@ func dropEntry(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 		k, _ = c.Next()
 	}
 	return b.Delete(bytes.Clone(k))
+}
+
+func basesOf(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).own.b }
+
+func notesIn(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).notes.box().b }
+
+// anyOf is what is in a bucket at a place that is not the one that is left out.
+func anyOf(b *bolt.Bucket, r *rand.Rand, without []byte) (k, v []byte) {
+	for n := r.IntN(20); k == nil || n > 0 || bytes.Equal(k, without); n-- {
+		c := b.Cursor()
+		next, data := c.Seek(k)
+		if k != nil {
+			next, data = c.Next()
+		}
+		if next == nil {
+			next, data = c.First()
+		}
+		k, v = bytes.Clone(next), bytes.Clone(data)
+	}
+	return k, v
+}
+
+func dropOf(of func(sourceTx, *sourceMeta) *bolt.Bucket) func(sourceTx, *sourceMeta, *rand.Rand) error {
+	return func(src sourceTx, m *sourceMeta, r *rand.Rand) error {
+		k, _ := anyOf(of(src, m), r, nil)
+		return of(src, m).Delete(k)
+	}
+}
+
+func swapOf(of func(sourceTx, *sourceMeta) *bolt.Bucket) func(sourceTx, *sourceMeta, *rand.Rand) error {
+	return func(src sourceTx, m *sourceMeta, r *rand.Rand) error {
+		k1, v1 := anyOf(of(src, m), r, nil)
+		k2, v2 := anyOf(of(src, m), r, k1)
+		return errors.Join(of(src, m).Put(k1, v2), of(src, m).Put(k2, v1))
+	}
+}
+
+// dropOwnWrite takes away what the program has stored, and leaves the base.
+func dropOwnWrite(src sourceTx, m *sourceMeta, r *rand.Rand) error {
+	k, _ := anyOf(basesOf(src, m), r, nil)
+	return src.gen(m.Generation).items.b.Delete(k)
 }

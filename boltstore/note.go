@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -129,6 +130,9 @@ func (x notes) get(k []byte) *note {
 		return nil
 	}
 	n, err := parseNote(raw)
+	if err == nil && !bytes.Equal(index.AppendKey(nil, n.Key), k) {
+		err = fmt.Errorf("%w: a note of %q is at another key", ErrDamaged, n.Key)
+	}
 	if err != nil {
 		key, _, _ := index.ParseKey(k)
 		return &note{Key: key, Unstored: true, Why: err.Error(), damage: err}
@@ -348,6 +352,9 @@ func (v *verifier) notes(g genTx) {
 		}
 		is.add(n, 1)
 		k := index.AppendKey(nil, n.Key)
+		if at := g.notes.get(k); at == nil || at.damage != nil {
+			v.problem("the note of %q is not at its key", n.Key)
+		}
 		if _, there := g.items.find(k); !there && len(n.Indices) > 0 {
 			v.problem("what index functions failed on is noted of %q, which is not there", n.Key)
 		}
