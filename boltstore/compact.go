@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -51,7 +53,7 @@ func Compact(ctx context.Context, path string, o Options, progress Progress) (Co
 		return Compaction{}, db.explain(err)
 	}
 	b, err := db.tryOpen()
-	if errors.Is(err, fs.ErrNotExist) && isEmpty(path) {
+	if errors.Is(err, fs.ErrNotExist) && osfile.IsEmpty(path) {
 		err = errEmpty
 	}
 	if err != nil {
@@ -138,7 +140,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	renamed := false
 	defer func() {
 		if !renamed {
-			_ = db.remove(tmp) // or the next Open does
+			_ = db.files.Remove(tmp) // or the next Open does
 		}
 	}()
 	old, b, err := db.copyTo(ctx, tmp, progress)
@@ -157,7 +159,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	// There is no way back: the old file has no name any more.
 	err = db.step("renamed")
 	if err == nil {
-		err = db.syncDir(filepath.Dir(path))
+		err = db.files.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		err = fmt.Errorf("the new file is in use, but its folder could not be synced: after a power failure the old one may be back: %w", err)
@@ -182,7 +184,7 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 	b.AllocSize = min(64<<10, db.opts.allocSize()) // not much more than it needs
 	err = db.h.quiet(func(tx *bolt.Tx) error {
 		old = db.h.db
-		c := &compactor{ctx: ctx, dst: b.DB, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.op("write", tmp)) }, limit: int64(db.opts.MaxCommitBytes)}
+		c := &compactor{ctx: ctx, dst: b.DB, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.files.Op("write", tmp)) }, limit: int64(db.opts.MaxCommitBytes)}
 		c.total = tx.Size() - int64(old.Stats().FreePageN+old.Stats().PendingPageN)*int64(old.Info().PageSize)
 		return c.copy(tx)
 	})
@@ -190,7 +192,7 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 		err = db.step("sync")
 	}
 	if err == nil {
-		err = db.syncFile(b.DB)
+		err = db.files.Sync(b.DB)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Close())
@@ -322,7 +324,7 @@ func tempPrefix(path string) string { return "." + filepath.Base(path) + ".new-"
 
 // tempFile makes an empty file beside the one at path, 0600.
 func (db *DB) tempFile(path string) (string, error) {
-	if err := db.op("create", tempPrefix(path)); err != nil {
+	if err := db.files.Op("create", tempPrefix(path)); err != nil {
 		return "", err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix(path)+"*")
@@ -357,14 +359,14 @@ func (db *DB) removeLeftovers() {
 		if !strings.HasPrefix(f.Name(), tempPrefix(path)) || !f.Type().IsRegular() {
 			continue
 		}
-		release, err := lockFile(name)
+		release, err := osfile.Lock(name)
 		if err != nil && sameFile(name, path) {
 			release, err = func() {}, nil // the file itself, by the name under which it was made
 		}
 		if err != nil {
 			continue
 		}
-		err = db.remove(name)
+		err = db.files.Remove(name)
 		release()
 		if err != nil {
 			db.log().Error(err, "A file left by a crash was not removed", "file", name)

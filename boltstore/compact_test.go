@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // fill stores n objects of about a KiB and deletes all but every keep-th.
@@ -156,7 +158,7 @@ func TestCompactRefuses(t *testing.T) {
 func TestCompactLooksAtThePath(t *testing.T) {
 	path := testPath(t)
 	wasteful(t, path)
-	if err := os.Chmod(filepath.Dir(path), 0o777); err != nil || !keepsModes {
+	if err := os.Chmod(filepath.Dir(path), 0o777); err != nil || !osfile.KeepsModes {
 		t.Skip("who can write a folder is not in its mode here: ", err)
 	}
 	before := size(t, path)

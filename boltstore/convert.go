@@ -92,7 +92,7 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *boltFile, e
 		}
 		// What is committed is in the file, and nobody writes.
 		cp := newCopying(old.f, b, seals{h.seal, to})
-		cp.step = func(name string) error { return errors.Join(db.goOn(name), db.op("write", b.Path())) }
+		cp.step = func(name string) error { return errors.Join(db.goOn(name), db.files.Op("write", b.Path())) }
 		cp.all(known)
 		res = cp.res
 		return errors.Join(res.stopped, db.goOn("sync"))
@@ -108,14 +108,14 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *boltFile, e
 		err = db.goOn("rename")
 	}
 	if err != nil {
-		err = errors.Join(err, db.remove(name))
+		err = errors.Join(err, db.files.Remove(name))
 	} else {
 		b, err = db.install(name, path, old.is)
 	}
 	switch {
 	case aside == "":
 	case err != nil:
-		err = errors.Join(err, db.remove(aside))
+		err = errors.Join(err, db.files.Remove(aside))
 	default:
 		db.noteAside(aside, fmt.Errorf("%w: found while the file was converted", ErrDamaged), res)
 	}

@@ -259,7 +259,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 			if then != nil {
 				err = then(db)
 			}
-			db.opts.op = nil // what follows is not part of it
+			db.files.Before = nil // what follows is not part of it
 			return errors.Join(err, db.Close())
 		}
 	}

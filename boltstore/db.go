@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
 	bolt "go.etcd.io/bbolt"
@@ -28,6 +29,7 @@ type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // the same as it was given, for errors
 	opts   Options
+	files  osfile.Files
 	device *device
 	// opened is when, and openedSlept what the machine had slept by then.
 	opened      time.Time
@@ -78,7 +80,7 @@ func newDB(path string, o Options) (*DB, error) {
 		}
 		path = abs
 	}
-	db := &DB{path: path, given: given, opts: o, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.MaxRelists)}
+	db := &DB{path: path, given: given, opts: o, files: osfile.Files{Before: o.op}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.MaxRelists)}
 	db.opened, db.openedSlept = o.Clock.Now(), db.Slept()
 	db.ctx, db.cancel = context.WithCancel(context.Background())
 	db.keeper.init(db)
@@ -109,7 +111,7 @@ func Open(path string, o Options) (*DB, error) {
 	if db.opts.ReadOnly {
 		return db, nil
 	}
-	if name := untrusted(filepath.Dir(path)); name != "" {
+	if name := osfile.Untrusted(filepath.Dir(path)); name != "" {
 		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
 	db.removeLeftovers()

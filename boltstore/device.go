@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // Ages must be right on a device whose clock restarts at each boot. Within a boot
@@ -64,6 +66,18 @@ func newDevice(o Options) *device {
 
 // machine is the machine that we run on.
 type machine struct{ clock.RealClock }
+
+// Boot implements DeviceClock.
+func (machine) Boot() string { return osfile.Boot() }
+
+// Uptime implements DeviceClock.
+func (machine) Uptime() time.Duration { return osfile.Uptime() }
+
+// Slept implements DeviceClock.
+func (machine) Slept() time.Duration { return osfile.Slept() }
+
+// Synchronised implements DeviceClock.
+func (machine) Synchronised() bool { return osfile.Synchronised() }
 
 func (d *device) slept() time.Duration {
 	if d.boots == nil {

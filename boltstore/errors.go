@@ -11,9 +11,9 @@ import (
 // file or source it concerns and what to do about it.
 var (
 	// ErrLocked: another process has the file open.
-	ErrLocked = errors.New("file is in use by another process")
+	ErrLocked = faults.ErrLocked
 	// ErrUnsafe: other users can change the file or where it is.
-	ErrUnsafe = errors.New("not safe from other users")
+	ErrUnsafe = faults.ErrUnsafe
 	// ErrForeign: the file exists and is not a kubewake file.
 	ErrForeign = faults.ErrForeign
 	// ErrDamaged: the file, or a record in it, is not what was written.

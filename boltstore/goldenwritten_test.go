@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
 // goldenHidden is a source of which a later transform refuses objects.

@@ -3,13 +3,13 @@ package boltstore
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -133,7 +133,7 @@ func (h *handle) sync() error {
 
 // sees says whether readers see the write transaction of that id.
 func (h *handle) sees(id int) (yes bool) {
-	_ = contain(func() error {
+	_ = faults.Contain(func() error {
 		return h.db.View(func(tx *bolt.Tx) error { yes = tx.ID() == id; return nil })
 	})
 	return yes
@@ -154,24 +154,11 @@ func (h *handle) swap(b *boltFile) *boltFile {
 	return old
 }
 
-// contain turns a panic or a memory fault in this goroutine into ErrDamaged.
-func contain(fn func() error) error { return catch(ErrDamaged, fn) }
-
-// trip is contain for bbolt, of which an error tells more.
+// trip is faults.Contain for bbolt, of which an error tells more.
 func trip(fn func() error) error {
-	err := catch(errTripped, fn)
+	err := faults.Catch(errTripped, fn)
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
 	return err
-}
-
-func catch(as error, fn func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v", as, r)
-		}
-	}()
-	return fn()
 }

@@ -10,7 +10,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // minHeal is the least time between two files given up while open: should
@@ -24,7 +28,7 @@ func (db *DB) replace(why error) error {
 	if err != nil {
 		return db.explain(err)
 	}
-	release, err := lockFile(db.path)
+	release, err := osfile.Lock(db.path)
 	if err != nil {
 		return db.explain(err)
 	}
@@ -48,17 +52,17 @@ func (db *DB) replace(why error) error {
 	}
 	if errors.Is(why, errUncleanBoot) && saved.whole() {
 		if err := db.takeName(name, path, db.judged); err != nil {
-			return db.explain(errors.Join(err, db.remove(name)))
+			return db.explain(errors.Join(err, db.files.Remove(name)))
 		}
 		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
 		return nil
 	}
 	aside, err := db.nameAside(path)
 	if err != nil {
-		return db.explain(errors.Join(err, db.remove(name)))
+		return db.explain(errors.Join(err, db.files.Remove(name)))
 	}
 	if err := db.takeName(name, path, db.judged); err != nil {
-		return db.explain(errors.Join(err, db.remove(name), db.remove(aside)))
+		return db.explain(errors.Join(err, db.files.Remove(name), db.files.Remove(aside)))
 	}
 	db.noteAside(aside, why, saved)
 	return nil
@@ -108,16 +112,16 @@ func (db *DB) healNow(why error) error {
 		return saved.unwritten()
 	})
 	if err != nil {
-		return errors.Join(err, db.remove(aside))
+		return errors.Join(err, db.files.Remove(aside))
 	}
 	b, err := db.install(name, path, old.is)
 	if err != nil {
-		return errors.Join(err, db.remove(aside))
+		return errors.Join(err, db.files.Remove(aside))
 	}
 	db.h.put(b)
 	db.commit.marked = false
 	db.replaced.Add(1)
-	go func() { _ = contain(old.Close) }() // it may hang on what tripped it
+	go func() { _ = faults.Contain(old.Close) }() // it may hang on what tripped it
 	db.noteAside(aside, why, saved)
 	return db.reload(b)
 }
@@ -143,7 +147,7 @@ func (db *DB) copyAside(from *os.File) (string, error) {
 		return "", err
 	}
 	if err := db.copyFile(io.NewSectionReader(from, 0, st.Size()), aside); err != nil {
-		if rerr := db.remove(aside); !errors.Is(rerr, os.ErrNotExist) { // it was not even made
+		if rerr := db.files.Remove(aside); !errors.Is(rerr, os.ErrNotExist) { // it was not even made
 			err = errors.Join(err, rerr)
 		}
 		return "", err
@@ -157,17 +161,17 @@ func (db *DB) copyAside(from *os.File) (string, error) {
 func (db *DB) install(name, path string, was os.FileInfo) (*boltFile, error) {
 	b, err := openBolt(name, boltOptions(db.opts))
 	if err != nil {
-		return nil, errors.Join(err, db.remove(name))
+		return nil, errors.Join(err, db.files.Remove(name))
 	}
 	b.AllocSize = db.opts.allocSize()
 	if db.opts.Durability == Process {
-		err = errors.Join(db.write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.syncFile(b.DB))
+		err = errors.Join(db.files.Write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.files.Sync(b.DB))
 	}
 	if err == nil {
 		err = db.takeName(name, path, was)
 	}
 	if err != nil {
-		return nil, errors.Join(err, b.Close(), db.remove(name))
+		return nil, errors.Join(err, b.Close(), db.files.Remove(name))
 	}
 	return b, nil
 }
@@ -177,7 +181,7 @@ func (db *DB) takeName(name, path string, was os.FileInfo) error {
 	if err := db.takePlace(name, path, was); err != nil {
 		return err
 	}
-	if err := db.syncDir(filepath.Dir(path)); err != nil {
+	if err := db.files.SyncDir(filepath.Dir(path)); err != nil {
 		db.log().Error(err, "The folder could not be synced: after a power failure the file of before may be back", "file", db.path)
 	}
 	return nil
@@ -237,7 +241,7 @@ func (db *DB) nameAside(path string) (string, error) {
 			return name, nil
 		}
 	}
-	if name := db.asideName(); db.link(path, name) == nil {
+	if name := db.asideName(); db.files.Link(path, name) == nil {
 		return name, nil
 	}
 	f, err := os.Open(path)
@@ -273,7 +277,7 @@ func (db *DB) trimAside() {
 		if i == 0 || i < db.opts.KeepCorrupt && size <= db.opts.KeepCorruptBytes {
 			continue
 		}
-		if err := db.remove(name); err != nil {
+		if err := db.files.Remove(name); err != nil {
 			db.log().Error(err, "An old file that was set aside could not be removed", "file", name)
 		}
 	}
@@ -304,7 +308,7 @@ func globEscape(path string) string {
 }
 
 func (db *DB) copyFile(src io.Reader, to string) error {
-	if err := db.op("create", to); err != nil {
+	if err := db.files.Op("create", to); err != nil {
 		return err
 	}
 	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -313,7 +317,7 @@ func (db *DB) copyFile(src io.Reader, to string) error {
 	}
 	_, err = io.Copy(dst, src)
 	if err == nil {
-		err = db.op("sync", to)
+		err = db.files.Op("sync", to)
 	}
 	if err == nil {
 		err = dst.Sync()

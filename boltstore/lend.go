@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
@@ -21,16 +22,16 @@ import (
 
 // lends says whether the lock is to be held only while the file is opened.
 func (db *DB) lends() bool {
-	if !db.opts.ReadOnly || !db.opts.GiveWay || !canLend {
+	if !db.opts.ReadOnly || !db.opts.GiveWay || !osfile.CanUnlock {
 		return false
 	}
-	name := untrusted(filepath.Dir(db.path))
+	name := osfile.Untrusted(filepath.Dir(db.path))
 	return name == "" || name == "overlay" // elsewhere what another machine writes may come late, and in any order
 }
 
 // lookLent is lookAt without the lock.
 func (db *DB) lookLent() error {
-	release, err := waitLock(db.path, db.opts.LockTimeout, true)
+	release, err := osfile.WaitLock(db.path, db.opts.LockTimeout, true)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (db *DB) lend(b *boltFile) error {
 	if uint64(id) != db.lookedID {
 		return errReplaced
 	}
-	if err := unlock(b.f); err != nil {
+	if err := osfile.Unlock(b.f); err != nil {
 		return err
 	}
 	b.lent = id

@@ -9,6 +9,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // generation are the objects of which all have the same data.
@@ -46,7 +48,7 @@ func generationOf(db *DB) (gen string, n int, err error) {
 }
 
 func skipWithoutLending(t *testing.T) {
-	if !canLend || untrusted(t.TempDir()) != "" && untrusted(t.TempDir()) != "overlay" {
+	if !osfile.CanUnlock || osfile.Untrusted(t.TempDir()) != "" && osfile.Untrusted(t.TempDir()) != "overlay" {
 		t.Skip("the lock is held here")
 	}
 }

@@ -67,7 +67,7 @@ func (db *DB) migrate() error {
 // durably is handle.update, with a sync also in a file that is written without:
 // for what must not come to the disk in part.
 func (db *DB) durably(fn func(tx *bolt.Tx) error, visible func()) error {
-	if err := db.op("commit", db.path); err != nil {
+	if err := db.files.Op("commit", db.path); err != nil {
 		return err
 	}
 	var b *bolt.DB

@@ -9,7 +9,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -56,7 +58,7 @@ func (db *DB) tryOpen() (*boltFile, error) {
 	if !st.Mode().IsRegular() {
 		return nil, errNoFile
 	}
-	if isEmpty(db.path) {
+	if osfile.IsEmpty(db.path) {
 		if db.opts.ReadOnly {
 			return nil, errEmpty
 		}
@@ -66,7 +68,7 @@ func (db *DB) tryOpen() (*boltFile, error) {
 		return nil, err
 	}
 	var b *boltFile
-	err = contain(func() (err error) {
+	err = faults.Contain(func() (err error) {
 		b, err = openBolt(db.path, boltOptions(db.opts))
 		return err
 	})
@@ -80,7 +82,7 @@ func (db *DB) tryOpen() (*boltFile, error) {
 	}
 	// While it waited for the lock the holder may have put another file in this
 	// one's place: what was opened then has no name any more.
-	if !isStill(b.f, db.path) {
+	if !osfile.IsAt(b.f, db.path) {
 		return nil, errors.Join(errReplaced, b.Close())
 	}
 	b.AllocSize = db.opts.allocSize()
@@ -113,7 +115,7 @@ func (db *DB) lookAt() error {
 	if db.lends() {
 		return db.lookLent()
 	}
-	release, err := waitLock(db.path, db.opts.LockTimeout, db.opts.ReadOnly)
+	release, err := osfile.WaitLock(db.path, db.opts.LockTimeout, db.opts.ReadOnly)
 	switch {
 	case err == nil:
 		defer release()
@@ -124,16 +126,6 @@ func (db *DB) lookAt() error {
 }
 
 var errReplaced = errors.New("it was replaced while it was opened; try again")
-
-// isStill says whether the path still leads to the file.
-func isStill(f *os.File, path string) bool {
-	a, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	b, err := os.Stat(path)
-	return err == nil && os.SameFile(a, b)
-}
 
 // allocSize is by how much bbolt grows the file; its own 16 MiB would be most
 // of a small one. bbolt takes it off MaxSize.
@@ -155,7 +147,7 @@ func boltOptions(o Options) *bolt.Options {
 	}
 	b.OpenFile = os.OpenFile
 	if !o.AllowUnsafePath {
-		b.OpenFile = openSafe(o.ReadOnly)
+		b.OpenFile = osfile.OpenSafe(o.ReadOnly)
 	}
 	// Address space, not memory: without it a writer that grows the map waits
 	// for all readers and stops new ones meanwhile. Windows would grow the file.
@@ -169,7 +161,7 @@ func boltOptions(o Options) *bolt.Options {
 // verifies a file whose last commits may not have reached the disk.
 func (db *DB) readHeader(b *boltFile) error {
 	var h header
-	err := contain(func() error {
+	err := faults.Contain(func() error {
 		return b.View(func(tx *bolt.Tx) error {
 			f := tx.Bucket(bucketFile)
 			switch {
@@ -192,13 +184,13 @@ func (db *DB) readHeader(b *boltFile) error {
 		return err
 	}
 	db.h.seal, db.h.keys, db.h.rotate = s, h.Keys, h.Rotate
-	if !h.Clean && h.BootID != "" && (h.BootID != bootID() || h.BootID == unknownBoot) {
+	if !h.Clean && h.BootID != "" && (h.BootID != osfile.BootID() || h.BootID == osfile.UnknownBoot) {
 		// Its last commits may have reached the disk in part, and bbolt's list
 		// of free pages cannot be verified.
 		if !db.opts.ReadOnly {
 			return errUncleanBoot
 		}
-		return contain(func() error {
+		return faults.Contain(func() error {
 			return b.View(func(tx *bolt.Tx) error { return verifyAll(tx, s) })
 		})
 	}
@@ -208,10 +200,6 @@ func (db *DB) readHeader(b *boltFile) error {
 // errUncleanBoot: the machine stopped while the file was written without
 // syncs. What is in it is verified and copied to a new file.
 var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", ErrDamaged)
-
-// unknownBoot stands for the boot where the system does not name it: each may
-// be another one.
-const unknownBoot = "unknown"
 
 // putHeader notes that the file is in use, or was closed in order. Only files
 // written without syncs carry a boot id: the others need no verification.
@@ -228,7 +216,7 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 	}
 	h.Format, h.Clean, h.BootID = formatVersion, clean, ""
 	if db.opts.Durability == Process {
-		h.BootID = bootID()
+		h.BootID = osfile.BootID()
 	}
 	return format.Put(f, keyHeader, h)
 }
@@ -251,23 +239,23 @@ func (db *DB) createFile(keys *seal.Envelope) error {
 	if err != nil {
 		return err
 	}
-	if err = db.link(name, path); err != nil {
+	if err = db.files.Link(name, path); err != nil {
 		err = db.takeEmpty(name, path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // who made it has removed what looked like a leftover: that one is to be opened
 	}
-	if rerr := db.remove(name); !errors.Is(rerr, fs.ErrNotExist) {
+	if rerr := db.files.Remove(name); !errors.Is(rerr, fs.ErrNotExist) {
 		err = errors.Join(err, rerr)
 	}
-	return errors.Join(err, db.syncDir(filepath.Dir(path)))
+	return errors.Join(err, db.files.SyncDir(filepath.Dir(path)))
 }
 
 // takeEmpty renames a file to path, where it cannot be linked: an empty file is
 // there, or the file system has no links. In that case an empty one is put
 // there, whose lock keeps others from doing the same. One with content stays.
 func (db *DB) takeEmpty(name, path string) error {
-	if err := db.op("create", path); err != nil {
+	if err := db.files.Op("create", path); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -277,20 +265,15 @@ func (db *DB) takeEmpty(name, path string) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	release, err := waitLock(path, db.opts.LockTimeout, false)
+	release, err := osfile.WaitLock(path, db.opts.LockTimeout, false)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if !isEmpty(path) {
+	if !osfile.IsEmpty(path) {
 		return nil
 	}
-	return db.rename(name, path)
-}
-
-func isEmpty(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Mode().IsRegular() && st.Size() == 0
+	return db.files.Rename(name, path)
 }
 
 // realPath is where the file is that is open: a link that leads to it is to stay
@@ -310,7 +293,7 @@ func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name s
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, db.remove(name))
+			err = errors.Join(err, db.files.Remove(name))
 		}
 	}()
 	b, err := bolt.Open(name, 0o600, &bolt.Options{Timeout: time.Second, NoSync: true, FreelistType: bolt.FreelistMapType})
@@ -318,7 +301,7 @@ func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name s
 		return name, err
 	}
 	b.AllocSize = db.opts.allocSize()
-	err = db.write(b, func(tx *bolt.Tx) error {
+	err = db.files.Write(b, func(tx *bolt.Tx) error {
 		if _, err := tx.CreateBucket(bucketSources); err != nil {
 			return err
 		}
@@ -333,7 +316,7 @@ func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name s
 		err = fill(b)
 	}
 	if err == nil {
-		err = db.syncFile(b)
+		err = db.files.Sync(b)
 	}
 	return name, errors.Join(err, b.Close())
 }
@@ -343,7 +326,7 @@ func (db *DB) explain(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, ErrLocked):
-		hint = holder(db.path) + "; stop that process or use another file"
+		hint = osfile.Holder(db.path) + "; stop that process or use another file"
 	case errors.Is(err, ErrUnsafe):
 		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700), or allow it (Options.AllowUnsafePath; kubewake: --allow-unsafe-path)"
 	case errors.Is(err, ErrForeign):

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
@@ -189,7 +190,7 @@ func TestOpenMissing(t *testing.T) {
 // TestUncleanBoot: a file written without syncs, whose machine went down before
 // it was closed, is verified before use.
 func TestUncleanBoot(t *testing.T) {
-	if bootID() == "" {
+	if osfile.BootID() == "" {
 		t.Skip("this system does not tell its boot id")
 	}
 	path := testPath(t)
@@ -218,7 +219,7 @@ func TestUncleanBoot(t *testing.T) {
 			if err := format.Get(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
 				return err
 			}
-			if h.Clean || h.BootID != bootID() {
+			if h.Clean || h.BootID != osfile.BootID() {
 				t.Errorf("the file in use says %+v", h)
 			}
 			h.BootID = "another boot"

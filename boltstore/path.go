@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // pathWatch watches whether the file that is open is still the one at its path. It
@@ -100,8 +102,8 @@ var (
 // release is called. It is for tools that replace files: one that is in use is
 // ErrLocked. Where files that are open cannot be replaced it does nothing.
 func Lock(path string) (release func(), err error) {
-	if release, err = lockFile(path); errors.Is(err, ErrLocked) {
-		err = fmt.Errorf("boltstore: %s: %w%s", path, err, holder(path))
+	if release, err = osfile.Lock(path); errors.Is(err, ErrLocked) {
+		err = fmt.Errorf("boltstore: %s: %w%s", path, err, osfile.Holder(path))
 	}
 	return release, err
 }
@@ -141,8 +143,8 @@ func (db *DB) takePlace(name, path string, was os.FileInfo) error {
 	if err := isAt(path, was); err != nil {
 		return err
 	}
-	if err := db.op("rename", path); err != nil {
-		return sayBusy(err)
+	if err := db.files.Op("rename", path); err != nil {
+		return osfile.SayBusy(err)
 	}
 	db.at.taking(is)
 	if err := db.exchangeNames(name, path, was); err != nil {
@@ -153,21 +155,21 @@ func (db *DB) takePlace(name, path string, was os.FileInfo) error {
 }
 
 func (db *DB) exchangeNames(name, path string, was os.FileInfo) error {
-	if db.opts.plainRename || exchange(name, path) != nil { // it cannot be done here
+	if db.opts.plainRename || osfile.Exchange(name, path) != nil { // it cannot be done here
 		if err := isAt(path, was); err != nil {
 			return err
 		}
-		return sayBusy(os.Rename(name, path))
+		return osfile.SayBusy(os.Rename(name, path))
 	}
 	if err := isAt(name, was); err != nil {
 		// A file came there after the look. It gets its name back.
-		if xerr := exchange(name, path); xerr != nil {
+		if xerr := osfile.Exchange(name, path); xerr != nil {
 			kept := db.asideName()
 			return errors.Join(err, fmt.Errorf("the file that came there is now %s: %w", kept, errors.Join(xerr, os.Rename(name, kept))))
 		}
 		return errOther
 	}
-	if err := db.remove(name); err != nil {
+	if err := db.files.Remove(name); err != nil {
 		db.log().Error(err, "The old file was not removed; the next start does it", "file", name)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -91,7 +92,7 @@ func (s *Store) decodeListed(raws []raw, keep bool, name string, values []string
 	var wg sync.WaitGroup
 	one := func(w int) {
 		for i := w; i < len(raws); i += workers {
-			errs[i] = contain(func() error {
+			errs[i] = faults.Contain(func() error {
 				raws[i] = raw{k: raws[i].k, v: raws[i].open()}
 				key, r, err := format.ParseRecord(raws[i].k, raws[i].v)
 				if err != nil {

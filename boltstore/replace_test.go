@@ -92,7 +92,7 @@ func TestReplaceInOneStep(t *testing.T) {
 			o.op = nil
 			switch {
 			case err == nil:
-				db.opts.op = nil
+				db.files.Before = nil
 				closeTest(t, db)
 			case !errors.Is(err, errOp):
 				t.Fatalf("links %v, failure %d: %v", links, k, err)

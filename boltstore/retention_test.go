@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
@@ -134,7 +135,7 @@ func TestHandlerLag(t *testing.T) {
 // used again in the same boot, is opened without being read. What is lost in it
 // is noticed when it is read.
 func TestOnlyUncleanBootsAreVerified(t *testing.T) {
-	if bootID() == "" || bootID() == unknownBoot {
+	if osfile.BootID() == "" || osfile.BootID() == osfile.UnknownBoot {
 		t.Skip("this system does not tell its boot id")
 	}
 	path := testPath(t)
@@ -144,7 +145,7 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 		boot     string
 		verified bool
 	}{
-		{true, "another boot", false}, {true, bootID(), false}, {false, bootID(), false}, {false, "another boot", true},
+		{true, "another boot", false}, {true, osfile.BootID(), false}, {false, osfile.BootID(), false}, {false, "another boot", true},
 	} {
 		dir := copied(t, filepath.Dir(path))
 		path := filepath.Join(dir, filepath.Base(path))
@@ -157,7 +158,7 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 			if err := format.Get(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
 				return err
 			}
-			if !h.Clean || h.BootID != bootID() {
+			if !h.Clean || h.BootID != osfile.BootID() {
 				t.Errorf("after an orderly end it says %+v", h)
 			}
 			h.Clean, h.BootID = c.clean, c.boot

@@ -52,7 +52,7 @@ func (db *DB) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, know
 		return salvaged{stopped: errors.Join(errReplaced, err)}
 	}
 	cp := newCopying(f, to, with)
-	cp.step = func(string) error { return db.op("write", to.Path()) }
+	cp.step = func(string) error { return db.files.Op("write", to.Path()) }
 	cp.all(known)
 	return cp.res
 }

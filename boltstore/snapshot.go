@@ -36,7 +36,7 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	// Without a name it goes with the process, however that ends.
 	s := &Snapshot{f: f, r: f, gone: os.Remove(f.Name()) == nil}
 	err = db.h.viewLong(func(tx *bolt.Tx) (err error) {
-		if err := db.op("write", f.Name()); err != nil {
+		if err := db.files.Op("write", f.Name()); err != nil {
 			return err
 		}
 		s.size, err = tx.WriteTo(f)

@@ -28,7 +28,7 @@ func TestSnapshotOfReadOnly(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	db.opts.op = func(op, name string) error { return errors.New(op + " " + name + ": no room") }
+	db.files.Before = func(op, name string) error { return errors.New(op + " " + name + ": no room") }
 	snap, err := db.Snapshot()
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // freePoll is how often it is tried whether a file is free. Nothing but its lock
@@ -61,7 +63,7 @@ func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err 
 	go func() {
 		defer close(polled)
 		for db.ctx.Err() == nil {
-			if isFree(path) {
+			if osfile.IsFree(path) {
 				close(freed)
 				return
 			}
@@ -85,7 +87,7 @@ func temporaryDir() (dir string, release func(), err error) {
 		if dir, err = os.MkdirTemp("", temporaryPrefix); err != nil {
 			return "", nil, err
 		}
-		release, err = lockFile(dir)
+		release, err = osfile.Lock(dir)
 		switch {
 		case err == nil:
 			return dir, release, nil
@@ -108,11 +110,11 @@ func removeTemporaries(log klog.Logger) {
 		if !d.IsDir() || !strings.HasPrefix(d.Name(), temporaryPrefix) {
 			continue
 		}
-		if st, err := d.Info(); err != nil || unsafeFor(st, false) != "" {
+		if st, err := d.Info(); err != nil || osfile.UnsafeFor(st, false) != "" {
 			continue
 		}
 		dir := filepath.Join(os.TempDir(), d.Name())
-		release, err := lockFile(dir)
+		release, err := osfile.Lock(dir)
 		if err != nil {
 			continue
 		}

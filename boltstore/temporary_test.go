@@ -16,6 +16,7 @@ import (
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"k8s.io/utils/clock"
 
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -149,31 +150,31 @@ func TestFreeIsTheLock(t *testing.T) {
 // asked for is not known to be.
 func TestFree(t *testing.T) {
 	path := testPath(t)
-	if !isFree(path) {
+	if !osfile.IsFree(path) {
 		t.Error("none is there")
 	}
 	for _, content := range [][]byte{nil, []byte("damaged"), filled(t)} {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if !isFree(path) {
+		if !osfile.IsFree(path) {
 			t.Errorf("%d bytes that nobody has open", len(content))
 		}
 	}
 	db := openTest(t, path, Options{})
-	if isFree(path) {
+	if osfile.IsFree(path) {
 		t.Error("it is open")
 	}
 	closeTest(t, db)
 	reader := openTest(t, path, Options{ReadOnly: true})
-	if isFree(path) {
+	if osfile.IsFree(path) {
 		t.Error("a reader has it, beside which nobody can write")
 	}
 	closeTest(t, reader)
-	if !isFree(path) {
+	if !osfile.IsFree(path) {
 		t.Error("the reader has closed it")
 	}
-	if isFree(filepath.Join(path, "below a file")) {
+	if osfile.IsFree(filepath.Join(path, "below a file")) {
 		t.Error("where there can be none")
 	}
 }

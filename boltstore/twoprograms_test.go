@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -84,11 +85,11 @@ func (y *yard) outside() {
 			y.moved = append(y.moved[:i], y.moved[i+1:]...)
 			y.logf("%s is back", filepath.Base(from))
 		}
-	case 2: // in exchange
+	case 2: // in osfile.Exchange
 		if len(y.moved) == 0 {
 			return
 		}
-		if other := y.moved[y.r.IntN(len(y.moved))]; exchange(other, y.path) == nil {
+		if other := y.moved[y.r.IntN(len(y.moved))]; osfile.Exchange(other, y.path) == nil {
 			y.logf("exchanged for %s", filepath.Base(other))
 		}
 	default:

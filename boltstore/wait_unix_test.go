@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -22,7 +23,7 @@ func TestWaitsForABusyFile(t *testing.T) {
 	if err := os.WriteFile(path, good[:100_000], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	release, err := lockFile(path)
+	release, err := osfile.Lock(path)
 	if err != nil {
 		t.Fatal(err)
 	}

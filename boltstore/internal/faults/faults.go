@@ -13,6 +13,10 @@ var (
 	ErrForeign = errors.New("not a kubewake file")
 	// ErrDamaged means that bytes in the file are not those that were written.
 	ErrDamaged = errors.New("damaged")
+	// ErrLocked means that another process has the file open.
+	ErrLocked = errors.New("file is in use by another process")
+	// ErrUnsafe means that other users can change the file or replace it.
+	ErrUnsafe = errors.New("not safe from other users")
 )
 
 // Most is how many errors a List keeps.

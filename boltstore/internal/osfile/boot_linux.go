@@ -1,15 +1,15 @@
-package boltstore
+package osfile
 
 import (
 	"os"
 	"strings"
 )
 
-// bootID names this boot of the machine.
-func bootID() string {
+// BootID names this boot of the machine.
+func BootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return unknownBoot
+		return UnknownBoot
 	}
 	return strings.TrimSpace(string(b))
 }

@@ -1,4 +1,4 @@
-package boltstore
+package osfile
 
 import (
 	"bufio"
@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holder names the processes that have a file locked, " (pid 12)", as far as
-// the system tells: not those of another container, and not on file systems
-// whose device numbers differ from the kernel's own (btrfs).
-func holder(path string) string {
+// Holder returns " (pid 12)" for the processes that have the file locked, or "".
+// Linux does not name processes of another container, nor on a file system whose
+// device numbers differ from the kernel's own (btrfs).
+func Holder(path string) string {
 	st, err := os.Stat(path)
 	if err != nil {
 		return ""
@@ -32,9 +32,9 @@ func holder(path string) string {
 	return pids(f, fmt.Sprintf("%02x:%02x:%d", unix.Major(uint64(s.Dev)), unix.Minor(uint64(s.Dev)), s.Ino))
 }
 
-// pids are those of the processes that hold a lock on a file, by lines such as
-// "1: FLOCK  ADVISORY  WRITE 8213 fd:01:537 0 EOF". Those that wait for one
-// have an arrow behind the number.
+// pids finds the processes that hold a lock on file, in lines such as
+// "1: FLOCK  ADVISORY  WRITE 8213 fd:01:537 0 EOF". A process that waits for the
+// lock has an arrow behind the number.
 func pids(locks io.Reader, file string) string {
 	var found []string
 	for lines := bufio.NewScanner(locks); lines.Scan(); {

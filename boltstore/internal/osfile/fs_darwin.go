@@ -1,4 +1,4 @@
-package boltstore
+package osfile
 
 import (
 	"strings"
@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// untrusted names the file system of a folder if its locks or syncs cannot be
+// Untrusted names the file system of a folder if its locks or syncs cannot be
 // relied on.
-func untrusted(dir string) string {
+func Untrusted(dir string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return ""

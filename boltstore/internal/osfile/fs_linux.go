@@ -1,4 +1,4 @@
-package boltstore
+package osfile
 
 import "golang.org/x/sys/unix"
 
@@ -10,9 +10,9 @@ var fileSystems = map[uint32]string{
 	unix.AFS_SUPER_MAGIC: "AFS", unix.CODA_SUPER_MAGIC: "Coda", 0x786f4256: "vboxsf", 0x0bd00bd0: "Lustre",
 }
 
-// untrusted names the file system of a folder if its locks or syncs cannot be
+// Untrusted names the file system of a folder if its locks or syncs cannot be
 // relied on.
-func untrusted(dir string) string {
+func Untrusted(dir string) string {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return ""

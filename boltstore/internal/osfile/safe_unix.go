@@ -1,6 +1,6 @@
 //go:build unix
 
-package boltstore
+package osfile
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 
 const (
 	noFollow   = syscall.O_NOFOLLOW
-	keepsModes = true
+	KeepsModes = true
 )
 
-// unsafeFor says what is wrong with a file or folder, "" if nothing.
-func unsafeFor(st fs.FileInfo, readOnly bool) string {
+// UnsafeFor says what is wrong with a file or folder, "" if nothing.
+func UnsafeFor(st fs.FileInfo, readOnly bool) string {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
 		return ""
@@ -25,7 +25,7 @@ func unsafeFor(st fs.FileInfo, readOnly bool) string {
 	case owner != 0 && owner != self && !(self == 0 && readOnly):
 		return fmt.Sprintf("belongs to another user (%d; this is %d)", owner, self)
 	case st.Mode().Perm()&0o022 != 0:
-		return writable
+		return Writable
 	}
 	return ""
 }

@@ -1,12 +1,12 @@
-package boltstore
+package osfile
 
 import "golang.org/x/sys/unix"
 
-// bootID names this boot of the machine.
-func bootID() string {
+// BootID names this boot of the machine.
+func BootID() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil || id == "" {
-		return unknownBoot
+		return UnknownBoot
 	}
 	return id
 }

@@ -1,13 +1,12 @@
-package boltstore
+package osfile
 
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
-
-const pidsAreKnown = true
 
 // TestHolder: the process is found by device and inode, those that only wait
 // and those that cannot be seen from here are not named.
@@ -25,9 +24,16 @@ short
 			t.Errorf("%s: %q, want %q", file, got, want)
 		}
 	}
-	path := testPath(t)
-	openTest(t, path, Options{})
-	if got, want := holder(path), fmt.Sprintf(" (pid %d)", os.Getpid()); got != want {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	release, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if got, want := Holder(path), fmt.Sprintf(" (pid %d)", os.Getpid()); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -35,10 +41,10 @@ short
 // TestUntrusted: /proc is not among the file systems that are warned of, and
 // the name is that of the file system.
 func TestUntrusted(t *testing.T) {
-	if got := untrusted("/proc"); got != "" {
+	if got := Untrusted("/proc"); got != "" {
 		t.Error(got)
 	}
-	if got := untrusted("/does/not/exist"); got != "" {
+	if got := Untrusted("/does/not/exist"); got != "" {
 		t.Error(got)
 	}
 }

@@ -1,5 +1,0 @@
-//go:build !linux && !darwin
-
-package boltstore
-
-func untrusted(string) string { return "" }

@@ -1,0 +1,8 @@
+package osfile
+
+import "golang.org/x/sys/unix"
+
+// Exchange gives each of two files the other's name, in one step.
+func Exchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}

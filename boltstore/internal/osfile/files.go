@@ -1,0 +1,125 @@
+package osfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Files makes, renames and removes files. The zero value is ready to use.
+//
+// Before each operation it calls Before, if set, with "create", "write", "sync",
+// "rename", "link" or "remove" and the path. An error from Before is the
+// operation's: so tests look on and make operations fail.
+type Files struct {
+	Before func(name, path string) error
+}
+
+// Op announces an operation that the caller does itself.
+func (f Files) Op(name, path string) error {
+	if f.Before != nil {
+		return f.Before(name, path)
+	}
+	return nil
+}
+
+// Rename is os.Rename, with an error that says what to do about a target that is
+// mounted by itself, as a container's single file is.
+func (f Files) Rename(from, to string) error {
+	err := f.Op("rename", to)
+	if err == nil {
+		err = os.Rename(from, to)
+	}
+	return SayBusy(err)
+}
+
+// SayBusy adds to the error of a rename what to do if the target is a mount point.
+func SayBusy(err error) error {
+	if errors.Is(err, syscall.EBUSY) {
+		err = fmt.Errorf("%w: a file that is mounted by itself cannot be replaced; mount its folder", err)
+	}
+	return err
+}
+
+// Link is os.Link.
+func (f Files) Link(from, to string) error {
+	if err := f.Op("link", to); err != nil {
+		return err
+	}
+	return os.Link(from, to)
+}
+
+// Remove is os.Remove.
+func (f Files) Remove(path string) error {
+	if err := f.Op("remove", path); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// Sync brings to the disk what b has written.
+func (f Files) Sync(b *bolt.DB) error {
+	if err := f.Op("sync", b.Path()); err != nil {
+		return err
+	}
+	return b.Sync()
+}
+
+// Write is a transaction in a file that has only a temporary name yet.
+func (f Files) Write(b *bolt.DB, fn func(*bolt.Tx) error) error {
+	if err := f.Op("write", b.Path()); err != nil {
+		return err
+	}
+	return b.Update(fn)
+}
+
+// SyncDir makes the names in a folder survive a power failure.
+func (f Files) SyncDir(dir string) error {
+	if err := f.Op("sync", dir); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && runtime.GOOS != "windows" {
+		return err
+	}
+	return nil
+}
+
+// Like gives the file name the mode and the owner of st.
+func Like(name string, st os.FileInfo) error {
+	if err := os.Chmod(name, st.Mode().Perm()); err != nil {
+		return err
+	}
+	if err := sameOwner(name, st); err != nil {
+		return fmt.Errorf("the new file cannot be given to the owner of the old one; run as that user: %w", err)
+	}
+	return nil
+}
+
+// IsAt says whether path leads to the open file f.
+func IsAt(f *os.File, path string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(path)
+	return err == nil && os.SameFile(a, b)
+}
+
+// IsEmpty says whether there is a regular file of no bytes at path.
+func IsEmpty(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular() && st.Size() == 0
+}
+
+// UnknownBoot stands for the boot where the system does not name it: each may
+// be another one.
+const UnknownBoot = "unknown"

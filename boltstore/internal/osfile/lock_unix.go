@@ -1,0 +1,73 @@
+//go:build unix
+
+package osfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+)
+
+// Lock takes the lock that bbolt takes, until release is called. If another process
+// has it the error is [faults.ErrLocked].
+func Lock(path string) (release func(), err error) { return flock(path, unix.LOCK_EX) }
+
+// WaitLock is Lock that waits up to timeout. Readers share the lock.
+func WaitLock(path string, timeout time.Duration, reader bool) (release func(), err error) {
+	how := unix.LOCK_EX
+	if reader {
+		how = unix.LOCK_SH
+	}
+	for end := time.Now().Add(timeout); ; time.Sleep(lockPoll) {
+		if release, err = flock(path, how); !errors.Is(err, faults.ErrLocked) || time.Now().After(end) {
+			return release, err
+		}
+	}
+}
+
+// lockPoll is how often WaitLock tries: the system has no wait with a deadline.
+const lockPoll = 20 * time.Millisecond
+
+// IsFree says whether a writer could open the file now, or there is no file. A
+// reader keeps a writer out, too. It is false if that cannot be found out.
+func IsFree(path string) bool {
+	// Over NFS a lock of a writer's is only given to who may write.
+	release, err := flockAs(path, os.O_RDWR, unix.LOCK_EX)
+	if err == nil {
+		release()
+	}
+	return err == nil || errors.Is(err, fs.ErrNotExist)
+}
+
+// CanUnlock says whether the lock of an open file can be let go.
+const CanUnlock = true
+
+// Unlock lets go of the lock of a file that stays open.
+func Unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
+
+func flock(path string, how int) (release func(), err error) {
+	return flockAs(path, os.O_RDONLY, how)
+}
+
+func flockAs(path string, flag, how int) (release func(), err error) {
+	f, err := os.OpenFile(path, flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = faults.ErrLocked
+	}
+	if err == nil && !IsAt(f, path) {
+		err = faults.ErrLocked // and replaced, a moment ago
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
