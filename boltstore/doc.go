@@ -20,6 +20,7 @@
 //	/sources/<id>/handlers/<name>      mark (8 bytes), msgpack of a durable handler's position, CRC-32C
 //	/sources/<id>/parked/<name>        item key → what the handler has not acknowledged, collapsed
 //	/sources/<id>/dicts                version → dictionary that payloads are packed by
+//	/aside/<time>/<id>                 the contents of a source that another cluster's have replaced, or that nobody claims
 //
 // Package index defines item keys and entries, package boltstore/internal/format
 // records and journal blocks. Numbers in bucket keys are big-endian.
