@@ -146,7 +146,8 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
-// fillSmall makes a file with objects, a journal and a durable handler.
+// fillSmall makes a file with objects, a journal, a durable handler, own writes and
+// notes.
 func fillSmall(t *testing.T, path string, o Options) {
 	t.Helper()
 	o.Window = time.Nanosecond
@@ -162,6 +163,12 @@ func fillSmall(t *testing.T, path string, o Options) {
 	for i := range 3 {
 		p.add(t, s, configMap("ns", "late", 5000+i, map[string]string{"words": "w"}))
 		p.wait(t)
+	}
+	event(t, s, p, "Updated", configMap("ns", "cm00003", 5003, nil), errRefused)
+	for _, err := range []error{s.Update(configMap("ns", "cm00006", 6000, nil)), s.Delete(configMap("ns", "cm00009", 10, nil)), s.Add(configMap("ns", "mine", 6001, nil))} {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.Release()
 	if err := db.Close(); err != nil {
@@ -192,6 +199,16 @@ func readSmall(t *testing.T, db *DB) string {
 		var lines []string
 		for _, o := range objs {
 			lines = append(lines, fmt.Sprint(o))
+		}
+		p, err := s.ServerPage(nil, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range p.Objects {
+			lines = append(lines, fmt.Sprint("shown ", o))
+		}
+		for _, note := range notedOf(t, s) {
+			lines = append(lines, "noted "+note)
 		}
 		slices.Sort(lines) // the order is that of the keys
 		for _, e := range journalFrom(t, s, 1) {
