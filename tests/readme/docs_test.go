@@ -167,3 +167,41 @@ func TestDesignIsShort(t *testing.T) {
 		t.Errorf("docs/design.md has %d bytes, more than 12 KiB: move parts to docs/design", n)
 	}
 }
+
+// TestDocsNameCode: each Go name that a page of the design has in code type is a
+// word of the code. It keeps the tables of states in step with it.
+func TestDocsNameCode(t *testing.T) {
+	words := map[string]bool{}
+	word := regexp.MustCompile(`[A-Za-z_]\w*`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root:
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, w := range word.FindAll(text, -1) {
+			words[string(w)] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile("`([A-Za-z_]\\w*(?:\\.\\w+)*)(?:\\([^`)]*\\))?`")
+	for page, text := range pages(t) {
+		if !strings.HasPrefix(page, "docs/design") && page != "README.md" {
+			continue
+		}
+		for _, m := range name.FindAllStringSubmatch(text, -1) {
+			for _, w := range strings.Split(m[1], ".") {
+				if !words[w] && !strings.HasPrefix(w, "HTTP2_") { // net/http's environment
+					t.Errorf("%s names %s, and %s is not in the code", page, m[1], w)
+				}
+			}
+		}
+	}
+}
