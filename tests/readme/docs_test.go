@@ -198,7 +198,7 @@ func TestDocsNameCode(t *testing.T) {
 		}
 		for _, m := range name.FindAllStringSubmatch(text, -1) {
 			for _, w := range strings.Split(m[1], ".") {
-				if !words[w] && !strings.HasPrefix(w, "HTTP2_") { // net/http's environment
+				if !words[w] && !strings.HasPrefix(w, "HTTP2_") { // apimachinery's environment
 					t.Errorf("%s names %s, and %s is not in the code", page, m[1], w)
 				}
 			}
