@@ -27,6 +27,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 	if err := w.generation(src); err != nil {
 		return err
 	}
+	w.meta.date(w.s.db.device)
 	a := &applier{s: w.s, src: src, m: w.meta, now: w.s.db.opts.Clock.Now().UnixNano(), overwrite: w.b.unjournaled, own: own}
 	if w.meta.Generation > 0 {
 		g, err := src.createGen(w.meta.Generation)

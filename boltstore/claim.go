@@ -457,7 +457,10 @@ type State struct {
 	// taken, nil if that is not known, see Options.TrustClock.
 	Confirmed    time.Time      `json:"confirmed"`
 	ConfirmedAge *time.Duration `json:"confirmedAgeNanoseconds,omitempty"`
-	Claimed      time.Time      `json:"claimed"` // when a program was last seen to use it, to the hour
+	// Claimed is when a program was last seen to use it, to the hour. ClaimedAge is
+	// as ConfirmedAge.
+	Claimed      time.Time      `json:"claimed"`
+	ClaimedAge   *time.Duration `json:"claimedAgeNanoseconds,omitempty"`
 	Objects      uint64         `json:"objects"`
 	Bytes        uint64         `json:"bytes"`
 	Seq          uint64         `json:"seq"`  // of the last journal entry

@@ -152,7 +152,7 @@ func (d *device) age(wall int64, m *moment) (age time.Duration, ok bool) {
 		return 0, false
 	}
 	past := d.clock.Now().Round(0).Sub(time.Unix(0, wall))
-	rightNow := past >= 0 && (m == nil || m.Right) && d.right()
+	rightNow := past >= 0 && (m == nil || m.Right || d.trust) && d.right()
 	if m != nil && m.Boot != "" && d.boots != nil && m.Boot == d.boots.Boot() {
 		if up := d.boots.Uptime() - time.Duration(m.Up); up >= 0 {
 			if rightNow {
@@ -174,7 +174,8 @@ func (d *device) since(wall int64, m *moment) time.Time {
 
 // claimedNow notes that the source is in use.
 func (m *sourceMeta) claimedNow(d *device) {
-	m.Claimed, m.ClaimedRight = d.clock.Now().UnixNano(), d.right()
+	m.Claimed, m.ClaimedBy = d.at(d.clock.Now())
+	m.ClaimedRight = m.ClaimedBy != nil && m.ClaimedBy.Right
 }
 
 // confirm notes when the server has confirmed the state. The time is one of this

@@ -44,9 +44,11 @@
 // the version of the last list (listed), whether a list before it had another one
 // (moved), and whether there were changes that moved no version (stands). A
 // confirmation is a wall time with the boot in which it came, the time since that
-// boot, and whether the clock was known to be right (confirmedBy); sources and
-// handlers have the last of these beside the time when they were last used. Notes
-// are counted in noted.
+// boot, and whether the clock was known to be right (confirmedBy). The times when
+// sources and handlers were last used have the same (claimedBy, seenBy). For the
+// times of journal entries meta says from which entry on they are by one clock
+// (dated): one that was right, or one that nobody has set in its boot. Notes are
+// counted in noted.
 //
 // # What a crash leaves
 //

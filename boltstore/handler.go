@@ -187,8 +187,10 @@ func (o Options) handlerSeen() time.Duration { return max(o.HandlerAge/16, time.
 // HandlerState is what the file says of a durable handler.
 type HandlerState struct {
 	Name string `json:"name"`
-	// Registered, or last seen so, then.
-	Seen time.Time `json:"seen"`
+	// Registered, or last seen so, then. SeenAge is how long ago that was when the
+	// state was taken, nil if that is not known, see Options.TrustClock.
+	Seen    time.Time      `json:"seen"`
+	SeenAge *time.Duration `json:"seenAgeNanoseconds,omitempty"`
 	// Mark is the seq up to which it needs nothing of the journal.
 	Mark uint64 `json:"mark"`
 	// Entries and Bytes of the journal that are kept for it, the bytes of whole
@@ -196,6 +198,9 @@ type HandlerState struct {
 	Entries uint64        `json:"entries"`
 	Bytes   uint64        `json:"bytes"`
 	Behind  time.Duration `json:"behindNanoseconds"`
+	// BehindUnknown: the clock that dated that entry, or the present one, may be
+	// wrong. Behind is 0 then.
+	BehindUnknown bool `json:"behindUnknown,omitempty"`
 	// Pending keys above the mark have unacknowledged entries and have been told
 	// of later ones, or are being retried.
 	Pending int `json:"pending"`
@@ -215,7 +220,7 @@ type HandlerState struct {
 // name. What was acknowledged since the last commit is not in it.
 func (s *Store) Handlers() (all []HandlerState, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) (err error) {
-		all, err = t.handlerStates(m, s.db.opts.Clock.Now())
+		all, err = t.handlerStates(m, s.db.device)
 		return err
 	})
 	if err != nil {

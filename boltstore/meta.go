@@ -98,6 +98,8 @@ type sourceMeta struct {
 	ConfirmedBy     *moment              `msgpack:"confirmedBy,omitempty"`
 	Claimed         int64                `msgpack:"claimed"`                // unix ns, when last seen claimed
 	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // by a clock that was known to be right
+	ClaimedBy       *moment              `msgpack:"claimedBy,omitempty"`
+	Dated           *dated               `msgpack:"dated,omitempty"`
 	Seq             uint64               `msgpack:"seq"`
 	Told            uint64               `msgpack:"told"`
 	Items           digest               `msgpack:"items"`
@@ -156,6 +158,9 @@ func (m *sourceMeta) state(d *device) State {
 	}
 	if m.Claimed != 0 {
 		st.Claimed = time.Unix(0, m.Claimed)
+	}
+	if age, ok := d.age(m.Claimed, m.ClaimedBy); ok {
+		st.ClaimedAge = &age
 	}
 	return st
 }

@@ -242,7 +242,7 @@ func Collapse(entries []*Entry, told uint64) []*Entry {
 }
 
 // handlerStates says how far behind the handlers are.
-func (t sourceTx) handlerStates(m *sourceMeta, now time.Time) ([]HandlerState, error) {
+func (t sourceTx) handlerStates(m *sourceMeta, d *device) ([]HandlerState, error) {
 	states, err := t.handlers(m)
 	if err != nil {
 		return nil, err
@@ -252,6 +252,9 @@ func (t sourceTx) handlerStates(m *sourceMeta, now time.Time) ([]HandlerState, e
 		st := states[name]
 		h := HandlerState{Name: name, Seen: time.Unix(0, st.Seen), Mark: st.mark, Entries: m.Seq - min(st.mark, m.Seq), Pending: len(st.Pending),
 			Parked: st.Parked, ParkedBytes: st.ParkedBytes, Collapsed: st.Collapsed, Replaying: st.Replaying || len(st.Shown) > 0, Reset: st.Reset}
+		if age, ok := d.age(st.Seen, st.SeenBy); ok {
+			h.SeenAge = &age
+		}
 		if j := t.journal(); j != nil && h.Entries > 0 {
 			first, block, err := t.seekBlock(j, st.mark+1)
 			if err == nil && block != nil && first <= m.Seq {
@@ -260,7 +263,10 @@ func (t sourceTx) handlerStates(m *sourceMeta, now time.Time) ([]HandlerState, e
 					drafts, err = format.UnpackBlock(first, block)
 				}
 				if i := int(st.mark + 1 - min(first, st.mark+1)); err == nil && i < len(drafts) {
-					h.Behind = now.Sub(time.Unix(0, drafts[i].Time))
+					h.Behind, h.BehindUnknown = d.clock.Now().Sub(time.Unix(0, drafts[i].Time)), !m.datedBy(d, st.mark+1)
+					if h.BehindUnknown = h.BehindUnknown || h.Behind < 0; h.BehindUnknown {
+						h.Behind = 0
+					}
 				}
 				c := j.Cursor()
 				for k, v := c.Seek(u64(first)); k != nil && binary.BigEndian.Uint64(k) <= m.Seq; k, v = c.Next() {

@@ -109,11 +109,12 @@ type handlerState struct {
 	// others. What the handler says counts once it has started over since.
 	Over uint64 `msgpack:"over"`
 
-	Seen        int64  `msgpack:"seen"`                // unix ns, when it was last registered
-	SeenRight   bool   `msgpack:"seenRight,omitempty"` // by a clock that was known to be right
-	Parked      uint64 `msgpack:"parked"`              // keys
-	ParkedBytes uint64 `msgpack:"parkedBytes"`         // their size
-	Collapsed   uint64 `msgpack:"collapsed"`           // entries that went into another one's, ever
+	Seen        int64   `msgpack:"seen"`                // unix ns, when it was last registered
+	SeenRight   bool    `msgpack:"seenRight,omitempty"` // by a clock that was known to be right
+	SeenBy      *moment `msgpack:"seenBy,omitempty"`
+	Parked      uint64  `msgpack:"parked"`      // keys
+	ParkedBytes uint64  `msgpack:"parkedBytes"` // their size
+	Collapsed   uint64  `msgpack:"collapsed"`   // entries that went into another one's, ever
 }
 
 func (st *handlerState) position(next []byte) Position {
@@ -131,7 +132,7 @@ func (st *handlerState) needs(seq uint64, key string) bool {
 }
 
 func (st *handlerState) startOver(m *sourceMeta) {
-	*st = handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true, Reset: true, Over: rand.Uint64(), Seen: st.Seen, SeenRight: st.SeenRight, Collapsed: st.Collapsed}
+	*st = handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true, Reset: true, Over: rand.Uint64(), Seen: st.Seen, SeenBy: st.SeenBy, SeenRight: st.SeenRight, Collapsed: st.Collapsed}
 }
 
 // restart makes a handler start over because of damage to what it has to be told.
@@ -266,7 +267,8 @@ func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now tim
 	right := s.db.device.right()
 	for _, st := range all {
 		if st.Seen == 0 || right && !st.SeenRight { // it was damaged, or seen by another clock
-			st.Seen, st.SeenRight = now.UnixNano(), right
+			st.Seen, st.SeenBy = s.db.device.at(now)
+			st.SeenRight = right
 		}
 	}
 	if age <= 0 || !right || now.Sub(s.claimed) < min(age, time.Hour) {
@@ -288,7 +290,11 @@ func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now tim
 
 // seen notes that the handler is registered, as exactly as is said.
 func (st *handlerState) seen(d *device, to time.Duration) {
-	st.Seen, st.SeenRight = d.clock.Now().Truncate(to).UnixNano(), d.right()
+	wall, by := d.at(d.clock.Now().Truncate(to))
+	if by != nil && wall == st.Seen && st.SeenBy != nil && st.SeenBy.Boot == by.Boot && st.SeenRight == by.Right {
+		return // nothing to write
+	}
+	st.Seen, st.SeenBy, st.SeenRight = wall, by, by != nil && by.Right
 }
 
 // moveAsideKeeping moves the source aside and makes a new one, in which its

@@ -316,7 +316,7 @@ func (db *DB) stateOf(id string, src sourceTx) State {
 		st.Outdated, st.Reindexed = s.outdated(inMemory), maps.Clone(s.reindexed)
 		s.mu.RUnlock()
 	}
-	handlers, herr := src.handlerStates(m, db.opts.Clock.Now())
+	handlers, herr := src.handlerStates(m, db.device)
 	st.Handlers = handlers
 	if err == nil {
 		err = herr

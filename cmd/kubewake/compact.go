@@ -43,7 +43,7 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 				return printJSON(streams.Out, c)
 			}
 			for _, s := range c.Collected {
-				fmt.Fprintf(streams.Out, "%s: removed, %d objects, last used %s\n", s.Source, s.Objects, ago(s.Claimed))
+				fmt.Fprintf(streams.Out, "%s: removed, %d objects, last used %s\n", s.Source, s.Objects, s.Claimed.Format(time.RFC3339))
 			}
 			_, err = fmt.Fprintf(streams.Out, "%s: %s, was %s, saved %s\n", db.path, human(c.After), human(c.Before), human(c.Before-c.After))
 			return err

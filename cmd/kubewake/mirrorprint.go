@@ -60,25 +60,18 @@ func (m *mirror) printReport(ctx context.Context) {
 // confirmedAgo is how long ago the server confirmed a source, as far as the clock
 // of the device can tell.
 func confirmedAgo(st boltstore.State) string {
-	switch {
-	case st.Confirmed.IsZero():
-		return "never"
-	case st.ConfirmedAge == nil:
-		return "unknown time ago"
-	}
-	return humanDuration(*st.ConfirmedAge) + " ago"
+	return ago(st.Confirmed, st.ConfirmedAge)
 }
 
-// ago is how long ago something was, as kubectl says it.
-func ago(t time.Time) string {
-	since := time.Since(t)
+// ago is how long ago something was, as kubectl says it. A nil age is not known.
+func ago(t time.Time, age *time.Duration) string {
 	switch {
 	case t.IsZero():
 		return "never"
-	case since < 0: // the clock has gone back
+	case age == nil:
 		return "unknown time ago"
 	}
-	return humanDuration(since) + " ago"
+	return humanDuration(*age) + " ago"
 }
 
 // counter counts, and prints if asked to, what handlers are told.

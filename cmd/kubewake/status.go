@@ -43,7 +43,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 			fmt.Fprintln(w, "SOURCE\tOBJECTS\tBYTES\tRESOURCEVERSION\tCONFIRMED\tSYNCED\tJOURNAL\tUNTOLD\tLAST CLAIMED")
 			for _, st := range status.Sources {
 				fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%t\t%d\t%d\t%s\n", st.Source, st.Objects, st.Bytes, st.ResourceVersion,
-					confirmedAgo(st), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed))
+					confirmedAgo(st), st.Synced, st.JournalBytes, st.Seq-st.Told, ago(st.Claimed, st.ClaimedAge))
 			}
 			if err := w.Flush(); err != nil {
 				return err
@@ -61,7 +61,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 			}
 			printNoted(streams.ErrOut, status.Sources)
 			for _, a := range status.SetAside {
-				fmt.Fprintf(streams.ErrOut, "set aside %s, %s: %s, %d bytes\n", ago(a.Time), a.Reason, a.Path, a.Bytes)
+				fmt.Fprintf(streams.ErrOut, "set aside at %s, %s: %s, %d bytes\n", a.Time.Format(time.RFC3339), a.Reason, a.Path, a.Bytes)
 			}
 			if o := status.Owner; o != nil {
 				printOwner(streams.ErrOut, o)
@@ -131,9 +131,11 @@ func printHandlers(out io.Writer, states []boltstore.State) error {
 				behind = "to start over"
 			case h.Replaying:
 				behind = "in its first replay"
+			case h.BehindUnknown:
+				behind = "unknown"
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", h.Name, st.Source, behind, h.Entries, h.Bytes,
-				h.Parked, h.ParkedBytes, h.Collapsed, ago(h.Seen))
+				h.Parked, h.ParkedBytes, h.Collapsed, ago(h.Seen, h.SeenAge))
 		}
 	}
 	return w.Flush()

@@ -271,7 +271,7 @@ func TestStatusOfDamage(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^configmaps/v1 is to be read anew: the file was damaged, \d+ of 200 objects could be saved$`).MatchString(got) {
 		t.Error(got)
 	}
-	want := fmt.Sprintf(`(?m)^set aside \S+ ago, damaged: .*f\.db\.corrupt-\S+, %d bytes$`, len(b))
+	want := fmt.Sprintf(`(?m)^set aside at \S+, damaged: .*f\.db\.corrupt-\S+, %d bytes$`, len(b))
 	if !regexp.MustCompile(want).MatchString(got) {
 		t.Error(got)
 	}

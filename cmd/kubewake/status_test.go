@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/devicetest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// still is a handler that acknowledges nothing.
+type still struct{ at boltstore.Position }
+
+func (s *still) Position() boltstore.Position { return s.at }
+func (s *still) Persisted(uint64)             {}
+func (s *still) Lost()                        {}
+
+// TestStatusOfAWrongClock: what was dated by a clock that nobody vouches for has no
+// age in status, but where the user does.
+func TestStatusOfAWrongClock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	db, err := boltstore.Open(path, boltstore.Options{Window: time.Nanosecond, Clock: devicetest.New(time.Now().Add(-3 * time.Hour))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &still{}
+	if _, err := s.ClaimHandler("durable", h, func(at boltstore.Position, _ uint64, _ bool) { h.at = at; h.at.Replaying = false }); err != nil {
+		t.Fatal(err)
+	}
+	j := fifo.New(s, fifo.Options{})
+	for i := range 3 {
+		if err := j.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: fmt.Sprint(i + 1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	j.Close()
+	s.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{nil, `(?s)\sunknown time ago\n.*\sunknown\s.*\sunknown time ago\n$`},
+		{[]string{"--trust-clock"}, `(?s)\s3h ago\n.*\s3h0m\d+s\s.*\s3h ago\n$`},
+	} {
+		var out bytes.Buffer
+		cmd := newStatus(genericiooptions.IOStreams{Out: &out, ErrOut: &bytes.Buffer{}})
+		cmd.SetArgs(append(tc.args, "--db", path))
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(tc.want).MatchString(out.String()) {
+			t.Errorf("%v:\n%s", tc.args, out.String())
+		}
+	}
+}
