@@ -195,7 +195,7 @@ func TestKeepCorrupt(t *testing.T) {
 		{Options{KeepCorrupt: 5, KeepCorruptBytes: 16}, 2}, {Options{KeepCorrupt: 5, KeepCorruptBytes: 23}, 2}, {Options{KeepCorruptBytes: 1}, 1},
 	} {
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-		c.o.Clock = clk
+		c.o.Clock, c.o.ReplaceForeign = clk, true
 		path := testPath(t)
 		var names []string
 		for range 6 {
