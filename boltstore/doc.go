@@ -25,39 +25,45 @@
 // Package index defines item keys and entries, package boltstore/internal/format
 // records and journal blocks. Numbers in bucket keys are big-endian.
 //
-// # What the program writes itself
+// # Own writes
 //
-// A program may write to a Store that a journal feeds, as caches with optimistic
-// updates do. Readers see such a write at once. Handlers are told what the
-// server says, as if the program had written nothing: the bucket own has what
-// they know of the key, and replays, entries and relists go by that. The
-// program's object gives way to the server's once that is not older. Such a
-// write never moves the resume point. An own write before the first list is for
-// readers, too; it lies in a generation beside the one that the list stages. A
-// store without a journal, which its program fills, keeps no bases: there
-// Replace and Bookmark state the resume point. Bases are counted by a digest in
-// meta, and dictionaries that they are packed by are kept.
+// A program may write to a Store that a queue feeds, as caches with optimistic
+// updates do. Readers see such an own write at once. Handlers are told what the
+// server says, as if the program had written nothing: the bucket own has the
+// key's base, which is what handlers know of it. Replays, entries and relists go
+// by the base. The program's object gives way to the server's once that is not
+// older. An own write never moves the resume point.
+//
+// An own write before the first list is for readers, too. It lies in a generation
+// beside the one that the list stages. A Store without a queue, which its program
+// fills, keeps no bases: there Replace and Bookmark state the resume point. Meta
+// counts bases by a digest, and dictionaries that bases are packed by are kept.
 //
 // # What meta says of versions and times
 //
-// Meta keeps the sign of the form in which the server served the objects (form),
-// the version of the last list (listed), whether a list before it had another one
-// (moved), and whether there were changes that moved no version (stands). A
-// confirmation is a wall time with the boot in which it came, the time since that
-// boot, and whether the clock was known to be right (confirmedBy). The times when
+// Four fields are about resourceVersions: form is the sign of the form in which
+// the server served the objects, listed the version of the last list, moved
+// whether an earlier list had another version, and stands whether there were
+// changes that moved no version.
+//
+// A confirmation (confirmedBy) is a wall time, the boot in which it came, the time
+// since that boot, and whether the clock was known to be right. The times when
 // sources and handlers were last used have the same (claimedBy, seenBy). For the
-// times of journal entries meta says from which entry on they are by one clock
-// (dated): one that was right, or one that nobody has set in its boot. Notes are
-// counted in noted.
+// times of journal entries, dated says from which entry on they are by one clock:
+// one that was right, or one that nobody has set in its boot.
+//
+// Field noted counts notes.
 //
 // # What a crash leaves
 //
-// All of a commit is one bbolt transaction: items, index entries, journal
-// block, resourceVersion and digests are there together or not at all. A
-// relist too large for one transaction is staged in a generation of its own
-// and in journal blocks above the committed seq; meta points at neither until
-// its last transaction, and what a crash leaves of it is removed at the next
-// claim. Only that of a source's first list stays, with its progress, which is
-// written in the transactions that bring the pages: the next relist goes on from
-// there. The file itself is born under a temporary name and renamed.
+// All of a commit is one bbolt transaction: items, index entries, journal block,
+// resourceVersion and digests are there together or not at all.
+//
+// A relist too large for one transaction is staged in a generation of its own and
+// in journal blocks above the committed seq. Meta points at neither until the last
+// transaction, and the next claim removes what a crash leaves of them. The stage
+// of a source's first list stays, with its progress, which is written in the
+// transactions that bring the pages: the next relist goes on from there.
+//
+// The file itself is made under a temporary name and renamed.
 package boltstore
