@@ -2,6 +2,8 @@ package informer
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -39,10 +41,29 @@ func (inf *Informer) holdFor(l *listener) {
 	if inf.running != nil {
 		r.at = inf.o.Clock.Now()
 	}
+	inf.compactRemoved()
 	inf.removed = append(inf.removed, r)
 	select {
 	case inf.parted <- struct{}{}:
 	default:
+	}
+}
+
+// compactRemoved forgets those that hold no more than one that was removed later,
+// so that handlers which come and go while there is no sync do not add up. The
+// caller holds the mutex.
+func (inf *Informer) compactRemoved() {
+	held := uint64(math.MaxUint64)
+	for i, r := range slices.Backward(inf.removed) {
+		select {
+		case <-r.l.ended: // its cursor stays
+			if at := r.l.cursor.Load(); at < held {
+				held = at
+			} else {
+				inf.removed = slices.Delete(inf.removed, i, i+1)
+			}
+		default:
+		}
 	}
 }
 

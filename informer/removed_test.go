@@ -351,3 +351,34 @@ func closed(s *boltstore.Snapshot, err error) error {
 	}
 	return s.Close()
 }
+
+// TestManyRemoved: an informer that does not sync keeps no more of handlers that
+// come and go than what holds the told mark.
+func TestManyRemoved(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.live(Options{}, newRecorder(t)).run().synced().replayed().end()
+	if err := w.sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	l := w.live(Options{})
+	for n := range 200 {
+		if n == 100 {
+			l.run()
+		}
+		reg, err := l.inf.AddEventHandler(newRecorder(t))
+		if err == nil {
+			err = cache.ShutDownEventHandler(l.inf, reg)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.inf.mu.Lock()
+	kept := len(l.inf.removed)
+	l.inf.mu.Unlock()
+	if kept > 2 {
+		t.Errorf("%d removed handlers are kept", kept)
+	}
+	l.end()
+}
