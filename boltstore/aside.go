@@ -16,7 +16,7 @@ var bucketAside = []byte("aside")
 // /aside/<unix ns>/<id>: it belongs to another cluster. No deletes are
 // journaled; the source is as if never synced. Durable handlers are to start
 // over.
-func (s *Store) SetAside() error {
+func (s *Claimed) SetAside() error {
 	var m *sourceMeta
 	err := s.db.h.update(func(tx *bolt.Tx) error {
 		if err := s.errReleased(); err != nil {
@@ -58,7 +58,7 @@ type Server struct {
 }
 
 // SetServer notes who answers.
-func (s *Store) SetServer(by Server) error {
+func (s *Claimed) SetServer(by Server) error {
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.answeredBy(by)
 		return nil
@@ -154,4 +154,4 @@ func (db *DB) dateAside() error {
 
 // Epoch counts how often the contents were set aside: objects of different
 // epochs have nothing to do with one another.
-func (s *Store) Epoch() uint64 { return s.metaNow().Epoch }
+func (s *Claimed) Epoch() uint64 { return s.metaNow().Epoch }

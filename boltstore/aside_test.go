@@ -96,7 +96,7 @@ func TestRotateWithDamagedMeta(t *testing.T) {
 	o := Options{Keyset: sealtest.Keyset(), Window: time.Nanosecond}
 	db := openTest(t, path, o)
 	claims := []Claim{{}, {Source: Source{Version: "v1", Resource: "others", Form: FormTyped}}}
-	var stores []*Store
+	var stores []*Claimed
 	for i, c := range claims {
 		s := claimTest(t, db, c)
 		p := &testProducer{}
@@ -105,7 +105,7 @@ func TestRotateWithDamagedMeta(t *testing.T) {
 		p.wait(t)
 		stores = append(stores, s)
 	}
-	spoil := func(s *Store) {
+	spoil := func(s *Claimed) {
 		t.Helper()
 		err := db.h.update(func(tx *bolt.Tx) error {
 			src, _ := db.h.source(tx, s.id)

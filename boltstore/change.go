@@ -75,7 +75,7 @@ const smallObject = 1500
 // must not be modified from then on. An error means that this object cannot be
 // stored; it says why and says nothing about others. One that an index function
 // fails on is stored without values of that index.
-func (s *Store) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
+func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	c, err := s.identify(typ, obj)
 	if err != nil {
 		return nil, err

@@ -47,11 +47,11 @@ type Claim struct {
 	ServeOutdated bool
 }
 
-// Store is a claimed source: the cache.Indexer over what the file holds of it.
-// It serves reads from the moment it is claimed, whether or not the server can
-// be reached. Reads see all of a commit or nothing of it. The objects it
-// returns are shared and must not be modified. All methods may be called
-// concurrently.
+// Store reads what the file holds of a source, as a cache.Indexer does. It serves
+// reads at once, whether or not the server can be reached. A read sees all of a
+// commit or nothing of it. The objects it returns are shared and must not be
+// modified. All methods are safe for concurrent use. [DB.View] and an informer's
+// Store method return one.
 type Store struct {
 	db       *DB
 	source   Source
@@ -103,16 +103,11 @@ type Store struct {
 	retrying  bool                // index functions that failed are called again
 }
 
-var (
-	_ cache.Indexer          = &Store{}
-	_ cache.TransactionStore = &Store{}
-)
-
 // Claim takes the source for this process. What an interrupted relist left is
 // removed, unless it was the first one (see [Relist.PageTo]), and indices are
 // built or brought up to date, before it returns. A second claim on a source is
 // ErrClaimed until the first is released.
-func (db *DB) Claim(c Claim) (*Store, error) {
+func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err := c.Source.validate(); err != nil {
 		return nil, err
 	}
@@ -147,14 +142,15 @@ func (db *DB) Claim(c Claim) (*Store, error) {
 	}
 	db.warnSecrets(c.Source)
 	db.commit.attach(s)
-	if err := s.AddIndexers(c.Indexers); err != nil {
-		s.Release()
+	claimed := &Claimed{s}
+	if err := claimed.AddIndexers(c.Indexers); err != nil {
+		s.release()
 		return nil, err
 	}
 	if err := s.reindexNoted(); err != nil { // tried again later
 		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
 	}
-	return s, nil
+	return claimed, nil
 }
 
 func (db *DB) newStore(c Claim) (*Store, error) {
@@ -314,7 +310,7 @@ func (t sourceTx) leftovers(m *sourceMeta) bool {
 // Attach connects the source's producer with the committer. wake tells the
 // committer that changes are pending, and urgent that no more can be accepted
 // until they are committed.
-func (s *Store) Attach(p Producer) (wake func(urgent bool)) {
+func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.producer = p
@@ -336,14 +332,13 @@ func (s *Store) wake(urgent bool) {
 }
 
 // Flush asks the committer to write what is pending now, bookmarks included.
-func (s *Store) Flush() { signal(s.db.commit.flush) }
+func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 
 // Release commits nothing more for the source and lets another claim take it.
 // Reads go on as long as the file is open.
-func (s *Store) Release() {
-	if s.viewed {
-		return
-	}
+func (s *Claimed) Release() { s.release() }
+
+func (s *Store) release() {
 	s.endOnce.Do(func() { close(s.ended) })
 	s.retriers.Wait()
 	s.db.commit.detach(s)
@@ -364,7 +359,7 @@ func (s *Store) Release() {
 func (s *Store) Source() Source { return s.source }
 
 // ObjectType is the Go type of the objects that it keeps.
-func (s *Store) ObjectType() reflect.Type { return s.goType }
+func (s *Claimed) ObjectType() reflect.Type { return s.goType }
 
 // DB that the store belongs to.
 func (s *Store) DB() *DB { return s.db }
@@ -397,7 +392,7 @@ func (s *Store) setSeen(rv *string) {
 // SetTransformVersion says by which version of which transform the objects to
 // come have been changed. Objects stored under another one are not served
 // until the server has been read anew. "" is no transform.
-func (s *Store) SetTransformVersion(v string) {
+func (s *Claimed) SetTransformVersion(v string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transform = v
@@ -426,7 +421,7 @@ func (s *Store) outdated(m *sourceMeta) string {
 
 // SetTold notes that all plain handlers have returned up to seq. It is written
 // with the next commit or within FlushInterval.
-func (s *Store) SetTold(seq uint64) {
+func (s *Claimed) SetTold(seq uint64) {
 	for {
 		old := s.told.Load()
 		if seq <= old || s.told.CompareAndSwap(old, seq) {
@@ -514,7 +509,7 @@ func (s *Store) Err() error {
 
 // Damaged is closed once Err is no longer nil. A source that has been read
 // anew has another channel.
-func (s *Store) Damaged() <-chan struct{} {
+func (s *Claimed) Damaged() <-chan struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.brokenCh

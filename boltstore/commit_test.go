@@ -16,7 +16,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-func (p *testProducer) add(t *testing.T, s *Store, objs ...*corev1.ConfigMap) {
+func (p *testProducer) add(t *testing.T, s *Claimed, objs ...*corev1.ConfigMap) {
 	t.Helper()
 	b := &Batch{}
 	for _, o := range objs {
@@ -139,7 +139,7 @@ func TestSourcesShareCommits(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Hour, FlushInterval: 24 * time.Hour, Clock: clk})
 	var producers []*testProducer
-	var stores []*Store
+	var stores []*Claimed
 	for i := range 10 {
 		src := configMaps
 		src.Namespace = fmt.Sprint("ns", i)

@@ -17,7 +17,7 @@ import (
 // endless is a producer that has always more than a transaction may take.
 type endless struct {
 	t    *testing.T
-	s    *Store
+	s    *Claimed
 	mu   sync.Mutex
 	n    int
 	stop bool
@@ -57,7 +57,7 @@ func TestFairBetweenSources(t *testing.T) {
 	busy := claimTest(t, db, Claim{})
 	e := &endless{t: t, s: busy}
 	defer e.end()
-	var others []*Store
+	var others []*Claimed
 	var producers []*testProducer
 	for i := range 3 {
 		src := configMaps

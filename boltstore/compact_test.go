@@ -19,7 +19,7 @@ import (
 )
 
 // fill stores n objects of about a KiB and deletes all but every keep-th.
-func fill(t testing.TB, s *Store, n, keep int) {
+func fill(t testing.TB, s *Claimed, n, keep int) {
 	t.Helper()
 	var put, del []cache.Transaction
 	for i := range n {

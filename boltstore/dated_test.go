@@ -19,7 +19,7 @@ type aged struct {
 }
 
 // life opens the file, and has the handler registered if it is to be.
-func (a *aged) life(registered bool, fn func(db *DB, add func(), s *Store)) {
+func (a *aged) life(registered bool, fn func(db *DB, add func(), s *Claimed)) {
 	a.t.Helper()
 	db := openTest(a.t, a.path, a.o)
 	s := claimTest(a.t, db, Claim{})
@@ -46,7 +46,7 @@ func (a *aged) life(registered bool, fn func(db *DB, add func(), s *Store)) {
 }
 
 // handler is what the file says of it, with an entry to acknowledge.
-func handlerOf(t *testing.T, s *Store) (h HandlerState, there bool) {
+func handlerOf(t *testing.T, s *Claimed) (h HandlerState, there bool) {
 	t.Helper()
 	hs, err := s.Handlers()
 	if err != nil || len(hs) > 1 {
@@ -69,11 +69,11 @@ func TestHandlerAgeAcrossBoots(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dev := devicetest.New(begins)
 			a := &aged{t: t, dev: dev, path: testPath(t), o: Options{Window: time.Nanosecond, Clock: dev, HandlerAge: 10 * time.Hour}}
-			a.life(true, func(_ *DB, add func(), _ *Store) { add() })
+			a.life(true, func(_ *DB, add func(), _ *Claimed) { add() })
 			boot(dev)
 			stays := func(when string, want bool) {
 				t.Helper()
-				a.life(false, func(_ *DB, add func(), s *Store) {
+				a.life(false, func(_ *DB, add func(), s *Claimed) {
 					dev.Pass(2 * time.Hour) // a program that has just been started gets some time
 					add()
 					if _, there := handlerOf(t, s); there != want {
@@ -160,7 +160,7 @@ func TestAgesAcrossBoots(t *testing.T) {
 				tc.before(dev)
 			}
 			a := &aged{t: t, dev: dev, path: testPath(t), o: Options{Window: time.Nanosecond, Clock: dev}}
-			a.life(true, func(_ *DB, add func(), _ *Store) { add() })
+			a.life(true, func(_ *DB, add func(), _ *Claimed) { add() })
 			tc.after(dev)
 			db := openTest(t, a.path, Options{Clock: dev, ReadOnly: true, TrustClock: tc.trust})
 			defer closeTest(t, db)

@@ -210,7 +210,7 @@ func (db *DB) Close() error {
 	db.mu.Unlock()
 	db.cancel()
 	for _, s := range idle {
-		s.Release()
+		s.release()
 	}
 
 	db.rotating.Wait()

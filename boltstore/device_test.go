@@ -81,7 +81,7 @@ func TestJumpedClock(t *testing.T) {
 	dev := devicetest.New(begins)
 	path, o := testPath(t), Options{Window: time.Nanosecond, Clock: dev, HandlerAge: 48 * time.Hour, CollectAfter: 24 * time.Hour, JournalAge: 2 * time.Hour}
 	other := Source{Version: "v1", Resource: "others", Form: FormTyped}
-	claim := func(db *DB, src Source) *Store {
+	claim := func(db *DB, src Source) *Claimed {
 		t.Helper()
 		s, err := db.Claim(Claim{Source: src, Example: &corev1.ConfigMap{}})
 		if err != nil {
@@ -89,7 +89,7 @@ func TestJumpedClock(t *testing.T) {
 		}
 		return s
 	}
-	life := func(fn func(db *DB, s *Store)) {
+	life := func(fn func(db *DB, s *Claimed)) {
 		t.Helper()
 		db := openTest(t, path, o)
 		s := claim(db, Source{Version: "v1", Resource: "configmaps", Form: FormTyped})
@@ -99,7 +99,7 @@ func TestJumpedClock(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	add := func(s *Store, rv int) {
+	add := func(s *Claimed, rv int) {
 		t.Helper()
 		p := &testProducer{}
 		s.Attach(p)
@@ -109,7 +109,7 @@ func TestJumpedClock(t *testing.T) {
 		p.add(t, s, configMap("ns", "b", rv, nil))
 		p.wait(t)
 	}
-	oldest := func(s *Store) uint64 {
+	oldest := func(s *Claimed) uint64 {
 		t.Helper()
 		es, err := s.ReadJournal(0)
 		if err != nil || len(es) == 0 {
@@ -117,7 +117,7 @@ func TestJumpedClock(t *testing.T) {
 		}
 		return es[0].Seq
 	}
-	life(func(db *DB, s *Store) {
+	life(func(db *DB, s *Claimed) {
 		add(s, 1)
 		add(s, 2)
 		o := claim(db, other)
@@ -129,7 +129,7 @@ func TestJumpedClock(t *testing.T) {
 		func() { dev.Reboot(begins); dev.Set(right, true) },
 	} {
 		set()
-		life(func(db *DB, s *Store) {
+		life(func(db *DB, s *Claimed) {
 			if !dev.Synchronised() {
 				before := oldest(s)
 				add(s, 3)
@@ -144,7 +144,7 @@ func TestJumpedClock(t *testing.T) {
 		})
 	}
 	dev.Pass(25 * time.Hour)
-	life(func(db *DB, _ *Store) {
+	life(func(db *DB, _ *Claimed) {
 		got, err := db.collect(context.Background(), 24*time.Hour)
 		if err != nil || len(got) != 1 || got[0].Source != other {
 			t.Errorf("collected %+v, %v", got, err)

@@ -132,7 +132,7 @@ func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
 
 // SkipJournal is where ReadJournal goes on behind a block that has seq and is
 // damaged: the seq of the block after it, or one above the last.
-func (s *Store) SkipJournal(seq uint64) (next uint64, err error) {
+func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		next = m.Seq + 1
 		if j := src.journal(); j != nil {

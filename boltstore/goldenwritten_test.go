@@ -32,14 +32,14 @@ func makeGoldenWritten(t *testing.T, path string, o Options) {
 	t.Helper()
 	o.Window = time.Nanosecond
 	bad := []string{"odd1", "odd2"}
-	open := func(c Claim) (*DB, *Store) {
+	open := func(c Claim) (*DB, *Claimed) {
 		db, err := Open(path, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return db, claimTest(t, db, c)
 	}
-	end := func(db *DB, s *Store) {
+	end := func(db *DB, s *Claimed) {
 		s.Release()
 		if err := db.Close(); err != nil {
 			t.Fatal(err)

@@ -29,17 +29,15 @@ type Handler struct {
 // registration, or may have lost it by damage, so that it starts over. A new one
 // is at the end of the journal, and replaying. It is ErrClaimed if the name is in use in this process. start is called with the
 // position, before the Positioner is.
-func (s *Store) ClaimHandler(name string, p Positioner, start func(pos Position, mark uint64, known bool)) (*Handler, error) {
+func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Position, mark uint64, known bool)) (*Handler, error) {
 	fail := func(err error) (*Handler, error) {
 		return nil, fmt.Errorf("boltstore: handler %q of %s: %w", name, s.source, err)
 	}
 	switch {
-	case s.viewed:
-		return nil, s.errViewed()
 	case name == "" || len(name) > 512:
 		return fail(errors.New("a name has 1 to 512 bytes"))
 	}
-	h := &Handler{s: s, name: name, p: p}
+	h := &Handler{s: s.Store, name: name, p: p}
 	s.mu.Lock()
 	if s.handlers[name] != nil {
 		s.mu.Unlock()
@@ -113,7 +111,7 @@ func (h *Handler) Release() error {
 // RemoveHandler forgets the name and what is kept for it. A claim on it ends:
 // what its Positioner says does not count any more, and the name can be claimed
 // again. It is ErrClaimed while the name is just being claimed.
-func (s *Store) RemoveHandler(name string) error {
+func (s *Claimed) RemoveHandler(name string) error {
 	s.mu.Lock()
 	h, taken := s.handlers[name]
 	if h != nil {

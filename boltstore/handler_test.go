@@ -50,7 +50,7 @@ func (p *testPosition) set(fn func(p *Position)) {
 	fn(&p.p)
 }
 
-func claimHandler(t *testing.T, s *Store, name string) (*Handler, *testPosition) {
+func claimHandler(t *testing.T, s *Claimed, name string) (*Handler, *testPosition) {
 	t.Helper()
 	p := &testPosition{}
 	h, err := s.ClaimHandler(name, p, p.load)
@@ -75,7 +75,7 @@ func (p *testProducer) stepped(t *testing.T, clk *testingclock.FakeClock) {
 	}
 }
 
-func handlerState1(t *testing.T, s *Store) HandlerState {
+func handlerState1(t *testing.T, s *Claimed) HandlerState {
 	t.Helper()
 	hs, err := s.Handlers()
 	if err != nil || len(hs) != 1 {

@@ -16,7 +16,7 @@ import (
 )
 
 // some stores a few pages of config maps.
-func some(t *testing.T, path string, o Options) *Store {
+func some(t *testing.T, path string, o Options) *Claimed {
 	t.Helper()
 	s := claimTest(t, openTest(t, path, o), Claim{Indexers: indexers})
 	srv := server{}

@@ -159,7 +159,7 @@ func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 		t.Fatal(err)
 	}
 	n.add(n.rest, "other-cluster-namespace", "other-cluster-object")
-	for _, s := range []*Store{s, ss, old} {
+	for _, s := range []*Claimed{s, ss, old} {
 		s.Release()
 	}
 	if err := db.Close(); err != nil {

@@ -9,17 +9,17 @@ package boltstore
 // or a list before the last one, is of another version than the last list. They do
 // not once the server has shown an object without a version, a delete of no newer
 // version, or another content under the version that the file had.
-func (s *Store) Moves(rv string) bool {
+func (s *Claimed) Moves(rv string) bool {
 	m := s.metaNow()
 	return !s.Stands() && (m.Moved || m.Listed != "" && m.Listed != rv)
 }
 
 // Stands says whether there are changes that do not move the source's versions,
 // so that no version says that nothing was missed.
-func (s *Store) Stands() bool { return s.stands.Load() || s.metaNow().Stands }
+func (s *Claimed) Stands() bool { return s.stands.Load() || s.metaNow().Stands }
 
 // NoteStands notes that there are, with the next commit.
-func (s *Store) NoteStands() { s.stands.Store(true) }
+func (s *Claimed) NoteStands() { s.stands.Store(true) }
 
 // listedAt notes what a list at rv tells of the versions. m is what the file had.
 func (r *Relist) listedAt(m *sourceMeta, rv string) {

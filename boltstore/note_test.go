@@ -36,7 +36,7 @@ func refusing(names ...string) func(runtime.Object) (runtime.Object, error) {
 }
 
 // relistSome relists where some objects cannot be stored.
-func relistSome(t *testing.T, s *Store, rv string, o RelistOptions, objs []runtime.Object) []*Entry {
+func relistSome(t *testing.T, s *Claimed, rv string, o RelistOptions, objs []runtime.Object) []*Entry {
 	t.Helper()
 	o.OnError = func(_ runtime.Object, err error) {
 		if !errors.Is(err, errRefused) {
@@ -60,7 +60,7 @@ func relistSome(t *testing.T, s *Store, rv string, o RelistOptions, objs []runti
 }
 
 // notes are the keys of which something is noted, sorted, with what.
-func notedOf(t *testing.T, s *Store) (all []string) {
+func notedOf(t *testing.T, s interface{ Noted(int) ([]Noted, error) }) (all []string) {
 	t.Helper()
 	ns, err := s.Noted(1 << 20)
 	if err != nil {
@@ -80,7 +80,7 @@ func notedOf(t *testing.T, s *Store) (all []string) {
 	return all
 }
 
-func expectNoted(t *testing.T, what string, s *Store, want ...string) {
+func expectNoted(t *testing.T, what string, s *Claimed, want ...string) {
 	t.Helper()
 	if got := notedOf(t, s); !slices.Equal(got, want) {
 		t.Fatalf("%s: noted %q, want %q", what, got, want)
@@ -101,7 +101,7 @@ func failing(names *[]string) Claim {
 }
 
 // event brings an event to the file, or what says that it cannot be stored.
-func event(t *testing.T, s *Store, p *testProducer, typ cache.DeltaType, obj any, why error) {
+func event(t *testing.T, s *Claimed, p *testProducer, typ cache.DeltaType, obj any, why error) {
 	t.Helper()
 	c, err := s.Prepare(typ, obj)
 	if why != nil {

@@ -10,7 +10,7 @@ import (
 
 // Unstored makes a change that notes that obj, which an event or a list has
 // brought, could not be stored, and why. What the file has of it stays.
-func (s *Store) Unstored(obj any, why error) *Change {
+func (s *Claimed) Unstored(obj any, why error) *Change {
 	c, err := s.identify(cache.Updated, obj)
 	if err != nil {
 		c = &Change{nameless: true}

@@ -21,7 +21,7 @@ type ownTest struct {
 	o    Options
 	path string
 	db   *DB
-	s    *Store
+	s    *Claimed
 	p    *testProducer
 	from uint64 // seq of the first entry that counts
 	raw  bool   // a list leaves out what the file has
@@ -184,7 +184,7 @@ func (f *ownTest) bases() uint64 { return f.s.metaNow().Own.Count }
 var ownCases = []struct {
 	name   string
 	before []*corev1.ConfigMap // on the server
-	own    func(s *Store) error
+	own    func(s *Claimed) error
 	read   string // after the program's write
 	replay string
 	// event and list are the ways in which the server's state comes.
@@ -195,64 +195,64 @@ var ownCases = []struct {
 	keeps uint64
 }{
 	{name: "update with the answer",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(at(7, "y")) }, read: "7y", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Update(at(7, "y")) }, read: "7y", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Updated, at(7, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")) },
 		told: "Updated 5x>7y", left: "7y"},
 	{name: "update twice, and the server's older version first",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return errors.Join(s.Update(at(6, "w")), s.Update(at(8, "y"))) }, read: "8y", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return errors.Join(s.Update(at(6, "w")), s.Update(at(8, "y"))) }, read: "8y", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Updated, at(6, "w")) }, list: func(f *ownTest) { f.list(6, at(6, "w")) },
 		told: "Updated 5x>6w", left: "8y", keeps: 1},
 	{name: "an older write",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(at(4, "w")) }, read: "5x", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Update(at(4, "w")) }, read: "5x", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Updated, at(6, "y")) }, list: func(f *ownTest) { f.list(6, at(6, "y")) },
 		told: "Updated 5x>6y", left: "6y"},
 	{name: "a change that the server never hears of",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(at(5, "mine")) }, read: "5mine", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Update(at(5, "mine")) }, read: "5mine", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Updated, at(9, "y")) }, list: func(f *ownTest) { f.list(9, at(9, "y")) },
 		told: "Updated 5x>9y", left: "9y"},
 	{name: "a change of which a list shows nothing",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(at(5, "mine")) }, read: "5mine", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Update(at(5, "mine")) }, read: "5mine", replay: "5x",
 		list: func(f *ownTest) { f.list(9, at(5, "x")) }, told: "", left: "5x"},
 	{name: "a change that is taken back",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return errors.Join(s.Update(at(5, "mine")), s.Update(at(5, "x"))) }, read: "5x", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return errors.Join(s.Update(at(5, "mine")), s.Update(at(5, "x"))) }, read: "5x", replay: "5x",
 		list: func(f *ownTest) { f.list(9, at(5, "x")) }, told: "", left: "5x"},
 	{name: "create",
-		own: func(s *Store) error { return s.Add(at(7, "y")) }, read: "7y", replay: "nothing",
+		own: func(s *Claimed) error { return s.Add(at(7, "y")) }, read: "7y", replay: "nothing",
 		event: func(f *ownTest) { f.event(cache.Added, at(7, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")) },
 		told: "Added 7y", left: "7y"},
 	{name: "create that the server never hears of",
-		own: func(s *Store) error { return s.Add(at(0, "y")) }, read: "0y", replay: "nothing",
+		own: func(s *Claimed) error { return s.Add(at(0, "y")) }, read: "0y", replay: "nothing",
 		list: func(f *ownTest) { f.list(9) }, told: "", left: "nothing"},
 	{name: "create, and a list of before",
-		own: func(s *Store) error { return s.Add(at(7, "y")) }, read: "7y", replay: "nothing",
+		own: func(s *Claimed) error { return s.Add(at(7, "y")) }, read: "7y", replay: "nothing",
 		list: func(f *ownTest) { f.list(6) }, told: "", left: "7y", keeps: 1},
 	{name: "create and delete",
-		own: func(s *Store) error { return errors.Join(s.Add(at(7, "y")), s.Delete(at(7, "y"))) }, read: "nothing", replay: "nothing",
+		own: func(s *Claimed) error { return errors.Join(s.Add(at(7, "y")), s.Delete(at(7, "y"))) }, read: "nothing", replay: "nothing",
 		event: func(f *ownTest) { f.event(cache.Added, at(7, "y")); f.event(cache.Deleted, at(8, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")); f.list(8) },
 		told: "Added 7y, Deleted 8y", left: "nothing"},
 	{name: "delete",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Deleted, at(7, "x")) }, list: func(f *ownTest) { f.list(7) },
 		told: "Deleted 7x", left: "nothing"},
 	{name: "delete that the server never hears of",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
 		list: func(f *ownTest) { f.list(9, at(5, "x")) }, told: "", left: "5x"},
 	{name: "delete, and the server's older change first",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Delete(at(5, "x")) }, read: "nothing", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Updated, at(6, "w")); f.event(cache.Deleted, at(7, "w")) },
 		list:  func(f *ownTest) { f.list(6, at(6, "w")); f.list(7) },
 		told:  "Updated 5x>6w, Deleted 7w", left: "nothing"},
 	{name: "replaced by another object",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(twin(9, "y")) }, read: "9y", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Update(twin(9, "y")) }, read: "9y", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Deleted, at(8, "x")); f.event(cache.Added, twin(9, "y")) },
 		list:  func(f *ownTest) { f.list(9, twin(9, "y")) },
 		told:  "Deleted 8x, Added 9y", left: "9y"},
 	{name: "replaced by another object, which has not come",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Update(twin(9, "y")) }, read: "9y", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Update(twin(9, "y")) }, read: "9y", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Deleted, at(8, "x")) }, list: func(f *ownTest) { f.list(8) },
 		told: "Deleted 8x", left: "9y", keeps: 1},
 	{name: "transaction",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error {
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error {
 			if err := s.Transaction(cache.Transaction{Type: cache.TransactionTypeUpdate, Object: at(7, "y")}); err != nil {
 				return err
 			}
@@ -261,7 +261,7 @@ var ownCases = []struct {
 		event: func(f *ownTest) { f.event(cache.Updated, at(7, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")) },
 		told: "Updated 5x>7y", left: "7y"},
 	{name: "replace",
-		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Store) error { return s.Replace([]any{configMap("z", "other", 1, nil)}, "30") }, read: "nothing", replay: "5x",
+		before: []*corev1.ConfigMap{at(5, "x")}, own: func(s *Claimed) error { return s.Replace([]any{configMap("z", "other", 1, nil)}, "30") }, read: "nothing", replay: "5x",
 		event: func(f *ownTest) { f.event(cache.Updated, at(7, "y")) }, list: func(f *ownTest) { f.list(7, at(7, "y")) },
 		told: "Updated 5x>7y", left: "7y"},
 }

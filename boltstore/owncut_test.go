@@ -36,7 +36,7 @@ func (b belief) tell(t *testing.T, e *Entry) {
 }
 
 // shownNow is what a handler would be shown.
-func shownNow(t *testing.T, s *Store) belief {
+func shownNow(t *testing.T, s *Claimed) belief {
 	t.Helper()
 	p, err := s.ServerPage(nil, 1000)
 	if err != nil {

@@ -30,7 +30,7 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 	if err := keys.each(func(rw raw) { written = append(written, bytes.Clone(rw.k)) }); err != nil {
 		return err
 	}
-	a := &applier{s: r.s, src: src, m: m, from: to, to: to}
+	a := &applier{s: r.s.Store, src: src, m: m, from: to, to: to}
 	for _, k := range written {
 		raw := from.items.Get(k)
 		if raw == nil {

@@ -77,9 +77,9 @@ func TestOwnWriteOfNoVersion(t *testing.T) {
 // more, stays as it is, with its base; so does one that cannot be stored.
 func TestOwnWriteIsKept(t *testing.T) {
 	for _, o := range []Options{{Durability: Process}, {Durability: Process, MaxCommitBytes: 1}} {
-		for _, own := range []func(s *Store) error{
-			func(s *Store) error { return s.Update(at(7, "y")) },
-			func(s *Store) error { return s.Delete(at(5, "x")) },
+		for _, own := range []func(s *Claimed) error{
+			func(s *Claimed) error { return s.Update(at(7, "y")) },
+			func(s *Claimed) error { return s.Delete(at(5, "x")) },
 		} {
 			f := newOwnTest(t, o)
 			f.list(5, at(5, "x"))

@@ -40,7 +40,7 @@ func somePods(from, n int) (objs []runtime.Object) {
 }
 
 // packedBy counts the records by how they are packed.
-func packedBy(t testing.TB, s *Store) map[uint32]int {
+func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}
 	raws, _, _, _, err := s.rawPage(s.metaNow, nil, 1<<30)
@@ -57,7 +57,7 @@ func packedBy(t testing.TB, s *Store) map[uint32]int {
 	return by
 }
 
-func dictVersions(t testing.TB, s *Store) (versions []uint32) {
+func dictVersions(t testing.TB, s *Claimed) (versions []uint32) {
 	t.Helper()
 	err := s.view(func(_ *sourceMeta, src sourceTx) error {
 		return each(src.root.Bucket(bucketDicts), func(k, _ []byte) error {
@@ -72,7 +72,7 @@ func dictVersions(t testing.TB, s *Store) (versions []uint32) {
 }
 
 // serves compares all that the store serves with objs, by all ways of reading.
-func serves(t testing.TB, s *Store, objs []runtime.Object) {
+func serves(t testing.TB, s *Claimed, objs []runtime.Object) {
 	t.Helper()
 	var want []any
 	for _, o := range objs {
@@ -91,7 +91,7 @@ func serves(t testing.TB, s *Store, objs []runtime.Object) {
 }
 
 // retrain trains another dictionary from what the file holds.
-func retrain(t testing.TB, s *Store) {
+func retrain(t testing.TB, s *Claimed) {
 	t.Helper()
 	before := s.packs.Current().Version
 	s.packs.Hurry(true)
@@ -131,7 +131,7 @@ func TestPackedFirstList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serves(t, v, objs)
+	serves(t, &Claimed{v}, objs)
 	changed := objs[0].DeepCopyObject().(*corev1.Pod)
 	changed.Spec.NodeName = "another"
 	if err := s.Add(changed); err != nil {
@@ -208,7 +208,7 @@ func TestManyDictionaries(t *testing.T) {
 		sameObjects(t, "journal", next, asAny(changed))
 		sameObjects(t, "journal's previous", prev, asAny(objs[:180]))
 		if round == 0 {
-			serves(t, late, changed)
+			serves(t, &Claimed{late}, changed)
 			closeTest(t, db)
 			db = openTest(t, path, Options{Compression: Zstd})
 			s = claimTest(t, db, podClaim())

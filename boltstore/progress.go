@@ -274,7 +274,7 @@ func (s *Store) stagedSet(m *sourceMeta) *indexSet {
 
 // DropProgress removes what an interrupted first list has left. No relist may
 // be under way.
-func (s *Store) DropProgress() error {
+func (s *Claimed) DropProgress() error {
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		if src, ok := s.db.h.source(tx, s.id); ok {
 			if b, _ := src.staged(s.metaNow()); b != nil {

@@ -41,7 +41,7 @@ func (l *listing) to(n int) ListProgress {
 }
 
 // begin says how many pages an earlier attempt has read.
-func (l *listing) begin(s *Store) (*Relist, int) {
+func (l *listing) begin(s *Claimed) (*Relist, int) {
 	l.t.Helper()
 	r, err := s.BeginRelist(l.o)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *listing) read(r *Relist, n, m int) error {
 
 // attempt reads on up to the m-th page, all if that is above, and gives up or
 // commits.
-func (l *listing) attempt(s *Store, m int) (from int) {
+func (l *listing) attempt(s *Claimed, m int) (from int) {
 	l.t.Helper()
 	r, from := l.begin(s)
 	err := l.read(r, from, min(m, len(l.pages)))
@@ -95,7 +95,7 @@ func (l *listing) attempt(s *Store, m int) (from int) {
 }
 
 // nothing wants that nothing can be seen of what has been staged.
-func nothing(t *testing.T, s *Store) {
+func nothing(t *testing.T, s *Claimed) {
 	t.Helper()
 	st := s.State()
 	p, err := s.Page(nil, 100)
@@ -113,7 +113,7 @@ func nothing(t *testing.T, s *Store) {
 	}
 }
 
-func hasProgress(t *testing.T, s *Store) bool {
+func hasProgress(t *testing.T, s *Claimed) bool {
 	t.Helper()
 	found := false
 	err := s.view(func(m *sourceMeta, src sourceTx) error {
@@ -136,7 +136,7 @@ func listed(n int) server {
 }
 
 // wants compares everything with the server's, indices too.
-func wants(t *testing.T, what string, s *Store, srv server) {
+func wants(t *testing.T, what string, s *Claimed, srv server) {
 	t.Helper()
 	sameObjects(t, what, srv.anys(), s.List())
 	model := cache.NewIndexer(cache.MetaNamespaceKeyFunc, s.GetIndexers())

@@ -18,7 +18,7 @@ import (
 // TestProgressOfNoUse: what was staged under other conditions, or is damaged,
 // is not gone on with.
 func TestProgressOfNoUse(t *testing.T) {
-	change := func(t *testing.T, s *Store, fn func(src sourceTx) error) {
+	change := func(t *testing.T, s *Claimed, fn func(src sourceTx) error) {
 		t.Helper()
 		if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }, nil); err != nil {
 			t.Fatal(err)
@@ -30,47 +30,47 @@ func TestProgressOfNoUse(t *testing.T) {
 		return g, slices.Clone(at), slices.Clone(r.v)
 	}
 	for name, tc := range map[string]struct {
-		before func(t *testing.T, s *Store, l *listing)
+		before func(t *testing.T, s *Claimed, l *listing)
 		taken  bool
 	}{
-		"nothing":         {func(*testing.T, *Store, *listing) {}, true},
-		"other type":      {func(_ *testing.T, s *Store, _ *listing) { s.type_ = "other" }, false},
-		"other transform": {func(_ *testing.T, s *Store, _ *listing) { s.SetTransformVersion("2") }, false},
-		"other cluster":   {func(_ *testing.T, _ *Store, l *listing) { l.o.ClusterUID = "c2" }, false},
-		"other address":   {func(_ *testing.T, _ *Store, l *listing) { l.o.Server = "s2" }, true},
-		"unknown cluster": {func(_ *testing.T, _ *Store, l *listing) { l.o.ClusterUID = "" }, true},
-		"unknown cluster, other address": {func(_ *testing.T, _ *Store, l *listing) {
+		"nothing":         {func(*testing.T, *Claimed, *listing) {}, true},
+		"other type":      {func(_ *testing.T, s *Claimed, _ *listing) { s.type_ = "other" }, false},
+		"other transform": {func(_ *testing.T, s *Claimed, _ *listing) { s.SetTransformVersion("2") }, false},
+		"other cluster":   {func(_ *testing.T, _ *Claimed, l *listing) { l.o.ClusterUID = "c2" }, false},
+		"other address":   {func(_ *testing.T, _ *Claimed, l *listing) { l.o.Server = "s2" }, true},
+		"unknown cluster": {func(_ *testing.T, _ *Claimed, l *listing) { l.o.ClusterUID = "" }, true},
+		"unknown cluster, other address": {func(_ *testing.T, _ *Claimed, l *listing) {
 			l.o.ClusterUID, l.o.Server = "", "s2"
 		}, false},
-		"anew": {func(_ *testing.T, _ *Store, l *listing) { l.o.TakeUp = false }, false},
-		"damaged progress": {func(t *testing.T, s *Store, _ *listing) {
+		"anew": {func(_ *testing.T, _ *Claimed, l *listing) { l.o.TakeUp = false }, false},
+		"damaged progress": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error {
 				return src.root.Bucket(bucketGen).Bucket(u64(firstGen)).Put(keyProgress, []byte("damaged"))
 			})
 		}, false},
-		"damaged record": {func(t *testing.T, s *Store, _ *listing) {
+		"damaged record": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error {
 				g, k, v := firstItem(src)
 				v[len(v)-1] ^= 1
 				return g.items.b.Put(k, v)
 			})
 		}, false},
-		"missing record": {func(t *testing.T, s *Store, _ *listing) {
+		"missing record": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error { g, k, _ := firstItem(src); return g.items.b.Delete(k) })
 		}, false},
-		"missing entry": {func(t *testing.T, s *Store, _ *listing) {
+		"missing entry": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error {
 				b := src.gen(firstGen).indices.b.Bucket(indexBucket("words"))
 				k, _ := b.Cursor().First()
 				return b.Delete(k)
 			})
 		}, false},
-		"missing generation": {func(t *testing.T, s *Store, _ *listing) {
+		"missing generation": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error {
 				return src.root.Bucket(bucketGen).Bucket(u64(firstGen)).DeleteBucket(bucketItems)
 			})
 		}, false},
-		"missing dictionary": {func(t *testing.T, s *Store, _ *listing) {
+		"missing dictionary": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error { return src.root.DeleteBucket(bucketDicts) })
 		}, false},
 	} {
@@ -108,7 +108,7 @@ func TestProgressOfNoUse(t *testing.T) {
 // TestProgressDropped: what an interrupted list has left does not stay once it
 // is of no use, and does not get into what else there is.
 func TestProgressDropped(t *testing.T) {
-	begun := func(t *testing.T, o Options) (string, *DB, *Store, *listing) {
+	begun := func(t *testing.T, o Options) (string, *DB, *Claimed, *listing) {
 		path := testPath(t)
 		db := openTest(t, path, o)
 		s := claimTest(t, db, Claim{Indexers: indexers})
@@ -119,7 +119,7 @@ func TestProgressDropped(t *testing.T) {
 		}
 		return path, db, s, l
 	}
-	gone := func(t *testing.T, s *Store, l *listing) {
+	gone := func(t *testing.T, s *Claimed, l *listing) {
 		t.Helper()
 		if hasProgress(t, s) {
 			t.Error("it is still there")

@@ -246,7 +246,7 @@ type Page struct {
 
 // Before says whether key comes before the page that begins at next, nil being
 // the end. The order is the file's, which is not that of the keys.
-func (s *Store) Before(key string, next []byte) bool {
+func (s *Claimed) Before(key string, next []byte) bool {
 	if next == nil {
 		return true
 	}
@@ -491,4 +491,4 @@ func (s *Store) LastStoreSyncResourceVersion() string {
 }
 
 // Resync does nothing.
-func (s *Store) Resync() error { return nil }
+func (s *Claimed) Resync() error { return nil }

@@ -55,7 +55,7 @@ type RelistOptions struct {
 // While a relist is under way the source must not be changed otherwise. A
 // crash leaves the file as it was before.
 type Relist struct {
-	s     *Store
+	s     *Claimed
 	o     RelistOptions
 	first bool // nothing was there before
 	all   bool // store every object anew: type or transform have changed
@@ -112,7 +112,7 @@ func (it item) bytes() int {
 }
 
 // BeginRelist starts a relist. End it with Commit or Abort.
-func (s *Store) BeginRelist(o RelistOptions) (*Relist, error) {
+func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	if err := s.db.relists.begin(s.db.ctx); err != nil {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func relist(t *testing.T, s *Store, rv string, o RelistOptions, objs []runtime.Object, pageSize int) ([]*Entry, *Relist) {
+func relist(t *testing.T, s *Claimed, rv string, o RelistOptions, objs []runtime.Object, pageSize int) ([]*Entry, *Relist) {
 	t.Helper()
 	o.OnError = func(obj runtime.Object, err error) { t.Errorf("not stored: %v", err) }
 	r, err := s.BeginRelist(o)
@@ -57,7 +57,9 @@ func (m server) anys() (objs []any) {
 }
 
 // journalFrom reads all entries from seq on, out of the file.
-func journalFrom(t *testing.T, s *Store, seq uint64) (all []*Entry) {
+func journalFrom(t *testing.T, s interface {
+	ReadJournal(uint64) ([]*Entry, error)
+}, seq uint64) (all []*Entry) {
 	t.Helper()
 	for {
 		entries, err := s.ReadJournal(seq)

@@ -160,7 +160,7 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	m.Noted.Nameless = 0
 	r.noteNameless(m)
 	m.date(r.s.db.device)
-	a := &applier{s: r.s, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true,
+	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true,
 		anew: r.anew(), asOf: resourceVersion}
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {

@@ -23,26 +23,26 @@ type ReplayPage struct {
 }
 
 // Replay is ServerPage for durable handlers.
-func (s *Store) Replay(from []byte, n int) (ReplayPage, error) {
+func (s *Claimed) Replay(from []byte, n int) (ReplayPage, error) {
 	return s.replay(func(p *ReplayPage, g genTx) error {
 		raws, next, err := s.pageOf(g, from, n)
 		p.Next = next
 		errs := []error{err}
 		for _, r := range raws {
-			errs = append(errs, p.add(s, r.k, r.open()))
+			errs = append(errs, p.add(s.Store, r.k, r.open()))
 		}
 		return errors.Join(errs...)
 	})
 }
 
 // ReplayOf is Replay for the objects of keys. Keys without one are left out.
-func (s *Store) ReplayOf(keys []string) (ReplayPage, error) {
+func (s *Claimed) ReplayOf(keys []string) (ReplayPage, error) {
 	return s.replay(func(p *ReplayPage, g genTx) error {
 		var errs []error
 		for _, key := range keys {
 			k := index.AppendKey(nil, key)
 			if v := g.shown(k); v != nil {
-				errs = append(errs, p.add(s, k, v))
+				errs = append(errs, p.add(s.Store, k, v))
 			}
 		}
 		return errors.Join(errs...)

@@ -15,7 +15,7 @@ import (
 )
 
 // broken has what a handler depends on rot.
-func broken(t *testing.T, s *Store, fn func(src sourceTx) error) {
+func broken(t *testing.T, s *Claimed, fn func(src sourceTx) error) {
 	t.Helper()
 	if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }, nil); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func brokenPosition(src sourceTx) error {
 
 // startingOver is a store with three entries and a handler that has started
 // over at the third, which the file says.
-func startingOver(t *testing.T) (*Store, func(), *testPosition) {
+func startingOver(t *testing.T) (*Claimed, func(), *testPosition) {
 	t.Helper()
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour, JournalBytes: 1})
 	s := claimTest(t, db, Claim{})
@@ -67,8 +67,8 @@ func TestStartsOverByItself(t *testing.T) {
 // TestStartsOverAgain: damage while a handler starts over, or has acknowledged
 // that and the file does not say so yet: what it says is of before.
 func TestStartsOverAgain(t *testing.T) {
-	for name, damage := range map[string]func(s *Store, src sourceTx) error{
-		"the position":       func(_ *Store, src sourceTx) error { return brokenPosition(src) },
+	for name, damage := range map[string]func(s *Claimed, src sourceTx) error{
+		"the position":       func(_ *Claimed, src sourceTx) error { return brokenPosition(src) },
 		"what is parked":     brokenParked,
 		"what is to be told": brokenJournal,
 	} {
@@ -103,7 +103,7 @@ func TestStartsOverAgain(t *testing.T) {
 }
 
 // brokenParked has something parked that cannot be read.
-func brokenParked(_ *Store, src sourceTx) error {
+func brokenParked(_ *Claimed, src sourceTx) error {
 	b, err := src.createParked("test")
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func brokenParked(_ *Store, src sourceTx) error {
 }
 
 // brokenJournal has the oldest block that the handler needs rot, which presses.
-func brokenJournal(_ *Store, src sourceTx) error {
+func brokenJournal(_ *Claimed, src sourceTx) error {
 	j := src.journal()
 	_, v := j.Cursor().Seek(u64(4))
 	v = bytes.Clone(v)

@@ -47,7 +47,7 @@ func closeTest(t testing.TB, db *DB) {
 		t.Errorf("after the test the file is not sound: %+v %v", r, err)
 	}
 	for _, s := range db.claims {
-		s.Release()
+		s.release()
 	}
 	if err := db.Close(); err != nil {
 		t.Errorf("close: %v", err)
@@ -56,7 +56,7 @@ func closeTest(t testing.TB, db *DB) {
 
 func testPath(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
 
-func claimTest(t testing.TB, db *DB, c Claim) *Store {
+func claimTest(t testing.TB, db *DB, c Claim) *Claimed {
 	t.Helper()
 	if c.Source.Resource == "" {
 		c.Source = configMaps

@@ -32,7 +32,7 @@ type storeModel struct {
 	path  string
 	o     Options
 	db    *DB
-	s     *Store
+	s     *Claimed
 	p     *testProducer
 	trace []string
 

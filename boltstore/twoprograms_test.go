@@ -21,7 +21,7 @@ import (
 // what it has committed to that.
 type program struct {
 	db    *DB
-	s     *Store
+	s     *Claimed
 	wrote map[string]bool
 }
 

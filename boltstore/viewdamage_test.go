@@ -21,7 +21,7 @@ func TestViewTellsClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := map[string]*Store{}
+	claims := map[string]*Claimed{}
 	for resource, example := range map[string]runtime.Object{"pods": &corev1.Pod{}, "configmaps": &corev1.ConfigMap{}} {
 		s, err := db.Claim(Claim{Source: Source{Version: "v1", Resource: resource, Form: FormTyped}, Example: example})
 		if err != nil {

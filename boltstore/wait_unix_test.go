@@ -65,7 +65,7 @@ func TestWaitsForCompaction(t *testing.T) {
 			go func() {
 				other, err := Open(path, Options{LockTimeout: time.Minute})
 				if err == nil {
-					var s *Store
+					var s *Claimed
 					if s, err = other.Claim(Claim{Source: configMaps, Example: &corev1.ConfigMap{}}); err == nil {
 						err = s.Add(configMap("ns", "other", 9001, nil))
 					}

@@ -18,15 +18,15 @@ import (
 
 // Add stores obj, whatever was at its key. In a source that has been read from
 // the server an object that is older than the one at its key is not stored.
-func (s *Store) Add(obj any) error { return s.writeOne(cache.Added, obj) }
+func (s *Claimed) Add(obj any) error { return s.writeOne(cache.Added, obj) }
 
 // Update is Add.
-func (s *Store) Update(obj any) error { return s.writeOne(cache.Updated, obj) }
+func (s *Claimed) Update(obj any) error { return s.writeOne(cache.Updated, obj) }
 
 // Delete removes what is at the key of obj.
-func (s *Store) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
+func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
 
-func (s *Store) writeOne(typ cache.DeltaType, obj any) error {
+func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
 	c, err := s.Prepare(typ, obj)
 	if err != nil {
 		return err
@@ -45,15 +45,8 @@ func seenIn(obj any) *string {
 	return &rv
 }
 
-func (s *Store) errViewed() error {
-	return fmt.Errorf("boltstore: %s is open for reading; claim it to write", s.source)
-}
-
 // write commits a batch and waits for it.
 func (s *Store) write(b *Batch) error {
-	if s.viewed {
-		return s.errViewed()
-	}
 	b.unjournaled = true
 	d := &direct{b: b, done: make(chan error, 1)}
 	s.mu.Lock()
@@ -100,7 +93,7 @@ func (s *Store) failDirect(err error) {
 
 // Transaction applies several writes in one commit. Those that cannot be
 // stored are in the error; the others are committed.
-func (s *Store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
+func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	if len(txns) == 0 {
 		return nil
 	}
@@ -133,7 +126,7 @@ func (s *Store) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 
 // Replace makes objs all that there is, in one commit. resourceVersion is the
 // resume point only where the server has not been read.
-func (s *Store) Replace(objs []any, resourceVersion string) error {
+func (s *Claimed) Replace(objs []any, resourceVersion string) error {
 	b := &Batch{ResourceVersion: resourceVersion, seen: &resourceVersion}
 	last := map[string]*Change{}
 	for _, obj := range objs {
@@ -155,7 +148,7 @@ func (s *Store) Replace(objs []any, resourceVersion string) error {
 }
 
 // Bookmark notes that everything up to rv has been stored; see Replace.
-func (s *Store) Bookmark(rv string) {
+func (s *Claimed) Bookmark(rv string) {
 	if err := s.write(&Batch{ResourceVersion: rv, seen: &rv}); err != nil && !errors.Is(err, ErrClosed) {
 		s.db.log().Error(err, "Bookmark not stored", "source", s.source.String())
 	}
@@ -164,10 +157,7 @@ func (s *Store) Bookmark(rv string) {
 // AddIndexers adds indices. Objects already stored are indexed before it
 // returns, locally and in steps: only those whose values differ from what
 // their record says are written. It may be called at any time.
-func (s *Store) AddIndexers(add cache.Indexers) error {
-	if s.viewed {
-		return s.errViewed()
-	}
+func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	s.indexing.Lock()
 	defer s.indexing.Unlock()
 	before := s.indexSet()

@@ -39,7 +39,7 @@ type Options struct {
 // concurrently; a single consumer pops.
 type Journal struct {
 	o     Options
-	store *boltstore.Store
+	store *boltstore.Claimed
 	wake  func(urgent bool)
 
 	mu       sync.Mutex
@@ -98,7 +98,7 @@ type output struct {
 var _ cache.QueueWithBatch = &Journal{}
 
 // New attaches a journal to a claimed store.
-func New(store *boltstore.Store, o Options) *Journal {
+func New(store *boltstore.Claimed, o Options) *Journal {
 	o.MaxBytes = max(cmp.Or(o.MaxBytes, 3<<20), 1)
 	if o.Logger == nil {
 		l := klog.Background()

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func newJournal(t *testing.T, db boltstore.Options, o Options) (*Journal, *boltstore.Store) {
+func newJournal(t *testing.T, db boltstore.Options, o Options) (*Journal, *boltstore.Claimed) {
 	t.Helper()
 	db.Keyset = sealtest.Default()
 	file, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), db)

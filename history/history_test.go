@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
 )
 
 func pod(rv, uid string, change func(*corev1.Pod)) *corev1.Pod {
@@ -68,11 +69,12 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = db.View(states[0].Source); err != nil {
+	view, err := db.View(states[0].Source)
+	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for v, err := range Of(s, "web/shop") {
+	for v, err := range Of(view, "web/shop") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +94,7 @@ func TestHistory(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	for range Of(s, "web/shop") {
+	for range Of(view, "web/shop") {
 		break // may be left at any time
 	}
 }

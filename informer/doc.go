@@ -59,7 +59,7 @@
 //
 // # Differences from client-go: own writes
 //
-//   - What a program writes to the store of an informer ([boltstore.Store.Add],
+//   - What a program writes to the store of an informer ([boltstore.Claimed.Add],
 //     Update, Delete, Replace, Transaction) is for readers only. Handlers are told
 //     the server's changes as if the program had written nothing, since a
 //     handler's line of versions must have no gaps over restarts.

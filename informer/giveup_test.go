@@ -172,7 +172,7 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 					return d.fake != nil && d.fake.IsStopped()
 				})
 			}
-			again.Store().Release()
+			again.store.Release()
 			if err := db.Close(); err != nil {
 				t.Error(err)
 			}

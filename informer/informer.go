@@ -21,7 +21,7 @@ import (
 // than the interface.
 type Informer struct {
 	o       Options
-	store   *boltstore.Store
+	store   *boltstore.Claimed
 	lw      cache.ListerWatcher
 	server  string
 	example runtime.Object
@@ -107,7 +107,7 @@ func (inf *Informer) GetStore() cache.Store { return inf.store }
 func (inf *Informer) GetIndexer() cache.Indexer { return inf.store }
 
 // Store returns the store in its own type.
-func (inf *Informer) Store() *boltstore.Store { return inf.store }
+func (inf *Informer) Store() *boltstore.Store { return inf.store.Store }
 
 // State says what the source is doing, and how old the data is.
 func (inf *Informer) State() reflector.State {

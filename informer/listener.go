@@ -61,7 +61,7 @@ type walk struct {
 }
 
 // passed says whether the walk has come past key.
-func (w *walk) passed(s *boltstore.Store, key string) bool {
+func (w *walk) passed(s *boltstore.Claimed, key string) bool {
 	return !w.active || w.begun && s.Before(key, w.next)
 }
 

@@ -15,7 +15,7 @@ import (
 type replacement struct {
 	file  string        // where the open file is
 	other *boltstore.DB // of the program that opened the path, nil if it has ended
-	store *boltstore.Store
+	store *boltstore.Claimed
 	keys  []string // that the other program has committed, nil if there was none
 }
 

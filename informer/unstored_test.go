@@ -56,7 +56,7 @@ func (f *faults) options() Options {
 func (l *life) passed() *life {
 	l.t.Helper()
 	eventually(l.t, "at the server's version", func() bool {
-		l.inf.Store().Flush()
+		l.inf.store.Flush()
 		return l.inf.Store().State().ResourceVersion == fmt.Sprint(l.sim.Revision())
 	})
 	return l

@@ -51,7 +51,7 @@ func newOdd(t *testing.T, lw cache.ListerWatcher) *odd {
 
 // life runs one, and returns its source once it has synced and the file has the
 // names. fn is called then.
-func (o *odd) life(fn func(*Source, *boltstore.Store), names ...string) State {
+func (o *odd) life(fn func(*Source, *boltstore.Claimed), names ...string) State {
 	o.t.Helper()
 	store, err := o.db.Claim(boltstore.Claim{Source: o.source, Example: o.example})
 	if err != nil {
@@ -82,7 +82,7 @@ func (o *odd) life(fn func(*Source, *boltstore.Store), names ...string) State {
 
 // has waits until the source has synced and gone live, and looks what the file
 // has then: nothing corrects it afterwards.
-func (o *odd) has(src *Source, store *boltstore.Store, names []string) {
+func (o *odd) has(src *Source, store *boltstore.Claimed, names []string) {
 	o.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for !src.journal.HasSynced() || src.State().Phase != Live {
@@ -100,7 +100,7 @@ func (o *odd) has(src *Source, store *boltstore.Store, names []string) {
 }
 
 // come waits until the file has those.
-func (o *odd) come(store *boltstore.Store, names ...string) {
+func (o *odd) come(store *boltstore.Claimed, names ...string) {
 	o.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		keys := store.ListKeys()
@@ -186,7 +186,7 @@ func TestConstantOverABrokenWatch(t *testing.T) {
 			return w, nil
 		},
 	})
-	st := o.life(func(_ *Source, s *boltstore.Store) {
+	st := o.life(func(_ *Source, s *boltstore.Claimed) {
 		w := <-watches
 		names = []string{"b", "c"}
 		w.Stop()
@@ -264,7 +264,7 @@ func testFake(o *odd, create, remove func(string)) {
 	remove("a") // while the program is down
 	o.life(nil, "ns/b")
 	create("c")
-	o.life(func(_ *Source, s *boltstore.Store) {
+	o.life(func(_ *Source, s *boltstore.Claimed) {
 		create("d")
 		o.come(s, "ns/b", "ns/c", "ns/d")
 		remove("b")

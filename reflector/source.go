@@ -71,7 +71,7 @@ type Source struct {
 	lw      cache.ListerWatcherWithContext
 	raw     cache.ListerWatcher
 	journal *fifo.Journal
-	store   *boltstore.Store
+	store   *boltstore.Claimed
 	example runtime.Object
 	o       Options
 	backoff wait.Backoff // between relists for expired versions
@@ -127,7 +127,7 @@ var (
 
 // New returns a source that reads through lw and keeps what it reads in the
 // journal and its store. example is an object of the type that lw returns.
-func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Store, example runtime.Object, o Options) *Source {
+func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Claimed, example runtime.Object, o Options) *Source {
 	o.PageBytes = cmp.Or(o.PageBytes, 4<<20)
 	// The server counts seconds.
 	o.ConfirmTimeout = min(max(cmp.Or(o.ConfirmTimeout, 3*time.Second), 1), 24*time.Hour)

@@ -36,7 +36,7 @@ type fixture struct {
 	*Source
 	t       *testing.T
 	sim     *kubesim.Server
-	store   *boltstore.Store
+	store   *boltstore.Claimed
 	journal *fifo.Journal
 	clock   *testingclock.FakeClock
 	claim   func() // begins another life

@@ -48,7 +48,7 @@ type StandaloneOptions struct {
 type Standalone struct {
 	source  *Source
 	journal *fifo.Journal
-	store   *boltstore.Store
+	store   *boltstore.Claimed
 	ctx     context.Context // until Close
 	close   context.CancelFunc
 	popping sync.WaitGroup
@@ -97,7 +97,7 @@ func NewStandalone(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Obj
 }
 
 // Store serves reads of the file.
-func (s *Standalone) Store() *boltstore.Store { return s.store }
+func (s *Standalone) Store() *boltstore.Store { return s.store.Store }
 
 // State says what the source is doing, and how old the data is.
 func (s *Standalone) State() State { return s.source.State() }

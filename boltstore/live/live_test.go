@@ -36,7 +36,7 @@ func secret(i int, size int) *corev1.Secret {
 }
 
 // world is a file with n secrets, and the store that owns them.
-func world(t testing.TB, path string, n, size int) (*boltstore.DB, *boltstore.Store) {
+func world(t testing.TB, path string, n, size int) (*boltstore.DB, *boltstore.Claimed) {
 	t.Helper()
 	db, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
@@ -57,7 +57,7 @@ func world(t testing.TB, path string, n, size int) (*boltstore.DB, *boltstore.St
 }
 
 // relist makes n secrets the contents.
-func relist(t testing.TB, s *boltstore.Store, n, size int, version string) {
+func relist(t testing.TB, s *boltstore.Claimed, n, size int, version string) {
 	t.Helper()
 	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
 	if err != nil {
@@ -259,7 +259,7 @@ func raw(t *testing.T, path, request string) *net.UnixConn {
 var shortLimits = limits{conns: 4, header: 4 << 10, read: 200 * time.Millisecond, write: 200 * time.Millisecond}
 
 // served says that the writer and well-behaved clients are not held up.
-func served(t *testing.T, path string, s *boltstore.Store) {
+func served(t *testing.T, path string, s *boltstore.Claimed) {
 	t.Helper()
 	if err := s.Update(secret(0, 10)); err != nil {
 		t.Error(err)
