@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
@@ -317,61 +315,4 @@ func (db *DB) step(name string) error {
 		return db.opts.step(name)
 	}
 	return nil
-}
-
-// tempPrefix begins the names of files that are to become the one at path.
-func tempPrefix(path string) string { return "." + filepath.Base(path) + ".new-" }
-
-// tempFile makes an empty file beside the one at path, 0600.
-func (db *DB) tempFile(path string) (string, error) {
-	if err := db.files.Op("create", tempPrefix(path)); err != nil {
-		return "", err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix(path)+"*")
-	if err != nil {
-		return "", err
-	}
-	return f.Name(), f.Close()
-}
-
-func sameFile(a, b string) bool {
-	is, err := os.Stat(a)
-	if err != nil {
-		return false
-	}
-	other, err := os.Stat(b)
-	return err == nil && os.SameFile(is, other)
-}
-
-// removeLeftovers removes what a crash left of files that were being made,
-// unless another process is at it. The file itself is open and locked.
-func (db *DB) removeLeftovers() {
-	path, err := filepath.EvalSymlinks(db.path)
-	if err != nil {
-		return
-	}
-	files, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return
-	}
-	for _, f := range files {
-		name := filepath.Join(filepath.Dir(path), f.Name())
-		if !strings.HasPrefix(f.Name(), tempPrefix(path)) || !f.Type().IsRegular() {
-			continue
-		}
-		release, err := osfile.Lock(name)
-		if err != nil && sameFile(name, path) {
-			release, err = func() {}, nil // the file itself, by the name under which it was made
-		}
-		if err != nil {
-			continue
-		}
-		err = db.files.Remove(name)
-		release()
-		if err != nil {
-			db.log().Error(err, "A file left by a crash was not removed", "file", name)
-			continue
-		}
-		db.log().Info("Removed a file left by a crash", "file", name)
-	}
 }

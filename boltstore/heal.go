@@ -34,7 +34,7 @@ func (db *DB) replace(why error) error {
 	}
 	defer release()
 	path := db.realPath()
-	if isAt(path, db.judged) != nil {
+	if !isAsJudged(path, db.judged) {
 		return errReplaced // what is there has not been looked at
 	}
 	var saved salvaged

@@ -122,6 +122,13 @@ func isAt(path string, is os.FileInfo) error {
 	return nil
 }
 
+// isAsJudged says whether the file at path is the one that was looked at, as it was
+// then. Nobody held that file open since: another one may have its inode.
+func isAsJudged(path string, judged os.FileInfo) bool {
+	st, err := os.Stat(path)
+	return err == nil && os.SameFile(st, judged) && st.Size() == judged.Size() && st.ModTime().Equal(judged.ModTime())
+}
+
 // inPlace verifies that the file that is open is the one at path.
 func (db *DB) inPlace(path string) error {
 	b := db.h.now.Load()
@@ -162,8 +169,13 @@ func (db *DB) exchangeNames(name, path string, was os.FileInfo) error {
 		return osfile.SayBusy(os.Rename(name, path))
 	}
 	if err := isAt(name, was); err != nil {
-		// A file came there after the look. It gets its name back.
-		if xerr := osfile.Exchange(name, path); xerr != nil {
+		// A file came there after the look. It gets its name back. If the program
+		// dies before that, removeLeftovers finds it.
+		xerr := db.files.Op("exchange", path)
+		if xerr == nil {
+			xerr = osfile.Exchange(name, path)
+		}
+		if xerr != nil {
 			kept := db.asideName()
 			return errors.Join(err, fmt.Errorf("the file that came there is now %s: %w", kept, errors.Join(xerr, os.Rename(name, kept))))
 		}

@@ -1,0 +1,103 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/internal/sealtest"
+)
+
+// TestDiedBetweenExchanges: a file comes to the path after the look, and the
+// program dies before it has its name back. The next Open keeps it.
+func TestDiedBetweenExchanges(t *testing.T) {
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		t.Skip("names cannot be exchanged in one step")
+	}
+	for op := range swaps(nil) {
+		t.Run(op, func(t *testing.T) {
+			path, dead := testPath(t), testPath(t)
+			come, died := false, false
+			a := openTest(t, path, Options{Keyset: sealtest.Keyset(), op: func(name, _ string) error {
+				switch {
+				case come && name == "rename":
+					come = false
+					if err := os.Rename(path, path+".away"); err != nil {
+						return err
+					}
+					return os.WriteFile(path, []byte("the newcomer"), 0o600)
+				case name == "exchange":
+					died = true
+					for _, f := range filesIn(t, filepath.Dir(path)) {
+						if err := os.Link(f, filepath.Join(filepath.Dir(dead), filepath.Base(f))); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}})
+			storeMap(t, a, "of-a")
+			come = true
+			_ = swaps(a)[op]() // which refuses
+			closeTest(t, a)
+			if !died {
+				t.Fatal("no names were exchanged")
+			}
+			db := openTest(t, dead, Options{Keyset: sealtest.Keyset()})
+			hasMap(t, db, "of-a")
+			closeTest(t, db)
+			noLeftovers(t, dead)
+			kept := 0
+			for _, f := range filesIn(t, filepath.Dir(dead)) {
+				if b, err := os.ReadFile(f); err == nil && string(b) == "the newcomer" {
+					kept++
+				}
+			}
+			if kept != 1 {
+				t.Errorf("the newcomer is there %d times", kept)
+			}
+		})
+	}
+}
+
+// TestAnotherUnderTheSameInode: a file that was written since it was looked at, or
+// that has the inode of one that was removed, is not set aside unseen.
+func TestAnotherUnderTheSameInode(t *testing.T) {
+	path := testPath(t)
+	good := filled(t)
+	write := func(b []byte, at time.Time) {
+		if err := errors.Join(os.WriteFile(path, b, 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	for name, later := range map[string]time.Duration{"larger": 0, "later": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			damaged := good[:3*os.Getpagesize()]
+			if later > 0 {
+				damaged = make([]byte, len(good))
+			}
+			write(damaged, now)
+			db, err := Open(path+".other", Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			closeTest(t, db)
+			db.path = path
+			if db.judged, err = os.Stat(path); err != nil {
+				t.Fatal(err)
+			}
+			write(good, now.Add(later))
+			if err := db.replace(ErrDamaged); !errors.Is(err, errReplaced) {
+				t.Errorf("replaced: %v", err)
+			}
+			if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, good) {
+				t.Error("it is another file now: ", err)
+			}
+		})
+	}
+}
