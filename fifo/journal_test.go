@@ -379,7 +379,7 @@ func TestReplace(t *testing.T) {
 		d := pop(t, j)
 		got += string(d.Type) + " " + d.Object.(*boltstore.Entry).Key + ", "
 	}
-	if got != "Updated ns/b, Added ns/c, Deleted ns/a, " { // as client-go's queues order them
+	if got != "Updated ns/b, Added ns/c, Deleted ns/a, " {
 		t.Fatal(got)
 	}
 	j.ExpectResume("7")

@@ -132,7 +132,8 @@ func (j *Journal) ReachedBy(rv string) bool {
 }
 
 // Replace brings the file in line with a full list; what differs is handed out
-// as Added, Updated and Deleted. Announced by ExpectResume it does nothing.
+// as Added, Updated and Deleted. Announced by ExpectResume it does nothing. A list
+// with something that is no runtime.Object is refused.
 func (j *Journal) Replace(list []any, rv string) error {
 	j.mu.Lock()
 	resume := j.resume != nil && *j.resume == rv && len(list) == 0
@@ -143,9 +144,11 @@ func (j *Journal) Replace(list []any, rv string) error {
 	}
 	objs := make([]runtime.Object, 0, len(list))
 	for _, o := range list {
-		if ro, ok := o.(runtime.Object); ok {
-			objs = append(objs, ro)
+		ro, ok := o.(runtime.Object)
+		if !ok {
+			return fmt.Errorf("fifo: replace the contents of %s: a %T is no runtime.Object; list API objects only", j.store.Source(), o)
 		}
+		objs = append(objs, ro)
 	}
 	_, err := j.Relist(context.Background(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
 		return rv, rv, r.Page(objs)
