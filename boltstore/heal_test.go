@@ -259,7 +259,7 @@ func TestCorruptFilesAreBounded(t *testing.T) {
 		if err := os.WriteFile(path, []byte("not ours"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		db := openTest(t, path, Options{Clock: clk})
+		db := openTest(t, path, Options{Clock: clk, ReplaceForeign: true})
 		names = append(names, db.SetAside()...)
 		closeTest(t, db)
 		clk.Step(time.Hour)
