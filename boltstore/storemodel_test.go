@@ -13,13 +13,11 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -357,125 +355,6 @@ func (m *storeModel) step() {
 	default:
 		m.addIndex()
 	}
-}
-
-func (m *storeModel) fold() {
-	for _, e := range journalFrom(m.t, m.s, m.seq+1) {
-		m.seq = e.Seq
-		obj, err := e.Object()
-		m.must(err)
-		prev, err := e.Previous()
-		m.must(err)
-		was := m.told[e.Key]
-		m.say("told: %s %s %s", e.Type, e.Key, shortly(obj))
-		switch e.Type {
-		case cache.Deleted:
-			if was == nil {
-				m.fail("told that %s is gone, which was not there", e.Key)
-			}
-			delete(m.told, e.Key)
-			delete(m.hidden, e.Key)
-		case cache.Added:
-			if was != nil && !m.hidden[e.Key] {
-				m.fail("told that %s is new, and it was there", e.Key)
-			}
-			delete(m.hidden, e.Key)
-			m.told[e.Key] = obj.(*corev1.ConfigMap)
-		default:
-			if was == nil || prev == nil || modelText(prev.(*corev1.ConfigMap)) != modelText(was) || obj.(*corev1.ConfigMap).UID != was.UID {
-				m.fail("told %s that %v became %v, and it was %s", e.Key, prev, obj, modelText(was))
-			}
-			m.told[e.Key] = obj.(*corev1.ConfigMap)
-		}
-	}
-}
-
-func (m *storeModel) check() {
-	m.t.Helper()
-	r, err := m.db.Check()
-	if err != nil || !r.Sound() {
-		m.fail("%+v %v", r, err)
-	}
-	st := m.s.State()
-	if m.seq == 0 && len(m.told) == 0 && st.Synced {
-		p, err := m.s.ServerPage(nil, 100)
-		m.must(err)
-		if p.Synced {
-			for _, o := range p.Objects {
-				m.told["ns/"+o.(*corev1.ConfigMap).Name] = o.(*corev1.ConfigMap)
-			}
-		}
-		m.seq = st.Seq
-	}
-	m.fold()
-	if !st.Synced || m.s.Outdated() != "" || m.s.Err() != nil {
-		return
-	}
-	ns, err := m.s.Noted(1000)
-	m.must(err)
-	notes := map[string]Noted{}
-	for _, n := range ns {
-		notes[n.Key] = n
-	}
-	p, err := m.s.ServerPage(nil, 100)
-	m.must(err)
-	shown := server{}
-	for _, o := range p.Objects {
-		shown["ns/"+o.(*corev1.ConfigMap).Name] = o.(*corev1.ConfigMap)
-	}
-	read := server{}
-	for _, o := range m.s.List() {
-		read["ns/"+o.(*corev1.ConfigMap).Name] = o.(*corev1.ConfigMap)
-	}
-	now := m.state()
-	for i := range 6 {
-		key := fmt.Sprint("ns/o", i)
-		n, noted := notes[key]
-		told, is := m.told[key], shown[key]
-		if m.hidden[key] {
-			if is != nil || !n.Unstored {
-				m.fail("%s is hidden: shown %s, noted %+v", key, modelText(is), n)
-			}
-		} else if modelText(told) != modelText(is) {
-			m.fail("%s: told %s, shown %s", key, modelText(told), modelText(is))
-		}
-		if modelText(told) != modelText(now[key]) && !(noted && n.Unstored) {
-			m.fail("%s: told %s, the server had %s, and nothing is noted", key, modelText(told), modelText(now[key]))
-		}
-		own := m.isOwn(key)
-		seen := read[key]
-		if !own && modelText(seen) != modelText(is) {
-			m.fail("%s: read %s, shown %s", key, modelText(seen), modelText(is))
-		}
-		if own && seen != nil && modelText(seen) != modelText(is) && !slices.Contains(m.wrote[key], modelText(seen)) {
-			m.fail("%s: read %s, which nobody wrote", key, modelText(seen))
-		}
-		for _, name := range append([]string{"odd"}, m.late...) {
-			lacks := slices.Contains(n.Indices, name)
-			if lacks && seen == nil {
-				m.fail("%s: %+v and it is not there", key, n)
-			}
-			if seen == nil {
-				continue
-			}
-			for _, v := range []string{name + seen.ResourceVersion, strings.Fields(seen.Data["words"] + " x")[0]} {
-				keys, err := m.s.IndexKeys(name, v)
-				m.must(err)
-				if slices.Contains(keys, key) == lacks {
-					m.fail("%s %s: index %s has %v under %s, noted %+v", key, modelText(seen), name, keys, v, n)
-				}
-			}
-		}
-	}
-}
-
-func (m *storeModel) isOwn(key string) (own bool) {
-	m.must(m.db.h.view(func(tx *bolt.Tx) error {
-		src, _ := m.db.h.source(tx, m.s.id)
-		_, own = src.gen(m.s.metaNow().Generation).own.find(index.AppendKey(nil, key))
-		return nil
-	}))
-	return own
 }
 
 // TestStoreModel runs many short programs of random steps. Each prints its seed

@@ -1,0 +1,89 @@
+package boltstore
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestIndexFunctionRecovers: a function that failed is called again after a
+// second, two, four, up to ten minutes.
+func TestIndexFunctionRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, testPath(t), Options{})
+		defer closeTest(t, db)
+		began := time.Now()
+		var fail atomic.Bool
+		fail.Store(true)
+		var mu sync.Mutex
+		var calls []time.Duration
+		claim := failing(&[]string{})
+		claim.Indexers["odd"] = func(o any) ([]string, error) {
+			if o.(*corev1.ConfigMap).Name != "a" {
+				return nil, nil
+			}
+			mu.Lock()
+			calls = append(calls, time.Since(began).Truncate(time.Second))
+			mu.Unlock()
+			if fail.Load() {
+				panic("on purpose")
+			}
+			return []string{"v"}, nil
+		}
+		s := claimTest(t, db, claim)
+		if err := errors.Join(s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})), s.Add(configMap("ns", "b", 2, nil))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute) // simulated time
+		synctest.Wait()
+		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		mu.Lock()
+		if !slices.Equal(calls, want) {
+			t.Errorf("called after %v, want %v", calls, want)
+		}
+		mu.Unlock()
+		expectNoted(t, "it fails", s, "ns/a odd")
+		if objs, err := s.ByIndex("words", "w"); err != nil || len(objs) != 1 {
+			t.Error(len(objs), err)
+		}
+		fail.Store(false)
+		time.Sleep(10 * time.Minute) // simulated time
+		synctest.Wait()
+		expectNoted(t, "it has recovered", s)
+		if objs, err := s.ByIndex("odd", "v"); err != nil || len(objs) != 1 {
+			t.Error(len(objs), err)
+		}
+	})
+}
+
+// TestIndexNoLongerAsked: what is noted under an index that a program does not
+// ask for any more is forgotten, and that index built when one asks again.
+func TestIndexNoLongerAsked(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	bad := []string{"a"}
+	s := claimTest(t, db, failing(&bad))
+	if err := errors.Join(s.Add(configMap("ns", "a", 1, nil)), s.Add(configMap("ns", "b", 2, nil))); err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	s = claimTest(t, db, Claim{})
+	expectNoted(t, "without it", s)
+	closeTest(t, db)
+	db = openTest(t, path, Options{})
+	bad = nil
+	s = claimTest(t, db, failing(&bad))
+	if objs, err := s.ByIndex("odd", "v1"); err != nil || len(objs) != 1 {
+		t.Error(len(objs), err)
+	}
+}
