@@ -124,7 +124,7 @@ func TestDurableStuck(t *testing.T) {
 		return ErrAckLater
 	})
 	o := DurableOptions{MaxPending: 4, StuckAfter: 1}
-	l := w.durably(o, r).run().synced()
+	l := w.durably(o, r).run().synced().replayed()
 	for i := range 40 {
 		w.create(fmt.Sprint("bad", i))
 	}
