@@ -44,11 +44,16 @@ func (db *DB) tempFile(path string) (string, error) {
 }
 
 // isNewcomer says whether the file with a temporary name for path is neither the
-// one that was made under it nor the one that was to be replaced.
+// one that was made under it nor the one that was to be replaced, while the one
+// that was made is at path. In a copy of the folder no file is any of these.
 func isNewcomer(name, path string) bool {
 	var was, made uint64
 	_, err := fmt.Sscanf(strings.TrimPrefix(filepath.Base(name), tempPrefix(path)), "%x-%x-", &was, &made)
 	if err != nil || made == 0 {
+		return false
+	}
+	at, err := os.Stat(path)
+	if err != nil || osfile.Inode(at) != made {
 		return false
 	}
 	st, err := os.Lstat(name)
