@@ -115,9 +115,9 @@ func TestBesideClientGo(t *testing.T) {
 }
 
 func beside(t *testing.T, rnd *rand.Rand, replaces bool) {
-	j, s := newJournal(t, boltstore.Options{Window: time.Nanosecond, Durability: boltstore.Process}, Options{})
+	q, s := newQueue(t, boltstore.Options{Window: time.Nanosecond, Durability: boltstore.Process}, Options{})
 	store := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc)
-	a := &consumer{t: t, queue: j, store: s, known: map[string]string{}, told: map[string][]string{}}
+	a := &consumer{t: t, queue: q, store: s, known: map[string]string{}, told: map[string][]string{}}
 	b := &consumer{t: t, queue: cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: cache.MetaNamespaceKeyFunc, KnownObjects: store}), store: store, known: map[string]string{}, told: map[string][]string{}}
 	both := []*consumer{a, b}
 	rv := 0

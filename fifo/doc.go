@@ -1,7 +1,7 @@
 // Package fifo is the queue between a Reflector and an informer, written ahead
 // to the file: what Pop hands out has been committed.
 //
-// [Journal] is a cache.Queue and cache.QueueWithBatch. Add, Update and Delete
+// [Queue] is a cache.Queue and cache.QueueWithBatch. Add, Update and Delete
 // put a change into a bounded batch in memory and return; the file's committer
 // writes batch, objects, indices and resourceVersion in one transaction; then
 // Pop hands out an *boltstore.Entry for each change, the object before beside

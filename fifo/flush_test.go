@@ -13,27 +13,27 @@ import (
 
 // TestFlushBehindWhatNobodyPops: who pops may be the one that waits for it.
 func TestFlushBehindWhatNobodyPops(t *testing.T) {
-	j, s := newJournal(t, boltstore.Options{Window: time.Microsecond}, Options{MaxBytes: 10_000})
+	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, Options{MaxBytes: 10_000})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	added := 0
 	for full := false; ; { // one after the other, and one more behind what is full
-		j.mu.Lock()
-		idle := len(j.pending)+len(j.inflight) == 0
+		q.mu.Lock()
+		idle := len(q.pending)+len(q.inflight) == 0
 		done := full
-		full = j.outBytes >= j.o.MaxBytes
-		j.mu.Unlock()
+		full = q.outBytes >= q.o.MaxBytes
+		q.mu.Unlock()
 		if done || ctx.Err() != nil {
 			break
 		}
 		if idle {
 			added++
-			if err := j.Add(object(fmt.Sprint("o", added), added)); err != nil {
+			if err := q.Add(object(fmt.Sprint("o", added), added)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := j.Flush(ctx); err != nil {
+	if err := q.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(s.ListKeys()); n != added {
@@ -43,14 +43,14 @@ func TestFlushBehindWhatNobodyPops(t *testing.T) {
 
 // TestFlushInAWindow: who flushes does not wait for the window to pass.
 func TestFlushInAWindow(t *testing.T) {
-	j, s := newJournal(t, boltstore.Options{Window: time.Hour}, Options{})
+	q, s := newQueue(t, boltstore.Options{Window: time.Hour}, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range 5 { // the first begins a window, the others come in one
-		if err := j.Add(object(fmt.Sprint("o", i), i+1)); err != nil {
+		if err := q.Add(object(fmt.Sprint("o", i), i+1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := j.Flush(ctx); err != nil {
+		if err := q.Flush(ctx); err != nil {
 			t.Fatalf("change %d: %v", i, err)
 		}
 		if n := len(s.ListKeys()); n != i+1 {
@@ -64,15 +64,15 @@ func TestFlushInAWindow(t *testing.T) {
 func TestRelistConfirmsItsMoment(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1_000)
-	j, s := newJournal(t, boltstore.Options{}, Options{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
-	_, err := j.Relist(t.Context(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
+	q, s := newQueue(t, boltstore.Options{}, Options{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
+	_, err := q.Relist(t.Context(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
 		now.Add(600)
 		return "5", "5", r.Page([]runtime.Object{object("a", 5)})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := j.Confirmed().Unix(); got != 1_000 {
+	if got := q.Confirmed().Unix(); got != 1_000 {
 		t.Errorf("confirmed at %d", got)
 	}
 	if got := s.State().Confirmed.Unix(); got != 1_000 {

@@ -15,10 +15,10 @@ import (
 // it is newer than everything accepted, and than every page of the last list:
 // the list may have told it.
 func TestUnknownDeletes(t *testing.T) {
-	j, _ := newJournal(t, boltstore.Options{}, Options{})
+	q, _ := newQueue(t, boltstore.Options{}, Options{})
 	list := func(rv, newest string, names ...string) {
 		t.Helper()
-		_, err := j.Relist(t.Context(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
+		_, err := q.Relist(t.Context(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
 			var objs []runtime.Object
 			for _, n := range names {
 				objs = append(objs, object(n, 5))
@@ -32,19 +32,19 @@ func TestUnknownDeletes(t *testing.T) {
 	list("10", "10", "a", "b")
 	list("20", "30", "a") // its last page did not have b any more
 	for _, rv := range []int{25, 30, 31, 31, 28} {
-		if err := j.Delete(object("b", rv)); err != nil {
+		if err := q.Delete(object("b", rv)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := j.Bookmark("40"); err != nil {
+	if err := q.Bookmark("40"); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(j.Delete(object("c", 40)), j.Delete(object("a", 41))); err != nil {
+	if err := errors.Join(q.Delete(object("c", 40)), q.Delete(object("a", 41))); err != nil {
 		t.Fatal(err)
 	}
 	var told []string
 	for !slices.Contains(told, "Deleted ns/a 41") {
-		d := pop(t, j)
+		d := pop(t, q)
 		e, ok := d.Object.(*boltstore.Entry)
 		if !ok {
 			continue

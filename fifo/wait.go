@@ -10,23 +10,23 @@ import (
 // WaitVersion returns nil once every change up to rv is in the file and has
 // been popped, for callers who want to read what they wrote. Versions that
 // cannot be compared must be equal. The error is the context's, or ErrClosed.
-func (j *Journal) WaitVersion(ctx context.Context, rv string) error {
-	j.mu.Lock()
-	a := j.awaited[rv]
+func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
+	q.mu.Lock()
+	a := q.awaited[rv]
 	if a == nil {
 		a = &awaited{}
-		j.awaited[rv] = a
+		q.awaited[rv] = a
 	}
 	a.callers++
-	j.mu.Unlock()
+	q.mu.Unlock()
 	defer func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		if a.callers--; a.callers == 0 {
-			delete(j.awaited, rv)
+			delete(q.awaited, rv)
 		}
 	}()
-	return j.wait(ctx, func() bool { return a.come || atLeast(j.accepted, rv) })
+	return q.wait(ctx, func() bool { return a.come || atLeast(q.accepted, rv) })
 }
 
 // awaited is a version that is waited for. One that cannot be compared may come
@@ -40,11 +40,11 @@ type awaited struct {
 // given time or later, and all of it is in the file and has been popped; with
 // proven by the answer to a question, see Proven. The error is the context's, or
 // ErrClosed.
-func (j *Journal) WaitConfirmed(ctx context.Context, since time.Time, proven bool) error {
-	return j.wait(ctx, func() bool {
-		at := j.confirmed
+func (q *Queue) WaitConfirmed(ctx context.Context, since time.Time, proven bool) error {
+	return q.wait(ctx, func() bool {
+		at := q.confirmed
 		if proven {
-			at = j.proven
+			at = q.proven
 		}
 		return !at.IsZero() && !at.Before(since)
 	})
@@ -52,27 +52,27 @@ func (j *Journal) WaitConfirmed(ctx context.Context, since time.Time, proven boo
 
 // wait waits until ok, which is called with the lock held, and then for what
 // has been accepted by that time to be done.
-func (j *Journal) wait(ctx context.Context, ok func() bool) error {
+func (q *Queue) wait(ctx context.Context, ok func() bool) error {
 	stop := context.AfterFunc(ctx, func() {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.cond.Broadcast()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.cond.Broadcast()
 	})
 	defer stop()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.waiting++
-	defer func() { j.waiting-- }()
-	for until, met := uint64(0), false; ; j.cond.Wait() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting++
+	defer func() { q.waiting-- }()
+	for until, met := uint64(0), false; ; q.cond.Wait() {
 		if !met && ok() {
-			until, met = j.lastChange, true
+			until, met = q.lastChange, true
 		}
 		switch {
-		case met && j.doneCount >= until:
+		case met && q.doneCount >= until:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case j.closed:
+		case q.closed:
 			return ErrClosed
 		}
 	}
@@ -81,9 +81,28 @@ func (j *Journal) wait(ctx context.Context, ok func() bool) error {
 // Purge empties the source, as if every object had been deleted, and forgets
 // its version, so that the next list is a full one. Like Relist it waits until
 // what was accepted before is in the file.
-func (j *Journal) Purge(ctx context.Context) error {
-	_, err := j.relist(ctx, boltstore.RelistOptions{}, time.Unix(0, 0), func(*boltstore.Relist) (string, string, error) {
+func (q *Queue) Purge(ctx context.Context) error {
+	_, err := q.relist(ctx, boltstore.RelistOptions{}, time.Unix(0, 0), func(*boltstore.Relist) (string, string, error) {
 		return "", "", nil
 	})
 	return err
+}
+
+// Flush waits until everything accepted is in the file, bookmarks included.
+func (q *Queue) Flush(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.cond.Broadcast()
+	})
+	defer stop()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.flushing++
+	defer func() { q.flushing-- }()
+	for ctx.Err() == nil && (len(q.pending) > 0 || len(q.inflight) > 0) {
+		q.store.Flush()
+		q.cond.Wait()
+	}
+	return ctx.Err()
 }

@@ -13,21 +13,21 @@ import (
 // TestFullInAWindow: who is held up because no more fits does not wait for the
 // window to pass, also where it is the output that was full.
 func TestFullInAWindow(t *testing.T) {
-	j, _ := newJournal(t, boltstore.Options{Window: time.Hour}, Options{MaxBytes: 10_000})
+	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, Options{MaxBytes: 10_000})
 	const n = 60 // several times what fits
 	failed := make(chan error, 1)
 	go func() {
 		for i := range n {
-			if err := j.Add(object(fmt.Sprint("o", i), i+1)); err != nil {
+			if err := q.Add(object(fmt.Sprint("o", i), i+1)); err != nil {
 				failed <- err
 			}
 		}
 		close(failed)
 	}()
 	full := func() bool {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		return j.bytes >= j.o.MaxBytes && j.outBytes >= j.o.MaxBytes && len(j.inflight) == 0
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.bytes >= q.o.MaxBytes && q.outBytes >= q.o.MaxBytes && len(q.inflight) == 0
 	}
 	for deadline := time.Now().Add(time.Minute); !full(); {
 		if time.Now().After(deadline) {
@@ -36,12 +36,12 @@ func TestFullInAWindow(t *testing.T) {
 		runtime.Gosched()
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
-		j.mu.Lock()
-		accepted, none := j.count, len(j.out) == 0 && len(j.inflight) == 0 && j.bytes < j.o.MaxBytes
-		j.mu.Unlock()
+		q.mu.Lock()
+		accepted, none := q.count, len(q.out) == 0 && len(q.inflight) == 0 && q.bytes < q.o.MaxBytes
+		q.mu.Unlock()
 		switch {
 		case !none:
-			pop(t, j)
+			pop(t, q)
 			continue
 		case accepted == n: // what is left waits for the window
 			if err := <-failed; err != nil {
@@ -58,22 +58,22 @@ func TestFullInAWindow(t *testing.T) {
 // TestSyncInAWindow: the sync does not wait for the window to pass, however much
 // the watch has brought by then.
 func TestSyncInAWindow(t *testing.T) {
-	j, _ := newJournal(t, boltstore.Options{Window: time.Hour}, Options{})
-	if err := j.Add(object("first", 1)); err != nil { // it begins a window
+	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, Options{})
+	if err := q.Add(object("first", 1)); err != nil { // it begins a window
 		t.Fatal(err)
 	}
-	pop(t, j)
-	j.Confirm("9", time.Now())
+	pop(t, q)
+	q.Confirm("9", time.Now())
 	for i := 2; i < 10; i++ {
-		if err := j.Add(object("o", i)); err != nil {
+		if err := q.Add(object("o", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := 2; i < 10; i++ {
-		pop(t, j)
+		pop(t, q)
 	}
 	select {
-	case <-j.Done():
+	case <-q.Done():
 	case <-time.After(time.Minute):
 		t.Fatal("everything that was to be popped has been, and it has not synced")
 	}
@@ -82,15 +82,15 @@ func TestSyncInAWindow(t *testing.T) {
 // TestOddMaxBytes: whatever the bound, one change fits.
 func TestOddMaxBytes(t *testing.T) {
 	for _, most := range []int{-1, 1, math.MinInt, math.MaxInt} {
-		j, _ := newJournal(t, boltstore.Options{Window: time.Nanosecond}, Options{MaxBytes: most})
+		q, _ := newQueue(t, boltstore.Options{Window: time.Nanosecond}, Options{MaxBytes: most})
 		added := make(chan error, 3)
 		go func() {
 			for i := range 3 {
-				added <- j.Add(object(fmt.Sprint("o", i), i+1))
+				added <- q.Add(object(fmt.Sprint("o", i), i+1))
 			}
 		}()
 		for range 3 {
-			pop(t, j)
+			pop(t, q)
 		}
 		for range 3 {
 			if err := <-added; err != nil {

@@ -1,6 +1,6 @@
 // Package informer is a cache.SharedIndexInformer over the file. client-go's own
 // controller and Reflector run it: a reflector.Source lists and watches for them,
-// and they pop from a fifo.Journal.
+// and they pop from a fifo.Queue.
 //
 // # Order
 //

@@ -40,7 +40,7 @@ type Informer struct {
 	stopped     bool
 	transform   cache.TransformFunc
 	watchErrors cache.WatchErrorHandlerWithContext
-	journal     *fifo.Journal
+	queue       *fifo.Queue
 	source      *reflector.Source
 	resyncCheck time.Duration
 	listeners   map[*listener]struct{}
@@ -182,12 +182,12 @@ func (d doneChecker) Done() <-chan struct{} { return d.done }
 // accepted; before Run, the version in the file.
 func (inf *Informer) LastSyncResourceVersion() string {
 	inf.mu.Lock()
-	j := inf.journal
+	q := inf.queue
 	inf.mu.Unlock()
-	if j == nil {
+	if q == nil {
 		return inf.store.State().ResourceVersion
 	}
-	return j.Accepted()
+	return q.Accepted()
 }
 
 // IsStopped is true once Run has returned.
@@ -234,13 +234,13 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	wg.Go(func() { inf.awaitSync(ctx) })
 	wg.Go(func() { inf.resting(ctx) })
 	ctrl.RunWithContext(ctx)
-	inf.journal.Close()
+	inf.queue.Close()
 	inf.source.Wait()
 	wg.Wait()
 
 	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := inf.journal.Flush(flushCtx); err != nil {
+	if err := inf.queue.Flush(flushCtx); err != nil {
 		inf.o.Logger.Error(err, "The last changes are not in the file and will be fetched again", "source", inf.store.Source().String())
 	}
 	inf.mu.Lock()
@@ -272,17 +272,17 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 		return nil, false
 	}
 	inf.started = true
-	inf.journal = fifo.New(inf.store, fifo.Options{Transform: inf.transform, Logger: inf.o.Logger, Now: inf.o.Clock.Now})
-	inf.source = reflector.New(inf.lw, inf.journal, inf.store, inf.example, reflector.Options{
+	inf.queue = fifo.New(inf.store, fifo.Options{Transform: inf.transform, Logger: inf.o.Logger, Now: inf.o.Clock.Now})
+	inf.source = reflector.New(inf.lw, inf.queue, inf.store, inf.example, reflector.Options{
 		Server: inf.server, PageSize: inf.o.PageSize, Compare: inf.o.Compare, Repair: inf.o.Repair, AuditEvery: inf.o.AuditEvery, RetryUnstored: inf.o.RetryUnstored, QuietTimeout: inf.o.QuietTimeout, OnDenied: inf.o.OnDenied, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
 	})
 	st := inf.store.State()
 	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness && st.Unstored == 0
 	if st.Synced && st.ResourceVersion != "" && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
-		inf.journal.Accept()
+		inf.queue.Accept()
 	}
 	return cache.New(&cache.Config{
-		Queue:                        inf.journal,
+		Queue:                        inf.queue,
 		ListerWatcher:                inf.source,
 		ObjectType:                   inf.example,
 		ObjectDescription:            inf.o.ObjectDescription,
@@ -305,13 +305,13 @@ func (inf *Informer) watchErrorHandler() cache.WatchErrorHandlerWithContext {
 	}
 }
 
-// awaitSync tells when the journal has synced, and from then on lets the told
+// awaitSync tells when the queue has synced, and from then on lets the told
 // mark go past handlers that are no more.
 func (inf *Informer) awaitSync(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-inf.journal.Done():
+	case <-inf.queue.Done():
 	}
 	inf.syncedSeq = inf.backlog.last()
 	close(inf.synced)

@@ -195,10 +195,10 @@ func (m *model) resync() {
 		l.resyncWanted = true
 		l.mu.Unlock()
 	}
-	j := m.inf.journal
+	q := m.inf.queue
 	m.inf.mu.Unlock()
-	if j != nil {
-		_ = j.Resync() // closed at worst
+	if q != nil {
+		_ = q.Resync() // closed at worst
 	}
 }
 

@@ -27,7 +27,7 @@ func (l *life) only() (d *durable) {
 type standing struct {
 	t  *testing.T
 	db *boltstore.DB
-	j  *fifo.Journal
+	q  *fifo.Queue
 	d  *durable
 	rv int
 
@@ -49,7 +49,7 @@ func stand(t *testing.T, path string, o boltstore.Options) *standing {
 	if _, err := inf.AddDurableHandler("test", newLedger(t), DurableOptions{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
-	return &standing{t: t, uids: map[string]types.UID{}, rvOf: map[string]int{}, db: db, j: fifo.New(inf.store, fifo.Options{MaxBytes: 1 << 30}), d: (&life{inf: inf}).only()}
+	return &standing{t: t, uids: map[string]types.UID{}, rvOf: map[string]int{}, db: db, q: fifo.New(inf.store, fifo.Options{MaxBytes: 1 << 30}), d: (&life{inf: inf}).only()}
 }
 
 // change commits one, and has it in the backlog.
@@ -62,7 +62,7 @@ func (s *standing) change(typ cache.DeltaType, name string) {
 	s.rvOf[name] = s.rv
 	o := cm(name)
 	o.ResourceVersion, o.UID = fmt.Sprint(s.rv), s.uids[name]
-	add := map[cache.DeltaType]func(any) error{cache.Added: s.j.Add, cache.Updated: s.j.Update, cache.Deleted: s.j.Delete}[typ]
+	add := map[cache.DeltaType]func(any) error{cache.Added: s.q.Add, cache.Updated: s.q.Update, cache.Deleted: s.q.Delete}[typ]
 	if err := add(o); err != nil {
 		s.t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (s *standing) change(typ cache.DeltaType, name string) {
 
 func (s *standing) flush() (last uint64) {
 	s.t.Helper()
-	if err := s.j.Flush(s.t.Context()); err != nil {
+	if err := s.q.Flush(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	last = s.d.inf.store.State().Seq
@@ -80,7 +80,7 @@ func (s *standing) flush() (last uint64) {
 
 func (s *standing) end() {
 	s.t.Helper()
-	s.j.Close()
+	s.q.Close()
 	if err := s.d.h.Release(); err != nil {
 		s.t.Fatal(err)
 	}

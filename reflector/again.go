@@ -25,7 +25,7 @@ type retryAgain struct {
 // againIn is how long it is until everything is to be listed for what could not
 // be stored, due whether there is any.
 func (s *Source) againIn() (d time.Duration, due bool) {
-	_, failed := s.journal.Failed()
+	_, failed := s.queue.Failed()
 	none := s.store.UnstoredObjects() == 0
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,14 +53,14 @@ func (s *Source) miscounted(ctx context.Context) (bool, error) {
 
 // countDiffers is false where the server does not tell.
 func (s *Source) countDiffers(ctx context.Context) (bool, error) {
-	if err := s.journal.Flush(ctx); err != nil {
+	if err := s.queue.Flush(ctx); err != nil {
 		return false, err
 	}
-	rv := s.journal.Accepted()
+	rv := s.queue.Accepted()
 	if !s.ordered() {
 		return false, nil // no number: it may not be asked for
 	}
-	if _, failed := s.journal.Failed(); failed != nil || s.store.UnstoredObjects() > 0 {
+	if _, failed := s.queue.Failed(); failed != nil || s.store.UnstoredObjects() > 0 {
 		return false, nil // some could not be stored
 	}
 	list, err := s.listPage(ctx, min(s.o.QuietTimeout, askPatience), metav1.ListOptions{
@@ -104,7 +104,7 @@ func (s *Source) recount(ctx context.Context) error {
 // compared, or because a proof was put off. ok says whether it is.
 func (s *Source) readIn() (time.Duration, bool) {
 	d, ok := s.auditIn()
-	if s.isPostponed() && !s.journal.Reached() && s.bookmarkless() {
+	if s.isPostponed() && !s.queue.Reached() && s.bookmarkless() {
 		s.mu.Lock()
 		proof := s.notBefore.Sub(s.o.Clock.Now())
 		s.mu.Unlock()

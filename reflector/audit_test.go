@@ -38,21 +38,21 @@ func newAudited(t *testing.T, o Options, wrap func(cache.ListerWatcher) cache.Li
 	return f
 }
 
-// take feeds events to the journal until the server's version has come.
+// take feeds events to the queue until the server's version has come.
 func (f *fixture) take(w watch.Interface) {
 	f.t.Helper()
-	for want := fmt.Sprint(f.sim.Revision()); f.journal.Accepted() != want; {
+	for want := fmt.Sprint(f.sim.Revision()); f.queue.Accepted() != want; {
 		ev := f.next(w)
 		var err error
 		switch ev.Type {
 		case watch.Added:
-			err = f.journal.Add(ev.Object)
+			err = f.queue.Add(ev.Object)
 		case watch.Modified:
-			err = f.journal.Update(ev.Object)
+			err = f.queue.Update(ev.Object)
 		case watch.Deleted:
-			err = f.journal.Delete(ev.Object)
+			err = f.queue.Delete(ev.Object)
 		case watch.Bookmark:
-			err = f.journal.Bookmark(versionOf(ev.Object))
+			err = f.queue.Bookmark(versionOf(ev.Object))
 		}
 		if err != nil {
 			f.t.Fatal(err)

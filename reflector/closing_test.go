@@ -58,8 +58,8 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until("full", func() bool { // the journal takes 3 MiB with the decoded objects, the disk next to nothing
-		rv, err := strconv.Atoi(s.journal.Accepted())
+	until("full", func() bool { // the queue takes 3 MiB with the decoded objects, the disk next to nothing
+		rv, err := strconv.Atoi(s.queue.Accepted())
 		return err == nil && rv > 35 && db.Err() != nil
 	})
 	cancel()

@@ -96,13 +96,13 @@ func isOther(known boltstore.State, by boltstore.Server) bool {
 }
 
 func (s *Source) setAside(ctx context.Context, known boltstore.State, by boltstore.Server) error {
-	if err := s.journal.Flush(ctx); err != nil {
+	if err := s.queue.Flush(ctx); err != nil {
 		return err
 	}
 	if err := s.store.SetAside(); err != nil {
 		return err
 	}
-	s.journal.Unconfirm(true)
+	s.queue.Unconfirm(true)
 	s.o.Logger.Info("Another cluster answers, what was cached is set aside", "source", s.store.Source().String(),
 		"server", by.Address, "clusterUID", by.ClusterUID, "ca", by.CA, "serverBefore", known.Server, "clusterUIDBefore", known.ClusterUID, "caBefore", known.ServerCA)
 	return nil

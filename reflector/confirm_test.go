@@ -79,13 +79,13 @@ func TestFreshBehindSlowList(t *testing.T) {
 		f.list()
 		began := time.Now()
 		// As a list whose last page was of a later moment leaves it.
-		f.ahead = f.keepAhead(t.Context(), nil, f.journal.Accepted())
+		f.ahead = f.keepAhead(t.Context(), nil, f.queue.Accepted())
 		after(time.Second)
 		f.other()
 		f.mu.Lock()
 		f.asked, f.checked = true, true
 		f.mu.Unlock()
-		f.journal.Confirm(fmt.Sprint(f.sim.Revision()), began)
+		f.queue.Confirm(fmt.Sprint(f.sim.Revision()), began)
 		f.reflect()
 		after(time.Second)
 		if st := f.State(); st.Phase != CatchingUp {
@@ -112,8 +112,8 @@ func TestOddConfirmTimeout(t *testing.T) {
 		f.sim.ResetRequests()
 		f.reflect()
 		after(time.Minute)
-		if lists, watches, full := f.sent(); !f.journal.HasSynced() || lists > 4 || watches > 4 || full != 1 {
-			t.Errorf("synced %v after %d questions, %d watches, %d full reads", f.journal.HasSynced(), lists, watches, full)
+		if lists, watches, full := f.sent(); !f.queue.HasSynced() || lists > 4 || watches > 4 || full != 1 {
+			t.Errorf("synced %v after %d questions, %d watches, %d full reads", f.queue.HasSynced(), lists, watches, full)
 		}
 	})
 }
@@ -144,8 +144,8 @@ func TestNoVersions(t *testing.T) {
 		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{Compare: CompareDecoded}, func(*rest.Config) {}, strip)
 		f.reflect()
 		after(time.Minute)
-		if st := f.State(); !f.journal.HasSynced() || st.Phase != Live || st.Confirmed.IsZero() {
-			t.Fatalf("synced %v, %s", f.journal.HasSynced(), st)
+		if st := f.State(); !f.queue.HasSynced() || st.Phase != Live || st.Confirmed.IsZero() {
+			t.Fatalf("synced %v, %s", f.queue.HasSynced(), st)
 		}
 		f.takeTold()
 		f.create("new")

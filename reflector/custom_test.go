@@ -76,11 +76,11 @@ func newCustomFixture(t *testing.T) *customFixture {
 		if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: example}); err != nil {
 			t.Fatal(err)
 		}
-		f.journal = fifo.New(f.store, fifo.Options{Now: clk.Now})
-		f.Source = New(lw, f.journal, f.store, example, Options{Server: server, Clock: clk})
+		f.queue = fifo.New(f.store, fifo.Options{Now: clk.Now})
+		f.Source = New(lw, f.queue, f.store, example, Options{Server: server, Clock: clk})
 	}
 	f.claim()
-	t.Cleanup(func() { f.journal.Close(); f.store.Release(); _ = db.Close() })
+	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })
 	return f
 }
 

@@ -50,7 +50,7 @@ func (s *Source) denied(ctx context.Context, err error, by boltstore.Server) {
 		}
 		return
 	}
-	if s.journal.Accepted() == "" {
+	if s.queue.Accepted() == "" {
 		return
 	}
 	if s.o.Server != "" {
@@ -63,7 +63,7 @@ func (s *Source) denied(ctx context.Context, err error, by boltstore.Server) {
 			return
 		}
 	}
-	if err := s.journal.Purge(ctx); err != nil {
+	if err := s.queue.Purge(ctx); err != nil {
 		s.o.Logger.Error(err, "The server refuses these objects, and they could not be purged yet", "source", s.store.Source().String())
 		return
 	}

@@ -142,7 +142,7 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 func TestPurgedStaysSo(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
 		f.list()
-		if err := f.journal.Purge(f.t.Context()); err != nil {
+		if err := f.queue.Purge(f.t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		f.restart()

@@ -16,7 +16,7 @@ import (
 func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	now := s.o.Clock.Now()
 	since, proven := now.Add(-maxAge), maxAge <= 0
-	if age, ok := s.State().Age(now); (!ok || age > maxAge) && !s.journal.Confirmed().Before(since) {
+	if age, ok := s.State().Age(now); (!ok || age > maxAge) && !s.queue.Confirmed().Before(since) {
 		since = now // the machine has slept, or its clock has been set
 	}
 	s.mu.Lock()
@@ -38,7 +38,7 @@ func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	case s.hurry <- struct{}{}:
 	default:
 	}
-	return s.journal.WaitConfirmed(ctx, since, proven)
+	return s.queue.WaitConfirmed(ctx, since, proven)
 }
 
 // WaitForVersion returns nil once every change up to the resourceVersion can
@@ -46,7 +46,7 @@ func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 // server returned. It sends nothing: the watch brings the change. The error is
 // the context's, or fifo.ErrClosed.
 func (s *Source) WaitForVersion(ctx context.Context, resourceVersion string) error {
-	return s.journal.WaitVersion(ctx, resourceVersion)
+	return s.queue.WaitVersion(ctx, resourceVersion)
 }
 
 // staleAsk says whether a caller waits for the answer to a question that is yet
@@ -54,12 +54,12 @@ func (s *Source) WaitForVersion(ctx context.Context, resourceVersion string) err
 func (s *Source) staleAsk() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.wanted > 0 && s.journal.Asked().Before(s.wantedProven)
+	return s.wanted > 0 && s.queue.Asked().Before(s.wantedProven)
 }
 
 // stale says whether a caller waits for what the server has yet to confirm.
 func (s *Source) stale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.wanted > 0 && (s.journal.Confirmed().Before(s.wantedSince) || s.journal.Proven().Before(s.wantedProven))
+	return s.wanted > 0 && (s.queue.Confirmed().Before(s.wantedSince) || s.queue.Proven().Before(s.wantedProven))
 }

@@ -152,7 +152,7 @@ func TestReadYourWrites(t *testing.T) {
 func TestDegraded(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
-		if err := f.journal.Add("no object"); err == nil {
+		if err := f.queue.Add("no object"); err == nil {
 			t.Fatal("stored")
 		}
 		if st := f.State(); st.Degraded == "" || st.Failed != 1 {

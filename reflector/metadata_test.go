@@ -124,7 +124,7 @@ func TestMetadataFirst(t *testing.T) {
 				t.Errorf("%d bytes, in full %d", bytes, most)
 			}
 			t.Logf("400 objects, 4 changed: %d bytes, in full %d", bytes, most)
-			if !f.journal.Reached() {
+			if !f.queue.Reached() {
 				t.Error("not confirmed, though nothing was left to the watch")
 			}
 			f.decoded = 0
@@ -217,17 +217,17 @@ func TestMetadataMoved(t *testing.T) {
 			if lists != 3 || gets != 6 {
 				t.Errorf("%d pages, %d objects asked for", lists, gets)
 			}
-			if f.journal.Reached() {
+			if f.queue.Reached() {
 				t.Error("confirmed ahead of what was left to the watch")
 			}
 			if d := f.differs(); d == "" {
 				t.Error("nothing was left to the watch")
 			}
 			f.take(w)
-			if !f.journal.Reached() {
+			if !f.queue.Reached() {
 				t.Error("not confirmed, though the watch has brought everything")
 			}
-			if err := f.journal.Flush(t.Context()); err != nil {
+			if err := f.queue.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			f.equal()
@@ -256,7 +256,7 @@ func TestMetadataRefused(t *testing.T) {
 			f.change()
 			f.repaired()
 			f.equal()
-			if !f.journal.Reached() {
+			if !f.queue.Reached() {
 				t.Error("not confirmed")
 			}
 			if again := name == "503"; f.noMetadata == again {
@@ -321,9 +321,9 @@ func TestMetadataPods(t *testing.T) {
 		}
 		defer store.Release()
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-		journal := fifo.New(store, fifo.Options{Now: clk.Now})
-		defer journal.Close()
-		s := New(lw, journal, store, &corev1.Pod{}, Options{Server: server, Clock: clk, Repair: repair})
+		queue := fifo.New(store, fifo.Options{Now: clk.Now})
+		defer queue.Close()
+		s := New(lw, queue, store, &corev1.Pod{}, Options{Server: server, Clock: clk, Repair: repair})
 		if _, err := s.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}

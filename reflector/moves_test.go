@@ -85,7 +85,7 @@ func (o *odd) life(fn func(*Source, *boltstore.Claimed), names ...string) State 
 func (o *odd) has(src *Source, store *boltstore.Claimed, names []string) {
 	o.t.Helper()
 	deadline := time.Now().Add(time.Minute)
-	for !src.journal.HasSynced() || src.State().Phase != Live {
+	for !src.queue.HasSynced() || src.State().Phase != Live {
 		if time.Now().After(deadline) {
 			o.t.Fatalf("not live: %s", src.State())
 		}

@@ -96,7 +96,7 @@ func TestOpaqueVersions(t *testing.T) {
 		f.reflect()
 		after(time.Second)
 		f.costs("equal", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
-		if st := f.State(); st.Phase != Live || !f.journal.HasSynced() { // equal
+		if st := f.State(); st.Phase != Live || !f.queue.HasSynced() { // equal
 			t.Fatalf("%+v", st)
 		}
 		confirmed := f.State().Confirmed
@@ -152,8 +152,8 @@ func TestOpaqueAndBusy(t *testing.T) {
 		after(300 * time.Millisecond) // no question comes between the two
 		f.reflect()
 		after(30 * time.Second)
-		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 || !f.journal.HasSynced() {
-			t.Errorf("%+v, synced %v", st, f.journal.HasSynced())
+		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 || !f.queue.HasSynced() {
+			t.Errorf("%+v, synced %v", st, f.queue.HasSynced())
 		}
 		f.costs("in all", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Forms: 2, Bytes: 11500})
 	})

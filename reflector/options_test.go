@@ -29,11 +29,11 @@ func TestConfirmTimeout(t *testing.T) {
 				f.forget()
 				f.reflect()
 				after(f.o.ConfirmTimeout - 2*time.Second)
-				if f.journal.HasSynced() {
+				if f.queue.HasSynced() {
 					t.Error("synced before the bookmark")
 				}
 				after(time.Second)
-				if !f.journal.HasSynced() {
+				if !f.queue.HasSynced() {
 					t.Error("not synced by the bookmark")
 				}
 				after(3 * time.Second)

@@ -70,7 +70,7 @@ func (s *Source) confirmedNothing(moved bool) {
 // ordered says whether the server's versions can be compared. Otherwise only
 // the very one that it has stated confirms, which may never come.
 func (s *Source) ordered() bool {
-	rv := s.journal.Accepted()
+	rv := s.queue.Accepted()
 	_, err := resourceversion.CompareResourceVersion(rv, rv)
 	return err == nil
 }
@@ -85,7 +85,7 @@ func (s *Source) bookmarkless() bool {
 // mustProve says whether only a full list can confirm the state, and whether
 // that is worth it: once in a life of the process, and for a caller who waits.
 func (s *Source) mustProve() bool {
-	return !s.journal.Reached() && s.bookmarkless() && !s.isPostponed() && (s.journal.Confirmed().IsZero() || s.stale())
+	return !s.queue.Reached() && s.bookmarkless() && !s.isPostponed() && (s.queue.Confirmed().IsZero() || s.stale())
 }
 
 // listPage lists, and gives up once nothing has come for so long.

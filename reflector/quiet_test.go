@@ -28,20 +28,20 @@ func (f *fixture) reflect() {
 // process: what is under way is cut.
 func (f *fixture) live() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	src, journal := f.Source, f.journal
-	r := cache.NewReflectorWithOptions(src, &corev1.ConfigMap{}, journal, cache.ReflectorOptions{})
+	src, queue := f.Source, f.queue
+	r := cache.NewReflectorWithOptions(src, &corev1.ConfigMap{}, queue, cache.ReflectorOptions{})
 	done := make(chan struct{})
 	go func() { defer close(done); r.RunWithContext(ctx) }()
 	popped := make(chan struct{})
 	go func() {
 		defer close(popped)
 		for {
-			if _, err := journal.Pop(f.note); err != nil {
+			if _, err := queue.Pop(f.note); err != nil {
 				return
 			}
 		}
 	}()
-	return func() { cancel(); <-done; src.Wait(); journal.Close(); <-popped }
+	return func() { cancel(); <-done; src.Wait(); queue.Close(); <-popped }
 }
 
 // note keeps what a handler would be told.
@@ -92,11 +92,11 @@ func TestNoBookmarks(t *testing.T) {
 		f.cost()
 		f.reflect()
 		after(time.Second)
-		if f.journal.HasSynced() {
+		if f.queue.HasSynced() {
 			t.Error("synced behind the server's version")
 		}
 		after(10 * time.Second)
-		if !f.journal.HasSynced() {
+		if !f.queue.HasSynced() {
 			t.Error("not synced")
 		}
 		f.costs("start", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Forms: 2, Bytes: 2400})

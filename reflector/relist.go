@@ -98,7 +98,7 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 	s.mu.Unlock()
 	old.Stop()
 	s.triedAgain()
-	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.journal.Accepted(),
+	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.queue.Accepted(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
 	return nil
 }
@@ -128,22 +128,22 @@ func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, 
 		Form: form, Content: form == "" || reason == ReasonAudit}
 	s.mu.Unlock()
 	if !o.NewHistory && known.Synced {
-		l.least = s.journal.Accepted()
+		l.least = s.queue.Accepted()
 	}
-	r, err := s.journal.Relist(ctx, o, l.read(ctx, late))
+	r, err := s.queue.Relist(ctx, o, l.read(ctx, late))
 	o.TakeUp = false
 	if l.refused(err) {
 		s.o.Logger.Info("A list that was interrupted has to begin anew", "source", s.store.Source().String(), "reason", err.Error())
 		l.ahead.Stop()
 		l, ctx = s.newLister(reason, t), s.noteLink(ctx)
-		r, err = s.journal.Relist(ctx, o, l.read(ctx, late))
+		r, err = s.queue.Relist(ctx, o, l.read(ctx, late))
 	}
 	if errors.Is(err, errTokenExpired) {
 		l.ahead.Stop()
 		least, flow := l.least, l.flow
 		l = s.newLister(reason, t)
 		l.limit, l.fixed, l.least, l.flow = 0, true, least, flow // as client-go's pager does
-		r, err = s.journal.Relist(ctx, o, l.read(ctx, late))
+		r, err = s.queue.Relist(ctx, o, l.read(ctx, late))
 	}
 	if err != nil {
 		l.ahead.Stop()

@@ -100,7 +100,7 @@ func TestSlowFirstSync(t *testing.T) {
 				}
 				f.reflect()
 				began := time.Now()
-				for !f.journal.HasSynced() && time.Since(began) < time.Hour {
+				for !f.queue.HasSynced() && time.Since(began) < time.Hour {
 					after(10 * time.Second)
 				}
 				after(time.Second)
@@ -112,8 +112,8 @@ func TestSlowFirstSync(t *testing.T) {
 					}
 				}
 				st := f.State()
-				t.Logf("%s: synced %v after %s, %d bytes, %v, %s", name, f.journal.HasSynced(), time.Since(began), bytes, st.Relists, st)
-				if !f.journal.HasSynced() || firsts > 1 || bytes > objects*(size+350)*6/5 {
+				t.Logf("%s: synced %v after %s, %d bytes, %v, %s", name, f.queue.HasSynced(), time.Since(began), bytes, st.Relists, st)
+				if !f.queue.HasSynced() || firsts > 1 || bytes > objects*(size+350)*6/5 {
 					t.Errorf("%d lists were begun, %d bytes", firsts, bytes)
 				}
 				after(5 * time.Second)
@@ -146,8 +146,8 @@ func TestInconsistentRest(t *testing.T) {
 		rv := f.sim.Revision()
 		f.list()
 		f.costs("the list", kubesim.Cost{Questions: 1, FullReads: 3, Others: 1, Forms: 2, Bytes: 3400})
-		if got := f.journal.Accepted(); got != fmt.Sprint(rv) || f.journal.Reached() || f.journal.HasSynced() {
-			t.Errorf("at %s, confirmed %v", got, f.journal.Reached())
+		if got := f.queue.Accepted(); got != fmt.Sprint(rv) || f.queue.Reached() || f.queue.HasSynced() {
+			t.Errorf("at %s, confirmed %v", got, f.queue.Reached())
 		}
 		if st := f.store.State(); !st.Confirmed.IsZero() {
 			t.Errorf("confirmed %s", st.Confirmed)
@@ -155,7 +155,7 @@ func TestInconsistentRest(t *testing.T) {
 		// That version is gone by now: everything is read once more.
 		f.reflect()
 		after(5 * time.Second)
-		if d := f.differs(); d != "" || !f.journal.HasSynced() || f.State().Phase != Live {
+		if d := f.differs(); d != "" || !f.queue.HasSynced() || f.State().Phase != Live {
 			t.Error(d, f.State())
 		}
 		f.costs("the rest", kubesim.Cost{Questions: 1, FullReads: 3, Watches: 2, Forms: 2, Bytes: 3100})
@@ -258,7 +258,7 @@ func TestBrokenPage(t *testing.T) {
 func TestAhead(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
-		rv := f.journal.Accepted()
+		rv := f.queue.Accepted()
 		open := func() *ahead { return f.keepAhead(f.t.Context(), nil, rv) }
 		f.Source.ahead = open()
 		f.create("kept")
@@ -313,7 +313,7 @@ func TestFirstPageTooLarge(t *testing.T) {
 		f.reflect()
 		after(10 * time.Second)
 		grown := f.Source.pageSize
-		if !f.journal.HasSynced() || grown < objects {
+		if !f.queue.HasSynced() || grown < objects {
 			t.Fatalf("pages of %d, %s", grown, f.State())
 		}
 		f.sim.SetBandwidth(50_000 / 8)

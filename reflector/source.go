@@ -65,12 +65,12 @@ type Options struct {
 }
 
 // Source is a cache.ListerWatcher for one Reflector, which must feed the same
-// journal. Lists return no objects: what they would contain is in the file
+// queue. Lists return no objects: what they would contain is in the file
 // when they return, or was there before.
 type Source struct {
 	lw      cache.ListerWatcherWithContext
 	raw     cache.ListerWatcher
-	journal *fifo.Journal
+	queue   *fifo.Queue
 	store   *boltstore.Claimed
 	example runtime.Object
 	o       Options
@@ -126,8 +126,8 @@ var (
 )
 
 // New returns a source that reads through lw and keeps what it reads in the
-// journal and its store. example is an object of the type that lw returns.
-func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Claimed, example runtime.Object, o Options) *Source {
+// queue and its store. example is an object of the type that lw returns.
+func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, o Options) *Source {
 	o.PageBytes = cmp.Or(o.PageBytes, 4<<20)
 	// The server counts seconds.
 	o.ConfirmTimeout = min(max(cmp.Or(o.ConfirmTimeout, 3*time.Second), 1), 24*time.Hour)
@@ -147,7 +147,7 @@ func New(lw cache.ListerWatcher, journal *fifo.Journal, store *boltstore.Claimed
 		o.Clock = clock.RealClock{}
 	}
 	return &Source{
-		lw: cache.ToListerWatcherWithContext(lw), raw: lw, journal: journal, store: store, example: example, o: o,
+		lw: cache.ToListerWatcherWithContext(lw), raw: lw, queue: queue, store: store, example: example, o: o,
 		backoff: newBackoff(), quiet: o.QuietTimeout, pageSize: firstPage, hurry: make(chan struct{}, 1), read: o.Clock.Now(), state: State{Phase: Starting, Since: o.Clock.Now()},
 	}
 }
@@ -185,8 +185,8 @@ func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 		s.resuming = true
 		s.mu.Unlock()
 	}
-	rv := s.journal.Accepted()
-	s.journal.ExpectResume(rv)
+	rv := s.queue.Accepted()
+	s.queue.ExpectResume(rv)
 	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: rv}}, nil
 }
 
@@ -229,7 +229,7 @@ func (s *Source) unusable() string {
 		return ReasonFirst
 	case s.store.Err() != nil:
 		return ReasonDamaged
-	case s.journal.Accepted() == "" && (!s.journal.Reached() || s.stale()):
+	case s.queue.Accepted() == "" && (!s.queue.Reached() || s.stale()):
 		return ReasonNoVersion
 	}
 	return s.store.Outdated()
@@ -269,10 +269,10 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 			repaired = true
 		}
 		wo := o
-		wo.ResourceVersion = s.journal.Accepted()
+		wo.ResourceVersion = s.queue.Accepted()
 		wo.AllowWatchBookmarks = true
 		phase := Live
-		if !s.journal.Reached() {
+		if !s.queue.Reached() {
 			phase = CatchingUp
 			if !s.bookmarkless() {
 				wo.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
@@ -380,7 +380,7 @@ func (s *Source) fail(ctx context.Context, err error) error {
 
 // broken notes that the server must be asked before anything is confirmed.
 func (s *Source) broken() {
-	s.journal.Doubt()
+	s.queue.Doubt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.asked {

@@ -37,7 +37,7 @@ type fixture struct {
 	t       *testing.T
 	sim     *kubesim.Server
 	store   *boltstore.Claimed
-	journal *fifo.Journal
+	queue   *fifo.Queue
 	clock   *testingclock.FakeClock
 	claim   func() // begins another life
 	telling sync.Mutex
@@ -106,10 +106,10 @@ func warm(t *testing.T) {
 	t.Helper()
 	f := newFixture(t, 1)
 	f.list()
-	if err := f.journal.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "warm", ResourceVersion: "100"}}); err != nil {
+	if err := f.queue.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "warm", ResourceVersion: "100"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.journal.Flush(t.Context()); err != nil {
+	if err := f.queue.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.store.ReadJournal(1); err != nil {
@@ -153,21 +153,21 @@ func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 		if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
 			t.Fatal(err)
 		}
-		f.journal = fifo.New(f.store, fifo.Options{Now: clk.Now})
-		f.Source = New(lw, f.journal, f.store, &corev1.ConfigMap{}, o)
+		f.queue = fifo.New(f.store, fifo.Options{Now: clk.Now})
+		f.Source = New(lw, f.queue, f.store, &corev1.ConfigMap{}, o)
 	}
 	f.claim()
-	t.Cleanup(func() { f.journal.Close(); f.store.Release(); _ = db.Close() })
+	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })
 	return f
 }
 
 // restart ends this life of the process and begins another.
 func (f *fixture) restart() {
 	f.t.Helper()
-	if err := f.journal.Flush(f.t.Context()); err != nil {
+	if err := f.queue.Flush(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}
-	f.journal.Close()
+	f.queue.Close()
 	f.store.Release()
 	f.claim()
 }
@@ -193,10 +193,10 @@ func (f *fixture) list() {
 		f.t.Fatal(err)
 	}
 	rv := list.(*metav1.List).ResourceVersion
-	if len(list.(*metav1.List).Items) > 0 || rv != f.journal.Accepted() {
+	if len(list.(*metav1.List).Items) > 0 || rv != f.queue.Accepted() {
 		f.t.Fatalf("answered %+v", list)
 	}
-	if err := f.journal.Replace(nil, rv); err != nil {
+	if err := f.queue.Replace(nil, rv); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -276,7 +276,7 @@ func TestExpiredWatchError(t *testing.T) {
 	f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
 	w := f.watch()
 	ev := f.next(w)
-	if ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != f.journal.Accepted() {
+	if ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != f.queue.Accepted() {
 		t.Fatalf("%+v", ev)
 	}
 	if diff := f.differs(); diff != "" {

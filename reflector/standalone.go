@@ -47,7 +47,7 @@ type StandaloneOptions struct {
 // cannot say more.
 type Standalone struct {
 	source  *Source
-	journal *fifo.Journal
+	queue   *fifo.Queue
 	store   *boltstore.Claimed
 	ctx     context.Context // until Close
 	close   context.CancelFunc
@@ -88,8 +88,8 @@ func NewStandalone(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Obj
 	if o.Clock != nil {
 		now = o.Clock.Now
 	}
-	s := &Standalone{store: store, journal: fifo.New(store, fifo.Options{Logger: o.Logger, Now: now})}
-	s.source = New(lw, s.journal, store, example, o.Options)
+	s := &Standalone{store: store, queue: fifo.New(store, fifo.Options{Logger: o.Logger, Now: now})}
+	s.source = New(lw, s.queue, store, example, o.Options)
 	s.cond.L = &s.mu
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.popping.Go(s.pop)
@@ -121,9 +121,9 @@ func (s *Standalone) Close() error {
 	defer cancel()
 	err := s.endWatch(ctx)
 	if err == nil {
-		err = s.journal.Flush(ctx)
+		err = s.queue.Flush(ctx)
 	}
-	s.journal.Close() // unblocks a watch that the disk holds up
+	s.queue.Close() // unblocks a watch that the disk holds up
 	_ = s.endWatch(context.Background())
 	s.source.Wait()
 	s.popping.Wait()
@@ -183,12 +183,12 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.journal.Flush(ctx); err != nil {
+	if err := s.queue.Flush(ctx); err != nil {
 		return nil, err
 	}
 	rv := list.(*metav1.List).ResourceVersion
 	// What is popped from here on has come after the list.
-	if err := s.journal.WaitVersion(ctx, rv); err != nil {
+	if err := s.queue.WaitVersion(ctx, rv); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -343,7 +343,7 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 // pop hands out what has been committed.
 func (s *Standalone) pop() {
 	for {
-		_, err := s.journal.Pop(func(obj any, _ bool) error {
+		_, err := s.queue.Pop(func(obj any, _ bool) error {
 			for _, d := range obj.(cache.Deltas) {
 				s.deliver(d)
 			}
@@ -440,7 +440,7 @@ func (w *stream) send(ev watch.Event) bool {
 	}
 }
 
-// pump journals what the server sends. It is handed out once it is in the file.
+// pump puts what the server sends into the queue. It is handed out once it is in the file.
 func (w *stream) pump() {
 	defer func() {
 		w.Stop()
@@ -449,20 +449,20 @@ func (w *stream) pump() {
 		w.ended = true
 		close(w.out)
 	}()
-	j := w.s.journal
+	q := w.s.queue
 	for ev := range w.inner.ResultChan() {
 		var err error
 		switch ev.Type {
 		case watch.Added:
-			err = j.Add(ev.Object)
+			err = q.Add(ev.Object)
 		case watch.Modified:
-			err = j.Update(ev.Object)
+			err = q.Update(ev.Object)
 		case watch.Deleted:
-			err = j.Delete(ev.Object)
+			err = q.Delete(ev.Object)
 		case watch.Bookmark:
 			// The Reflector takes its version for that of what it has.
-			if err = j.Bookmark(versionOf(ev.Object)); err == nil {
-				err = j.WaitVersion(w.ctx, versionOf(ev.Object))
+			if err = q.Bookmark(versionOf(ev.Object)); err == nil {
+				err = q.WaitVersion(w.ctx, versionOf(ev.Object))
 			}
 			if err == nil && !w.send(ev) {
 				return
@@ -472,7 +472,7 @@ func (w *stream) pump() {
 				return
 			}
 		}
-		// The journal has reported what it could not store.
+		// The queue has reported what it could not store.
 		if errors.Is(err, fifo.ErrClosed) || w.ctx.Err() != nil {
 			return
 		}

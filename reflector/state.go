@@ -125,14 +125,14 @@ func (s *Source) State() State {
 		st.Phase, st.Since = Connecting, s.doubted
 	}
 	st.taken = s.o.Clock.Now()
-	if st.Confirmed = s.journal.Confirmed(); st.Confirmed.IsZero() {
+	if st.Confirmed = s.queue.Confirmed(); st.Confirmed.IsZero() {
 		file := s.store.State()
 		st.Confirmed, st.age = file.Confirmed, file.ConfirmedAge
-	} else if age, ok := s.journal.Age(st.taken); ok {
+	} else if age, ok := s.queue.Age(st.taken); ok {
 		st.age = &age
 	}
-	st.ResourceVersion = s.journal.Accepted()
-	n, err := s.journal.Failed()
+	st.ResourceVersion = s.queue.Accepted()
+	n, err := s.queue.Failed()
 	file := s.store.State()
 	st.Failed, st.Unstored, st.Unindexed = n, file.Unstored, file.Unindexed
 	switch broken := s.store.Err(); {
@@ -156,7 +156,7 @@ func (s *Source) enter(p Phase, reason string) {
 	if !changed {
 		return
 	}
-	rv := s.journal.Accepted()
+	rv := s.queue.Accepted()
 	s.o.Logger.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion", rv)
 	if s.o.OnState != nil {
 		s.o.OnState(s.State())

@@ -78,7 +78,7 @@ func TestFirstSyncOfManyLives(t *testing.T) {
 	bubble(t, 0, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.slow(objects)
 		f.reflect()
-		if !until(f.journal.HasSynced) {
+		if !until(f.queue.HasSynced) {
 			t.Fatal("not synced")
 		}
 		whole = f.traffic()
@@ -116,13 +116,13 @@ func TestFirstSyncOfManyLives(t *testing.T) {
 						f.t.Cleanup(end)
 						break
 					}
-					if n := len(f.store.ListKeys()); n != 0 || f.journal.HasSynced() {
+					if n := len(f.store.ListKeys()); n != 0 || f.queue.HasSynced() {
 						t.Fatalf("%d objects are served of a list that has not ended", n)
 					}
 					f.die(end)
 				}
 				first := f.traffic()
-				synced := until(f.journal.HasSynced)
+				synced := until(f.queue.HasSynced)
 				all := f.traffic()
 				t.Logf("%d lives, synced %v, %+v, in all %+v, %v", lives, synced, first, all, f.State())
 				if !synced || lives < 3 || first.firsts != 1 && !tc.again {
@@ -163,7 +163,7 @@ func TestServerAwayInTheMiddle(t *testing.T) {
 		if err := f.sim.RefuseConnections(false); err != nil {
 			t.Fatal(err)
 		}
-		if !until(f.journal.HasSynced) {
+		if !until(f.queue.HasSynced) {
 			t.Fatal("not synced")
 		}
 		n := f.traffic()
@@ -204,8 +204,8 @@ func TestChangedBetweenLives(t *testing.T) {
 				if n := f.traffic(); n.firsts != 0 || n.pages < 2 {
 					t.Errorf("%+v", n)
 				}
-				if f.journal.HasSynced() || f.journal.Reached() || f.journal.Accepted() == fmt.Sprint(rv) {
-					t.Errorf("at %s, confirmed %v", f.journal.Accepted(), f.journal.Reached())
+				if f.queue.HasSynced() || f.queue.Reached() || f.queue.Accepted() == fmt.Sprint(rv) {
+					t.Errorf("at %s, confirmed %v", f.queue.Accepted(), f.queue.Reached())
 				}
 				st := f.store.State()
 				if consistent := name == "known to the server"; consistent && !st.Confirmed.Equal(began) || !consistent && !st.Confirmed.IsZero() && st.Confirmed.Unix() != 0 {
@@ -213,7 +213,7 @@ func TestChangedBetweenLives(t *testing.T) {
 				}
 				f.reflect()
 				after(5 * time.Second)
-				if d := f.differs(); d != "" || !f.journal.HasSynced() || f.State().Phase != Live {
+				if d := f.differs(); d != "" || !f.queue.HasSynced() || f.State().Phase != Live {
 					t.Error(d, f.State())
 				}
 				if n := f.traffic(); (n.firsts > 0) != (name == "all expired") {
@@ -283,8 +283,8 @@ func TestNotTakenUp(t *testing.T) {
 						break
 					}
 				}
-				if tried != tc.tried || (n.firsts == 1) != tc.anew || n.firsts > 1 || !f.journal.HasSynced() {
-					t.Errorf("%+v, synced %v, %s", n, f.journal.HasSynced(), f.State())
+				if tried != tc.tried || (n.firsts == 1) != tc.anew || n.firsts > 1 || !f.queue.HasSynced() {
+					t.Errorf("%+v, synced %v, %s", n, f.queue.HasSynced(), f.State())
 				}
 				if d := f.differs(); d != "" {
 					t.Error(d)
@@ -307,7 +307,7 @@ func TestPurgeOfAnInterruptedList(t *testing.T) {
 			refused.Store(false)
 			f.sim.ResetRequests()
 			after(5 * time.Minute)
-			if n := f.traffic(); (n.firsts == 1) != (o == Purge) || !f.journal.HasSynced() {
+			if n := f.traffic(); (n.firsts == 1) != (o == Purge) || !f.queue.HasSynced() {
 				t.Errorf("%v: %+v", o, n)
 			}
 			if d := f.differs(); d != "" {
@@ -327,7 +327,7 @@ func TestSlowRepair(t *testing.T) {
 		}
 		end := f.live()
 		after(10 * time.Second)
-		if !f.journal.HasSynced() {
+		if !f.queue.HasSynced() {
 			t.Fatal("not synced")
 		}
 		end()
@@ -351,13 +351,13 @@ func TestSlowRepair(t *testing.T) {
 		f.reflect()
 		began := time.Now()
 		after(time.Minute)
-		if st := f.State(); st.Phase != Relisting || f.journal.HasSynced() {
+		if st := f.State(); st.Phase != Relisting || f.queue.HasSynced() {
 			t.Fatal(st)
 		}
 		if n := len(f.store.ListKeys()); n != objects {
 			t.Errorf("%d objects are served meanwhile", n)
 		}
-		synced := until(f.journal.HasSynced)
+		synced := until(f.queue.HasSynced)
 		n := f.traffic()
 		t.Logf("synced %v after %s, %+v, %s", synced, time.Since(began), n, f.State())
 		if !synced || n.firsts != 1 || n.bytes > objects*(1500+350)*6/5 || time.Since(began) < 3*time.Minute {
@@ -385,7 +385,7 @@ func TestAllPagesReadBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := f.newLister(ReasonFirst, &turn{db: f.store.DB()})
-		_, err := f.journal.Relist(f.t.Context(), boltstore.RelistOptions{ClusterUID: f.Source.id.clusterUID, Server: f.o.Server},
+		_, err := f.queue.Relist(f.t.Context(), boltstore.RelistOptions{ClusterUID: f.Source.id.clusterUID, Server: f.o.Server},
 			func(r *boltstore.Relist) (string, string, error) {
 				if _, _, err := l.pages(f.t.Context())(r); err != nil {
 					t.Error(err)
@@ -395,12 +395,12 @@ func TestAllPagesReadBefore(t *testing.T) {
 		if !errors.Is(err, dies) {
 			t.Fatal(err)
 		}
-		f.die(func() { f.journal.Close() })
+		f.die(func() { f.queue.Close() })
 		f.delete("cm1")
 		f.sim.ResetRequests()
 		f.reflect()
 		after(5 * time.Second)
-		if n := f.traffic(); n.pages != 0 || !f.journal.HasSynced() {
+		if n := f.traffic(); n.pages != 0 || !f.queue.HasSynced() {
 			t.Errorf("%+v, %s", n, f.State())
 		}
 		if d := f.differs(); d != "" {
@@ -464,7 +464,7 @@ func TestTakenUpIsConfirmedSoon(t *testing.T) {
 		f.other()
 		f.reflect()
 		after(5 * time.Second)
-		if !f.journal.HasSynced() || f.State().Phase != Live {
+		if !f.queue.HasSynced() || f.State().Phase != Live {
 			t.Error(f.State())
 		}
 	})

@@ -30,7 +30,7 @@ func (s *Source) wentBack(ctx context.Context) (bool, error) {
 	if _, flow := s.askedOver(); flow != before {
 		return true, nil
 	}
-	return isBehind(rv, s.journal.Accepted()), nil
+	return isBehind(rv, s.queue.Accepted()), nil
 }
 
 // ask learns the server's current version, once after the link was broken, and
@@ -47,7 +47,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err
 	}
-	if isBehind(rv, s.journal.Accepted()) {
+	if isBehind(rv, s.queue.Accepted()) {
 		s.mu.Lock()
 		s.restored = true
 		s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 	s.asked = true
 	s.mu.Unlock()
 	if rv != "" {
-		s.journal.Confirm(rv, began)
+		s.queue.Confirm(rv, began)
 	}
 	return "", nil
 }
@@ -72,7 +72,7 @@ func (s *Source) saysNothing(rv string) bool {
 	if s.store.Stands() {
 		return true
 	}
-	return rv == s.journal.Accepted() && !s.store.Moves(rv) && !s.etcds()
+	return rv == s.queue.Accepted() && !s.store.Moves(rv) && !s.etcds()
 }
 
 // etcds says whether the versions are known to be etcd's, where the server names a

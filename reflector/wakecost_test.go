@@ -32,7 +32,7 @@ func TestCustomWakeWithNothingMissed(t *testing.T) {
 		}
 		w := f.watch()
 		if ev := f.next(w); ev.Type == watch.Added {
-			if err := f.journal.Add(ev.Object); err != nil {
+			if err := f.queue.Add(ev.Object); err != nil {
 				t.Fatal(err)
 			}
 		}

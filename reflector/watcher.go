@@ -88,13 +88,13 @@ func (w *watcher) run(repaired bool) {
 			return
 		case <-w.s.hurry:
 			_, kept := w.inner.(*ahead)
-			if w.short || kept && !w.s.journal.Reached() || !w.s.stale() {
+			if w.short || kept && !w.s.queue.Reached() || !w.s.stale() {
 				continue // it is under way
 			}
 			w.s.broken()
 			w.send(w.s.bookmark()) // the next Watch asks the server
 			return
-		case <-w.s.journal.Unstored():
+		case <-w.s.queue.Unstored():
 			again.reset(w.s.againIn())
 			continue
 		case <-again.C:
@@ -109,7 +109,7 @@ func (w *watcher) run(repaired bool) {
 			return
 		case <-damaged:
 			w.s.broken()
-			w.s.journal.Unconfirm(false)
+			w.s.queue.Unconfirm(false)
 			w.send(w.s.bookmark()) // the next Watch relists
 			return
 		case <-w.done: // the channel may stay open
@@ -146,7 +146,7 @@ func (w *watcher) run(repaired bool) {
 			return
 		}
 		last = clock.Now()
-		if w.s.behind() && w.s.journal.ReachedBy(versionOf(ev.Object)) {
+		if w.s.behind() && w.s.queue.ReachedBy(versionOf(ev.Object)) {
 			w.s.enter(Live, "")
 			if w.s.staleAsk() { // somebody has come since the server was asked
 				w.s.broken()
@@ -227,8 +227,8 @@ func (s *Source) bookmark() watch.Event {
 	obj := reflect.New(reflect.TypeOf(s.example).Elem()).Interface().(runtime.Object)
 	obj.GetObjectKind().SetGroupVersionKind(s.example.GetObjectKind().GroupVersionKind())
 	if m, err := meta.Accessor(obj); err == nil {
-		m.SetResourceVersion(s.journal.Accepted())
-		s.journal.ExpectBookmark(m.GetResourceVersion())
+		m.SetResourceVersion(s.queue.Accepted())
+		s.queue.ExpectBookmark(m.GetResourceVersion())
 	}
 	return watch.Event{Type: watch.Bookmark, Object: obj}
 }

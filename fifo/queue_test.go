@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func newJournal(t *testing.T, db boltstore.Options, o Options) (*Journal, *boltstore.Claimed) {
+func newQueue(t *testing.T, db boltstore.Options, o Options) (*Queue, *boltstore.Claimed) {
 	t.Helper()
 	db.Keyset = sealtest.Default()
 	file, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), db)
@@ -39,9 +38,9 @@ func newJournal(t *testing.T, db boltstore.Options, o Options) (*Journal, *bolts
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Release(); _ = file.Close() })
-	j := New(s, o)
-	t.Cleanup(j.Close)
-	return j, s
+	q := New(s, o)
+	t.Cleanup(q.Close)
+	return q, s
 }
 
 func object(name string, rv int) *corev1.ConfigMap {
@@ -49,12 +48,12 @@ func object(name string, rv int) *corev1.ConfigMap {
 }
 
 // pop returns the next delta, at the latest after a while.
-func pop(t *testing.T, j *Journal) cache.Delta {
+func pop(t *testing.T, q *Queue) cache.Delta {
 	t.Helper()
 	var got cache.Delta
 	done := make(chan error, 1)
 	go func() {
-		_, err := j.Pop(func(obj any, _ bool) error { got = obj.(cache.Deltas)[0]; return nil })
+		_, err := q.Pop(func(obj any, _ bool) error { got = obj.(cache.Deltas)[0]; return nil })
 		done <- err
 	}()
 	select {
@@ -71,14 +70,14 @@ func pop(t *testing.T, j *Journal) cache.Delta {
 // TestWrittenAhead is invariant 2: what Pop hands out is in the file, with its
 // journal entry and resourceVersion.
 func TestWrittenAhead(t *testing.T) {
-	j, s := newJournal(t, boltstore.Options{Window: time.Microsecond}, Options{})
+	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, Options{})
 	for i := range 50 {
-		if err := j.Add(object(fmt.Sprint(i), i+1)); err != nil {
+		if err := q.Add(object(fmt.Sprint(i), i+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 50 {
-		d := pop(t, j)
+		d := pop(t, q)
 		e := d.Object.(*boltstore.Entry)
 		if e.Key != fmt.Sprint("ns/", i) || d.Type != cache.Added {
 			t.Fatalf("popped %s %s as number %d", d.Type, e.Key, i)
@@ -96,24 +95,24 @@ func TestWrittenAhead(t *testing.T) {
 }
 
 func TestPreviousIsBeside(t *testing.T) {
-	j, _ := newJournal(t, boltstore.Options{}, Options{})
+	q, _ := newQueue(t, boltstore.Options{}, Options{})
 	steps := []struct {
 		do       func(any) error
 		rv       int
 		typ      cache.DeltaType
 		previous string
 	}{
-		{j.Add, 1, cache.Added, ""},
-		{j.Update, 2, cache.Updated, "1"},
-		{j.Add, 3, cache.Updated, "2"}, // a replayed ADDED
-		{j.Delete, 4, cache.Deleted, "3"},
-		{j.Update, 5, cache.Added, ""}, // a MODIFIED of what is not there
+		{q.Add, 1, cache.Added, ""},
+		{q.Update, 2, cache.Updated, "1"},
+		{q.Add, 3, cache.Updated, "2"}, // a replayed ADDED
+		{q.Delete, 4, cache.Deleted, "3"},
+		{q.Update, 5, cache.Added, ""}, // a MODIFIED of what is not there
 	}
 	for _, st := range steps {
 		if err := st.do(object("x", st.rv)); err != nil {
 			t.Fatal(err)
 		}
-		d := pop(t, j)
+		d := pop(t, q)
 		e := d.Object.(*boltstore.Entry)
 		prev, err := e.Previous()
 		if err != nil {
@@ -147,42 +146,42 @@ func TestUnstorable(t *testing.T) {
 		}
 		return o, nil
 	}
-	j, s := newJournal(t, boltstore.Options{}, Options{Transform: transform})
-	if err := j.Add(object("unindexable", 1)); err != nil { // it is kept, without values
+	q, s := newQueue(t, boltstore.Options{}, Options{Transform: transform})
+	if err := q.Add(object("unindexable", 1)); err != nil { // it is kept, without values
 		t.Fatal(err)
 	}
-	if d := pop(t, j); d.Object.(*boltstore.Entry).Key != "ns/unindexable" || s.State().Unindexed != 1 {
+	if d := pop(t, q); d.Object.(*boltstore.Entry).Key != "ns/unindexable" || s.State().Unindexed != 1 {
 		t.Errorf("%+v, %+v", d, s.State())
 	}
 	for i, name := range []string{"untransformable", "panics"} {
-		if err := j.Add(object(name, i+2)); err == nil {
+		if err := q.Add(object(name, i+2)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if n, err := j.Failed(); n != uint64(i+1) || err == nil {
+		if n, err := q.Failed(); n != uint64(i+1) || err == nil {
 			t.Errorf("%s: %d failed, %v", name, n, err)
 		}
 	}
-	if err := j.Add(object("fine", 4)); err != nil {
+	if err := q.Add(object("fine", 4)); err != nil {
 		t.Fatal(err)
 	}
-	pop(t, j)
+	pop(t, q)
 	if st := s.State(); st.Unstored != 2 || st.UnstoredReason == "" {
 		t.Errorf("%+v", st)
 	}
 	broken = true
-	if err := j.Delete(object("fine", 5)); err == nil {
+	if err := q.Delete(object("fine", 5)); err == nil {
 		t.Error("no error for a final state that cannot be stored")
 	}
-	if d := pop(t, j); d.Type != cache.Deleted {
+	if d := pop(t, q); d.Type != cache.Deleted {
 		t.Errorf("the delete was lost: %+v", d)
 	}
-	if err := j.Add("not an object"); err == nil {
+	if err := q.Add("not an object"); err == nil {
 		t.Error("a string was accepted")
 	}
-	if err := j.Add(object("good", 9)); err != nil {
+	if err := q.Add(object("good", 9)); err != nil {
 		t.Fatal(err)
 	}
-	if e := pop(t, j).Object.(*boltstore.Entry); e.Key != "ns/good" || s.LastStoreSyncResourceVersion() != "9" {
+	if e := pop(t, q).Object.(*boltstore.Entry); e.Key != "ns/good" || s.LastStoreSyncResourceVersion() != "9" {
 		t.Fatalf("%s at %s", e.Key, s.LastStoreSyncResourceVersion())
 	}
 }
@@ -191,30 +190,30 @@ func TestUnstorable(t *testing.T) {
 // it has not been deleted.
 func TestUntransformableInAList(t *testing.T) {
 	fails := false
-	j, s := newJournal(t, boltstore.Options{}, Options{Transform: func(o any) (any, error) {
+	q, s := newQueue(t, boltstore.Options{}, Options{Transform: func(o any) (any, error) {
 		if fails && o.(*corev1.ConfigMap).Name == "b" {
 			return nil, errors.New("cannot transform this")
 		}
 		return o, nil
 	}})
-	if err := j.Replace([]any{object("a", 1), object("b", 2), object("c", 3)}, "4"); err != nil {
+	if err := q.Replace([]any{object("a", 1), object("b", 2), object("c", 3)}, "4"); err != nil {
 		t.Fatal(err)
 	}
 	fails = true
-	if err := j.Replace([]any{object("b", 6), object("c", 3)}, "7"); err != nil {
+	if err := q.Replace([]any{object("b", 6), object("c", 3)}, "7"); err != nil {
 		t.Fatal(err)
 	}
 	if keys := s.ListKeys(); len(keys) != 2 || !slices.Contains(keys, "ns/b") || !slices.Contains(keys, "ns/c") {
 		t.Fatal(keys)
 	}
-	if n, err := j.Failed(); n != 1 || err == nil || s.UnstoredObjects() != 1 || j.HasSynced() {
-		t.Fatal(n, err, s.UnstoredObjects(), j.HasSynced())
+	if n, err := q.Failed(); n != 1 || err == nil || s.UnstoredObjects() != 1 || q.HasSynced() {
+		t.Fatal(n, err, s.UnstoredObjects(), q.HasSynced())
 	}
 	fails = false
-	if err := j.Replace([]any{object("b", 6), object("c", 3)}, "8"); err != nil {
+	if err := q.Replace([]any{object("b", 6), object("c", 3)}, "8"); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := j.Failed(); n != 1 || err != nil || s.UnstoredObjects() != 0 {
+	if n, err := q.Failed(); n != 1 || err != nil || s.UnstoredObjects() != 0 {
 		t.Fatal(n, err, s.UnstoredObjects())
 	}
 }
@@ -222,14 +221,14 @@ func TestUntransformableInAList(t *testing.T) {
 // TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
 // and Close lets it go.
 func TestFullBatchBlocks(t *testing.T) {
-	j, _ := newJournal(t, boltstore.Options{MaxSize: 64 << 10, MaxCommitBytes: 1 << 20}, Options{MaxBytes: 200 << 10})
+	q, _ := newQueue(t, boltstore.Options{MaxSize: 64 << 10, MaxCommitBytes: 1 << 20}, Options{MaxBytes: 200 << 10})
 	result := make(chan error, 1)
 	accepted := make(chan struct{}, 10_000)
 	go func() {
 		for i := 0; ; i++ {
 			o := object(fmt.Sprint(i), i+1)
 			o.Data = map[string]string{"k": strings.Repeat("v", 10_000)}
-			if err := j.Add(o); err != nil {
+			if err := q.Add(o); err != nil {
 				result <- err
 				return
 			}
@@ -237,18 +236,18 @@ func TestFullBatchBlocks(t *testing.T) {
 		}
 	}()
 	deadline := time.Now().Add(time.Minute)
-	for j.store.DB().Err() == nil {
+	for q.store.DB().Err() == nil {
 		if time.Now().After(deadline) {
 			t.Fatal("the file's bound was not reached")
 		}
 	}
-	blocked := func() bool { j.mu.Lock(); defer j.mu.Unlock(); return j.bytes >= j.o.MaxBytes }
+	blocked := func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.bytes >= q.o.MaxBytes }
 	for !blocked() {
 		if time.Now().After(deadline) {
 			t.Fatal("not blocked")
 		}
 	}
-	j.Close()
+	q.Close()
 	if err := <-result; !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
@@ -258,22 +257,22 @@ func TestFullBatchBlocks(t *testing.T) {
 }
 
 func TestPopAfterClose(t *testing.T) {
-	j, _ := newJournal(t, boltstore.Options{}, Options{})
-	if err := j.Add(object("x", 1)); err != nil {
+	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	if err := q.Add(object("x", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Flush(context.Background()); err != nil {
+	if err := q.Flush(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	j.Close()
-	pop(t, j) // what was committed
-	if _, err := j.Pop(nil); !errors.Is(err, cache.ErrFIFOClosed) {
+	q.Close()
+	pop(t, q) // what was committed
+	if _, err := q.Pop(nil); !errors.Is(err, cache.ErrFIFOClosed) {
 		t.Fatal(err)
 	}
-	if err := j.PopBatch(nil, nil); !errors.Is(err, cache.ErrFIFOClosed) {
+	if err := q.PopBatch(nil, nil); !errors.Is(err, cache.ErrFIFOClosed) {
 		t.Fatal(err)
 	}
-	if err := j.Add(object("y", 2)); !errors.Is(err, ErrClosed) {
+	if err := q.Add(object("y", 2)); !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
 	}
 }
@@ -281,122 +280,82 @@ func TestPopAfterClose(t *testing.T) {
 // TestSynced: the server's word counts, and only once everything up to it has
 // been popped.
 func TestSynced(t *testing.T) {
-	j, _ := newJournal(t, boltstore.Options{}, Options{})
-	if err := j.Add(object("x", 5)); err != nil {
+	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	if err := q.Add(object("x", 5)); err != nil {
 		t.Fatal(err)
 	}
-	pop(t, j)
-	if j.HasSynced() {
+	pop(t, q)
+	if q.HasSynced() {
 		t.Fatal("synced before the server said anything")
 	}
-	j.Confirm("7", time.Now())
-	if err := j.Add(object("y", 6)); err != nil {
+	q.Confirm("7", time.Now())
+	if err := q.Add(object("y", 6)); err != nil {
 		t.Fatal(err)
 	}
-	pop(t, j)
-	if j.HasSynced() || j.Reached() || !j.Confirmed().IsZero() {
+	pop(t, q)
+	if q.HasSynced() || q.Reached() || !q.Confirmed().IsZero() {
 		t.Fatal("synced behind the server's version")
 	}
-	if err := j.Add(object("z", 8)); err != nil {
+	if err := q.Add(object("z", 8)); err != nil {
 		t.Fatal(err)
 	}
-	if !j.Reached() || j.HasSynced() {
+	if !q.Reached() || q.HasSynced() {
 		t.Fatal("synced before it was popped")
 	}
-	pop(t, j)
-	if !j.HasSynced() || j.Confirmed().IsZero() {
+	pop(t, q)
+	if !q.HasSynced() || q.Confirmed().IsZero() {
 		t.Fatal("not synced")
 	}
-	j.Confirm("20", time.Now())
-	if j.Reached() {
+	q.Confirm("20", time.Now())
+	if q.Reached() {
 		t.Fatal("behind, and reached")
 	}
-	if err := j.Bookmark("21"); err != nil {
+	if err := q.Bookmark("21"); err != nil {
 		t.Fatal(err)
 	}
-	if !j.Reached() || j.Accepted() != "21" {
+	if !q.Reached() || q.Accepted() != "21" {
 		t.Fatal("a bookmark does not count")
-	}
-}
-
-// TestRelistEndsWithTheJournal: a relist that the disk does not take ends when
-// the journal does.
-func TestRelistEndsWithTheJournal(t *testing.T) {
-	failing := make(chan struct{}, 1)
-	log := funcr.New(func(_, args string) {
-		if strings.Contains(args, "A relist could not be committed") {
-			select {
-			case failing <- struct{}{}:
-			default:
-			}
-		}
-	}, funcr.Options{})
-	j, _ := newJournal(t, boltstore.Options{MaxSize: 128 << 10}, Options{Logger: &log})
-	if err := j.Replace([]any{object("x", 1)}, "1"); err != nil {
-		t.Fatal(err)
-	}
-	var objs []any
-	for i := range 100 {
-		o := object(fmt.Sprint("o", i), i+1)
-		o.Data = map[string]string{"k": string(make([]byte, 5000))}
-		objs = append(objs, o)
-	}
-	done := make(chan error, 1)
-	go func() { done <- j.Replace(objs, "200") }()
-	select {
-	case err := <-done:
-		t.Fatalf("it ended: %v", err)
-	case <-failing:
-	}
-	j.Close()
-	select {
-	case err := <-done:
-		if !errors.Is(err, ErrClosed) {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it goes on")
 	}
 }
 
 // TestReplace is a Reflector without a Source: a full list is a diff.
 func TestReplace(t *testing.T) {
-	j, s := newJournal(t, boltstore.Options{}, Options{})
-	if err := j.Replace([]any{object("a", 1), object("b", 2)}, "3"); err != nil {
+	q, s := newQueue(t, boltstore.Options{}, Options{})
+	if err := q.Replace([]any{object("a", 1), object("b", 2)}, "3"); err != nil {
 		t.Fatal(err)
 	}
-	if d := pop(t, j); d.Type != cache.ReplacedAll {
+	if d := pop(t, q); d.Type != cache.ReplacedAll {
 		t.Fatalf("first list: %+v", d)
 	}
-	if !j.HasSynced() || len(s.ListKeys()) != 2 {
-		t.Fatal(j.HasSynced(), s.ListKeys())
+	if !q.HasSynced() || len(s.ListKeys()) != 2 {
+		t.Fatal(q.HasSynced(), s.ListKeys())
 	}
-	if err := j.Replace([]any{object("b", 5), object("c", 6)}, "7"); err != nil {
+	if err := q.Replace([]any{object("b", 5), object("c", 6)}, "7"); err != nil {
 		t.Fatal(err)
 	}
 	got := ""
 	for range 3 {
-		d := pop(t, j)
+		d := pop(t, q)
 		got += string(d.Type) + " " + d.Object.(*boltstore.Entry).Key + ", "
 	}
 	if got != "Updated ns/b, Added ns/c, Deleted ns/a, " {
 		t.Fatal(got)
 	}
-	j.ExpectResume("7")
-	if err := j.Replace(nil, "7"); err != nil || len(s.ListKeys()) != 2 {
+	q.ExpectResume("7")
+	if err := q.Replace(nil, "7"); err != nil || len(s.ListKeys()) != 2 {
 		t.Fatalf("a resume emptied the store: %v", err)
 	}
-	if err := j.Replace(nil, "8"); err != nil || len(s.ListKeys()) != 0 {
+	if err := q.Replace(nil, "8"); err != nil || len(s.ListKeys()) != 0 {
 		t.Fatalf("an empty list did not empty the store: %v", err)
 	}
 }
 
 func TestResyncIsNotJournaled(t *testing.T) {
-	j, s := newJournal(t, boltstore.Options{}, Options{})
-	if err := j.Resync(); err != nil {
+	q, s := newQueue(t, boltstore.Options{}, Options{})
+	if err := q.Resync(); err != nil {
 		t.Fatal(err)
 	}
-	if d := pop(t, j); d.Type != cache.SyncAll {
+	if d := pop(t, q); d.Type != cache.SyncAll {
 		t.Fatal(d.Type)
 	}
 	if s.State().Seq != 0 {

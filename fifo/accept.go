@@ -1,0 +1,206 @@
+package fifo
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Add accepts an added object. It blocks while the batch is full and returns
+// ErrClosed once the queue is closed. An object that cannot be stored is an
+// error, counted by Failed and noted in the file, and does not hold up what
+// follows.
+func (q *Queue) Add(obj any) error { return q.accept(cache.Added, obj) }
+
+// Update accepts a changed object; see Add.
+func (q *Queue) Update(obj any) error { return q.accept(cache.Updated, obj) }
+
+// Delete accepts the final state of an object, or a
+// cache.DeletedFinalStateUnknown; see Add.
+func (q *Queue) Delete(obj any) error { return q.accept(cache.Deleted, obj) }
+
+func (q *Queue) accept(typ cache.DeltaType, obj any) error {
+	it := item{rv: versionOf(obj), came: q.o.Now()}
+	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); !tombstone && (it.rv == "" || typ == cache.Deleted && q.passed(it.rv)) {
+		q.store.NoteStands()
+	}
+	var err error
+	if it.change, err = q.prepare(typ, obj); err != nil {
+		q.fail(err)
+		q.o.Logger.Error(err, "An object cannot be stored, it will be read again", "source", q.store.Source().String())
+		if it.change == nil { // else it is gone all the same
+			it.change = q.store.Unstored(obj, err)
+		}
+	}
+	if closed := q.enqueue(it); closed != nil {
+		return closed
+	}
+	return err
+}
+
+// passed says whether the version is known to be that which has been accepted, or
+// one before.
+func (q *Queue) passed(rv string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.accepted != "" && atLeast(q.accepted, rv)
+}
+
+func versionOf(obj any) string {
+	if m, err := meta.Accessor(obj); err == nil {
+		return m.GetResourceVersion()
+	}
+	return ""
+}
+
+func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
+	c, err := q.prepareWhole(typ, obj)
+	if err == nil || typ != cache.Deleted {
+		return c, err
+	}
+	// Its final state cannot be stored, but it is gone all the same.
+	key, keyErr := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	if keyErr != nil {
+		return nil, err
+	}
+	c, keyErr = q.store.Prepare(typ, cache.DeletedFinalStateUnknown{Key: key})
+	return c, errors.Join(err, keyErr)
+}
+
+func (q *Queue) prepareWhole(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
+	obj, err := q.transform(obj)
+	if err != nil {
+		return nil, err
+	}
+	return q.store.Prepare(typ, obj)
+}
+
+func (q *Queue) transform(obj any) (_ any, err error) {
+	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); tombstone || q.o.Transform == nil {
+		return obj, nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("fifo: the transform panicked: %v", r)
+		}
+	}()
+	given := reflect.TypeOf(obj)
+	if obj, err = q.o.Transform(obj); err != nil {
+		return nil, fmt.Errorf("fifo: transform: %w", err)
+	}
+	if is := reflect.TypeOf(obj); is != given && is != q.store.ObjectType() {
+		return nil, fmt.Errorf("fifo: the transform returned %v, and the file keeps %v: let it return that type; the informer does not sync until then", is, q.store.ObjectType())
+	}
+	return obj, nil
+}
+
+func (q *Queue) fail(err error) {
+	var key cache.KeyError
+	if errors.As(err, &key) { // its text has the whole object
+		err = fmt.Errorf("fifo: the key function failed: %w", key.Err)
+	}
+	q.mu.Lock()
+	q.failed++
+	q.degraded, q.failedAt = err, q.count+1
+	q.mu.Unlock()
+	select {
+	case q.unstored <- struct{}{}:
+	default:
+	}
+}
+
+// Unstored is sent to when an object could not be stored: it is to be read again
+// as long as the store has UnstoredObjects.
+func (q *Queue) Unstored() <-chan struct{} { return q.unstored }
+
+// Failed counts the events and listed objects that could not be stored in this
+// life of the process, and returns the last one's error: nil once the file has
+// all of them, or they are gone.
+func (q *Queue) Failed() (uint64, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inFile >= q.failedAt && q.store.UnstoredObjects() == 0 {
+		q.degraded = nil
+	}
+	return q.failed, q.degraded
+}
+
+func (q *Queue) enqueue(it item) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.bytes >= q.o.MaxBytes {
+		slept := q.store.DB().Slept()
+		for q.bytes >= q.o.MaxBytes && !q.closed {
+			q.cond.Wait()
+		}
+		it.came = it.came.Add(slept - q.store.DB().Slept())
+	}
+	if q.closed {
+		return ErrClosed
+	}
+	if later(it.rv, q.newest) {
+		q.newest = it.rv
+		if it.change != nil {
+			it.change.TellUnknown()
+		}
+	}
+	q.pending = append(q.pending, it)
+	q.count++
+	if it.rv != "" {
+		q.advance(it.rv, it.came)
+	}
+	if it.change != nil {
+		q.lastChange = q.count
+		q.bytes += it.change.Memory()
+		q.wake(q.urgent())
+	}
+	return nil
+}
+
+// urgent says whether what is pending must not wait for more: nothing else
+// fits, or the first sync waits for it.
+func (q *Queue) urgent() bool {
+	return q.bytes >= q.o.MaxBytes || q.syncAt != nil && q.doneCount < *q.syncAt
+}
+
+// Bookmark notes that everything up to rv has been accepted. It is written
+// with the next commit of the source, or within the file's BookmarkInterval.
+func (q *Queue) Bookmark(rv string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return ErrClosed
+	case rv == "":
+		return nil
+	}
+	own := q.own
+	q.own = nil
+	if own != nil && *own == rv && rv == q.accepted {
+		return nil // it says nothing new, and is not the server's word
+	}
+	if later(rv, q.newest) {
+		q.newest = rv
+	}
+	if n := len(q.pending); n > 0 && q.pending[n-1].change == nil {
+		q.pending[n-1].rv = rv
+	} else {
+		q.pending = append(q.pending, item{rv: rv})
+		q.count++
+	}
+	q.advance(rv, q.o.Now())
+	q.peel()
+	return nil
+}
+
+// ExpectBookmark announces a bookmark that the caller makes up, to tell the
+// Reflector the version that has been accepted. It confirms nothing.
+func (q *Queue) ExpectBookmark(rv string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.own = &rv
+}
