@@ -82,7 +82,7 @@ func TestAnotherUnderTheSameInode(t *testing.T) {
 				damaged = make([]byte, len(good))
 			}
 			write(damaged, now)
-			db, err := Open(path+".other", Options{})
+			db, err := Open(path+".other", Options{Keyset: sealtest.Default()})
 			if err != nil {
 				t.Fatal(err)
 			}
