@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -75,12 +77,12 @@ func (w *work) generation(src sourceTx) error {
 	case len(w.b.Changes) == 0:
 	case m.Generation == 0 && w.b.unjournaled:
 		m.Unlisted, m.Generation = true, firstGen
-		if gens := src.root.Bucket(bucketGen); gens != nil && gens.Bucket(u64(firstGen)) != nil {
+		if gens := src.Root.Bucket(layout.BucketGen); gens != nil && gens.Bucket(layout.U64(firstGen)) != nil {
 			m.Generation = firstGen + 1
 		}
 	case m.Generation == 0:
 		m.Generation = firstGen
-		return src.dropGensExcept(0) // what an interrupted list has left
+		return src.DropGensExcept(0) // what an interrupted list has left
 	case !w.b.unjournaled:
 		m.Unlisted = false
 	}
@@ -242,7 +244,7 @@ func (a *applier) takeItem(key string, w was) error {
 	if err := a.take(key, w.item, w.itemRaw, nil); err != nil {
 		return err
 	}
-	return a.to.items.Delete(bytes.Clone(w.k))
+	return a.to.Items.Delete(bytes.Clone(w.k))
 }
 
 // carry takes the program's object along into the generation that is written.
@@ -299,7 +301,7 @@ func (a *applier) remove(c *Change, w was) error {
 	if w.item != nil {
 		return a.takeItem(c.key, w)
 	}
-	return a.to.items.Delete(bytes.Clone(w.k)) // what is damaged of it
+	return a.to.Items.Delete(bytes.Clone(w.k)) // what is damaged of it
 }
 
 // noteGone notes that the object that the server showed last is gone, or one
@@ -330,7 +332,7 @@ func (a *applier) noteGone(c *Change, w was) error {
 
 // give stores a record and the entries that it has and old had not.
 func (a *applier) give(key string, r *format.Record, raw []byte, old *format.Record) error {
-	if err := a.to.items.Put(index.AppendKey(nil, key), raw); err != nil {
+	if err := a.to.Items.Put(index.AppendKey(nil, key), raw); err != nil {
 		return fmt.Errorf("store %q: %w", key, err)
 	}
 	a.m.Items.add(format.HashRecord(key, r))
@@ -372,7 +374,7 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 	if len(values) == 0 {
 		return nil
 	}
-	b, err := a.to.indices.create(name)
+	b, err := a.to.Indices.Create(name)
 	if err != nil {
 		return err
 	}
@@ -382,10 +384,10 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 		h := format.HashEntry(a.entBuf)
 		if add {
 			im.Digest.add(h)
-			err = b.put(a.entBuf, v, key)
+			err = b.Put(a.entBuf, v, key)
 		} else {
 			im.Digest.remove(h)
-			err = b.remove(a.entBuf, v, key)
+			err = b.Remove(a.entBuf, v, key)
 		}
 		if err != nil {
 			return fmt.Errorf("index %s of %q: %w", name, key, err)
@@ -394,9 +396,6 @@ func (a *applier) entriesOf(key, name string, values []string, add bool) error {
 	a.m.Indices[name] = im
 	return nil
 }
-
-// indexBucket is the name of an index's bucket, which must not be empty.
-func indexBucket(name string) []byte { return index.AppendKey(nil, name) }
 
 // note drafts a journal entry and what Pop will hand out for it: from the
 // record old to next, with their bytes, each nil if there is none.

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 )
-
-var bucketAside = []byte("aside")
 
 // SetAside moves what the file holds of the source out of the way, to
 // /aside/<unix ns>/<id>: it belongs to another cluster. No deletes are
@@ -73,19 +73,19 @@ func (m *sourceMeta) answeredBy(by Server) {
 }
 
 func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
-	sources := tx.Bucket(bucketSources)
-	name, err := sourceName(h.seal, id)
+	sources := tx.Bucket(layout.BucketSources)
+	name, err := layout.SourceName(h.seal, id)
 	if err != nil {
 		return err
 	}
 	if sources == nil || sources.Bucket(name) == nil {
 		return fmt.Errorf("%w: %s", ErrNoSource, id)
 	}
-	aside, err := tx.CreateBucketIfNotExists(bucketAside)
+	aside, err := tx.CreateBucketIfNotExists(layout.BucketAside)
 	if err != nil {
 		return err
 	}
-	to, err := aside.CreateBucketIfNotExists(u64(uint64(now.UnixNano())))
+	to, err := aside.CreateBucketIfNotExists(layout.U64(uint64(now.UnixNano())))
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (db *DB) asideTime() time.Time {
 // was not known to be right then. It is now.
 func (db *DB) dateAside() error {
 	last := func(tx *bolt.Tx) []byte {
-		aside := tx.Bucket(bucketAside)
+		aside := tx.Bucket(layout.BucketAside)
 		if aside == nil {
 			return nil
 		}
@@ -125,12 +125,12 @@ func (db *DB) dateAside() error {
 		return err
 	}
 	return db.h.update(func(tx *bolt.Tx) error {
-		aside, now := tx.Bucket(bucketAside), uint64(db.opts.Clock.Now().UnixNano())
+		aside, now := tx.Bucket(layout.BucketAside), uint64(db.opts.Clock.Now().UnixNano())
 		for k := last(tx); k != nil; k = last(tx) {
-			for aside.Bucket(u64(now)) != nil {
+			for aside.Bucket(layout.U64(now)) != nil {
 				now++
 			}
-			to, err := aside.CreateBucket(u64(now))
+			to, err := aside.CreateBucket(layout.U64(now))
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
@@ -72,7 +74,7 @@ func TestHalfRemovedAside(t *testing.T) {
 			return err
 		}
 		room := 2000
-		aside := tx.Bucket(bucketAside)
+		aside := tx.Bucket(layout.BucketAside)
 		k, _ := aside.Cursor().First()
 		_, err := prune(aside.Bucket(k), &room)
 		return err
@@ -109,9 +111,9 @@ func TestRotateWithDamagedMeta(t *testing.T) {
 		t.Helper()
 		err := db.h.update(func(tx *bolt.Tx) error {
 			src, _ := db.h.source(tx, s.id)
-			v := bytes.Clone(src.root.Get(keyMeta))
+			v := bytes.Clone(src.Root.Get(layout.KeyMeta))
 			v[5] ^= 1
-			return src.root.Put(keyMeta, v)
+			return src.Root.Put(layout.KeyMeta, v)
 		}, nil)
 		if err != nil {
 			t.Fatal(err)

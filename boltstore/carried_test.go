@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -170,7 +172,7 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	}
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
-		flipNoted(t, src.gen(s.metaNow().Generation).items.b, func(k, v []byte) bool {
+		flipNoted(t, src.gen(s.metaNow().Generation).Items.Bucket, func(k, v []byte) bool {
 			key, _, err := format.ParseRecord(k, v)
 			return err == nil && (key == "ns/a" || key == "ns/c")
 		})
@@ -210,7 +212,7 @@ func TestDamagedNote(t *testing.T) {
 			expectNoted(t, "at first", s, "ns/a at 6", "ns/b odd")
 			err := db.h.update(func(tx *bolt.Tx) error {
 				src, _ := db.h.source(tx, s.id)
-				flipNoted(t, src.gen(s.metaNow().Generation).notes.box().b, func(_, v []byte) bool {
+				flipNoted(t, src.gen(s.metaNow().Generation).Notes().Bucket, func(_, v []byte) bool {
 					n, err := parseNote(v)
 					return err == nil && n.Key == "ns/b"
 				})
@@ -318,7 +320,7 @@ func ownWriteOverADamagedRecord(t *testing.T, want cache.DeltaType) {
 	relist(t, s, "5", RelistOptions{}, objs, 5)
 	if err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
-		flipNoted(t, src.gen(s.metaNow().Generation).items.b, func(k, v []byte) bool {
+		flipNoted(t, src.gen(s.metaNow().Generation).Items.Bucket, func(k, v []byte) bool {
 			key, _, err := format.ParseRecord(k, v)
 			return err == nil && key == "ns/a"
 		})
@@ -363,9 +365,9 @@ func TestChangeBesideADamagedBase(t *testing.T) {
 				f.from = f.s.State().Seq + 1
 				f.must(f.s.updateMeta(func(src sourceTx, m *sourceMeta) error {
 					if how == "all gone" {
-						return src.gen(m.Generation).b.DeleteBucket(bucketOwn)
+						return src.gen(m.Generation).Bucket.DeleteBucket(layout.BucketOwn)
 					}
-					flipNoted(t, src.gen(m.Generation).own.b, func(_, _ []byte) bool { return true })
+					flipNoted(t, src.gen(m.Generation).Own.Bucket, func(_, _ []byte) bool { return true })
 					return nil
 				}, nil))
 				if how == "salvaged" {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -41,32 +43,32 @@ func TestCheckReports(t *testing.T) {
 	}{
 		{"nothing", false, func(sourceTx) error { return nil }, nil},
 		{"nothing, parked", true, func(sourceTx) error { return nil }, nil},
-		{"a block is gone", false, func(src sourceTx) error { return src.root.Bucket(bucketJournal).Delete(u64(3)) },
+		{"a block is gone", false, func(src sourceTx) error { return src.Root.Bucket(layout.BucketJournal).Delete(layout.U64(3)) },
 			[]string{"journal: a block starts at 4 and should at 3", "journal: it has "}},
-		{"the last block is gone", false, func(src sourceTx) error { return src.root.Bucket(bucketJournal).Delete(u64(5)) },
+		{"the last block is gone", false, func(src sourceTx) error { return src.Root.Bucket(layout.BucketJournal).Delete(layout.U64(5)) },
 			[]string{"journal: it ends before 5 and should end at 5", "journal: it has "}},
 		{"blocks in each other's place", false, func(src sourceTx) error {
-			j := src.root.Bucket(bucketJournal)
-			two, three := bytes.Clone(j.Get(u64(2))), bytes.Clone(j.Get(u64(3)))
-			if err := j.Put(u64(2), three); err != nil {
+			j := src.Root.Bucket(layout.BucketJournal)
+			two, three := bytes.Clone(j.Get(layout.U64(2))), bytes.Clone(j.Get(layout.U64(3)))
+			if err := j.Put(layout.U64(2), three); err != nil {
 				return err
 			}
-			return j.Put(u64(3), two)
+			return j.Put(layout.U64(3), two)
 		}, []string{"journal block at 2: damaged: checksum", "a block starts at 3 and should at 2", "journal block at 3: damaged: checksum", "a block starts at 4 and should at 2", "journal: it has "}},
 		{"a block with two entries for one", false, func(src sourceTx) error {
-			j := src.root.Bucket(bucketJournal)
-			drafts, err := format.UnpackBlock(2, j.Get(u64(2)))
+			j := src.Root.Bucket(layout.BucketJournal)
+			drafts, err := format.UnpackBlock(2, j.Get(layout.U64(2)))
 			if err != nil {
 				return err
 			}
-			return j.Put(u64(2), format.PackBlock(2, append(drafts, drafts...)))
+			return j.Put(layout.U64(2), format.PackBlock(2, append(drafts, drafts...)))
 		}, []string{"journal: a block starts at 3 and should at 4", "journal: it has "}},
 		{"the size of the journal", false, meta(func(m *sourceMeta) { m.JournalBytes++ }), []string{"journal: it has "}},
 		{"the told mark", false, meta(func(m *sourceMeta) { m.Told = m.Seq + 1 }), []string{"told mark 6 is above the last entry 5"}},
 		{"a position", false, func(src sourceTx) error {
-			return firstOf(src.root.Bucket(bucketHandlers), func(k, v []byte) error {
+			return firstOf(src.Root.Bucket(layout.BucketHandlers), func(k, v []byte) error {
 				v[9] ^= 1
-				return src.root.Bucket(bucketHandlers).Put(k, v)
+				return src.Root.Bucket(layout.BucketHandlers).Put(k, v)
 			})
 		}, []string{`handler "test": `}},
 		{"a position above the journal", false, func(src sourceTx) error {
@@ -79,14 +81,14 @@ func TestCheckReports(t *testing.T) {
 			return src.putHandler("test", st)
 		}, []string{`handler "test" is at 0 and 100, above the last entry 5`}},
 		{"a parked entry", true, func(src sourceTx) error {
-			b := src.root.Bucket(bucketParked).Bucket([]byte("test"))
+			b := src.Root.Bucket(layout.BucketParked).Bucket([]byte("test"))
 			return firstOf(b, func(k, v []byte) error {
 				v[len(v)/2] ^= 1
 				return b.Put(k, v)
 			})
 		}, []string{`handler "test"`}},
 		{"a parked entry is gone", true, func(src sourceTx) error {
-			b := src.root.Bucket(bucketParked).Bucket([]byte("test"))
+			b := src.Root.Bucket(layout.BucketParked).Bucket([]byte("test"))
 			return firstOf(b, func(k, _ []byte) error { return b.Delete(k) })
 		}, []string{`handler "test"`}},
 	} {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
 	bolt "go.etcd.io/bbolt"
@@ -238,11 +240,11 @@ func (s *Store) load() error {
 // create makes the source's bucket, or if it was found removes what a relist
 // left in it.
 func (s *Store) create(tx *bolt.Tx, found bool) error {
-	sources, err := tx.CreateBucketIfNotExists(bucketSources)
+	sources, err := tx.CreateBucketIfNotExists(layout.BucketSources)
 	if err != nil {
 		return err
 	}
-	name, err := sourceName(s.db.h.seal, s.id)
+	name, err := layout.SourceName(s.db.h.seal, s.id)
 	if err != nil {
 		return err
 	}
@@ -250,7 +252,7 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	if err != nil {
 		return err
 	}
-	src := sourceTx{b, s.id, s.db.h.seal}
+	src := sourceIn(b, s.id, s.db.h.seal)
 	if !found {
 		s.packs.Reset()
 		m := (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
@@ -259,7 +261,7 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 		return src.putMeta(m)
 	}
 	m := s.metaNow()
-	if err := src.dropGensExcept(src.keepGens(m)...); err != nil {
+	if err := src.DropGensExcept(src.keepGens(m)...); err != nil {
 		return err
 	}
 	if err := src.dropJournalAbove(m.Seq); err != nil {
@@ -291,16 +293,16 @@ func (t sourceTx) leftovers(m *sourceMeta) bool {
 		return true
 	}
 	n, keep := 0, t.keepGens(m)
-	if gens := t.root.Bucket(bucketGen); gens != nil {
+	if gens := t.Root.Bucket(layout.BucketGen); gens != nil {
 		_ = gens.ForEachBucket(func(k []byte) error {
-			if !slices.ContainsFunc(keep, func(n uint64) bool { return string(k) == string(u64(n)) }) {
+			if !slices.ContainsFunc(keep, func(n uint64) bool { return string(k) == string(layout.U64(n)) }) {
 				n++
 			}
 			return nil
 		})
 	}
-	if j := t.root.Bucket(bucketJournal); j != nil {
-		if k, _ := j.Cursor().Seek(u64(m.Seq + 1)); k != nil {
+	if j := t.Root.Bucket(layout.BucketJournal); j != nil {
+		if k, _ := j.Cursor().Seek(layout.U64(m.Seq + 1)); k != nil {
 			n++
 		}
 	}

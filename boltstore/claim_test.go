@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
@@ -20,7 +22,7 @@ func TestClaimHeals(t *testing.T) {
 	page := 0
 	err := db.h.view(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, configMaps.ID())
-		page = int(src.journal().b.Root())
+		page = int(src.Journal().Bucket.Root())
 		return nil
 	})
 	if err != nil || page == 0 {
@@ -65,7 +67,7 @@ func TestDictKey(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer done()
-			dicts := bucketAt(t, f, bucketSources, []byte(podClaim().Source.ID()), bucketDicts)
+			dicts := bucketAt(t, f, layout.BucketSources, []byte(podClaim().Source.ID()), layout.BucketDicts)
 			rewritePage(t, path, f, dicts.Root, func(_ pages.Page, b []byte) {
 				if b[pages.HeadSize+8] ^= 4; b[pages.HeadSize+8] != 0 {
 					t.Fatal("not where the key's length is")

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -177,7 +179,7 @@ func (db *DB) pruneAside(ctx context.Context, before time.Time) error {
 			if none {
 				return nil
 			}
-			aside, room := tx.Bucket(bucketAside), db.opts.MaxCommitBytes
+			aside, room := tx.Bucket(layout.BucketAside), db.opts.MaxCommitBytes
 			empty, err := prune(aside.Bucket(k), &room)
 			if err != nil || !empty {
 				return err
@@ -191,7 +193,7 @@ func (db *DB) pruneAside(ctx context.Context, before time.Time) error {
 }
 
 func firstAside(tx *bolt.Tx, before time.Time) (k []byte, none bool) {
-	aside := tx.Bucket(bucketAside)
+	aside := tx.Bucket(layout.BucketAside)
 	if aside == nil {
 		return nil, true
 	}

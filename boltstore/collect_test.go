@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -31,7 +33,7 @@ func sources(t testing.TB, db *DB) (names []string) {
 func asides(t testing.TB, db *DB) (n int) {
 	t.Helper()
 	err := db.h.view(func(tx *bolt.Tx) error {
-		if b := tx.Bucket(bucketAside); b != nil {
+		if b := tx.Bucket(layout.BucketAside); b != nil {
 			return b.ForEachBucket(func(k []byte) error {
 				return b.Bucket(k).ForEachBucket(func([]byte) error { n++; return nil })
 			})

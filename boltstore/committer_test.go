@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
@@ -102,7 +104,7 @@ func TestFailingSourceAlone(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			name, err := sourceName(db.h.seal, bad.id)
+			name, err := layout.SourceName(db.h.seal, bad.id)
 			if err != nil {
 				return err
 			}
@@ -113,7 +115,7 @@ func TestFailingSourceAlone(t *testing.T) {
 		}
 	}
 	away := []byte("elsewhere, for the test")
-	move(bucketSources, away)
+	move(layout.BucketSources, away)
 	p.add(t, bad, configMap("a", "two", 2, nil))
 	p.add(t, bad, configMap("a", "three", 3, nil))
 	for rv := range 3 {
@@ -123,7 +125,7 @@ func TestFailingSourceAlone(t *testing.T) {
 	if !errors.Is(db.Err(), ErrNoSource) || other.LastStoreSyncResourceVersion() != "3" || bad.LastStoreSyncResourceVersion() != "1" {
 		t.Fatalf("%v; at %s and %s", db.Err(), bad.LastStoreSyncResourceVersion(), other.LastStoreSyncResourceVersion())
 	}
-	move(away, bucketSources)
+	move(away, layout.BucketSources)
 	p.wait(t)
 	p.wait(t)
 	var told []string

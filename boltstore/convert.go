@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
@@ -125,18 +127,18 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (b, old *boltFile, e
 // all copies the sources, of which those that are known are believed (see
 // salvage), and what was set aside of other clusters.
 func (cp *copying) all(known map[string]*sourceMeta) {
-	cp.sources(cp.from.Top(), [][]byte{bucketSources}, known)
+	cp.sources(cp.from.Top(), [][]byte{layout.BucketSources}, known)
 	var times [][]byte
 	damage := &cp.res.damage
 	damage.Add(cp.from.Each(cp.from.Top(), func(k, _ []byte, sub *pages.Bucket) {
-		if sub != nil && bytes.Equal(k, bucketAside) {
+		if sub != nil && bytes.Equal(k, layout.BucketAside) {
 			damage.Add(cp.from.Each(*sub, func(k, _ []byte, _ *pages.Bucket) { times = append(times, k) }))
 		}
 	}))
 	for _, at := range times {
-		if bytes.Equal(at, u64(uint64(discarded.UnixNano()))) {
+		if bytes.Equal(at, layout.U64(uint64(discarded.UnixNano()))) {
 			continue // to be removed, and part of it may be
 		}
-		cp.sources(cp.from.Top(), [][]byte{bucketAside, at}, nil)
+		cp.sources(cp.from.Top(), [][]byte{layout.BucketAside, at}, nil)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
@@ -34,14 +36,14 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	c.note(c.from.Each(ref, func(k, v []byte, sub *pages.Bucket) {
 		if sub != nil {
 			subs[string(k)] = *sub
-		} else if bytes.Equal(k, keyMeta) {
+		} else if bytes.Equal(k, layout.KeyMeta) {
 			meta = v
 		} else {
 			c.unknown(k)
 		}
 	}))
 	namesLost := c.errs.Len() > 0
-	src := sourceTx{nil, c.id, c.with.from}
+	src := sourceIn(nil, c.id, c.with.from)
 	if c.was = known; known == nil {
 		m, err := src.openMeta(meta)
 		if err != nil || m.Source.ID() != c.id {
@@ -59,23 +61,23 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 		im.Digest = digest{}
 		c.m.Indices[name] = im
 	}
-	if gens, ok := subs[string(bucketGen)]; ok && c.m.Generation > 0 {
-		gen, err := c.from.Find(gens, u64(c.m.Generation))
+	if gens, ok := subs[string(layout.BucketGen)]; ok && c.m.Generation > 0 {
+		gen, err := c.from.Find(gens, layout.U64(c.m.Generation))
 		c.note(err)
-		items, err := c.from.Find(gen, bucketItems)
+		items, err := c.from.Find(gen, layout.BucketItems)
 		c.note(err)
-		sealed := sealItems(c.with.from, c.id, c.m.Generation)
-		c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) { c.record(sealed.raw(k, v)) }))
-		c.own(gen, sealed.sealOwn())
+		sealed := layout.SealItems(c.with.from, c.id, c.m.Generation)
+		c.note(c.from.Each(items, func(k, v []byte, _ *pages.Bucket) { c.record(sealed.RawOf(k, v)) }))
+		c.own(gen, sealed.SealOwn())
 		if !c.was.Noted.none() {
 			c.notes(gen)
 		}
 	}
-	if j, ok := subs[string(bucketJournal)]; ok {
+	if j, ok := subs[string(layout.BucketJournal)]; ok {
 		c.journal(src, j)
 	}
-	delete(subs, string(bucketGen))
-	delete(subs, string(bucketJournal))
+	delete(subs, string(layout.BucketGen))
+	delete(subs, string(layout.BucketJournal))
 	restart := false
 	for name, sub := range subs {
 		before := c.errs.Len()
@@ -84,13 +86,13 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 		} else {
 			c.part([]byte(name), sub)
 		}
-		if c.errs.Len() > before && (name == string(bucketHandlers) || name == string(bucketParked)) {
+		if c.errs.Len() > before && (name == string(layout.BucketHandlers) || name == string(layout.BucketParked)) {
 			restart = true // what they were not told may be lost
-			namesLost = namesLost || name == string(bucketHandlers)
+			namesLost = namesLost || name == string(layout.BucketHandlers)
 		}
-		if name == string(bucketDicts) && sub.Seq > 0 { // no version comes to mean another dictionary
+		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version comes to mean another dictionary
 			c.do(8, func(src sourceTx, _ *applier) error {
-				b, err := src.root.CreateBucketIfNotExists(bucketDicts)
+				b, err := src.Root.CreateBucketIfNotExists(layout.BucketDicts)
 				if err != nil {
 					return err
 				}
@@ -156,7 +158,7 @@ func refused(err error) bool {
 
 // target makes the source's bucket in the new file.
 func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
-	name, err := sourceName(c.with.to, c.id)
+	name, err := layout.SourceName(c.with.to, c.id)
 	if err != nil {
 		return sourceTx{}, err
 	}
@@ -167,12 +169,12 @@ func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
 		}
 		b, err = b.CreateBucketIfNotExists(sub)
 	}
-	return sourceTx{b, c.id, c.with.to}, err
+	return sourceIn(b, c.id, c.with.to), err
 }
 
-func (c *copier) record(rw raw) {
-	raw := rw.open()
-	key, r, err := format.ParseRecord(rw.k, raw)
+func (c *copier) record(rw layout.Raw) {
+	raw := rw.Open()
+	key, r, err := format.ParseRecord(rw.Key, raw)
 	if err != nil {
 		c.note(err)
 		return
@@ -190,7 +192,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 			return // staged and never committed
 		}
 		seq := binary.BigEndian.Uint64(k)
-		v, err := src.openBlock(seq, v)
+		v, err := src.OpenBlock(seq, v)
 		if err != nil {
 			c.note(err)
 			return
@@ -219,7 +221,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 			return
 		}
 		c.do(len(v), func(src sourceTx, a *applier) error {
-			j, err := src.createJournal()
+			j, err := src.CreateJournal()
 			if err != nil {
 				return err
 			}
@@ -242,11 +244,11 @@ func (c *copier) reseal(to sourceTx, k, v []byte) ([]byte, error) {
 		return v, nil
 	}
 	seq := binary.BigEndian.Uint64(k)
-	b, err := sourceTx{nil, c.id, c.with.from}.openBlock(seq, v)
+	b, err := sourceIn(nil, c.id, c.with.from).OpenBlock(seq, v)
 	if err != nil {
 		return nil, err
 	}
-	return to.sealBlock(seq, b)
+	return to.SealBlock(seq, b)
 }
 
 // bucket copies a bucket as it is.
@@ -260,7 +262,7 @@ func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 			return
 		}
 		c.do(len(k)+len(v), func(src sourceTx, _ *applier) error {
-			to := src.root
+			to := src.Root
 			for _, name := range path {
 				var err error
 				if to, err = to.CreateBucketIfNotExists(name); err != nil {
@@ -275,9 +277,9 @@ func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 // part copies a bucket of boxes into another file's.
 func (c *copier) part(name []byte, ref pages.Bucket) {
 	switch {
-	case bytes.Equal(name, bucketHandlers), bytes.Equal(name, bucketDicts):
+	case bytes.Equal(name, layout.BucketHandlers), bytes.Equal(name, layout.BucketDicts):
 		c.box([][]byte{name}, ref, "", false)
-	case bytes.Equal(name, bucketParked):
+	case bytes.Equal(name, layout.BucketParked):
 		c.note(c.from.Each(ref, func(k, _ []byte, sub *pages.Bucket) {
 			if sub == nil {
 				c.unknown(slices.Concat(name, k))
@@ -293,30 +295,30 @@ func (c *copier) part(name []byte, ref pages.Bucket) {
 // box copies a box. A value that cannot be opened is left empty: whoever reads
 // it finds it damaged.
 func (c *copier) box(path [][]byte, ref pages.Bucket, sub string, names bool) {
-	from := sealBox(c.with.from, c.id, string(path[0]), sub, names)
-	to := sealBox(c.with.to, c.id, string(path[0]), sub, names)
+	from := layout.SealBox(c.with.from, c.id, string(path[0]), sub, names)
+	to := layout.SealBox(c.with.to, c.id, string(path[0]), sub, names)
 	c.note(c.from.Each(ref, func(k, v []byte, _ *pages.Bucket) {
-		plain := from.open(k, v)
+		plain := from.Open(k, v)
 		if len(plain) == 0 {
-			c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, errUnopened))
+			c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, layout.ErrUnopened))
 		}
 		key := k
 		if names {
 			var err error
-			if key, err = c.with.from.OpenName(k, from.place); err != nil {
-				c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, errUnopened))
+			if key, err = c.with.from.OpenName(k, from.Place); err != nil {
+				c.note(fmt.Errorf("%s: %w: %w", path[0], ErrDamaged, layout.ErrUnopened))
 				return
 			}
 		}
 		c.do(len(k)+len(v), func(src sourceTx, _ *applier) error {
-			b := src.root
+			b := src.Root
 			for _, name := range path {
 				var err error
 				if b, err = b.CreateBucketIfNotExists(name); err != nil {
 					return err
 				}
 			}
-			to.b = b
+			to.Bucket = b
 			return to.Put(key, plain)
 		})
 	}))

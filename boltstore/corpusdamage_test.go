@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -145,7 +147,7 @@ func rewriteFile(file []byte, r *rand.Rand, fn func(src sourceTx, m *sourceMeta,
 func handleOf(tx *bolt.Tx) (*handle, error) {
 	db := &DB{opts: Options{Keyset: sealtest.Keyset()}}
 	var h header
-	err := errors.Join(db.readKeyset(), format.Get(tx.Bucket(bucketFile), keyHeader, &h))
+	err := errors.Join(db.readKeyset(), format.Get(tx.Bucket(layout.BucketFile), layout.KeyHeader, &h))
 	if err == nil {
 		db.h.seal, err = db.unlock(h)
 	}
@@ -153,7 +155,7 @@ func handleOf(tx *bolt.Tx) (*handle, error) {
 }
 
 func anyRecord(src sourceTx, m *sourceMeta, r *rand.Rand) (k, v []byte) {
-	c := src.gen(m.Generation).items.b.Cursor()
+	c := src.gen(m.Generation).Items.Bucket.Cursor()
 	k, v = c.First()
 	for range r.IntN(int(m.Items.Count)) {
 		k, v = c.Next()
@@ -162,7 +164,7 @@ func anyRecord(src sourceTx, m *sourceMeta, r *rand.Rand) (k, v []byte) {
 }
 
 func swapRecords(src sourceTx, m *sourceMeta, r *rand.Rand) error {
-	items := src.gen(m.Generation).items.b
+	items := src.gen(m.Generation).Items.Bucket
 	k1, v1 := anyRecord(src, m, r)
 	k2, v2 := anyRecord(src, m, r)
 	return errors.Join(items.Put(k1, v2), items.Put(k2, v1))
@@ -170,11 +172,11 @@ func swapRecords(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 
 func dropRecord(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 	k, _ := anyRecord(src, m, r)
-	return src.gen(m.Generation).items.b.Delete(k)
+	return src.gen(m.Generation).Items.Bucket.Delete(k)
 }
 
 func dropEntry(src sourceTx, m *sourceMeta, r *rand.Rand) error {
-	b := src.gen(m.Generation).indices.open("words").b
+	b := src.gen(m.Generation).Indices.Open("words").Bucket
 	c := b.Cursor()
 	k, _ := c.First()
 	for range r.IntN(100) {
@@ -183,9 +185,9 @@ func dropEntry(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 	return b.Delete(bytes.Clone(k))
 }
 
-func basesOf(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).own.b }
+func basesOf(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).Own.Bucket }
 
-func notesIn(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).notes.box().b }
+func notesIn(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).Notes().Bucket }
 
 // anyOf is what is in a bucket at a place that is not the one that is left out.
 func anyOf(b *bolt.Bucket, r *rand.Rand, without []byte) (k, v []byte) {
@@ -221,5 +223,5 @@ func swapOf(of func(sourceTx, *sourceMeta) *bolt.Bucket) func(sourceTx, *sourceM
 // dropOwnWrite takes away what the program has stored, and leaves the base.
 func dropOwnWrite(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 	k, _ := anyOf(basesOf(src, m), r, nil)
-	return src.gen(m.Generation).items.b.Delete(k)
+	return src.gen(m.Generation).Items.Bucket.Delete(k)
 }

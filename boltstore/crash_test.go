@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -235,12 +237,12 @@ func changeHeader(t *testing.T, path string, change func(h *header)) {
 	}
 	err = b.Update(func(tx *bolt.Tx) error {
 		var h header
-		f := tx.Bucket(bucketFile)
-		if err := format.Get(f, keyHeader, &h); err != nil {
+		f := tx.Bucket(layout.BucketFile)
+		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
 			return err
 		}
 		change(&h)
-		return format.Put(f, keyHeader, h)
+		return format.Put(f, layout.KeyHeader, h)
 	})
 	if err := errors.Join(err, b.Close()); err != nil {
 		t.Fatal(err)

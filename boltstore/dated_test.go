@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/devicetest"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/internal/devicetest"
 )
 
 // aged is a file with one source and its handler, on a device.

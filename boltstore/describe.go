@@ -58,10 +58,10 @@ func (m *sourceMeta) scope(g genTx) Scope {
 
 // firstKey is the key of the first object.
 func (g genTx) firstKey() (key string, ok bool) {
-	if g.items == nil {
+	if g.Items == nil {
 		return "", false
 	}
-	at, r := g.items.Cursor().First()
+	at, r := g.Items.Cursor().First()
 	if at == nil {
 		return "", false
 	}

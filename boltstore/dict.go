@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
-	bolt "go.etcd.io/bbolt"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
 // dictValue is what the file holds of a dictionary.
@@ -41,11 +41,8 @@ func (m *sourceMeta) countNoDicts() {
 	}
 }
 
-// dictBox has the dictionaries, by version.
-func (t sourceTx) dictBox(b *bolt.Bucket) *box { return t.box(b, "dicts", "", false) }
-
 func (t sourceTx) hasDict(version uint32) bool {
-	b := t.root.Bucket(bucketDicts)
+	b := t.Root.Bucket(layout.BucketDicts)
 	return b != nil && b.Get(u32(version)) != nil
 }
 
@@ -61,13 +58,13 @@ func (t sourceTx) oldDicts(m *sourceMeta) bool {
 // packed by: those to retire, and the keys of those that the journal does not
 // need either, or that are no versions, by damage.
 func (t sourceTx) unusedDicts(m *sourceMeta) (retire []uint32, drop [][]byte) {
-	b := t.root.Bucket(bucketDicts)
+	b := t.Root.Bucket(layout.BucketDicts)
 	if b == nil {
 		return nil, nil
 	}
 	next, _ := t.nextDict(m)
 	oldest := m.Seq + 1
-	if j := t.root.Bucket(bucketJournal); j != nil {
+	if j := t.Root.Bucket(layout.BucketJournal); j != nil {
 		if k, _ := j.Cursor().First(); len(k) == 8 {
 			oldest = binary.BigEndian.Uint64(k)
 		}
@@ -103,7 +100,7 @@ func (t sourceTx) tidyDicts(m *sourceMeta) error {
 	for _, v := range retire {
 		m.Dicts[v] = dictUse{Retired: m.Seq}
 	}
-	b := t.root.Bucket(bucketDicts)
+	b := t.Root.Bucket(layout.BucketDicts)
 	for _, k := range drop {
 		if len(k) == 4 {
 			delete(m.Dicts, binary.BigEndian.Uint32(k))
@@ -117,14 +114,14 @@ func (t sourceTx) tidyDicts(m *sourceMeta) error {
 
 // putDict stores a dictionary. Its version must be the bucket's next.
 func (t sourceTx) putDict(version uint32, v dictValue) error {
-	b, err := t.root.CreateBucketIfNotExists(bucketDicts)
+	b, err := t.Root.CreateBucketIfNotExists(layout.BucketDicts)
 	if err != nil {
 		return err
 	}
 	if err := b.SetSequence(uint64(version)); err != nil {
 		return err
 	}
-	return format.Put(t.dictBox(b), u32(version), v)
+	return format.Put(t.DictBox(b), u32(version), v)
 }
 
 // nextDict is the version of the next dictionary, and how many there are. It
@@ -135,7 +132,7 @@ func (t sourceTx) nextDict(m *sourceMeta) (version uint32, n int) {
 	for v := range m.Dicts {
 		version = max(version, v+1)
 	}
-	b := t.root.Bucket(bucketDicts)
+	b := t.Root.Bucket(layout.BucketDicts)
 	if b == nil {
 		return version, 0
 	}
@@ -151,7 +148,7 @@ func (t sourceTx) nextDict(m *sourceMeta) (version uint32, n int) {
 
 // beginDicts makes next the version of the first dictionary.
 func (t sourceTx) beginDicts(next uint32) error {
-	b, err := t.root.CreateBucketIfNotExists(bucketDicts)
+	b, err := t.Root.CreateBucketIfNotExists(layout.BucketDicts)
 	if err != nil {
 		return err
 	}

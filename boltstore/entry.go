@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"k8s.io/client-go/tools/cache"
@@ -135,8 +137,8 @@ func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
 func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		next = m.Seq + 1
-		if j := src.journal(); j != nil {
-			if k, _ := j.Cursor().Seek(u64(seq + 1)); k != nil {
+		if j := src.Journal(); j != nil {
+			if k, _ := j.Cursor().Seek(layout.U64(seq + 1)); k != nil {
 				next = min(next, binary.BigEndian.Uint64(k))
 			}
 		}
@@ -153,7 +155,7 @@ func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, er
 		if err := also(src); err != nil {
 			return err
 		}
-		j := src.journal()
+		j := src.Journal()
 		if j == nil || seq > m.Seq {
 			return nil
 		}
@@ -161,7 +163,7 @@ func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, er
 		if first, b, err = src.seekBlock(j, seq); err != nil || b == nil || first > m.Seq {
 			return err
 		}
-		if b, err = src.openBlock(first, b); err != nil {
+		if b, err = src.OpenBlock(first, b); err != nil {
 			return err
 		}
 		drafts, err = format.UnpackBlock(first, b)
@@ -184,7 +186,7 @@ func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, er
 func (s *Store) OldestSeq() (seq uint64, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		seq = m.Seq + 1
-		if j := src.root.Bucket(bucketJournal); j != nil {
+		if j := src.Root.Bucket(layout.BucketJournal); j != nil {
 			if k, _ := j.Cursor().First(); k != nil {
 				seq = min(seq, binary.BigEndian.Uint64(k))
 			}

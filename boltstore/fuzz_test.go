@@ -3,6 +3,8 @@ package boltstore
 import (
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -55,7 +57,7 @@ func FuzzMeta(f *testing.F) {
 
 func FuzzPosition(f *testing.F) {
 	st := handlerState{Epoch: 1, Cursor: 9, Pending: map[string]uint64{"a/b": 7}, Replaying: true, Next: []byte("12345678place"), Shown: []string{"a/c"}}
-	f.Add(append(u64(6), fuzzSeed(f, &st)...))
+	f.Add(append(layout.U64(6), fuzzSeed(f, &st)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		st, err := parseHandlerState(format.WithSum(b))
 		if err != nil {
@@ -65,7 +67,7 @@ func FuzzPosition(f *testing.F) {
 			t.Fatalf("%d is above the cursor %d", p.low(), p.Cursor)
 		}
 		parseMarks(st.Next)
-		again(t, st, parseHandlerState, u64(st.mark))
+		again(t, st, parseHandlerState, layout.U64(st.mark))
 	})
 }
 

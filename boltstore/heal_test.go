@@ -11,6 +11,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -30,8 +32,8 @@ func itemPages(t *testing.T, db *DB) (leaves []int) {
 		}
 		info := tx.DB().Info()
 		records := map[int]int{}
-		err = src.gen(m.Generation).items.each(func(r raw) {
-			at := uintptr(unsafe.Pointer(unsafe.SliceData(r.v))) - info.Data // values lie in the map of the file
+		err = src.gen(m.Generation).Items.Each(func(r layout.Raw) {
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(r.Stored))) - info.Data // values lie in the map of the file
 			records[int(at)/info.PageSize]++
 		})
 		for id, n := range records {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/index"
 )
 
@@ -11,17 +13,17 @@ import (
 // the order of their keys in the file. The index must be complete.
 func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
-		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.items != nil
-		if g.items == nil {
+		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
+		if g.Items == nil {
 			return nil
 		}
-		b := g.indices.open(name)
+		b := g.Indices.Open(name)
 		if b == nil || !m.Indices[name].Complete {
 			return fmt.Errorf("the file has no complete index %q", name)
 		}
-		var raws []raw
+		var raws []layout.Raw
 		size := 0
-		prefix, err := b.prefix(value)
+		prefix, err := b.Prefix(value)
 		if err != nil {
 			return err
 		}
@@ -31,19 +33,19 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		if !bytes.HasPrefix(from, prefix) {
 			return fmt.Errorf("%w: its keys were rotated; begin again", ErrReplaced)
 		}
-		c := b.b.Cursor()
+		c := b.Bucket.Cursor()
 		k, v := c.Seek(from)
 		for ; k != nil && bytes.HasPrefix(k, prefix) && len(raws) < n && size < 1<<20; k, v = c.Next() {
-			_, key, err := b.parse(k, v)
+			_, key, err := b.Parse(k, v)
 			if err != nil {
 				return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
 			}
-			r, ok := g.items.find(index.AppendKey(nil, key))
+			r, ok := g.Items.Find(index.AppendKey(nil, key))
 			if !ok {
 				return fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
 			}
 			raws = append(raws, r)
-			size += len(r.v)
+			size += len(r.Stored)
 		}
 		if k != nil && bytes.HasPrefix(k, prefix) {
 			p.Next = bytes.Clone(k)

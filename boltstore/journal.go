@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
@@ -14,22 +16,22 @@ func (t sourceTx) appendBlock(last uint64, drafts []format.Draft) (int, error) {
 	if err := t.dropJournalAbove(last); err != nil {
 		return 0, err
 	}
-	j, err := t.createJournal()
+	j, err := t.CreateJournal()
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.sealBlock(last+1, format.PackBlock(last+1, drafts))
+	b, err := t.SealBlock(last+1, format.PackBlock(last+1, drafts))
 	if err != nil {
 		return 0, err
 	}
-	return len(b), j.Put(u64(last+1), b)
+	return len(b), j.Put(layout.U64(last+1), b)
 }
 
 // trimJournal drops a few of the oldest blocks, as far as size and age ask for
 // it and everybody has been told.
 func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) error {
 	const atMost = 8 // blocks a commit, so that trimming never stalls one
-	j := t.journal()
+	j := t.Journal()
 	if j == nil {
 		return nil
 	}
@@ -44,7 +46,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 		if seq > keep || seq > m.Seq {
 			return nil
 		}
-		head, _, err := t.blockHead(seq, v)
+		head, _, err := t.BlockHead(seq, v)
 		if err != nil {
 			head = format.BlockHead{Count: 1} // damaged, and of no use to anybody
 		}
@@ -65,7 +67,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 // needed is the seq up to which all handlers have been told.
 func (t sourceTx) needed(m *sourceMeta) uint64 {
 	keep := m.Told
-	_ = t.handlerBox(t.root.Bucket(bucketHandlers)).each(func(_, v []byte) {
+	_ = t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(_, v []byte) {
 		if len(v) >= 8 { // the mark comes first
 			keep = min(keep, binary.BigEndian.Uint64(v))
 		}
@@ -75,12 +77,12 @@ func (t sourceTx) needed(m *sourceMeta) uint64 {
 
 // dropJournalAbove removes blocks that a staged relist left behind.
 func (t sourceTx) dropJournalAbove(seq uint64) error {
-	j := t.journal()
+	j := t.Journal()
 	if j == nil {
 		return nil
 	}
 	for {
-		k, _ := j.Cursor().Seek(u64(seq + 1))
+		k, _ := j.Cursor().Seek(layout.U64(seq + 1))
 		if k == nil {
 			return nil
 		}
@@ -92,9 +94,9 @@ func (t sourceTx) dropJournalAbove(seq uint64) error {
 
 // seekBlock finds the block that holds seq, or the first one after it. It is as
 // stored.
-func (t sourceTx) seekBlock(j *blocks, seq uint64) (first uint64, b []byte, err error) {
+func (t sourceTx) seekBlock(j *layout.Blocks, seq uint64) (first uint64, b []byte, err error) {
 	c := j.Cursor()
-	k, v := c.Seek(u64(seq))
+	k, v := c.Seek(layout.U64(seq))
 	if k == nil || binary.BigEndian.Uint64(k) > seq {
 		pk, pv := c.Prev()
 		if k == nil {
@@ -102,7 +104,7 @@ func (t sourceTx) seekBlock(j *blocks, seq uint64) (first uint64, b []byte, err 
 		}
 		if pk != nil {
 			prev := binary.BigEndian.Uint64(pk)
-			head, _, err := t.blockHead(prev, pv)
+			head, _, err := t.BlockHead(prev, pv)
 			if err != nil {
 				return 0, nil, err
 			}

@@ -162,7 +162,7 @@ func durableOf(t *testing.T, db *DB) durable {
 			st.Next = nil
 			d.handlers[name] = *st
 			d.parked[name] = map[string]parked{}
-			err = src.parked(name).each(func(_, v []byte) {
+			err = src.parked(name).Each(func(_, v []byte) {
 				p, err := parseParked(v)
 				if err != nil {
 					t.Error(err)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
@@ -98,12 +100,12 @@ func (db *DB) rewrap() error {
 	}
 	return db.durably(func(tx *bolt.Tx) error {
 		h := header{}
-		f := tx.Bucket(bucketFile)
-		if err := format.Get(f, keyHeader, &h); err != nil {
+		f := tx.Bucket(layout.BucketFile)
+		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
 			return err
 		}
 		h.Keys, h.Rotate = e, true
-		return format.Put(f, keyHeader, h)
+		return format.Put(f, layout.KeyHeader, h)
 	}, func() { db.h.keys, db.h.rotate = e, true })
 }
 
@@ -156,13 +158,13 @@ func headerOf(path string) (h header, ok bool) {
 		return h, false
 	}
 	defer done()
-	file, err := f.Find(f.Top(), bucketFile)
+	file, err := f.Find(f.Top(), layout.BucketFile)
 	if err != nil {
 		return h, false
 	}
 	var raw []byte
 	err = f.Each(file, func(k, v []byte, _ *pages.Bucket) {
-		if bytes.Equal(k, keyHeader) {
+		if bytes.Equal(k, layout.KeyHeader) {
 			raw = v
 		}
 	})
@@ -170,7 +172,7 @@ func headerOf(path string) (h header, ok bool) {
 }
 
 func (db *DB) header() (h header, err error) {
-	err = db.h.view(func(tx *bolt.Tx) error { return format.Get(tx.Bucket(bucketFile), keyHeader, &h) })
+	err = db.h.view(func(tx *bolt.Tx) error { return format.Get(tx.Bucket(layout.BucketFile), layout.KeyHeader, &h) })
 	return h, err
 }
 
@@ -227,13 +229,13 @@ func (s *Store) keepPlace(next []byte) ([]byte, error) {
 	if len(ms) != 1 || ms[0].era != uint64(len(s.db.h.past)) {
 		return nil, nil
 	}
-	id, err := keysID(s.db.h.seal)
+	id, err := layout.KeysID(s.db.h.seal)
 	return append(id, ms[0].at...), err
 }
 
 // takePlace is the reverse.
 func (s *Store) takePlace(kept []byte) ([]byte, error) {
-	id, err := keysID(s.db.h.seal)
+	id, err := layout.KeysID(s.db.h.seal)
 	at, same := bytes.CutPrefix(kept, id)
 	if err != nil || !same || len(at) == 0 {
 		return nil, err
@@ -250,7 +252,7 @@ func (s *Store) passed(ms marks, k []byte) bool {
 		if m.era < uint64(len(h.past)) {
 			sealer = h.past[m.era]
 		}
-		at, err := sealer.Name(k, place(placeItem, []byte(s.id)))
+		at, err := sealer.Name(k, layout.ItemPlace(s.id))
 		if err == nil && bytes.Compare(at, m.at) < 0 {
 			return true
 		}

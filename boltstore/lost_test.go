@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 )
@@ -28,18 +30,18 @@ func (p *askingPosition) Position() Position {
 func TestLostPosition(t *testing.T) {
 	gone := uint64(0)
 	damages := map[string]func(src sourceTx) error{
-		"position is gone": func(src sourceTx) error { return src.root.Bucket(bucketHandlers).Delete([]byte("test")) },
+		"position is gone": func(src sourceTx) error { return src.Root.Bucket(layout.BucketHandlers).Delete([]byte("test")) },
 		"position is damaged": func(src sourceTx) error {
-			return src.root.Bucket(bucketHandlers).Put([]byte("test"), []byte("this is no position at all"))
+			return src.Root.Bucket(layout.BucketHandlers).Put([]byte("test"), []byte("this is no position at all"))
 		},
 		"block is damaged": func(src sourceTx) error {
-			j := src.root.Bucket(bucketJournal)
-			return j.Put(u64(2), make([]byte, len(j.Get(u64(2)))))
+			j := src.Root.Bucket(layout.BucketJournal)
+			return j.Put(layout.U64(2), make([]byte, len(j.Get(layout.U64(2)))))
 		},
 		"block is gone": func(src sourceTx) error {
-			j := src.root.Bucket(bucketJournal)
-			gone = uint64(len(j.Get(u64(2))))
-			return j.Delete(u64(2))
+			j := src.Root.Bucket(layout.BucketJournal)
+			gone = uint64(len(j.Get(layout.U64(2))))
+			return j.Delete(layout.U64(2))
 		},
 	}
 	for name, damage := range damages {
@@ -120,7 +122,7 @@ func TestLostPosition(t *testing.T) {
 // TestLostParked: part of a file is lost that has what handlers must still be
 // told. They start over.
 func TestLostParked(t *testing.T) {
-	for _, bucket := range [][]byte{bucketHandlers, bucketParked} {
+	for _, bucket := range [][]byte{layout.BucketHandlers, layout.BucketParked} {
 		t.Run(string(bucket), func(t *testing.T) {
 			path := testPath(t)
 			db := openTest(t, path, Options{Window: time.Nanosecond, JournalBytes: 1})
@@ -173,7 +175,7 @@ func ruinBucket(t *testing.T, db *DB, name []byte) {
 	page := 0
 	err := db.h.view(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, configMaps.ID())
-		b := src.root.Bucket(name)
+		b := src.Root.Bucket(name)
 		if sub := b.Bucket([]byte("test")); sub != nil {
 			b = sub
 		}

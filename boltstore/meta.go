@@ -1,12 +1,12 @@
 package boltstore
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
@@ -17,19 +17,6 @@ import (
 
 // formatVersion is the version of the whole file's layout.
 const formatVersion = 1
-
-var (
-	bucketFile     = []byte("file")
-	bucketSources  = []byte("sources")
-	bucketGen      = []byte("gen")
-	bucketItems    = []byte("items")
-	bucketIndex    = []byte("index")
-	bucketJournal  = []byte("journal")
-	bucketHandlers = []byte("handlers")
-	bucketDicts    = []byte("dicts")
-	keyHeader      = []byte("header")
-	keyMeta        = []byte("meta")
-)
 
 // header is what /file holds.
 type header struct {
@@ -52,10 +39,10 @@ func (d *digest) add(h uint64)    { d.Count++; d.Sum += h }
 func (d *digest) remove(h uint64) { d.Count--; d.Sum -= h }
 
 // compare says whether the records are those that the digest is of.
-func (d digest) compare(raws []raw) error {
+func (d digest) compare(raws []layout.Raw) error {
 	var is digest
 	for _, r := range raws {
-		key, rec, err := format.ParseRecord(r.k, r.open())
+		key, rec, err := format.ParseRecord(r.Key, r.Open())
 		if err != nil {
 			return err
 		}
@@ -168,61 +155,42 @@ func (m *sourceMeta) state(d *device) State {
 func parseMeta(raw []byte) (*sourceMeta, error) {
 	m := &sourceMeta{}
 	if err := format.Decode(raw, m); err != nil {
-		return nil, fmt.Errorf("boltstore: %s: %w", keyMeta, err)
+		return nil, fmt.Errorf("boltstore: %s: %w", layout.KeyMeta, err)
 	}
 	return m.clone(), nil
 }
 
-func u64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-
 // sourceTx is one source's buckets within a transaction.
-type sourceTx struct {
-	root *bolt.Bucket
-	id   string
-	seal *seal.Sealer
+type sourceTx struct{ layout.Tree }
+
+func sourceIn(b *bolt.Bucket, id string, s *seal.Sealer) sourceTx {
+	return sourceTx{layout.Tree{Root: b, ID: id, Seal: s}}
 }
 
 // source opens a source's buckets. tx must be of a view or update of h.
 func (h *handle) source(tx *bolt.Tx, id string) (sourceTx, bool) {
-	sources := tx.Bucket(bucketSources)
+	sources := tx.Bucket(layout.BucketSources)
 	if sources == nil {
 		return sourceTx{}, false
 	}
-	name, err := sourceName(h.seal, id)
+	name, err := layout.SourceName(h.seal, id)
 	if err != nil {
 		return sourceTx{}, false
 	}
 	b := sources.Bucket(name)
-	return sourceTx{b, id, h.seal}, b != nil
+	return sourceIn(b, id, h.seal), b != nil
 }
-
-// sourceName is the name of a source's bucket.
-func sourceName(s *seal.Sealer, id string) ([]byte, error) {
-	return s.Name([]byte(id), place(placeSource))
-}
-
-// sourceID is the id that sourceName was given. It is empty if that cannot be
-// known.
-func sourceID(s *seal.Sealer, name []byte) string {
-	id, err := s.OpenName(name, place(placeSource))
-	if err != nil {
-		return ""
-	}
-	return string(id)
-}
-
-func (t sourceTx) metaPlace() []byte { return place(placeMeta, []byte(t.id)) }
 
 func (t sourceTx) meta() (*sourceMeta, error) {
-	return t.openMeta(t.root.Get(keyMeta))
+	return t.openMeta(t.Root.Get(layout.KeyMeta))
 }
 
 // openMeta parses a meta as it is stored.
 func (t sourceTx) openMeta(raw []byte) (*sourceMeta, error) {
 	if raw != nil {
 		var err error
-		if raw, err = t.seal.OpenValue(raw, t.metaPlace()); err != nil {
-			return nil, fmt.Errorf("boltstore: %s: %w: %w", keyMeta, ErrDamaged, errUnopened)
+		if raw, err = t.OpenMetaBytes(raw); err != nil {
+			return nil, fmt.Errorf("boltstore: %s: %w", layout.KeyMeta, err)
 		}
 	}
 	return parseMeta(raw)
@@ -233,87 +201,29 @@ func (t sourceTx) putMeta(m *sourceMeta) error {
 	if err != nil {
 		return err
 	}
-	return t.root.Put(keyMeta, data)
+	return t.Root.Put(layout.KeyMeta, data)
 }
 
 func (t sourceTx) sealMeta(m *sourceMeta) ([]byte, error) {
-	data, err := format.Encode(keyMeta, m)
+	data, err := format.Encode(layout.KeyMeta, m)
 	if err != nil {
 		return nil, err
 	}
-	return t.seal.Value(data, t.metaPlace())
+	return t.SealMetaBytes(data)
 }
 
 // genTx is one generation's buckets within a transaction.
 type genTx struct {
-	b       *bolt.Bucket
-	items   *items
-	own     *items // bases of what the program has written, nil if there are none
-	indices *indices
-	notes   notes
+	layout.Gen
+	notes notes
 }
 
-func (t sourceTx) genTx(n uint64, b, items, index *bolt.Bucket) genTx {
-	g := genTx{b: b, notes: notes{b, t, n}}
-	if items != nil {
-		g.items = sealItems(t.seal, t.id, n)
-		g.items.b = items
-		g.own = ownOf(b, g.items)
-	}
-	if index != nil {
-		g.indices = &indices{index, t.seal, t.id}
-	}
-	return g
-}
+func genIn(g layout.Gen) genTx { return genTx{g, notes{g}} }
 
 // gen opens a generation; its fields are nil where it does not exist.
-func (t sourceTx) gen(n uint64) genTx {
-	gens := t.root.Bucket(bucketGen)
-	if gens == nil {
-		return genTx{}
-	}
-	b := gens.Bucket(u64(n))
-	if b == nil {
-		return genTx{}
-	}
-	return t.genTx(n, b, b.Bucket(bucketItems), b.Bucket(bucketIndex))
-}
+func (t sourceTx) gen(n uint64) genTx { return genIn(t.Gen(n)) }
 
 func (t sourceTx) createGen(n uint64) (genTx, error) {
-	gens, err := t.root.CreateBucketIfNotExists(bucketGen)
-	if err != nil {
-		return genTx{}, err
-	}
-	b, err := gens.CreateBucketIfNotExists(u64(n))
-	if err != nil {
-		return genTx{}, err
-	}
-	items, err := b.CreateBucketIfNotExists(bucketItems)
-	if err != nil {
-		return genTx{}, err
-	}
-	indices, err := b.CreateBucketIfNotExists(bucketIndex)
-	return t.genTx(n, b, items, indices), err
-}
-
-// dropGensExcept removes every other generation: leftovers of a relist that
-// did not end, or the one it replaced.
-func (t sourceTx) dropGensExcept(keep ...uint64) error {
-	gens := t.root.Bucket(bucketGen)
-	if gens == nil {
-		return nil
-	}
-	var drop [][]byte
-	err := gens.ForEachBucket(func(k []byte) error {
-		if !slices.ContainsFunc(keep, func(n uint64) bool { return bytes.Equal(k, u64(n)) }) {
-			drop = append(drop, bytes.Clone(k))
-		}
-		return nil
-	})
-	for _, k := range drop {
-		if err == nil {
-			err = gens.DeleteBucket(k)
-		}
-	}
-	return err
+	g, err := t.CreateGen(n)
+	return genIn(g), err
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -60,7 +62,7 @@ func (db *DB) migrate() error {
 				return fmt.Errorf("bring it from format %d to %d: %w", h.Format, h.Format+1, err)
 			}
 		}
-		return format.Put(tx.Bucket(bucketFile), keyHeader, h)
+		return format.Put(tx.Bucket(layout.BucketFile), layout.KeyHeader, h)
 	}, nil)
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
@@ -53,7 +55,7 @@ func asideReason(path string) string {
 	}
 	defer done()
 	ours := ok
-	err = f.Each(f.Top(), func(k, _ []byte, _ *pages.Bucket) { ours = ours || string(k) == string(bucketFile) })
+	err = f.Each(f.Top(), func(k, _ []byte, _ *pages.Bucket) { ours = ours || string(k) == string(layout.BucketFile) })
 	if err == nil && !ours {
 		return AsideForeign
 	}

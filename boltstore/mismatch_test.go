@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -61,7 +63,7 @@ func TestNewerIsNotSalvaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = b.Update(func(tx *bolt.Tx) error {
-		return format.Put(tx.Bucket(bucketFile), keyHeader, header{Format: formatVersion + 1, BootID: "another"})
+		return format.Put(tx.Bucket(layout.BucketFile), layout.KeyHeader, header{Format: formatVersion + 1, BootID: "another"})
 	})
 	if err := errors.Join(err, b.Close()); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -29,9 +31,9 @@ func TestNamesLost(t *testing.T) {
 				page := 0
 				err := db.h.view(func(tx *bolt.Tx) error {
 					src, _ := db.h.source(tx, configMaps.ID())
-					b := src.root
+					b := src.Root
 					if where == "handlers" {
-						b = b.Bucket(bucketHandlers)
+						b = b.Bucket(layout.BucketHandlers)
 					}
 					page = int(b.Root())
 					return nil

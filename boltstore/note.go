@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
@@ -16,7 +18,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
 )
 
@@ -24,8 +25,6 @@ import (
 // something of them could not be stored. They are written in the transaction
 // that passes them, and removed in the one that stores the object, finds it
 // gone, or computes what was missing.
-
-var bucketNotes = []byte("notes")
 
 // note is what the file says of one key.
 type note struct {
@@ -99,33 +98,12 @@ func short(err error) string {
 }
 
 // notes are those of one generation, by item key.
-type notes struct {
-	gen *bolt.Bucket
-	t   sourceTx
-	n   uint64
-}
-
-func sealNotes(s *seal.Sealer, id string, gen uint64) *box {
-	return sealBox(s, id, string(bucketNotes), string(u64(gen)), true)
-}
-
-func (x notes) box() *box {
-	if x.gen == nil {
-		return nil
-	}
-	b := x.gen.Bucket(bucketNotes)
-	if b == nil {
-		return nil
-	}
-	bx := sealNotes(x.t.seal, x.t.id, x.n)
-	bx.b = b
-	return bx
-}
+type notes struct{ layout.Gen }
 
 // get returns the note at an item key, nil if there is none. A damaged one says
 // that the object is not stored: to read it again is right whatever it said.
 func (x notes) get(k []byte) *note {
-	raw := x.box().Get(k)
+	raw := x.Notes().Get(k)
 	if raw == nil {
 		return nil
 	}
@@ -159,19 +137,19 @@ func (x notes) put(m *sourceMeta, k []byte, n, old *note) error {
 	}
 	m.Noted.add(old, -1)
 	m.Noted.add(n, 1)
-	b := x.box()
+	b := x.Notes()
 	switch {
 	case n == nil && (old == nil || b == nil):
 		return nil
 	case n == nil:
 		return b.Delete(k)
 	case b == nil:
-		if _, err := x.gen.CreateBucketIfNotExists(bucketNotes); err != nil {
+		var err error
+		if b, err = x.CreateNotes(); err != nil {
 			return err
 		}
-		b = x.box()
 	}
-	data, err := format.Encode(bucketNotes, n)
+	data, err := format.Encode(layout.BucketNotes, n)
 	if err != nil {
 		return err
 	}
@@ -182,12 +160,12 @@ func (x notes) put(m *sourceMeta, k []byte, n, old *note) error {
 // and the place of the next one, nil at the end. Damaged ones are left out, and
 // told to damaged.
 func (x notes) page(from []byte, most int, damaged func(error)) (all []*note, next []byte, err error) {
-	b := x.box()
+	b := x.Notes()
 	if b == nil {
 		return nil, nil, nil
 	}
 	seen := 0
-	next, err = b.page(from, func(v []byte) bool {
+	next, err = b.Page(from, func(v []byte) bool {
 		if seen == most {
 			return false
 		}
@@ -250,14 +228,14 @@ func (x notes) unstored(k []byte) bool {
 // strayNotes says whether there are notes of which meta knows nothing: a program
 // that does not know of them has written meta since.
 func (t sourceTx) strayNotes(m *sourceMeta) bool {
-	return m.Noted.none() && m.Generation > 0 && t.gen(m.Generation).notes.box().some()
+	return m.Noted.none() && m.Generation > 0 && t.gen(m.Generation).Notes().Some()
 }
 
 // dropStrayNotes forgets them. What they are of is read from the server again, or
 // indexed again.
 func (t sourceTx) dropStrayNotes(m *sourceMeta) error {
 	ns := t.gen(m.Generation).notes
-	err := ns.box().each(func(_, b []byte) {
+	err := ns.Notes().Each(func(_, b []byte) {
 		n, err := parseNote(b)
 		if err != nil || n.Unstored {
 			m.Noted.Nameless++
@@ -271,7 +249,7 @@ func (t sourceTx) dropStrayNotes(m *sourceMeta) error {
 		}
 	})
 	if err == nil {
-		err = ns.gen.DeleteBucket(bucketNotes)
+		err = ns.Bucket.DeleteBucket(layout.BucketNotes)
 	}
 	if err != nil {
 		return err
@@ -284,15 +262,6 @@ func (n *note) indices() []string {
 		return nil
 	}
 	return n.Indices
-}
-
-// some says whether there is anything in the box.
-func (x *box) some() bool {
-	if x == nil {
-		return false
-	}
-	k, _ := x.b.Cursor().First()
-	return k != nil
 }
 
 // noteNameless adds what the pages have shown and cannot be told by a key.
@@ -327,7 +296,7 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 			next = at
 			for _, n := range all {
 				it := item{k: index.AppendKey(nil, n.Key), key: n.Key, size: len(n.Record), c: &Change{typ: cache.Deleted, key: n.Key, rv: resourceVersion}}
-				if g.items.Get(it.k) == nil && g.own.Get(it.k) == nil && !r.hasSeen(it.k) {
+				if g.Items.Get(it.k) == nil && g.Own.Get(it.k) == nil && !r.hasSeen(it.k) {
 					items = append(items, it)
 				}
 			}
@@ -344,7 +313,7 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 // notes verifies the notes of a generation.
 func (v *verifier) notes(g genTx) {
 	is := noted{Nameless: v.m.Noted.Nameless, Why: v.m.Noted.Why}
-	_ = g.notes.box().each(func(_, b []byte) {
+	_ = g.Notes().Each(func(_, b []byte) {
 		n, err := parseNote(b)
 		if err != nil {
 			v.problem("a note: %v", err)
@@ -355,7 +324,7 @@ func (v *verifier) notes(g genTx) {
 		if at := g.notes.get(k); at == nil || at.damage != nil {
 			v.problem("the note of %q is not at its key", n.Key)
 		}
-		if _, there := g.items.find(k); !there && len(n.Indices) > 0 {
+		if _, there := g.Items.Find(k); !there && len(n.Indices) > 0 {
 			v.problem("what index functions failed on is noted of %q, which is not there", n.Key)
 		}
 		if n.Record != nil {
@@ -374,21 +343,21 @@ func (v *verifier) notes(g genTx) {
 
 // notes copies those of the generation.
 func (c *copier) notes(gen pages.Bucket) {
-	ref, err := c.from.Find(gen, bucketNotes)
+	ref, err := c.from.Find(gen, layout.BucketNotes)
 	if err != nil {
 		c.note(err)
 		return
 	}
-	sealed := sealNotes(c.with.from, c.id, c.was.Generation)
+	sealed := layout.SealNotes(c.with.from, c.id, c.was.Generation)
 	c.note(c.from.Each(ref, func(k, v []byte, _ *pages.Bucket) {
-		n, err := parseNote(sealed.open(k, v))
+		n, err := parseNote(sealed.Open(k, v))
 		if err != nil {
 			c.note(fmt.Errorf("a note: %w", err))
 			return
 		}
 		c.do(len(v), func(_ sourceTx, a *applier) error {
 			k := index.AppendKey(nil, n.Key)
-			if a.to.items.Get(k) == nil { // the record could not be saved
+			if a.to.Items.Get(k) == nil { // the record could not be saved
 				n.Indices = nil
 			}
 			lost := a.to.notes.get(k)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -213,7 +215,7 @@ func TestNotesOfAnOlderProgram(t *testing.T) {
 	expectNoted(t, "after", s)
 	err := db.h.view(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
-		if src.gen(1).notes.box() != nil {
+		if src.gen(1).Notes() != nil {
 			t.Error("the notes are still there")
 		}
 		return nil
@@ -382,7 +384,7 @@ func TestManyUnstored(t *testing.T) {
 	}
 	err := db.h.view(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
-		if n := len(src.root.Get(keyMeta)); n > 2000 {
+		if n := len(src.Root.Get(layout.KeyMeta)); n > 2000 {
 			t.Errorf("meta has %d bytes", n)
 		}
 		return nil

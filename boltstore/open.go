@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
@@ -163,14 +165,14 @@ func (db *DB) readHeader(b *boltFile) error {
 	var h header
 	err := faults.Contain(func() error {
 		return b.View(func(tx *bolt.Tx) error {
-			f := tx.Bucket(bucketFile)
+			f := tx.Bucket(layout.BucketFile)
 			switch {
-			case f == nil && tx.Bucket(bucketSources) != nil:
+			case f == nil && tx.Bucket(layout.BucketSources) != nil:
 				return fmt.Errorf("%w: the file's header is missing", ErrDamaged)
-			case f == nil, f.Get(keyHeader) == nil && tx.Bucket(bucketSources) == nil:
+			case f == nil, f.Get(layout.KeyHeader) == nil && tx.Bucket(layout.BucketSources) == nil:
 				return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)
 			}
-			return format.Get(f, keyHeader, &h)
+			return format.Get(f, layout.KeyHeader, &h)
 		})
 	})
 	if err == nil {
@@ -204,13 +206,13 @@ var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", Er
 // putHeader notes that the file is in use, or was closed in order. Only files
 // written without syncs carry a boot id: the others need no verification.
 func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
-	f, err := tx.CreateBucketIfNotExists(bucketFile)
+	f, err := tx.CreateBucketIfNotExists(layout.BucketFile)
 	if err != nil {
 		return err
 	}
 	h := header{}
-	if f.Get(keyHeader) != nil {
-		if err := format.Get(f, keyHeader, &h); err != nil {
+	if f.Get(layout.KeyHeader) != nil {
+		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
 			return err
 		}
 	}
@@ -218,7 +220,7 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 	if db.opts.Durability == Process {
 		h.BootID = osfile.BootID()
 	}
-	return format.Put(f, keyHeader, h)
+	return format.Put(f, layout.KeyHeader, h)
 }
 
 // create makes an empty file, encrypted or plain as the options want it.
@@ -302,15 +304,15 @@ func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name s
 	}
 	b.AllocSize = db.opts.allocSize()
 	err = db.files.Write(b, func(tx *bolt.Tx) error {
-		if _, err := tx.CreateBucket(bucketSources); err != nil {
+		if _, err := tx.CreateBucket(layout.BucketSources); err != nil {
 			return err
 		}
-		f, err := tx.CreateBucket(bucketFile)
+		f, err := tx.CreateBucket(layout.BucketFile)
 		if err != nil {
 			return err
 		}
 		h.Format, h.Clean, h.Created = formatVersion, true, db.opts.Clock.Now().UnixNano()
-		return format.Put(f, keyHeader, h)
+		return format.Put(f, layout.KeyHeader, h)
 	})
 	if err == nil && fill != nil {
 		err = fill(b)

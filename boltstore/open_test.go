@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 
@@ -109,7 +111,7 @@ func withoutHeader(good []byte) func(string) error {
 		if err != nil {
 			return err
 		}
-		err = b.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket(bucketFile) })
+		err = b.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket(layout.BucketFile) })
 		return errors.Join(err, b.Close())
 	}
 }
@@ -133,11 +135,11 @@ func newerFormat(path string) error {
 		return err
 	}
 	err = b.Update(func(tx *bolt.Tx) error {
-		f, err := tx.CreateBucket(bucketFile)
+		f, err := tx.CreateBucket(layout.BucketFile)
 		if err != nil {
 			return err
 		}
-		return format.Put(f, keyHeader, header{Format: formatVersion + 1})
+		return format.Put(f, layout.KeyHeader, header{Format: formatVersion + 1})
 	})
 	return errors.Join(err, b.Close())
 }
@@ -216,7 +218,7 @@ func TestUncleanBoot(t *testing.T) {
 		}
 		err = b.Update(func(tx *bolt.Tx) error {
 			var h header
-			if err := format.Get(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
+			if err := format.Get(tx.Bucket(layout.BucketFile), layout.KeyHeader, &h); err != nil {
 				return err
 			}
 			if h.Clean || h.BootID != osfile.BootID() {
@@ -225,11 +227,11 @@ func TestUncleanBoot(t *testing.T) {
 			h.BootID = "another boot"
 			if lost { // a page that never reached the disk
 				src, _ := db.h.source(tx, configMaps.ID())
-				if err := src.gen(1).items.Delete([]byte("\x01ns/xxx")); err != nil {
+				if err := src.gen(1).Items.Delete([]byte("\x01ns/xxx")); err != nil {
 					return err
 				}
 			}
-			return format.Put(tx.Bucket(bucketFile), keyHeader, h)
+			return format.Put(tx.Bucket(layout.BucketFile), layout.KeyHeader, h)
 		})
 		if err := errors.Join(err, b.Close()); err != nil {
 			t.Fatal(err)
@@ -265,9 +267,9 @@ func damageMeta(t *testing.T, db *DB) {
 	t.Helper()
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, configMaps.ID())
-		v := bytes.Clone(src.root.Get(keyMeta))
+		v := bytes.Clone(src.Root.Get(layout.KeyMeta))
 		v[5] ^= 1
-		return src.root.Put(keyMeta, v)
+		return src.Root.Put(layout.KeyMeta, v)
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

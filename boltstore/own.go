@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
-	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 )
@@ -19,64 +20,26 @@ import (
 // entries tell how the object differs from it. A key leaves the bucket when the
 // server's state has reached the program's.
 
-var bucketOwn = []byte("own")
-
 // noBase stands for the base of a key that the server has not shown. Such a key
 // always has a record of the program's.
 var noBase = []byte{0}
 
-// sealOwn is without a bucket: it only seals. Names are those of items, so that
-// both buckets are in the same order.
-func (it *items) sealOwn() *items {
-	own := *it
-	own.b = nil
-	if own.seal != nil {
-		own.gen = append(bytes.Clone(it.gen), bucketOwn...)
-	}
-	return &own
-}
-
-// ownOf opens the bases of a generation, nil if there are none.
-func ownOf(g *bolt.Bucket, it *items) *items {
-	b := g.Bucket(bucketOwn)
-	if b == nil {
-		return nil
-	}
-	own := it.sealOwn()
-	own.b = b
-	return own
-}
-
-// createOwn opens the bases, and makes their bucket if there is none.
-func (g *genTx) createOwn() error {
-	if g.own != nil {
-		return nil
-	}
-	b, err := g.b.CreateBucketIfNotExists(bucketOwn)
-	if err != nil {
-		return err
-	}
-	g.own = g.items.sealOwn()
-	g.own.b = b
-	return nil
-}
-
 // shown is the record that the server showed last at k, nil if it showed none.
 func (g genTx) shown(k []byte) []byte {
-	if v := g.own.Get(k); v != nil {
+	if v := g.Own.Get(k); v != nil {
 		if bytes.Equal(v, noBase) {
 			return nil
 		}
 		return v
 	}
-	return g.items.Get(k)
+	return g.Items.Get(k)
 }
 
 // ownHash is what the digest of the bases has of one. r is nil where the server
 // has shown nothing.
 func ownHash(k []byte, key string, r *format.Record) uint64 {
 	if r == nil {
-		return format.HashEntry(append(bytes.Clone(bucketOwn), k...))
+		return format.HashEntry(append(bytes.Clone(layout.BucketOwn), k...))
 	}
 	return format.HashRecord(key, r)
 }
@@ -86,7 +49,7 @@ func (a *applier) setBase(k []byte, key string, r *format.Record, raw []byte) er
 	if err := a.dropBase(k, key); err != nil {
 		return err
 	}
-	if err := a.to.createOwn(); err != nil {
+	if err := a.to.CreateOwn(); err != nil {
 		return err
 	}
 	v := noBase
@@ -95,7 +58,7 @@ func (a *applier) setBase(k []byte, key string, r *format.Record, raw []byte) er
 		a.m.useDict(r.Packed, 1)
 	}
 	a.m.Own.add(ownHash(k, key, r))
-	if err := a.to.own.Put(bytes.Clone(k), v); err != nil {
+	if err := a.to.Own.Put(bytes.Clone(k), v); err != nil {
 		return fmt.Errorf("store the base of %q: %w", key, err)
 	}
 	return nil
@@ -103,7 +66,7 @@ func (a *applier) setBase(k []byte, key string, r *format.Record, raw []byte) er
 
 // dropBase forgets the base of the key at k, if it has one.
 func (a *applier) dropBase(k []byte, key string) error {
-	v := a.to.own.Get(k)
+	v := a.to.Own.Get(k)
 	if v == nil {
 		return nil
 	}
@@ -114,12 +77,12 @@ func (a *applier) dropBase(k []byte, key string) error {
 			// Its digest cannot be taken back: the source must be read anew.
 			a.s.damaged(err)
 			a.m.Degraded = err.Error()
-			return a.to.own.Delete(k)
+			return a.to.Own.Delete(k)
 		}
 		a.m.useDict(r.Packed, -1)
 	}
 	a.m.Own.remove(ownHash(k, key, r))
-	return a.to.own.Delete(k)
+	return a.to.Own.Delete(k)
 }
 
 // was is what there is of a key before a change.
@@ -138,7 +101,7 @@ type was struct {
 // look finds what there is at k. In a stage an earlier page may have had the
 // key.
 func (a *applier) look(k []byte) (w was) {
-	w.k, w.here = k, a.from.b == a.to.b || a.to.items.Get(k) != nil || a.to.own.Get(k) != nil
+	w.k, w.here = k, a.from.Bucket == a.to.Bucket || a.to.Items.Get(k) != nil || a.to.Own.Get(k) != nil
 	side := a.from
 	if w.here {
 		side = a.to
@@ -159,9 +122,9 @@ func (a *applier) look(k []byte) (w was) {
 		}
 		return nil, nil, true
 	}
-	w.itemRaw, w.item, w.damaged = parse(side.items.Get(k))
+	w.itemRaw, w.item, w.damaged = parse(side.Items.Get(k))
 	w.toldRaw, w.told = w.itemRaw, w.item
-	if base := side.own.Get(k); base != nil {
+	if base := side.Own.Get(k); base != nil {
 		w.owned, w.damaged, w.toldRaw, w.told = true, false, nil, nil
 		if !bytes.Equal(base, noBase) {
 			w.toldRaw, w.told, w.damaged = parse(base)

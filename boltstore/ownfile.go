@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
@@ -19,20 +21,20 @@ var errOwnUnknown = errors.New("it is not known which objects the program has wr
 func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) error {
 	now := r.s.metaNow()
 	from, to := src.gen(now.Generation), src.gen(m.Generation)
-	if r.anew() || from.items == nil {
+	if r.anew() || from.Items == nil {
 		return nil
 	}
 	var written [][]byte
-	keys := from.own
+	keys := from.Own
 	if now.Unlisted {
-		keys = from.items
+		keys = from.Items
 	}
-	if err := keys.each(func(rw raw) { written = append(written, bytes.Clone(rw.k)) }); err != nil {
+	if err := keys.Each(func(rw layout.Raw) { written = append(written, bytes.Clone(rw.Key)) }); err != nil {
 		return err
 	}
 	a := &applier{s: r.s.Store, src: src, m: m, from: to, to: to}
 	for _, k := range written {
-		raw := from.items.Get(k)
+		raw := from.Items.Get(k)
 		if raw == nil {
 			continue
 		}
@@ -59,21 +61,21 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 // own verifies the bases.
 func (v *verifier) own(g genTx) {
 	var d digest
-	_ = g.own.each(func(rw raw) {
-		b := rw.open()
+	_ = g.Own.Each(func(rw layout.Raw) {
+		b := rw.Open()
 		if bytes.Equal(b, noBase) {
-			d.add(ownHash(rw.k, "", nil))
-			if _, ok := g.items.find(rw.k); !ok {
-				v.problem("own: %x has neither a base nor a record", rw.k)
+			d.add(ownHash(rw.Key, "", nil))
+			if _, ok := g.Items.Find(rw.Key); !ok {
+				v.problem("own: %x has neither a base nor a record", rw.Key)
 			}
 			return
 		}
-		key, r, err := format.ParseRecord(rw.k, b)
+		key, r, err := format.ParseRecord(rw.Key, b)
 		if err != nil {
 			v.problem("own: %v", err)
 			return
 		}
-		d.add(ownHash(rw.k, key, r))
+		d.add(ownHash(rw.Key, key, r))
 		if r.Packed >= format.PackedByDict {
 			v.packed[r.Packed]++
 		}
@@ -88,15 +90,15 @@ func (v *verifier) own(g genTx) {
 func (t sourceTx) staleOwn(m *sourceMeta) bool {
 	var d digest
 	bad := false
-	_ = t.gen(m.Generation).own.each(func(rw raw) {
-		b := rw.open()
+	_ = t.gen(m.Generation).Own.Each(func(rw layout.Raw) {
+		b := rw.Open()
 		if bytes.Equal(b, noBase) {
-			d.add(ownHash(rw.k, "", nil))
+			d.add(ownHash(rw.Key, "", nil))
 			return
 		}
-		key, r, err := format.ParseRecord(rw.k, b)
+		key, r, err := format.ParseRecord(rw.Key, b)
 		if bad = bad || err != nil; err == nil {
-			d.add(ownHash(rw.k, key, r))
+			d.add(ownHash(rw.Key, key, r))
 		}
 	})
 	return bad || d != m.Own
@@ -105,10 +107,10 @@ func (t sourceTx) staleOwn(m *sourceMeta) bool {
 // dropOwn forgets all bases, and notes of which keys.
 func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 	g := t.gen(m.Generation)
-	if g.own != nil {
+	if g.Own != nil {
 		a := &applier{m: m, to: g, now: now.UnixNano()}
 		var keys [][]byte
-		if err := g.own.each(func(rw raw) { keys = append(keys, bytes.Clone(rw.k)) }); err != nil {
+		if err := g.Own.Each(func(rw layout.Raw) { keys = append(keys, bytes.Clone(rw.Key)) }); err != nil {
 			return err
 		}
 		for _, k := range keys {
@@ -116,7 +118,7 @@ func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 				return err
 			}
 		}
-		if err := g.b.DeleteBucket(bucketOwn); err != nil {
+		if err := g.Bucket.DeleteBucket(layout.BucketOwn); err != nil {
 			return err
 		}
 	}
@@ -127,7 +129,7 @@ func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 // noteLost notes that what the server has shown at k is not known any more: the
 // next list tells it, whatever the program has written.
 func (a *applier) noteLost(k []byte, why error) error {
-	key, _, err := format.ParseRecord(k, a.to.items.Get(k))
+	key, _, err := format.ParseRecord(k, a.to.Items.Get(k))
 	if err != nil {
 		return nil // nothing is there
 	}
@@ -142,11 +144,11 @@ func (a *applier) noteLost(k []byte, why error) error {
 
 // own copies the bases of a generation. One that cannot be read is left out:
 // then the source is read anew.
-func (c *copier) own(gen pages.Bucket, sealed *items) {
+func (c *copier) own(gen pages.Bucket, sealed *layout.Items) {
 	var bases pages.Bucket
 	found := false
 	c.note(c.from.Each(gen, func(k, _ []byte, sub *pages.Bucket) {
-		if sub != nil && bytes.Equal(k, bucketOwn) {
+		if sub != nil && bytes.Equal(k, layout.BucketOwn) {
 			bases, found = *sub, true
 		}
 	}))
@@ -154,22 +156,22 @@ func (c *copier) own(gen pages.Bucket, sealed *items) {
 		return
 	}
 	c.note(c.from.Each(bases, func(k, v []byte, _ *pages.Bucket) {
-		rw := sealed.raw(k, v)
-		b := rw.open()
+		rw := sealed.RawOf(k, v)
+		b := rw.Open()
 		key, r, raw := "", (*format.Record)(nil), []byte(nil)
 		if !bytes.Equal(b, noBase) {
 			var err error
-			if key, r, err = format.ParseRecord(rw.k, b); err != nil {
+			if key, r, err = format.ParseRecord(rw.Key, b); err != nil {
 				c.note(err)
-				at := bytes.Clone(rw.k)
+				at := bytes.Clone(rw.Key)
 				c.do(len(b), func(_ sourceTx, a *applier) error { return a.noteLost(at, err) })
 				return
 			}
 			raw = b
 		}
-		at := bytes.Clone(rw.k)
+		at := bytes.Clone(rw.Key)
 		c.do(len(b), func(_ sourceTx, a *applier) error {
-			if r == nil && a.to.items.Get(at) == nil {
+			if r == nil && a.to.Items.Get(at) == nil {
 				return nil // the program's record could not be saved
 			}
 			return a.setBase(at, key, r, raw)

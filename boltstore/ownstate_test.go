@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	corev1 "k8s.io/api/core/v1"
@@ -210,14 +212,14 @@ func TestOwnWritesAlone(t *testing.T) {
 func TestDamagedBase(t *testing.T) {
 	for name, damage := range map[string]func(src sourceTx, m *sourceMeta) error{
 		"flipped": func(src sourceTx, m *sourceMeta) error {
-			own := src.gen(m.Generation).own
-			k, v := own.b.Cursor().First()
+			own := src.gen(m.Generation).Own
+			k, v := own.Bucket.Cursor().First()
 			v = append([]byte(nil), v...)
 			v[len(v)-1] ^= 1
-			return own.b.Put(append([]byte(nil), k...), v)
+			return own.Bucket.Put(append([]byte(nil), k...), v)
 		},
 		"gone": func(src sourceTx, m *sourceMeta) error {
-			return src.gen(m.Generation).b.DeleteBucket(bucketOwn)
+			return src.gen(m.Generation).Bucket.DeleteBucket(layout.BucketOwn)
 		},
 		"left by a program that does not know of it": func(_ sourceTx, m *sourceMeta) error {
 			m.Own = digest{}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
@@ -150,11 +152,11 @@ func (a *applier) payload(r *format.Record, c *Change) (err error) {
 
 // dictionaries reads a source's dictionaries.
 func (t sourceTx) dictionaries(fn func(version uint32, read func() ([]byte, float64, error))) error {
-	b := t.root.Bucket(bucketDicts)
+	b := t.Root.Bucket(layout.BucketDicts)
 	if b == nil {
 		return nil
 	}
-	dicts := t.dictBox(b)
+	dicts := t.DictBox(b)
 	return b.ForEach(func(k, _ []byte) error {
 		if len(k) != 4 {
 			return nil

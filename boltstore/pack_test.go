@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
@@ -48,7 +50,7 @@ func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 		t.Fatal(err)
 	}
 	for _, rw := range raws {
-		_, r, err := format.ParseRecord(rw.k, rw.v)
+		_, r, err := format.ParseRecord(rw.Key, rw.Stored)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +62,7 @@ func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 func dictVersions(t testing.TB, s *Claimed) (versions []uint32) {
 	t.Helper()
 	err := s.view(func(_ *sourceMeta, src sourceTx) error {
-		return each(src.root.Bucket(bucketDicts), func(k, _ []byte) error {
+		return each(src.Root.Bucket(layout.BucketDicts), func(k, _ []byte) error {
 			versions = append(versions, uint32(k[0])<<24|uint32(k[1])<<16|uint32(k[2])<<8|uint32(k[3]))
 			return nil
 		})

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -70,7 +72,7 @@ func TestDamagedDictionary(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = other.Update(func(tx *bolt.Tx) error {
-				return damage(tx.Bucket(bucketSources).Bucket([]byte(pods.ID())).Bucket(bucketDicts))
+				return damage(tx.Bucket(layout.BucketSources).Bucket([]byte(pods.ID())).Bucket(layout.BucketDicts))
 			})
 			if err := errors.Join(err, other.Close()); err != nil {
 				t.Fatal(err)
@@ -116,7 +118,7 @@ func TestDamagedPacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, r, err := format.ParseRecord(raws[0].k, raws[0].v)
+	key, r, err := format.ParseRecord(raws[0].Key, raws[0].Stored)
 	if err != nil || r.Packed != 2 {
 		t.Fatalf("%+v %v", r, err)
 	}

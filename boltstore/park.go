@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -137,10 +139,10 @@ type ParkedPage struct {
 // being the start: at most n keys and about a MiB. shown is Position.ShownAt: an
 // update that began before it is an Added.
 func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err error) {
-	return h.readParked(func(p *ParkedPage, b *box) (err error) {
+	return h.readParked(func(p *ParkedPage, b *layout.Box) (err error) {
 		var errs []error
 		size := 0
-		p.Next, err = b.page(from, func(v []byte) bool {
+		p.Next, err = b.Page(from, func(v []byte) bool {
 			if len(p.Keys)+len(errs) >= n || size >= 1<<20 {
 				return false
 			}
@@ -157,7 +159,7 @@ func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err er
 // ParkedOf reads what is parked of keys, as a page. Keys of which nothing is
 // parked are left out.
 func (h *Handler) ParkedOf(keys []string, shown uint64) (p ParkedPage, err error) {
-	return h.readParked(func(p *ParkedPage, b *box) error {
+	return h.readParked(func(p *ParkedPage, b *layout.Box) error {
 		var errs []error
 		for _, key := range keys {
 			if v := b.Get(index.AppendKey(nil, key)); v != nil {
@@ -168,7 +170,7 @@ func (h *Handler) ParkedOf(keys []string, shown uint64) (p ParkedPage, err error
 	})
 }
 
-func (h *Handler) readParked(fn func(p *ParkedPage, b *box) error) (p ParkedPage, err error) {
+func (h *Handler) readParked(fn func(p *ParkedPage, b *layout.Box) error) (p ParkedPage, err error) {
 	err = h.s.view(func(m *sourceMeta, t sourceTx) error {
 		p = ParkedPage{}
 		st, err := t.handler(h.name)
@@ -201,7 +203,7 @@ func (p *ParkedPage) add(s *Store, v []byte, shown uint64) error {
 }
 
 func (t sourceTx) handler(name string) (*handlerState, error) {
-	v := t.handlerBox(t.root.Bucket(bucketHandlers)).Get([]byte(name))
+	v := t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Get([]byte(name))
 	if v == nil {
 		return nil, errors.New("it has been removed")
 	}
@@ -255,11 +257,11 @@ func (t sourceTx) handlerStates(m *sourceMeta, d *device) ([]HandlerState, error
 		if age, ok := d.age(st.Seen, st.SeenBy); ok {
 			h.SeenAge = &age
 		}
-		if j := t.journal(); j != nil && h.Entries > 0 {
+		if j := t.Journal(); j != nil && h.Entries > 0 {
 			first, block, err := t.seekBlock(j, st.mark+1)
 			if err == nil && block != nil && first <= m.Seq {
 				var drafts []format.Draft
-				if block, err = t.openBlock(first, block); err == nil {
+				if block, err = t.OpenBlock(first, block); err == nil {
 					drafts, err = format.UnpackBlock(first, block)
 				}
 				if i := int(st.mark + 1 - min(first, st.mark+1)); err == nil && i < len(drafts) {
@@ -269,7 +271,7 @@ func (t sourceTx) handlerStates(m *sourceMeta, d *device) ([]HandlerState, error
 					}
 				}
 				c := j.Cursor()
-				for k, v := c.Seek(u64(first)); k != nil && binary.BigEndian.Uint64(k) <= m.Seq; k, v = c.Next() {
+				for k, v := c.Seek(layout.U64(first)); k != nil && binary.BigEndian.Uint64(k) <= m.Seq; k, v = c.Next() {
 					h.Bytes += uint64(len(v))
 				}
 			}
@@ -282,7 +284,7 @@ func (t sourceTx) handlerStates(m *sourceMeta, d *device) ([]HandlerState, error
 // handlers verifies the positions of durable handlers and what is parked.
 func (v *verifier) handlers(src sourceTx) {
 	states := map[string]*handlerState{}
-	_ = src.handlerBox(src.root.Bucket(bucketHandlers)).each(func(k, b []byte) {
+	_ = src.HandlerBox(src.Root.Bucket(layout.BucketHandlers)).Each(func(k, b []byte) {
 		st, err := parseHandlerState(b)
 		if err != nil {
 			v.problem("handler %q: %v", k, err)
@@ -293,7 +295,7 @@ func (v *verifier) handlers(src sourceTx) {
 			v.problem("handler %q is at %d and %d, above the last entry %d", k, st.mark, st.Cursor, v.m.Seq)
 		}
 		var keys, bytes uint64
-		_ = src.parked(string(k)).each(func(pk, b []byte) {
+		_ = src.parked(string(k)).Each(func(pk, b []byte) {
 			keys++
 			bytes += uint64(len(b))
 			p, err := parseParked(b)
@@ -308,7 +310,7 @@ func (v *verifier) handlers(src sourceTx) {
 			v.problem("handler %q: %d keys with %d bytes are parked, not %d with %d", k, keys, bytes, st.Parked, st.ParkedBytes)
 		}
 	})
-	if b := src.root.Bucket(bucketParked); b != nil {
+	if b := src.Root.Bucket(layout.BucketParked); b != nil {
 		_ = b.ForEachBucket(func(k []byte) error {
 			if states[string(k)] == nil {
 				v.problem("parked for handler %q, which is not there", k)

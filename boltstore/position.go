@@ -9,13 +9,13 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"
 )
-
-var bucketParked = []byte("parked")
 
 // Position is how far a durable handler has come.
 //
@@ -157,17 +157,11 @@ func parseHandlerState(b []byte) (*handlerState, error) {
 	return st, nil
 }
 
-// handlerBox has the positions, by name.
-func (t sourceTx) handlerBox(b *bolt.Bucket) *box { return t.box(b, "handlers", "", false) }
-
-// parkedBox has what is parked for a handler, by item key.
-func (t sourceTx) parkedBox(b *bolt.Bucket, name string) *box { return t.box(b, "parked", name, true) }
-
 // handlers reads the states of all handlers. One that is damaged has to start
 // over: what it was not told cannot be known.
 func (t sourceTx) handlers(m *sourceMeta) (map[string]*handlerState, error) {
 	all := map[string]*handlerState{}
-	err := t.handlerBox(t.root.Bucket(bucketHandlers)).each(func(k, v []byte) {
+	err := t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(k, v []byte) {
 		st, err := parseHandlerState(v)
 		if err != nil {
 			st = &handlerState{}
@@ -179,13 +173,13 @@ func (t sourceTx) handlers(m *sourceMeta) (map[string]*handlerState, error) {
 }
 
 func (t sourceTx) putHandler(name string, st *handlerState) error {
-	root, err := t.root.CreateBucketIfNotExists(bucketHandlers)
+	root, err := t.Root.CreateBucketIfNotExists(layout.BucketHandlers)
 	if err != nil {
 		return err
 	}
-	b := t.handlerBox(root)
+	b := t.HandlerBox(root)
 	var buf bytes.Buffer
-	buf.Write(u64(st.mark))
+	buf.Write(layout.U64(st.mark))
 	if err := msgpack.NewEncoder(&buf).Encode(st); err != nil {
 		return fmt.Errorf("boltstore: encode the position of handler %q: %w", name, err)
 	}
@@ -197,7 +191,7 @@ func (t sourceTx) putHandler(name string, st *handlerState) error {
 }
 
 func (t sourceTx) dropHandler(name string) error {
-	if b := t.root.Bucket(bucketHandlers); b != nil {
+	if b := t.Root.Bucket(layout.BucketHandlers); b != nil {
 		if err := b.Delete([]byte(name)); err != nil {
 			return err
 		}
@@ -215,35 +209,35 @@ func (t sourceTx) dropUseless(name string, st *handlerState) error {
 }
 
 func (t sourceTx) dropParked(name string) error {
-	b := t.root.Bucket(bucketParked)
+	b := t.Root.Bucket(layout.BucketParked)
 	if b == nil || b.Bucket([]byte(name)) == nil {
 		return nil
 	}
 	return b.DeleteBucket([]byte(name))
 }
 
-func (t sourceTx) createParked(name string) (*box, error) {
-	all, err := t.root.CreateBucketIfNotExists(bucketParked)
+func (t sourceTx) createParked(name string) (*layout.Box, error) {
+	all, err := t.Root.CreateBucketIfNotExists(layout.BucketParked)
 	if err != nil {
 		return nil, err
 	}
 	b, err := all.CreateBucketIfNotExists([]byte(name))
-	return t.parkedBox(b, name), err
+	return t.ParkedBox(b, name), err
 }
 
-func (t sourceTx) parked(name string) *box {
-	b := t.root.Bucket(bucketParked)
+func (t sourceTx) parked(name string) *layout.Box {
+	b := t.Root.Bucket(layout.BucketParked)
 	if b == nil {
 		return nil
 	}
-	return t.parkedBox(b.Bucket([]byte(name)), name)
+	return t.ParkedBox(b.Bucket([]byte(name)), name)
 }
 
 // restartHandlers makes all handlers start over, also those of which only what
 // is parked is left.
 func (t sourceTx) restartHandlers(m *sourceMeta) error {
 	all, err := t.handlers(m)
-	if b := t.root.Bucket(bucketParked); b != nil && err == nil {
+	if b := t.Root.Bucket(layout.BucketParked); b != nil && err == nil {
 		err = b.ForEachBucket(func(name []byte) error {
 			if all[string(name)] == nil {
 				all[string(name)] = &handlerState{}
@@ -310,15 +304,15 @@ func (h *handle) moveAsideKeeping(tx *bolt.Tx, id string, m *sourceMeta, now tim
 	if err := h.moveAside(tx, id, now); err != nil {
 		return sourceTx{}, err
 	}
-	name, err := sourceName(h.seal, id)
+	name, err := layout.SourceName(h.seal, id)
 	if err != nil {
 		return sourceTx{}, err
 	}
-	b, err := tx.Bucket(bucketSources).CreateBucket(name)
+	b, err := tx.Bucket(layout.BucketSources).CreateBucket(name)
 	if err != nil {
 		return sourceTx{}, err
 	}
-	src := sourceTx{b, id, h.seal}
+	src := sourceIn(b, id, h.seal)
 	for name, st := range all {
 		st.startOver(m)
 		if err := src.putHandler(name, st); err != nil {

@@ -1,6 +1,9 @@
 package boltstore
 
-import "github.com/kubewake/kubewake/boltstore/internal/pages"
+import (
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+)
 
 // precheck looks at a file before bbolt maps it.
 func precheck(path string) error { return pages.Check(path, holdsData) }
@@ -14,7 +17,7 @@ func holdsData(path []string) bool {
 		}
 		return path[len(path)-1-n]
 	}
-	return up(0) == string(bucketItems) && up(2) == string(bucketGen) ||
-		up(1) == string(bucketIndex) && up(3) == string(bucketGen) ||
-		up(1) == string(bucketJournal) && up(3) == string(bucketSources)
+	return up(0) == string(layout.BucketItems) && up(2) == string(layout.BucketGen) ||
+		up(1) == string(layout.BucketIndex) && up(3) == string(layout.BucketGen) ||
+		up(1) == string(layout.BucketJournal) && up(3) == string(layout.BucketSources)
 }

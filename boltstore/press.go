@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -23,7 +25,7 @@ const pressBlocks = 2
 // that these can be trimmed, as long as the journal is larger, or they are
 // older, than it should be.
 func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
-	j := t.journal()
+	j := t.Journal()
 	if j == nil {
 		return nil
 	}
@@ -32,7 +34,7 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 	k, v := c.First()
 	for done := 0; k != nil && done < pressBlocks; k, v = c.Next() {
 		first := binary.BigEndian.Uint64(k)
-		head, _, err := t.blockHead(first, v)
+		head, _, err := t.BlockHead(first, v)
 		if err != nil {
 			head = format.BlockHead{Count: 1, Last: before}
 		}
@@ -60,7 +62,7 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 // park collapses one block for handlers.
 func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, first, last uint64, block []byte) error {
 	var drafts []format.Draft
-	block, err := t.openBlock(first, block)
+	block, err := t.OpenBlock(first, block)
 	if err == nil {
 		drafts, err = format.UnpackBlock(first, block)
 	}
@@ -107,7 +109,7 @@ type numbered struct {
 // parkKey takes entries of a key, in order, into what is parked of it, unless
 // they are there already. Those that were collapsed before have one seq. It is
 // ErrDamaged if what is parked of it is.
-func (st *handlerState) parkKey(b *box, key string, told uint64, entries ...numbered) error {
+func (st *handlerState) parkKey(b *layout.Box, key string, told uint64, entries ...numbered) error {
 	k := index.AppendKey(nil, key)
 	p := &parked{Key: key}
 	old := b.Get(k)
@@ -141,7 +143,7 @@ func (st *handlerState) parkKey(b *box, key string, told uint64, entries ...numb
 }
 
 // putParked stores what is parked at k in the place of old.
-func (st *handlerState) putParked(b *box, k, old []byte, p *parked) error {
+func (st *handlerState) putParked(b *layout.Box, k, old []byte, p *parked) error {
 	if old != nil {
 		st.Parked--
 		st.ParkedBytes -= min(st.ParkedBytes, uint64(len(old)))

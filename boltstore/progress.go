@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
@@ -57,17 +59,15 @@ type progress struct {
 // before it is there: then it is the next one.
 const firstGen = 1
 
-func (t sourceTx) progressPlace() []byte { return place(placeProgress, []byte(t.id)) }
-
 // staged is the bucket and the number of a first list that has not ended, nil if
 // there is none that can be gone on with.
 func (t sourceTx) staged(m *sourceMeta) (*bolt.Bucket, uint64) {
-	gens := t.root.Bucket(bucketGen)
+	gens := t.Root.Bucket(layout.BucketGen)
 	if gens == nil || m.listed() {
 		return nil, 0
 	}
 	for n := uint64(firstGen); n <= firstGen+1; n++ {
-		if b := gens.Bucket(u64(n)); b != nil && n != m.Generation && b.Get(keyProgress) != nil {
+		if b := gens.Bucket(layout.U64(n)); b != nil && n != m.Generation && b.Get(keyProgress) != nil {
 			return b, n
 		}
 	}
@@ -89,9 +89,9 @@ func (t sourceTx) progress(m *sourceMeta) (*progress, error) {
 	if b == nil {
 		return nil, nil
 	}
-	raw, err := t.seal.OpenValue(b.Get(keyProgress), t.progressPlace())
+	raw, err := t.Seal.OpenValue(b.Get(keyProgress), layout.ProgressPlace(t.ID))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, errUnopened)
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, layout.ErrUnopened)
 	}
 	p := &progress{}
 	return p, format.Decode(raw, p)
@@ -102,15 +102,15 @@ func (t sourceTx) putProgress(gen uint64, p progress) error {
 	if err != nil {
 		return err
 	}
-	if data, err = t.seal.Value(data, t.progressPlace()); err != nil {
+	if data, err = t.Seal.Value(data, layout.ProgressPlace(t.ID)); err != nil {
 		return err
 	}
-	return t.root.Bucket(bucketGen).Bucket(u64(gen)).Put(keyProgress, data)
+	return t.Root.Bucket(layout.BucketGen).Bucket(layout.U64(gen)).Put(keyProgress, data)
 }
 
 // dropProgress is for a generation that becomes the served one.
 func (t sourceTx) dropProgress(gen uint64) error {
-	return t.root.Bucket(bucketGen).Bucket(u64(gen)).Delete(keyProgress)
+	return t.Root.Bucket(layout.BucketGen).Bucket(layout.U64(gen)).Delete(keyProgress)
 }
 
 // PageTo is Page, and tells how far the list has come with this page. A first
@@ -287,7 +287,7 @@ func (s *Claimed) DropProgress() error {
 		return nil
 	}
 	if err == nil {
-		err = s.updateMeta(func(src sourceTx, m *sourceMeta) error { return src.dropGensExcept(m.Generation) }, nil)
+		err = s.updateMeta(func(src sourceTx, m *sourceMeta) error { return src.DropGensExcept(m.Generation) }, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("boltstore: drop what was listed of %s: %w", s.source, err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -118,7 +120,7 @@ func hasProgress(t *testing.T, s *Claimed) bool {
 	found := false
 	err := s.view(func(m *sourceMeta, src sourceTx) error {
 		b, _ := src.staged(m)
-		found = b != nil || m.Generation == 0 && src.gen(firstGen).items != nil
+		found = b != nil || m.Generation == 0 && src.gen(firstGen).Items != nil
 		return nil
 	})
 	if err != nil {
@@ -201,7 +203,7 @@ func TestListTakenUp(t *testing.T) {
 					t.Errorf("%+v", st)
 				}
 				if err := s.view(func(_ *sourceMeta, src sourceTx) error {
-					if src.root.Bucket(bucketGen).Bucket(u64(firstGen)).Get(keyProgress) != nil {
+					if src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).Get(keyProgress) != nil {
 						t.Error("the progress is still there")
 					}
 					return nil

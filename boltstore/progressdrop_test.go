@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/internal/sealtest"
@@ -26,8 +28,8 @@ func TestProgressOfNoUse(t *testing.T) {
 	}
 	firstItem := func(src sourceTx) (g genTx, k, v []byte) {
 		g = src.gen(firstGen)
-		at, r := g.items.Cursor().First()
-		return g, slices.Clone(at), slices.Clone(r.v)
+		at, r := g.Items.Cursor().First()
+		return g, slices.Clone(at), slices.Clone(r.Stored)
 	}
 	for name, tc := range map[string]struct {
 		before func(t *testing.T, s *Claimed, l *listing)
@@ -45,33 +47,33 @@ func TestProgressOfNoUse(t *testing.T) {
 		"anew": {func(_ *testing.T, _ *Claimed, l *listing) { l.o.TakeUp = false }, false},
 		"damaged progress": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error {
-				return src.root.Bucket(bucketGen).Bucket(u64(firstGen)).Put(keyProgress, []byte("damaged"))
+				return src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).Put(keyProgress, []byte("damaged"))
 			})
 		}, false},
 		"damaged record": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error {
 				g, k, v := firstItem(src)
 				v[len(v)-1] ^= 1
-				return g.items.b.Put(k, v)
+				return g.Items.Bucket.Put(k, v)
 			})
 		}, false},
 		"missing record": {func(t *testing.T, s *Claimed, _ *listing) {
-			change(t, s, func(src sourceTx) error { g, k, _ := firstItem(src); return g.items.b.Delete(k) })
+			change(t, s, func(src sourceTx) error { g, k, _ := firstItem(src); return g.Items.Bucket.Delete(k) })
 		}, false},
 		"missing entry": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error {
-				b := src.gen(firstGen).indices.b.Bucket(indexBucket("words"))
+				b := src.gen(firstGen).Indices.Bucket.Bucket(layout.IndexBucket("words"))
 				k, _ := b.Cursor().First()
 				return b.Delete(k)
 			})
 		}, false},
 		"missing generation": {func(t *testing.T, s *Claimed, _ *listing) {
 			change(t, s, func(src sourceTx) error {
-				return src.root.Bucket(bucketGen).Bucket(u64(firstGen)).DeleteBucket(bucketItems)
+				return src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).DeleteBucket(layout.BucketItems)
 			})
 		}, false},
 		"missing dictionary": {func(t *testing.T, s *Claimed, _ *listing) {
-			change(t, s, func(src sourceTx) error { return src.root.DeleteBucket(bucketDicts) })
+			change(t, s, func(src sourceTx) error { return src.Root.DeleteBucket(layout.BucketDicts) })
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,10 +185,10 @@ func TestProgressDropped(t *testing.T) {
 		}
 		defer b.Close()
 		if err := b.View(func(tx *bolt.Tx) error {
-			if k, _ := tx.Bucket(bucketSources).Cursor().First(); k != nil {
+			if k, _ := tx.Bucket(layout.BucketSources).Cursor().First(); k != nil {
 				t.Errorf("%q is there", k)
 			}
-			if a := tx.Bucket(bucketAside); a != nil && a.Stats().KeyN > 0 {
+			if a := tx.Bucket(layout.BucketAside); a != nil && a.Stats().KeyN > 0 {
 				t.Error("it is aside")
 			}
 			return nil

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
@@ -78,14 +80,14 @@ var plainBufs = sync.Pool{New: func() any { return new([]byte) }}
 // decodeAll opens and decodes records on all cores, in order, within their
 // transaction.
 // Those that cannot be served are nil and counted in the error.
-func (s *Store) decodeAll(raws []raw, keep bool) (keys []string, objs []any, err error) {
+func (s *Store) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs []any, err error) {
 	return s.decodeListed(raws, keep, "", nil)
 }
 
 // decodeListed is decodeAll of what an index has under the values, unless name
 // is "". A record that lists none of them is not served: the entry is damage,
 // such as a page of before, which no checksum tells.
-func (s *Store) decodeListed(raws []raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
+func (s *Store) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
 	errs := make([]error, len(raws))
 	workers := min(runtime.GOMAXPROCS(0), len(raws)/8+1)
@@ -93,8 +95,8 @@ func (s *Store) decodeListed(raws []raw, keep bool, name string, values []string
 	one := func(w int) {
 		for i := w; i < len(raws); i += workers {
 			errs[i] = faults.Contain(func() error {
-				raws[i] = raw{k: raws[i].k, v: raws[i].open()}
-				key, r, err := format.ParseRecord(raws[i].k, raws[i].v)
+				raws[i] = layout.Raw{Key: raws[i].Key, Stored: raws[i].Open()}
+				key, r, err := format.ParseRecord(raws[i].Key, raws[i].Stored)
 				if err != nil {
 					return err
 				}
@@ -138,15 +140,15 @@ func (s *Store) Get(obj any) (any, bool, error) {
 // error, never returned.
 func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	err = s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
-		if g.items == nil {
+		if g.Items == nil {
 			return nil
 		}
 		k := index.AppendKey(nil, key)
-		r, ok := g.items.find(k)
+		r, ok := g.Items.Find(k)
 		if !ok {
 			return nil
 		}
-		_, objs, err := s.decodeAll([]raw{r}, true)
+		_, objs, err := s.decodeAll([]layout.Raw{r}, true)
 		obj, exists = objs[0], objs[0] != nil
 		return err
 	})
@@ -182,13 +184,13 @@ func (s *Store) List() []any {
 func (s *Store) ListErr() ([]any, error) {
 	objs := []any{}
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
-		var raws []raw
-		if err := g.items.each(func(r raw) { raws = append(raws, r) }); err != nil {
+		var raws []layout.Raw
+		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
 			return err
 		}
 		_, decoded, err := s.decodeAll(raws, false)
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
-		if err == nil && g.items != nil && m.Degraded == "" {
+		if err == nil && g.Items != nil && m.Degraded == "" {
 			err = m.Items.compare(raws)
 		}
 		return err
@@ -210,7 +212,7 @@ func each(b *bolt.Bucket, fn func(k, v []byte) error) error {
 func (s *Store) ListKeys() []string {
 	keys := []string{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
-		return g.items.each(func(r raw) {
+		return g.Items.Each(func(r layout.Raw) {
 			if key, err := keyOf(r); err == nil {
 				keys = append(keys, key)
 			}
@@ -221,10 +223,10 @@ func (s *Store) ListKeys() []string {
 }
 
 // keyOf is the object's key; only a hashed one needs the record.
-func keyOf(r raw) (string, error) {
-	key, inline, err := index.ParseKey(r.k)
+func keyOf(r layout.Raw) (string, error) {
+	key, inline, err := index.ParseKey(r.Key)
 	if err == nil && !inline {
-		key, _, err = format.ParseRecord(r.k, r.open())
+		key, _, err = format.ParseRecord(r.Key, r.Open())
 	}
 	return key, err
 }
@@ -260,7 +262,7 @@ func (s *Claimed) Before(key string, next []byte) bool {
 // as the file is open; each object is in one page, whatever happens meanwhile.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
-		g.own = nil
+		g.Own = nil
 		return g
 	})
 }
@@ -280,8 +282,8 @@ func (s *Store) ServerPage(from []byte, n int) (p Page, err error) {
 func (s *Store) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (p Page, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		g = as(m, g)
-		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.items != nil
-		if g.items == nil {
+		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
+		if g.Items == nil {
 			return nil
 		}
 		raws, next, err := s.pageOf(g, from, n)
@@ -304,7 +306,7 @@ const pageBytes = 256 << 10
 
 // pageOf is a page's records, as the server showed them last if g has the bases
 // of what the program has written, and where the next page begins.
-func (s *Store) pageOf(g genTx, from []byte, n int) (raws []raw, next []byte, err error) {
+func (s *Store) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
 	now := mark{era: uint64(len(s.db.h.past))}
 	past := parseMarks(from)
@@ -315,25 +317,20 @@ func (s *Store) pageOf(g genTx, from []byte, n int) (raws []raw, next []byte, er
 	at, item, base := c.Seek(now.at)
 	for ; at != nil && len(raws) < n && size < pageBytes; at, item, base = c.Next() {
 		r := shown(item, base)
-		if r.in == nil || len(past) > 0 && s.passed(past, r.k) {
+		if r.In == nil || len(past) > 0 && s.passed(past, r.Key) {
 			continue
 		}
 		raws = append(raws, r)
-		size += len(r.v)
+		size += len(r.Stored)
 	}
 	if at == nil {
 		return raws, nil, nil
 	}
 	if bytes.Compare(at, now.at) <= 0 {
-		return nil, nil, outOfOrder(at)
+		return nil, nil, layout.OutOfOrder(at)
 	}
 	now.at = at
 	return raws, append(past, now).bytes(), nil
-}
-
-// outOfOrder: going on from k would be going round in a circle.
-func outOfOrder(k []byte) error {
-	return fmt.Errorf("%w: the keys are not in order at %x", ErrDamaged, k)
 }
 
 // GetIndexers returns the indexers.
@@ -413,11 +410,11 @@ func (s *Store) byIndex(name string, values []string) ([]any, error) {
 		if err != nil {
 			return err
 		}
-		raws := make([]raw, 0, len(keys))
+		raws := make([]layout.Raw, 0, len(keys))
 		var missing error
 		for _, key := range keys {
 			k := index.AppendKey(nil, key)
-			if r, ok := g.items.find(k); ok {
+			if r, ok := g.Items.Find(k); ok {
 				raws = append(raws, r)
 			} else {
 				missing = fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
@@ -435,13 +432,13 @@ func (s *Store) byIndex(name string, values []string) ([]any, error) {
 
 // keys returns the keys that have one of the values, each once and sorted.
 func (g genTx) keys(name string, values []string) ([]string, error) {
-	b := g.indices.open(name)
+	b := g.Indices.Open(name)
 	if b == nil {
 		return []string{}, nil
 	}
 	found := sets.New[string]()
 	for _, value := range values {
-		if err := b.keys(value, func(key string) { found.Insert(key) }); err != nil {
+		if err := b.Keys(value, func(key string) { found.Insert(key) }); err != nil {
 			return nil, fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
 		}
 	}
@@ -465,11 +462,11 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 func (s *Store) ListIndexFuncValues(name string) []string {
 	values := []string{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
-		b := g.indices.open(name)
+		b := g.Indices.Open(name)
 		if b == nil {
 			return nil
 		}
-		if err := b.values(func(value string) { values = append(values, value) }); err != nil {
+		if err := b.Values(func(value string) { values = append(values, value) }); err != nil {
 			return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)
 		}
 		return nil

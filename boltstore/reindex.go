@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"k8s.io/client-go/tools/cache"
@@ -117,27 +119,27 @@ func (s *Store) complete(m *sourceMeta, fns cache.Indexers) {
 
 // rawPage copies records out of the file, so that user functions run outside
 // any transaction. file says which one, counting those that were replaced.
-func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []raw, noted map[string][]string, next []byte, file uint64, err error) {
+func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []layout.Raw, noted map[string][]string, next []byte, file uint64, err error) {
 	err = s.view(func(_ *sourceMeta, src sourceTx) error {
 		file = s.db.replaced.Load()
 		m := meta()
 		g := src.gen(m.Generation) // served or not
 		raws, noted = nil, map[string][]string{}
-		if g.items == nil {
+		if g.Items == nil {
 			return nil
 		}
-		c := g.items.Cursor()
+		c := g.Items.Cursor()
 		at, r := c.Seek(from)
 		for ; at != nil && len(raws) < n; at, r = c.Next() {
-			raws = append(raws, raw{k: bytes.Clone(r.k), v: bytes.Clone(r.open())})
+			raws = append(raws, layout.Raw{Key: bytes.Clone(r.Key), Stored: bytes.Clone(r.Open())})
 			if m.Noted.Unindexed > 0 {
-				if n := g.notes.get(r.k); n != nil && len(n.Indices) > 0 {
-					noted[string(r.k)] = n.Indices
+				if n := g.notes.get(r.Key); n != nil && len(n.Indices) > 0 {
+					noted[string(r.Key)] = n.Indices
 				}
 			}
 		}
 		if next = bytes.Clone(at); at != nil && bytes.Compare(at, from) <= 0 {
-			return outOfOrder(at)
+			return layout.OutOfOrder(at)
 		}
 		return nil
 	})
@@ -156,7 +158,7 @@ type reindexed struct {
 
 // newValues returns, by item key, the records whose values have changed, or of
 // whose index functions one has failed or had failed before, as noted.
-func (s *Store) newValues(raws []raw, build cache.Indexers, noted map[string][]string) (map[string]reindexed, error) {
+func (s *Store) newValues(raws []layout.Raw, build cache.Indexers, noted map[string][]string) (map[string]reindexed, error) {
 	keys, objs, err := s.decodeAll(raws, false)
 	if s.note(err) != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
@@ -166,7 +168,7 @@ func (s *Store) newValues(raws []raw, build cache.Indexers, noted map[string][]s
 		if obj == nil {
 			continue // damaged, noted, to be read anew
 		}
-		_, r, err := format.ParseRecord(raws[i].k, raws[i].v)
+		_, r, err := format.ParseRecord(raws[i].Key, raws[i].Stored)
 		if err != nil {
 			continue
 		}
@@ -183,7 +185,7 @@ func (s *Store) newValues(raws []raw, build cache.Indexers, noted map[string][]s
 				c.values = append(c.values, format.IndexValues{Name: name, Values: values})
 			}
 		}
-		if k := string(raws[i].k); len(c.values)+len(c.failed)+len(noted[k]) > 0 {
+		if k := string(raws[i].Key); len(c.values)+len(c.failed)+len(noted[k]) > 0 {
 			changed[k] = c
 		}
 	}
@@ -194,12 +196,12 @@ func (s *Store) newValues(raws []raw, build cache.Indexers, noted map[string][]s
 // changed meanwhile was indexed by the new functions already.
 func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
 	g := src.gen(m.Generation)
-	if g.items == nil {
+	if g.Items == nil {
 		return nil
 	}
 	a := &applier{s: s, src: src, m: m, from: g, to: g, now: s.db.opts.Clock.Now().UnixNano()}
 	for k, c := range changed {
-		v := g.items.Get([]byte(k))
+		v := g.Items.Get([]byte(k))
 		if v == nil {
 			continue
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/index"
@@ -84,7 +86,7 @@ func (s *Store) reindexNoted() error {
 
 // notedPage copies records out of the file that are without values of indices,
 // and says of which, by item key.
-func (s *Store) notedPage(from []byte, most int) (raws []raw, noted map[string][]string, next []byte, err error) {
+func (s *Store) notedPage(from []byte, most int) (raws []layout.Raw, noted map[string][]string, next []byte, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		raws, noted = nil, map[string][]string{}
 		g := src.gen(m.Generation)
@@ -92,8 +94,8 @@ func (s *Store) notedPage(from []byte, most int) (raws []raw, noted map[string][
 		next = at
 		for _, n := range ns {
 			k := index.AppendKey(nil, n.Key)
-			if r, ok := g.items.find(k); ok && len(n.Indices) > 0 {
-				raws = append(raws, raw{k: k, v: bytes.Clone(r.open())})
+			if r, ok := g.Items.Find(k); ok && len(n.Indices) > 0 {
+				raws = append(raws, layout.Raw{Key: k, Stored: bytes.Clone(r.Open())})
 				noted[string(k)] = n.Indices
 			}
 		}
@@ -104,11 +106,11 @@ func (s *Store) notedPage(from []byte, most int) (raws []raw, noted map[string][
 
 // againValues is newValues for the indices that are noted, each record's own,
 // and says which of these have no function any more.
-func (s *Store) againValues(raws []raw, noted map[string][]string) (changed map[string]reindexed, forget []string, err error) {
+func (s *Store) againValues(raws []layout.Raw, noted map[string][]string) (changed map[string]reindexed, forget []string, err error) {
 	fns := s.indexSet().fns
 	changed = map[string]reindexed{}
 	for _, r := range raws {
-		k := string(r.k)
+		k := string(r.Key)
 		build := cache.Indexers{}
 		var gone []string
 		for _, name := range noted[k] {
@@ -118,7 +120,7 @@ func (s *Store) againValues(raws []raw, noted map[string][]string) (changed map[
 				gone = append(gone, name)
 			}
 		}
-		one, err := s.newValues([]raw{r}, build, noted)
+		one, err := s.newValues([]layout.Raw{r}, build, noted)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -225,20 +225,20 @@ func (r *Relist) compare(items []item) error {
 	var maybe []candidate // of the same version, perhaps: compare the content
 	err := r.s.db.h.view(func(tx *bolt.Tx) error {
 		g, err := r.current(tx)
-		if err != nil || g.items == nil {
+		if err != nil || g.Items == nil {
 			return err
 		}
 		unstored := r.s.mayNote()
 		for i := range items {
 			it := &items[i]
 			it.again = r.hasSeen(it.k)
-			v, there := g.items.find(it.k)
-			base, owned := g.own.find(it.k)
-			it.size = len(v.v) + len(base.v)
-			if v = shown(v, base); !there && !owned || v.in == nil || it.again {
+			v, there := g.Items.Find(it.k)
+			base, owned := g.Own.Find(it.k)
+			it.size = len(v.Stored) + len(base.Stored)
+			if v = shown(v, base); !there && !owned || v.In == nil || it.again {
 				continue
 			}
-			_, old, err := format.ParseRecord(it.k, v.open())
+			_, old, err := format.ParseRecord(it.k, v.Open())
 			if err == nil {
 				err = r.s.usable(old)
 			}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 )
@@ -39,20 +41,20 @@ func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, las
 	err = r.s.db.h.view(func(tx *bolt.Tx) error {
 		items, last = nil, nil
 		g, err := r.current(tx)
-		if err != nil || g.items == nil {
+		if err != nil || g.Items == nil {
 			return err
 		}
 		c := g.cursor()
 		at, v, base := c.SeekAfter(after)
 		for n := 0; at != nil && n < most; n++ {
 			last = bytes.Clone(at)
-			k := v.k
-			if v.in == nil {
-				k = base.k
+			k := v.Key
+			if v.In == nil {
+				k = base.Key
 			}
 			if want(k) {
 				key, _ := keyOfEither(v, base) // damaged: what can be known of it
-				items = append(items, item{k: bytes.Clone(k), at: last, key: key, size: len(v.v) + len(base.v)})
+				items = append(items, item{k: bytes.Clone(k), at: last, key: key, size: len(v.Stored) + len(base.Stored)})
 			}
 			at, v, base = c.Next()
 		}
@@ -60,7 +62,7 @@ func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, las
 		case at == nil:
 			last = nil
 		case bytes.Compare(last, after) <= 0:
-			return outOfOrder(last)
+			return layout.OutOfOrder(last)
 		}
 		return nil
 	})

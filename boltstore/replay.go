@@ -29,7 +29,7 @@ func (s *Claimed) Replay(from []byte, n int) (ReplayPage, error) {
 		p.Next = next
 		errs := []error{err}
 		for _, r := range raws {
-			errs = append(errs, p.add(s.Store, r.k, r.open()))
+			errs = append(errs, p.add(s.Store, r.Key, r.Open()))
 		}
 		return errors.Join(errs...)
 	})
@@ -51,7 +51,7 @@ func (s *Claimed) ReplayOf(keys []string) (ReplayPage, error) {
 
 func (s *Store) replay(fn func(p *ReplayPage, g genTx) error) (p ReplayPage, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
-		p = ReplayPage{Seq: m.Seq, Epoch: m.Epoch, Synced: g.items != nil && m.listed()}
+		p = ReplayPage{Seq: m.Seq, Epoch: m.Epoch, Synced: g.Items != nil && m.listed()}
 		if !p.Synced {
 			return nil
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"github.com/kubewake/kubewake/index"
@@ -110,7 +112,7 @@ func (h *Handler) park(t sourceTx, st *handlerState, p *Position) error {
 
 // settle removes what is parked of keys and is acknowledged. It is
 // ErrDamaged if that cannot be told.
-func (st *handlerState) settle(b *box, settled map[string]uint64) error {
+func (st *handlerState) settle(b *layout.Box, settled map[string]uint64) error {
 	if b == nil || st.Parked == 0 {
 		return nil
 	}

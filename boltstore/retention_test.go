@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 
@@ -90,7 +92,7 @@ func TestHandlerLag(t *testing.T) {
 	blocks := func(from uint64) (n uint64) {
 		err := db.h.view(func(tx *bolt.Tx) error {
 			src, _ := db.h.source(tx, s.id)
-			src.journal().each(func(k, v []byte) {
+			src.Journal().Each(func(k, v []byte) {
 				if seq := binary.BigEndian.Uint64(k); seq >= from {
 					n += uint64(len(v))
 				}
@@ -155,7 +157,7 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 		}
 		err = b.Update(func(tx *bolt.Tx) error {
 			var h header
-			if err := format.Get(tx.Bucket(bucketFile), keyHeader, &h); err != nil {
+			if err := format.Get(tx.Bucket(layout.BucketFile), layout.KeyHeader, &h); err != nil {
 				return err
 			}
 			if !h.Clean || h.BootID != osfile.BootID() {
@@ -164,8 +166,8 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 			h.Clean, h.BootID = c.clean, c.boot
 			hd := &handle{}
 			src, _ := hd.source(tx, configMaps.ID())
-			k, _ := src.gen(1).items.b.Cursor().First()
-			return errors.Join(src.gen(1).items.b.Delete(k), format.Put(tx.Bucket(bucketFile), keyHeader, h))
+			k, _ := src.gen(1).Items.Bucket.Cursor().First()
+			return errors.Join(src.gen(1).Items.Bucket.Delete(k), format.Put(tx.Bucket(layout.BucketFile), layout.KeyHeader, h))
 		})
 		if err := errors.Join(err, b.Close()); err != nil {
 			t.Fatal(err)

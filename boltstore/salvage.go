@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -89,7 +91,7 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 	refs := map[string]pages.Bucket{}
 	cp.res.damage.Add(cp.from.Each(sources, func(k, _ []byte, sub *pages.Bucket) {
 		if sub != nil {
-			refs[sourceID(cp.with.from, k)] = *sub
+			refs[layout.SourceID(cp.with.from, k)] = *sub
 		}
 	}))
 	for id := range known {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"github.com/go-logr/logr/funcr"
@@ -164,7 +166,7 @@ func TestJournalGap(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer done()
-			journal := bucketAt(t, f, bucketSources, []byte(configMaps.ID()), bucketJournal)
+			journal := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketJournal)
 			rewritePage(t, path, f, journal.Root, func(p pages.Page, b []byte) {
 				if p.Flags != pages.Branch || p.Count < 3 {
 					t.Fatalf("%+v", p)

@@ -45,7 +45,7 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 	found := make([]Match, len(listed))
 	err := r.s.db.h.view(func(tx *bolt.Tx) error {
 		g, err := r.current(tx)
-		if err != nil || g.items == nil {
+		if err != nil || g.Items == nil {
 			return err
 		}
 		unstored := r.s.mayNote()
@@ -55,12 +55,12 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 				continue
 			}
 			k := index.AppendKey(nil, l.key())
-			v, _ := g.items.find(k)
-			base, owned := g.own.find(k)
-			if v = shown(v, base); v.in == nil || v.v == nil {
+			v, _ := g.Items.Find(k)
+			base, owned := g.Own.Find(k)
+			if v = shown(v, base); v.In == nil || v.Stored == nil {
 				continue
 			}
-			_, old, err := format.ParseRecord(k, v.open())
+			_, old, err := format.ParseRecord(k, v.Open())
 			if err != nil || r.s.usable(old) != nil {
 				continue
 			}
@@ -109,13 +109,13 @@ func (r *Relist) Keep(listed []Listed) error {
 func (r *Relist) sizes(items []item) error {
 	return r.s.db.h.view(func(tx *bolt.Tx) error {
 		g, err := r.current(tx)
-		if err != nil || g.items == nil {
+		if err != nil || g.Items == nil {
 			return err
 		}
 		for i := range items {
-			v, _ := g.items.find(items[i].k)
-			base, _ := g.own.find(items[i].k)
-			items[i].size = len(v.v) + len(base.v)
+			v, _ := g.Items.Find(items[i].k)
+			base, _ := g.Own.Find(items[i].k)
+			items[i].size = len(v.Stored) + len(base.Stored)
 		}
 		return nil
 	})

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -39,7 +41,7 @@ func leaves(t *testing.T, db *DB) (all []leaf) {
 		})
 	}
 	err := db.h.view(func(tx *bolt.Tx) error {
-		return walk([][]byte{bucketSources}, tx.Bucket(bucketSources))
+		return walk([][]byte{layout.BucketSources}, tx.Bucket(layout.BucketSources))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -143,14 +145,14 @@ func TestFlippedSealedBytes(t *testing.T) {
 		step = 97
 	}
 	for _, l := range leaves(t, db) {
-		plain := string(l.path[len(l.path)-1]) == string(bucketJournal) // its keys are
+		plain := string(l.path[len(l.path)-1]) == string(layout.BucketJournal) // its keys are
 		for i := 0; i < len(l.k)+len(l.v); i++ {
 			if n++; n%step != 0 && i > 0 || plain && i < len(l.k) {
 				continue
 			}
 			k, v := bytes.Clone(l.k), bytes.Clone(l.v)
 			if i < len(k) {
-				if bytes.Equal(l.k, keyMeta) {
+				if bytes.Equal(l.k, layout.KeyMeta) {
 					continue
 				}
 				k[i] ^= 0x40
@@ -202,12 +204,12 @@ func TestMovedSealedValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	other.Release()
-	name, err := sourceName(db.h.seal, podSource.ID())
+	name, err := layout.SourceName(db.h.seal, podSource.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range all {
-		if string(l.path[len(l.path)-1]) == string(bucketItems) {
+		if string(l.path[len(l.path)-1]) == string(layout.BucketItems) {
 			path := slices.Clone(l.path)
 			path[1] = name
 			put(t, db, path, l.k, l.v, nil)
@@ -222,7 +224,7 @@ func TestMovedSealedValues(t *testing.T) {
 		}
 	}
 	// In order again, for the check at the end.
-	err = db.h.update(func(tx *bolt.Tx) error { return tx.Bucket(bucketSources).DeleteBucket(name) }, nil)
+	err = db.h.update(func(tx *bolt.Tx) error { return tx.Bucket(layout.BucketSources).DeleteBucket(name) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

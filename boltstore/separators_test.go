@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"k8s.io/client-go/tools/cache"
@@ -61,7 +63,7 @@ func TestBranchKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	items := bucketAt(t, f, bucketSources, []byte(configMaps.ID()), bucketGen, u64(1), bucketItems)
+	items := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1), layout.BucketItems)
 	rewritePage(t, path, f, items.Root, func(p pages.Page, b []byte) {
 		if p.Flags != pages.Branch {
 			t.Fatalf("%+v", p)
@@ -108,7 +110,7 @@ func TestBranchKeyBeyondPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	items := bucketAt(t, f, bucketSources, []byte(configMaps.ID()), bucketGen, u64(1), bucketItems)
+	items := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1), layout.BucketItems)
 	rewritePage(t, path, f, items.Root, func(p pages.Page, b []byte) { b[pages.HeadSize+16*(p.Count/2)+3] ^= 0x80 })
 	db := openTest(t, path, Options{Decrypt: true})
 	if len(db.SetAside()) != 1 {

@@ -46,7 +46,7 @@ func (r *Relist) toStage() error {
 		}
 		now := r.s.metaNow() // the program may have stored something just now
 		m.Generation, m.Unlisted = now.nextGen(), false
-		if err := src.dropGensExcept(now.Generation); err != nil {
+		if err := src.DropGensExcept(now.Generation); err != nil {
 			return err
 		}
 		if err := src.dropJournalAbove(m.Seq); err != nil {
@@ -150,7 +150,7 @@ func (a *applier) stage(it item) error {
 
 // carryOver copies what there is of a key, with its base.
 func (a *applier) carryOver(k []byte, key string, w was) error {
-	raw, base := a.from.items.Get(k), a.from.own.Get(k)
+	raw, base := a.from.Items.Get(k), a.from.Own.Get(k)
 	if raw != nil || base == nil {
 		key, r, err := format.ParseRecord(k, raw)
 		if err != nil {
@@ -217,7 +217,7 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 	if err := src.dropProgress(m.Generation); err != nil {
 		return nil, err
 	}
-	return m, src.dropGensExcept(m.Generation)
+	return m, src.DropGensExcept(m.Generation)
 }
 
 // Abort forgets the relist. What was staged is removed, unless PageTo has said
@@ -238,7 +238,7 @@ func (r *Relist) Abort() {
 			return nil
 		}
 		m := r.s.metaNow()
-		if err := src.dropGensExcept(m.Generation); err != nil {
+		if err := src.DropGensExcept(m.Generation); err != nil {
 			return err
 		}
 		return src.dropJournalAbove(m.Seq)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/index"
@@ -24,11 +26,11 @@ func TestStaleIndexEntry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write := func(change func(b *entries) error) {
+	write := func(change func(b *layout.Entries) error) {
 		t.Helper()
 		err := db.h.update(func(tx *bolt.Tx) error {
 			src, _ := db.h.source(tx, s.id)
-			return change(src.gen(s.metaNow().Generation).indices.open("words"))
+			return change(src.gen(s.metaNow().Generation).Indices.Open("words"))
 		}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +39,7 @@ func TestStaleIndexEntry(t *testing.T) {
 	if objs, err := s.ByIndex("words", "old"); err != nil || len(objs) > 0 {
 		t.Fatal(objs, err)
 	}
-	write(func(b *entries) error { return b.put(index.AppendEntry(nil, "old", "a/one"), "old", "a/one") })
+	write(func(b *layout.Entries) error { return b.Put(index.AppendEntry(nil, "old", "a/one"), "old", "a/one") })
 	for name, found := range map[string]func(value string) ([]any, error){
 		"ByIndex": func(value string) ([]any, error) { return s.ByIndex("words", value) },
 		"IndexPage": func(value string) ([]any, error) {

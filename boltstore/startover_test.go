@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	"k8s.io/client-go/tools/cache"
@@ -23,7 +25,7 @@ func broken(t *testing.T, s *Claimed, fn func(src sourceTx) error) {
 }
 
 func brokenPosition(src sourceTx) error {
-	return src.handlerBox(src.root.Bucket(bucketHandlers)).Put([]byte("test"), []byte("not a position, and long enough for one"))
+	return src.HandlerBox(src.Root.Bucket(layout.BucketHandlers)).Put([]byte("test"), []byte("not a position, and long enough for one"))
 }
 
 // startingOver is a store with three entries and a handler that has started
@@ -108,7 +110,7 @@ func brokenParked(_ *Claimed, src sourceTx) error {
 	if err != nil {
 		return err
 	}
-	box := src.handlerBox(src.root.Bucket(bucketHandlers))
+	box := src.HandlerBox(src.Root.Bucket(layout.BucketHandlers))
 	st, err := parseHandlerState(box.Get([]byte("test")))
 	if err != nil {
 		return err
@@ -119,11 +121,11 @@ func brokenParked(_ *Claimed, src sourceTx) error {
 
 // brokenJournal has the oldest block that the handler needs rot, which presses.
 func brokenJournal(_ *Claimed, src sourceTx) error {
-	j := src.journal()
-	_, v := j.Cursor().Seek(u64(4))
+	j := src.Journal()
+	_, v := j.Cursor().Seek(layout.U64(4))
 	v = bytes.Clone(v)
 	v[len(v)-1] ^= 1
-	return j.Put(u64(4), v)
+	return j.Put(layout.U64(4), v)
 }
 
 // TestDamagedParkedIsNotReplaced: what is parked and cannot be read may have a
@@ -131,11 +133,11 @@ func brokenJournal(_ *Claimed, src sourceTx) error {
 func TestDamagedParkedIsNotReplaced(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
-	for name, fn := range map[string]func(st *handlerState, b *box) error{
-		"parked over": func(st *handlerState, b *box) error {
+	for name, fn := range map[string]func(st *handlerState, b *layout.Box) error{
+		"parked over": func(st *handlerState, b *layout.Box) error {
 			return st.parkKey(b, "a/1", 0, numbered{7, format.Draft{Type: cache.Added, Key: "a/1"}})
 		},
-		"settled": func(st *handlerState, b *box) error { return st.settle(b, map[string]uint64{"a/1": 7}) },
+		"settled": func(st *handlerState, b *layout.Box) error { return st.settle(b, map[string]uint64{"a/1": 7}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			broken(t, s, func(src sourceTx) error {

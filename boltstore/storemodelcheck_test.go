@@ -125,7 +125,7 @@ func (m *storeModel) check() {
 func (m *storeModel) isOwn(key string) (own bool) {
 	m.must(m.db.h.view(func(tx *bolt.Tx) error {
 		src, _ := m.db.h.source(tx, m.s.id)
-		_, own = src.gen(m.s.metaNow().Generation).own.find(index.AppendKey(nil, key))
+		_, own = src.gen(m.s.metaNow().Generation).Own.Find(index.AppendKey(nil, key))
 		return nil
 	}))
 	return own

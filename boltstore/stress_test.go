@@ -96,7 +96,7 @@ func TestAllAtOnce(t *testing.T) {
 	beside("check", 10, func(*rand.Rand) error {
 		return s.view(func(m *sourceMeta, src sourceTx) error {
 			size := uint64(0)
-			src.journal().each(func(k, v []byte) {
+			src.Journal().Each(func(k, v []byte) {
 				if binary.BigEndian.Uint64(k) <= m.Seq {
 					size += uint64(len(v))
 				}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -142,7 +144,7 @@ func TestLostDictionaryIsNotReplaced(t *testing.T) {
 	}
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, pods.ID())
-		return src.root.Bucket(bucketDicts).Delete(u32(3))
+		return src.Root.Bucket(layout.BucketDicts).Delete(u32(3))
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

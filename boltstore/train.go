@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
@@ -52,19 +54,19 @@ func (s *Store) trainStored() {
 	}
 	defer s.packs.End()
 	var sample pack.Sampler
-	var raws []raw
+	var raws []layout.Raw
 	err := s.view(func(m *sourceMeta, src sourceTx) error {
 		raws = nil
 		size, i, step := 0, 0, max(int(m.Items.Count)/pack.MaxSamples, 1)
-		return src.gen(m.Generation).items.each(func(r raw) {
-			if i++; i%step == 0 && size+len(r.v) <= pack.MaxSampleBytes {
-				raws = append(raws, raw{k: bytes.Clone(r.k), v: bytes.Clone(r.open())})
-				size += len(r.v)
+		return src.gen(m.Generation).Items.Each(func(r layout.Raw) {
+			if i++; i%step == 0 && size+len(r.Stored) <= pack.MaxSampleBytes {
+				raws = append(raws, layout.Raw{Key: bytes.Clone(r.Key), Stored: bytes.Clone(r.Open())})
+				size += len(r.Stored)
 			}
 		})
 	})
 	for _, rw := range raws {
-		if _, r, err := format.ParseRecord(rw.k, rw.v); err == nil {
+		if _, r, err := format.ParseRecord(rw.Key, rw.Stored); err == nil {
 			if b, err := s.plain(r, nil); err == nil {
 				sample.Add(b)
 			}

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
@@ -83,13 +85,13 @@ func verifyAll(tx *bolt.Tx, s *seal.Sealer) error {
 }
 
 func eachSource(tx *bolt.Tx, s *seal.Sealer, fn func(id string, src sourceTx) error) error {
-	sources := tx.Bucket(bucketSources)
+	sources := tx.Bucket(layout.BucketSources)
 	if sources == nil {
 		return fmt.Errorf("%w: the sources are missing", ErrDamaged)
 	}
 	return sources.ForEachBucket(func(k []byte) error {
-		id := sourceID(s, k)
-		return fn(id, sourceTx{sources.Bucket(k), id, s})
+		id := layout.SourceID(s, k)
+		return fn(id, sourceIn(sources.Bucket(k), id, s))
 	})
 }
 
@@ -121,7 +123,7 @@ func verifySource(id string, src sourceTx) SourceReport {
 		v.problem("marked degraded: %s", m.Degraded)
 	}
 	g := src.gen(m.Generation)
-	if m.Generation > 0 && g.items == nil {
+	if m.Generation > 0 && g.Items == nil {
 		v.problem("generation %d is missing", m.Generation)
 	}
 	listed := v.items(g)
@@ -141,9 +143,9 @@ func (v *verifier) items(g genTx) map[string]digest {
 	var d digest
 	var bytes uint64
 	v.packed = map[uint32]uint64{}
-	_ = g.items.each(func(rw raw) {
-		b := rw.open()
-		key, r, err := format.ParseRecord(rw.k, b)
+	_ = g.Items.Each(func(rw layout.Raw) {
+		b := rw.Open()
+		key, r, err := format.ParseRecord(rw.Key, b)
 		if err != nil {
 			v.problem("%v", err)
 			return
@@ -197,13 +199,13 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		v.r.Indices++
 		var d digest
-		_ = g.indices.open(name).each(func(val, key string, err error) {
+		_ = g.Indices.Open(name).Each(func(val, key string, err error) {
 			if err != nil {
 				v.problem("index %s: %v", name, err)
 				return
 			}
 			d.add(format.HashEntry(index.AppendEntry(nil, val, key)))
-			if _, ok := g.items.find(index.AppendKey(nil, key)); !ok {
+			if _, ok := g.Items.Find(index.AppendKey(nil, key)); !ok {
 				v.problem("index %s: (%q, %q) has no object", name, val, key)
 			}
 		})
@@ -214,10 +216,10 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 			v.problem("index %s: its entries are not those last committed", name)
 		}
 	}
-	if g.indices == nil {
+	if g.Indices == nil {
 		return
 	}
-	_ = g.indices.b.ForEachBucket(func(k []byte) error {
+	_ = g.Indices.Bucket.ForEachBucket(func(k []byte) error {
 		name, _, err := index.ParseKey(k)
 		if _, known := names[name]; err != nil || !known {
 			v.problem("index %q: nothing lists it", name)
@@ -228,7 +230,7 @@ func (v *verifier) indices(g genTx, listed map[string]digest) {
 
 func (v *verifier) journal(src sourceTx) {
 	var next, size uint64
-	src.journal().each(func(k, b []byte) {
+	src.Journal().Each(func(k, b []byte) {
 		if len(k) != 8 {
 			v.problem("journal: key %x", k)
 			return
@@ -240,7 +242,7 @@ func (v *verifier) journal(src sourceTx) {
 		if next != 0 && seq != next {
 			v.problem("journal: a block starts at %d and should at %d", seq, next)
 		}
-		plain, err := src.openBlock(seq, b)
+		plain, err := src.OpenBlock(seq, b)
 		if err != nil {
 			v.problem("%v", err)
 			return

@@ -1,12 +1,9 @@
-package boltstore
+package layout
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -53,8 +50,8 @@ const (
 var unopened = []byte{}
 
 // items are the records of one generation, by item key.
-type items struct {
-	b      *bolt.Bucket
+type Items struct {
+	Bucket *bolt.Bucket
 	seal   *seal.Sealer
 	id     []byte // of the source
 	gen    []byte
@@ -62,10 +59,10 @@ type items struct {
 }
 
 // sealItems is without a bucket: it only seals.
-func sealItems(s *seal.Sealer, id string, gen uint64) *items {
-	it := &items{seal: s}
+func SealItems(s *seal.Sealer, id string, gen uint64) *Items {
+	it := &Items{seal: s}
 	if s != nil {
-		it.id, it.gen = []byte(id), u64(gen)
+		it.id, it.gen = []byte(id), U64(gen)
 		it.keysAt = place(placeItem, it.id)
 	}
 	return it
@@ -74,17 +71,17 @@ func sealItems(s *seal.Sealer, id string, gen uint64) *items {
 // raw is a record in the file, valid within its transaction: its item key and
 // the record, which is still sealed if in is set. An item key that cannot be
 // opened is empty, which is the key of nothing.
-type raw struct {
-	k, v []byte
-	in   *items
+type Raw struct {
+	Key, Stored []byte
+	In          *Items
 }
 
 // open returns the record.
-func (r raw) open() []byte {
-	if r.in == nil || r.in.seal == nil {
-		return r.v
+func (r Raw) Open() []byte {
+	if r.In == nil || r.In.seal == nil {
+		return r.Stored
 	}
-	v, err := r.in.seal.OpenValue(r.v, place(placeRecord, r.in.id, r.in.gen, r.k))
+	v, err := r.In.seal.OpenValue(r.Stored, place(placeRecord, r.In.id, r.In.gen, r.Key))
 	if err != nil {
 		return unopened
 	}
@@ -92,40 +89,40 @@ func (r raw) open() []byte {
 }
 
 // Get returns the record at k, nil if there is none.
-func (it *items) Get(k []byte) []byte {
-	r, ok := it.find(k)
+func (it *Items) Get(k []byte) []byte {
+	r, ok := it.Find(k)
 	if !ok {
 		return nil
 	}
-	return r.open()
+	return r.Open()
 }
 
-func (it *items) find(k []byte) (raw, bool) {
+func (it *Items) Find(k []byte) (Raw, bool) {
 	if it == nil {
-		return raw{}, false
+		return Raw{}, false
 	}
 	name, err := it.seal.Name(k, it.keysAt)
 	if err != nil {
-		return raw{}, false
+		return Raw{}, false
 	}
-	v := it.b.Get(name)
+	v := it.Bucket.Get(name)
 	if v == nil {
-		return raw{}, false
+		return Raw{}, false
 	}
-	return raw{k, v, it}, true
+	return Raw{k, v, it}, true
 }
 
 // Put stores the record v at k.
-func (it *items) Put(k, v []byte) error {
+func (it *Items) Put(k, v []byte) error {
 	name, value, err := it.sealed(k, v)
 	if err != nil {
 		return err
 	}
-	return it.b.Put(name, value)
+	return it.Bucket.Put(name, value)
 }
 
 // sealed is what is stored for the record v at k.
-func (it *items) sealed(k, v []byte) (name, value []byte, err error) {
+func (it *Items) sealed(k, v []byte) (name, value []byte, err error) {
 	if it.seal == nil {
 		return k, v, nil
 	}
@@ -136,48 +133,48 @@ func (it *items) sealed(k, v []byte) (name, value []byte, err error) {
 }
 
 // Delete removes the record at k.
-func (it *items) Delete(k []byte) error {
+func (it *Items) Delete(k []byte) error {
 	name, err := it.seal.Name(k, it.keysAt)
 	if err != nil {
 		return err
 	}
-	return it.b.Delete(name)
+	return it.Bucket.Delete(name)
 }
 
 // each calls fn for all records. The receiver may be nil.
-func (it *items) each(fn func(r raw)) error {
+func (it *Items) Each(fn func(r Raw)) error {
 	if it == nil {
 		return nil
 	}
-	return it.b.ForEach(func(k, v []byte) error { fn(it.raw(k, v)); return nil })
+	return it.Bucket.ForEach(func(k, v []byte) error { fn(it.RawOf(k, v)); return nil })
 }
 
-func (it *items) raw(name, v []byte) raw {
+func (it *Items) RawOf(name, v []byte) Raw {
 	k, err := it.seal.OpenName(name, it.keysAt)
 	if err != nil {
 		k = []byte{}
 	}
-	return raw{k, v, it}
+	return Raw{k, v, it}
 }
 
 // itemCursor walks the records in the file's order. The first result of each
 // method is the place in that order, nil at the end.
-type itemCursor struct {
+type ItemCursor struct {
 	c  *bolt.Cursor
-	in *items
+	in *Items
 }
 
-func (it *items) Cursor() itemCursor { return itemCursor{it.b.Cursor(), it} }
+func (it *Items) Cursor() ItemCursor { return ItemCursor{it.Bucket.Cursor(), it} }
 
 // Seek goes to the first record that is not before the place at.
-func (c itemCursor) Seek(at []byte) ([]byte, raw) { return c.result(c.c.Seek(at)) }
+func (c ItemCursor) Seek(at []byte) ([]byte, Raw) { return c.result(c.c.Seek(at)) }
 
-func (c itemCursor) First() ([]byte, raw) { return c.result(c.c.First()) }
+func (c ItemCursor) First() ([]byte, Raw) { return c.result(c.c.First()) }
 
-func (c itemCursor) Next() ([]byte, raw) { return c.result(c.c.Next()) }
+func (c ItemCursor) Next() ([]byte, Raw) { return c.result(c.c.Next()) }
 
 // SeekAfter goes to the first record behind the place at, nil being the start.
-func (c itemCursor) SeekAfter(at []byte) ([]byte, raw) {
+func (c ItemCursor) SeekAfter(at []byte) ([]byte, Raw) {
 	k, v := c.c.Seek(at)
 	if at != nil && bytes.Equal(k, at) {
 		k, v = c.c.Next()
@@ -185,45 +182,45 @@ func (c itemCursor) SeekAfter(at []byte) ([]byte, raw) {
 	return c.result(k, v)
 }
 
-func (c itemCursor) result(name, v []byte) ([]byte, raw) {
+func (c ItemCursor) result(name, v []byte) ([]byte, Raw) {
 	if name == nil {
-		return nil, raw{}
+		return nil, Raw{}
 	}
-	return name, c.in.raw(name, v)
+	return name, c.in.RawOf(name, v)
 }
 
 // indices are the indices of one generation.
 type indices struct {
-	b    *bolt.Bucket
-	seal *seal.Sealer
-	id   string
+	Bucket *bolt.Bucket
+	seal   *seal.Sealer
+	id     string
 }
 
 // open returns the index of that name, nil if there is none.
-func (x *indices) open(name string) *entries {
+func (x *indices) Open(name string) *Entries {
 	if x == nil {
 		return nil
 	}
-	return x.entries(x.b.Bucket(indexBucket(name)), indexBucket(name))
+	return x.entries(x.Bucket.Bucket(IndexBucket(name)), IndexBucket(name))
 }
 
-func (x *indices) create(name string) (*entries, error) {
-	b, err := x.b.CreateBucketIfNotExists(indexBucket(name))
-	return x.entries(b, indexBucket(name)), err
+func (x *indices) Create(name string) (*Entries, error) {
+	b, err := x.Bucket.CreateBucketIfNotExists(IndexBucket(name))
+	return x.entries(b, IndexBucket(name)), err
 }
 
-func (x *indices) entries(b *bolt.Bucket, bucket []byte) *entries {
+func (x *indices) entries(b *bolt.Bucket, bucket []byte) *Entries {
 	if b == nil {
 		return nil
 	}
 	e := sealEntries(x.seal, x.id, bucket)
-	e.b = b
+	e.Bucket = b
 	return e
 }
 
 // sealEntries is without a bucket: it only seals.
-func sealEntries(s *seal.Sealer, id string, bucket []byte) *entries {
-	return &entries{seal: s, place: [2][]byte{[]byte(id), bucket}}
+func sealEntries(s *seal.Sealer, id string, bucket []byte) *Entries {
+	return &Entries{seal: s, place: [2][]byte{[]byte(id), bucket}}
 }
 
 // entries are those of one index. In an encrypted file an entry is
@@ -231,31 +228,31 @@ func sealEntries(s *seal.Sealer, id string, bucket []byte) *entries {
 //	uint16 length of the sealed value, the sealed value, the sealed item key
 //
 // and what is sealed is what package index makes of them.
-type entries struct {
-	b     *bolt.Bucket
-	seal  *seal.Sealer
-	place [2][]byte
+type Entries struct {
+	Bucket *bolt.Bucket
+	seal   *seal.Sealer
+	place  [2][]byte
 }
 
 // put stores an entry that index.AppendEntry has made of value and key.
-func (e *entries) put(entry []byte, value, key string) error {
+func (e *Entries) Put(entry []byte, value, key string) error {
 	k, v, err := e.sealed(entry, value, key)
 	if err != nil {
 		return err
 	}
-	return e.b.Put(k, v)
+	return e.Bucket.Put(k, v)
 }
 
-func (e *entries) remove(entry []byte, value, key string) error {
+func (e *Entries) Remove(entry []byte, value, key string) error {
 	k, err := e.name(entry, value, key)
 	if err != nil {
 		return err
 	}
-	return e.b.Delete(k)
+	return e.Bucket.Delete(k)
 }
 
 // sealed is what is stored for an entry.
-func (e *entries) sealed(entry []byte, value, key string) (k, v []byte, err error) {
+func (e *Entries) sealed(entry []byte, value, key string) (k, v []byte, err error) {
 	v = index.EntryData(value, key)
 	if k, err = e.name(entry, value, key); err == nil && e.seal != nil && len(v) > 0 {
 		v, err = e.seal.Value(v, place(placeData, e.place[0], e.place[1], k))
@@ -263,11 +260,11 @@ func (e *entries) sealed(entry []byte, value, key string) (k, v []byte, err erro
 	return k, v, err
 }
 
-func (e *entries) name(entry []byte, value, key string) ([]byte, error) {
+func (e *Entries) name(entry []byte, value, key string) ([]byte, error) {
 	if e.seal == nil {
 		return entry, nil
 	}
-	b, err := e.prefix(value)
+	b, err := e.Prefix(value)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +273,7 @@ func (e *entries) name(entry []byte, value, key string) ([]byte, error) {
 }
 
 // prefix is what exactly the entries of value begin with.
-func (e *entries) prefix(value string) ([]byte, error) {
+func (e *Entries) Prefix(value string) ([]byte, error) {
 	p := index.Prefix(nil, value)
 	if e.seal == nil {
 		return p, nil
@@ -285,10 +282,10 @@ func (e *entries) prefix(value string) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(p))), p...), err
 }
 
-var errUnopened = errors.New("it cannot be decrypted")
+var ErrUnopened = errors.New("it cannot be decrypted")
 
 // parse returns the value and the key of the entry k, at which v is stored.
-func (e *entries) parse(k, v []byte) (value, key string, err error) {
+func (e *Entries) Parse(k, v []byte) (value, key string, err error) {
 	if e.seal == nil {
 		return index.ParseEntry(k, v)
 	}
@@ -301,29 +298,29 @@ func (e *entries) parse(k, v []byte) (value, key string, err error) {
 	}
 	entry, err := e.seal.OpenName(k[sealedNameLen:n], place(placeValue, e.place[0], e.place[1]))
 	if err != nil {
-		return "", "", errUnopened
+		return "", "", ErrUnopened
 	}
 	item, err := e.seal.OpenName(k[n:], place(placeEntry, e.place[0], e.place[1], k[:n]))
 	if err != nil {
-		return "", "", errUnopened
+		return "", "", ErrUnopened
 	}
 	if len(v) > 0 {
 		if v, err = e.seal.OpenValue(v, place(placeData, e.place[0], e.place[1], k)); err != nil {
-			return "", "", errUnopened
+			return "", "", ErrUnopened
 		}
 	}
 	return index.ParseEntry(append(bytes.Clone(entry), item...), v)
 }
 
 // keys calls fn with each key that has the value.
-func (e *entries) keys(value string, fn func(key string)) error {
-	prefix, err := e.prefix(value)
+func (e *Entries) Keys(value string, fn func(key string)) error {
+	prefix, err := e.Prefix(value)
 	if err != nil {
 		return err
 	}
-	c := e.b.Cursor()
+	c := e.Bucket.Cursor()
 	for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-		_, key, err := e.parse(k, v)
+		_, key, err := e.Parse(k, v)
 		if err != nil {
 			return err
 		}
@@ -333,80 +330,30 @@ func (e *entries) keys(value string, fn func(key string)) error {
 }
 
 // values calls fn with each value, once.
-func (e *entries) values(fn func(value string)) error {
-	c := e.b.Cursor()
+func (e *Entries) Values(fn func(value string)) error {
+	c := e.Bucket.Cursor()
 	for k, v := c.First(); k != nil; {
-		value, _, err := e.parse(k, v)
+		value, _, err := e.Parse(k, v)
 		if err != nil {
 			return err
 		}
 		fn(value)
-		prefix, err := e.prefix(value)
+		prefix, err := e.Prefix(value)
 		if err != nil {
 			return err
 		}
 		at := index.Next(prefix)
 		if k, v = c.Seek(at); k != nil && bytes.Compare(k, at) < 0 {
-			return outOfOrder(k)
+			return OutOfOrder(k)
 		}
 	}
 	return nil
 }
 
 // each calls fn for all entries. The receiver may be nil.
-func (e *entries) each(fn func(value, key string, err error)) error {
+func (e *Entries) Each(fn func(value, key string, err error)) error {
 	if e == nil {
 		return nil
 	}
-	return e.b.ForEach(func(k, v []byte) error { fn(e.parse(k, v)); return nil })
-}
-
-// sealBlock seals a journal block. What trimming and seeking want of it stays
-// readable before the sealed rest:
-//
-//	0x81, uvarint count of entries, uvarint time of the last one, the sealed block
-func (t sourceTx) sealBlock(seq uint64, b []byte) ([]byte, error) {
-	if t.seal == nil {
-		return b, nil
-	}
-	h, _, err := format.ParseBlockHead(seq, b)
-	if err != nil {
-		return nil, err
-	}
-	head := append(make([]byte, 0, maxBlockHead), sealedBlock)
-	head = binary.AppendUvarint(head, h.Count)
-	head = binary.AppendUvarint(head, uint64(h.Last))
-	sealed, err := t.seal.Value(b, t.blockPlace(seq, head))
-	return append(head, sealed...), err
-}
-
-func (t sourceTx) blockPlace(seq uint64, head []byte) []byte {
-	return place(placeBlock, []byte(t.id), u64(seq), head)
-}
-
-// openBlock returns the block as packBlock made it.
-func (t sourceTx) openBlock(seq uint64, v []byte) ([]byte, error) {
-	if t.seal == nil {
-		return v, nil
-	}
-	_, n, err := t.blockHead(seq, v)
-	if err != nil {
-		return nil, err
-	}
-	b, err := t.seal.OpenValue(v[n:], t.blockPlace(seq, v[:n]))
-	if err != nil {
-		return nil, fmt.Errorf("journal block at %d: %w: %w", seq, ErrDamaged, errUnopened)
-	}
-	return b, nil
-}
-
-// blockHead reads the head of a stored block and says where it ends.
-func (t sourceTx) blockHead(seq uint64, v []byte) (h format.BlockHead, n int, err error) {
-	if t.seal == nil {
-		return format.ParseBlockHead(seq, v)
-	}
-	if len(v) < 3 || v[0] != sealedBlock {
-		return h, 0, fmt.Errorf("journal block at %d: %w: version or length", seq, ErrDamaged)
-	}
-	return format.ParseHead(seq, v, 1)
+	return e.Bucket.ForEach(func(k, v []byte) error { fn(e.Parse(k, v)); return nil })
 }

@@ -1,4 +1,4 @@
-package boltstore
+package layout
 
 import (
 	"bytes"
@@ -11,40 +11,31 @@ import (
 
 // box is a bucket whose values are sealed, each bound to the source, the box
 // and its key. In a box with names the keys are sealed as well.
-type box struct {
-	b     *bolt.Bucket
-	seal  *seal.Sealer
-	place []byte
-	names bool
+type Box struct {
+	Bucket *bolt.Bucket
+	seal   *seal.Sealer
+	Place  []byte
+	names  bool
 }
 
 // sealBox is without a bucket: it only seals.
-func sealBox(s *seal.Sealer, id, kind, sub string, names bool) *box {
-	return &box{seal: s, place: place(placeBox, []byte(id), []byte(kind), []byte(sub)), names: names}
+func SealBox(s *seal.Sealer, id, kind, sub string, names bool) *Box {
+	return &Box{seal: s, Place: place(placeBox, []byte(id), []byte(kind), []byte(sub)), names: names}
 }
 
-func (t sourceTx) box(b *bolt.Bucket, kind, sub string, names bool) *box {
-	if b == nil {
-		return nil
-	}
-	x := sealBox(t.seal, t.id, kind, sub, names)
-	x.b = b
-	return x
-}
-
-func (x *box) name(k []byte) ([]byte, error) {
+func (x *Box) name(k []byte) ([]byte, error) {
 	if !x.names {
 		return k, nil
 	}
-	return x.seal.Name(k, x.place)
+	return x.seal.Name(k, x.Place)
 }
 
 // at is the place of the value at the stored key name.
-func (x *box) at(name []byte) []byte { return place(placeBoxed, x.place, name) }
+func (x *Box) at(name []byte) []byte { return place(placeBoxed, x.Place, name) }
 
 // Get returns the value at k, nil if there is none. One that cannot be opened
 // is no value of anything: its checksum is missing.
-func (x *box) Get(k []byte) []byte {
+func (x *Box) Get(k []byte) []byte {
 	if x == nil {
 		return nil
 	}
@@ -52,10 +43,10 @@ func (x *box) Get(k []byte) []byte {
 	if err != nil {
 		return unopened
 	}
-	return x.open(name, x.b.Get(name))
+	return x.Open(name, x.Bucket.Get(name))
 }
 
-func (x *box) open(name, v []byte) []byte {
+func (x *Box) Open(name, v []byte) []byte {
 	if v == nil || x.seal == nil {
 		return v
 	}
@@ -67,15 +58,15 @@ func (x *box) open(name, v []byte) []byte {
 }
 
 // Put stores v at k.
-func (x *box) Put(k, v []byte) error {
+func (x *Box) Put(k, v []byte) error {
 	name, v, err := x.sealed(k, v)
 	if err != nil {
 		return err
 	}
-	return x.b.Put(name, v)
+	return x.Bucket.Put(name, v)
 }
 
-func (x *box) sealed(k, v []byte) (name, value []byte, err error) {
+func (x *Box) sealed(k, v []byte) (name, value []byte, err error) {
 	if name, err = x.name(k); err == nil && x.seal != nil {
 		v, err = x.seal.Value(v, x.at(name))
 	}
@@ -83,28 +74,28 @@ func (x *box) sealed(k, v []byte) (name, value []byte, err error) {
 }
 
 // Delete removes what is at k.
-func (x *box) Delete(k []byte) error {
+func (x *Box) Delete(k []byte) error {
 	name, err := x.name(k)
 	if err != nil {
 		return err
 	}
-	return x.b.Delete(name)
+	return x.Bucket.Delete(name)
 }
 
 // each calls fn for all values, in the file's order. The keys are as stored.
 // The receiver may be nil.
-func (x *box) each(fn func(name, v []byte)) error {
+func (x *Box) Each(fn func(name, v []byte)) error {
 	if x == nil {
 		return nil
 	}
-	return x.b.ForEach(func(name, v []byte) error { fn(name, x.open(name, v)); return nil })
+	return x.Bucket.ForEach(func(name, v []byte) error { fn(name, x.Open(name, v)); return nil })
 }
 
 // page calls fn with values from the given place on, nil being the start, as
 // long as fn wants more, and returns where the next page begins, nil at the
 // end. A place in a box with names means nothing once the file has other keys:
 // then the page is the first one.
-func (x *box) page(from []byte, fn func(v []byte) bool) (next []byte, err error) {
+func (x *Box) Page(from []byte, fn func(v []byte) bool) (next []byte, err error) {
 	order, err := x.order()
 	if err != nil {
 		return nil, err
@@ -113,30 +104,30 @@ func (x *box) page(from []byte, fn func(v []byte) bool) (next []byte, err error)
 	if !known {
 		at = nil
 	}
-	c := x.b.Cursor()
+	c := x.Bucket.Cursor()
 	name, v := c.Seek(at)
-	for name != nil && fn(x.open(name, v)) {
+	for name != nil && fn(x.Open(name, v)) {
 		name, v = c.Next()
 	}
 	if name == nil {
 		return nil, nil
 	}
 	if bytes.Compare(name, at) <= 0 {
-		return nil, outOfOrder(name)
+		return nil, OutOfOrder(name)
 	}
 	return append(order, name...), nil
 }
 
 // order tells the order of a box from that which it has under other keys.
-func (x *box) order() ([]byte, error) {
+func (x *Box) order() ([]byte, error) {
 	if !x.names {
-		return keysID(nil)
+		return KeysID(nil)
 	}
-	return keysID(x.seal)
+	return KeysID(x.seal)
 }
 
 // keysID tells data keys from others, in 8 bytes: zeros without any.
-func keysID(s *seal.Sealer) ([]byte, error) {
+func KeysID(s *seal.Sealer) ([]byte, error) {
 	if s == nil {
 		return make([]byte, 8), nil
 	}
@@ -148,4 +139,13 @@ func keysID(s *seal.Sealer) ([]byte, error) {
 		return nil, err
 	}
 	return bytes.Clone(id[len(id)-8:]), nil
+}
+
+// some says whether there is anything in the box.
+func (x *Box) Some() bool {
+	if x == nil {
+		return false
+	}
+	k, _ := x.Bucket.Cursor().First()
+	return k != nil
 }

@@ -1,4 +1,4 @@
-package boltstore
+package layout
 
 import (
 	"errors"
@@ -12,50 +12,33 @@ import (
 // splits a page of four values or less, however large they are: a block that
 // was appended to others would be written some four times. One that is not
 // small is therefore the only value, under its seq, in a bucket of its own.
-type blocks struct{ b *bolt.Bucket }
+type Blocks struct{ Bucket *bolt.Bucket }
 
 // smallBlock is the size below which a block is stored among others, in bytes.
 const smallBlock = 512
 
-// journal returns nil if there is none.
-func (t sourceTx) journal() *blocks {
-	if b := t.root.Bucket(bucketJournal); b != nil {
-		return &blocks{b}
-	}
-	return nil
-}
-
-func (t sourceTx) createJournal() (*blocks, error) {
-	b, err := t.root.CreateBucketIfNotExists(bucketJournal)
-	if err != nil {
-		return nil, err
-	}
-	b.FillPercent = 0.9 // appended in order
-	return &blocks{b}, nil
-}
-
 // Put stores a block that is not there yet.
-func (j *blocks) Put(k, v []byte) error {
+func (j *Blocks) Put(k, v []byte) error {
 	if len(v) < smallBlock {
-		return j.b.Put(k, v)
+		return j.Bucket.Put(k, v)
 	}
-	b, err := j.b.CreateBucket(k)
+	b, err := j.Bucket.CreateBucket(k)
 	if err != nil {
 		return err
 	}
 	return b.Put(k, v)
 }
 
-func (j *blocks) Delete(k []byte) error {
-	err := j.b.DeleteBucket(k)
+func (j *Blocks) Delete(k []byte) error {
+	err := j.Bucket.DeleteBucket(k)
 	if errors.Is(err, berrors.ErrIncompatibleValue) {
-		return j.b.Delete(k)
+		return j.Bucket.Delete(k)
 	}
 	return err
 }
 
 // each calls fn for all blocks. The receiver may be nil.
-func (j *blocks) each(fn func(k, v []byte)) {
+func (j *Blocks) Each(fn func(k, v []byte)) {
 	if j == nil {
 		return
 	}
@@ -68,10 +51,10 @@ func (j *blocks) each(fn func(k, v []byte)) {
 // blockCursor walks the blocks. A block that is missing in its bucket is nil.
 type blockCursor struct {
 	c *bolt.Cursor
-	j *blocks
+	j *Blocks
 }
 
-func (j *blocks) Cursor() blockCursor { return blockCursor{j.b.Cursor(), j} }
+func (j *Blocks) Cursor() blockCursor { return blockCursor{j.Bucket.Cursor(), j} }
 
 func (c blockCursor) First() (k, v []byte)           { return c.at(c.c.First()) }
 func (c blockCursor) Last() (k, v []byte)            { return c.at(c.c.Last()) }
@@ -81,7 +64,7 @@ func (c blockCursor) Seek(seek []byte) (k, v []byte) { return c.at(c.c.Seek(seek
 
 func (c blockCursor) at(k, v []byte) ([]byte, []byte) {
 	if k != nil && v == nil {
-		v = c.j.b.Bucket(k).Get(k)
+		v = c.j.Bucket.Bucket(k).Get(k)
 	}
 	return k, v
 }
