@@ -65,6 +65,10 @@ type indexMeta struct {
 
 // sourceMeta is the one record of a source's state. It changes only in the
 // transaction that makes the change it describes.
+//
+// A confirmation (confirmedBy) is a wall time, the boot in which it came, the time
+// since that boot, and whether the clock was known to be right. The times when
+// sources and handlers were last used have the same (claimedBy, seenBy).
 type sourceMeta struct {
 	Source          Source               `msgpack:"source"`
 	ClusterUID      string               `msgpack:"clusterUID"`

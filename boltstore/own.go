@@ -12,13 +12,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// What the program itself writes to a source lies over what the server has
-// shown. Readers see the program's object. Handlers see the server's line of
-// versions only: a key that the program has written keeps, in the bucket own of
-// its generation, the record that the server showed last, its base. Changes from
-// the server and relists are compared with the base, replays show it, and
-// entries tell how the object differs from it. A key leaves the bucket when the
-// server's state has reached the program's.
+// A program's own write lies over what the server has shown. Readers see the
+// program's object. Handlers see the server's line of versions only.
+//
+// A key that the program has written keeps its base in the bucket own of the
+// generation: the record that the server showed last, or one zero byte if it showed
+// none. Changes from the server and relists are compared with the base, replays show
+// it, and entries say how the object differs from it. The base goes once the server's
+// state has reached the program's.
+//
+// An own write before the first list is for readers, too. It lies in a generation
+// beside the one that the list stages. A source without a queue, which its program
+// fills, keeps no bases: there Replace and Bookmark state the resume point. Meta
+// counts bases by a digest, and dictionaries that bases are packed by are kept.
 
 // noBase stands for the base of a key that the server has not shown. Such a key
 // always has a record of the program's.

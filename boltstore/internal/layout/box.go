@@ -9,8 +9,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// box is a bucket whose values are sealed, each bound to the source, the box
-// and its key. In a box with names the keys are sealed as well.
+// Box is a bucket of values that are sealed one by one. In a box with names their keys
+// are sealed, too. Methods that read accept a nil receiver.
 type Box struct {
 	Bucket *bolt.Bucket
 	seal   *seal.Sealer
@@ -18,7 +18,7 @@ type Box struct {
 	names  bool
 }
 
-// sealBox is without a bucket: it only seals.
+// SealBox is a box without a bucket: it only seals.
 func SealBox(s *seal.Sealer, id, kind, sub string, names bool) *Box {
 	return &Box{seal: s, Place: place(placeBox, []byte(id), []byte(kind), []byte(sub)), names: names}
 }
@@ -33,8 +33,8 @@ func (x *Box) name(k []byte) ([]byte, error) {
 // at is the place of the value at the stored key name.
 func (x *Box) at(name []byte) []byte { return place(placeBoxed, x.Place, name) }
 
-// Get returns the value at k, nil if there is none. One that cannot be opened
-// is no value of anything: its checksum is missing.
+// Get returns the value at k, or nil if there is none. A value that cannot be opened
+// is empty, so that its sum is missing.
 func (x *Box) Get(k []byte) []byte {
 	if x == nil {
 		return nil
@@ -46,6 +46,7 @@ func (x *Box) Get(k []byte) []byte {
 	return x.Open(name, x.Bucket.Get(name))
 }
 
+// Open returns the value v that is stored at name.
 func (x *Box) Open(name, v []byte) []byte {
 	if v == nil || x.seal == nil {
 		return v
@@ -82,8 +83,7 @@ func (x *Box) Delete(k []byte) error {
 	return x.Bucket.Delete(name)
 }
 
-// each calls fn for all values, in the file's order. The keys are as stored.
-// The receiver may be nil.
+// Each calls fn for all values, in the file's order, with their keys as stored.
 func (x *Box) Each(fn func(name, v []byte)) error {
 	if x == nil {
 		return nil
@@ -91,10 +91,9 @@ func (x *Box) Each(fn func(name, v []byte)) error {
 	return x.Bucket.ForEach(func(name, v []byte) error { fn(name, x.Open(name, v)); return nil })
 }
 
-// page calls fn with values from the given place on, nil being the start, as
-// long as fn wants more, and returns where the next page begins, nil at the
-// end. A place in a box with names means nothing once the file has other keys:
-// then the page is the first one.
+// Page calls fn with values from the place from on, nil being the start, until fn
+// returns false. next is the place of that value, nil at the end. In a box with names
+// a place from before the file got other data keys counts as the start.
 func (x *Box) Page(from []byte, fn func(v []byte) bool) (next []byte, err error) {
 	order, err := x.order()
 	if err != nil {
@@ -118,7 +117,7 @@ func (x *Box) Page(from []byte, fn func(v []byte) bool) (next []byte, err error)
 	return append(order, name...), nil
 }
 
-// order tells the order of a box from that which it has under other keys.
+// order identifies the order of the box, which other data keys change.
 func (x *Box) order() ([]byte, error) {
 	if !x.names {
 		return KeysID(nil)
@@ -126,7 +125,7 @@ func (x *Box) order() ([]byte, error) {
 	return KeysID(x.seal)
 }
 
-// keysID tells data keys from others, in 8 bytes: zeros without any.
+// KeysID identifies data keys, in 8 bytes: zeros without any.
 func KeysID(s *seal.Sealer) ([]byte, error) {
 	if s == nil {
 		return make([]byte, 8), nil
@@ -141,7 +140,7 @@ func KeysID(s *seal.Sealer) ([]byte, error) {
 	return bytes.Clone(id[len(id)-8:]), nil
 }
 
-// some says whether there is anything in the box.
+// Some says whether the box has any value.
 func (x *Box) Some() bool {
 	if x == nil {
 		return false

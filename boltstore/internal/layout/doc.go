@@ -1,0 +1,22 @@
+// Package layout is the buckets of a kubewake file, as typed values. It knows where
+// things are and how they are sealed in an encrypted file; what they mean is
+// package boltstore's, and their bytes are package format's.
+//
+//	/file/header                       the file's header
+//	/sources/<id>/meta                 the source's state
+//	/sources/<id>/gen/<n>/items        [Items]: item key → record
+//	/sources/<id>/gen/<n>/index/<name> [Entries]: (value, key) → ()
+//	/sources/<id>/gen/<n>/own          [Items]: item key → base of an own write
+//	/sources/<id>/gen/<n>/notes        [Box]: item key → note of an unstored object
+//	/sources/<id>/gen/<n>/progress     progress of a first list
+//	/sources/<id>/journal              [Blocks]: seq of its first entry → block
+//	/sources/<id>/handlers/<name>      [Box]: handler position
+//	/sources/<id>/parked/<name>        [Box]: item key → parked key
+//	/sources/<id>/dicts                [Box]: version → dictionary
+//	/aside/<time>/<id>                 a source that was set aside
+//
+// In an encrypted file keys are sealed deterministically, so that they can be looked
+// up, and values with a nonce. Each is bound to its place, by associated data: moved
+// elsewhere it cannot be opened. The file's order is that of the sealed keys: it is
+// stable, and means nothing. Sealing fails only for sizes that bbolt would refuse.
+package layout

@@ -1,0 +1,148 @@
+package layout
+
+import (
+	"bytes"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+)
+
+// Gen is the buckets of one generation, valid within its transaction. A field is nil
+// if its bucket does not exist.
+type Gen struct {
+	Bucket  *bolt.Bucket
+	of      Tree
+	n       uint64
+	Items   *Items
+	Own     *Items // bases of own writes
+	Indices *Indices
+}
+
+func (t Tree) gen(n uint64, b, items, index *bolt.Bucket) Gen {
+	g := Gen{Bucket: b, of: t, n: n}
+	if items != nil {
+		g.Items = SealItems(t.Seal, t.ID, n)
+		g.Items.Bucket = items
+		g.Own = ownOf(b, g.Items)
+	}
+	if index != nil {
+		g.Indices = &Indices{index, t.Seal, t.ID}
+	}
+	return g
+}
+
+// Gen returns a generation. All its fields are nil if it does not exist.
+func (t Tree) Gen(n uint64) Gen {
+	gens := t.Root.Bucket(BucketGen)
+	if gens == nil {
+		return Gen{}
+	}
+	b := gens.Bucket(U64(n))
+	if b == nil {
+		return Gen{}
+	}
+	return t.gen(n, b, b.Bucket(BucketItems), b.Bucket(BucketIndex))
+}
+
+// CreateGen returns a generation, and makes its buckets if there are none.
+func (t Tree) CreateGen(n uint64) (Gen, error) {
+	gens, err := t.Root.CreateBucketIfNotExists(BucketGen)
+	if err != nil {
+		return Gen{}, err
+	}
+	b, err := gens.CreateBucketIfNotExists(U64(n))
+	if err != nil {
+		return Gen{}, err
+	}
+	items, err := b.CreateBucketIfNotExists(BucketItems)
+	if err != nil {
+		return Gen{}, err
+	}
+	indices, err := b.CreateBucketIfNotExists(BucketIndex)
+	return t.gen(n, b, items, indices), err
+}
+
+// DropGensExcept removes all other generations: what a relist left that did not end,
+// or the generation that it replaced.
+func (t Tree) DropGensExcept(keep ...uint64) error {
+	gens := t.Root.Bucket(BucketGen)
+	if gens == nil {
+		return nil
+	}
+	var drop [][]byte
+	err := gens.ForEachBucket(func(k []byte) error {
+		if !slices.ContainsFunc(keep, func(n uint64) bool { return bytes.Equal(k, U64(n)) }) {
+			drop = append(drop, bytes.Clone(k))
+		}
+		return nil
+	})
+	for _, k := range drop {
+		if err == nil {
+			err = gens.DeleteBucket(k)
+		}
+	}
+	return err
+}
+
+// SealNotes is the box of notes without a bucket: it only seals.
+func SealNotes(s *seal.Sealer, id string, gen uint64) *Box {
+	return SealBox(s, id, string(BucketNotes), string(U64(gen)), true)
+}
+
+// Notes returns the notes of unstored objects, or nil if there are none.
+func (g Gen) Notes() *Box {
+	if g.Bucket == nil {
+		return nil
+	}
+	b := g.Bucket.Bucket(BucketNotes)
+	if b == nil {
+		return nil
+	}
+	bx := SealNotes(g.of.Seal, g.of.ID, g.n)
+	bx.Bucket = b
+	return bx
+}
+
+// CreateNotes returns the notes, and makes their bucket if there is none.
+func (g Gen) CreateNotes() (*Box, error) {
+	_, err := g.Bucket.CreateBucketIfNotExists(BucketNotes)
+	return g.Notes(), err
+}
+
+// SealOwn is the bases of own writes without a bucket: it only seals. Their names are
+// those of Items, so that both buckets are in the same order.
+func (it *Items) SealOwn() *Items {
+	own := *it
+	own.Bucket = nil
+	if own.seal != nil {
+		own.gen = append(bytes.Clone(it.gen), BucketOwn...)
+	}
+	return &own
+}
+
+// ownOf returns the bases of a generation, or nil if there are none.
+func ownOf(g *bolt.Bucket, it *Items) *Items {
+	b := g.Bucket(BucketOwn)
+	if b == nil {
+		return nil
+	}
+	own := it.SealOwn()
+	own.Bucket = b
+	return own
+}
+
+// CreateOwn sets Own, and makes its bucket if there is none.
+func (g *Gen) CreateOwn() error {
+	if g.Own != nil {
+		return nil
+	}
+	b, err := g.Bucket.CreateBucketIfNotExists(BucketOwn)
+	if err != nil {
+		return err
+	}
+	g.Own = g.Items.SealOwn()
+	g.Own.Bucket = b
+	return nil
+}

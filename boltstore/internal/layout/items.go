@@ -1,0 +1,155 @@
+package layout
+
+import (
+	"bytes"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+)
+
+// Items are the records of one generation, by item key. Methods that read accept a nil
+// receiver, except Cursor.
+type Items struct {
+	Bucket *bolt.Bucket
+	seal   *seal.Sealer
+	id     []byte // of the source
+	gen    []byte
+	keysAt []byte
+}
+
+// SealItems is Items without a bucket: it only seals.
+func SealItems(s *seal.Sealer, id string, gen uint64) *Items {
+	it := &Items{seal: s}
+	if s != nil {
+		it.id, it.gen = []byte(id), U64(gen)
+		it.keysAt = place(placeItem, it.id)
+	}
+	return it
+}
+
+// Raw is a record in the file, valid within its transaction: its item key, and its
+// bytes as stored, which are still sealed if In is set. An item key that cannot be
+// opened is empty.
+type Raw struct {
+	Key, Stored []byte
+	In          *Items
+}
+
+// Open returns the bytes of the record. They are empty if they cannot be opened.
+func (r Raw) Open() []byte {
+	if r.In == nil || r.In.seal == nil {
+		return r.Stored
+	}
+	v, err := r.In.seal.OpenValue(r.Stored, place(placeRecord, r.In.id, r.In.gen, r.Key))
+	if err != nil {
+		return unopened
+	}
+	return v
+}
+
+// Get returns the record at k, or nil if there is none.
+func (it *Items) Get(k []byte) []byte {
+	r, ok := it.Find(k)
+	if !ok {
+		return nil
+	}
+	return r.Open()
+}
+
+// Find is Get that leaves the record sealed.
+func (it *Items) Find(k []byte) (Raw, bool) {
+	if it == nil {
+		return Raw{}, false
+	}
+	name, err := it.seal.Name(k, it.keysAt)
+	if err != nil {
+		return Raw{}, false
+	}
+	v := it.Bucket.Get(name)
+	if v == nil {
+		return Raw{}, false
+	}
+	return Raw{k, v, it}, true
+}
+
+// Put stores the record v at k.
+func (it *Items) Put(k, v []byte) error {
+	name, value, err := it.sealed(k, v)
+	if err != nil {
+		return err
+	}
+	return it.Bucket.Put(name, value)
+}
+
+// sealed is what is stored for the record v at k.
+func (it *Items) sealed(k, v []byte) (name, value []byte, err error) {
+	if it.seal == nil {
+		return k, v, nil
+	}
+	if name, err = it.seal.Name(k, it.keysAt); err == nil {
+		value, err = it.seal.Value(v, place(placeRecord, it.id, it.gen, k))
+	}
+	return name, value, err
+}
+
+// Delete removes the record at k.
+func (it *Items) Delete(k []byte) error {
+	name, err := it.seal.Name(k, it.keysAt)
+	if err != nil {
+		return err
+	}
+	return it.Bucket.Delete(name)
+}
+
+// Each calls fn for all records, in the file's order.
+func (it *Items) Each(fn func(r Raw)) error {
+	if it == nil {
+		return nil
+	}
+	return it.Bucket.ForEach(func(k, v []byte) error { fn(it.RawOf(k, v)); return nil })
+}
+
+// RawOf returns the record that is stored as v at name.
+func (it *Items) RawOf(name, v []byte) Raw {
+	k, err := it.seal.OpenName(name, it.keysAt)
+	if err != nil {
+		k = []byte{}
+	}
+	return Raw{k, v, it}
+}
+
+// ItemCursor walks the records in the file's order. The first result of each method is
+// the place in that order, nil at the end.
+type ItemCursor struct {
+	c  *bolt.Cursor
+	in *Items
+}
+
+// Cursor returns a cursor over the records.
+func (it *Items) Cursor() ItemCursor { return ItemCursor{it.Bucket.Cursor(), it} }
+
+// Seek goes to the first record that is not before the place at.
+func (c ItemCursor) Seek(at []byte) ([]byte, Raw) { return c.result(c.c.Seek(at)) }
+
+// First goes to the first record.
+func (c ItemCursor) First() ([]byte, Raw) { return c.result(c.c.First()) }
+
+// Next goes to the next record.
+func (c ItemCursor) Next() ([]byte, Raw) { return c.result(c.c.Next()) }
+
+// SeekAfter goes to the first record after the place at, nil being the start.
+func (c ItemCursor) SeekAfter(at []byte) ([]byte, Raw) {
+	k, v := c.c.Seek(at)
+	if at != nil && bytes.Equal(k, at) {
+		k, v = c.c.Next()
+	}
+	return c.result(k, v)
+}
+
+func (c ItemCursor) result(name, v []byte) ([]byte, Raw) {
+	if name == nil {
+		return nil, Raw{}
+	}
+	return name, c.in.RawOf(name, v)
+}

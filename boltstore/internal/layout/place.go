@@ -1,0 +1,53 @@
+package layout
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+)
+
+// place is associated data: a kind, and what tells a place from others of its kind.
+func place(kind byte, parts ...[]byte) []byte {
+	p := []byte{kind}
+	for _, part := range parts {
+		p = append(binary.AppendUvarint(p, uint64(len(part))), part...)
+	}
+	return p
+}
+
+const (
+	placeSource   = 's' // the name of a source's bucket
+	placeMeta     = 'm' // of source
+	placeItem     = 'i' // an item's key, of source
+	placeRecord   = 'r' // of source, generation, item key
+	placeValue    = 'v' // an index value, of source, index
+	placeEntry    = 'e' // an entry's item key, of source, index, sealed value
+	placeData     = 'd' // of source, index, sealed entry
+	placeBlock    = 'b' // of source, seq, head
+	placeBox      = 'x' // a key in a box, of source, kind, sub
+	placeBoxed    = 'y' // a value in a box, of that place, stored key
+	placeKeys     = 'k' // an identity of the data keys
+	placeProgress = 'p' // of source
+	sealedBlock   = 0x81
+	maxBlockHead  = 1 + 2*binary.MaxVarintLen64
+	sealedNameLen = 2 // bytes of the length of a sealed index value
+)
+
+// ItemPlace is the place of the item keys of a source.
+func ItemPlace(id string) []byte { return place(placeItem, []byte(id)) }
+
+// ProgressPlace is the place of the progress of a source's first list.
+func ProgressPlace(id string) []byte { return place(placeProgress, []byte(id)) }
+
+// unopened stands for a value that cannot be opened: no record or sum is so short.
+var unopened = []byte{}
+
+// ErrUnopened means that the data keys do not open a value.
+var ErrUnopened = errors.New("it cannot be decrypted")
+
+// OutOfOrder is the error of a walk that would go on from k in a circle.
+func OutOfOrder(k []byte) error {
+	return fmt.Errorf("%w: the keys are not in order at %x", faults.ErrDamaged, k)
+}
