@@ -12,11 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestEachAnswer: whatever requests of a kind are answered for a while, by the

@@ -7,9 +7,10 @@ import (
 	"time"
 	"unsafe"
 
+	"k8s.io/utils/clock"
+
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
-	"k8s.io/utils/clock"
 )
 
 // wallClock is a system's clock in a bubble: wall time jumps as it is told,

@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // OnDenied says what becomes of the objects while the server refuses them:

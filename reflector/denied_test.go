@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // refuse answers requests for config maps with err, as long as it is on.

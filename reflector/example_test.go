@@ -3,13 +3,14 @@ package reflector_test
 import (
 	"context"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // client-go's own informer starts with what the file has.

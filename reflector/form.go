@@ -14,9 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What a server serves of an object may change without a write, and so without a

@@ -13,13 +13,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
 // ErrUnidentified means that a source's identity could not be learned. It is
@@ -89,7 +91,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		resp, err := t.send(req)
 		if err == nil && page != nil {
-			filterRaw(page, resp)
+			page.filter(resp)
 		}
 		return resp, err
 	}
@@ -106,11 +108,20 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (t *transport) send(req *http.Request) (*http.Response, error) {
-	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.unpack, req) })
+	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return watchPulse(t.measure, req) })
 	if err == nil {
 		noteAnswer(req, resp)
 	}
 	return resp, err
+}
+
+// measure sends a request, and counts what comes in answer to a page's.
+func (t *transport) measure(req *http.Request) (*http.Response, error) {
+	p, _ := req.Context().Value(rawKey{}).(*rawPage)
+	if p == nil {
+		return t.next.RoundTrip(req)
+	}
+	return wire.RoundTrip(t.next, req, !t.plain, &p.sent)
 }
 
 // WrappedRoundTripper lets client-go find the transport beneath.

@@ -10,8 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // link tells by what came over it which server answers. While the connection is

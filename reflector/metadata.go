@@ -11,9 +11,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kubewake/kubewake/boltstore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
 // Repair says what relists ask the server for, where the file can recognise
@@ -43,7 +45,6 @@ var (
 )
 
 const (
-	partialKind = "PartialObjectMetadata"
 	// parallelGets is how many objects of a page are asked for at a time.
 	parallelGets = 8
 	// getCost is what the headers of one such request and answer take.
@@ -54,7 +55,7 @@ const (
 type metadataFirst struct {
 	// worth says whether to get so many of a page's objects one by one.
 	worth func(objects, changed int) bool
-	kind  objectKind // of the source's objects, zero if not known yet
+	kind  wire.Kind // of the source's objects, zero if not known yet
 
 	sent    int64 // bytes of the metadata, as they came
 	objects int
@@ -171,7 +172,7 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	}
 	defer resp.Body.Close()
 	before := p.sent.Load() // of an earlier try
-	listed, about, err := readPartial(resp)
+	listed, about, err := wire.ReadMetadata(resp)
 	if err != nil {
 		return nil, p.failUnlessLink(err)
 	}
@@ -186,22 +187,32 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	if !m.worth(len(listed), len(wanted)) {
 		return nil, p.fail(fmt.Errorf("%w: %d of %d objects", errInFull, len(wanted), len(listed)))
 	}
-	got, err := t.getAll(req, p, wanted, m.kind == objectKind{} && len(wanted) == 0, listed[0])
+	got, err := t.getAll(req, p, wanted, m.kind == wire.Kind{} && len(wanted) == 0, listed[0])
 	if err != nil {
 		return nil, p.failUnlessLink(err)
 	}
-	kind, body, err := assemble(m.kind, about, got, p.of.Form == boltstore.FormUnstructured)
-	if err != nil {
-		return nil, p.failUnlessLink(err)
-	}
-	moved := false
+	kind, moved := m.kind, false
+	var objects []wire.Object
 	for _, g := range got {
-		if g.moved {
+		switch {
+		case g.moved && g.known:
+			kept = append(kept, g.listed)
+			fallthrough
+		case g.moved:
 			moved = true
-			if g.known {
-				kept = append(kept, g.listed)
-			}
+		default:
+			objects = append(objects, g.object)
 		}
+	}
+	if kind == (wire.Kind{}) {
+		if len(objects) == 0 {
+			return nil, p.fail(errInFull) // all have gone
+		}
+		kind = objects[0].Kind
+	}
+	media, body, err := wire.List(kind, about, objects, p.of.Form == boltstore.FormUnstructured)
+	if err != nil {
+		return nil, p.failUnlessLink(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,10 +221,7 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	m.kind, m.sent, m.objects, m.moved = kind, sent, len(listed), moved
 	header := resp.Header.Clone()
 	header.Del("Content-Length")
-	header.Set("Content-Type", "application/json")
-	if kind.proto {
-		header.Set("Content-Type", "application/vnd.kubernetes.protobuf")
-	}
+	header.Set("Content-Type", media)
 	return &http.Response{
 		Status: resp.Status, StatusCode: resp.StatusCode, Proto: resp.Proto, ProtoMajor: resp.ProtoMajor, ProtoMinor: resp.ProtoMinor,
 		Header: header, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)), Request: req,
@@ -225,10 +233,10 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 // else than lists in an encoding that we know.
 func acceptMetadata(accept string) string {
 	media, params, err := mime.ParseMediaType(strings.Split(accept, ",")[0])
-	if err != nil || params["as"] != "" || formOf(media) == nil {
+	if err != nil || params["as"] != "" || !wire.Known(media) {
 		return ""
 	}
-	return media + ";as=" + partialKind + "List;g=meta.k8s.io;v=v1"
+	return media + ";as=" + wire.PartialKind + "List;g=meta.k8s.io;v=v1"
 }
 
 // notUnderstood is why the page is to be asked for in full, if it may be the
@@ -246,7 +254,7 @@ func notUnderstood(resp *http.Response) error {
 
 // failUnlessLink notes the error if it says that metadata cannot be had.
 func (p *rawPage) failUnlessLink(err error) error {
-	if errors.Is(err, errNotRaw) {
+	if errors.Is(err, wire.ErrForm) {
 		err = fmt.Errorf("%w: %w", errNoMetadata, err)
 	}
 	if errors.Is(err, errNoMetadata) || errors.Is(err, errInFull) {
@@ -259,14 +267,14 @@ func (p *rawPage) failUnlessLink(err error) error {
 type change struct {
 	listed boltstore.Listed
 	known  bool // the file has another version of it
-	object
-	moved bool // it is not as it was listed any more
+	object wire.Object
+	moved  bool // it is not as it was listed any more
 }
 
 func (p *rawPage) divide(listed []boltstore.Listed) (kept []boltstore.Listed, wanted []*change, err error) {
-	found, err := p.compare(listed)
+	found, err := p.same(listed)
 	if err != nil {
-		return nil, nil, p.fail(err)
+		return nil, nil, err
 	}
 	for i, l := range listed {
 		if found[i] == boltstore.Same {
@@ -288,7 +296,7 @@ func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unkn
 		if c.moved {
 			return nil, errInFull
 		}
-		p.metadata.kind = c.objectKind
+		p.metadata.kind = c.object.Kind
 		return nil, nil
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
@@ -309,6 +317,14 @@ func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unkn
 	}
 	gets.Wait()
 	return wanted, context.Cause(ctx)
+}
+
+func cutLast(path string) (dir, last string, ok bool) {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 {
+		return "", path, false
+	}
+	return path[:i], path[i+1:], true
 }
 
 // get fills in the object, as the list's client would be given it.
@@ -338,7 +354,7 @@ func (t *transport) get(ctx context.Context, list *http.Request, c *change) erro
 		return fmt.Errorf("%w: %s: %s", errNoMetadata, get.URL.Path, resp.Status)
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	id, o, err := readObject(media, body)
+	id, o, err := wire.ReadObject(media, body)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestOddTimeouts: whatever the timeouts and sizes, a source reads what there is

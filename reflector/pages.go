@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
 const (
@@ -166,7 +167,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			l.inFull = true
 			l.s.noMetadata = l.s.noMetadata || errors.Is(rawErr, errNoMetadata)
 			continue
-		case errors.Is(rawErr, errNotRaw):
+		case errors.Is(rawErr, wire.ErrForm):
 			l.s.o.Logger.V(1).Info("Pages are left to the client", "source", l.s.store.Source().String(), "reason", rawErr.Error())
 			l.s.notRaw = true
 			continue

@@ -3,28 +3,23 @@ package reflector
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/kubesim"
-	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 const (
@@ -224,15 +219,16 @@ func mangled(change func([]byte) []byte) func(*rest.Config) {
 // TestRawUnexpected: an answer of another form is the client's to understand.
 func TestRawUnexpected(t *testing.T) {
 	f := newRawFixture(t, mediaProto, 20, Options{PageSize: 7}, mangled(func(body []byte) []byte {
-		l := newProtoList(bytes.NewReader(body)).(*protoList)
-		for err := error(nil); err == nil; {
-			var item []byte
-			if _, item, err = l.next(); err == nil {
-				l.add(item)
-			}
+		var u runtime.Unknown
+		if err := u.Unmarshal(body[len("k8s\x00"):]); err != nil {
+			panic(err)
 		}
-		l.other = append(l.other, 9<<3|2, 1, 'x') // clients skip what they do not know
-		return l.list()
+		u.Raw = append(u.Raw, 9<<3|2, 1, 'x') // clients skip what they do not know
+		raw, err := u.Marshal()
+		if err != nil {
+			panic(err)
+		}
+		return append([]byte("k8s\x00"), raw...)
 	}))
 	f.list()
 	f.put("cm3", 10, 1)
@@ -288,135 +284,3 @@ func TestRawBroken(t *testing.T) {
 type badReader struct{}
 
 func (badReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
-
-// decodeList is what a client makes of a list.
-func decodeList(data []byte) (*corev1.ConfigMapList, error) {
-	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	list, ok := obj.(*corev1.ConfigMapList)
-	if !ok {
-		return nil, fmt.Errorf("a %T", obj)
-	}
-	return list, nil
-}
-
-func encodeList(t testing.TB, media string, list *corev1.ConfigMapList) []byte {
-	t.Helper()
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
-	if !ok {
-		t.Fatal(media)
-	}
-	data, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-func rawListOf(media string, data []byte) rawList {
-	if media == mediaJSON {
-		return newJSONList(bytes.NewReader(data))
-	}
-	return newProtoList(bytes.NewReader(data))
-}
-
-// TestSift: the other list is the first without what is the same.
-func TestSift(t *testing.T) {
-	odd := "a \"quoted\" \\ {[ü, 世界]} \n"
-	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "77", Continue: "more", RemainingItemCount: new(int64(3))}}
-	for i := range 50 {
-		list.Items = append(list.Items, corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprint("cm", i), Namespace: "ns", UID: "uid", ResourceVersion: fmt.Sprint(i),
-				Labels: map[string]string{"metadata": odd, "uid": "none"}, OwnerReferences: []metav1.OwnerReference{{Name: "owner", UID: "owner"}},
-			},
-			Data: map[string]string{odd: odd, "items": "[", "metadata": `{"name":"x"}`},
-		})
-	}
-	for _, media := range []string{mediaProto, mediaJSON} {
-		for _, every := range []int{1, 2, 7, 100} {
-			same := func(l boltstore.Listed) bool { return len(l.ResourceVersion)%2 == 1 && every < 100 || every == 1 }
-			p := &rawPage{compare: func(ls []boltstore.Listed) ([]boltstore.Match, error) {
-				var out []boltstore.Match
-				for _, l := range ls {
-					out = append(out, boltstore.Differs)
-					if l.Namespace != "ns" || l.UID != "uid" || l.Name != "cm"+l.ResourceVersion {
-						t.Errorf("%+v", l)
-					}
-					if same(l) {
-						out[len(out)-1] = boltstore.Same
-					}
-				}
-				return out, nil
-			}}
-			rest, err := p.filter(rawListOf(media, encodeList(t, media, list)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := decodeList(rest)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := list.DeepCopy()
-			want.TypeMeta = got.TypeMeta
-			want.Items = slices.DeleteFunc(want.Items, func(c corev1.ConfigMap) bool { return same(boltstore.Listed{ResourceVersion: c.ResourceVersion}) })
-			for i := range got.Items {
-				got.Items[i].TypeMeta = metav1.TypeMeta{}
-			}
-			if !apiequality.Semantic.DeepEqual(got, want) || len(p.kept)+len(got.Items) != 50 {
-				t.Errorf("%s, %d: %d kept, %d passed", media, every, len(p.kept), len(got.Items))
-			}
-		}
-	}
-}
-
-// FuzzSift: whatever comes, nothing is lost: where the client understands a
-// list, it understands the other one, and has all items between the two.
-func FuzzSift(f *testing.F) {
-	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
-	f.Add(false, encodeList(f, mediaProto, list))
-	f.Add(true, encodeList(f, mediaJSON, list))
-	for i := range 3 {
-		list.Items = append(list.Items, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("cm", i), UID: "u", ResourceVersion: "1"}})
-	}
-	f.Add(false, encodeList(f, mediaProto, list))
-	f.Add(true, encodeList(f, mediaJSON, list))
-	f.Add(true, []byte(`{"items":null}`))
-	f.Add(true, []byte(`{"kind":"ConfigMapList","apiVersion":"v1","items":[ {"metadata":{"name":"a\"","uid":"u","resourceVersion":"1"}} , {} ],"x":[1,-2e3,true]}`))
-	f.Fuzz(func(t *testing.T, asJSON bool, data []byte) {
-		media := mediaProto
-		if asJSON {
-			media = mediaJSON
-		}
-		even := func(l boltstore.Listed) bool { return strings.HasSuffix(l.Name, "0") }
-		p := &rawPage{compare: func(ls []boltstore.Listed) ([]boltstore.Match, error) {
-			out := make([]boltstore.Match, len(ls))
-			for i, l := range ls {
-				if even(l) {
-					out[i] = boltstore.Same
-				}
-			}
-			return out, nil
-		}}
-		rest, err := p.filter(rawListOf(media, data))
-		if err != nil {
-			return // left to the client
-		}
-		if asJSON && !json.Valid(data) {
-			return // parts of what was left out may be anything
-		}
-		want, err := decodeList(data)
-		if err != nil {
-			return
-		}
-		got, err := decodeList(rest)
-		if err != nil {
-			t.Fatalf("the rest cannot be decoded: %v\n%q\n%q", err, data, rest)
-		}
-		if len(got.Items)+len(p.kept) != len(want.Items) || got.ListMeta.ResourceVersion != want.ListMeta.ResourceVersion {
-			t.Fatalf("%d items, %d kept, of %d\n%q", len(got.Items), len(p.kept), len(want.Items), data)
-		}
-	})
-}

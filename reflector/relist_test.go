@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestExpiredAndRestored: a server that has gone back, and is read anew for

@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestRoad: whatever stands between program and server, the objects stay, the

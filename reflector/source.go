@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +15,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
 // Options of a Source. The zero value is a good default.
@@ -81,7 +83,7 @@ type Source struct {
 	notRaw     bool // answers to lists are left to the client
 	noMetadata bool // the server did not answer a request for metadata with it
 	sizes      sizes
-	kind       objectKind
+	kind       wire.Kind
 
 	mu         sync.Mutex
 	state      State

@@ -13,10 +13,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
-	"github.com/kubewake/kubewake/internal/kubesim"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +26,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 type fixture struct {

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // errOtherServer: the server is behind what an interrupted list has read, or may

@@ -3,8 +3,9 @@ package reflector
 import (
 	"testing"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestWakeWithNothingMissed: it costs one question and one watch, whatever was

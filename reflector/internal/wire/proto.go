@@ -1,4 +1,4 @@
-package reflector
+package wire
 
 import (
 	"bufio"
@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // protoList is a list in protobuf: "k8s\0" and a runtime.Unknown, whose raw
@@ -24,7 +27,7 @@ type protoList struct {
 	begun bool   // the head has been read
 	typ   []byte // TypeMeta of the Unknown
 	meta  []byte // ListMeta, nil before it has come
-	other []byte // items of the other list
+	added []byte // items of the other list
 }
 
 // source counts what is read, and keeps the error.
@@ -50,7 +53,7 @@ const (
 	mostItem   = 1 << 30
 )
 
-func newProtoList(r io.Reader) rawList {
+func newProtoList(r io.Reader) *protoList {
 	l := &protoList{from: source{Reader: r}}
 	l.r = bufio.NewReaderSize(&l.from, 64<<10)
 	return l
@@ -62,10 +65,10 @@ func (l *protoList) trouble(err error) error {
 	if l.from.err != nil && !errors.Is(l.from.err, io.EOF) {
 		return l.from.err
 	}
-	if errors.Is(err, errNotRaw) {
+	if errors.Is(err, ErrForm) {
 		return err
 	}
-	return fmt.Errorf("%w: %v", errNotRaw, err)
+	return fmt.Errorf("%w: %v", ErrForm, err)
 }
 
 // field reads a field's number and the length of its bytes.
@@ -76,7 +79,7 @@ func (l *protoList) field() (num protowire.Number, size uint64, read uint64, err
 	}
 	num, typ := protowire.DecodeTag(tag)
 	if typ != protowire.BytesType || num <= 0 {
-		return 0, 0, 0, fmt.Errorf("%w: field %d of type %d", errNotRaw, num, typ)
+		return 0, 0, 0, fmt.Errorf("%w: field %d of type %d", ErrForm, num, typ)
 	}
 	if size, err = binary.ReadUvarint(l.r); err != nil {
 		return 0, 0, 0, err
@@ -87,7 +90,7 @@ func (l *protoList) field() (num protowire.Number, size uint64, read uint64, err
 func (l *protoList) bytes(size, most uint64) ([]byte, error) {
 	l.item.Reset()
 	if size > most {
-		return nil, fmt.Errorf("%w: a field of %d bytes", errNotRaw, size)
+		return nil, fmt.Errorf("%w: a field of %d bytes", ErrForm, size)
 	}
 	_, err := io.CopyN(&l.item, l.r, int64(size))
 	return l.item.Bytes(), err
@@ -100,14 +103,14 @@ func (l *protoList) begin() error {
 		return err
 	}
 	if string(magic) != protoMagic {
-		return fmt.Errorf("%w: it begins with %q", errNotRaw, magic)
+		return fmt.Errorf("%w: it begins with %q", ErrForm, magic)
 	}
 	num, size, _, err := l.field()
 	if err != nil {
 		return err
 	}
 	if num != 1 {
-		return fmt.Errorf("%w: no type", errNotRaw)
+		return fmt.Errorf("%w: no type", ErrForm)
 	}
 	typ, err := l.bytes(size, mostType)
 	if err != nil {
@@ -118,7 +121,7 @@ func (l *protoList) begin() error {
 		return err
 	}
 	if num != 2 {
-		return fmt.Errorf("%w: no message", errNotRaw)
+		return fmt.Errorf("%w: no message", ErrForm)
 	}
 	return nil
 }
@@ -131,7 +134,7 @@ func (l *protoList) next() (boltstore.Listed, []byte, error) {
 	return id, item, err
 }
 
-var errShort = fmt.Errorf("%w: it ends early", errNotRaw)
+var errShort = fmt.Errorf("%w: it ends early", ErrForm)
 
 // read is next; io.EOF is only the end.
 func (l *protoList) read() (id boltstore.Listed, item []byte, err error) {
@@ -146,7 +149,7 @@ func (l *protoList) read() (id boltstore.Listed, item []byte, err error) {
 			return id, nil, noEOF(err)
 		}
 		if read > l.left {
-			return id, nil, fmt.Errorf("%w: a field beyond the message", errNotRaw)
+			return id, nil, fmt.Errorf("%w: a field beyond the message", ErrForm)
 		}
 		l.left -= read
 		switch {
@@ -164,7 +167,7 @@ func (l *protoList) read() (id boltstore.Listed, item []byte, err error) {
 			id, err = protoListed(item)
 			return id, item, err
 		default:
-			return id, nil, fmt.Errorf("%w: field %d of the list", errNotRaw, num)
+			return id, nil, fmt.Errorf("%w: field %d of the list", ErrForm, num)
 		}
 	}
 	return id, nil, l.tail()
@@ -188,7 +191,7 @@ func (l *protoList) tail() error {
 			return noEOF(err)
 		}
 		if size > 0 {
-			return fmt.Errorf("%w: the message is encoded", errNotRaw)
+			return fmt.Errorf("%w: the message is encoded", ErrForm)
 		}
 	}
 }
@@ -197,16 +200,16 @@ func (l *protoList) tail() error {
 func protoListed(item []byte) (l boltstore.Listed, err error) {
 	num, typ, n := protowire.ConsumeTag(item)
 	if n < 0 || num != 1 || typ != protowire.BytesType {
-		return l, fmt.Errorf("%w: an item without metadata", errNotRaw)
+		return l, fmt.Errorf("%w: an item without metadata", ErrForm)
 	}
 	m, n := protowire.ConsumeBytes(item[n:])
 	if n < 0 {
-		return l, fmt.Errorf("%w: an item's metadata is cut", errNotRaw)
+		return l, fmt.Errorf("%w: an item's metadata is cut", ErrForm)
 	}
 	for len(m) > 0 {
 		num, typ, n := protowire.ConsumeField(m)
 		if n < 0 {
-			return l, fmt.Errorf("%w: an item's metadata: %v", errNotRaw, protowire.ParseError(n))
+			return l, fmt.Errorf("%w: an item's metadata: %v", ErrForm, protowire.ParseError(n))
 		}
 		var to *string
 		switch num {
@@ -220,7 +223,7 @@ func protoListed(item []byte) (l boltstore.Listed, err error) {
 			to = &l.ResourceVersion
 		}
 		if to != nil && typ != protowire.BytesType {
-			return l, fmt.Errorf("%w: field %d of an item's metadata", errNotRaw, num)
+			return l, fmt.Errorf("%w: field %d of an item's metadata", ErrForm, num)
 		}
 		if to != nil {
 			v, _ := protowire.ConsumeBytes(m[protowire.SizeTag(num):n])
@@ -232,20 +235,32 @@ func protoListed(item []byte) (l boltstore.Listed, err error) {
 }
 
 func (l *protoList) add(item []byte) {
-	l.other = protowire.AppendTag(l.other, 2, protowire.BytesType)
-	l.other = protowire.AppendBytes(l.other, item)
+	l.added = protowire.AppendTag(l.added, 2, protowire.BytesType)
+	l.added = protowire.AppendBytes(l.added, item)
 }
 
-func (l *protoList) list() []byte {
+func (l *protoList) other() []byte {
 	msg := protowire.AppendTag(nil, 1, protowire.BytesType)
 	msg = protowire.AppendBytes(msg, l.meta)
 	b := append([]byte(protoMagic), 1<<3|2)
 	b = protowire.AppendBytes(b, l.typ)
 	b = protowire.AppendTag(b, 2, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(len(msg)+len(l.other)))
-	return append(append(b, msg...), l.other...)
+	b = protowire.AppendVarint(b, uint64(len(msg)+len(l.added)))
+	return append(append(b, msg...), l.added...)
 }
 
 // held is a quarter of the list: the next one of as many items might have more
 // that have changed.
 func (l *protoList) held() int64 { return l.from.n / 4 }
+
+// head of the list that has been read: its kind, and what it says of itself.
+func (l *protoList) head() (kind string, about metav1.ListMeta, err error) {
+	var typ runtime.TypeMeta
+	if err = typ.Unmarshal(l.typ); err == nil {
+		err = about.Unmarshal(l.meta)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %v", ErrForm, err)
+	}
+	return typ.Kind, about, err
+}

@@ -1,4 +1,4 @@
-package reflector
+package wire
 
 import (
 	"compress/gzip"
@@ -8,25 +8,22 @@ import (
 	"sync/atomic"
 )
 
-// unpack sends a page's request and counts the bytes of its answer as they
-// come. net/http would unpack the answer before they can be counted, so it is
-// asked for, and done, here.
-func (t *transport) unpack(req *http.Request) (*http.Response, error) {
-	p, _ := req.Context().Value(rawKey{}).(*rawPage)
-	if p == nil {
-		return t.next.RoundTrip(req)
-	}
-	ours := !t.plain && req.Header.Get("Accept-Encoding") == "" && req.Header.Get("Range") == "" && req.Method == http.MethodGet
+// RoundTrip sends a request through next and adds to sent the bytes of its
+// answer as they come over the link. net/http would unpack a gzipped answer
+// before anybody can count its bytes. With pack RoundTrip itself asks for gzip
+// and unpacks, unless the request names an encoding or a range.
+func RoundTrip(next http.RoundTripper, req *http.Request, pack bool, sent *atomic.Int64) (*http.Response, error) {
+	ours := pack && req.Header.Get("Accept-Encoding") == "" && req.Header.Get("Range") == "" && req.Method == http.MethodGet
 	if ours {
 		req = req.Clone(req.Context())
 		req.Header.Set("Accept-Encoding", "gzip")
 	}
-	resp, err := t.next.RoundTrip(req)
+	resp, err := next.RoundTrip(req)
 	if err != nil || resp.Uncompressed {
 		return resp, err
 	}
-	resp.Body = &counted{resp.Body, &p.sent}
-	if packed := encodings(resp.Header); ours && len(packed) == 1 && (packed[0] == "gzip" || packed[0] == "x-gzip") {
+	resp.Body = &counted{resp.Body, sent}
+	if names := packings(resp.Header); ours && len(names) == 1 && (names[0] == "gzip" || names[0] == "x-gzip") {
 		resp.Header.Del("Content-Encoding")
 		resp.Header.Del("Content-Length")
 		resp.ContentLength, resp.Uncompressed = -1, true
@@ -35,9 +32,9 @@ func (t *transport) unpack(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// encodings names how an answer is packed, in lower case, innermost first. It is
+// packings names how an answer is packed, in lower case, innermost first. It is
 // empty for an answer that is sent as it is.
-func encodings(h http.Header) (names []string) {
+func packings(h http.Header) (names []string) {
 	for _, line := range h.Values("Content-Encoding") {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = strings.ToLower(strings.TrimSpace(name)); name != "" && name != "identity" {
@@ -48,6 +45,7 @@ func encodings(h http.Header) (names []string) {
 	return names
 }
 
+// counted counts what is read.
 type counted struct {
 	io.ReadCloser
 	n *atomic.Int64
@@ -59,6 +57,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// unpacking is a gzipped body.
 type unpacking struct {
 	from io.ReadCloser
 	r    *gzip.Reader

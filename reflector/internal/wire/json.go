@@ -1,10 +1,12 @@
-package reflector
+package wire
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -14,12 +16,10 @@ import (
 type jsonList struct {
 	from  io.Reader
 	all   []byte
-	at    int // in all: the next item, or the end of the array
-	first int // where the items begin
-	other []byte
+	at    int    // in all: the next item, or the end of the array
+	first int    // where the items begin
+	added []byte // items of the other list
 }
-
-func newJSONList(r io.Reader) rawList { return &jsonList{from: r} }
 
 func (l *jsonList) next() (id boltstore.Listed, item []byte, err error) {
 	if l.all == nil {
@@ -39,7 +39,7 @@ func (l *jsonList) next() (id boltstore.Listed, item []byte, err error) {
 	}
 	end := skipValue(l.all, l.at)
 	if end < 0 || l.all[l.at] != '{' {
-		return id, nil, fmt.Errorf("%w: an item is no object", errNotRaw)
+		return id, nil, fmt.Errorf("%w: an item is no object", ErrForm)
 	}
 	item = l.all[l.at:end]
 	l.at = end
@@ -59,7 +59,7 @@ func (l *jsonList) begin() (err error) {
 			return nil
 		}
 		if l.first > 0 || l.all[from] != '[' {
-			return fmt.Errorf("%w: its items are no array", errNotRaw)
+			return fmt.Errorf("%w: its items are no array", ErrForm)
 		}
 		l.first = from + 1
 		l.at = l.first
@@ -88,25 +88,25 @@ func jsonListed(item []byte) (l boltstore.Listed, err error) {
 		})
 	})
 	if err != nil {
-		err = fmt.Errorf("%w: an item: %v", errNotRaw, err)
+		err = fmt.Errorf("%w: an item: %v", ErrForm, err)
 	}
 	return l, err
 }
 
 func (l *jsonList) add(item []byte) {
-	if len(l.other) > 0 {
-		l.other = append(l.other, ',')
+	if len(l.added) > 0 {
+		l.added = append(l.added, ',')
 	}
-	l.other = append(l.other, item...)
+	l.added = append(l.added, item...)
 }
 
-func (l *jsonList) list() []byte {
+func (l *jsonList) other() []byte {
 	if l.first == 0 {
 		return l.all
 	}
-	b := make([]byte, 0, l.first+len(l.other)+len(l.all)-l.at)
+	b := make([]byte, 0, l.first+len(l.added)+len(l.all)-l.at)
 	b = append(b, l.all[:l.first]...)
-	b = append(b, l.other...)
+	b = append(b, l.added...)
 	return append(b, l.all[l.at:]...)
 }
 
@@ -115,7 +115,7 @@ func (l *jsonList) held() int64 { return int64(len(l.all)) }
 // jsonMembers calls fn for each member of the object at b[i]: its key and where
 // its value lies. Keys with escapes are left as they are written.
 func jsonMembers(b []byte, i int, fn func(key string, from, to int) error) error {
-	cut := fmt.Errorf("%w: no JSON object", errNotRaw)
+	cut := fmt.Errorf("%w: no JSON object", ErrForm)
 	if i >= len(b) || b[i] != '{' {
 		return cut
 	}
@@ -205,4 +205,39 @@ func skipString(b []byte, i int) int {
 		}
 	}
 	return -1
+}
+
+// head is that of the list that has been read.
+func (l *jsonList) head() (kind string, about metav1.ListMeta, err error) {
+	err = jsonMembers(l.all, skipSpace(l.all, 0), func(key string, from, to int) error {
+		switch key {
+		case "kind":
+			return json.Unmarshal(l.all[from:to], &kind)
+		case "metadata":
+			return json.Unmarshal(l.all[from:to], &about)
+		}
+		return nil
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: %v", ErrForm, err)
+	}
+	return kind, about, err
+}
+
+// withoutType is an object without kind and apiVersion.
+func withoutType(item []byte) ([]byte, error) {
+	out := make([]byte, 1, len(item))
+	out[0] = '{'
+	err := jsonMembers(item, 0, func(key string, from, to int) error {
+		if key == "kind" || key == "apiVersion" {
+			return nil
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, '"'), key...), `":`...)
+		out = append(out, item[from:to]...)
+		return nil
+	})
+	return append(out, '}'), err
 }

@@ -1,0 +1,48 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// FuzzReadObject: whatever comes for an object either has another form or can
+// be put into a list, which is read as what it was.
+func FuzzReadObject(f *testing.F) {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u", ResourceVersion: "1"}, Data: map[string]string{"k": "v"}}
+	f.Add(false, encode(f, mediaProto, cm))
+	f.Add(true, encode(f, mediaJSON, cm))
+	f.Add(true, []byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":null}`))
+	f.Add(true, []byte(`{"kind":"","metadata":{"name":"a"}}`))
+	f.Fuzz(func(t *testing.T, asJSON bool, data []byte) {
+		media := mediaProto
+		if asJSON {
+			media = mediaJSON
+		}
+		id, o, err := ReadObject(media, data)
+		if err != nil {
+			if !errors.Is(err, ErrForm) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for _, typed := range []bool{false, true} {
+			as, list, err := List(o.Kind, metav1.ListMeta{ResourceVersion: "7"}, []Object{o, o}, typed)
+			if err != nil || as != media {
+				t.Fatalf("%q: %v", as, err)
+			}
+			var ids []boltstore.Listed
+			if _, err = Sift(media, bytes.NewReader(list), func(ls []boltstore.Listed) ([]boltstore.Match, error) {
+				ids = append(ids, ls...)
+				return make([]boltstore.Match, len(ls)), nil
+			}); err != nil || len(ids) != 2 || ids[0] != id || ids[1] != id {
+				t.Fatalf("%+v and %v, want %+v\n%q\n%q", ids, err, id, data, list)
+			}
+		}
+	})
+}
