@@ -93,9 +93,9 @@ func TestReach(t *testing.T) {
 		if d.cursor > p.Reach || d.cursor != want {
 			t.Errorf("at %d of %d, reach %d, want %d", d.cursor, last, p.Reach, want)
 		}
-		tick := d.inf.backlog.tick()
+		tick := d.inf.backlog.Tick()
 		d.Persisted(0)
-		if d.cursor < last && d.inf.backlog.tick() == tick {
+		if d.cursor < last && d.inf.backlog.Tick() == tick {
 			t.Error("it waits on")
 		}
 	}

@@ -163,7 +163,7 @@ func (inf *Informer) listenDurableLocked(d *durable) {
 	d.started = true
 	context.AfterFunc(inf.running, d.cancel)
 	context.AfterFunc(d.ctx, d.wakeAll)
-	inf.backlog.needs(d, d.cursor+1)
+	inf.backlog.Needs(d, d.cursor+1)
 	inf.listening.Go(d.run)
 }
 
@@ -171,7 +171,7 @@ func (d *durable) wakeAll() {
 	d.mu.Lock()
 	d.cond.Broadcast()
 	d.mu.Unlock()
-	d.inf.backlog.wake()
+	d.inf.backlog.Wake()
 }
 
 // HasSynced implements cache.ResourceEventHandlerRegistration: the informer has
@@ -194,16 +194,16 @@ func (d *durable) run() {
 	}
 	workers.Go(d.retrying)
 	for d.ctx.Err() == nil {
-		tick := d.inf.backlog.tick()
+		tick := d.inf.backlog.Tick()
 		more := d.fill()
 		d.mu.Lock()
 		d.checkSynced()
 		d.mu.Unlock()
 		if !more {
-			d.inf.backlog.wait(d.ctx, tick)
+			d.inf.backlog.Wait(d.ctx, tick)
 		}
 	}
-	d.inf.backlog.leave(d)
+	d.inf.backlog.Leave(d)
 	d.mu.Lock()
 	d.cond.Broadcast()
 	d.mu.Unlock()

@@ -37,7 +37,7 @@ func (d *durable) fill() bool {
 	case replaying:
 		return d.fillReplay()
 	}
-	return d.fillEntries(d.inf.backlog.last())
+	return d.fillEntries(d.inf.backlog.Last())
 }
 
 // room says whether something may be taken in. It starts over where that is
@@ -138,9 +138,9 @@ func (d *durable) fillReplay() bool {
 		return false // nothing to replay before the first sync
 	}
 	for d.behind(p.Seq) {
-		tick := d.inf.backlog.tick()
+		tick := d.inf.backlog.Tick()
 		if room := d.room(); !d.reload(room) && (!room || !d.fillEntries(p.Seq)) {
-			d.inf.backlog.wait(d.ctx, tick)
+			d.inf.backlog.Wait(d.ctx, tick)
 		}
 		if d.ctx.Err() != nil {
 			return false
@@ -178,11 +178,11 @@ func (d *durable) fillEntries(upto uint64) bool {
 	d.mu.Lock()
 	from, epoch := d.cursor+1, d.epoch
 	d.mu.Unlock()
-	d.inf.backlog.needs(d, from)
+	d.inf.backlog.Needs(d, from)
 	if from > upto {
 		return false
 	}
-	entries, inFile := d.inf.backlog.from(from)
+	entries, inFile := d.inf.backlog.From(from)
 	if inFile {
 		var mark uint64
 		var err error

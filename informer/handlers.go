@@ -109,7 +109,7 @@ func (inf *Informer) resync() {
 		l.mu.Unlock()
 	}
 	inf.mu.Unlock()
-	inf.backlog.wake()
+	inf.backlog.Wake()
 }
 
 // replayAgain shows all handlers what the file holds: it has been filled anew.
@@ -167,7 +167,7 @@ func (inf *Informer) listen(ctx context.Context) {
 func (inf *Informer) listenLocked(l *listener) {
 	var cancel context.CancelFunc
 	l.gone, cancel = context.WithCancel(inf.running)
-	l.stop = func() { cancel(); go inf.backlog.wake() }
-	inf.backlog.needs(l, l.cursor.Load()+1)
+	l.stop = func() { cancel(); go inf.backlog.Wake() }
+	inf.backlog.Needs(l, l.cursor.Load()+1)
 	inf.listening.Go(l.run)
 }

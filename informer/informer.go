@@ -8,13 +8,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
-	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/informer/internal/backlog"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // Informer is what NewSharedIndexInformer returns, for callers who want more
@@ -28,7 +31,7 @@ type Informer struct {
 	known   uint64 // one above the last seq of an earlier life, 0 without one
 	told    uint64 // told mark when this life began
 	noted   uint64 // told mark now, which is written later; guarded by mu
-	backlog *backlog
+	backlog *backlog.Backlog
 	page    int                    // objects of a replay that are read at a time
 	moved   func() <-chan struct{} // what ends Run when the file is moved, nil if nothing does
 	synced  chan struct{}
@@ -87,7 +90,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	inf := &Informer{
 		told: st.Told, noted: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
-		backlog: newBacklog(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
+		backlog: backlog.New(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
 		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
 	}
 	if st.Synced || st.Seq > 0 {
@@ -227,7 +230,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	}
 	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
 	inf.listen(listenCtx)
-	stopWatching := context.AfterFunc(ctx, func() { inf.backlog.wake() })
+	stopWatching := context.AfterFunc(ctx, func() { inf.backlog.Wake() })
 	defer stopWatching()
 
 	var wg sync.WaitGroup
@@ -247,7 +250,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	inf.stopped = true
 	inf.mu.Unlock()
 	stopListening()
-	inf.backlog.wake()
+	inf.backlog.Wake()
 	inf.listening.Wait()
 	inf.store.Release()
 }
@@ -313,9 +316,9 @@ func (inf *Informer) awaitSync(ctx context.Context) {
 		return
 	case <-inf.queue.Done():
 	}
-	inf.syncedSeq = inf.backlog.last()
+	inf.syncedSeq = inf.backlog.Last()
 	close(inf.synced)
-	inf.backlog.wake()
+	inf.backlog.Wake()
 	inf.forgetRemoved(ctx)
 }
 
@@ -338,14 +341,14 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 			if r, ok := d.Object.(fifo.Relisted); ok && r.Anew {
 				inf.replayAgain()
 			}
-			inf.backlog.jump(inf.store.State().Seq)
+			inf.backlog.Jump(inf.store.State().Seq)
 			inf.worked(burst)
 		default:
 			e, ok := d.Object.(*boltstore.Entry)
 			if !ok {
 				return fmt.Errorf("informer: popped a %s of %T", d.Type, d.Object)
 			}
-			inf.backlog.append(e)
+			inf.backlog.Append(e)
 			inf.worked(e.Size())
 		}
 	}
@@ -358,7 +361,7 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 func (inf *Informer) noteTold() {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	told := inf.backlog.last()
+	told := inf.backlog.Last()
 	for l := range inf.listeners {
 		told = min(told, l.cursor.Load())
 	}

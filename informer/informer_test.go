@@ -261,7 +261,7 @@ func allTold(l *life) bool {
 	l.inf.mu.Lock()
 	defer l.inf.mu.Unlock()
 	for h := range l.inf.listeners {
-		if h.cursor.Load() < l.inf.backlog.last() {
+		if h.cursor.Load() < l.inf.backlog.Last() {
 			return false
 		}
 	}

@@ -116,7 +116,7 @@ func (d *durable) schedule(q *keyQueue) {
 	if t.away() {
 		q.loading = true
 		d.loads = append(d.loads, q)
-		d.inf.backlog.wake()
+		d.inf.backlog.Wake()
 		return
 	}
 	q.ready = true
@@ -210,7 +210,7 @@ func (d *durable) returned(dl *delivery, err error) {
 	d.calls--
 	if q.dropped {
 		if d.calls == 0 {
-			d.inf.backlog.wake()
+			d.inf.backlog.Wake()
 		}
 		return
 	}
@@ -285,11 +285,11 @@ func (d *durable) settle(q *keyQueue) {
 // if these are large: it does not begin anew for each event.
 func (d *durable) unblock() {
 	if d.blocked && d.alone() {
-		d.inf.backlog.wake()
+		d.inf.backlog.Wake()
 	}
 	if d.blocked && d.held <= d.o.MaxPending-1-d.o.MaxPending/8 && d.bytes < d.o.PendingBytes-d.o.PendingBytes/8 {
 		d.blocked = false
-		d.inf.backlog.wake()
+		d.inf.backlog.Wake()
 	}
 }
 
@@ -299,7 +299,7 @@ func (d *durable) acknowledged(q *keyQueue, t *task) {
 	switch {
 	case t.reset:
 		d.resetting = false
-		d.inf.backlog.wake()
+		d.inf.backlog.Wake()
 	case t.more: // a delete, up to which nothing is left
 		d.settled[q.key] = max(d.settled[q.key], t.seq)
 	default:
@@ -334,7 +334,7 @@ func (d *durable) retrying() {
 			case r.at.After(now):
 			case r.q == nil:
 				d.looking = false
-				d.inf.backlog.wake()
+				d.inf.backlog.Wake()
 				continue
 			default:
 				r.q.waiting = false

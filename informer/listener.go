@@ -79,9 +79,9 @@ func (l *listener) ShutdownChan() <-chan struct{} { return l.ended }
 
 func (l *listener) run() {
 	defer close(l.ended)
-	defer l.inf.backlog.leave(l)
+	defer l.inf.backlog.Leave(l)
 	for l.gone.Err() == nil {
-		tick := l.inf.backlog.tick()
+		tick := l.inf.backlog.Tick()
 		l.checkSynced()
 		switch {
 		case l.replaying():
@@ -93,11 +93,11 @@ func (l *listener) run() {
 				continue
 			}
 		default:
-			if l.entries(l.inf.backlog.last()) {
+			if l.entries(l.inf.backlog.Last()) {
 				continue
 			}
 		}
-		l.inf.backlog.wait(l.gone, tick)
+		l.inf.backlog.Wait(l.gone, tick)
 	}
 }
 
@@ -145,9 +145,9 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 	gaps := l.gaps
 	for l.cursor.Load() < p.Seq {
 		// Committed and not popped yet, at worst: it comes soon.
-		tick := l.inf.backlog.tick()
+		tick := l.inf.backlog.Tick()
 		if !l.entries(p.Seq) {
-			l.inf.backlog.wait(l.gone, tick)
+			l.inf.backlog.Wait(l.gone, tick)
 		}
 		if l.gone.Err() != nil {
 			return false
@@ -172,11 +172,11 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 // once, and says whether there was any.
 func (l *listener) entries(upto uint64) bool {
 	from := l.cursor.Load() + 1
-	l.inf.backlog.needs(l, from)
+	l.inf.backlog.Needs(l, from)
 	if from > upto {
 		return false
 	}
-	entries, inFile := l.inf.backlog.from(from)
+	entries, inFile := l.inf.backlog.From(from)
 	if inFile {
 		var err error
 		entries, err = l.inf.store.ReadJournal(from)

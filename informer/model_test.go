@@ -403,7 +403,7 @@ func (m *model) state() (s string) {
 	for d := range m.inf.durables {
 		d.mu.Lock()
 		s += fmt.Sprintf("%s: cursor %d of %d, mark %d, inherited to %d, replay %+v, parked %+v, shown %v, held %d, %d bytes, blocked %v, looking %v, ready %d, loads %d, retries %d, keys %d, reset %v %v\n",
-			d.name, d.cursor, m.inf.backlog.last(), d.mark, d.inheritedTo, d.replay, d.parked, d.shown, d.held, d.bytes, d.blocked, d.looking, len(d.ready), len(d.loads), len(d.retries), len(d.keys), d.resetDue, d.resetting)
+			d.name, d.cursor, m.inf.backlog.Last(), d.mark, d.inheritedTo, d.replay, d.parked, d.shown, d.held, d.bytes, d.blocked, d.looking, len(d.ready), len(d.loads), len(d.retries), len(d.keys), d.resetDue, d.resetting)
 		for _, q := range d.keys {
 			s += fmt.Sprintf("  %s: %d tasks, %d told, busy %v, again %v, waiting %v, loading %v\n", q.key, len(q.tasks), q.told, q.busy, q.again, q.waiting, q.loading)
 		}

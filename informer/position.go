@@ -73,14 +73,14 @@ func (d *durable) Persisted(mark uint64) {
 	d.leaving = nil
 	if d.anew && d.leavingAnew {
 		d.anew = false
-		d.inf.backlog.wake()
+		d.inf.backlog.Wake()
 	}
 	d.mark = max(d.mark, mark)
 	d.persisted++
 	d.reach = 0
 	if d.fenced {
 		d.fenced = false
-		d.inf.backlog.wake()
+		d.inf.backlog.Wake()
 	}
 	d.parkedNow()
 }
@@ -90,7 +90,7 @@ func (d *durable) Lost() {
 	d.mu.Lock()
 	d.lost = !d.anew || d.leavingAnew // else it has started over since it was asked
 	d.mu.Unlock()
-	d.inf.backlog.wake()
+	d.inf.backlog.Wake()
 }
 
 func (d *durable) changed() { d.h.Changed() }

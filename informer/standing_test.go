@@ -74,7 +74,7 @@ func (s *standing) flush() (last uint64) {
 		s.t.Fatal(err)
 	}
 	last = s.d.inf.store.State().Seq
-	s.d.inf.backlog.jump(last)
+	s.d.inf.backlog.Jump(last)
 	return last
 }
 

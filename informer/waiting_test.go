@@ -189,8 +189,8 @@ func TestReloadsWithinAPage(t *testing.T) {
 	var filling sync.WaitGroup
 	filling.Go(func() {
 		for d.ctx.Err() == nil {
-			if tick := d.inf.backlog.tick(); !d.fill() {
-				d.inf.backlog.wait(d.ctx, tick)
+			if tick := d.inf.backlog.Tick(); !d.fill() {
+				d.inf.backlog.Wait(d.ctx, tick)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package informer
+package backlog
 
 import (
 	"slices"
@@ -11,10 +11,10 @@ import (
 // never taken back.
 func TestBacklog(t *testing.T) {
 	size := (&boltstore.Entry{}).Size()
-	b := newBacklog(10, 3*size)
-	b.needs("a reader", 11)
+	b := New(10, 3*size)
+	b.Needs("a reader", 11)
 	seqs := func(from uint64) (got []uint64, inFile bool) {
-		entries, inFile := b.from(from)
+		entries, inFile := b.From(from)
 		for _, e := range entries {
 			got = append(got, e.Seq)
 		}
@@ -35,24 +35,24 @@ func TestBacklog(t *testing.T) {
 	expect(11, false)
 	expect(10, true)
 	for seq := uint64(11); seq <= 15; seq++ {
-		b.append(&boltstore.Entry{Seq: seq})
+		b.Append(&boltstore.Entry{Seq: seq})
 	}
 	expect(13, false, 13, 14, 15)
 	expect(15, false, 15)
 	expect(12, true) // over the budget
 	expect(16, false)
-	b.jump(20)
+	b.Jump(20)
 	expect(15, true)
 	expect(20, true)
 	expect(21, false)
-	b.append(&boltstore.Entry{Seq: 18}) // popped later, long passed
+	b.Append(&boltstore.Entry{Seq: 18}) // popped later, long passed
 	expect(21, false)
-	if b.last() != 20 {
-		t.Fatal(b.last())
+	if b.Last() != 20 {
+		t.Fatal(b.Last())
 	}
-	b.append(&boltstore.Entry{Seq: 21})
+	b.Append(&boltstore.Entry{Seq: 21})
 	expect(21, false, 21)
-	b.append(&boltstore.Entry{Seq: 25}) // what is between is in the file
+	b.Append(&boltstore.Entry{Seq: 25}) // what is between is in the file
 	expect(22, true)
 	expect(25, false, 25)
 }
@@ -60,16 +60,16 @@ func TestBacklog(t *testing.T) {
 // TestBacklogLetsGo: what a reader has in hand stays, however slow it is.
 func TestBacklogLetsGo(t *testing.T) {
 	size := (&boltstore.Entry{}).Size()
-	b := newBacklog(0, 10*size)
-	b.needs("a reader", 1)
+	b := New(0, 10*size)
+	b.Needs("a reader", 1)
 	next := uint64(1)
 	for range 10 {
-		b.append(&boltstore.Entry{Seq: next})
+		b.Append(&boltstore.Entry{Seq: next})
 		next++
 	}
-	inHand, _ := b.from(1)
+	inHand, _ := b.From(1)
 	for range 100 {
-		b.append(&boltstore.Entry{Seq: next})
+		b.Append(&boltstore.Entry{Seq: next})
 		next++
 	}
 	for i, e := range inHand {
@@ -85,7 +85,7 @@ func TestBacklogLetsGo(t *testing.T) {
 // TestBacklogKeepsWhatIsNeeded: what all readers have read is let go, and so is
 // all that comes while there is none.
 func TestBacklogKeepsWhatIsNeeded(t *testing.T) {
-	b := newBacklog(0, 1<<20)
+	b := New(0, 1<<20)
 	kept := func(want ...uint64) {
 		t.Helper()
 		var got []uint64
@@ -99,31 +99,31 @@ func TestBacklogKeepsWhatIsNeeded(t *testing.T) {
 	}
 	append3 := func() {
 		for range 3 {
-			b.append(&boltstore.Entry{Seq: b.last() + 1})
+			b.Append(&boltstore.Entry{Seq: b.Last() + 1})
 		}
 	}
 	append3()
 	kept()
-	b.needs("fast", 4)
-	b.needs("slow", 4)
+	b.Needs("fast", 4)
+	b.Needs("slow", 4)
 	append3()
 	kept(4, 5, 6)
-	b.needs("fast", 7)
+	b.Needs("fast", 7)
 	kept(4, 5, 6)
-	b.needs("slow", 6)
+	b.Needs("slow", 6)
 	kept(6)
 	append3()
 	kept(6, 7, 8, 9)
-	if _, inFile := b.from(5); !inFile {
+	if _, inFile := b.From(5); !inFile {
 		t.Error("what was let go is not said to be in the file")
 	}
-	b.leave("slow")
+	b.Leave("slow")
 	kept(7, 8, 9)
-	b.leave("fast")
+	b.Leave("fast")
 	kept()
 	append3()
 	kept()
-	if b.last() != 12 {
-		t.Error(b.last())
+	if b.Last() != 12 {
+		t.Error(b.Last())
 	}
 }

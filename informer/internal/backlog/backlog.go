@@ -1,4 +1,4 @@
-package informer
+package backlog
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// backlog keeps the newest committed entries in memory, up to a budget, for
-// the handlers to read at their own pace. It says when to read the file
-// instead. Every waiter waits here.
-type backlog struct {
+// Backlog keeps the newest committed entries in memory, up to a budget. It also
+// is where every reader waits for whatever may concern it. All methods may be
+// called concurrently.
+type Backlog struct {
 	budget int
 
 	mu      sync.Mutex
@@ -26,13 +26,16 @@ type backlog struct {
 	needed map[any]uint64
 }
 
-func newBacklog(seq uint64, budget int) *backlog {
-	b := &backlog{lastSeq: seq, budget: budget, needed: map[any]uint64{}}
+// New returns a backlog behind seq that keeps entries of that many bytes.
+func New(seq uint64, budget int) *Backlog {
+	b := &Backlog{lastSeq: seq, budget: budget, needed: map[any]uint64{}}
 	b.cond.L = &b.mu
 	return b
 }
 
-func (b *backlog) append(e *boltstore.Entry) {
+// Append adds a committed entry. One that a Jump has passed is in the file only;
+// one that leaves a gap makes the entries before it so.
+func (b *Backlog) Append(e *boltstore.Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -52,7 +55,7 @@ func (b *backlog) append(e *boltstore.Entry) {
 }
 
 // drop lets go of the oldest entry. The caller holds the mutex.
-func (b *backlog) drop() {
+func (b *Backlog) drop() {
 	b.bytes -= b.entries[0].Size()
 	b.entries[0] = nil
 	if b.entries = b.entries[1:]; len(b.entries) == 0 {
@@ -61,7 +64,7 @@ func (b *backlog) drop() {
 }
 
 // trim lets go of what nobody needs. The caller holds the mutex.
-func (b *backlog) trim() {
+func (b *Backlog) trim() {
 	low := b.lastSeq + 1
 	for _, seq := range b.needed {
 		low = min(low, seq)
@@ -71,9 +74,9 @@ func (b *backlog) trim() {
 	}
 }
 
-// needs says that a reader has still to read the entries from seq on, and none
+// Needs says that a reader still has to read the entries from seq on, and none
 // before.
-func (b *backlog) needs(reader any, seq uint64) {
+func (b *Backlog) Needs(reader any, seq uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if was, ok := b.needed[reader]; !ok || was != seq {
@@ -82,16 +85,16 @@ func (b *backlog) needs(reader any, seq uint64) {
 	}
 }
 
-// leave says that a reader needs nothing more.
-func (b *backlog) leave(reader any) {
+// Leave says that a reader needs nothing more.
+func (b *Backlog) Leave(reader any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.needed, reader)
 	b.trim()
 }
 
-// jump notes that entries up to seq are in the file only.
-func (b *backlog) jump(seq uint64) {
+// Jump notes that entries up to seq are in the file only.
+func (b *Backlog) Jump(seq uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if seq > b.lastSeq {
@@ -100,31 +103,35 @@ func (b *backlog) jump(seq uint64) {
 	b.signal()
 }
 
-func (b *backlog) wake() {
+// Wake lets every waiter look again.
+func (b *Backlog) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.signal()
 }
 
-func (b *backlog) signal() {
+func (b *Backlog) signal() {
 	b.ticks++
 	b.cond.Broadcast()
 }
 
-func (b *backlog) last() uint64 {
+// Last is the seq of the newest entry, in memory or passed by a Jump.
+func (b *Backlog) Last() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lastSeq
 }
 
-// tick is what a waiter gives to wait: it returns once anything happened since.
-func (b *backlog) tick() uint64 {
+// Tick is for Wait, which returns once anything has happened since.
+func (b *Backlog) Tick() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ticks
 }
 
-func (b *backlog) wait(ctx context.Context, tick uint64) {
+// Wait waits until something has happened since the tick, or Wake was called
+// behind the end of ctx.
+func (b *Backlog) Wait(ctx context.Context, tick uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.ticks == tick && ctx.Err() == nil {
@@ -135,9 +142,9 @@ func (b *backlog) wait(ctx context.Context, tick uint64) {
 // atOnce is how many entries are handed out at a time.
 const atOnce = 64
 
-// from returns entries from seq on, as far as they are in memory, for the
-// caller to keep. inFile says that seq was committed and is not.
-func (b *backlog) from(seq uint64) (entries []*boltstore.Entry, inFile bool) {
+// From returns entries from seq on, as far as they are in memory; the caller may
+// keep the slice. inFile says that seq was committed and is in the file only.
+func (b *Backlog) From(seq uint64) (entries []*boltstore.Entry, inFile bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if seq > b.lastSeq {
