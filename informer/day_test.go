@@ -197,7 +197,7 @@ func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration) {
 	if told := rec.names(); !slices.Equal(told, slices.Sorted(maps.Keys(have))) {
 		t.Errorf("the handler was told that there are %d objects, there are %d", len(told), len(have))
 	}
-	if st := ours.inf.State(); st.Phase != reflector.Live || st.Degraded != "" {
+	if st := ours.inf.State(); st.Phase != reflector.PhaseLive || st.Degraded != "" {
 		t.Error(st)
 	}
 	count()

@@ -1,5 +1,5 @@
 // Package informer is a cache.SharedIndexInformer over the file. client-go's own
-// controller and Reflector run it: a reflector.Source lists and watches for them,
+// controller and Reflector run it: a reflector.ListerWatcher lists and watches for them,
 // and they pop from a fifo.Queue.
 //
 // # Order

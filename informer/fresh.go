@@ -13,7 +13,7 @@ var errNotRunning = errors.New("informer: not running, nothing will become fresh
 
 // WaitForFresh returns nil once the server has confirmed what is cached no
 // longer than maxAge ago, and all of it can be read; handlers may be told
-// later. If need be it has the server asked, see reflector.Source. The error
+// later. If need be it has the server asked, see reflector.ListerWatcher. The error
 // is the context's, or says that the informer does not run.
 func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	src, err := inf.runningSource()
@@ -35,7 +35,7 @@ func (inf *Informer) WaitForVersion(ctx context.Context, resourceVersion string)
 	return src.WaitForVersion(ctx, resourceVersion)
 }
 
-func (inf *Informer) runningSource() (*reflector.Source, error) {
+func (inf *Informer) runningSource() (*reflector.ListerWatcher, error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if inf.source == nil || inf.stopped {

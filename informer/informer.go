@@ -44,7 +44,7 @@ type Informer struct {
 	transform   cache.TransformFunc
 	watchErrors cache.WatchErrorHandlerWithContext
 	queue       *fifo.Queue
-	source      *reflector.Source
+	source      *reflector.ListerWatcher
 	resyncCheck time.Duration
 	listeners   map[*listener]struct{}
 	removed     []removed     // oldest first

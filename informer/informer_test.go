@@ -152,7 +152,7 @@ func TestOfflineStart(t *testing.T) {
 	r := newRecorder(t)
 	l := w.live(Options{}, r).run()
 	r.expect("initial a")
-	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
+	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
 	if l.inf.HasSynced() || l.inf.State().Confirmed.IsZero() {
 		t.Errorf("synced %v, %+v", l.inf.HasSynced(), l.inf.State())
 	}
@@ -172,7 +172,7 @@ func TestMaxStaleness(t *testing.T) {
 	w.live(Options{MaxStaleness: -1}).run().synced().end()
 	w.live(Options{MaxStaleness: time.Hour}).run().synced().end()
 	l := w.live(Options{MaxStaleness: time.Nanosecond}).run()
-	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
+	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
 	if l.inf.HasSynced() {
 		t.Error("synced with data that is too old")
 	}
@@ -180,7 +180,7 @@ func TestMaxStaleness(t *testing.T) {
 	d := devicetest.New(time.Now().Add(-2 * time.Hour)) // another boot, with a clock behind
 	w.options.Clock = d
 	l = w.live(Options{MaxStaleness: time.Hour, Clock: d}).run()
-	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
+	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
 	if l.inf.HasSynced() {
 		t.Error("synced with data of an age that is not known")
 	}

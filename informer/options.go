@@ -61,7 +61,7 @@ type Options struct {
 	// object that could not be stored, see reflector.Options. Default 1 s.
 	RetryUnstored time.Duration
 	// OnDenied says what becomes of the objects while the server refuses
-	// access to them, or has the type no more. Default reflector.Keep.
+	// access to them, or has the type no more. Default reflector.DeniedKeep.
 	OnDenied reflector.OnDenied
 	// QuietTimeout is how long a watch may bring neither event nor bookmark
 	// before the server is asked anew, see reflector.Options. Default 90 s.

@@ -58,7 +58,7 @@ func TestOptionsArrive(t *testing.T) {
 			wants: "1", else_: "0",
 		},
 		"OnDenied": {
-			with: Options{OnDenied: reflector.Purge},
+			with: Options{OnDenied: reflector.DeniedPurge},
 			shows: func(l *life) string {
 				on := &atomic.Bool{}
 				l.sim.FailNext(func(r *http.Request) bool { return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") }, 1<<30,

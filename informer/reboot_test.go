@@ -83,7 +83,7 @@ func TestReboots(t *testing.T) {
 				l := w.live(Options{Clock: d, MaxStaleness: most})
 				l.is(tc.known, tc.age)
 				l.run()
-				eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.Offline })
+				eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
 				l.is(tc.known, tc.age)
 				if fresh := most < 0 || tc.known && tc.age < most; l.inf.HasSynced() != fresh {
 					t.Errorf("MaxStaleness %s: synced %v", most, !fresh)

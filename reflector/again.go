@@ -24,7 +24,7 @@ type retryAgain struct {
 
 // againIn is how long it is until everything is to be listed for what could not
 // be stored, due whether there is any.
-func (s *Source) againIn() (d time.Duration, due bool) {
+func (s *ListerWatcher) againIn() (d time.Duration, due bool) {
 	_, failed := s.queue.Failed()
 	none := s.store.UnstoredObjects() == 0
 	s.mu.Lock()
@@ -42,13 +42,13 @@ func (s *Source) againIn() (d time.Duration, due bool) {
 }
 
 // mustReadAgain says whether it is time to.
-func (s *Source) mustReadAgain() bool {
+func (s *ListerWatcher) mustReadAgain() bool {
 	d, due := s.againIn()
 	return due && d == 0 && s.store.UnstoredObjects() > 0
 }
 
 // triedAgain notes that everything has been listed, or could not be.
-func (s *Source) triedAgain() {
+func (s *ListerWatcher) triedAgain() {
 	if s.store.UnstoredObjects() == 0 {
 		return
 	}

@@ -45,7 +45,7 @@ var _ watch.Interface = &ahead{}
 
 // keepAhead opens a watch at the version, or again where it broke, as far as
 // the server allows. Without one the relist goes on all the same.
-func (s *Source) keepAhead(ctx context.Context, a *ahead, rv string) *ahead {
+func (s *ListerWatcher) keepAhead(ctx context.Context, a *ahead, rv string) *ahead {
 	if a != nil {
 		a.mu.Lock()
 		again := a.ended && !a.failed
@@ -63,7 +63,7 @@ func (s *Source) keepAhead(ctx context.Context, a *ahead, rv string) *ahead {
 
 // openAhead opens the watch, which no page waits for. It lives as long as ctx, or
 // until Stop.
-func (s *Source) openAhead(ctx context.Context, a *ahead, rv string) *ahead {
+func (s *ListerWatcher) openAhead(ctx context.Context, a *ahead, rv string) *ahead {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.cancel != nil {
@@ -138,7 +138,7 @@ func nextOf(ctx context.Context, w watch.Interface) (ev watch.Event, ok bool) {
 
 // takeAhead returns the watch that a relist has left for this version, if it
 // is whole.
-func (s *Source) takeAhead(rv string) (watch.Interface, string) {
+func (s *ListerWatcher) takeAhead(rv string) (watch.Interface, string) {
 	s.mu.Lock()
 	a := s.ahead
 	s.ahead = nil

@@ -140,16 +140,16 @@ func TestEachAnswer(t *testing.T) {
 					if n := asked.Load(); n > 800 || faults.Load() == 0 {
 						t.Errorf("%d requests in 20 minutes, %d of them spoilt", n, faults.Load())
 					}
-					if st.Phase == Live && d != "" || st.Phase != Live && st.Phase != CatchingUp && len(f.store.ListKeys()) != 12 {
+					if st.Phase == PhaseLive && d != "" || st.Phase != PhaseLive && st.Phase != PhaseCatchingUp && len(f.store.ListKeys()) != 12 {
 						t.Errorf("%s, %s", st, d)
 					}
-					if metadata && slices.Contains(inFull, answer) && st.Phase != Live {
+					if metadata && slices.Contains(inFull, answer) && st.Phase != PhaseLive {
 						t.Errorf("not read in full: %s", st)
 					}
 					on.Store(false)
 					after(6 * time.Minute)
 					st, d = f.State(), f.differs()
-					if st.Phase != Live || d != "" {
+					if st.Phase != PhaseLive || d != "" {
 						t.Errorf("afterwards %s, %s", st, d)
 					}
 					if told := f.takeTold(); told != "Added cm4a, Deleted cm10, Updated cm7" {

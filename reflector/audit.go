@@ -15,7 +15,7 @@ import (
 
 // watchedLong notes that a long watch has ended in order: a good moment to
 // count.
-func (s *Source) watchedLong() {
+func (s *ListerWatcher) watchedLong() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.countDue = !s.counted && !s.countless
@@ -23,7 +23,7 @@ func (s *Source) watchedLong() {
 
 // outage notes that the server could not be reached, and may be another when it
 // can.
-func (s *Source) outage() {
+func (s *ListerWatcher) outage() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counted, s.countDue = false, false
@@ -32,7 +32,7 @@ func (s *Source) outage() {
 // miscounted asks the server, once after each outage, how many objects there
 // were at the version that the file has, and says whether it is another number:
 // what the file knows as that version is not what the server does.
-func (s *Source) miscounted(ctx context.Context) (bool, error) {
+func (s *ListerWatcher) miscounted(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	due := s.countDue
 	s.countDue = false
@@ -52,7 +52,7 @@ func (s *Source) miscounted(ctx context.Context) (bool, error) {
 }
 
 // countDiffers is false where the server does not tell.
-func (s *Source) countDiffers(ctx context.Context) (bool, error) {
+func (s *ListerWatcher) countDiffers(ctx context.Context) (bool, error) {
 	if err := s.queue.Flush(ctx); err != nil {
 		return false, err
 	}
@@ -88,7 +88,7 @@ func (s *Source) countDiffers(ctx context.Context) (bool, error) {
 
 // recount looks whether a relist has made the numbers equal. If not, the list
 // function does not return all that the server has, and numbers mean nothing.
-func (s *Source) recount(ctx context.Context) error {
+func (s *ListerWatcher) recount(ctx context.Context) error {
 	differs, err := s.countDiffers(ctx)
 	if err != nil || !differs {
 		return err
@@ -102,7 +102,7 @@ func (s *Source) recount(ctx context.Context) error {
 
 // readIn is how long a watch may go on until everything is to be read: to be
 // compared, or because a proof was put off. ok says whether it is.
-func (s *Source) readIn() (time.Duration, bool) {
+func (s *ListerWatcher) readIn() (time.Duration, bool) {
 	d, ok := s.auditIn()
 	if s.isPostponed() && !s.queue.Reached() && s.bookmarkless() {
 		s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *Source) readIn() (time.Duration, bool) {
 
 // auditIn is how long it is until everything is to be compared, ok whether it
 // ever is.
-func (s *Source) auditIn() (d time.Duration, ok bool) {
+func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
 	if s.o.AuditEvery <= 0 {
 		return 0, false
 	}
@@ -135,7 +135,7 @@ func (s *Source) auditIn() (d time.Duration, ok bool) {
 const postponed = 5 * time.Minute
 
 // postpone puts off a relist that has failed, if the watch can do without it.
-func (s *Source) postpone(ctx context.Context, reason string) bool {
+func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -153,7 +153,7 @@ func (s *Source) postpone(ctx context.Context, reason string) bool {
 }
 
 // isPostponed says whether such a relist is put off.
-func (s *Source) isPostponed() bool {
+func (s *ListerWatcher) isPostponed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.o.Clock.Now().Before(s.notBefore)
@@ -161,7 +161,7 @@ func (s *Source) isPostponed() bool {
 
 // suspect says whether the file may be of another history than the server's, or
 // is to be compared as a matter of course.
-func (s *Source) suspect(ctx context.Context) (string, error) {
+func (s *ListerWatcher) suspect(ctx context.Context) (string, error) {
 	if d, ok := s.auditIn(); ok && d <= 0 {
 		return ReasonAudit, nil
 	}

@@ -66,7 +66,7 @@ func (f *fixture) take(w watch.Interface) {
 func (f *fixture) endLong() {
 	f.t.Helper()
 	w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(300))})
-	if st := f.State(); err != nil || st.Phase != Live {
+	if st := f.State(); err != nil || st.Phase != PhaseLive {
 		f.t.Fatal(err, st)
 	}
 	f.clock.Step(5 * time.Minute)
@@ -138,7 +138,7 @@ func TestAuditFails(t *testing.T) {
 		if told := f.takeTold(); told != "Added meanwhile" {
 			t.Errorf("told %q", told)
 		}
-		if st := f.State(); st.Phase != Live || st.Relists[ReasonAudit] != 0 {
+		if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonAudit] != 0 {
 			t.Errorf("%s %v", st, st.Relists)
 		}
 		if _, _, full := f.sent(); full > 15 {
@@ -146,7 +146,7 @@ func TestAuditFails(t *testing.T) {
 		}
 		on.Store(false)
 		after(10 * time.Minute)
-		if st := f.State(); st.Phase != Live || st.Relists[ReasonAudit] != 1 {
+		if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonAudit] != 1 {
 			t.Errorf("%s %v", st, st.Relists)
 		}
 	})

@@ -141,11 +141,11 @@ func TestBesideStock(t *testing.T) {
 }
 
 // TestStockInformerPurged: where the server refuses them for good, and OnDenied
-// is Purge, the objects are told as deleted.
+// is DeniedPurge, the objects are told as deleted.
 func TestStockInformerPurged(t *testing.T) {
 	standaloneBubble(t, 3, func(s *stock) {
 		s.end()
-		s.start(StandaloneOptions{Options: Options{OnDenied: Purge}})
+		s.start(StandaloneOptions{Options: Options{OnDenied: DeniedPurge}})
 		after(time.Minute)
 		s.take()
 		forbidden := forbid(s.sim)

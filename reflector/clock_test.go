@@ -139,7 +139,7 @@ func TestClockJumps(t *testing.T) {
 		f.create("missed")
 		after(2 * time.Minute)
 		age("connected again", 0, 2*time.Minute, true)
-		if diff := f.differs(); diff != "" || f.State().Phase != Live {
+		if diff := f.differs(); diff != "" || f.State().Phase != PhaseLive {
 			t.Error(diff, f.State())
 		}
 	})
@@ -161,7 +161,7 @@ func TestClockJumpsOverDeadWatch(t *testing.T) {
 					t.Errorf("%d objects, the watch is not silent", n)
 				}
 				after(30 * time.Second)
-				if diff := f.differs(); diff != "" || f.State().Phase != Live {
+				if diff := f.differs(); diff != "" || f.State().Phase != PhaseLive {
 					t.Error(diff, f.State())
 				}
 				if age, ok := f.State().Age(clk.Now()); !ok || age > time.Minute {

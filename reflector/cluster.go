@@ -27,7 +27,7 @@ var errNoCluster = errors.New("reflector: the cluster that answers has no kube-s
 // otherCluster finds out whether the server is that of another cluster than the
 // file's. If it is, the file's contents are set aside, since none of them has
 // been deleted.
-func (s *Source) otherCluster(ctx context.Context) (bool, error) {
+func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	checked, by := s.checked, s.asking.server()
 	s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *Source) otherCluster(ctx context.Context) (bool, error) {
 
 // identify asks for the UID of kube-system, if it must, and returns what else
 // that answer has told.
-func (s *Source) identify(ctx context.Context, known boltstore.State, by boltstore.Server) (identity, boltstore.Server, error) {
+func (s *ListerWatcher) identify(ctx context.Context, known boltstore.State, by boltstore.Server) (identity, boltstore.Server, error) {
 	by.Address = s.o.Server
 	if by.FlowSchemaUID != "" && by.FlowSchemaUID == known.FlowSchemaUID {
 		return identity{clusterUID: known.ClusterUID, sure: true}, by, nil
@@ -71,7 +71,7 @@ func (s *Source) identify(ctx context.Context, known boltstore.State, by boltsto
 	return identity{told.uid, other, other || told.uid != "" || known.ClusterUID == ""}, by, nil
 }
 
-func (s *Source) askCluster(ctx context.Context) (clusterUID, error) {
+func (s *ListerWatcher) askCluster(ctx context.Context) (clusterUID, error) {
 	p := &probe{cluster: true}
 	if err := intercept(ctx, s.raw, p); err != nil {
 		return clusterUID{}, err
@@ -95,7 +95,7 @@ func isOther(known boltstore.State, by boltstore.Server) bool {
 	return others > 1
 }
 
-func (s *Source) setAside(ctx context.Context, known boltstore.State, by boltstore.Server) error {
+func (s *ListerWatcher) setAside(ctx context.Context, known boltstore.State, by boltstore.Server) error {
 	if err := s.queue.Flush(ctx); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *Source) setAside(ctx context.Context, known boltstore.State, by boltsto
 
 // noteServer keeps who answers beside what is cached, for the next time. Where
 // that cannot be written the cluster is asked for again then.
-func (s *Source) noteServer(known boltstore.State, by boltstore.Server, sure bool) {
+func (s *ListerWatcher) noteServer(known boltstore.State, by boltstore.Server, sure bool) {
 	if !sure {
 		by = boltstore.Server{Address: by.Address}
 	}
@@ -128,7 +128,7 @@ func (s *Source) noteServer(known boltstore.State, by boltstore.Server, sure boo
 }
 
 // answered is what a relist notes of who has given its pages.
-func (s *Source) answered() boltstore.Server {
+func (s *ListerWatcher) answered() boltstore.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.id.sure {

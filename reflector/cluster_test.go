@@ -225,7 +225,7 @@ func TestAsideIsNotFresh(t *testing.T) {
 // TestRefusedByAnotherCluster: one that refuses everything, since it does not
 // know the caller, may be another: nothing is purged.
 func TestRefusedByAnotherCluster(t *testing.T) {
-	bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
+	bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
 		f.reflect()
 		after(time.Second)
 		f.takeTold()
@@ -303,7 +303,7 @@ func TestClusterAskedInVain(t *testing.T) {
 		f.forget()
 		f.sim.EndWatches(apierrors.NewResourceExpired("too old resource version"))
 		after(time.Minute)
-		if n := f.traffic(); n.firsts != 1 || f.State().Relists[ReasonExpired] != 1 || f.State().Phase != Live {
+		if n := f.traffic(); n.firsts != 1 || f.State().Relists[ReasonExpired] != 1 || f.State().Phase != PhaseLive {
 			t.Errorf("%+v, %s", n, f.State())
 		}
 		if d := f.differs(); d != "" {

@@ -89,7 +89,7 @@ func TestFreshBehindSlowList(t *testing.T) {
 		f.queue.Confirm(fmt.Sprint(f.sim.Revision()), began)
 		f.reflect()
 		after(time.Second)
-		if st := f.State(); st.Phase != CatchingUp {
+		if st := f.State(); st.Phase != PhaseCatchingUp {
 			t.Fatal(st)
 		}
 		at := time.Now()
@@ -145,7 +145,7 @@ func TestNoVersions(t *testing.T) {
 		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{Compare: CompareDecoded}, func(*rest.Config) {}, strip)
 		f.reflect()
 		after(time.Minute)
-		if st := f.State(); !f.queue.HasSynced() || st.Phase != Live || st.Confirmed.IsZero() {
+		if st := f.State(); !f.queue.HasSynced() || st.Phase != PhaseLive || st.Confirmed.IsZero() {
 			t.Fatalf("synced %v, %s", f.queue.HasSynced(), st)
 		}
 		f.takeTold()
@@ -166,7 +166,7 @@ func TestNoVersions(t *testing.T) {
 		f.sim.DropConnections()
 		f.create("more")
 		after(2 * time.Minute)
-		if n := len(f.store.ListKeys()); n != 6 || f.State().Phase != Live {
+		if n := len(f.store.ListKeys()); n != 6 || f.State().Phase != PhaseLive {
 			t.Errorf("%d objects, %s", n, f.State())
 		}
 		if st := f.State(); st.Relists[ReasonNoVersion] == 0 || st.Relists[ReasonNoVersion] > 3 {

@@ -78,7 +78,7 @@ func newCustomFixture(t *testing.T) *customFixture {
 			t.Fatal(err)
 		}
 		f.queue = fifo.New(f.store, fifo.Options{Now: clk.Now})
-		f.Source = New(lw, f.queue, f.store, example, Options{Server: server, Clock: clk})
+		f.ListerWatcher = New(lw, f.queue, f.store, example, Options{Server: server, Clock: clk})
 	}
 	f.claim()
 	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })

@@ -10,18 +10,18 @@ import (
 )
 
 // OnDenied says what becomes of the objects while the server refuses them:
-// 401, 403, or 404 for a type that is gone. Either way the phase is Denied, the
-// error goes to the watch error handler, and once access is back only what
-// differs is told.
+// 401, 403, or 404 for a type that is gone. Either way the phase is
+// PhaseDenied, and the error goes to the watch error handler. Once access is
+// back, handlers are told only what differs.
 type OnDenied int
 
 const (
-	// Keep serves them, unconfirmed.
-	Keep OnDenied = iota
-	// Purge deletes them from the file, journal entries apart, and tells
+	// DeniedKeep serves them, unconfirmed.
+	DeniedKeep OnDenied = iota
+	// DeniedPurge deletes them from the file, journal entries apart, and tells
 	// handlers so, once the refusal has lasted a minute: a starting server
 	// refuses for a moment what it will allow.
-	Purge
+	DeniedPurge
 )
 
 // purgeAfter is how long a refusal lasts before it is believed.
@@ -33,7 +33,7 @@ func isDenied(err error) bool {
 
 // denied notes a refusal, and purges if it has lasted. by is what the server told
 // of itself in it.
-func (s *Source) denied(ctx context.Context, err error, by boltstore.Server) {
+func (s *ListerWatcher) denied(ctx context.Context, err error, by boltstore.Server) {
 	now := s.o.Clock.Now()
 	s.mu.Lock()
 	if s.deniedSince.IsZero() {
@@ -41,8 +41,8 @@ func (s *Source) denied(ctx context.Context, err error, by boltstore.Server) {
 	}
 	lasted := now.Sub(s.deniedSince)
 	s.mu.Unlock()
-	s.enter(Denied, err.Error())
-	if s.o.OnDenied != Purge || lasted < purgeAfter {
+	s.enter(PhaseDenied, err.Error())
+	if s.o.OnDenied != DeniedPurge || lasted < purgeAfter {
 		return
 	}
 	if !s.store.State().Synced { // what an interrupted list has left must not stay, either
@@ -72,7 +72,7 @@ func (s *Source) denied(ctx context.Context, err error, by boltstore.Server) {
 }
 
 // allowed notes that the server has answered.
-func (s *Source) allowed() {
+func (s *ListerWatcher) allowed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deniedSince = time.Time{}

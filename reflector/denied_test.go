@@ -43,13 +43,13 @@ func TestDeniedKeeps(t *testing.T) {
 				f.create("missed")
 				f.cost()
 				after(time.Hour)
-				if n, st := len(f.store.ListKeys()), f.State(); n != 5 || st.Phase != Denied || time.Since(st.Confirmed) < time.Hour-time.Second {
+				if n, st := len(f.store.ListKeys()), f.State(); n != 5 || st.Phase != PhaseDenied || time.Since(st.Confirmed) < time.Hour-time.Second {
 					t.Errorf("%d objects, %#v", n, st)
 				}
 				f.costs("in an hour", kubesim.Cost{Questions: 240, Bytes: 44000}) // client-go's backoff
 				on.Store(false)
 				after(2 * time.Minute)
-				if told := f.takeTold(); told != "Added missed" || f.State().Phase != Live {
+				if told := f.takeTold(); told != "Added missed" || f.State().Phase != PhaseLive {
 					t.Errorf("told %q, %s", told, f.State())
 				}
 				f.costs("afterwards", kubesim.Cost{Questions: 2, Watches: 3, Bytes: 1150})
@@ -66,7 +66,7 @@ func TestDeniedKeeps(t *testing.T) {
 func TestDeniedPurges(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
+			bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
 				on := f.refuse(refusal)
 				f.reflect()
 				after(time.Second)
@@ -86,14 +86,14 @@ func TestDeniedPurges(t *testing.T) {
 				on.Store(true)
 				f.sim.DropConnections()
 				after(10 * time.Minute)
-				if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" || len(f.store.ListKeys()) != 0 || f.State().Phase != Denied {
+				if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" || len(f.store.ListKeys()) != 0 || f.State().Phase != PhaseDenied {
 					t.Errorf("told %q, %s", told, f.State())
 				}
 				f.costs("in ten minutes", kubesim.Cost{Questions: 45, Others: 1, Bytes: 8000})
 				f.create("more")
 				on.Store(false)
 				after(2 * time.Minute)
-				if told := f.takeTold(); told != "Added cm0, Added cm1, Added cm2, Added more" || f.State().Phase != Live {
+				if told := f.takeTold(); told != "Added cm0, Added cm1, Added cm2, Added more" || f.State().Phase != PhaseLive {
 					t.Errorf("told %q, %s", told, f.State())
 				}
 				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2, Bytes: 1300})
@@ -109,7 +109,7 @@ func TestDeniedPurges(t *testing.T) {
 func TestDeniedByAnotherCluster(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
+			bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
 				on := f.refuse(refusal)
 				f.reflect()
 				after(time.Second)
@@ -122,12 +122,12 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 				f.cost()
 				after(10 * time.Minute)
 				f.costs("refused", kubesim.Cost{Questions: 45, Others: 40, Bytes: 18_000})
-				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.store.State().Synced || f.State().Phase != Denied {
+				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.store.State().Synced || f.State().Phase != PhaseDenied {
 					t.Errorf("told %q, synced %v, %s", told, f.store.State().Synced, f.State())
 				}
 				on.Store(false)
 				after(2 * time.Minute)
-				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.State().Phase != Live || len(f.store.ListKeys()) != 1 {
+				if told := f.takeTold(); strings.Contains(told, "Deleted") || f.State().Phase != PhaseLive || len(f.store.ListKeys()) != 1 {
 					t.Errorf("told %q, %s", told, f.State())
 				}
 				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2, Bytes: 1000})
@@ -141,7 +141,7 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 
 // TestPurgedStaysSo: the next life does not take an empty file for a fresh one.
 func TestPurgedStaysSo(t *testing.T) {
-	bubble(t, 3, kubesim.Options{}, Options{OnDenied: Purge}, func(f *fixture) {
+	bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
 		f.list()
 		if err := f.queue.Purge(f.t.Context()); err != nil {
 			t.Fatal(err)
@@ -177,7 +177,7 @@ func TestTypeComesBack(t *testing.T) {
 		f.costs("gone", kubesim.Cost{Questions: 50, Bytes: 8500})
 		on.Store(false)
 		after(2 * time.Minute)
-		if told := f.takeTold(); told != "Added cm1, Deleted cm0, Deleted cm1, Deleted cm2" || f.State().Phase != Live {
+		if told := f.takeTold(); told != "Added cm1, Deleted cm0, Deleted cm1, Deleted cm2" || f.State().Phase != PhaseLive {
 			t.Errorf("told %q, %s", told, f.State())
 		}
 		f.costs("back", kubesim.Cost{Questions: 2, FullReads: 1, Watches: 3, Others: 1, Forms: 2, Bytes: 1200})

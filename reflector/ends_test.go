@@ -76,7 +76,7 @@ func TestEndsAtEachRequest(t *testing.T) {
 					f.delete("cm7")
 					f.reflect()
 					after(20 * time.Second)
-					if d := f.differs(); d != "" || f.State().Phase != Live {
+					if d := f.differs(); d != "" || f.State().Phase != PhaseLive {
 						t.Errorf("repair %d, request %d, answered %v: %s, %s", repair, k, answered, d, f.State())
 					}
 				})

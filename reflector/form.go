@@ -30,7 +30,7 @@ import (
 // objects, "" where it cannot be learned. Where the definition of a custom
 // resource may not be read the one that the file knows is kept, so that the sign
 // does not change with the permission.
-func (s *Source) servedForm(ctx context.Context, late bool) (string, error) {
+func (s *ListerWatcher) servedForm(ctx context.Context, late bool) (string, error) {
 	if s.o.Server == "" { // not a client whose requests we can make
 		return "", nil
 	}
@@ -79,7 +79,7 @@ const mostFormLag = 600
 
 // formDoubtful says whether the sign is to be asked for, and if so how many
 // seconds the next watch is to last.
-func (s *Source) formDoubtful() (wait int64, due bool) {
+func (s *ListerWatcher) formDoubtful() (wait int64, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.formWait, s.formDue > 0
@@ -87,7 +87,7 @@ func (s *Source) formDoubtful() (wait int64, due bool) {
 
 // formDoubted notes that a watch has ended before its time. The sign is asked for
 // before the next one, and once more before the one that follows.
-func (s *Source) formDoubted() {
+func (s *ListerWatcher) formDoubted() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if custom(s.store.Source().Group) {
@@ -97,7 +97,7 @@ func (s *Source) formDoubted() {
 
 // reformed says whether the form is another than that of the last relist, where
 // that is in doubt. A server that does not tell it is asked before the next watch.
-func (s *Source) reformed(ctx context.Context) bool {
+func (s *ListerWatcher) reformed(ctx context.Context) bool {
 	_, due := s.formDoubtful()
 	known := s.store.ServedForm()
 	if known == "" { // each list compares content
@@ -125,7 +125,7 @@ func (s *Source) reformed(ctx context.Context) bool {
 // asked for as often as a list is refused. A sign from before the list's end is
 // right or old, so what has changed since is noticed. It is "" where it cannot be
 // learned.
-func (s *Source) lateForm(ctx context.Context) string {
+func (s *ListerWatcher) lateForm(ctx context.Context) string {
 	s.mu.Lock()
 	late := s.formErrors == 0 // else it is to be known whether it can be asked for
 	s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *Source) lateForm(ctx context.Context) string {
 }
 
 // formAnswered notes whether the sign could be asked for.
-func (s *Source) formAnswered(err error) {
+func (s *ListerWatcher) formAnswered(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.formErrors++; err == nil {

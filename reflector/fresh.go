@@ -13,7 +13,7 @@ import (
 // watch, some two seconds if other types change; where it sends no bookmarks a
 // full list. Several callers share that. The error is the context's, or
 // fifo.ErrClosed.
-func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
+func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	now := s.o.Clock.Now()
 	since, proven := now.Add(-maxAge), maxAge <= 0
 	if age, ok := s.State().Age(now); (!ok || age > maxAge) && !s.queue.Confirmed().Before(since) {
@@ -45,20 +45,20 @@ func (s *Source) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 // be read: a caller who has written an object waits for the version that the
 // server returned. It sends nothing: the watch brings the change. The error is
 // the context's, or fifo.ErrClosed.
-func (s *Source) WaitForVersion(ctx context.Context, resourceVersion string) error {
+func (s *ListerWatcher) WaitForVersion(ctx context.Context, resourceVersion string) error {
 	return s.queue.WaitVersion(ctx, resourceVersion)
 }
 
 // staleAsk says whether a caller waits for the answer to a question that is yet
 // to be sent.
-func (s *Source) staleAsk() bool {
+func (s *ListerWatcher) staleAsk() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wanted > 0 && s.queue.Asked().Before(s.wantedProven)
 }
 
 // stale says whether a caller waits for what the server has yet to confirm.
-func (s *Source) stale() bool {
+func (s *ListerWatcher) stale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wanted > 0 && (s.queue.Confirmed().Before(s.wantedSince) || s.queue.Proven().Before(s.wantedProven))

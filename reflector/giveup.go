@@ -57,7 +57,7 @@ func giveUp[T any](stop context.Context, fn func() (T, error), drop func(T)) (T,
 }
 
 // callList calls the list function with ctx, which ends with stop or earlier.
-func (s *Source) callList(stop, ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (s *ListerWatcher) callList(stop, ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	return giveUp(stop, func() (runtime.Object, error) { return s.lw.ListWithContext(ctx, o) }, func(runtime.Object) {})
 }
 
@@ -68,6 +68,6 @@ func stopWatch(w watch.Interface) {
 }
 
 // callWatch is callList for the watch function.
-func (s *Source) callWatch(stop, ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (s *ListerWatcher) callWatch(stop, ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	return giveUp(stop, func() (watch.Interface, error) { return s.lw.WatchWithContext(ctx, o) }, stopWatch)
 }

@@ -70,7 +70,7 @@ type sizes struct {
 
 // fullSizes are those of a full list, from what the file holds before one has
 // been seen: answers of more than 128 KiB are compressed to about a fifth.
-func (s *Source) fullSizes() (sent, unpacked int64) {
+func (s *ListerWatcher) fullSizes() (sent, unpacked int64) {
 	if s.sizes.sent > 0 {
 		return s.sizes.sent, s.sizes.unpacked
 	}
@@ -92,7 +92,7 @@ const leastFull = 768
 // metadataPays says whether to ask for metadata first. It should be less than
 // half of the full list, since what has changed comes on top, with a request
 // for each.
-func (s *Source) metadataPays() bool {
+func (s *ListerWatcher) metadataPays() bool {
 	sent, _ := s.fullSizes()
 	switch s.o.Repair {
 	case RepairFull:

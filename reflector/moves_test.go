@@ -52,7 +52,7 @@ func newOdd(t *testing.T, lw cache.ListerWatcher) *odd {
 
 // life runs one, and returns its source once it has synced and the file has the
 // names. fn is called then.
-func (o *odd) life(fn func(*Source, *boltstore.Claimed), names ...string) State {
+func (o *odd) life(fn func(*ListerWatcher, *boltstore.Claimed), names ...string) State {
 	o.t.Helper()
 	store, err := o.db.Claim(boltstore.Claim{Source: o.source, Example: o.example})
 	if err != nil {
@@ -83,10 +83,10 @@ func (o *odd) life(fn func(*Source, *boltstore.Claimed), names ...string) State 
 
 // has waits until the source has synced and gone live, and looks what the file
 // has then: nothing corrects it afterwards.
-func (o *odd) has(src *Source, store *boltstore.Claimed, names []string) {
+func (o *odd) has(src *ListerWatcher, store *boltstore.Claimed, names []string) {
 	o.t.Helper()
 	deadline := time.Now().Add(time.Minute)
-	for !src.queue.HasSynced() || src.State().Phase != Live {
+	for !src.queue.HasSynced() || src.State().Phase != PhaseLive {
 		if time.Now().After(deadline) {
 			o.t.Fatalf("not live: %s", src.State())
 		}
@@ -187,7 +187,7 @@ func TestConstantOverABrokenWatch(t *testing.T) {
 			return w, nil
 		},
 	})
-	st := o.life(func(_ *Source, s *boltstore.Claimed) {
+	st := o.life(func(_ *ListerWatcher, s *boltstore.Claimed) {
 		w := <-watches
 		names = []string{"b", "c"}
 		w.Stop()
@@ -265,7 +265,7 @@ func testFake(o *odd, create, remove func(string)) {
 	remove("a") // while the program is down
 	o.life(nil, "ns/b")
 	create("c")
-	o.life(func(_ *Source, s *boltstore.Claimed) {
+	o.life(func(_ *ListerWatcher, s *boltstore.Claimed) {
 		create("d")
 		o.come(s, "ns/b", "ns/c", "ns/d")
 		remove("b")

@@ -76,7 +76,7 @@ func TestQuietInALongConfirmation(t *testing.T) {
 		f.restart()
 		f.reflect()
 		after(10 * time.Second)
-		if st := f.State(); st.Phase != CatchingUp {
+		if st := f.State(); st.Phase != PhaseCatchingUp {
 			t.Fatal(st)
 		}
 		f.sim.Mute()

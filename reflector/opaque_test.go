@@ -97,7 +97,7 @@ func TestOpaqueVersions(t *testing.T) {
 		f.reflect()
 		after(time.Second)
 		f.costs("equal", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
-		if st := f.State(); st.Phase != Live || !f.queue.HasSynced() { // equal
+		if st := f.State(); st.Phase != PhaseLive || !f.queue.HasSynced() { // equal
 			t.Fatalf("%+v", st)
 		}
 		confirmed := f.State().Confirmed
@@ -117,12 +117,12 @@ func TestOpaqueVersions(t *testing.T) {
 			}
 			after(100 * time.Millisecond)
 		}
-		if st := f.State(); st.Phase != CatchingUp || !st.Confirmed.Equal(confirmed) {
+		if st := f.State(); st.Phase != PhaseCatchingUp || !st.Confirmed.Equal(confirmed) {
 			t.Errorf("confirmed by an event from before what the server stated: %+v", st)
 		}
 		f.costs("broken", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 800})
 		after(3 * time.Minute)
-		if st := f.State(); st.Phase != Live || !st.Confirmed.After(confirmed) {
+		if st := f.State(); st.Phase != PhaseLive || !st.Confirmed.After(confirmed) {
 			t.Errorf("never confirmed: %+v", st)
 		}
 		f.costs("proven", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 800})
@@ -153,7 +153,7 @@ func TestOpaqueAndBusy(t *testing.T) {
 		after(300 * time.Millisecond) // no question comes between the two
 		f.reflect()
 		after(30 * time.Second)
-		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 || !f.queue.HasSynced() {
+		if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonUnconfirmed] != 1 || !f.queue.HasSynced() {
 			t.Errorf("%+v, synced %v", st, f.queue.HasSynced())
 		}
 		f.costs("in all", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Forms: 2, Bytes: 11500})

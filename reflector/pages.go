@@ -42,7 +42,7 @@ var errTokenExpired = errors.New("continue token expired")
 
 // lister reads all pages of one list.
 type lister struct {
-	s      *Source
+	s      *ListerWatcher
 	reason string
 	turn   *turn  // left while a page is waited for
 	least  string // versions before it are of another history; "": none are
@@ -69,7 +69,7 @@ type lister struct {
 	ctx           context.Context // that of its caller, not only of the pages
 }
 
-func (s *Source) newLister(reason string, t *turn) *lister {
+func (s *ListerWatcher) newLister(reason string, t *turn) *lister {
 	l := &lister{s: s, reason: reason, turn: t, limit: s.pageSize, smallest: firstPage, began: s.o.Clock.Now()}
 	if s.o.PageSize > 0 {
 		l.limit, l.fixed = s.o.PageSize, true
@@ -200,7 +200,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		}
 		retried = true
 		l.resize(0, 0, slowPage)
-		l.s.enter(Offline, err.Error())
+		l.s.enter(PhaseOffline, err.Error())
 		l.turn.leave()
 		select {
 		case <-ctx.Done():
@@ -212,7 +212,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			return p, err
 		}
 		since = since.Add(l.s.o.Clock.Since(left)) // others' time is not its own
-		l.s.enter(Relisting, l.reason)
+		l.s.enter(PhaseRelisting, l.reason)
 	}
 }
 

@@ -38,7 +38,7 @@ var errQuiet = errors.New("reflector: nothing comes over the link")
 // tooQuiet notes that a watch has brought nothing for so long that the link
 // may be dead, however open it looks. The server is asked anew. Where it sends
 // no bookmarks that is no sign, so the next one may be quiet for longer.
-func (s *Source) tooQuiet() {
+func (s *ListerWatcher) tooQuiet() {
 	s.broken()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Source) tooQuiet() {
 }
 
 // bookmarked notes that the server sends bookmarks.
-func (s *Source) bookmarked() {
+func (s *ListerWatcher) bookmarked() {
 	ordered := s.ordered()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Source) bookmarked() {
 
 // confirmedNothing notes that a short watch has ended in good order, behind
 // what the server had stated. One that has moved is on its way there.
-func (s *Source) confirmedNothing(moved bool) {
+func (s *ListerWatcher) confirmedNothing(moved bool) {
 	ordered := s.ordered()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,14 +69,14 @@ func (s *Source) confirmedNothing(moved bool) {
 
 // ordered says whether the server's versions can be compared. Otherwise only
 // the very one that it has stated confirms, which may never come.
-func (s *Source) ordered() bool {
+func (s *ListerWatcher) ordered() bool {
 	rv := s.queue.Accepted()
 	_, err := resourceversion.CompareResourceVersion(rv, rv)
 	return err == nil
 }
 
 // bookmarkless says whether short watches are of no use.
-func (s *Source) bookmarkless() bool {
+func (s *ListerWatcher) bookmarkless() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fruitless >= fruitlessWatches
@@ -84,19 +84,19 @@ func (s *Source) bookmarkless() bool {
 
 // mustProve says whether only a full list can confirm the state, and whether
 // that is worth it: once in a life of the process, and for a caller who waits.
-func (s *Source) mustProve() bool {
+func (s *ListerWatcher) mustProve() bool {
 	return !s.queue.Reached() && s.bookmarkless() && !s.isPostponed() && (s.queue.Confirmed().IsZero() || s.stale())
 }
 
 // listPage lists, and gives up once nothing has come for so long.
-func (s *Source) listPage(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, error) {
+func (s *ListerWatcher) listPage(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, error) {
 	list, _, err := s.measuredPage(ctx, patience, o)
 	return list, err
 }
 
 // measuredPage also tells the bytes of the unpacked answer, 0 if they cannot be
 // seen.
-func (s *Source) measuredPage(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, int64, error) {
+func (s *ListerWatcher) measuredPage(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, int64, error) {
 	guarded, g := s.guard(ctx, patience)
 	list, err := s.callList(ctx, guarded, o)
 	return list, g.p.bytes.Load(), g.end(err)
@@ -105,13 +105,13 @@ func (s *Source) measuredPage(ctx context.Context, patience time.Duration, o met
 // open opens a watch, and tells over which connection. It gives up once
 // nothing has come for so long; some proxies hold the answer back until the
 // first event.
-func (s *Source) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, string, error) {
+func (s *ListerWatcher) open(ctx context.Context, o metav1.ListOptions) (watch.Interface, string, error) {
 	w, over, _, err := s.openMeasured(ctx, o)
 	return w, over, err
 }
 
 // openMeasured also returns what counts the watch's bytes.
-func (s *Source) openMeasured(ctx context.Context, o metav1.ListOptions) (watch.Interface, string, *pulse, error) {
+func (s *ListerWatcher) openMeasured(ctx context.Context, o metav1.ListOptions) (watch.Interface, string, *pulse, error) {
 	s.mu.Lock()
 	patience := s.quiet
 	s.mu.Unlock()
@@ -156,7 +156,7 @@ func (g *guard) end(err error) error {
 	return err
 }
 
-func (s *Source) guard(ctx context.Context, patience time.Duration) (context.Context, *guard) {
+func (s *ListerWatcher) guard(ctx context.Context, patience time.Duration) (context.Context, *guard) {
 	p := &pulse{}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	g := &guard{ctx: ctx, cancel: cancel, done: make(chan struct{}), p: p}

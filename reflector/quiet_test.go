@@ -29,7 +29,7 @@ func (f *fixture) reflect() {
 // process: what is under way is cut.
 func (f *fixture) live() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	src, queue := f.Source, f.queue
+	src, queue := f.ListerWatcher, f.queue
 	r := cache.NewReflectorWithOptions(src, &corev1.ConfigMap{}, queue, cache.ReflectorOptions{})
 	done := make(chan struct{})
 	go func() { defer close(done); r.RunWithContext(ctx) }()
@@ -101,7 +101,7 @@ func TestNoBookmarks(t *testing.T) {
 			t.Error("not synced")
 		}
 		f.costs("start", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 3, Forms: 2, Bytes: 2400})
-		if st := f.State(); st.Phase != Live || st.Relists[ReasonUnconfirmed] != 1 {
+		if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonUnconfirmed] != 1 {
 			t.Errorf("%#v", st)
 		}
 		confirmed := f.State().Confirmed
@@ -110,12 +110,12 @@ func TestNoBookmarks(t *testing.T) {
 		after(time.Minute)
 		// Each round may be sent into a connection that is closing, once.
 		f.costs("after a broken link", kubesim.Cost{Questions: 2, Watches: 2, Bytes: 730})
-		if st := f.State(); st.Phase != CatchingUp || !st.Confirmed.Equal(confirmed) {
+		if st := f.State(); st.Phase != PhaseCatchingUp || !st.Confirmed.Equal(confirmed) {
 			t.Errorf("%#v", st)
 		}
 		f.create("event") // confirms as well as a bookmark
 		after(time.Second)
-		if st := f.State(); st.Phase != Live || !st.Confirmed.After(confirmed) {
+		if st := f.State(); st.Phase != PhaseLive || !st.Confirmed.After(confirmed) {
 			t.Errorf("%#v", st)
 		}
 		f.cost()
@@ -170,7 +170,7 @@ func TestSilentWatch(t *testing.T) {
 			t.Errorf("%d objects", n)
 		}
 		f.costs("replaced", kubesim.Cost{Questions: 1, Watches: 2, Bytes: 700})
-		if st := f.State(); st.Phase != Live {
+		if st := f.State(); st.Phase != PhaseLive {
 			t.Errorf("%#v", st)
 		}
 		for range 60 { // bookmarks come: it stays
@@ -197,7 +197,7 @@ func TestIdleCluster(t *testing.T) {
 		if diff := f.differs(); diff != "" {
 			t.Error(diff)
 		}
-		if st := f.State(); st.Phase != Live || time.Since(st.Confirmed) > 11*time.Minute {
+		if st := f.State(); st.Phase != PhaseLive || time.Since(st.Confirmed) > 11*time.Minute {
 			t.Errorf("%#v", st)
 		}
 	})
@@ -214,12 +214,12 @@ func TestStalledServer(t *testing.T) {
 		f.create("missed")
 		after(5 * time.Minute)
 		f.costs("stalled", kubesim.Cost{Questions: 8})
-		if st := f.State(); st.Phase != Offline || time.Since(st.Since) < time.Minute {
+		if st := f.State(); st.Phase != PhaseOffline || time.Since(st.Since) < time.Minute {
 			t.Errorf("%#v", st)
 		}
 		f.sim.Stall(false)
 		after(2 * time.Minute)
-		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != Live {
+		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive {
 			t.Errorf("%s, %#v", diff, st)
 		}
 		f.costs("when it goes on", kubesim.Cost{Watches: 2, Bytes: 700})
@@ -238,7 +238,7 @@ func TestStalledPage(t *testing.T) {
 			})
 		f.reflect()
 		after(10 * time.Minute)
-		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != Live {
+		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive {
 			t.Errorf("%s, %#v", diff, st)
 		}
 		f.costs("in all", kubesim.Cost{Questions: 4, FullReads: 3, Watches: 3, Others: 1, Forms: 2, Bytes: 3800})
@@ -276,29 +276,29 @@ func TestNotLiveWithoutWatch(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
 		after(time.Second)
-		if st := f.State(); st.Phase != Live {
+		if st := f.State(); st.Phase != PhaseLive {
 			t.Fatal(st)
 		}
 		f.sim.Stall(true)
 		broken := time.Now()
 		f.sim.DropConnections() // the next one is taken, and not answered
 		after(5 * time.Second)
-		if st := f.State(); st.Phase != Connecting || time.Since(st.Since) > 5*time.Second || st.Since.Before(broken) {
+		if st := f.State(); st.Phase != PhaseConnecting || time.Since(st.Since) > 5*time.Second || st.Since.Before(broken) {
 			t.Errorf("%#v", st)
 		}
 		after(30 * time.Second)
-		if st := f.State(); st.Phase != Offline {
+		if st := f.State(); st.Phase != PhaseOffline {
 			t.Errorf("%#v", st)
 		}
 		f.sim.Stall(false)
 		after(2 * time.Minute)
-		if st := f.State(); st.Phase != Live {
+		if st := f.State(); st.Phase != PhaseLive {
 			t.Errorf("%#v", st)
 		}
 		f.sim.DropConnections()
 		again := time.Now()
 		after(10 * time.Second)
-		if st := f.State(); st.Phase != Live || st.Since.Before(again) {
+		if st := f.State(); st.Phase != PhaseLive || st.Since.Before(again) {
 			t.Errorf("%#v", st)
 		}
 	})

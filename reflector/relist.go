@@ -11,7 +11,7 @@ import (
 )
 
 // repair is a relist with a backoff of its own: the Reflector's is not told.
-func (s *Source) repair(ctx context.Context, reason string) error {
+func (s *ListerWatcher) repair(ctx context.Context, reason string) error {
 	if reason != ReasonUnstored { // that has waits of its own
 		if err := s.backOff(ctx); err != nil {
 			return err
@@ -27,7 +27,7 @@ func (s *Source) repair(ctx context.Context, reason string) error {
 }
 
 // backOff waits before a repair that follows another.
-func (s *Source) backOff(ctx context.Context) error {
+func (s *ListerWatcher) backOff(ctx context.Context) error {
 	if now := s.o.Clock.Now(); now.Sub(s.last) > 2*time.Minute {
 		s.backoff = newBackoff()
 	} else {
@@ -49,7 +49,7 @@ var errWentBack = errors.New("the server has gone back")
 var errAnother = errors.New("another server answers")
 
 // relist reads everything, page by page, into the file.
-func (s *Source) relist(ctx context.Context, reason string) error {
+func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	t := &turn{db: s.store.DB()}
 	if err := t.take(ctx); err != nil {
 		return err
@@ -104,8 +104,8 @@ func (s *Source) relist(ctx context.Context, reason string) error {
 }
 
 // readAll reads one list, and once more if its pages cannot be had.
-func (s *Source) readAll(ctx context.Context, reason string, t *turn) (*lister, *boltstore.Relist, error) {
-	s.enter(Relisting, reason)
+func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*lister, *boltstore.Relist, error) {
+	s.enter(PhaseRelisting, reason)
 	s.mu.Lock()
 	// What is read is not compared by version then.
 	late := !s.deniedSince.IsZero() || !s.store.State().Synced || s.formErrors >= mostFormErrors

@@ -88,7 +88,7 @@ func TestTurnsWhileOffline(t *testing.T) {
 			kubesim.Answer(apierrors.NewInternalError(errors.New("no"))))
 		f.reflect()
 		after(time.Minute)
-		if st := f.State(); st.Phase != Offline {
+		if st := f.State(); st.Phase != PhaseOffline {
 			t.Fatal(st)
 		}
 		for range 8 { // all, by default

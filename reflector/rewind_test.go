@@ -49,7 +49,7 @@ func TestRestoredBetweenPages(t *testing.T) {
 				}
 				f.reflect()
 				after(time.Minute)
-				if d := f.differs(); d != "" || f.State().Phase != Live {
+				if d := f.differs(); d != "" || f.State().Phase != PhaseLive {
 					t.Errorf("%s, %s", d, f.State())
 				}
 				n, lists := f.traffic(), 2

@@ -70,7 +70,7 @@ func TestRoad(t *testing.T) {
 				after(time.Hour)
 				tries, away := f.tries.Swap(0), f.cost()
 				st := f.State()
-				if n := len(f.store.ListKeys()); n != 5 || st.Phase != Offline || !strings.Contains(strings.ToLower(st.Reason), tc.reason) {
+				if n := len(f.store.ListKeys()); n != 5 || st.Phase != PhaseOffline || !strings.Contains(strings.ToLower(st.Reason), tc.reason) {
 					t.Errorf("%d objects, %#v", n, st)
 				}
 				if age, ok := st.Age(time.Now()); !ok || age < time.Hour-time.Second {
@@ -88,7 +88,7 @@ func TestRoad(t *testing.T) {
 				}
 				mend()
 				after(6 * time.Minute) // Retry-After, within client-go's retries
-				if told := f.takeTold(); told != "Added missed, Deleted cm1" || f.State().Phase != Live {
+				if told := f.takeTold(); told != "Added missed, Deleted cm1" || f.State().Phase != PhaseLive {
 					t.Errorf("told %q, %s", told, f.State())
 				}
 				if n := f.State().Resumes; n > 3 {
@@ -160,7 +160,7 @@ func TestRetryAfter(t *testing.T) {
 				f.costs("in 20 minutes", tc.busy)
 				on.Store(false)
 				after(6 * time.Minute)
-				if diff := f.differs(); diff != "" || f.State().Phase != Live {
+				if diff := f.differs(); diff != "" || f.State().Phase != PhaseLive {
 					t.Error(diff, f.State())
 				}
 				f.costs("afterwards", tc.after)

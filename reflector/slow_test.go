@@ -156,7 +156,7 @@ func TestInconsistentRest(t *testing.T) {
 		// That version is gone by now: everything is read once more.
 		f.reflect()
 		after(5 * time.Second)
-		if d := f.differs(); d != "" || !f.queue.HasSynced() || f.State().Phase != Live {
+		if d := f.differs(); d != "" || !f.queue.HasSynced() || f.State().Phase != PhaseLive {
 			t.Error(d, f.State())
 		}
 		f.costs("the rest", kubesim.Cost{Questions: 1, FullReads: 3, Watches: 2, Forms: 2, Bytes: 3100})
@@ -204,7 +204,7 @@ func TestPagesShrink(t *testing.T) {
 			bubble(t, 50, kubesim.Options{LargestPage: 7}, o, func(f *fixture) {
 				f.reflect()
 				after(5 * time.Second)
-				if d := f.differs(); d != "" || f.State().Phase != Live || f.State().Relists[ReasonFirst] != 1 {
+				if d := f.differs(); d != "" || f.State().Phase != PhaseLive || f.State().Relists[ReasonFirst] != 1 {
 					t.Error(d, f.State())
 				}
 				f.costs("the first sync", kubesim.Cost{FullReads: 8, Watches: 1, Others: 1, Forms: 2, Bytes: 12_000})
@@ -223,7 +223,7 @@ func TestPagesShrink(t *testing.T) {
 				if told := f.takeTold(); told != "Added cm200, Deleted cm20, Updated cm3" {
 					t.Errorf("told %q", told)
 				}
-				if d := f.differs(); d != "" || f.State().Phase != Live || f.State().Relists[ReasonExpired] != 1 {
+				if d := f.differs(); d != "" || f.State().Phase != PhaseLive || f.State().Relists[ReasonExpired] != 1 {
 					t.Error(d, f.State())
 				}
 				most := kubesim.Cost{Questions: 2, FullReads: 8, Watches: 3, Others: 1, Forms: 2, Bytes: 12_500}
@@ -261,7 +261,7 @@ func TestAhead(t *testing.T) {
 		f.list()
 		rv := f.queue.Accepted()
 		open := func() *ahead { return f.keepAhead(f.t.Context(), nil, rv) }
-		f.Source.ahead = open()
+		f.ListerWatcher.ahead = open()
 		f.create("kept")
 		after(time.Second)
 		w, _ := f.takeAhead(rv)
@@ -272,7 +272,7 @@ func TestAhead(t *testing.T) {
 			}
 		}
 		w.Stop()
-		f.Source.ahead = open()
+		f.ListerWatcher.ahead = open()
 		if w, _ := f.takeAhead("1"); w != nil {
 			t.Error("given for another version")
 		}
@@ -285,7 +285,7 @@ func TestAhead(t *testing.T) {
 		}
 		f.create("last")
 		after(time.Second)
-		f.Source.ahead = a
+		f.ListerWatcher.ahead = a
 		w, _ = f.takeAhead(rv)
 		for _, want := range []string{"kept", "later", "between", "last"} {
 			if ev := f.next(w); ev.Object.(*corev1.ConfigMap).Name != want {
@@ -294,7 +294,7 @@ func TestAhead(t *testing.T) {
 		}
 		w.Stop()
 		f.sim.Compact()
-		f.Source.ahead = open()
+		f.ListerWatcher.ahead = open()
 		after(time.Second)
 		if w, _ := f.takeAhead(rv); w != nil {
 			t.Error("given though expired")
@@ -313,7 +313,7 @@ func TestFirstPageTooLarge(t *testing.T) {
 		}
 		f.reflect()
 		after(10 * time.Second)
-		grown := f.Source.pageSize
+		grown := f.ListerWatcher.pageSize
 		if !f.queue.HasSynced() || grown < objects {
 			t.Fatalf("pages of %d, %s", grown, f.State())
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// Options of a Source. The zero value is a good default.
+// Options of a ListerWatcher. The zero value is a good default.
 type Options struct {
 	// Server is the address that the source is read from, as Identify tells
 	// it; "" if unknown.
@@ -66,10 +66,10 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Source is a cache.ListerWatcher for one Reflector, which must feed the same
+// ListerWatcher is a cache.ListerWatcher for one Reflector, which must feed the same
 // queue. Lists return no objects: what they would contain is in the file
 // when they return, or was there before.
-type Source struct {
+type ListerWatcher struct {
 	lw      cache.ListerWatcherWithContext
 	raw     cache.ListerWatcher
 	queue   *fifo.Queue
@@ -123,13 +123,13 @@ type Source struct {
 }
 
 var (
-	_ cache.ListerWatcher            = &Source{}
-	_ cache.ListerWatcherWithContext = &Source{}
+	_ cache.ListerWatcher            = &ListerWatcher{}
+	_ cache.ListerWatcherWithContext = &ListerWatcher{}
 )
 
 // New returns a source that reads through lw and keeps what it reads in the
 // queue and its store. example is an object of the type that lw returns.
-func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, o Options) *Source {
+func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, o Options) *ListerWatcher {
 	o.PageBytes = cmp.Or(o.PageBytes, 4<<20)
 	// The server counts seconds.
 	o.ConfirmTimeout = min(max(cmp.Or(o.ConfirmTimeout, 3*time.Second), 1), 24*time.Hour)
@@ -148,30 +148,30 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Source{
+	return &ListerWatcher{
 		lw: cache.ToListerWatcherWithContext(lw), raw: lw, queue: queue, store: store, example: example, o: o,
-		backoff: newBackoff(), quiet: o.QuietTimeout, pageSize: firstPage, hurry: make(chan struct{}, 1), read: o.Clock.Now(), state: State{Phase: Starting, Since: o.Clock.Now()},
+		backoff: newBackoff(), quiet: o.QuietTimeout, pageSize: firstPage, hurry: make(chan struct{}, 1), read: o.Clock.Now(), state: State{Phase: PhaseStarting, Since: o.Clock.Now()},
 	}
 }
 
 // IsWatchListSemanticsUnSupported keeps the Reflector from streaming lists,
 // which would fill its memory.
-func (s *Source) IsWatchListSemanticsUnSupported() bool { return true }
+func (s *ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.Lister.
-func (s *Source) List(o metav1.ListOptions) (runtime.Object, error) {
+func (s *ListerWatcher) List(o metav1.ListOptions) (runtime.Object, error) {
 	return s.ListWithContext(context.Background(), o)
 }
 
 // Watch implements cache.Watcher.
-func (s *Source) Watch(o metav1.ListOptions) (watch.Interface, error) {
+func (s *ListerWatcher) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), o)
 }
 
 // ListWithContext answers from the file: an empty list at the version to go on
 // from. Only a source that has never been synced, or whose contents cannot be
 // served, is read from the server first.
-func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	if !s.begin() {
 		return nil, errOver
 	}
@@ -194,7 +194,7 @@ func (s *Source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (run
 
 // Wait returns once no List or Watch call is under way: the Reflector does not
 // wait for a list that it has given up. Later calls fail.
-func (s *Source) Wait() {
+func (s *ListerWatcher) Wait() {
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()
@@ -204,7 +204,7 @@ func (s *Source) Wait() {
 var errOver = errors.New("reflector: the source has ended")
 
 // begin notes a call, for Wait, unless it has come.
-func (s *Source) begin() bool {
+func (s *ListerWatcher) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.over {
@@ -214,7 +214,7 @@ func (s *Source) begin() bool {
 }
 
 // noteUnusable says so once.
-func (s *Source) noteUnusable(reason string) {
+func (s *ListerWatcher) noteUnusable(reason string) {
 	s.mu.Lock()
 	again := s.unused == reason
 	s.unused = reason
@@ -225,7 +225,7 @@ func (s *Source) noteUnusable(reason string) {
 }
 
 // unusable says why the file cannot be gone on from, "" if it can.
-func (s *Source) unusable() string {
+func (s *ListerWatcher) unusable() string {
 	switch {
 	case !s.store.State().Synced:
 		return ReasonFirst
@@ -241,7 +241,7 @@ func (s *Source) unusable() string {
 // been accepted, whatever the Reflector believes. Before that it asks the
 // server for its version, if the link was broken, and relists, if the version
 // has expired or the server has gone back.
-func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.begin() {
 		return nil, errOver
 	}
@@ -273,9 +273,9 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		wo := o
 		wo.ResourceVersion = s.queue.Accepted()
 		wo.AllowWatchBookmarks = true
-		phase := Live
+		phase := PhaseLive
 		if !s.queue.Reached() {
-			phase = CatchingUp
+			phase = PhaseCatchingUp
 			if !s.bookmarkless() {
 				wo.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
 			}
@@ -300,7 +300,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		case err != nil:
 			return nil, s.fail(ctx, err)
 		}
-		if asked, _ := s.askedOver(); phase == Live && over != asked {
+		if asked, _ := s.askedOver(); phase == PhaseLive && over != asked {
 			// The version was stated over another connection: should the server
 			// have been restored since, this watch would hang without a word. A
 			// short watch notices that by itself.
@@ -322,7 +322,7 @@ func (s *Source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 
 // mustRelist says why everything must be read anew before a watch can go on,
 // "" if it need not be.
-func (s *Source) mustRelist(ctx context.Context) (string, error) {
+func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
 	if reason := s.unusable(); reason != "" {
 		return reason, nil
 	}
@@ -363,7 +363,7 @@ func isExpired(err error) bool {
 }
 
 // fail notes why the server did not answer, and that it must be asked again.
-func (s *Source) fail(ctx context.Context, err error) error {
+func (s *ListerWatcher) fail(ctx context.Context, err error) error {
 	s.mu.Lock()
 	by := s.asking.server()
 	s.mu.Unlock()
@@ -375,13 +375,13 @@ func (s *Source) fail(ctx context.Context, err error) error {
 	default:
 		s.allowed() // it does not refuse, now
 		s.outage()
-		s.enter(Offline, err.Error())
+		s.enter(PhaseOffline, err.Error())
 	}
 	return err
 }
 
 // broken notes that the server must be asked before anything is confirmed.
-func (s *Source) broken() {
+func (s *ListerWatcher) broken() {
 	s.queue.Doubt()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -393,7 +393,7 @@ func (s *Source) broken() {
 
 // resumed counts a list that the file has answered, now that a watch goes on
 // from it.
-func (s *Source) resumed() {
+func (s *ListerWatcher) resumed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.resuming {
@@ -403,13 +403,13 @@ func (s *Source) resumed() {
 	}
 }
 
-func (s *Source) setExpired() {
+func (s *ListerWatcher) setExpired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expired = true
 }
 
-func (s *Source) takeExpired() bool {
+func (s *ListerWatcher) takeExpired() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.expired

@@ -34,7 +34,7 @@ import (
 )
 
 type fixture struct {
-	*Source
+	*ListerWatcher
 	t       *testing.T
 	sim     *kubesim.Server
 	store   *boltstore.Claimed
@@ -155,7 +155,7 @@ func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 			t.Fatal(err)
 		}
 		f.queue = fifo.New(f.store, fifo.Options{Now: clk.Now})
-		f.Source = New(lw, f.queue, f.store, &corev1.ConfigMap{}, o)
+		f.ListerWatcher = New(lw, f.queue, f.store, &corev1.ConfigMap{}, o)
 	}
 	f.claim()
 	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })
@@ -356,12 +356,12 @@ func TestDenied(t *testing.T) {
 	if _, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Fatal(err)
 	}
-	if st := f.State(); st.Phase != Denied || !st.Confirmed.Equal(before) || len(f.store.ListKeys()) != 4 {
+	if st := f.State(); st.Phase != PhaseDenied || !st.Confirmed.Equal(before) || len(f.store.ListKeys()) != 4 {
 		t.Fatalf("%+v with %d objects", st, len(f.store.ListKeys()))
 	}
 	f.costs("refused", kubesim.Cost{Questions: 1, Bytes: 220})
 	f.watch()
-	if diff, st := f.differs(), f.State(); diff != "" || st.Phase != Live || !st.Confirmed.Equal(f.clock.Now()) {
+	if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive || !st.Confirmed.Equal(f.clock.Now()) {
 		t.Fatalf("%s, %+v", diff, st)
 	}
 	f.costs("allowed", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})

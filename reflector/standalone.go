@@ -47,7 +47,7 @@ type StandaloneOptions struct {
 // that was known, where client-go gives a cache.DeletedFinalStateUnknown: a watch
 // cannot say more.
 type Standalone struct {
-	source  *Source
+	source  *ListerWatcher
 	queue   *fifo.Queue
 	store   *boltstore.Claimed
 	ctx     context.Context // until Close
@@ -103,12 +103,12 @@ func (s *Standalone) Store() *boltstore.Store { return s.store.Store }
 // State says what the source is doing, and how old the data is.
 func (s *Standalone) State() State { return s.source.State() }
 
-// WaitForFresh is Source.WaitForFresh.
+// WaitForFresh is ListerWatcher.WaitForFresh.
 func (s *Standalone) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	return s.source.WaitForFresh(ctx, maxAge)
 }
 
-// IsWatchListSemanticsUnSupported is that of Source.
+// IsWatchListSemanticsUnSupported is that of ListerWatcher.
 func (s *Standalone) IsWatchListSemanticsUnSupported() bool { return true }
 
 // Close ends all watches, writes what has been accepted, and releases the

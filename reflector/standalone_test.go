@@ -168,14 +168,14 @@ func TestStockInformer(t *testing.T) {
 		}
 		s.start(StandaloneOptions{})
 		after(10 * time.Second)
-		if told := s.take(); told != "+cm0 +cm1" || !s.inf.HasSynced() || s.lw.State().Phase != Offline {
+		if told := s.take(); told != "+cm0 +cm1" || !s.inf.HasSynced() || s.lw.State().Phase != PhaseOffline {
 			t.Errorf("offline: %s, %s", told, s.lw.State())
 		}
 		if err := s.sim.RefuseConnections(false); err != nil {
 			t.Fatal(err)
 		}
 		after(2 * time.Minute)
-		if told := s.take(); told != "+cm3 -cm0" || s.lw.State().Phase != Live {
+		if told := s.take(); told != "+cm3 -cm0" || s.lw.State().Phase != PhaseLive {
 			t.Errorf("resumed: %s, %s", told, s.lw.State())
 		}
 		if err := s.sim.Restart(kubesim.RestartOptions{}); err != nil {

@@ -13,13 +13,13 @@ type Phase string
 
 // The phases of a source.
 const (
-	Starting   Phase = "starting"    // nothing has been tried yet
-	Connecting Phase = "connecting"  // the server is being asked, for the first time or since a watch has broken
-	Offline    Phase = "offline"     // the server cannot be reached
-	Denied     Phase = "denied"      // the server refuses access
-	Relisting  Phase = "relisting"   // reading all pages
-	CatchingUp Phase = "catching up" // watching, behind what the server last stated
-	Live       Phase = "live"        // watching, at or past what the server last stated
+	PhaseStarting   Phase = "starting"    // nothing has been tried yet
+	PhaseConnecting Phase = "connecting"  // the server is being asked, for the first time or since a watch has broken
+	PhaseOffline    Phase = "offline"     // the server cannot be reached
+	PhaseDenied     Phase = "denied"      // the server refuses access
+	PhaseRelisting  Phase = "relisting"   // reading all pages
+	PhaseCatchingUp Phase = "catching up" // watching, behind what the server last stated
+	PhaseLive       Phase = "live"        // watching, at or past what the server last stated
 )
 
 // State is what a source is doing and has done in this life of the process.
@@ -82,7 +82,7 @@ func (s State) Age(now time.Time) (age time.Duration, ok bool) {
 // StateOf is that of a source which has not begun in this life of the process, by
 // the clock that its file has.
 func StateOf(file boltstore.State, now time.Time) State {
-	return State{Phase: Starting, Confirmed: file.Confirmed, ResourceVersion: file.ResourceVersion,
+	return State{Phase: PhaseStarting, Confirmed: file.Confirmed, ResourceVersion: file.ResourceVersion,
 		Degraded: cmp.Or(file.Degraded, file.UnstoredReason), Unstored: file.Unstored, Unindexed: file.Unindexed, taken: now, age: file.ConfirmedAge}
 }
 
@@ -113,7 +113,7 @@ const (
 )
 
 // State returns a copy.
-func (s *Source) State() State {
+func (s *ListerWatcher) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.state
@@ -121,8 +121,8 @@ func (s *Source) State() State {
 	for k, v := range s.state.Relists {
 		st.Relists[k] = v
 	}
-	if (st.Phase == Live || st.Phase == CatchingUp) && !s.asked { // nothing is being watched
-		st.Phase, st.Since = Connecting, s.doubted
+	if (st.Phase == PhaseLive || st.Phase == PhaseCatchingUp) && !s.asked { // nothing is being watched
+		st.Phase, st.Since = PhaseConnecting, s.doubted
 	}
 	st.taken = s.o.Clock.Now()
 	if st.Confirmed = s.queue.Confirmed(); st.Confirmed.IsZero() {
@@ -146,7 +146,7 @@ func (s *Source) State() State {
 	return st
 }
 
-func (s *Source) enter(p Phase, reason string) {
+func (s *ListerWatcher) enter(p Phase, reason string) {
 	s.mu.Lock()
 	changed := s.state.Phase != p || s.state.Reason != reason
 	if changed || s.state.Since.Before(s.doubted) {
@@ -164,7 +164,7 @@ func (s *Source) enter(p Phase, reason string) {
 }
 
 // count counts a relist.
-func (s *Source) count(reason string) {
+func (s *ListerWatcher) count(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state.Relists == nil {
@@ -186,11 +186,11 @@ func (s State) String() string {
 }
 
 // connecting enters that phase, if nothing has been tried yet.
-func (s *Source) connecting() {
+func (s *ListerWatcher) connecting() {
 	s.mu.Lock()
-	first := s.state.Phase == Starting
+	first := s.state.Phase == PhaseStarting
 	s.mu.Unlock()
 	if first {
-		s.enter(Connecting, "")
+		s.enter(PhaseConnecting, "")
 	}
 }

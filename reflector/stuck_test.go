@@ -39,7 +39,7 @@ func TestUnreadableEvent(t *testing.T) {
 					t.Errorf("told %q", told)
 				}
 				st := f.State()
-				if n := st.Relists[ReasonUnreadable]; n != 1 && !forever || forever && n > 3 || st.Phase != Live && !forever {
+				if n := st.Relists[ReasonUnreadable]; n != 1 && !forever || forever && n > 3 || st.Phase != PhaseLive && !forever {
 					t.Errorf("%s, %v", st, st.Relists)
 				}
 				after(2 * time.Hour)

@@ -158,7 +158,7 @@ func TestServerAwayInTheMiddle(t *testing.T) {
 		f.sim.DropConnections()
 		before := f.traffic().pages
 		after(pagePatience + 5*time.Minute)
-		if st := f.State(); st.Phase != Offline || f.store.State().Synced {
+		if st := f.State(); st.Phase != PhaseOffline || f.store.State().Synced {
 			t.Fatal(st)
 		}
 		if err := f.sim.RefuseConnections(false); err != nil {
@@ -214,7 +214,7 @@ func TestChangedBetweenLives(t *testing.T) {
 				}
 				f.reflect()
 				after(5 * time.Second)
-				if d := f.differs(); d != "" || !f.queue.HasSynced() || f.State().Phase != Live {
+				if d := f.differs(); d != "" || !f.queue.HasSynced() || f.State().Phase != PhaseLive {
 					t.Error(d, f.State())
 				}
 				if n := f.traffic(); (n.firsts > 0) != (name == "all expired") {
@@ -298,7 +298,7 @@ func TestNotTakenUp(t *testing.T) {
 // TestPurgeOfAnInterruptedList: what the server refuses does not stay, not even
 // unseen.
 func TestPurgeOfAnInterruptedList(t *testing.T) {
-	for _, o := range []OnDenied{Keep, Purge} {
+	for _, o := range []OnDenied{DeniedKeep, DeniedPurge} {
 		bubble(t, 9, kubesim.Options{}, Options{PageSize: 3, OnDenied: o}, func(f *fixture) {
 			f.interrupted(2)
 			refused := f.refuse(refusals["403"])
@@ -308,7 +308,7 @@ func TestPurgeOfAnInterruptedList(t *testing.T) {
 			refused.Store(false)
 			f.sim.ResetRequests()
 			after(5 * time.Minute)
-			if n := f.traffic(); (n.firsts == 1) != (o == Purge) || !f.queue.HasSynced() {
+			if n := f.traffic(); (n.firsts == 1) != (o == DeniedPurge) || !f.queue.HasSynced() {
 				t.Errorf("%v: %+v", o, n)
 			}
 			if d := f.differs(); d != "" {
@@ -352,7 +352,7 @@ func TestSlowRepair(t *testing.T) {
 		f.reflect()
 		began := time.Now()
 		after(time.Minute)
-		if st := f.State(); st.Phase != Relisting || f.queue.HasSynced() {
+		if st := f.State(); st.Phase != PhaseRelisting || f.queue.HasSynced() {
 			t.Fatal(st)
 		}
 		if n := len(f.store.ListKeys()); n != objects {
@@ -386,7 +386,7 @@ func TestAllPagesReadBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := f.newLister(ReasonFirst, &turn{db: f.store.DB()})
-		_, err := f.queue.Relist(f.t.Context(), boltstore.RelistOptions{ClusterUID: f.Source.id.clusterUID, Server: f.o.Server},
+		_, err := f.queue.Relist(f.t.Context(), boltstore.RelistOptions{ClusterUID: f.ListerWatcher.id.clusterUID, Server: f.o.Server},
 			func(r *boltstore.Relist) (string, string, error) {
 				if _, _, err := l.pages(f.t.Context())(r); err != nil {
 					t.Error(err)
@@ -465,7 +465,7 @@ func TestTakenUpIsConfirmedSoon(t *testing.T) {
 		f.other()
 		f.reflect()
 		after(5 * time.Second)
-		if !f.queue.HasSynced() || f.State().Phase != Live {
+		if !f.queue.HasSynced() || f.State().Phase != PhaseLive {
 			t.Error(f.State())
 		}
 	})

@@ -13,7 +13,7 @@ import (
 
 // askedOver is the connection over which the server last stated its version,
 // and the flow schema that it named.
-func (s *Source) askedOver() (conn, flow string) {
+func (s *ListerWatcher) askedOver() (conn, flow string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asking.told()
@@ -21,7 +21,7 @@ func (s *Source) askedOver() (conn, flow string) {
 
 // wentBack says whether the server is not what it was when it was last asked:
 // its version is behind what was accepted, or it may be another cluster's.
-func (s *Source) wentBack(ctx context.Context) (bool, error) {
+func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 	_, before := s.askedOver()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Source) wentBack(ctx context.Context) (bool, error) {
 // ask learns the server's current version, once after the link was broken, and
 // whether it is still the same cluster's. If it is behind the file's the server
 // has been restored.
-func (s *Source) ask(ctx context.Context) (string, error) {
+func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	began, slept := s.o.Clock.Now(), s.store.DB().Slept()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Source) ask(ctx context.Context) (string, error) {
 // saysNothing says whether changes may have been missed although the server
 // states the file's own version, since nothing shows that its versions move, or
 // whatever it states, since they do not move with each change.
-func (s *Source) saysNothing(rv string) bool {
+func (s *ListerWatcher) saysNothing(rv string) bool {
 	if s.store.Stands() {
 		return true
 	}
@@ -78,7 +78,7 @@ func (s *Source) saysNothing(rv string) bool {
 // etcds says whether the versions are known to be etcd's, where the server names a
 // flow schema, or has: those of groups of Kubernetes itself, and of custom
 // resources whose definition the server has shown.
-func (s *Source) etcds() bool {
+func (s *ListerWatcher) etcds() bool {
 	_, flow := s.askedOver()
 	if cmp.Or(flow, s.store.State().FlowSchemaUID) == "" {
 		return false
@@ -90,7 +90,7 @@ func (s *Source) etcds() bool {
 // serverVersion asks for the current version by a consistent list that selects
 // nothing. Where the caller's list function overrides the selector, or the
 // server does not know it, one object comes with it.
-func (s *Source) serverVersion(ctx context.Context) (string, error) {
+func (s *ListerWatcher) serverVersion(ctx context.Context) (string, error) {
 	ctx = s.noteLink(ctx)
 	patience := min(s.o.QuietTimeout, askPatience)
 	list, err := s.listPage(ctx, patience, metav1.ListOptions{FieldSelector: "metadata.name=none", Limit: 1})
@@ -117,13 +117,13 @@ func listVersion(m metav1.ListInterface) string {
 	return ""
 }
 
-func (s *Source) noteZero(zero bool) {
+func (s *ListerWatcher) noteZero(zero bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zero = zero
 }
 
-func (s *Source) atZero() bool {
+func (s *ListerWatcher) atZero() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.zero
@@ -131,7 +131,7 @@ func (s *Source) atZero() bool {
 
 // noteLink has the requests of the context noted as those that state the
 // server's version.
-func (s *Source) noteLink(ctx context.Context) context.Context {
+func (s *ListerWatcher) noteLink(ctx context.Context) context.Context {
 	l := &link{dated: s.store.DB().ServerTime}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // says that the version has expired: that is repaired within the next Watch,
 // since the Reflector would sleep on its backoff first, then list.
 type watcher struct {
-	s     *Source
+	s     *ListerWatcher
 	inner watch.Interface
 	until time.Time // when the server is to end it
 	quiet time.Duration
@@ -28,7 +28,7 @@ type watcher struct {
 	once  sync.Once
 }
 
-func (s *Source) wrap(inner watch.Interface, timeoutSeconds *int64, repaired bool) watch.Interface {
+func (s *ListerWatcher) wrap(inner watch.Interface, timeoutSeconds *int64, repaired bool) watch.Interface {
 	w := &watcher{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{})}
 	s.mu.Lock()
 	w.quiet = s.quiet
@@ -147,7 +147,7 @@ func (w *watcher) run(repaired bool) {
 		}
 		last = clock.Now()
 		if w.s.behind() && w.s.queue.ReachedBy(versionOf(ev.Object)) {
-			w.s.enter(Live, "")
+			w.s.enter(PhaseLive, "")
 			if w.s.staleAsk() { // somebody has come since the server was asked
 				w.s.broken()
 				w.send(w.s.bookmark())
@@ -161,7 +161,7 @@ func (w *watcher) run(repaired bool) {
 // from where it was, since that is cheap. But an error that comes again and again
 // may be that of one event, which a list does without: one is read after four
 // failures, eight, sixteen.
-func (s *Source) began(well bool) {
+func (s *ListerWatcher) began(well bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if well {
@@ -180,7 +180,7 @@ func isInternal(err error) bool {
 }
 
 // stuck says whether a list must be read for that.
-func (s *Source) stuck() bool {
+func (s *ListerWatcher) stuck() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unreadable
@@ -223,7 +223,7 @@ func (w *watcher) send(ev watch.Event) bool {
 }
 
 // bookmark is an event that tells the Reflector the version to go on from.
-func (s *Source) bookmark() watch.Event {
+func (s *ListerWatcher) bookmark() watch.Event {
 	obj := reflect.New(reflect.TypeOf(s.example).Elem()).Interface().(runtime.Object)
 	obj.GetObjectKind().SetGroupVersionKind(s.example.GetObjectKind().GroupVersionKind())
 	if m, err := meta.Accessor(obj); err == nil {
@@ -233,8 +233,8 @@ func (s *Source) bookmark() watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
-func (s *Source) behind() bool {
+func (s *ListerWatcher) behind() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Phase == CatchingUp
+	return s.state.Phase == PhaseCatchingUp
 }

@@ -170,7 +170,7 @@ func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 	}
 	t := &ofType{r, sources, map[boltstore.Source]bool{}}
 	for _, st := range sources {
-		t.upheld[st.Source] = status.Owner != nil && strings.HasPrefix(status.Owner.Sources[st.Source.String()], string(reflector.Live))
+		t.upheld[st.Source] = status.Owner != nil && strings.HasPrefix(status.Owner.Sources[st.Source.String()], string(reflector.PhaseLive))
 	}
 	return t, nil
 }

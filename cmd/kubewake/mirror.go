@@ -355,9 +355,9 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	if err != nil {
 		return nil, err
 	}
-	onDenied := reflector.Keep
+	onDenied := reflector.DeniedKeep
 	if m.purge {
-		onDenied = reflector.Purge
+		onDenied = reflector.DeniedPurge
 	}
 	src := &source{live: make(chan struct{})}
 	staleness := time.Duration(-1)

@@ -17,10 +17,10 @@ import (
 func (m *mirror) changed(src *source, st reflector.State, end context.CancelCauseFunc) {
 	name, file := src.inf.Store().Source().String(), src.inf.Store().State()
 	m.logf("%s: %s at %s", name, st, orNone(file.ResourceVersion))
-	if st.Phase == reflector.Denied && !file.Synced {
+	if st.Phase == reflector.PhaseDenied && !file.Synced {
 		end(fmt.Errorf("%s cannot be mirrored: %s", name, st.Reason))
 	}
-	if st.Phase == reflector.Live {
+	if st.Phase == reflector.PhaseLive {
 		src.once.Do(func() { close(src.live) })
 	}
 }

@@ -123,7 +123,7 @@ func (s *stats) unready() string {
 	}
 	var names []string
 	for _, src := range s.all() {
-		if src.inf.State().Phase != reflector.Live || !src.handler.HasSynced() {
+		if src.inf.State().Phase != reflector.PhaseLive || !src.handler.HasSynced() {
 			names = append(names, src.name+": "+src.inf.State().String())
 		}
 	}

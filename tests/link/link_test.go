@@ -277,7 +277,7 @@ func rights(w *world) {
 		w.Fatal(err)
 	}
 	w.link.drop()
-	m.phase(reflector.Denied)
+	m.phase(reflector.PhaseDenied)
 	w.create(configMaps, "rights2", "")
 	if _, ok, _ := m.inf.GetStore().GetByKey("default/rights1"); !ok {
 		w.Error("not kept")
@@ -286,7 +286,7 @@ func rights(w *world) {
 		w.Fatal(err)
 	}
 	m.expect("rights", "+rights2")
-	m.phase(reflector.Live)
+	m.phase(reflector.PhaseLive)
 	m.equal()
 }
 
@@ -307,7 +307,7 @@ func typeComesBack(w *world) {
 		return err != nil
 	}, func() string { return "the type is still there" })
 	w.link.refuse(false)
-	m.phase(reflector.Denied)
+	m.phase(reflector.PhaseDenied)
 	if n := len(m.inf.GetStore().ListKeys()); n != 2 {
 		w.Errorf("%d objects kept", n)
 	}
@@ -316,7 +316,7 @@ func typeComesBack(w *world) {
 	}
 	w.create(widgets, "two", "")
 	m.expect("", "-one", "-two", "+two")
-	m.phase(reflector.Live)
+	m.phase(reflector.PhaseLive)
 	m.equal()
 }
 
@@ -324,13 +324,13 @@ func typeComesBack(w *world) {
 // new watch would go over the same connection.
 func halfOpen(w *world) {
 	m := w.mirror(configMaps, apiserver.Admin, informer.Options{})
-	m.phase(reflector.Live)
+	m.phase(reflector.PhaseLive)
 	w.link.freeze()
 	began := time.Now()
 	w.create(configMaps, "frozen", "")
 	m.expect("frozen", "+frozen")
 	w.Logf("noticed after %s", time.Since(began).Round(time.Second))
-	m.phase(reflector.Live)
+	m.phase(reflector.PhaseLive)
 	m.equal()
 }
 
@@ -376,7 +376,7 @@ func slow(w *world) {
 
 func fresh(w *world) {
 	m := w.mirror(configMaps, apiserver.Admin, informer.Options{})
-	m.phase(reflector.Live)
+	m.phase(reflector.PhaseLive)
 	rv := w.create(configMaps, "fresh", "")
 	if err := m.inf.WaitForVersion(w.Context(), rv); err != nil {
 		w.Fatal(err)

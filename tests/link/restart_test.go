@@ -29,7 +29,7 @@ func restartsWith(w *world, repair reflector.Repair, prefix string) {
 			w.create(gvr, name(i), "before")
 		}
 		m := w.mirror(gvr, apiserver.Admin, informer.Options{PageSize: 100, Repair: repair})
-		m.phase(reflector.Live)
+		m.phase(reflector.PhaseLive)
 		m.equal()
 		m.mu.Lock()
 		m.told = nil
@@ -64,7 +64,7 @@ func recreated(w *world) {
 		w.create(configMaps, fmt.Sprint("theirs", i), "before")
 	}
 	m := w.mirror(configMaps, apiserver.Admin, informer.Options{})
-	m.phase(reflector.Live)
+	m.phase(reflector.PhaseLive)
 	m.equal()
 	before, err := strconv.ParseUint(m.inf.LastSyncResourceVersion(), 10, 64)
 	if err != nil {
@@ -79,7 +79,7 @@ func recreated(w *world) {
 	w.link.refuse(false)
 	m.until(2*time.Minute, func() bool { return m.inf.State().Relists[reflector.ReasonCluster] == 1 }, func() string { return fmt.Sprintf("%+v", m.inf.State()) })
 	m.equal()
-	m.phase(reflector.Live)
+	m.phase(reflector.PhaseLive)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, told := range m.told {

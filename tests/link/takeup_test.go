@@ -165,7 +165,7 @@ func takenUp(w *world) {
 	}
 	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{PageSize: takeUpPage})
 	m.until(time.Minute, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
-	m.phase(reflector.Live)
+	m.phase(reflector.PhaseLive)
 	m.equal()
 	lists, watches, full, first := w.asked(began)
 	w.Logf("synced after %s, by %d questions, %d watches, %d pages: %v", time.Since(began).Round(time.Millisecond), lists, watches, full, m.inf.State().Relists)
