@@ -5,13 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
-	"github.com/kubewake/kubewake/internal/buildid"
 )
 
 // Claim says what a program wants of a source.
@@ -47,62 +41,6 @@ type Claim struct {
 	// better than nothing for a program that was upgraded while offline. Fields
 	// that the type of before did not have are zero. See [Store.Outdated].
 	ServeOutdated bool
-}
-
-// Store reads what the file holds of a source, as a cache.Indexer does. It serves
-// reads at once, whether or not the server can be reached. A read sees all of a
-// commit or nothing of it. The objects it returns are shared and must not be
-// modified. All methods are safe for concurrent use. [DB.View] and an informer's
-// Store method return one.
-type Store struct {
-	db       *DB
-	source   Source
-	id       string
-	codec    codec.Codec
-	trial    *trial // nil: the codec is known to keep everything
-	keyFunc  cache.KeyFunc
-	metaKeys bool // keyFunc is client-go's
-	hot      *hotCache
-	packs    *pack.Set
-	viewed   bool   // by View: not claimed, for reading
-	faithful bool   // the view decodes as the program does that wrote the records
-	lenient  bool   // serve what is outdated
-	type_    string // structure hash of the Go type
-	kind     schema.GroupVersionKind
-
-	told atomic.Uint64
-	// stands: see NoteStands.
-	stands atomic.Bool
-	stale  atomic.Uint64
-
-	indexFailures atomic.Uint64 // in this life
-	ended         chan struct{} // closed by Release
-	endOnce       sync.Once
-	toldClosed    sync.Once
-	goType        reflect.Type
-	retriers      sync.WaitGroup
-
-	claimed time.Time
-	// committed is when the committer last wrote anything of it; the committer's.
-	committed time.Time
-	knownSeq  atomic.Uint64 // last seq of an earlier claim, or of a handler's that has left no position
-
-	indexing sync.Mutex // held while indices are added, and when a relist becomes visible
-
-	mu        sync.RWMutex
-	meta      *sourceMeta
-	indexers  *indexSet
-	versions  map[string]string
-	transform string
-	broken    error
-	brokenCh  chan struct{} // closed while broken
-	producer  Producer
-	queue     []*direct
-	released  bool
-	seen      *string             // version that the program's last write had, nil once the server's is newer
-	reindexed map[string]uint64   // indices brought up to date, how often
-	handlers  map[string]*Handler // registered; nil while one is being so
-	retrying  bool                // index functions that failed are called again
 }
 
 // Claim takes the source for this process. What an interrupted relist left is
@@ -355,71 +293,4 @@ func (s *Store) release() {
 	s.mu.Unlock()
 	s.failDirect(ErrClosed)
 	s.db.release(s)
-}
-
-// Source that was claimed.
-func (s *Store) Source() Source { return s.source }
-
-// ObjectType is the Go type of the objects that it keeps.
-func (s *Claimed) ObjectType() reflect.Type { return s.goType }
-
-// DB that the store belongs to.
-func (s *Store) DB() *DB { return s.db }
-
-func (s *Store) metaNow() *sourceMeta {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.meta
-}
-
-func (s *Store) setMeta(m *sourceMeta) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.meta != nil && m.ResourceVersion != s.meta.ResourceVersion {
-		s.seen = nil
-	}
-	s.meta = m
-	s.retryIndices()
-}
-
-// setSeen notes the version of what the program has written.
-func (s *Store) setSeen(rv *string) {
-	if rv != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.seen = rv
-	}
-}
-
-// SetTransformVersion says by which version of which transform the objects to
-// come have been changed. Objects stored under another one are not served
-// until the server has been read anew. "" is no transform.
-func (s *Claimed) SetTransformVersion(v string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.transform = v
-}
-
-// SetTold notes that all plain handlers have returned up to seq. It is written
-// with the next commit or within FlushInterval.
-func (s *Claimed) SetTold(seq uint64) {
-	for {
-		old := s.told.Load()
-		if seq <= old || s.told.CompareAndSwap(old, seq) {
-			return
-		}
-	}
-}
-
-func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
-
-// indexVersion is the version under which name is indexed.
-func (s *Store) indexVersion(name string, fn cache.IndexFunc) string {
-	if v := s.versions[name]; v != "" {
-		return v
-	}
-	if name == cache.NamespaceIndex && reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer() {
-		return "client-go/namespace/1"
-	}
-	return "build " + buildid.Get()
 }

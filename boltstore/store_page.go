@@ -1,0 +1,111 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/index"
+)
+
+// Page is a run of objects in the order of the file.
+type Page struct {
+	Keys    []string
+	Objects []any
+	// Next is where the following page begins, nil after the last one.
+	Next []byte
+	// Seq is the last journal entry that the page's snapshot contains.
+	Seq uint64
+	// Epoch is the one that the objects are of.
+	Epoch uint64
+	// Synced is false as long as the source has never been read from the
+	// server, or is not served; the page is empty then.
+	Synced bool
+}
+
+// Before says whether key comes before the page that begins at next, nil being
+// the end. The order is the file's, which is not that of the keys.
+func (s *Claimed) Before(key string, next []byte) bool {
+	if next == nil {
+		return true
+	}
+	s.db.h.mu.RLock()
+	defer s.db.h.mu.RUnlock()
+	return s.passed(parseMarks(next), index.AppendKey(nil, key))
+}
+
+// Page reads the objects from the given place on, nil being the start: at most
+// n of them and about a MiB, all from one commit. The order is stable as long
+// as the file is open; each object is in one page, whatever happens meanwhile.
+func (s *Store) Page(from []byte, n int) (p Page, err error) {
+	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
+		g.Own = nil
+		return g
+	})
+}
+
+// ServerPage is Page with the objects as the server showed them last, for
+// handlers: what the program itself has written is left out. It is not synced
+// before the server has been read.
+func (s *Store) ServerPage(from []byte, n int) (p Page, err error) {
+	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
+		if !m.listed() {
+			return genTx{}
+		}
+		return g
+	})
+}
+
+func (s *Store) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (p Page, err error) {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		g = as(m, g)
+		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
+		if g.Items == nil {
+			return nil
+		}
+		raws, next, err := s.pageOf(g, from, n)
+		if err != nil {
+			return err
+		}
+		p.Next = next
+		p.Keys, p.Objects, err = s.decodeAll(raws, false)
+		return err
+	})
+	if s.note(err) != nil {
+		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return p, err
+}
+
+// pageBytes bounds the records of a page of the objects: decoded they take
+// some four times as much.
+const pageBytes = 256 << 10
+
+// pageOf is a page's records, as the server showed them last if g has the bases
+// of what the program has written, and where the next page begins.
+func (s *Store) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
+	size := 0
+	now := mark{era: uint64(len(s.db.h.past))}
+	past := parseMarks(from)
+	if n := len(past); n > 0 && past[n-1].era == now.era {
+		past, now = past[:n-1], past[n-1]
+	}
+	c := g.cursor()
+	at, item, base := c.Seek(now.at)
+	for ; at != nil && len(raws) < n && size < pageBytes; at, item, base = c.Next() {
+		r := shown(item, base)
+		if r.In == nil || len(past) > 0 && s.passed(past, r.Key) {
+			continue
+		}
+		raws = append(raws, r)
+		size += len(r.Stored)
+	}
+	if at == nil {
+		return raws, nil, nil
+	}
+	if bytes.Compare(at, now.at) <= 0 {
+		return nil, nil, layout.OutOfOrder(at)
+	}
+	now.at = at
+	return raws, append(past, now).bytes(), nil
+}
