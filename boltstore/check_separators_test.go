@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,28 +26,6 @@ func bucketAt(t *testing.T, f *pages.File, path ...[]byte) pages.Bucket {
 		}
 	}
 	return b
-}
-
-// rewritePage changes a page of a file.
-func rewritePage(t *testing.T, path string, f *pages.File, id uint64, change func(p pages.Page, b []byte)) {
-	t.Helper()
-	p, err := f.Head(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := f.Content(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(p, b)
-	w, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	if _, err := w.WriteAt(b, int64(id)*int64(f.PageSize())); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestBranchKey: a bit that is flipped in a key of a branch page, by which

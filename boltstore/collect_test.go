@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	bolt "go.etcd.io/bbolt"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -27,23 +25,6 @@ func sources(t testing.TB, db *DB) (names []string) {
 		names = append(names, st.Source.Namespace)
 	}
 	return names
-}
-
-// asides counts what is set aside.
-func asides(t testing.TB, db *DB) (n int) {
-	t.Helper()
-	err := db.h.view(func(tx *bolt.Tx) error {
-		if b := tx.Bucket(layout.BucketAside); b != nil {
-			return b.ForEachBucket(func(k []byte) error {
-				return b.Bucket(k).ForEachBucket(func([]byte) error { n++; return nil })
-			})
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // TestClaimedIsNoted: the time of a claim is kept up to date, at most once an

@@ -12,29 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
-
-// fill stores n objects of about a KiB and deletes all but every keep-th.
-func fill(t testing.TB, s *Claimed, n, keep int) {
-	t.Helper()
-	var put, del []cache.Transaction
-	for i := range n {
-		o := configMap("ns", fmt.Sprintf("cm%05d", i), i+1, map[string]string{"words": fmt.Sprint(i), "k": strings.Repeat(fmt.Sprintf("%x ", i*7919), 200)})
-		put = append(put, cache.Transaction{Object: o, Type: cache.TransactionTypeAdd})
-		if i%keep != 0 {
-			del = append(del, cache.Transaction{Object: o, Type: cache.TransactionTypeDelete})
-		}
-	}
-	for _, txns := range [][]cache.Transaction{put, del} {
-		if err := s.Transaction(txns...); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // wasteful makes a closed file with few objects in many pages, two sources, a
 // journal and a source that was set aside.
@@ -91,14 +72,6 @@ func contents(t testing.TB, path string) string {
 		}
 	}
 	return b.String()
-}
-
-func noLeftovers(t testing.TB, path string) {
-	t.Helper()
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
-	if err != nil || len(left) > 0 {
-		t.Fatalf("left behind: %v %v", left, err)
-	}
 }
 
 func TestCompactOffline(t *testing.T) {

@@ -11,11 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -148,36 +143,6 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
-// fillSmall makes a file with objects, a journal, a durable handler, own writes and
-// notes.
-func fillSmall(t *testing.T, path string, o Options) {
-	t.Helper()
-	o.Window = time.Nanosecond
-	db, err := Open(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := claimTest(t, db, Claim{Indexers: indexers})
-	fill(t, s, 60, 3)
-	p := &testProducer{}
-	s.Attach(p)
-	claimHandler(t, s, "handler")
-	for i := range 3 {
-		p.add(t, s, configMap("ns", "late", 5000+i, map[string]string{"words": "w"}))
-		p.wait(t)
-	}
-	event(t, s, p, "Updated", configMap("ns", "cm00003", 5003, nil), errRefused)
-	for _, err := range []error{s.Update(configMap("ns", "cm00006", 6000, nil)), s.Delete(configMap("ns", "cm00009", 10, nil)), s.Add(configMap("ns", "mine", 6001, nil))} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.Release()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // readSmall is all of it, as text; the file must be sound.
 func readSmall(t *testing.T, db *DB) string {
 	t.Helper()
@@ -226,27 +191,6 @@ func readSmall(t *testing.T, db *DB) string {
 		fmt.Fprintln(&b, st.Source, st.ResourceVersion, st.Seq, st.Told, strings.Join(lines, "\n"))
 	}
 	return b.String()
-}
-
-// changeHeader changes what a closed file says of itself.
-func changeHeader(t *testing.T, path string, change func(h *header)) {
-	t.Helper()
-	b, err := bolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = b.Update(func(tx *bolt.Tx) error {
-		var h header
-		f := tx.Bucket(layout.BucketFile)
-		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
-			return err
-		}
-		change(&h)
-		return format.Put(f, layout.KeyHeader, h)
-	})
-	if err := errors.Join(err, b.Close()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestCrashAtEachOperation lets a program die, or the power fail, before each

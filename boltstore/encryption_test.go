@@ -346,23 +346,6 @@ func TestKeysetErrors(t *testing.T) {
 	}
 }
 
-// copied is what a crash leaves of the folder.
-func copied(t *testing.T, from string) string {
-	t.Helper()
-	to := t.TempDir()
-	copyDir(t, from, to)
-	return to
-}
-
-func mustName(t *testing.T, s *seal.Sealer) []byte {
-	t.Helper()
-	b, err := s.Name([]byte("a name"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 // TestSecretsInAPlainFile: one warning, that says how.
 func TestSecretsInAPlainFile(t *testing.T) {
 	for _, ks := range []*seal.Keyset{nil, sealtest.Keyset()} {

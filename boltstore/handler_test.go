@@ -50,16 +50,6 @@ func (p *testPosition) set(fn func(p *Position)) {
 	fn(&p.p)
 }
 
-func claimHandler(t *testing.T, s *Claimed, name string) (*Handler, *testPosition) {
-	t.Helper()
-	p := &testPosition{}
-	h, err := s.ClaimHandler(name, p, p.load)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h, p
-}
-
 // stepped waits for a commit that waits for the clock.
 func (p *testProducer) stepped(t *testing.T, clk *testingclock.FakeClock) {
 	t.Helper()
@@ -73,15 +63,6 @@ func (p *testProducer) stepped(t *testing.T, clk *testingclock.FakeClock) {
 			clk.Step(time.Millisecond)
 		}
 	}
-}
-
-func handlerState1(t *testing.T, s *Claimed) HandlerState {
-	t.Helper()
-	hs, err := s.Handlers()
-	if err != nil || len(hs) != 1 {
-		t.Fatalf("%+v %v", hs, err)
-	}
-	return hs[0]
 }
 
 // TestPositionsRideAlong: a position is written with a commit, needs none of its

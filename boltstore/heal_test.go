@@ -5,63 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
-	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 )
-
-// itemPages returns the leaf pages that have config maps of the generation that
-// is served. A relist under way may have the same records in pages of its own,
-// which nobody reads yet.
-func itemPages(t *testing.T, db *DB) (leaves []int) {
-	t.Helper()
-	err := db.h.view(func(tx *bolt.Tx) error {
-		src, _ := db.h.source(tx, configMaps.ID())
-		m, err := src.meta()
-		if err != nil {
-			return err
-		}
-		info := tx.DB().Info()
-		records := map[int]int{}
-		err = src.gen(m.Generation).Items.Each(func(r layout.Raw) {
-			at := uintptr(unsafe.Pointer(unsafe.SliceData(r.Stored))) - info.Data // values lie in the map of the file
-			records[int(at)/info.PageSize]++
-		})
-		for id, n := range records {
-			if n > 4 {
-				leaves = append(leaves, id)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(leaves)
-	return leaves
-}
-
-// ruin overwrites the head of a page of a file that is open.
-func ruin(t *testing.T, path string, page int) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt([]byte("not a page of bbolt's, by any means"), int64(page*os.Getpagesize())); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestHeal: pages that bbolt trips over, in a file that is open. What can be
 // read is saved, commits go on, readers get no error but the first, and a
@@ -245,11 +196,6 @@ func TestSalvageTruncated(t *testing.T) {
 		closeTest(t, db)
 	}
 	t.Logf("at most %d of 500 objects were saved", most)
-}
-
-func keyOfObject(o any) string {
-	key, _ := cache.MetaNamespaceKeyFunc(o)
-	return key
 }
 
 // TestCorruptFilesAreBounded: the newest ones stay.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
@@ -23,40 +22,6 @@ import (
 
 // errRefused is why a transform of these tests refuses an object.
 var errRefused = errors.New("zq-refused")
-
-// refusing is a transform that refuses objects of these names.
-func refusing(names ...string) func(runtime.Object) (runtime.Object, error) {
-	return func(obj runtime.Object) (runtime.Object, error) {
-		if slices.Contains(names, obj.(*corev1.ConfigMap).Name) {
-			return nil, errRefused
-		}
-		return obj, nil
-	}
-}
-
-// relistSome relists where some objects cannot be stored.
-func relistSome(t *testing.T, s *Claimed, rv string, o RelistOptions, objs []runtime.Object) []*Entry {
-	t.Helper()
-	o.OnError = func(_ runtime.Object, err error) {
-		if !errors.Is(err, errRefused) {
-			t.Error(err)
-		}
-	}
-	r, err := s.BeginRelist(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for page := range slices.Chunk(objs, 3) {
-		if err := r.Page(page); err != nil {
-			t.Fatal(err)
-		}
-	}
-	entries, err := r.Commit(rv, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return entries
-}
 
 // notes are the keys of which something is noted, sorted, with what.
 func notedOf(t *testing.T, s interface{ Noted(int) ([]Noted, error) }) (all []string) {
@@ -77,41 +42,6 @@ func notedOf(t *testing.T, s interface{ Noted(int) ([]Noted, error) }) (all []st
 	}
 	slices.Sort(all)
 	return all
-}
-
-func expectNoted(t *testing.T, what string, s *Claimed, want ...string) {
-	t.Helper()
-	if got := notedOf(t, s); !slices.Equal(got, want) {
-		t.Fatalf("%s: noted %q, want %q", what, got, want)
-	}
-}
-
-// failing is an index of which the function fails on some objects.
-func failing(names *[]string) Claim {
-	return Claim{
-		Indexers: cache.Indexers{"words": indexers["words"], "odd": func(o any) ([]string, error) {
-			if slices.Contains(*names, o.(*corev1.ConfigMap).Name) {
-				return nil, errRefused
-			}
-			return []string{"v" + o.(*corev1.ConfigMap).ResourceVersion}, nil
-		}},
-		IndexVersions: map[string]string{"words": "1", "odd": "1"},
-	}
-}
-
-// event brings an event to the file, or what says that it cannot be stored.
-func event(t *testing.T, s *Claimed, p *testProducer, typ cache.DeltaType, obj any, why error) {
-	t.Helper()
-	c, err := s.Prepare(typ, obj)
-	if why != nil {
-		c, err = s.Unstored(obj, why), nil
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.put(&Batch{Changes: []*Change{c}, ResourceVersion: c.ResourceVersion()})
-	s.wake(true)
-	p.wait(t)
 }
 
 // TestNotesStay: notes are carried by whatever makes another file of this one,

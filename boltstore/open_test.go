@@ -14,27 +14,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 
 	bolt "go.etcd.io/bbolt"
-	"k8s.io/client-go/tools/cache"
 )
-
-// filled makes a file with some objects and returns its bytes.
-func filled(t testing.TB) []byte {
-	t.Helper()
-	path := testPath(t)
-	db := openTest(t, path, Options{Compression: NoCompression})
-	s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
-	for i := range 40 {
-		if err := s.Add(configMap("ns", strings.Repeat("x", i+1), i+1, map[string]string{"k": strings.Repeat("v", i*50)})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	closeTest(t, db)
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func TestOpenBadFiles(t *testing.T) {
 	good := filled(t)

@@ -27,12 +27,6 @@ type ownTest struct {
 	raw  bool   // a list leaves out what the file has
 }
 
-func newOwnTest(t *testing.T, o Options) *ownTest {
-	f := &ownTest{t: t, o: o, path: testPath(t)}
-	f.open()
-	return f
-}
-
 func (f *ownTest) open() {
 	f.db = openTest(f.t, f.path, f.o)
 	f.s, f.p = claimTest(f.t, f.db, Claim{Indexers: indexers}), &testProducer{}
@@ -44,11 +38,6 @@ func (f *ownTest) must(err error) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-}
-
-// at is the object o at a version, with some content.
-func at(rv int, content string) *corev1.ConfigMap {
-	return configMap("a", "o", rv, map[string]string{"words": content, "long": strings.Repeat(content, 30)})
 }
 
 func twin(rv int, content string) *corev1.ConfigMap {

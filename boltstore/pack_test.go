@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/layout"
-
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
@@ -21,76 +19,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/index"
-	"github.com/kubewake/kubewake/internal/podgen"
 )
 
 var pods = Source{Version: "v1", Resource: "pods", Form: FormTyped}
-
-func podClaim() Claim {
-	return Claim{Source: pods, Example: &corev1.Pod{}, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
-}
-
-// somePods returns pods from on.
-func somePods(from, n int) (objs []runtime.Object) {
-	g := podgen.New(1)
-	for i := from; i < from+n; i++ {
-		p := g.Pod(i)
-		p.ResourceVersion = fmt.Sprint(i + 1)
-		objs = append(objs, p)
-	}
-	return objs
-}
-
-// packedBy counts the records by how they are packed.
-func packedBy(t testing.TB, s *Claimed) map[uint32]int {
-	t.Helper()
-	by := map[uint32]int{}
-	raws, _, _, _, err := s.rawPage(s.metaNow, nil, 1<<30)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, rw := range raws {
-		_, r, err := format.ParseRecord(rw.Key, rw.Stored)
-		if err != nil {
-			t.Fatal(err)
-		}
-		by[r.Packed]++
-	}
-	return by
-}
-
-func dictVersions(t testing.TB, s *Claimed) (versions []uint32) {
-	t.Helper()
-	err := s.view(func(_ *sourceMeta, src sourceTx) error {
-		return each(src.Root.Bucket(layout.BucketDicts), func(k, _ []byte) error {
-			versions = append(versions, uint32(k[0])<<24|uint32(k[1])<<16|uint32(k[2])<<8|uint32(k[3]))
-			return nil
-		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return versions
-}
-
-// serves compares all that the store serves with objs, by all ways of reading.
-func serves(t testing.TB, s *Claimed, objs []runtime.Object) {
-	t.Helper()
-	var want []any
-	for _, o := range objs {
-		want = append(want, o)
-		got, ok, err := s.Get(o)
-		if err != nil || !ok {
-			t.Fatalf("get: %v", err)
-		}
-		sameObjects(t.(*testing.T), "get", []any{got}, []any{o})
-	}
-	got, err := s.ListErr()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sameObjects(t.(*testing.T), "list", got, want)
-}
 
 // retrain trains another dictionary from what the file holds.
 func retrain(t testing.TB, s *Claimed) {

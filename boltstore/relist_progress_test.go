@@ -28,11 +28,6 @@ type listing struct {
 	began time.Time
 }
 
-func newListing(t *testing.T, objs []runtime.Object, pageSize int) *listing {
-	return &listing{t: t, pages: slices.Collect(slices.Chunk(objs, pageSize)), began: time.Unix(1000, 5),
-		o: RelistOptions{TakeUp: true, ClusterUID: "c1", Server: "s1", OnError: func(_ runtime.Object, err error) { t.Error(err) }}}
-}
-
 // to is the progress with n pages read.
 func (l *listing) to(n int) ListProgress {
 	p := ListProgress{ResourceVersion: "100", Newest: fmt.Sprint(100 + n), PageSize: 7, Began: l.began}

@@ -14,25 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-func relist(t *testing.T, s *Claimed, rv string, o RelistOptions, objs []runtime.Object, pageSize int) ([]*Entry, *Relist) {
-	t.Helper()
-	o.OnError = func(obj runtime.Object, err error) { t.Errorf("not stored: %v", err) }
-	r, err := s.BeginRelist(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for page := range slices.Chunk(objs, pageSize) {
-		if err := r.Page(page); err != nil {
-			t.Fatal(err)
-		}
-	}
-	entries, err := r.Commit(rv, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return entries, r
-}
-
 // server is a list of objects in key order.
 type server map[string]*corev1.ConfigMap
 
@@ -54,24 +35,6 @@ func (m server) anys() (objs []any) {
 		objs = append(objs, o)
 	}
 	return objs
-}
-
-// journalFrom reads all entries from seq on, out of the file.
-func journalFrom(t *testing.T, s interface {
-	ReadJournal(uint64) ([]*Entry, error)
-}, seq uint64) (all []*Entry) {
-	t.Helper()
-	for {
-		entries, err := s.ReadJournal(seq)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(entries) == 0 {
-			return all
-		}
-		all = append(all, entries...)
-		seq = entries[len(entries)-1].Seq + 1
-	}
 }
 
 // TestRelistIsADiff relists random servers, small enough for one transaction

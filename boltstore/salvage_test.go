@@ -19,33 +19,6 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// stored makes a closed file with n config maps, of which one has changed in
-// as many commits.
-func stored(t *testing.T, path string, n, commits int, o Options) server {
-	t.Helper()
-	o.Window = time.Nanosecond
-	db := openTest(t, path, o)
-	s := claimTest(t, db, Claim{})
-	srv := server{}
-	for i := range n {
-		srv.set(configMap("ns", fmt.Sprintf("cm%04d", i), i+1, map[string]string{"words": strings.Repeat("w", 100)}))
-	}
-	relist(t, s, fmt.Sprint(n+1), RelistOptions{}, srv.list(), 100)
-	p := &testProducer{}
-	s.Attach(p)
-	for i := range commits {
-		srv.set(configMap("ns", "cm0000", n+2+i, map[string]string{"words": fmt.Sprint(i)}))
-		p.add(t, s, srv["ns/cm0000"])
-		p.wait(t)
-	}
-	closeTest(t, db)
-	return srv
-}
-
-// ofUncleanBoot is the header of a file that was written without syncs when the
-// machine stopped.
-func ofUncleanBoot(h *header) { h.BootID, h.Clean = "another boot", false }
-
 // onlyFile says that nothing is beside the file but what was set aside.
 func onlyFile(t *testing.T, path string, aside ...string) {
 	t.Helper()

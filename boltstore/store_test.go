@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,64 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 var configMaps = Source{Version: "v1", Resource: "configmaps", Form: FormTyped}
-
-// openTest opens a file whose soundness is checked when the test ends.
-func openTest(t testing.TB, path string, o Options) *DB {
-	t.Helper()
-	if o.Keyset == nil && !o.Decrypt {
-		o.Keyset = sealtest.Default()
-	}
-	db, err := Open(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { closeTest(t, db) })
-	return db
-}
-
-func closeTest(t testing.TB, db *DB) {
-	t.Helper()
-	if db.closed {
-		return
-	}
-	r, err := db.Check()
-	for i := range r.Sources { // one that waits to be read anew is no news
-		r.Sources[i].Problems = slices.DeleteFunc(r.Sources[i].Problems, func(p string) bool { return strings.HasPrefix(p, "marked degraded") })
-	}
-	if err != nil || !r.Sound() {
-		t.Errorf("after the test the file is not sound: %+v %v", r, err)
-	}
-	for _, s := range db.claims {
-		s.release()
-	}
-	if err := db.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
-}
-
-func testPath(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
-
-func claimTest(t testing.TB, db *DB, c Claim) *Claimed {
-	t.Helper()
-	if c.Source.Resource == "" {
-		c.Source = configMaps
-	}
-	if c.Example == nil {
-		c.Example = &corev1.ConfigMap{}
-	}
-	s, err := db.Claim(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // indexers index by namespace, by words (several values, none, odd bytes) and by
 // a value longer than bbolt's keys may be.
@@ -78,13 +23,6 @@ var indexers = cache.Indexers{
 	"words":              func(o any) ([]string, error) { return strings.Split(o.(*corev1.ConfigMap).Data["words"], ","), nil },
 	"long":               func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Data["long"]}, nil },
 	"":                   func(o any) ([]string, error) { return nil, nil },
-}
-
-func configMap(ns, name string, rv int, data map[string]string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(rv)},
-		Data:       data,
-	}
 }
 
 func randomMap(r *rand.Rand, rv int) *corev1.ConfigMap {
@@ -220,25 +158,6 @@ func same(t *testing.T, what string, a, b []string) {
 	t.Helper()
 	if !slices.Equal(a, b) {
 		t.Fatalf("%s: client-go has %q, ours %q", what, a, b)
-	}
-}
-
-func sameObjects(t *testing.T, what string, a, b []any) {
-	t.Helper()
-	byKey := func(x, y any) int {
-		kx, _ := cache.MetaNamespaceKeyFunc(x)
-		ky, _ := cache.MetaNamespaceKeyFunc(y)
-		return strings.Compare(kx, ky)
-	}
-	slices.SortFunc(a, byKey)
-	slices.SortFunc(b, byKey)
-	if len(a) != len(b) {
-		t.Fatalf("%s: client-go has %d objects, ours %d", what, len(a), len(b))
-	}
-	for i := range a {
-		if !apiequality.Semantic.DeepEqual(a[i], b[i]) {
-			t.Fatalf("%s: client-go has\n%.300q\nours\n%.300q", what, fmt.Sprint(a[i]), fmt.Sprint(b[i]))
-		}
 	}
 }
 

@@ -1,0 +1,285 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/sealtest"
+)
+
+// rewritePage changes a page of a file.
+func rewritePage(t *testing.T, path string, f *pages.File, id uint64, change func(p pages.Page, b []byte)) {
+	t.Helper()
+	p, err := f.Head(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := f.Content(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(p, b)
+	w, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := w.WriteAt(b, int64(id)*int64(f.PageSize())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asides counts what is set aside.
+func asides(t testing.TB, db *DB) (n int) {
+	t.Helper()
+	err := db.h.view(func(tx *bolt.Tx) error {
+		if b := tx.Bucket(layout.BucketAside); b != nil {
+			return b.ForEachBucket(func(k []byte) error {
+				return b.Bucket(k).ForEachBucket(func([]byte) error { n++; return nil })
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func noLeftovers(t testing.TB, path string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
+	if err != nil || len(left) > 0 {
+		t.Fatalf("left behind: %v %v", left, err)
+	}
+}
+
+// changeHeader changes what a closed file says of itself.
+func changeHeader(t *testing.T, path string, change func(h *header)) {
+	t.Helper()
+	b, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Update(func(tx *bolt.Tx) error {
+		var h header
+		f := tx.Bucket(layout.BucketFile)
+		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
+			return err
+		}
+		change(&h)
+		return format.Put(f, layout.KeyHeader, h)
+	})
+	if err := errors.Join(err, b.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copied is what a crash leaves of the folder.
+func copied(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	copyDir(t, from, to)
+	return to
+}
+
+func mustName(t *testing.T, s *seal.Sealer) []byte {
+	t.Helper()
+	b, err := s.Name([]byte("a name"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		names = append(names, filepath.Join(dir, f.Name()))
+	}
+	return names
+}
+
+func claimHandler(t *testing.T, s *Claimed, name string) (*Handler, *testPosition) {
+	t.Helper()
+	p := &testPosition{}
+	h, err := s.ClaimHandler(name, p, p.load)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, p
+}
+
+func handlerState1(t *testing.T, s *Claimed) HandlerState {
+	t.Helper()
+	hs, err := s.Handlers()
+	if err != nil || len(hs) != 1 {
+		t.Fatalf("%+v %v", hs, err)
+	}
+	return hs[0]
+}
+
+// itemPages returns the leaf pages that have config maps of the generation that
+// is served. A relist under way may have the same records in pages of its own,
+// which nobody reads yet.
+func itemPages(t *testing.T, db *DB) (leaves []int) {
+	t.Helper()
+	err := db.h.view(func(tx *bolt.Tx) error {
+		src, _ := db.h.source(tx, configMaps.ID())
+		m, err := src.meta()
+		if err != nil {
+			return err
+		}
+		info := tx.DB().Info()
+		records := map[int]int{}
+		err = src.gen(m.Generation).Items.Each(func(r layout.Raw) {
+			at := uintptr(unsafe.Pointer(unsafe.SliceData(r.Stored))) - info.Data // values lie in the map of the file
+			records[int(at)/info.PageSize]++
+		})
+		for id, n := range records {
+			if n > 4 {
+				leaves = append(leaves, id)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(leaves)
+	return leaves
+}
+
+func keyOfObject(o any) string {
+	key, _ := cache.MetaNamespaceKeyFunc(o)
+	return key
+}
+
+// ruin overwrites the head of a page of a file that is open.
+func ruin(t *testing.T, path string, page int) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("not a page of bbolt's, by any means"), int64(page*os.Getpagesize())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// filled makes a file with some objects and returns its bytes.
+func filled(t testing.TB) []byte {
+	t.Helper()
+	path := testPath(t)
+	db := openTest(t, path, Options{Compression: NoCompression})
+	s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
+	for i := range 40 {
+		if err := s.Add(configMap("ns", strings.Repeat("x", i+1), i+1, map[string]string{"k": strings.Repeat("v", i*50)})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeTest(t, db)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// ofUncleanBoot is the header of a file that was written without syncs when the
+// machine stopped.
+func ofUncleanBoot(h *header) { h.BootID, h.Clean = "another boot", false }
+
+// stored makes a closed file with n config maps, of which one has changed in
+// as many commits.
+func stored(t *testing.T, path string, n, commits int, o Options) server {
+	t.Helper()
+	o.Window = time.Nanosecond
+	db := openTest(t, path, o)
+	s := claimTest(t, db, Claim{})
+	srv := server{}
+	for i := range n {
+		srv.set(configMap("ns", fmt.Sprintf("cm%04d", i), i+1, map[string]string{"words": strings.Repeat("w", 100)}))
+	}
+	relist(t, s, fmt.Sprint(n+1), RelistOptions{}, srv.list(), 100)
+	p := &testProducer{}
+	s.Attach(p)
+	for i := range commits {
+		srv.set(configMap("ns", "cm0000", n+2+i, map[string]string{"words": fmt.Sprint(i)}))
+		p.add(t, s, srv["ns/cm0000"])
+		p.wait(t)
+	}
+	closeTest(t, db)
+	return srv
+}
+
+func claimTest(t testing.TB, db *DB, c Claim) *Claimed {
+	t.Helper()
+	if c.Source.Resource == "" {
+		c.Source = configMaps
+	}
+	if c.Example == nil {
+		c.Example = &corev1.ConfigMap{}
+	}
+	s, err := db.Claim(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func closeTest(t testing.TB, db *DB) {
+	t.Helper()
+	if db.closed {
+		return
+	}
+	r, err := db.Check()
+	for i := range r.Sources { // one that waits to be read anew is no news
+		r.Sources[i].Problems = slices.DeleteFunc(r.Sources[i].Problems, func(p string) bool { return strings.HasPrefix(p, "marked degraded") })
+	}
+	if err != nil || !r.Sound() {
+		t.Errorf("after the test the file is not sound: %+v %v", r, err)
+	}
+	for _, s := range db.claims {
+		s.release()
+	}
+	if err := db.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// openTest opens a file whose soundness is checked when the test ends.
+func openTest(t testing.TB, path string, o Options) *DB {
+	t.Helper()
+	if o.Keyset == nil && !o.Decrypt {
+		o.Keyset = sealtest.Default()
+	}
+	db, err := Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTest(t, db) })
+	return db
+}
+
+func testPath(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
