@@ -54,8 +54,8 @@ func TestAsideIsKept(t *testing.T) {
 				}
 				db = openTest(t, path, o)
 			}
-			if n := asides(t, db); n != 1 || len(db.SetAside()) != want {
-				t.Errorf("%d sources are aside, set aside is %q", n, db.SetAside())
+			if n := asides(t, db); n != 1 || len(db.AsidePaths()) != want {
+				t.Errorf("%d sources are aside, set aside is %q", n, db.AsidePaths())
 			}
 		})
 	}
@@ -85,8 +85,8 @@ func TestHalfRemovedAside(t *testing.T) {
 	closeTest(t, db)
 	changeHeader(t, path, ofUncleanBoot)
 	db = openTest(t, path, Options{})
-	if n := asides(t, db); n != 0 || len(db.SetAside()) > 0 {
-		t.Errorf("%d sources are aside, set aside is %q", n, db.SetAside())
+	if n := asides(t, db); n != 0 || len(db.AsidePaths()) > 0 {
+		t.Errorf("%d sources are aside, set aside is %q", n, db.AsidePaths())
 	}
 }
 
@@ -140,21 +140,21 @@ func TestRotateWithDamagedMeta(t *testing.T) {
 			t.Errorf("%d objects, %v, %v", n, s.Err(), db.Err())
 		}
 	}
-	if len(db.SetAside()) > 0 {
-		t.Error(db.SetAside())
+	if len(db.AsidePaths()) > 0 {
+		t.Error(db.AsidePaths())
 	}
 	stores[0].Release()
 	spoil(stores[0])
 	rotate()
-	if n := len(stores[1].ListKeys()); n != 2 || len(db.SetAside()) != 1 {
-		t.Errorf("%d objects, set aside %q", n, db.SetAside())
+	if n := len(stores[1].ListKeys()); n != 2 || len(db.AsidePaths()) != 1 {
+		t.Errorf("%d objects, set aside %q", n, db.AsidePaths())
 	}
-	if h, ok := headerOf(db.SetAside()[0]); !ok || h.Keys == nil {
+	if h, ok := headerOf(db.AsidePaths()[0]); !ok || h.Keys == nil {
 		t.Error("what was set aside is not encrypted")
 	}
 	if s := claimTest(t, db, claims[0]); s.State().Synced {
 		t.Errorf("%+v", s.State())
 	}
 	closeTest(t, db)
-	onlyFile(t, path, db.SetAside()...)
+	onlyFile(t, path, db.AsidePaths()...)
 }

@@ -35,8 +35,8 @@ func TestDamageIsToldBriefly(t *testing.T) {
 	longest := 0
 	log := funcr.New(func(_, args string) { longest = max(longest, len(args)) }, funcr.Options{})
 	db = openTest(t, path, Options{Logger: &log})
-	if len(db.SetAside()) != 1 || longest == 0 || longest > 12<<10 {
-		t.Errorf("set aside %q, %d bytes were logged at once", db.SetAside(), longest)
+	if len(db.AsidePaths()) != 1 || longest == 0 || longest > 12<<10 {
+		t.Errorf("set aside %q, %d bytes were logged at once", db.AsidePaths(), longest)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestBranchKey(t *testing.T) {
 		e[pos+size-1] ^= 4
 	})
 	db := openTest(t, path, Options{Decrypt: true, Window: time.Nanosecond})
-	if len(db.SetAside()) != 1 {
+	if len(db.AsidePaths()) != 1 {
 		t.Error("it was not noticed")
 	}
 	s := claimTest(t, db, Claim{})
@@ -90,7 +90,7 @@ func TestBranchKeyBeyondPage(t *testing.T) {
 	items := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1), layout.BucketItems)
 	rewritePage(t, path, f, items.Root, func(p pages.Page, b []byte) { b[pages.HeadSize+16*(p.Count/2)+3] ^= 0x80 })
 	db := openTest(t, path, Options{Decrypt: true})
-	if len(db.SetAside()) != 1 {
+	if len(db.AsidePaths()) != 1 {
 		t.Error("it was not noticed")
 	}
 	sameObjects(t, "after", srv.anys(), claimTest(t, db, Claim{}).List())

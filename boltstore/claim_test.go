@@ -31,8 +31,8 @@ func TestClaimHeals(t *testing.T) {
 	ruin(t, path, page)
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	sameObjects(t, "after", srv.anys(), s.List())
-	if n := asides(t, db); len(db.SetAside()) != 1 || n != 0 {
-		t.Errorf("set aside %q, %d sources", db.SetAside(), n)
+	if n := asides(t, db); len(db.AsidePaths()) != 1 || n != 0 {
+		t.Errorf("set aside %q, %d sources", db.AsidePaths(), n)
 	}
 	if st := s.State(); !st.Synced || st.Degraded == "" || s.Err() == nil {
 		t.Errorf("%+v, %v", st, s.Err())
@@ -55,7 +55,7 @@ func TestDictKey(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		t.Run(fmt.Sprint("replaced: ", replaced), func(t *testing.T) {
 			path := testPath(t)
-			o := Options{Compression: Zstd, Decrypt: true} // the place depends on the names
+			o := Options{Compression: CompressionZstd, Decrypt: true} // the place depends on the names
 			db := openTest(t, path, o)
 			s := claimTest(t, db, podClaim())
 			pods := somePods(0, 150)
@@ -77,8 +77,8 @@ func TestDictKey(t *testing.T) {
 				ruin(t, path, int(f.Freelist()))
 			}
 			db = openTest(t, path, o)
-			if got := len(db.SetAside()) == 1; got != replaced {
-				t.Fatal(db.SetAside())
+			if got := len(db.AsidePaths()) == 1; got != replaced {
+				t.Fatal(db.AsidePaths())
 			}
 			s = claimTest(t, db, podClaim())
 			if st := s.State(); st.Objects != 150 || !st.Synced || s.Err() == nil || len(s.ListKeys()) != 150 {

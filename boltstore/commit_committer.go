@@ -50,7 +50,7 @@ func newCommitter(db *DB) *committer {
 		db:   db,
 		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), flush: make(chan struct{}, 1),
 		ended:  make(chan struct{}),
-		marked: db.opts.Durability == Process,
+		marked: db.opts.Durability == DurabilityProcess,
 	}
 }
 

@@ -71,8 +71,8 @@ func TestMaxSize(t *testing.T) {
 	}
 	t.Cleanup(func() { closeTest(t, db) })
 	s = claimTest(t, db, Claim{})
-	if len(db.SetAside()) > 0 {
-		t.Fatal(db.SetAside())
+	if len(db.AsidePaths()) > 0 {
+		t.Fatal(db.AsidePaths())
 	}
 	same()
 	p = &testProducer{}

@@ -49,7 +49,7 @@ func TestDiskFullAtOpen(t *testing.T) {
 	db := openTest(t, path, Options{})
 	s := claimTest(t, db, Claim{})
 	sameObjects(t, "after", srv.anys(), s.List())
-	if len(db.SetAside()) > 0 || s.Err() != nil {
-		t.Error(db.SetAside(), s.Err())
+	if len(db.AsidePaths()) > 0 || s.Err() != nil {
+		t.Error(db.AsidePaths(), s.Err())
 	}
 }

@@ -77,7 +77,7 @@ func Compact(ctx context.Context, path string, o Options, progress Progress) (Co
 // header of such a file says that all of it is on the disk: it is to stay true.
 func offline(o Options) Options {
 	o = o.withDefaults()
-	o.ReadOnly, o.Durability = false, Full
+	o.ReadOnly, o.Durability = false, DurabilityFull
 	return o
 }
 

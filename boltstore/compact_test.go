@@ -21,7 +21,7 @@ import (
 // journal and a source that was set aside.
 func wasteful(t *testing.T, path string) {
 	t.Helper()
-	db := openTest(t, path, Options{Compression: NoCompression})
+	db := openTest(t, path, Options{Compression: CompressionNone})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	fill(t, s, 1000, 10)
 	p := &testProducer{}
@@ -165,7 +165,7 @@ func TestCompactAfterUncleanBoot(t *testing.T) {
 // TestCompactSyncs: commits of an offline compaction are not those of a file
 // that its header says to be in use, and are synced.
 func TestCompactSyncs(t *testing.T) {
-	o := offline(Options{Durability: Process, ReadOnly: true, CollectAfter: time.Hour})
+	o := offline(Options{Durability: DurabilityProcess, ReadOnly: true, CollectAfter: time.Hour})
 	if b := boltOptions(o); b.NoSync || b.ReadOnly {
 		t.Errorf("%+v", b)
 	}
@@ -225,7 +225,7 @@ func TestCompactSteps(t *testing.T) {
 		// Killed there.
 		db = openTest(t, crashed, Options{})
 		noLeftovers(t, crashed)
-		if len(db.SetAside()) > 0 {
+		if len(db.AsidePaths()) > 0 {
 			t.Fatalf("step %d, %s: set aside", k, at)
 		}
 		closeTest(t, db)
@@ -254,7 +254,7 @@ func copyDir(t *testing.T, from, to string) {
 
 // TestCompactUnderLoad compacts again and again beside readers and writers.
 func TestCompactUnderLoad(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Window: time.Millisecond, Durability: Process})
+	db := openTest(t, testPath(t), Options{Window: time.Millisecond, Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	fill(t, s, 500, 2)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -341,7 +341,7 @@ func TestCompactsByItself(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			clk := testingclock.NewFakeClock(time.Unix(1000, 0))
-			tc.o.Clock, tc.o.Window, tc.o.Compression = clk, time.Nanosecond, NoCompression
+			tc.o.Clock, tc.o.Window, tc.o.Compression = clk, time.Nanosecond, CompressionNone
 			path := testPath(t)
 			db := openTest(t, path, tc.o)
 			times := 0

@@ -93,7 +93,7 @@ func readWhole(path string, o Options) (word string, objs []string) {
 	if err != nil {
 		return "not claimed", nil
 	}
-	bad := len(db.SetAside()) > 0
+	bad := len(db.AsidePaths()) > 0
 	list, err := s.ListErr()
 	bad = bad || err != nil || s.Err() != nil
 	for _, o := range list {
@@ -136,7 +136,7 @@ func readWhole(path string, o Options) (word string, objs []string) {
 	for _, n := range notes {
 		objs = append(objs, "refused "+n.Key+"="+n.ResourceVersion)
 	}
-	bad = bad || err != nil || notesErr != nil || s.Err() != nil || len(db.SetAside()) > 0
+	bad = bad || err != nil || notesErr != nil || s.Err() != nil || len(db.AsidePaths()) > 0
 	if err := db.h.view(func(tx *bolt.Tx) error { return verifyAll(tx, db.h.seal) }); err != nil || bad {
 		return "damaged", objs
 	}

@@ -95,7 +95,7 @@ func makeCorpus(t *testing.T, o Options) corpus {
 		refuse(240 + i)
 	}
 	c.want = corpusContent(srv, own, refused)
-	if by := packedBy(t, s); o.Compression == Zstd && by[format.PackedByDict] < 100 {
+	if by := packedBy(t, s); o.Compression == CompressionZstd && by[format.PackedByDict] < 100 {
 		t.Fatalf("packed by %v", by)
 	}
 	closeTest(t, db)
@@ -147,8 +147,8 @@ type corpusKind struct {
 
 var corpusKinds = []corpusKind{
 	{"plain", Options{}},
-	{"compressed", Options{Compression: Zstd}},
-	{"encrypted", Options{Compression: Zstd, Keyset: sealtest.Keyset()}},
+	{"compressed", Options{Compression: CompressionZstd}},
+	{"encrypted", Options{Compression: CompressionZstd, Keyset: sealtest.Keyset()}},
 }
 
 func runCorpus(t *testing.T, kind corpusKind, perKind int) {

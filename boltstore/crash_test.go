@@ -248,19 +248,19 @@ func TestCrashAtEachOperation(t *testing.T) {
 		noLinks bool // the file system has none
 	}{
 		{name: "creation", run: opened(nil), ops: "create write sync link remove sync"},
-		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: Process}, run: opened(nil), ops: "create write sync link remove sync commit"},
+		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync link remove sync commit"},
 		{name: "creation, without links", noLinks: true, run: opened(nil), ops: "create write sync link create rename sync"},
 		{name: "compaction", filled: true, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "create write sync rename sync"},
-		{name: "compaction, without syncs", filled: true, with: Options{Durability: Process}, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "commit create write sync rename sync"},
+		{name: "compaction, without syncs", filled: true, with: Options{Durability: DurabilityProcess}, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "commit create write sync rename sync"},
 		{name: "encryption", filled: true, with: Options{Keyset: ks}, run: opened(nil), ops: "create write sync rename sync"},
-		{name: "encryption, without syncs", filled: true, with: Options{Keyset: ks, Durability: Process}, run: opened(nil), ops: "create write sync write sync rename sync"},
+		{name: "encryption, without syncs", filled: true, with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync write sync rename sync"},
 		{name: "decryption", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks, Decrypt: true}, run: opened(nil), ops: "create write sync rename sync"},
 		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks}, run: opened((*DB).Rotate), ops: "create write sync rename sync"},
 		{name: "another primary key", filled: true, before: Options{Keyset: seal.File(rotated)}, with: Options{Keyset: seal.File(rotated)},
 			run: opened(func(db *DB) error { db.rotating.Wait(); return nil }), ops: "commit create write sync rename sync"},
 		{name: "migration", filled: true, with: Options{migrations: fromZero}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit"},
-		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: Process}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
-		{name: "verification after an unclean boot", filled: true, with: Options{Durability: Process},
+		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: DurabilityProcess}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
+		{name: "verification after an unclean boot", filled: true, with: Options{Durability: DurabilityProcess},
 			mend: withHeader(ofUncleanBoot), run: opened(nil), ops: "create write write write sync rename sync"},
 		{name: "healing", filled: true, run: opened(func(db *DB) error { return db.healNow(errors.New("said the test")) }), ops: "create sync create write write write sync rename sync"},
 	} {
@@ -295,8 +295,8 @@ func TestCrashAtEachOperation(t *testing.T) {
 					t.Fatalf("%s: %v", what, err)
 				}
 				db.rotating.Wait()
-				if got := readSmall(t, db); got != want || len(db.SetAside()) > 0 || db.Encrypted() != db.wanted() {
-					t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.SetAside(), db.Encrypted(), got, want)
+				if got := readSmall(t, db); got != want || len(db.AsidePaths()) > 0 || db.Encrypted() != db.wanted() {
+					t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.AsidePaths(), db.Encrypted(), got, want)
 				}
 				if err := db.Close(); err != nil {
 					t.Fatalf("%s: %v", what, err)

@@ -89,7 +89,7 @@ func newDB(path string, o Options) (*DB, error) {
 }
 
 // Open opens the file at path, or creates it. A file that is damaged, or of a newer
-// format, is renamed to <path>.corrupt-<time>, logged and named by [DB.SetAside],
+// format, is renamed to <path>.corrupt-<time>, logged and named by [DB.AsidePaths],
 // and a new one is started. Another program's file stays as it is, and the error is
 // ErrForeign, unless Options.ReplaceForeign is set. What is no regular file, such as
 // a folder, always stays. The error says what to do. Close the DB to release the
@@ -122,7 +122,7 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
 	}
-	if db.opts.Durability == Process {
+	if db.opts.Durability == DurabilityProcess {
 		// The mark must be on the disk before anything that is not synced.
 		mark := func(tx *bolt.Tx) error { return db.putHeader(tx, false) }
 		if err := db.durably(mark, nil); err != nil {
@@ -140,9 +140,9 @@ func Open(path string, o Options) (*DB, error) {
 // Path is the file's path as given to Open, made absolute.
 func (db *DB) Path() string { return db.path }
 
-// SetAside names the files that could not be used and were set aside, by Open
+// AsidePaths returns the paths of the files that were set aside by Open
 // or since.
-func (db *DB) SetAside() []string {
+func (db *DB) AsidePaths() []string {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return slices.Clone(db.aside)

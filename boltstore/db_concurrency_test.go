@@ -50,7 +50,7 @@ func TestCompactEncrypted(t *testing.T) {
 func TestParkedOutlivesDictionary(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)
-	o := Options{Compression: Zstd, Clock: clk, JournalAge: time.Minute, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour}
+	o := Options{Compression: CompressionZstd, Clock: clk, JournalAge: time.Minute, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour}
 	db := openTest(t, path, o)
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
@@ -129,7 +129,7 @@ func TestParkedOutlivesDictionary(t *testing.T) {
 // newest dictionary cannot be saved. The next one has another version, so that
 // nothing that the lost one has packed is unpacked by it.
 func TestLostDictionaryIsNotReplaced(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd})
+	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 150)
 	relist(t, s, "150", RelistOptions{}, objs[:100], 100)

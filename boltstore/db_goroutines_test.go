@@ -15,7 +15,7 @@ import (
 // claimed, whatever has been done with it.
 func TestGoroutines(t *testing.T) {
 	for name, o := range map[string]Options{
-		"plain": {}, "packed": {Compression: Zstd}, "sealed": {Keyset: sealtest.Keyset()}, "unsynced": {Durability: Process},
+		"plain": {}, "packed": {Compression: CompressionZstd}, "sealed": {Keyset: sealtest.Keyset()}, "unsynced": {Durability: DurabilityProcess},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := leaktest.Ours(nil)

@@ -21,8 +21,8 @@ import (
 // dictionaries are trained. Nothing hangs, every walk shows each object that
 // stays once, and what is there in the end is what was written.
 func TestAllAtOnce(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: Zstd, Keyset: sealtest.Keyset(),
-		JournalBytes: 20_000, MaxCommitBytes: 60_000, Durability: Process, CompactRatio: -1, KeepCorrupt: 1})
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: CompressionZstd, Keyset: sealtest.Keyset(),
+		JournalBytes: 20_000, MaxCommitBytes: 60_000, Durability: DurabilityProcess, CompactRatio: -1, KeepCorrupt: 1})
 	s := claimTest(t, db, podClaim())
 	const stay = 150
 	objs := map[string]*corev1.Pod{}

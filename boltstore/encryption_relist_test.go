@@ -120,7 +120,7 @@ func BenchmarkSeal(b *testing.B) {
 		pods[i] = gen.Pod(i)
 	}
 	for _, mode := range []string{"plain", "encrypted"} {
-		o := Options{Durability: Process, HotBytes: 1, FlushInterval: time.Hour}
+		o := Options{Durability: DurabilityProcess, HotBytes: 1, FlushInterval: time.Hour}
 		if mode == "encrypted" {
 			o.Keyset = sealtest.Keyset()
 		}

@@ -70,7 +70,7 @@ func put(t *testing.T, db *DB, path [][]byte, k, v, drop []byte) {
 // inline, and two journal blocks.
 func sealedFile(t *testing.T) (*DB, map[string]*corev1.ConfigMap) {
 	t.Helper()
-	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: Process, Window: time.Nanosecond})
+	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: DurabilityProcess, Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	want := map[string]*corev1.ConfigMap{}
 	p := &testProducer{}
@@ -233,7 +233,7 @@ func TestMovedSealedValues(t *testing.T) {
 // TestWalkAcrossRotations: a walk over the file's pages comes to each object
 // once, and Before knows where it is, whatever keys the file has meanwhile.
 func TestWalkAcrossRotations(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: Process})
+	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{})
 	var objs []any
 	for i := range 100 {
@@ -279,7 +279,7 @@ func TestWalkAcrossRotations(t *testing.T) {
 
 // TestRotateBesideReadersAndWriters is for the race detector, and for locks.
 func TestRotateBesideReadersAndWriters(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: Process, Window: time.Nanosecond})
+	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: DurabilityProcess, Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	stop := make(chan struct{})
 	var wg sync.WaitGroup

@@ -48,7 +48,7 @@ func TestHealGoesOnWithRotation(t *testing.T) {
 			s := claimTest(t, db, Claim{Indexers: indexers})
 			ruin(t, path, itemPages(t, db)[1])
 			s.List()
-			if len(db.SetAside()) != 1 {
+			if len(db.AsidePaths()) != 1 {
 				t.Fatal("not healed")
 			}
 			closeTest(t, db)
@@ -72,7 +72,7 @@ func TestHealGoesOnWithRotation(t *testing.T) {
 			}
 			damage(t, path, o)
 			db := openTest(t, path, o)
-			if name == "closed" && len(db.SetAside()) != 1 {
+			if name == "closed" && len(db.AsidePaths()) != 1 {
 				t.Fatal("not set aside")
 			}
 			db.rotating.Wait()

@@ -176,8 +176,8 @@ func TestRelativePath(t *testing.T) {
 	if err := errors.Join(a.healNow(errors.New("said the test")), a.Err(), b.Err()); err != nil {
 		t.Error(err)
 	}
-	if want := filepath.Join(dir, "test.db"); a.Path() != want || len(a.SetAside()) != 1 || filepath.Dir(a.SetAside()[0]) != dir {
-		t.Errorf("%s, aside %s; want %s", a.Path(), a.SetAside(), want)
+	if want := filepath.Join(dir, "test.db"); a.Path() != want || len(a.AsidePaths()) != 1 || filepath.Dir(a.AsidePaths()[0]) != dir {
+		t.Errorf("%s, aside %s; want %s", a.Path(), a.AsidePaths(), want)
 	}
 	closeTest(t, a)
 	closeTest(t, b)
@@ -281,8 +281,8 @@ func TestReplacedWhileItWasLookedAt(t *testing.T) {
 			if err != nil || !r.Sound() || len(r.Sources) != 1 || r.Sources[0].Objects == 0 {
 				t.Errorf("%+v %v", r, err)
 			}
-			if len(db.SetAside()) > 0 {
-				t.Errorf("the good one was set aside: %s", db.SetAside())
+			if len(db.AsidePaths()) > 0 {
+				t.Errorf("the good one was set aside: %s", db.AsidePaths())
 			}
 		})
 	}

@@ -37,11 +37,11 @@ var (
 	goldenWidgets = Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: FormUnstructured}
 	goldenKinds   = []goldenKind{
 		{"plain", Options{}, makeGolden, goldenText},
-		{"compressed", Options{Compression: Zstd}, makeGolden, goldenText},
-		{"encrypted", Options{Compression: Zstd, Keyset: sealtest.Keyset()}, makeGolden, goldenText},
+		{"compressed", Options{Compression: CompressionZstd}, makeGolden, goldenText},
+		{"encrypted", Options{Compression: CompressionZstd, Keyset: sealtest.Keyset()}, makeGolden, goldenText},
 		{"written-plain", Options{}, makeGoldenWritten, goldenWrittenText},
-		{"written-compressed", Options{Compression: Zstd}, makeGoldenWritten, goldenWrittenText},
-		{"written-encrypted", Options{Compression: Zstd, Keyset: sealtest.Keyset()}, makeGoldenWritten, goldenWrittenText},
+		{"written-compressed", Options{Compression: CompressionZstd}, makeGoldenWritten, goldenWrittenText},
+		{"written-encrypted", Options{Compression: CompressionZstd, Keyset: sealtest.Keyset()}, makeGoldenWritten, goldenWrittenText},
 	}
 )
 
@@ -73,7 +73,7 @@ func makeGolden(t *testing.T, path string, o Options) {
 		t.Fatal(err)
 	}
 	n := 12
-	if o.Compression != NoCompression {
+	if o.Compression != CompressionNone {
 		n = 60 // enough for a dictionary
 	}
 	s := claimTest(t, db, Claim{Indexers: indexers, IndexVersions: map[string]string{"words": "1", "long": "1", "": "1"}})
@@ -259,7 +259,7 @@ func TestGolden(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if len(db.SetAside()) > 0 {
+					if len(db.AsidePaths()) > 0 {
 						t.Fatal("it was set aside")
 					}
 					if got := kind.text(t, db); got != string(want) {

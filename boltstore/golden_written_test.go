@@ -69,7 +69,7 @@ func makeGoldenWritten(t *testing.T, path string, o Options) {
 			t.Fatal(err)
 		}
 	}
-	if by := packedBy(t, s); o.Compression == Zstd && by[format.PackedByDict] < 20 {
+	if by := packedBy(t, s); o.Compression == CompressionZstd && by[format.PackedByDict] < 20 {
 		t.Fatalf("packed by %v", by)
 	}
 	end(db, s)

@@ -31,7 +31,7 @@ import (
 func fillDurable(t testing.TB, path string, o Options) needles {
 	t.Helper()
 	n := needles{map[string]bool{}, map[string]bool{}}
-	o.Compression, o.Window, o.JournalBytes = Zstd, time.Nanosecond, 1
+	o.Compression, o.Window, o.JournalBytes = CompressionZstd, time.Nanosecond, 1
 	db, err := Open(path, o)
 	if err != nil {
 		t.Fatal(err)
@@ -346,7 +346,7 @@ func TestPlainFilesAside(t *testing.T) {
 	fillCluster(t, path, Options{}, 20)
 	db := openTest(t, path, Options{Decrypt: true})
 	db.heal(errors.New("said the test"))
-	aside := db.SetAside()
+	aside := db.AsidePaths()
 	closeTest(t, db)
 	warned := func(o Options) (got []string) {
 		l := klog.Logger(funcr.New(func(_, args string) {
@@ -368,8 +368,8 @@ func TestPlainFilesAside(t *testing.T) {
 	}
 	db = openTest(t, path, Options{Keyset: sealtest.Keyset()})
 	db.heal(errors.New("said the test"))
-	if len(db.SetAside()) != 1 {
-		t.Fatal(db.SetAside())
+	if len(db.AsidePaths()) != 1 {
+		t.Fatal(db.AsidePaths())
 	}
 	closeTest(t, db)
 	if got := warned(Options{Keyset: sealtest.Keyset()}); len(got) != 0 {

@@ -164,7 +164,7 @@ func (db *DB) install(name, path string, was os.FileInfo) (*boltFile, error) {
 		return nil, errors.Join(err, db.files.Remove(name))
 	}
 	b.AllocSize = db.opts.allocSize()
-	if db.opts.Durability == Process {
+	if db.opts.Durability == DurabilityProcess {
 		err = errors.Join(db.files.Write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.files.Sync(b.DB))
 	}
 	if err == nil {

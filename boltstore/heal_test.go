@@ -49,8 +49,8 @@ func TestHeal(t *testing.T) {
 	default:
 		t.Fatal("not told to be read anew")
 	}
-	if s.Err() == nil || len(db.SetAside()) != 1 || s.State().Degraded == "" {
-		t.Fatal(s.Err(), db.SetAside(), s.State())
+	if s.Err() == nil || len(db.AsidePaths()) != 1 || s.State().Degraded == "" {
+		t.Fatal(s.Err(), db.AsidePaths(), s.State())
 	}
 	p.add(t, s, configMap("ns", "after", 502, map[string]string{"words": "w"}))
 	p.wait(t)
@@ -145,7 +145,7 @@ func TestHealBesideReadersAndWriters(t *testing.T) {
 	}
 	ruin(t, path, leaf)
 	deadline := time.Now().Add(time.Minute)
-	for len(db.SetAside()) == 0 {
+	for len(db.AsidePaths()) == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("not noticed")
 		}
@@ -208,7 +208,7 @@ func TestCorruptFilesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		db := openTest(t, path, Options{Clock: clk, ReplaceForeign: true})
-		names = append(names, db.SetAside()...)
+		names = append(names, db.AsidePaths()...)
 		closeTest(t, db)
 		clk.Step(time.Hour)
 	}

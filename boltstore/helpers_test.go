@@ -191,7 +191,7 @@ func ruin(t *testing.T, path string, page int) {
 func filled(t testing.TB) []byte {
 	t.Helper()
 	path := testPath(t)
-	db := openTest(t, path, Options{Compression: NoCompression})
+	db := openTest(t, path, Options{Compression: CompressionNone})
 	s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	for i := range 40 {
 		if err := s.Add(configMap("ns", strings.Repeat("x", i+1), i+1, map[string]string{"k": strings.Repeat("v", i*50)})); err != nil {

@@ -141,7 +141,7 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 		t.Skip("this system does not tell its boot id")
 	}
 	path := testPath(t)
-	fillSmall(t, path, Options{Durability: Process})
+	fillSmall(t, path, Options{Durability: DurabilityProcess})
 	for _, c := range []struct {
 		clean    bool
 		boot     string
@@ -172,11 +172,11 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 		if err := errors.Join(err, b.Close()); err != nil {
 			t.Fatal(err)
 		}
-		db, err := Open(path, Options{Durability: Process})
+		db, err := Open(path, Options{Durability: DurabilityProcess})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(db.SetAside()) > 0; got != c.verified {
+		if got := len(db.AsidePaths()) > 0; got != c.verified {
 			t.Errorf("clean %v, boot %q: verified %v", c.clean, c.boot, got)
 		}
 		if err := db.Close(); err != nil {
@@ -205,7 +205,7 @@ func TestKeepCorrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			db := openTest(t, path, c.o)
-			names = append(names, db.SetAside()...)
+			names = append(names, db.AsidePaths()...)
 			closeTest(t, db)
 			clk.Step(time.Hour)
 		}

@@ -129,7 +129,7 @@ func TestChangeBesideADamagedBase(t *testing.T) {
 	for _, how := range []string{"claimed", "salvaged", "all gone"} {
 		for _, what := range []string{"change", "other content", "new"} {
 			t.Run(how+" "+what, func(t *testing.T) {
-				f := newOwnTest(t, Options{Durability: Process})
+				f := newOwnTest(t, Options{Durability: DurabilityProcess})
 				shows := at(7, "y")
 				switch what {
 				case "change":

@@ -291,7 +291,7 @@ func TestNotedIsNotSame(t *testing.T) {
 	}
 	defer r.Abort()
 	got, err := r.Compare([]Listed{{"ns", "a", "uid-a", "1"}, {"ns", "b", "uid-b", "2"}})
-	if err != nil || !slices.Equal(got, []Match{Differs, Same}) {
+	if err != nil || !slices.Equal(got, []Match{MatchDiffers, MatchSame}) {
 		t.Fatal(got, err)
 	}
 }

@@ -142,7 +142,7 @@ func boltOptions(o Options) *bolt.Options {
 	b := &bolt.Options{
 		Timeout:  o.LockTimeout,
 		ReadOnly: o.ReadOnly,
-		NoSync:   o.Durability == Process,
+		NoSync:   o.Durability == DurabilityProcess,
 		MaxSize:  o.MaxSize,
 		// The hash map finds a run of free pages in constant time.
 		FreelistType: bolt.FreelistMapType,
@@ -217,7 +217,7 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 		}
 	}
 	h.Format, h.Clean, h.BootID = formatVersion, clean, ""
-	if db.opts.Durability == Process {
+	if db.opts.Durability == DurabilityProcess {
 		h.BootID = osfile.BootID()
 	}
 	return format.Put(f, layout.KeyHeader, h)

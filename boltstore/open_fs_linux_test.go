@@ -82,7 +82,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	if err := remount(syscall.MS_RDONLY); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []Options{{}, {Durability: Process}} {
+	for _, o := range []Options{{}, {Durability: DurabilityProcess}} {
 		db, err := Open(path, o)
 		if err == nil {
 			t.Fatal("opened for writing", db.Close())
@@ -115,8 +115,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = openTest(t, path, Options{})
-	if got := claimTest(t, db, Claim{}).List(); len(got) != 1 || len(db.SetAside()) > 0 {
-		t.Error(got, db.SetAside())
+	if got := claimTest(t, db, Claim{}).List(); len(got) != 1 || len(db.AsidePaths()) > 0 {
+		t.Error(got, db.AsidePaths())
 	}
 	if _, err := Open(filepath.Join(dir, "none.db"), Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)

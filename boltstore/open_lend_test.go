@@ -163,7 +163,7 @@ func TestReadersBesideWriters(t *testing.T) {
 	}
 	gen := 0
 	write := func(commits int) {
-		db, err := Open(path, Options{Keyset: keyset, LockTimeout: 5 * time.Second, Window: time.Nanosecond, Durability: Process})
+		db, err := Open(path, Options{Keyset: keyset, LockTimeout: 5 * time.Second, Window: time.Nanosecond, Durability: DurabilityProcess})
 		if err != nil {
 			t.Error(err)
 			return

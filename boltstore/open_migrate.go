@@ -80,7 +80,7 @@ func (db *DB) durably(fn func(tx *bolt.Tx) error, visible func()) error {
 	}, visible)
 	if b != nil {
 		db.h.writeMu.Lock()
-		b.NoSync = db.opts.Durability == Process
+		b.NoSync = db.opts.Durability == DurabilityProcess
 		db.h.writeMu.Unlock()
 	}
 	return err

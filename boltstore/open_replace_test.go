@@ -36,10 +36,10 @@ func TestReplaceKeepsLink(t *testing.T) {
 	}
 	for life := range 2 {
 		db := openTest(t, path, Options{AllowUnsafePath: true})
-		if n := len(db.SetAside()); n != 1-life {
+		if n := len(db.AsidePaths()); n != 1-life {
 			t.Errorf("life %d: %d files were set aside", life, n)
 		}
-		for _, name := range db.SetAside() {
+		for _, name := range db.AsidePaths() {
 			if b, err := os.ReadFile(name); err != nil || !bytes.Equal(b, before) {
 				t.Errorf("%s is not what was there: %v", name, err)
 			}

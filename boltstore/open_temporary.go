@@ -49,7 +49,7 @@ func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err 
 		return nil, nil, fmt.Errorf("%w; nor can a temporary file be made: %w", locked, err)
 	}
 	t := o
-	t.Durability = Process
+	t.Durability = DurabilityProcess
 	remove := func() error {
 		defer release()
 		return os.RemoveAll(dir)

@@ -65,11 +65,11 @@ func TestOpenBadFiles(t *testing.T) {
 				o.ReplaceForeign = true
 			}
 			db := openTest(t, path, o)
-			if got := len(db.SetAside()); got != map[bool]int{true: 1}[tc.kept] {
-				t.Fatalf("set aside %q", db.SetAside())
+			if got := len(db.AsidePaths()); got != map[bool]int{true: 1}[tc.kept] {
+				t.Fatalf("set aside %q", db.AsidePaths())
 			}
 			if tc.kept {
-				aside, err := os.ReadFile(db.SetAside()[0])
+				aside, err := os.ReadFile(db.AsidePaths()[0])
 				if err != nil || !bytes.Equal(before, aside) {
 					t.Fatalf("the file set aside is not what was there: %v", err)
 				}
@@ -176,7 +176,7 @@ func TestUncleanBoot(t *testing.T) {
 		t.Skip("this system does not tell its boot id")
 	}
 	path := testPath(t)
-	db := openTest(t, path, Options{Durability: Process})
+	db := openTest(t, path, Options{Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{})
 	for i := range 10 {
 		if err := s.Add(configMap("ns", strings.Repeat("x", i+1), i+1, nil)); err != nil {
@@ -217,8 +217,8 @@ func TestUncleanBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := openTest(t, path, Options{})
-		if got := len(again.SetAside()); got != map[bool]int{true: 1}[lost] {
-			t.Errorf("lost %v: set aside %q", lost, again.SetAside())
+		if got := len(again.AsidePaths()); got != map[bool]int{true: 1}[lost] {
+			t.Errorf("lost %v: set aside %q", lost, again.AsidePaths())
 		}
 	}
 }

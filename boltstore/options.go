@@ -14,16 +14,16 @@ import (
 type Durability int
 
 const (
-	// Full syncs each commit to the disk: it survives a power failure.
-	Full Durability = iota
-	// Process does not sync: a commit survives the death of the process, not
+	// DurabilityFull syncs each commit to the disk: it survives a power failure.
+	DurabilityFull Durability = iota
+	// DurabilityProcess does not sync: a commit survives the death of the process, not
 	// that of the machine. After an unclean boot the file is verified before use.
-	Process
+	DurabilityProcess
 )
 
 // Options of a file. The zero value is a good default.
 type Options struct {
-	// Durability of a commit. Default Full.
+	// Durability of a commit. Default DurabilityFull.
 	Durability Durability
 	// Window is how long changes to a busy file are gathered into one commit.
 	// An idle file commits a change at once. How long commits take is counted in,
@@ -69,7 +69,7 @@ type Options struct {
 	// MaxSize bounds the file, in bytes; a sixteenth of it, 1 MiB at most, is not
 	// used. 0 or less is no bound.
 	MaxSize int
-	// Compression of payloads. Default NoCompression, which reads fastest; Zstd
+	// Compression of payloads. Default CompressionNone, which reads fastest; CompressionZstd
 	// spares disk and flash. It may be changed at any time: what is stored stays
 	// as it is until it changes.
 	Compression Compression

@@ -62,10 +62,10 @@ func sameBelief(t *testing.T, what string, got, want belief) {
 // make up what the server has shown, also where the journal is collapsed and
 // parked; the next list leaves nothing noted and nothing untold.
 func TestOwnWritesCutAtEachCommit(t *testing.T) {
-	for name, o := range map[string]Options{"journaled": {}, "parked": {JournalBytes: 1}, "parked, encrypted": {JournalBytes: 1, Keyset: sealtest.Keyset(), Compression: Zstd}} {
+	for name, o := range map[string]Options{"journaled": {}, "parked": {JournalBytes: 1}, "parked, encrypted": {JournalBytes: 1, Keyset: sealtest.Keyset(), Compression: CompressionZstd}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o.Window, o.Durability, o.MaxCommitBytes, o.CompactRatio = time.Nanosecond, Process, 1500, -1
+			o.Window, o.Durability, o.MaxCommitBytes, o.CompactRatio = time.Nanosecond, DurabilityProcess, 1500, -1
 			path := testPath(t)
 			db := openTest(t, path, o)
 			s := claimTest(t, db, Claim{Indexers: indexers})
@@ -143,7 +143,7 @@ func TestOwnWritesCutAtEachCommit(t *testing.T) {
 				}
 				what := fmt.Sprintf("cut before transaction %d of %d", k+1, len(files))
 				db := openTest(t, path, o)
-				if len(db.SetAside()) > 0 {
+				if len(db.AsidePaths()) > 0 {
 					t.Fatal(what, ": set aside")
 				}
 				if r, err := db.Check(); err != nil || !r.Sound() {

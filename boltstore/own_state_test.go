@@ -24,7 +24,7 @@ func TestOwnWriteBesideAStage(t *testing.T) {
 		for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
 			for _, shown := range []bool{true, false} {
 				t.Run(fmt.Sprint(name, " first ", first, " shown ", shown), func(t *testing.T) {
-					o.Durability, o.MaxCommitBytes = Process, 1
+					o.Durability, o.MaxCommitBytes = DurabilityProcess, 1
 					f := newOwnTest(t, o)
 					if !first {
 						f.list(5)
@@ -62,7 +62,7 @@ func TestOwnWriteBesideAStage(t *testing.T) {
 // TestOwnWriteOfNoVersion: what the program says of a version that the server's
 // list has passed does not stay.
 func TestOwnWriteOfNoVersion(t *testing.T) {
-	f := newOwnTest(t, Options{Durability: Process})
+	f := newOwnTest(t, Options{Durability: DurabilityProcess})
 	f.list(5, at(5, "x"))
 	f.must(f.s.Update(at(50, "mine")))
 	f.list(49, at(5, "x"))
@@ -78,7 +78,7 @@ func TestOwnWriteOfNoVersion(t *testing.T) {
 // TestOwnWriteIsKept: an object that differs, and that a relist cannot have any
 // more, stays as it is, with its base; so does one that cannot be stored.
 func TestOwnWriteIsKept(t *testing.T) {
-	for _, o := range []Options{{Durability: Process}, {Durability: Process, MaxCommitBytes: 1}} {
+	for _, o := range []Options{{Durability: DurabilityProcess}, {Durability: DurabilityProcess, MaxCommitBytes: 1}} {
 		for _, own := range []func(s *Claimed) error{
 			func(s *Claimed) error { return s.Update(at(7, "y")) },
 			func(s *Claimed) error { return s.Delete(at(5, "x")) },
@@ -110,7 +110,7 @@ func TestOwnWriteIsKept(t *testing.T) {
 func TestPackedBase(t *testing.T) {
 	path := testPath(t)
 	objs := somePods(0, 300)
-	o := Options{Compression: Zstd, Durability: Process}
+	o := Options{Compression: CompressionZstd, Durability: DurabilityProcess}
 	db := openTest(t, path, o)
 	s := claimTest(t, db, podClaim())
 	relist(t, s, "300", RelistOptions{}, objs, 100)
@@ -126,7 +126,7 @@ func TestPackedBase(t *testing.T) {
 		t.Fatalf("%d records are packed by the dictionary", used)
 	}
 	closeTest(t, db)
-	o.Compression = NoCompression
+	o.Compression = CompressionNone
 	db = openTest(t, path, o)
 	s = claimTest(t, db, podClaim())
 	for _, obj := range objs {
@@ -226,7 +226,7 @@ func TestDamagedBase(t *testing.T) {
 			return nil
 		},
 	} {
-		for keys, o := range map[string]Options{"plain": {Durability: Process}, "encrypted": {Durability: Process, Keyset: sealtest.Keyset()}} {
+		for keys, o := range map[string]Options{"plain": {Durability: DurabilityProcess}, "encrypted": {Durability: DurabilityProcess, Keyset: sealtest.Keyset()}} {
 			t.Run(name+" "+keys, func(t *testing.T) {
 				f := newOwnTest(t, o)
 				f.list(5, at(5, "x"))

@@ -75,7 +75,7 @@ func (f *ownTest) list(rv int, objs ...*corev1.ConfigMap) {
 		l := []Listed{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
 		found, err := r.Compare(l)
 		f.must(err)
-		if found[0] == Same {
+		if found[0] == MatchSame {
 			f.must(r.Keep(l))
 		} else {
 			f.must(r.Page([]runtime.Object{obj}))
@@ -268,7 +268,7 @@ var between = map[string]func(f *ownTest){
 	"encrypt, rotate, decrypt": func(f *ownTest) {
 		for _, o := range []Options{{Keyset: sealtest.Keyset()}, {Keyset: sealtest.Keyset(), Decrypt: true}, {Keyset: sealtest.Keyset()}} {
 			closeTest(f.t, f.db)
-			o.MaxCommitBytes, o.Durability = f.o.MaxCommitBytes, Process
+			o.MaxCommitBytes, o.Durability = f.o.MaxCommitBytes, DurabilityProcess
 			f.o = o
 			f.open()
 			if !o.Decrypt {
@@ -297,7 +297,7 @@ func TestOwnWrites(t *testing.T) {
 	for _, tc := range ownCases {
 		for how, meanwhile := range between {
 			for _, way := range []string{"event", "list", "staged list", "raw list", "staged raw list"} {
-				bring, o := tc.event, Options{Window: time.Nanosecond, Durability: Process}
+				bring, o := tc.event, Options{Window: time.Nanosecond, Durability: DurabilityProcess}
 				if way != "event" {
 					bring = tc.list
 				}

@@ -19,14 +19,14 @@ import (
 type Compression int
 
 const (
-	// NoCompression stores payloads as they are. Journal blocks are packed all
+	// CompressionNone stores payloads as they are. Journal blocks are packed all
 	// the same.
-	NoCompression Compression = iota
-	// Zstd packs each payload for itself, with a dictionary that is trained from
+	CompressionNone Compression = iota
+	// CompressionZstd packs each payload for itself, with a dictionary that is trained from
 	// the source's own objects: the file and what is written shrink to about a
 	// half, and every read and change takes more processor time (see
 	// docs/benchmarks.md).
-	Zstd
+	CompressionZstd
 )
 
 // packers returns those of a source.
@@ -43,7 +43,7 @@ func (db *DB) packers(id string) *pack.Set {
 
 // pack packs a change's payload as the options say.
 func (s *Store) pack(c *Change) {
-	if c.payload == nil || c.by != nil || s.db.opts.Compression == NoCompression {
+	if c.payload == nil || c.by != nil || s.db.opts.Compression == CompressionNone {
 		return
 	}
 	by := s.packs.Current()
@@ -55,7 +55,7 @@ func (s *Store) pack(c *Change) {
 // packAll packs the changes on all cores, by a dictionary trained from them if
 // there is none yet.
 func (s *Store) packAll(changes []*Change) {
-	if s.db.opts.Compression == NoCompression {
+	if s.db.opts.Compression == CompressionNone {
 		return
 	}
 	s.trainFrom(changes)

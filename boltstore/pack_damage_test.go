@@ -18,7 +18,7 @@ import (
 // TestDictionaryGoneMeanwhile: a change that was prepared by a dictionary that
 // the source lost with its contents is stored all the same.
 func TestDictionaryGoneMeanwhile(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd})
+	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
@@ -63,7 +63,7 @@ func TestDamagedDictionary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := testPath(t)
-			db := openTest(t, path, Options{Compression: Zstd})
+			db := openTest(t, path, Options{Compression: CompressionZstd})
 			s := claimTest(t, db, podClaim())
 			relist(t, s, "100", RelistOptions{}, objs, 100)
 			closeTest(t, db)
@@ -77,7 +77,7 @@ func TestDamagedDictionary(t *testing.T) {
 			if err := errors.Join(err, other.Close()); err != nil {
 				t.Fatal(err)
 			}
-			db = openTest(t, path, Options{Compression: Zstd})
+			db = openTest(t, path, Options{Compression: CompressionZstd})
 			if r, err := db.Check(); err != nil || r.Sound() || !strings.Contains(fmt.Sprint(r.Sources[0].Problems), "dictionary 2") {
 				t.Fatalf("check: %+v %v", r, err)
 			}
@@ -100,7 +100,7 @@ func TestDamagedDictionary(t *testing.T) {
 				t.Fatalf("check: %+v %v", r, err)
 			}
 			closeTest(t, db)
-			db = openTest(t, path, Options{Compression: Zstd})
+			db = openTest(t, path, Options{Compression: CompressionZstd})
 			s = claimTest(t, db, podClaim())
 			serves(t, s, objs)
 		})
@@ -110,7 +110,7 @@ func TestDamagedDictionary(t *testing.T) {
 // TestDamagedPacked flips each byte of packed payloads, with a checksum that
 // is right: what unpacks to something else is damage, and nothing panics.
 func TestDamagedPacked(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd})
+	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)

@@ -40,13 +40,13 @@ func retrain(t testing.TB, s *Claimed) {
 func TestPackedFirstList(t *testing.T) {
 	path := testPath(t)
 	objs := somePods(0, 300)
-	db := openTest(t, path, Options{Compression: Zstd})
+	db := openTest(t, path, Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())
 	relist(t, s, "300", RelistOptions{}, objs, 100)
 	if by := packedBy(t, s); by[format.PackedByDict] != 300 {
 		t.Fatalf("packed by %v", by)
 	}
-	plain := openTest(t, testPath(t), Options{Compression: NoCompression})
+	plain := openTest(t, testPath(t), Options{Compression: CompressionNone})
 	p := claimTest(t, plain, podClaim())
 	relist(t, p, "300", RelistOptions{}, objs, 100)
 	if by := packedBy(t, p); by[format.NotPacked] != 300 || dictVersions(t, p) != nil {
@@ -57,7 +57,7 @@ func TestPackedFirstList(t *testing.T) {
 	}
 	serves(t, s, objs)
 	closeTest(t, db)
-	db = openTest(t, path, Options{Compression: NoCompression})
+	db = openTest(t, path, Options{Compression: CompressionNone})
 	s = claimTest(t, db, podClaim())
 	serves(t, s, objs)
 	v, err := db.View(pods)
@@ -78,7 +78,7 @@ func TestPackedFirstList(t *testing.T) {
 // TestManyDictionaries: records of every age can be read, in the journal, too.
 func TestManyDictionaries(t *testing.T) {
 	path := testPath(t)
-	db := openTest(t, path, Options{Compression: Zstd})
+	db := openTest(t, path, Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())
 	p := &testProducer{}
 	s.Attach(p)
@@ -143,7 +143,7 @@ func TestManyDictionaries(t *testing.T) {
 		if round == 0 {
 			serves(t, &Claimed{late}, changed)
 			closeTest(t, db)
-			db = openTest(t, path, Options{Compression: Zstd})
+			db = openTest(t, path, Options{Compression: CompressionZstd})
 			s = claimTest(t, db, podClaim())
 		}
 	}
@@ -160,7 +160,7 @@ func asAny(objs []runtime.Object) (out []any) {
 func TestUnusedDictionariesGo(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)
-	o := Options{Compression: Zstd, Clock: clk, JournalAge: time.Minute, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour}
+	o := Options{Compression: CompressionZstd, Clock: clk, JournalAge: time.Minute, Window: time.Nanosecond, FlushInterval: 1000 * time.Hour}
 	db := openTest(t, path, o)
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
@@ -216,7 +216,7 @@ func TestUnusedDictionariesGo(t *testing.T) {
 // TestRelistComparesContent: after a restore of the server the content counts,
 // however it is packed.
 func TestRelistComparesContent(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd})
+	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 120)
 	relist(t, s, "100", RelistOptions{}, objs, 50)
@@ -237,7 +237,7 @@ func TestRelistComparesContent(t *testing.T) {
 // another one once its objects have changed; not before an hour.
 func TestTrainsByItself(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
-	db := openTest(t, testPath(t), Options{Compression: Zstd, Clock: clk, Window: time.Nanosecond})
+	db := openTest(t, testPath(t), Options{Compression: CompressionZstd, Clock: clk, Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Source: configMaps, Example: &corev1.ConfigMap{}})
 	text := func(kind string, i int) map[string]string {
 		var common strings.Builder // to all of a kind, and nothing that repeats in it
@@ -288,7 +288,7 @@ func TestTrainsByItself(t *testing.T) {
 // TestPackConcurrently packs and unpacks by one dictionary from many goroutines
 // while another one is trained.
 func TestPackConcurrently(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd, Window: time.Millisecond, Durability: Process})
+	db := openTest(t, testPath(t), Options{Compression: CompressionZstd, Window: time.Millisecond, Durability: DurabilityProcess})
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
@@ -315,7 +315,7 @@ func TestPackConcurrently(t *testing.T) {
 // TestHotBudgetCountsPlain: objects are as large in memory, however small they
 // are in the file.
 func TestHotBudgetCountsPlain(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: Zstd, HotBytes: 200_000})
+	db := openTest(t, testPath(t), Options{Compression: CompressionZstd, HotBytes: 200_000})
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)

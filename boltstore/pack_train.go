@@ -32,7 +32,7 @@ func (s *Store) trainFrom(changes []*Change) {
 
 // trainable returns the claimed sources for which a training is due.
 func (c *committer) trainable(now time.Time) (due []*Store) {
-	if c.db.opts.Compression == NoCompression {
+	if c.db.opts.Compression == CompressionNone {
 		return nil
 	}
 	c.mu.Lock()
@@ -48,7 +48,7 @@ func (c *committer) trainable(now time.Time) (due []*Store) {
 // trainStored does so from what the file holds, if it is due.
 func (s *Store) trainStored() {
 	m := s.metaNow()
-	if s.db.opts.Compression == NoCompression || m.Items.Count < pack.MinObjects || m.TypeHash != s.type_ ||
+	if s.db.opts.Compression == CompressionNone || m.Items.Count < pack.MinObjects || m.TypeHash != s.type_ ||
 		!s.packs.Begin(s.db.opts.Clock.Now()) {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 // come back in a file that was copied: what is in memory may be packed by it.
 func TestDictionaryVersionsGoOn(t *testing.T) {
 	for _, o := range []Options{{}, {Keyset: sealtest.Keyset()}} {
-		o.Compression = Zstd
+		o.Compression = CompressionZstd
 		db := openTest(t, testPath(t), o)
 		s := claimTest(t, db, podClaim())
 		relist(t, s, "1000", RelistOptions{}, somePods(0, 120), 60)

@@ -26,9 +26,9 @@ type Match int8
 
 // What Compare may find.
 const (
-	Absent  Match = iota // no record, or none that can be used
-	Differs              // a record of another version or UID, or one that the program has written
-	Same                 // of the same version and UID
+	MatchAbsent  Match = iota // no record, or none that can be used
+	MatchDiffers              // a record of another version or UID, or one that the program has written
+	MatchSame                 // of the same version and UID
 )
 
 // ByMetadata says whether metadata is enough to recognise an object that has
@@ -50,7 +50,7 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 		}
 		unstored := r.s.mayNote()
 		for i, l := range listed {
-			found[i] = Absent
+			found[i] = MatchAbsent
 			if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
 				continue
 			}
@@ -64,12 +64,12 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 			if err != nil || r.s.usable(old) != nil {
 				continue
 			}
-			found[i] = Differs
+			found[i] = MatchDiffers
 			if unstored && g.notes.unstored(k) {
 				continue
 			}
 			if old.UID == l.UID && old.ResourceVersion == l.ResourceVersion && !owned {
-				found[i] = Same
+				found[i] = MatchSame
 			}
 		}
 		return nil

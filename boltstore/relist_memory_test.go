@@ -14,7 +14,7 @@ import (
 // their decoded objects; an index that is added meanwhile has them all, and
 // handlers are told of them all.
 func TestRelistLetsObjectsGo(t *testing.T) {
-	for _, c := range []Compression{NoCompression, Zstd} {
+	for _, c := range []Compression{CompressionNone, CompressionZstd} {
 		t.Run(fmt.Sprint("compression ", c), func(t *testing.T) {
 			db := openTest(t, testPath(t), Options{Compression: c, MaxCommitBytes: 100 << 20})
 			s := claimTest(t, db, podClaim())

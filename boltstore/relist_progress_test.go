@@ -164,7 +164,7 @@ func wants(t *testing.T, what string, s *Claimed, srv server) {
 // life or the next; nothing of it can be seen before it ends.
 func TestListTakenUp(t *testing.T) {
 	for name, o := range map[string]Options{
-		"plain": {}, "small commits": {MaxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()}, "packed": {Compression: Zstd},
+		"plain": {}, "small commits": {MaxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()}, "packed": {Compression: CompressionZstd},
 	} {
 		for _, life := range []string{"same", "claim", "process"} {
 			t.Run(name+"/"+life, func(t *testing.T) {

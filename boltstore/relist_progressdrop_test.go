@@ -77,7 +77,7 @@ func TestProgressOfNoUse(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db := openTest(t, testPath(t), Options{Compression: Zstd})
+			db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 			s := claimTest(t, db, Claim{Indexers: indexers})
 			srv := listed(150)
 			l := newListing(t, srv.list(), 60)

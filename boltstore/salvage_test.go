@@ -72,8 +72,8 @@ func TestNoRoomToOpen(t *testing.T) {
 	db := openTest(t, path, Options{})
 	s := claimTest(t, db, Claim{})
 	sameObjects(t, "after", srv.anys(), s.List())
-	if len(db.SetAside()) > 0 || s.Err() != nil {
-		t.Error(db.SetAside(), s.Err())
+	if len(db.AsidePaths()) > 0 || s.Err() != nil {
+		t.Error(db.AsidePaths(), s.Err())
 	}
 }
 
@@ -99,7 +99,7 @@ func TestNoRoomToHeal(t *testing.T) {
 		if _, err := s.ListErr(); !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
 		}
-		if n = len(db.SetAside()); n > 0 {
+		if n = len(db.AsidePaths()); n > 0 {
 			if writes < 4 {
 				t.Fatalf("%d writes and names", writes)
 			}

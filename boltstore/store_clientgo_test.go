@@ -101,7 +101,7 @@ func TestAnswersOfClientGo(t *testing.T) {
 	for name, write := range storeWrites {
 		for _, listed := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " listed ", listed), func(t *testing.T) {
-				db := openTest(t, testPath(t), Options{Durability: Process})
+				db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
 				s := claimTest(t, db, Claim{Indexers: indexers})
 				if listed {
 					relist(t, s, "2", RelistOptions{}, nil, 1)
@@ -135,7 +135,7 @@ func cloneIndexers() cache.Indexers {
 // TestVersionOfTheServerAgain: what the program has written counts as seen until
 // the server's version moves.
 func TestVersionOfTheServerAgain(t *testing.T) {
-	f := newOwnTest(t, Options{Durability: Process})
+	f := newOwnTest(t, Options{Durability: DurabilityProcess})
 	f.list(5, at(5, "x"))
 	f.must(f.s.Update(at(7, "y")))
 	if rv := f.s.LastStoreSyncResourceVersion(); rv != "7" {
@@ -150,7 +150,7 @@ func TestVersionOfTheServerAgain(t *testing.T) {
 // TestWritesAfterRelease: a store that has been released says so at once; the
 // file is open, and what another claim writes goes on.
 func TestWritesAfterRelease(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Durability: Process})
+	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
 	for _, again := range []bool{false, true} {
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		if err := s.Add(at(5, "x")); err != nil {
@@ -191,7 +191,7 @@ func TestWritesAfterRelease(t *testing.T) {
 // TestSameVersion: an object that has changed under the same version, or without
 // one, is stored and told; one that has not is neither.
 func TestSameVersion(t *testing.T) {
-	for _, o := range []Options{{Durability: Process}, {Durability: Process, Compression: Zstd}} {
+	for _, o := range []Options{{Durability: DurabilityProcess}, {Durability: DurabilityProcess, Compression: CompressionZstd}} {
 		for _, version := range []string{"5", "", "opaque"} {
 			t.Run(fmt.Sprint(o.Compression, " ", version), func(t *testing.T) {
 				f := newOwnTest(t, o)

@@ -232,7 +232,7 @@ func (m *storeModel) relist(restored bool) {
 				l := []Listed{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
 				found, err := r.Compare(l)
 				m.must(err)
-				if found[0] == Same {
+				if found[0] == MatchSame {
 					m.must(r.Keep(l))
 				} else {
 					want = append(want, obj)
@@ -372,7 +372,7 @@ func TestStoreModel(t *testing.T) {
 		if !t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
 			m := &storeModel{t: t, rnd: rand.New(rand.NewPCG(seed+n, 0)), path: testPath(t), srv: server{}, told: server{},
 				refuse: map[string]bool{}, bad: map[string]bool{}, hidden: map[string]bool{}, wrote: map[string][]string{}}
-			m.o = Options{Durability: Process, Window: time.Nanosecond}
+			m.o = Options{Durability: DurabilityProcess, Window: time.Nanosecond}
 			m.open()
 			for range length {
 				m.step()

@@ -115,7 +115,7 @@ func TestBesideClientGo(t *testing.T) {
 }
 
 func beside(t *testing.T, rnd *rand.Rand, replaces bool) {
-	q, s := newQueue(t, boltstore.Options{Window: time.Nanosecond, Durability: boltstore.Process}, Options{})
+	q, s := newQueue(t, boltstore.Options{Window: time.Nanosecond, Durability: boltstore.DurabilityProcess}, Options{})
 	store := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc)
 	a := &consumer{t: t, queue: q, store: s, known: map[string]string{}, told: map[string][]string{}}
 	b := &consumer{t: t, queue: cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: cache.MetaNamespaceKeyFunc, KnownObjects: store}), store: store, known: map[string]string{}, told: map[string][]string{}}

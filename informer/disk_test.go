@@ -71,8 +71,8 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := w.live(Options{}, rec).run().synced().equal()
-	if again.db.SetAside() != nil {
-		t.Fatal("set aside ", again.db.SetAside())
+	if again.db.AsidePaths() != nil {
+		t.Fatal("set aside ", again.db.AsidePaths())
 	}
 	eventually(t, "told of everything", func() bool {
 		rec.mu.Lock()

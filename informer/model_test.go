@@ -213,7 +213,7 @@ func (m *model) observe(durable bool) *observer {
 var modelSource = boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
 
 func (m *model) fileOptions() boltstore.Options {
-	o := boltstore.Options{Durability: boltstore.Process, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1, Clock: m.clock}
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1, Clock: m.clock}
 	if m.sealed {
 		o.Keyset = sealtest.Keyset()
 	}
@@ -236,8 +236,8 @@ func (m *model) start() {
 	if m.db, err = boltstore.Open(m.path, o); err != nil {
 		m.t.Fatal(err)
 	}
-	if m.db.SetAside() != nil {
-		m.t.Fatal("set aside: ", m.db.SetAside())
+	if m.db.AsidePaths() != nil {
+		m.t.Fatal("set aside: ", m.db.AsidePaths())
 	}
 	if m.inf, err = NewSharedIndexInformer(m.db, m.server.listWatch(), &corev1.ConfigMap{}, io); err != nil {
 		m.t.Fatal(err)

@@ -101,7 +101,7 @@ func TestToldOfOwnWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	live := func() (*Informer, func()) {
 		t.Helper()
-		db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.Process})
+		db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -118,7 +118,7 @@ func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 	life := func(h *replayed) int64 {
 		lives++
 		before := int64(liveHeap())
-		db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.Process, HotBytes: 1 << 20})
+		db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess, HotBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -127,7 +127,7 @@ func TestStalledHandler(t *testing.T) {
 }
 
 func stall(t *testing.T, n int, durable bool, journalBytes int64) {
-	w := &world{t: t, path: t.TempDir() + "/stall.db", options: boltstore.Options{JournalBytes: journalBytes, Durability: boltstore.Process}}
+	w := &world{t: t, path: t.TempDir() + "/stall.db", options: boltstore.Options{JournalBytes: journalBytes, Durability: boltstore.DurabilityProcess}}
 	db, err := boltstore.Open(w.path, w.options)
 	if err != nil {
 		t.Fatal(err)

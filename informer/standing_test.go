@@ -37,7 +37,7 @@ type standing struct {
 
 func stand(t *testing.T, path string, o boltstore.Options) *standing {
 	t.Helper()
-	o.Durability, o.Window, o.FlushInterval = boltstore.Process, 1, time.Hour
+	o.Durability, o.Window, o.FlushInterval = boltstore.DurabilityProcess, 1, time.Hour
 	db, err := boltstore.Open(path, o)
 	if err != nil {
 		t.Fatal(err)

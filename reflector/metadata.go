@@ -277,10 +277,10 @@ func (p *rawPage) divide(listed []boltstore.Listed) (kept []boltstore.Listed, wa
 		return nil, nil, err
 	}
 	for i, l := range listed {
-		if found[i] == boltstore.Same {
+		if found[i] == boltstore.MatchSame {
 			kept = append(kept, l)
 		} else {
-			wanted = append(wanted, &change{listed: l, known: found[i] == boltstore.Differs})
+			wanted = append(wanted, &change{listed: l, known: found[i] == boltstore.MatchDiffers})
 		}
 	}
 	return kept, wanted, nil

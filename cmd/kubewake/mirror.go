@@ -153,10 +153,10 @@ func (m *mirror) options() boltstore.Options {
 	o.Logger, o.Window, o.MaxSize = m.logger(), m.window, m.maxSize
 	o.JournalBytes, o.JournalAge = m.journal, m.age
 	if m.process {
-		o.Durability = boltstore.Process
+		o.Durability = boltstore.DurabilityProcess
 	}
 	if m.compress {
-		o.Compression = boltstore.Zstd
+		o.Compression = boltstore.CompressionZstd
 	}
 	return o
 }
@@ -190,7 +190,7 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 		return false, flagOf(err)
 	}
 	m.stats.begin(db)
-	for _, aside := range db.SetAside() {
+	for _, aside := range db.AsidePaths() {
 		m.logf("%s could not be used and is now %s; it is rebuilt from the server", m.db.path, aside)
 	}
 	closeSocket := func() {}

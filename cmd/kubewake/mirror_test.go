@@ -44,11 +44,11 @@ func TestMirrorOptions(t *testing.T) {
 		want boltstore.Options
 	}{
 		{nil, boltstore.Options{}},
-		{[]string{"--no-sync"}, boltstore.Options{Durability: boltstore.Process}},
+		{[]string{"--no-sync"}, boltstore.Options{Durability: boltstore.DurabilityProcess}},
 		{[]string{"--window", "2s"}, boltstore.Options{Window: 2 * time.Second}},
 		{[]string{"--journal-bytes", "1000", "--journal-age", "24h"}, boltstore.Options{JournalBytes: 1000, JournalAge: 24 * time.Hour}},
 		{[]string{"--max-size", "1000000"}, boltstore.Options{MaxSize: 1000000}},
-		{[]string{"--compress"}, boltstore.Options{Compression: boltstore.Zstd}},
+		{[]string{"--compress"}, boltstore.Options{Compression: boltstore.CompressionZstd}},
 		{[]string{"--allow-unsafe-path"}, boltstore.Options{AllowUnsafePath: true}},
 		{[]string{"--trust-clock"}, boltstore.Options{TrustClock: true}},
 	} {

@@ -283,7 +283,7 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 	for reason, n := range aside {
 		gauge(descAside, float64(n), reason)
 	}
-	count(descAsides, float64(len(s.db().SetAside())))
+	count(descAsides, float64(len(s.db().AsidePaths())))
 	count(descRequests, float64(s.requests.Load()))
 	count(descReceived, float64(s.bytes.Load()))
 	failing := 0.0

@@ -114,7 +114,7 @@ func streamChild(text string) error {
 			o.FlushInterval, o.BookmarkInterval = defaults[0]/time.Duration(s.Scale), defaults[1]/time.Duration(s.Scale)
 		}
 		if s.Packed {
-			o.Compression = boltstore.Zstd
+			o.Compression = boltstore.CompressionZstd
 		}
 		if db, err = boltstore.Open(s.DB, o); err != nil {
 			return err

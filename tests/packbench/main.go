@@ -43,8 +43,8 @@ func main() {
 	for _, kind := range kinds {
 		var plain, packed []figures
 		for range rounds {
-			plain = append(plain, measure(kind, boltstore.NoCompression))
-			packed = append(packed, measure(kind, boltstore.Zstd))
+			plain = append(plain, measure(kind, boltstore.CompressionNone))
+			packed = append(packed, measure(kind, boltstore.CompressionZstd))
 		}
 		table(&out, kind.name, median(plain), median(packed))
 	}
@@ -146,7 +146,7 @@ func measure(k kind, c boltstore.Compression) (f figures) {
 	check(err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "bench.db")
-	db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.Process, Compression: c, HotBytes: 1, Window: time.Nanosecond, CompactRatio: -1})
+	db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, HotBytes: 1, Window: time.Nanosecond, CompactRatio: -1})
 	check(err)
 	k.claim.Indexers = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	s, err := db.Claim(k.claim)

@@ -23,7 +23,7 @@ func childOptions() boltstore.Options {
 	case "":
 		return o
 	case noSyncs:
-		o.Durability = boltstore.Process
+		o.Durability = boltstore.DurabilityProcess
 	}
 	o.Window, o.FlushInterval, o.MaxCommitBytes = time.Nanosecond, 50*time.Millisecond, 16<<10
 	if path := os.Getenv(envKeyset); path != "" {

@@ -147,7 +147,7 @@ func newPowerProgram(t *testing.T, durability string) *powerProgram {
 	w.keyset = seal.File(keys)
 	pp := &powerProgram{disk: disk, srv: srv, w: w, rnd: rand.New(rand.NewPCG(seed, 1)), o: boltstore.Options{Keyset: w.keyset}}
 	if durability == noSyncs {
-		pp.o.Durability = boltstore.Process
+		pp.o.Durability = boltstore.DurabilityProcess
 	}
 	what := killed{indexers: library.indexers, cmd: func(db, kubeconfig string) *exec.Cmd {
 		cmd := library.cmd(db, kubeconfig)
@@ -179,7 +179,7 @@ func (p *powerProgram) missing() error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if aside := db.SetAside(); len(aside) > 0 {
+	if aside := db.AsidePaths(); len(aside) > 0 {
 		return errors.Join(fmt.Errorf("set aside: %v", aside), db.Close())
 	}
 	if r, err := db.Check(); err != nil || !r.Sound() {

@@ -138,7 +138,7 @@ func sift(l list, same Compare) (kept []boltstore.Listed, err error) {
 		}
 		from := 0
 		for i, l1 := range batch {
-			if found[i] == boltstore.Same {
+			if found[i] == boltstore.MatchSame {
 				kept = append(kept, l1)
 			} else {
 				l.add(items[from:ends[i]])

@@ -38,12 +38,12 @@ func TestSift(t *testing.T) {
 			same := func(ls []boltstore.Listed) ([]boltstore.Match, error) {
 				var out []boltstore.Match
 				for _, l := range ls {
-					out = append(out, boltstore.Differs)
+					out = append(out, boltstore.MatchDiffers)
 					if l.Namespace != "ns" || l.UID != "uid" || l.Name != "cm"+l.ResourceVersion {
 						t.Errorf("%+v", l)
 					}
 					if isSame(l) {
-						out[len(out)-1] = boltstore.Same
+						out[len(out)-1] = boltstore.MatchSame
 					}
 				}
 				return out, nil
@@ -92,7 +92,7 @@ func FuzzSift(f *testing.F) {
 			out := make([]boltstore.Match, len(ls))
 			for i, l := range ls {
 				if even(l) {
-					out[i] = boltstore.Same
+					out[i] = boltstore.MatchSame
 				}
 			}
 			return out, nil
