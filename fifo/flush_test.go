@@ -2,13 +2,15 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestFlushBehindWhatNobodyPops: who pops may be the one that waits for it.
@@ -65,11 +67,12 @@ func TestRelistConfirmsItsMoment(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1_000)
 	q, s := newQueue(t, boltstore.Options{}, Options{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
-	_, err := q.Relist(t.Context(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
-		now.Add(600)
-		return "5", "5", r.Page([]runtime.Object{object("a", 5)})
-	})
+	r, err := q.BeginRelist(t.Context(), boltstore.RelistOptions{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	now.Add(600)
+	if err := errors.Join(r.Page([]runtime.Object{object("a", 5)}), r.Commit(t.Context(), "5", "5")); err != nil {
 		t.Fatal(err)
 	}
 	if got := q.Confirmed().Unix(); got != 1_000 {

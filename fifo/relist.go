@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // Relisted is what Pop hands out for a relist whose changes are not kept in
@@ -48,69 +49,84 @@ func (q *Queue) Replace(list []any, rv string) error {
 		}
 		objs = append(objs, ro)
 	}
-	_, err := q.Relist(context.Background(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
-		return rv, rv, r.Page(objs)
-	})
-	return err
+	ctx := context.Background()
+	r, err := q.BeginRelist(ctx, boltstore.RelistOptions{})
+	if err != nil {
+		return err
+	}
+	defer r.Abort()
+	if err := r.Page(objs); err != nil {
+		return err
+	}
+	return r.Commit(ctx, rv, rv)
 }
 
-// Pages hands over the pages of a list to the relist, which it does not end. It returns the version to go on from,
-// and the newest one that a page was of. If that is another the pages are of
-// different moments, and the state is confirmed once the watch has got there.
-type Pages func(r *boltstore.Relist) (rv, newest string, err error)
-
-// Relist brings the file in line with a full list that comes in pages. It
-// waits until what was accepted before is in the file; meanwhile nothing else
-// may be accepted. Disk errors at the end are retried until the queue closes,
-// unless the relist has to begin anew.
-func (q *Queue) Relist(ctx context.Context, o boltstore.RelistOptions, list Pages) (*boltstore.Relist, error) {
-	return q.relist(ctx, o, time.Time{}, list)
+// Relist is a boltstore.Relist whose result goes through the queue. Between
+// BeginRelist and its end nothing else may be accepted.
+type Relist struct {
+	*boltstore.Relist
+	q      *Queue
+	began  time.Time     // when its first page was asked for, be it in an earlier life
+	slept  time.Duration // what the machine had slept by then
+	failed int           // objects that could not be stored
 }
 
-// relist confirms at the given time, zero: when its first page was asked for,
-// be it in an earlier life, since a list is of that moment, however long it
-// takes.
-func (q *Queue) relist(ctx context.Context, o boltstore.RelistOptions, confirmed time.Time, list Pages) (*boltstore.Relist, error) {
-	listed := confirmed.IsZero()
+// BeginRelist brings the file in line with a full list that comes in pages. It
+// waits until what was accepted before is in the file. The caller hands over
+// the pages, and ends the relist with Commit or Abort. Abort does nothing after
+// Commit.
+func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Relist, error) {
 	if err := q.Flush(ctx); err != nil {
 		return nil, err
 	}
-	failed := 0
-	o.OnError = func(_ runtime.Object, err error) {
-		q.fail(err)
-		if failed++; failed&(failed-1) == 0 { // the first, the second, the fourth, and so on
-			q.o.Logger.Error(err, "A listed object cannot be stored, it will be read again", "source", q.store.Source().String(), "objects", failed)
-		}
-	}
+	r := &Relist{q: q}
+	o.OnError = r.unstored
 	if q.o.Transform != nil {
 		o.Transform = q.transformListed
 	}
-	r, err := q.store.BeginRelist(o)
-	if err != nil {
+	var err error
+	if r.Relist, err = q.store.BeginRelist(o); err != nil {
 		return nil, err
 	}
-	defer r.Abort()
-	began, slept := q.o.Now(), q.store.DB().Slept()
+	r.began, r.slept = q.o.Now(), q.store.DB().Slept()
 	if at, ok := r.TakenUp(); ok {
-		began = at.Began
+		r.began = at.Began
 	}
-	rv, newest, err := list(r)
+	return r, nil
+}
+
+// unstored counts a listed object that could not be stored.
+func (r *Relist) unstored(_ runtime.Object, err error) {
+	r.q.fail(err)
+	if r.failed++; r.failed&(r.failed-1) == 0 { // the first, the second, the fourth, and so on
+		r.q.o.Logger.Error(err, "A listed object cannot be stored, it will be read again", "source", r.q.store.Source().String(), "objects", r.failed)
+	}
+}
+
+// Commit ends the relist. rv is the version to go on from, newest the newest
+// one that a page was of. If the two differ, the pages are of different
+// moments, and the state is confirmed once the watch has reached newest.
+// Otherwise it is confirmed as of when the first page was asked for: a list is
+// of that moment, however long it takes. Commit retries errors of the disk
+// until ctx ends or the queue closes, unless the relist has to begin again.
+func (r *Relist) Commit(ctx context.Context, rv, newest string) error {
+	q := r.q
+	var confirmed time.Time
+	if rv == newest || r.Consistent() {
+		confirmed = r.began.Add(r.slept - q.store.DB().Slept())
+	} else if confirmed = q.store.State().Confirmed; confirmed.IsZero() {
+		confirmed = time.Unix(0, 0)
+	}
+	return r.end(ctx, rv, newest, confirmed, true)
+}
+
+// end commits. listed says whether a server has stated the list.
+func (r *Relist) end(ctx context.Context, rv, newest string, confirmed time.Time, listed bool) error {
+	entries, err := r.commit(ctx, rv, confirmed)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	switch {
-	case !confirmed.IsZero():
-	case rv == newest, r.Consistent():
-		confirmed = began.Add(slept - q.store.DB().Slept())
-	default:
-		if confirmed = q.store.State().Confirmed; confirmed.IsZero() {
-			confirmed = time.Unix(0, 0)
-		}
-	}
-	entries, err := q.commit(ctx, r, rv, confirmed)
-	if err != nil {
-		return nil, err
-	}
+	q := r.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.reached = false
@@ -123,14 +139,14 @@ func (q *Queue) relist(ctx context.Context, o boltstore.RelistOptions, confirmed
 	q.count++
 	q.lastChange, q.inFile = q.count, q.count
 	q.push(output{mark: q.count})
-	q.target, q.accepted, q.asked, q.newest = newest, rv, began, newest
+	q.target, q.accepted, q.asked, q.newest = newest, rv, r.began, newest
 	if rv == newest {
 		q.reached = listed // also where there are no versions
 		q.advance(rv, confirmed)
 		q.confirmed, q.slept, q.proven = confirmed, q.store.DB().Slept(), confirmed
 	}
 	q.cond.Broadcast()
-	return r, nil
+	return nil
 }
 
 // transformListed is the transform for objects of a list.
@@ -146,10 +162,11 @@ func (q *Queue) transformListed(obj runtime.Object) (runtime.Object, error) {
 	return ro, nil
 }
 
-func (q *Queue) commit(ctx context.Context, r *boltstore.Relist, rv string, confirmed time.Time) ([]*boltstore.Entry, error) {
+func (r *Relist) commit(ctx context.Context, rv string, confirmed time.Time) ([]*boltstore.Entry, error) {
+	q := r.q
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	for {
-		entries, err := r.Commit(rv, confirmed)
+		entries, err := r.Relist.Commit(rv, confirmed)
 		if err == nil || errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrReplaced) || errors.Is(err, boltstore.ErrAbandoned) {
 			return entries, err
 		}

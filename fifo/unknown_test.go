@@ -6,9 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestUnknownDeletes: a delete of what the file does not hold is handed out if
@@ -18,14 +19,15 @@ func TestUnknownDeletes(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, Options{})
 	list := func(rv, newest string, names ...string) {
 		t.Helper()
-		_, err := q.Relist(t.Context(), boltstore.RelistOptions{}, func(r *boltstore.Relist) (string, string, error) {
-			var objs []runtime.Object
-			for _, n := range names {
-				objs = append(objs, object(n, 5))
-			}
-			return rv, newest, r.Page(objs)
-		})
+		var objs []runtime.Object
+		for _, n := range names {
+			objs = append(objs, object(n, 5))
+		}
+		r, err := q.BeginRelist(t.Context(), boltstore.RelistOptions{})
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(r.Page(objs), r.Commit(t.Context(), rv, newest)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -79,13 +79,15 @@ func (q *Queue) wait(ctx context.Context, ok func() bool) error {
 }
 
 // Purge empties the source, as if every object had been deleted, and forgets
-// its version, so that the next list is a full one. Like Relist it waits until
+// its version, so that the next list is a full one. Like BeginRelist it waits until
 // what was accepted before is in the file.
 func (q *Queue) Purge(ctx context.Context) error {
-	_, err := q.relist(ctx, boltstore.RelistOptions{}, time.Unix(0, 0), func(*boltstore.Relist) (string, string, error) {
-		return "", "", nil
-	})
-	return err
+	r, err := q.BeginRelist(ctx, boltstore.RelistOptions{})
+	if err != nil {
+		return err
+	}
+	defer r.Abort()
+	return r.end(ctx, "", "", time.Unix(0, 0), false)
 }
 
 // Flush waits until everything accepted is in the file, bookmarks included.

@@ -15,9 +15,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
 )
 
 // What a server serves of an object may change without a write, and so without a
@@ -143,15 +140,6 @@ func (s *ListerWatcher) formAnswered(err error) {
 	defer s.mu.Unlock()
 	if s.formErrors++; err == nil {
 		s.formErrors = 0
-	}
-}
-
-// served notes the sign that was learned late, once everything has been read.
-func (l *lister) served(read fifo.Pages) fifo.Pages {
-	return func(r *boltstore.Relist) (string, string, error) {
-		rv, newest, err := read(r)
-		r.ServedAs(l.form)
-		return rv, newest, err
 	}
 }
 

@@ -36,10 +36,6 @@ const (
 	pagePatience = 10 * time.Minute
 )
 
-// errTokenExpired: the list took longer than the server keeps its history, and
-// it does not offer the rest of it.
-var errTokenExpired = errors.New("continue token expired")
-
 // lister reads all pages of one list.
 type lister struct {
 	s      *ListerWatcher
@@ -49,13 +45,15 @@ type lister struct {
 	flow   string // what the pages' answers must name; "": what the first one does
 	limit  int64
 	fixed  bool // the caller has set it
+	whole  bool // not in pages
 	// smallest is how few objects a page may have and still be compressed.
 	smallest int64
 
-	relist        *boltstore.Relist
-	rv            string // of the first page
-	newest        string // of the last
-	settled       string // how far the watch must go for what was left to it
+	o             boltstore.RelistOptions
+	relist        *fifo.Relist // once it has begun
+	rv            string       // of the first page
+	newest        string       // of the last
+	settled       string       // how far the watch must go for what was left to it
 	token         string
 	began         time.Time
 	taken         bool   // from one that was interrupted
@@ -69,8 +67,8 @@ type lister struct {
 	ctx           context.Context // that of its caller, not only of the pages
 }
 
-func (s *ListerWatcher) newLister(reason string, t *turn) *lister {
-	l := &lister{s: s, reason: reason, turn: t, limit: s.pageSize, smallest: firstPage, began: s.o.Clock.Now()}
+func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *lister {
+	l := &lister{ctx: ctx, s: s, reason: reason, turn: t, limit: s.pageSize, smallest: firstPage, began: s.o.Clock.Now()}
 	if s.o.PageSize > 0 {
 		l.limit, l.fixed = s.o.PageSize, true
 	}
@@ -78,59 +76,56 @@ func (s *ListerWatcher) newLister(reason string, t *turn) *lister {
 }
 
 // pages lists consistently. While one page is taken the next is read.
-func (l *lister) pages(ctx context.Context) fifo.Pages {
-	return func(r *boltstore.Relist) (string, string, error) {
-		l.ctx, l.relist = ctx, r
-		if err := l.takeUp(ctx, r); err != nil {
-			return "", "", err
-		}
-		if l.taken && l.token == "" {
-			return l.rv, l.newest, nil
-		}
-		if l.taken {
-			ctx = l.s.noteLink(ctx) // over which the pages come
-			defer l.soon(l.s.o.Clock.Now())
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		read, failed := make(chan listPage), make(chan error, 1)
-		go func() {
-			defer close(read)
-			for {
-				p, err := l.next(ctx)
-				if err != nil {
-					failed <- err
-					return
-				}
-				select {
-				case read <- p:
-				case <-ctx.Done():
-					failed <- context.Cause(ctx)
-					return
-				}
-				if l.token == "" {
-					return
-				}
+func (l *lister) pages(ctx context.Context) error {
+	if err := l.takeUp(ctx); err != nil {
+		return err
+	}
+	if l.taken && l.token == "" {
+		return nil
+	}
+	if l.taken {
+		ctx = l.s.noteLink(ctx) // over which the pages come
+		defer l.soon(l.s.o.Clock.Now())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	read, failed := make(chan listPage), make(chan error, 1)
+	go func() {
+		defer close(read)
+		for {
+			p, err := l.next(ctx)
+			if err != nil {
+				failed <- err
+				return
 			}
-		}()
-		defer func() {
-			cancel()
-			for range read { // until it has ended
+			select {
+			case read <- p:
+			case <-ctx.Done():
+				failed <- context.Cause(ctx)
+				return
 			}
-		}()
-		for p := range read {
-			if err := r.Keep(p.kept); err != nil {
-				return "", "", err
-			}
-			if err := r.PageTo(p.objs, p.at); err != nil {
-				return "", "", err
+			if l.token == "" {
+				return
 			}
 		}
-		select {
-		case err := <-failed:
-			return "", "", err
-		default:
-			return l.rv, l.newest, nil
+	}()
+	defer func() {
+		cancel()
+		for range read { // until it has ended
 		}
+	}()
+	for p := range read {
+		if err := l.relist.Keep(p.kept); err != nil {
+			return err
+		}
+		if err := l.relist.PageTo(p.objs, p.at); err != nil {
+			return err
+		}
+	}
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
 	}
 }
 

@@ -2,26 +2,20 @@ package reflector
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// errOtherServer: the server is behind what an interrupted list has read, or may
-// be, or is another cluster's.
-var errOtherServer = errors.New("the server may be another one, or have gone back, since the list was interrupted")
-
 // takeUp goes on with a first list that was interrupted, if the relist has one.
 // The server's version is asked for before: a server that is behind what has
 // been read is not the one it was read from. What has happened since is left to
 // the watch, which must reach that version until anything is confirmed.
-func (l *lister) takeUp(ctx context.Context, r *boltstore.Relist) error {
-	p, ok := r.TakenUp()
+func (l *lister) takeUp(ctx context.Context) error {
+	p, ok := l.relist.TakenUp()
 	if !ok {
 		return nil
 	}
@@ -45,7 +39,7 @@ func (l *lister) takeUp(ctx context.Context, r *boltstore.Relist) error {
 		l.limit = p.PageSize
 	}
 	l.s.o.Logger.V(1).Info("An interrupted list is gone on with", "source", l.s.store.Source().String(),
-		"resourceVersion", l.rv, "began", l.began, "objects", r.Objects)
+		"resourceVersion", l.rv, "began", l.began, "objects", l.relist.Objects)
 	return nil
 }
 
@@ -57,12 +51,6 @@ func (l *lister) soon(taken time.Time) {
 		l.ahead.Stop()
 		l.ahead = nil
 	}
-}
-
-// refused says whether a list that was taken up has to begin anew: the server
-// does not know its token, or is another one by now.
-func (l *lister) refused(err error) bool {
-	return l.taken && (errors.Is(err, errTokenExpired) || errors.Is(err, errOtherServer) || apierrors.IsBadRequest(err))
 }
 
 // progress is what has been read once this page is in the file. newest is the

@@ -381,21 +381,19 @@ func TestSlowRepair(t *testing.T) {
 // for again.
 func TestAllPagesReadBefore(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
-		dies := errors.New("here it dies")
 		if _, err := f.otherCluster(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l := f.newLister(ReasonFirst, &turn{db: f.store.DB()})
-		_, err := f.queue.Relist(f.t.Context(), boltstore.RelistOptions{ClusterUID: f.ListerWatcher.id.clusterUID, Server: f.o.Server},
-			func(r *boltstore.Relist) (string, string, error) {
-				if _, _, err := l.pages(f.t.Context())(r); err != nil {
-					t.Error(err)
-				}
-				return "", "", dies
-			})
-		if !errors.Is(err, dies) {
+		l := f.newLister(t.Context(), ReasonFirst, &turn{db: f.store.DB()})
+		var err error
+		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.ListerWatcher.id.clusterUID, Server: f.o.Server})
+		if err != nil {
 			t.Fatal(err)
 		}
+		if err := l.pages(t.Context()); err != nil {
+			t.Error(err)
+		}
+		l.relist.Abort() // here it dies
 		f.die(func() { f.queue.Close() })
 		f.delete("cm1")
 		f.sim.ResetRequests()

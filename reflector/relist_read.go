@@ -1,0 +1,164 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+var (
+	// errWentBack: a list that was begun for another reason is of a version
+	// behind the file's.
+	errWentBack = errors.New("the server has gone back")
+	// errAnother: a page may be of another cluster than the one that was found.
+	errAnother = errors.New("another server answers")
+	// errTokenExpired: the list took longer than the server keeps its history,
+	// and the server does not offer the rest of it.
+	errTokenExpired = errors.New("continue token expired")
+	// errOtherServer: the server is behind what an interrupted list has read, or
+	// may be, or is another cluster's.
+	errOtherServer = errors.New("the server may be another one, or have gone back, since the list was interrupted")
+)
+
+// again says why a list is read again after it has failed.
+type again int
+
+const (
+	againNot         again = iota
+	againFromStart         // the rest of an interrupted list cannot be had
+	againWhole             // continue tokens expire before the list ends
+	againRestored          // the server has gone back
+	againElsewhere         // another cluster may have answered
+	mostAgainByOther = 3   // how often for the last two
+)
+
+// again says why the list is to be read again after the error.
+func (l *lister) again(err error) again {
+	switch {
+	case err == nil:
+		return againNot
+	case l.taken && (errors.Is(err, errTokenExpired) || errors.Is(err, errOtherServer) || apierrors.IsBadRequest(err)):
+		return againFromStart
+	case errors.Is(err, errTokenExpired) && !l.whole:
+		return againWhole
+	case errors.Is(err, errWentBack):
+		return againRestored
+	case errors.Is(err, errAnother):
+		return againElsewhere
+	}
+	return againNot
+}
+
+// readAll reads a list into the file, and reads it again where that helps. It
+// returns what has read the list.
+func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*lister, error) {
+	l, err := s.startList(ctx, reason, t)
+	for others := 0; ; {
+		if err == nil {
+			err = l.read()
+		}
+		if err == nil {
+			return l, nil
+		}
+		l.ahead.Stop()
+		why := l.again(err)
+		if why == againRestored || why == againElsewhere {
+			if others++; others > mostAgainByOther {
+				why = againNot
+			}
+		}
+		switch why {
+		case againNot:
+			return nil, s.fail(ctx, fmt.Errorf("relist %s: %w", s.store.Source(), err))
+		case againFromStart:
+			s.o.Logger.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())
+			l, err = l.fromStart(s.noteLink(ctx)), nil
+		case againWhole:
+			l, err = l.inOneGo(), nil
+		case againRestored, againElsewhere:
+			s.mu.Lock()
+			s.restored = s.restored || why == againRestored
+			s.checked = s.checked && why == againRestored
+			s.mu.Unlock()
+			if why == againRestored {
+				reason = ReasonRestored
+			}
+			other, err1 := s.otherCluster(ctx)
+			if err1 != nil {
+				return nil, err1
+			}
+			if other {
+				reason = ReasonCluster
+			}
+			l, err = s.startList(ctx, reason, t)
+		}
+	}
+}
+
+// startList returns what reads a list from its start, or goes on with one that
+// was interrupted.
+func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (*lister, error) {
+	s.enter(PhaseRelisting, reason)
+	l := s.newLister(ctx, reason, t)
+	s.mu.Lock()
+	// What is read is not compared by version then.
+	l.late = !s.deniedSince.IsZero() || !s.store.State().Synced || s.formErrors >= mostFormErrors
+	s.mu.Unlock()
+	form := ""
+	if !l.late {
+		var err error
+		form, err = s.servedForm(ctx, false)
+		if s.formAnswered(err); err != nil {
+			return l, err
+		}
+	}
+	s.mu.Lock()
+	known := s.store.State()
+	if _, l.flow = s.asking.told(); !s.checked {
+		l.flow, s.id = known.FlowSchemaUID, identity{clusterUID: known.ClusterUID, sure: true} // as the first page will show
+	}
+	l.o = boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered, TakeUp: true,
+		Form: form, Content: form == "" || reason == ReasonAudit}
+	s.mu.Unlock()
+	if !l.o.NewHistory && known.Synced {
+		l.least = s.queue.Accepted()
+	}
+	return l, nil
+}
+
+// fromStart reads the list from its start, over another link.
+func (l *lister) fromStart(ctx context.Context) *lister {
+	n := l.s.newLister(ctx, l.reason, l.turn)
+	n.o, n.late = l.o, l.late
+	n.o.TakeUp = false
+	return n
+}
+
+// inOneGo reads the list without pages, as client-go's pager does.
+func (l *lister) inOneGo() *lister {
+	n := l.fromStart(l.ctx)
+	n.limit, n.fixed, n.whole = 0, true, true
+	n.least, n.flow = l.least, l.flow
+	return n
+}
+
+// read reads all pages into the file.
+func (l *lister) read() error {
+	r, err := l.s.queue.BeginRelist(l.ctx, l.o)
+	if err != nil {
+		return err
+	}
+	defer r.Abort()
+	l.relist = r
+	if err := l.pages(l.ctx); err != nil {
+		return err
+	}
+	if l.late {
+		r.ServedAs(l.form)
+	}
+	return r.Commit(l.ctx, l.rv, l.newest)
+}
