@@ -3,77 +3,10 @@ package informer
 import (
 	"context"
 	"fmt"
-	"sync"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 )
-
-// durable brings a durable handler what it has not acknowledged. One goroutine
-// fills the queues of keys, Workers empty them. What is read comes in this
-// order: what is parked, then objects of an unfinished replay, each page after
-// the entries that its snapshot contains, then the journal behind the cursor.
-type durable struct {
-	inf     *Informer
-	name    string
-	handler DurableHandler
-	o       DurableOptions
-	log     klog.Logger
-	h       *boltstore.Handler
-	synced  chan struct{}
-	ended   chan struct{}
-	ctx     context.Context
-	cancel  context.CancelFunc
-	started bool // guarded by the informer's mutex
-
-	retryWake chan struct{}
-
-	mu           sync.Mutex
-	cond         sync.Cond // something is ready
-	keys         map[string]*keyQueue
-	ready        []*keyQueue
-	retries      []retry
-	loads        []*keyQueue // to be read from what is parked
-	held         int         // tasks in memory
-	bytes        int         // of these
-	calls        int         // under way
-	blocked      bool        // filling waits for room
-	looking      bool        // it will be looked for what is stuck
-	parking      []*task     // are part of the commit under way
-	parkingBytes int
-
-	epoch     uint64
-	known     uint64 // one above the last seq of an earlier life that the handler was registered in, 0 without one
-	cursor    uint64 // entries up to it have been taken into the queues
-	mark      uint64 // the file's: entries up to it may have been parked
-	persisted uint64 // counts commits
-	// reach is the seq up to which entries are taken in before Persisted, which
-	// the commit under way has been told; 0 without one.
-	reach  uint64
-	fenced bool // it has been reached, filling waits
-
-	// inherited are the first unacknowledged entries behind the cursor of keys,
-	// of an earlier life, as long as the cursor is below inheritedTo.
-	inherited   map[string]uint64
-	inheritedTo uint64
-	// settled and leaving are what was acknowledged since the last commit, and
-	// is part of the one under way.
-	settled, leaving map[string]uint64
-
-	parked      walk
-	parkedTo    uint64 // the cursor when the walk over what is parked began
-	replay      walk
-	shown       sets.Set[string] // of an earlier life, to be shown again
-	shownAt     uint64           // seq of the last page of objects
-	resetting   bool             // told to start over and not acknowledged
-	resetDue    bool
-	anew        bool // it has started over, and the file does not say so yet
-	leavingAnew bool // the commit under way does
-	lost        bool // the file's position is: it starts over
-	overs       int  // counts how often it started over
-}
 
 // AddDurableHandler adds a handler whose progress is in the file, under a name
 // that must be the same in each life of the process and belongs to this source.
@@ -98,26 +31,31 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	if inf.stopped {
 		return nil, fmt.Errorf("informer: durable handler %q was not added because the informer has stopped already", name)
 	}
-	o = o.withDefaults(inf)
-	d := &durable{
-		inf: inf, name: name, handler: h, o: o, log: *o.Logger, synced: make(chan struct{}), ended: make(chan struct{}),
-		retryWake: make(chan struct{}, 1), keys: map[string]*keyQueue{}, settled: map[string]uint64{}, inherited: map[string]uint64{},
+	if o.Logger == nil {
+		o.Logger = inf.o.Logger
 	}
-	d.cond.L = &d.mu
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	var err error
-	if d.h, err = inf.store.ClaimHandler(name, d, d.load); err != nil {
-		d.cancel()
+	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.Clock, Page: inf.page, Synced: inf.syncedAt}
+	d, err := durable.New(host, name, func(ctx context.Context, t durable.Telling) error {
+		return h.HandleEvent(ctx, eventOf(t))
+	}, durable.Options(o))
+	if err != nil {
 		return nil, err
-	}
-	if d.parked.active { // of an earlier registration, which has ended by now
-		d.known = inf.store.State().Seq + 1
 	}
 	inf.durables[d] = struct{}{}
 	if inf.running != nil {
-		inf.listenDurableLocked(d)
+		d.Start(inf.running, &inf.listening)
 	}
 	return d, nil
+}
+
+// syncedAt says whether the informer has synced, and the last seq at that time.
+func (inf *Informer) syncedAt() (seq uint64, ok bool) {
+	select {
+	case <-inf.synced:
+		return inf.syncedSeq, true
+	default:
+		return 0, false
+	}
 }
 
 // RemoveDurableHandler stops calling the handler and forgets its name: what it
@@ -127,9 +65,9 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 // once.
 func (inf *Informer) RemoveDurableHandler(name string) error {
 	inf.mu.Lock()
-	var found *durable
+	var found *durable.Handler
 	for d := range inf.durables {
-		if d.name == name {
+		if d.Name() == name {
 			found = d
 		}
 	}
@@ -143,97 +81,12 @@ func (inf *Informer) RemoveDurableHandler(name string) error {
 }
 
 // stopDurable stops calling the handler; its name and position stay.
-func (inf *Informer) stopDurable(d *durable) error {
+func (inf *Informer) stopDurable(d *durable.Handler) error {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if _, there := inf.durables[d]; !there {
 		return nil
 	}
 	delete(inf.durables, d)
-	d.cancel()
-	if !d.started {
-		close(d.ended)
-		return d.h.Release()
-	}
-	go d.wakeAll()
-	return nil
-}
-
-func (inf *Informer) listenDurableLocked(d *durable) {
-	d.started = true
-	context.AfterFunc(inf.running, d.cancel)
-	context.AfterFunc(d.ctx, d.wakeAll)
-	inf.backlog.Needs(d, d.cursor+1)
-	inf.listening.Go(d.run)
-}
-
-func (d *durable) wakeAll() {
-	d.mu.Lock()
-	d.cond.Broadcast()
-	d.mu.Unlock()
-	d.inf.backlog.Wake()
-}
-
-// HasSynced implements cache.ResourceEventHandlerRegistration: the informer has
-// synced, and the handler has been told of everything up to there.
-func (d *durable) HasSynced() bool { return cache.IsDone(d.HasSyncedChecker()) }
-
-// HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
-func (d *durable) HasSyncedChecker() cache.DoneChecker {
-	return doneChecker{fmt.Sprintf("durable handler %q of %s", d.name, d.inf.store.Source()), d.synced}
-}
-
-// ShutdownChan is closed once the handler will not be called any more.
-func (d *durable) ShutdownChan() <-chan struct{} { return d.ended }
-
-func (d *durable) run() {
-	defer close(d.ended)
-	var workers sync.WaitGroup
-	for range d.o.Workers {
-		workers.Go(d.work)
-	}
-	workers.Go(d.retrying)
-	for d.ctx.Err() == nil {
-		tick := d.inf.backlog.Tick()
-		more := d.fill()
-		d.mu.Lock()
-		d.checkSynced()
-		d.mu.Unlock()
-		if !more {
-			d.inf.backlog.Wait(d.ctx, tick)
-		}
-	}
-	d.inf.backlog.Leave(d)
-	d.mu.Lock()
-	d.cond.Broadcast()
-	d.mu.Unlock()
-	workers.Wait()
-	if err := d.h.Release(); err != nil {
-		d.log.Error(err, "The position of a durable handler was not written, it will be told again", "source", d.inf.store.Source().String(), "handler", d.name)
-	}
-}
-
-// checkSynced notes that the handler has been told of all that there was when
-// the informer synced. The caller holds the mutex.
-func (d *durable) checkSynced() {
-	select {
-	case <-d.inf.synced:
-	default:
-		return
-	}
-	select {
-	case <-d.synced:
-		return
-	default:
-	}
-	if d.replay.active || len(d.shown) > 0 || d.parked.active || d.resetDue || d.resetting || d.cursor < d.inf.syncedSeq {
-		return
-	}
-	for _, q := range d.keys {
-		// A key that is told no more of before it answers has been told.
-		if q.told < min(len(q.tasks), aheadOfAck) && q.failed == 0 && q.tasks[q.told].first <= d.inf.syncedSeq {
-			return
-		}
-	}
-	close(d.synced)
+	return d.Stop()
 }

@@ -13,18 +13,13 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
-
-// turn is one pass of telling a key's events.
-type turn struct {
-	q *keyQueue
-	n int
-}
 
 // believer is a durable handler of random answers that checks what it is told
 // against what it has acknowledged.
@@ -39,8 +34,8 @@ type believer struct {
 	acked map[string]uint64             // in this life, or durably
 	last  map[string]uint64             // seq last told
 	later []Event
-	turns map[string]turn
-	open  map[string]map[*delivery]bool // of events for later, by key
+	turns map[string]durable.Turn
+	open  map[string]map[*durable.Delivery]bool // of events for later, by key
 	told  int
 }
 
@@ -59,7 +54,7 @@ func (b *believer) handle(e Event) error {
 		b.fault("%s %s with a %T", e.Type, e.Key, e.Object)
 		return nil
 	}
-	if turn := (turn{e.delivery.q, e.delivery.turn}); b.turns[e.Key] != turn {
+	if turn := e.delivery.Inspect().Turn; b.turns[e.Key] != turn {
 		delete(b.open, e.Key) // told anew, answers to what was told before do not count
 		b.turns[e.Key] = turn
 	}
@@ -84,7 +79,7 @@ func (b *believer) handle(e Event) error {
 	switch {
 	case b.good || dice < 5:
 		// Counts only once all before it of the key is acknowledged.
-		if len(b.open[e.Key]) == 0 && !e.delivery.task().more {
+		if len(b.open[e.Key]) == 0 && !e.delivery.Inspect().More {
 			b.acked[e.Key] = e.Seq
 		}
 		return nil
@@ -93,7 +88,7 @@ func (b *believer) handle(e Event) error {
 	}
 	b.later = append(b.later, e)
 	if b.open[e.Key] == nil {
-		b.open[e.Key] = map[*delivery]bool{}
+		b.open[e.Key] = map[*durable.Delivery]bool{}
 	}
 	b.open[e.Key][e.delivery] = true
 	return ErrAckLater
@@ -131,7 +126,7 @@ func (b *believer) answer(all bool) {
 func (b *believer) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.acked, b.later, b.open = map[string]uint64{}, nil, map[string]map[*delivery]bool{}
+	b.acked, b.later, b.open = map[string]uint64{}, nil, map[string]map[*durable.Delivery]bool{}
 }
 
 // TestDurableModel runs random programs of changes, answers, ends and crashes,
@@ -152,7 +147,7 @@ func durableProgram(t *testing.T, seed uint64, steps int) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t)
 	w.options = boltstore.Options{Window: time.Millisecond, FlushInterval: time.Hour, JournalBytes: int64(1 + rnd.IntN(3000))}
-	b := &believer{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), there: map[string]*corev1.ConfigMap{}, uids: map[types.UID]cache.DeltaType{}, acked: map[string]uint64{}, last: map[string]uint64{}, open: map[string]map[*delivery]bool{}, turns: map[string]turn{}}
+	b := &believer{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), there: map[string]*corev1.ConfigMap{}, uids: map[types.UID]cache.DeltaType{}, acked: map[string]uint64{}, last: map[string]uint64{}, open: map[string]map[*durable.Delivery]bool{}, turns: map[string]durable.Turn{}}
 	handler := DurableHandlerFunc(func(_ context.Context, e Event) error { return b.handle(e) })
 	start := func() *life {
 		l := w.live(Options{HandlerGrace: time.Nanosecond})
@@ -191,7 +186,7 @@ func durableProgram(t *testing.T, seed uint64, steps int) {
 		case 0:
 			l.equal().end()
 			b.mu.Lock()
-			b.later, b.open = nil, map[string]map[*delivery]bool{}
+			b.later, b.open = nil, map[string]map[*durable.Delivery]bool{}
 			b.mu.Unlock()
 			l = start()
 			lives++
@@ -210,7 +205,7 @@ func durableProgram(t *testing.T, seed uint64, steps int) {
 	eventually(t, "acknowledged", func() bool {
 		b.answer(true)
 		for d := range l.inf.durables {
-			if !d.idle() {
+			if !l.inf.idle(d) {
 				return false
 			}
 		}

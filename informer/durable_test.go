@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
@@ -80,7 +81,7 @@ func (l *life) acknowledged() *life {
 	l.t.Helper()
 	eventually(l.t, "acknowledged", func() bool {
 		for d := range l.inf.durables {
-			if !d.idle() {
+			if !l.inf.idle(d) {
 				return false
 			}
 		}
@@ -89,16 +90,14 @@ func (l *life) acknowledged() *life {
 	return l
 }
 
-// idle says whether everything that there is has been acknowledged.
-func (d *durable) idle() bool {
-	p, err := d.inf.store.Replay(nil, 0) // what the file has, which memory may not know yet
+// idle says whether all that there is was acknowledged by a handler.
+func (inf *Informer) idle(d *durable.Handler) bool {
+	p, err := inf.store.Replay(nil, 0) // what the file has, which memory may not know yet
 	if err != nil {
 		return false
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.keys) == 0 && !d.replay.active && len(d.shown) == 0 && !d.parked.active && !d.resetDue && !d.resetting &&
-		d.cursor == p.Seq && d.mark <= d.cursor
+	st := d.Inspect()
+	return len(st.Tasks) == 0 && !st.Replaying && !st.Unparking && !st.StartingOver && st.Cursor == p.Seq && st.Mark <= st.Cursor
 }
 
 // TestDurable: each change is told once, and after a restart what is new.

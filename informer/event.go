@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -16,7 +16,7 @@ import (
 // what it has been told is of another cluster, or part of what it had to be
 // told was damaged. It is told alone: nothing follows before it is
 // acknowledged; then every object that there is, as Added.
-const Reset cache.DeltaType = "Reset"
+const Reset = durable.Reset
 
 // Event is what a durable handler is told.
 type Event struct {
@@ -42,7 +42,7 @@ type Event struct {
 	Attempt int
 
 	old      func() any
-	delivery *delivery
+	delivery *durable.Delivery
 }
 
 // Old is the object before the change, nil unless Type is cache.Updated, or if
@@ -62,7 +62,7 @@ func (e Event) Old() any {
 // events of the key are acknowledged, too.
 func (e Event) Ack() {
 	if e.delivery != nil {
-		e.delivery.end(nil)
+		e.delivery.End(nil)
 	}
 }
 
@@ -70,12 +70,12 @@ func (e Event) Ack() {
 // of the key that the handler has been told of are told again, after a backoff.
 func (e Event) Nack(err error) {
 	if e.delivery != nil {
-		e.delivery.end(cmp.Or(err, errNack))
+		e.delivery.End(cmp.Or(err, errNack))
 	}
 }
 
 // ErrAckLater is what a durable handler returns that will call Ack or Nack.
-var ErrAckLater = errors.New("acknowledged later")
+var ErrAckLater = durable.ErrAckLater
 
 var errNack = errors.New("not acknowledged")
 
@@ -116,52 +116,7 @@ type DurableOptions struct {
 	Logger *klog.Logger
 }
 
-func (o DurableOptions) withDefaults(inf *Informer) DurableOptions {
-	o.Workers = max(o.Workers, 1)
-	o.MaxPending = max(cmp.Or(o.MaxPending, 1024), 1)
-	o.PendingBytes = max(cmp.Or(o.PendingBytes, 8<<20), 1)
-	o.StuckAfter = max(cmp.Or(o.StuckAfter, 10*time.Second), time.Millisecond)
-	if o.RateLimiter == nil {
-		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 5*time.Minute)
-	}
-	if o.Logger == nil {
-		o.Logger = inf.o.Logger
-	}
-	return o
-}
-
-// delivery is one telling of a task.
-type delivery struct {
-	d    *durable
-	q    *keyQueue
-	t    *task
-	turn int // of the queue
-}
-
-func (dl *delivery) end(err error) { dl.d.end(dl, err) }
-
-// task is something to be told and acknowledged: an entry of the journal, what
-// was parked, an object of the replay, or a reset.
-type task struct {
-	entry   *boltstore.Entry // nil for a reset, or where only the file has it
-	reset   bool
-	initial bool   // of the replay
-	added   bool   // told as Added, whatever the entry is
-	parked  bool   // the file's parked has it
-	seq     uint64 // its own; 0 if that is not known
-	first   uint64 // seq of the first entry in it; 0 unless from the journal
-	last    uint64 // seq of the last entry in it
-	more    bool   // what follows is of the same entries: last is settled with that
-	acked   bool
-	parking bool // part of the commit under way
-}
-
-// away says whether only the file has it.
-func (t *task) away() bool { return t.entry == nil && !t.reset }
-
-func (t *task) size() int {
-	if t.entry == nil {
-		return 0
-	}
-	return t.entry.Size()
+func eventOf(t durable.Telling) Event {
+	return Event{Type: t.Type, Key: t.Key, Object: t.Object, Seq: t.Seq, Time: t.Time, Initial: t.Initial, Attempt: t.Attempt,
+		old: t.Old, delivery: t.Delivery}
 }

@@ -54,7 +54,7 @@ func TestGoneBeforeItsPage(t *testing.T) {
 						}
 					}
 					for d := range l.inf.durables {
-						if !d.HasSynced() || !d.idle() {
+						if !d.HasSynced() || !l.inf.idle(d) {
 							return false
 						}
 					}

@@ -1,34 +1,77 @@
 package informer
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
 	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
-// gapped is a handler after its replay, which has been told of nothing since: of
-// three deletes, of which the second one's block is damaged, or gone.
-func gapped(t *testing.T, lost bool) (*standing, *listener, *recorder, uint64) {
+// gapped is an informer that does not run, with one plain handler, and a file
+// that was damaged: of three deletes above the told mark the second is lost.
+type gapped struct {
+	t   *testing.T
+	db  *boltstore.DB
+	inf *Informer
+	l   *listener
+	r   *recorder
+}
+
+func openGapped(t *testing.T, path string) *gapped {
+	t.Helper()
+	db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess, Window: 1, FlushInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inf, err := NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.ConfigMap{}, Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &gapped{t: t, db: db, inf: inf}
+}
+
+func (g *gapped) end() {
+	g.t.Helper()
+	g.inf.store.Release()
+	if err := g.db.Close(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func newGapped(t *testing.T, lost bool) (g *gapped, last uint64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "wake.db")
-	s := stand(t, path, boltstore.Options{})
-	for i := range 3 {
-		s.change(cache.Added, fmt.Sprint("old", i))
+	g = openGapped(t, path)
+	q := fifo.New(g.inf.store, fifo.Options{})
+	rv := 0
+	change := func(do func(any) error, name string) {
+		t.Helper()
+		rv++
+		o := cm(name)
+		o.UID, o.ResourceVersion = types.UID(name), fmt.Sprint(rv)
+		if err := errors.Join(do(o), q.Flush(t.Context())); err != nil {
+			t.Fatal(err)
+		}
 	}
-	s.change(cache.Added, "stays")
-	told := s.flush()
-	s.d.inf.store.SetTold(told)
-	for i := range 3 {
-		s.change(cache.Deleted, fmt.Sprint("old", i))
-		s.flush()
+	for _, name := range []string{"old0", "old1", "old2", "stays"} {
+		change(q.Add, name)
 	}
-	rv := s.rv
-	s.end()
+	told := g.inf.store.State().Seq
+	g.inf.store.SetTold(told)
+	for i := range 3 {
+		change(q.Delete, fmt.Sprint("old", i))
+	}
+	q.Close()
+	g.end()
 	inSource(t, path, func(src *bolt.Bucket) error {
 		j, k := src.Bucket([]byte("journal")), []byte{0, 0, 0, 0, 0, 0, 0, byte(told + 2)}
 		if lost {
@@ -38,17 +81,16 @@ func gapped(t *testing.T, lost bool) (*standing, *listener, *recorder, uint64) {
 		b[len(b)-1] ^= 1
 		return j.Put(k, b)
 	})
-	s = stand(t, path, boltstore.Options{})
-	s.rv = rv
-	r := newRecorder(t)
-	if _, err := s.d.inf.AddEventHandler(r); err != nil {
+	g = openGapped(t, path)
+	g.r = newRecorder(t)
+	if _, err := g.inf.AddEventHandler(g.r); err != nil {
 		t.Fatal(err)
 	}
-	var l *listener
-	for l = range s.d.inf.listeners {
+	for l := range g.inf.listeners {
+		g.l = l
 	}
-	l.gone, l.replay = t.Context(), walk{}
-	return s, l, r, told + 3
+	g.l.gone, g.l.replay = t.Context(), walk{}
+	return g, told + 3
 }
 
 // TestGapIsReplayed: where the journal has lost entries that a handler has still
@@ -56,14 +98,15 @@ func gapped(t *testing.T, lost bool) (*standing, *listener, *recorder, uint64) {
 func TestGapIsReplayed(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
-			s, l, r, last := gapped(t, lost)
+			g, last := newGapped(t, lost)
+			l, r := g.l, g.r
 			for l.cursor.Load() < last && l.entries(last) {
 			}
 			if !l.replaying() || l.page(&l.replay, func(obj any) { r.OnAdd(obj, true) }) && l.replaying() {
 				t.Error("no replay")
 			}
 			r.expect("delete old0", "delete old2", "initial stays")
-			s.end()
+			g.end()
 		})
 	}
 }
@@ -71,8 +114,9 @@ func TestGapIsReplayed(t *testing.T) {
 // TestGapWithinAPage: a page that was read before a gap was found is not the
 // first that is told after it.
 func TestGapWithinAPage(t *testing.T) {
-	s, l, _, _ := gapped(t, false)
-	l.replay = walk{active: true, begun: true, next: nil, epoch: s.d.inf.store.Epoch()}
+	g, _ := newGapped(t, false)
+	l := g.l
+	l.replay = walk{active: true, begun: true, next: nil, epoch: g.inf.store.Epoch()}
 	for range 3 {
 		l.page(&l.replay, func(any) { t.Error("told") })
 		if !l.replay.begun {
@@ -82,13 +126,14 @@ func TestGapWithinAPage(t *testing.T) {
 	if l.replay.begun || !l.replay.active {
 		t.Errorf("%+v", l.replay)
 	}
-	s.end()
+	g.end()
 }
 
 // TestTrimmedIsNoGap: what was trimmed since others had been told of it is not
 // missed by a handler that comes later.
 func TestTrimmedIsNoGap(t *testing.T) {
-	s, l, r, last := gapped(t, true)
+	g, last := newGapped(t, true)
+	l, r := g.l, g.r
 	l.owed = last
 	for l.cursor.Load() < last && l.entries(last) {
 	}
@@ -96,5 +141,5 @@ func TestTrimmedIsNoGap(t *testing.T) {
 		t.Error("replayed again")
 	}
 	r.expect("delete old0", "delete old2")
-	s.end()
+	g.end()
 }

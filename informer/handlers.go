@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -131,7 +132,7 @@ func (inf *Informer) replayAgain() {
 // is left alone, as client-go does.
 func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	switch l := handle.(type) {
-	case *durable:
+	case *durable.Handler:
 		return inf.stopDurable(l)
 	case *listener:
 		inf.mu.Lock()
@@ -160,7 +161,7 @@ func (inf *Informer) listen(ctx context.Context) {
 		inf.listenLocked(l)
 	}
 	for d := range inf.durables {
-		inf.listenDurableLocked(d)
+		d.Start(inf.running, &inf.listening)
 	}
 }
 

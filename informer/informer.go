@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/informer/internal/backlog"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -51,7 +52,7 @@ type Informer struct {
 	parted      chan struct{} // there is one more
 	work        atomic.Int64  // bytes handed out since the last rest
 	tired       chan struct{} // they are a burst
-	durables    map[*durable]struct{}
+	durables    map[*durable.Handler]struct{}
 	running     context.Context // of the listeners, nil before Run
 	listening   sync.WaitGroup
 }
@@ -90,7 +91,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	inf := &Informer{
 		told: st.Told, noted: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
-		backlog: backlog.New(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable]struct{}{},
+		backlog: backlog.New(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]struct{}{},
 		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
 	}
 	if st.Synced || st.Seq > 0 {

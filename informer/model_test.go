@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -283,7 +284,7 @@ func (m *model) addAgain() {
 	if err := m.inf.RemoveEventHandler(m.durableReg); err != nil {
 		m.t.Fatal(err)
 	}
-	<-m.durableReg.(*durable).ended
+	<-m.durableReg.(*durable.Handler).ShutdownChan()
 	m.durableReg = m.addDurable("first", m.durable, false)
 }
 
@@ -401,13 +402,7 @@ func (m *model) state() (s string) {
 	m.inf.mu.Lock()
 	defer m.inf.mu.Unlock()
 	for d := range m.inf.durables {
-		d.mu.Lock()
-		s += fmt.Sprintf("%s: cursor %d of %d, mark %d, inherited to %d, replay %+v, parked %+v, shown %v, held %d, %d bytes, blocked %v, looking %v, ready %d, loads %d, retries %d, keys %d, reset %v %v\n",
-			d.name, d.cursor, m.inf.backlog.Last(), d.mark, d.inheritedTo, d.replay, d.parked, d.shown, d.held, d.bytes, d.blocked, d.looking, len(d.ready), len(d.loads), len(d.retries), len(d.keys), d.resetDue, d.resetting)
-		for _, q := range d.keys {
-			s += fmt.Sprintf("  %s: %d tasks, %d told, busy %v, again %v, waiting %v, loading %v\n", q.key, len(q.tasks), q.told, q.busy, q.again, q.waiting, q.loading)
-		}
-		d.mu.Unlock()
+		s += fmt.Sprintf("at %d: %s", m.inf.backlog.Last(), d)
 	}
 	return s
 }

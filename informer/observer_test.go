@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -36,15 +37,15 @@ type observer struct {
 	// later are events to be acknowledged when it goes on, open those of each
 	// key that were told since it was last told anew.
 	later []Event
-	open  map[string]map[*delivery]bool
-	turns map[string]turn
+	open  map[string]map[*durable.Delivery]bool
+	turns map[string]durable.Turn
 
 	owed    map[string][]*flash // by name; what it was not told of yet
 	settled map[string]int64    // deletes of which it was told
 }
 
-func newObserver(durable bool) *observer {
-	o := &observer{durable: durable, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, open: map[string]map[*delivery]bool{}, turns: map[string]turn{}}
+func newObserver(acknowledges bool) *observer {
+	o := &observer{durable: acknowledges, there: map[string]*corev1.ConfigMap{}, last: map[types.UID]cache.DeltaType{}, seen: map[string]bool{}, acked: map[string]uint64{}, fresh: map[string]bool{}, seqs: map[string]uint64{}, trace: map[string][]string{}, open: map[string]map[*durable.Delivery]bool{}, turns: map[string]durable.Turn{}}
 	o.cond.L = &o.mu
 	return o
 }
@@ -161,18 +162,11 @@ func (o *observer) note(typ cache.DeltaType, obj *corev1.ConfigMap, old any, e *
 		s += " from " + p.ResourceVersion
 	}
 	if e != nil {
-		t := e.delivery.task()
-		s += fmt.Sprintf(" at %d attempt %d initial %v %s %s, first %d parked %v more %v", e.Seq, e.Attempt, e.Initial, o.mood, e.delivery.d.name, t.first, t.parked, t.more)
+		t := e.delivery.Inspect()
+		s += fmt.Sprintf(" at %d attempt %d initial %v %s %s, first %d parked %v more %v", e.Seq, e.Attempt, e.Initial, o.mood, t.Handler, t.First, t.Parked, t.More)
 	}
 	t := append(o.trace[obj.Name], s)
 	o.trace[obj.Name] = t[max(0, len(t)-100):]
-}
-
-// task is what is being told, as it is by now.
-func (dl *delivery) task() task {
-	dl.d.mu.Lock()
-	defer dl.d.mu.Unlock()
-	return *dl.t
 }
 
 func (o *observer) fault(format string, args ...any) {
@@ -204,7 +198,7 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	// be of before what it knows.
 	anew := !t.fresh[o.Name]
 	if e != nil {
-		anew = anew || e.Attempt > 1 && t.turns[e.Key] != (turn{e.delivery.q, e.delivery.turn})
+		anew = anew || e.Attempt > 1 && t.turns[e.Key] != e.delivery.Inspect().Turn
 	}
 	t.judge(typ, o, old, anew)
 	if e != nil && e.Seq < t.acked[o.Name] {
@@ -219,7 +213,7 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	t.fresh[o.Name] = true
 	if e != nil {
 		t.seqs[o.Name] = e.Seq
-		if turn := (turn{e.delivery.q, e.delivery.turn}); t.turns[e.Key] != turn {
+		if turn := e.delivery.Inspect().Turn; t.turns[e.Key] != turn {
 			delete(t.open, e.Key)
 			t.turns[e.Key] = turn
 		}
@@ -235,12 +229,12 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	case e == nil:
 	case t.mood == "later":
 		if t.open[e.Key] == nil {
-			t.open[e.Key] = map[*delivery]bool{}
+			t.open[e.Key] = map[*durable.Delivery]bool{}
 		}
 		t.open[e.Key][e.delivery] = true
 		t.later = append(t.later, *e)
 		return ErrAckLater
-	case !e.delivery.task().more && len(t.open[e.Key]) == 0:
+	case !e.delivery.Inspect().More && len(t.open[e.Key]) == 0:
 		t.acked[o.Name] = e.Seq
 	}
 	return nil

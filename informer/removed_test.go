@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 )
@@ -261,7 +262,7 @@ func TestRemoveDurableInsideACall(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it hangs")
 	}
-	<-reg.(*durable).ended
+	<-reg.(*durable.Handler).ShutdownChan()
 	if calls != 1 {
 		t.Errorf("%d calls", calls)
 	}

@@ -1,12 +1,16 @@
 package informer
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
@@ -111,7 +115,7 @@ func TestQueueAsksAgain(t *testing.T) {
 		q.Done(item)
 	}
 	w.create("a")
-	for i := range 2 * aheadOfAck {
+	for i := range 2 * durable.AheadOfAck {
 		work("a")
 		w.update("a", fmt.Sprint(i))
 	}
@@ -119,10 +123,8 @@ func TestQueueAsksAgain(t *testing.T) {
 	w.delete("a")
 	work("a")
 	eventually(t, "what is older is acknowledged", func() bool {
-		d := l.only()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return len(d.keys) == 1 && len(d.keys["default/a"].tasks) == 1
+		tasks := l.only().Inspect().Tasks
+		return len(tasks) == 1 && tasks["default/a"] == 1
 	})
 	l.equal().end()
 	q.ShutDown()
@@ -157,4 +159,22 @@ func TestQueueResetAsksAgain(t *testing.T) {
 	work(cache.Added)
 	l.end()
 	q.ShutDown()
+}
+
+// TestQueueLetsObjectsGo: an item that waits keeps no object in memory.
+func TestQueueLetsObjectsGo(t *testing.T) {
+	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), func(e Event) []string { return []string{e.Key} })
+	defer q.ShutDown()
+	obj := cm("a")
+	gone := weak.Make(obj)
+	if err := q.HandleEvent(t.Context(), Event{Key: "a", Object: obj, old: func() any { return obj }}); !errors.Is(err, ErrAckLater) {
+		t.Fatal(err)
+	}
+	obj = nil
+	runtime.GC()
+	if gone.Value() != nil {
+		t.Error("the object is kept")
+	}
+	item, _ := q.Get()
+	q.Done(item)
 }

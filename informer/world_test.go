@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
@@ -167,14 +168,20 @@ func (inf *Informer) replayed() bool {
 		}
 	}
 	for d := range inf.durables {
-		d.mu.Lock()
-		replaying := d.replay.active || len(d.shown) > 0
-		d.mu.Unlock()
-		if replaying {
+		if d.Inspect().Replaying {
 			return false
 		}
 	}
 	return true
+}
+
+// only is the informer's durable handler.
+func (l *life) only() (d *durable.Handler) {
+	l.inf.mu.Lock()
+	defer l.inf.mu.Unlock()
+	for d = range l.inf.durables {
+	}
+	return d
 }
 
 // equal waits until the cache is what the server has.

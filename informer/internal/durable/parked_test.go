@@ -1,6 +1,7 @@
-package informer
+package durable
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,78 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
+
+// TestReloadedBehindInitial: the file has a newer state of an object than that
+// which the replay has shown and which waits behind what is parked. The older
+// one is not told after it.
+func TestReloadedBehindInitial(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wake.db")
+	s := stand(t, path, boltstore.Options{})
+	s.change(cache.Added, "a")
+	s.flush()
+	s.end()
+
+	s = stand(t, path, boltstore.Options{JournalBytes: 1})
+	s.rv = 1
+	d := s.d
+	s.change(cache.Deleted, "a")
+	last := s.flush()
+	for d.pos.cursor < last {
+		if !d.fillEntries(last) {
+			t.Fatalf("at %d of %d", d.pos.cursor, last)
+		}
+	}
+	q := d.queues.ofKey["default/a"]
+	d.o.MaxPending = 1
+	d.returned(s.called("default/a"), errors.New("no"))
+	d.mu.Lock()
+	d.block()
+	d.mu.Unlock()
+	parkedTo := func(seq uint64) {
+		t.Helper()
+		s.store.SetTold(s.store.State().Seq)
+		eventually(t, "parked", func() bool {
+			s.change(cache.Added, fmt.Sprint("tick", s.rv))
+			s.flush()
+			p, err := d.claim.ParkedOf([]string{"default/a"}, 0)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return err == nil && len(p.Keys) == 1 && p.Last[0] >= seq && q.tasks[0].entry == nil
+		})
+	}
+	parkedTo(last)
+	s.change(cache.Added, "a")
+	s.flush()
+	page, err := s.store.ReplayOf([]string{"default/a"})
+	if err != nil || len(page.Entries) != 1 {
+		t.Fatalf("%+v %v", page, err)
+	}
+	d.mu.Lock()
+	d.pos.cursor, d.replay.walk = page.Seq, walk{begun: true}
+	d.add("default/a", &task{entry: page.Entries[0], initial: true, last: page.Seq})
+	d.mu.Unlock()
+	s.change(cache.Updated, "a")
+	last = s.flush()
+	parkedTo(last)
+	d.mu.Lock()
+	q.waiting = false
+	d.schedule(q)
+	d.mu.Unlock()
+	for len(d.queues.loads) > 0 && d.fillLoads(1) {
+	}
+	got := ""
+	for _, x := range q.tasks {
+		o, err := x.entry.Object()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += fmt.Sprintf("%s %s, ", x.entry.Type, o.(*corev1.ConfigMap).ResourceVersion)
+	}
+	if want := fmt.Sprintf("Deleted 2, Added %d, ", s.rvOf["a"]); got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+	s.end()
+}
 
 // TestParkedTwice: a key of which the file parks more while what it had parked
 // is in hand, told or acknowledged: each delete comes once, before the object
@@ -29,7 +102,7 @@ func TestParkedTwice(t *testing.T) {
 			s := stand(t, path, boltstore.Options{JournalBytes: 1})
 			s.change(cache.Added, "a")
 			s.flush()
-			for len(s.d.keys) == 0 && s.d.fill() {
+			for len(s.d.queues.ofKey) == 0 && s.d.fill() {
 			}
 			s.ackAll()
 			s.change(cache.Deleted, "a")
@@ -46,7 +119,7 @@ func TestParkedTwice(t *testing.T) {
 				}
 				s.d.returned(s.called("default/a"), err)
 			}
-			cursor, settled := s.swap(s.d.cursor, map[string]uint64{}) // a commit that has asked before knows nothing of it
+			cursor, settled := s.swap(s.d.pos.cursor, map[string]uint64{}) // a commit that has asked before knows nothing of it
 			s.change(cache.Updated, "a")
 			s.parkedTo("default/a", s.flush())
 			s.swap(cursor, settled)
@@ -71,77 +144,40 @@ func TestParkedTwice(t *testing.T) {
 	}
 }
 
-// TestGoneBeforeItWasShown: deletes of before a page that shows the key's object
-// are not told after it, if the object is still to be shown.
-func TestGoneBeforeItWasShown(t *testing.T) {
-	for _, told := range []bool{false, true} {
-		t.Run(fmt.Sprint("told ", told), func(t *testing.T) {
-			s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{JournalBytes: 1})
-			d := s.d
-			s.change(cache.Added, "b")
-			s.change(cache.Added, "a")
-			s.change(cache.Deleted, "a")
-			s.change(cache.Added, "a")
-			s.flush()
-			for len(d.keys) == 0 && d.fill() {
-			}
-			// A commit that has asked for the position before parks what was left
-			// to the replay, and what came after it.
-			shown, settled := s.swap(1, map[string]uint64{})
-			s.change(cache.Updated, "a")
-			s.parkedTo("default/a", s.flush())
-			s.swap(shown, settled)
-			want := fmt.Sprintf("Added %d", s.rvOf["a"])
-			if told {
-				d.returned(s.called("default/a"), ErrAckLater)
-				want = fmt.Sprintf("Added 4, Added %d", s.rvOf["a"])
-			}
-			s.unparkAll()
-			if got := s.inHand("default/a"); got != want {
-				t.Errorf("in hand: %s, want %s", got, want)
-			}
-			if q := d.keys["default/a"]; !told && !q.tasks[0].initial {
-				t.Error("it is not initial")
-			}
-			s.end()
-		})
-	}
-}
-
 // TestParkedIntoCollapsed: what the file has parked of a key ends within what was
 // collapsed in memory behind it: of an object that came and went there only one
 // of the two knows. Each object that is told is gone before the next one comes.
 func TestParkedIntoCollapsed(t *testing.T) {
 	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{JournalBytes: 1})
 	d := s.d
-	d.replay = walk{}
+	d.replay.walk = walk{}
 	s.change(cache.Added, "a")
 	s.flush()
-	for len(d.keys) == 0 && d.fill() {
+	for len(d.queues.ofKey) == 0 && d.fill() {
 	}
 	d.returned(s.called("default/a"), errUnwilling)
 	s.movedOut("default/a")
 	var middle uint64
-	for i := range aheadOfAck {
+	for i := range AheadOfAck {
 		s.change(cache.Deleted, "a")
 		s.change(cache.Added, "a")
-		if seq := s.flush(); i == aheadOfAck-4 {
+		if seq := s.flush(); i == AheadOfAck-4 {
 			middle = seq
 		}
 	}
-	last := s.d.inf.store.State().Seq
-	for d.cursor < last {
+	last := s.d.host.Store.State().Seq
+	for d.pos.cursor < last {
 		if !d.fillEntries(last) {
-			t.Fatalf("at %d of %d", d.cursor, last)
+			t.Fatalf("at %d of %d", d.pos.cursor, last)
 		}
 	}
 	s.parkedTo("default/a", middle)
-	q := d.keys["default/a"]
+	q := d.queues.ofKey["default/a"]
 	d.mu.Lock()
 	q.waiting = false // it is time
 	d.schedule(q)
 	d.mu.Unlock()
-	for len(d.loads) > 0 && d.fillLoads(1) {
+	for len(d.queues.loads) > 0 && d.fillLoads(1) {
 	}
 	there := ""
 	for _, x := range q.tasks {
@@ -161,27 +197,6 @@ func TestParkedIntoCollapsed(t *testing.T) {
 	}
 	if there != string(s.uids["a"]) {
 		t.Errorf("at last it is %s, not %s: %s", there, s.uids["a"], s.inHand("default/a"))
-	}
-	s.end()
-}
-
-// TestParkedBehindWhatIsShown: an update of an object that is still to be shown
-// does not come in the place of that.
-func TestParkedBehindWhatIsShown(t *testing.T) {
-	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{JournalBytes: 1})
-	d := s.d
-	s.change(cache.Added, "a")
-	shown := s.flush()
-	for len(d.keys) == 0 && d.fill() {
-	}
-	if d.cursor != shown {
-		t.Fatalf("at %d of %d", d.cursor, shown)
-	}
-	s.change(cache.Updated, "a")
-	s.parkedTo("default/a", s.flush())
-	s.unparkAll()
-	if got, want := s.inHand("default/a"), fmt.Sprintf("Added 1, Updated %d", s.rvOf["a"]); got != want {
-		t.Errorf("in hand: %s, want %s", got, want)
 	}
 	s.end()
 }

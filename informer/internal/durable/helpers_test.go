@@ -1,38 +1,43 @@
-package informer
+package durable
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/informer/internal/backlog"
+	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
-// only is the informer's durable handler.
-func (l *life) only() (d *durable) {
-	l.inf.mu.Lock()
-	defer l.inf.mu.Unlock()
-	for d = range l.inf.durables {
-	}
-	return d
-}
+var errUnwilling = errors.New("unwilling")
 
-// standing is an informer with a durable handler that is never called: nothing
-// runs but commits of what goes into the journal.
+// standing is a file with one handler that does not run. Nothing runs but commits
+// of what goes into the journal; a test takes the handler's steps by hand.
 type standing struct {
-	t  *testing.T
-	db *boltstore.DB
-	q  *fifo.Queue
-	d  *durable
-	rv int
+	t     *testing.T
+	db    *boltstore.DB
+	store *boltstore.Claimed
+	q     *fifo.Queue
+	d     *Handler
+	rv    int
 
 	uids map[string]types.UID
 	rvOf map[string]int
+
+	mu     sync.Mutex
+	answer func(Telling) error // nil: acknowledge
+	told   []Telling
 }
 
 func stand(t *testing.T, path string, o boltstore.Options) *standing {
@@ -42,14 +47,36 @@ func stand(t *testing.T, path string, o boltstore.Options) *standing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inf, err := NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.ConfigMap{}, Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+	s := &standing{t: t, uids: map[string]types.UID{}, rvOf: map[string]int{}, db: db}
+	s.store, err = db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inf.AddDurableHandler("test", newLedger(t), DurableOptions{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
+	host := Host{Store: s.store, Backlog: backlog.New(s.store.State().Seq, 8<<20), Clock: clock.RealClock{}, Page: pageObjects, Synced: func() (uint64, bool) { return 0, false }}
+	if s.d, err = New(host, "test", s.tell, Options{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
-	return &standing{t: t, uids: map[string]types.UID{}, rvOf: map[string]int{}, db: db, q: fifo.New(inf.store, fifo.Options{MaxBytes: 1 << 30}), d: (&life{inf: inf}).only()}
+	s.q = fifo.New(s.store, fifo.Options{MaxBytes: 1 << 30})
+	return s
+}
+
+// pageObjects is how many objects of a replay are read at a time.
+const pageObjects = 256
+
+func (s *standing) tell(_ context.Context, t Telling) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = append(s.told, t)
+	if s.answer != nil {
+		return s.answer(t)
+	}
+	return nil
+}
+
+func (s *standing) answers(fn func(Telling) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = fn
 }
 
 // change commits one, and has it in the backlog.
@@ -73,32 +100,32 @@ func (s *standing) flush() (last uint64) {
 	if err := s.q.Flush(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
-	last = s.d.inf.store.State().Seq
-	s.d.inf.backlog.Jump(last)
+	last = s.store.State().Seq
+	s.d.host.Backlog.Jump(last)
 	return last
 }
 
 func (s *standing) end() {
 	s.t.Helper()
 	s.q.Close()
-	if err := s.d.h.Release(); err != nil {
+	if err := s.d.claim.Release(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.d.inf.store.Release()
+	s.store.Release()
 	if err := s.db.Close(); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 // called gives the first of a key to a worker that is not there.
-func (s *standing) called(key string) *delivery {
+func (s *standing) called(key string) *Delivery {
 	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	q := d.keys[key]
-	d.ready, q.ready, q.busy = nil, false, true
-	d.calls++
-	return &delivery{d: d, q: q, t: q.tasks[q.told], turn: q.turn}
+	q := d.queues.ofKey[key]
+	d.queues.due, q.ready, q.busy = nil, false, true
+	d.queues.calls++
+	return &Delivery{d: d, q: q, t: q.tasks[q.told], turn: q.turn}
 }
 
 // ackAll acknowledges all that is in hand.
@@ -106,7 +133,7 @@ func (s *standing) ackAll() {
 	d := s.d
 	d.mu.Lock()
 	left := map[string]int{}
-	for key, q := range d.keys {
+	for key, q := range d.queues.ofKey {
 		left[key] = len(q.tasks)
 	}
 	d.mu.Unlock()
@@ -131,7 +158,7 @@ func (s *standing) movedOut(key string) {
 		s.flush()
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.keys[key].tasks[0].entry == nil
+		return d.queues.ofKey[key].tasks[0].entry == nil
 	})
 	d.mu.Lock()
 	d.o.MaxPending = full
@@ -142,11 +169,11 @@ func (s *standing) movedOut(key string) {
 // parkedTo has the journal press until the file's parked has a key up to a seq.
 func (s *standing) parkedTo(key string, last uint64) {
 	s.t.Helper()
-	s.d.inf.store.SetTold(last)
+	s.store.SetTold(last)
 	eventually(s.t, "parked", func() bool {
 		s.change(cache.Added, fmt.Sprint("tick", s.rv))
 		s.flush()
-		p, err := s.d.h.ParkedOf([]string{key}, 0)
+		p, err := s.d.claim.ParkedOf([]string{key}, 0)
 		return err == nil && len(p.Keys) == 1 && p.Last[0] >= last
 	})
 }
@@ -157,7 +184,7 @@ func (s *standing) unparkAll() {
 	parked := func() bool {
 		s.d.mu.Lock()
 		defer s.d.mu.Unlock()
-		return s.d.parked.active || s.d.mark > s.d.cursor
+		return s.d.parked.active || s.d.pos.mark > s.d.pos.cursor
 	}
 	for parked() {
 		if !s.d.fillParked() {
@@ -172,7 +199,7 @@ func (s *standing) inHand(key string) string {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	var all []string
-	if q := s.d.keys[key]; q != nil {
+	if q := s.d.queues.ofKey[key]; q != nil {
 		for _, x := range q.tasks {
 			o, err := x.entry.Object()
 			if err != nil {
@@ -192,7 +219,40 @@ func (s *standing) swap(cursor uint64, settled map[string]uint64) (uint64, map[s
 	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	cursor, d.cursor = d.cursor, cursor
-	settled, d.settled = d.settled, settled
+	cursor, d.pos.cursor = d.pos.cursor, cursor
+	settled, d.pos.settled = d.pos.settled, settled
 	return cursor, settled
+}
+
+// inSource changes the source's buckets while nobody has the file open.
+func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		sources := tx.Bucket([]byte("sources"))
+		id, _ := sources.Cursor().First()
+		return fn(sources.Bucket(id))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cm(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("timed out: %s", what)
+		}
+	}
 }

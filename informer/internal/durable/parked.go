@@ -1,4 +1,4 @@
-package informer
+package durable
 
 import (
 	"errors"
@@ -8,17 +8,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// unparking is the walk over what the file has parked for the handler.
+type unparking struct {
+	walk
+	to uint64 // the cursor when the walk began
+}
+
 // What the file has parked of keys is read when a life begins, when the file has
 // parked what was not taken in yet, and when a key is to be told again that was
 // moved out of memory.
 
 // fillParked takes in a page of what is parked. It begins with the cursor
 // behind the file's mark: what is between is parked or acknowledged.
-func (d *durable) fillParked() bool {
+func (d *Handler) fillParked() bool {
 	d.mu.Lock()
-	from, shownAt, persisted := d.parked.next, d.shownAt, d.persisted
+	from, shownAt, persisted := d.parked.next, d.replay.shownAt, d.pos.persisted
 	d.mu.Unlock()
-	p, err := d.h.Parked(from, 64, shownAt)
+	p, err := d.claim.Parked(from, 64, shownAt)
 	switch {
 	case errors.Is(err, boltstore.ErrDamaged):
 		d.damaged(err)
@@ -26,28 +32,28 @@ func (d *durable) fillParked() bool {
 	case err != nil:
 		return false // closed, or removed
 	}
-	if d.inf.store.Epoch() != d.epoch {
+	if d.host.Store.Epoch() != d.pos.epoch {
 		return true
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.persisted != persisted {
+	if d.pos.persisted != persisted {
 		return true // what is gone from the file by now may be in hand
 	}
 	if !d.parked.begun {
-		d.parkedTo = d.cursor
+		d.parked.to = d.pos.cursor
 		if d.parked.active { // of an earlier life
-			d.parkedTo = 0
+			d.parked.to = 0
 		}
-		d.parked = walk{active: true, begun: true}
-		d.cursor = max(d.cursor, p.Mark)
+		d.parked.walk = walk{active: true, begun: true}
+		d.pos.cursor = max(d.pos.cursor, p.Mark)
 	}
-	d.mark = max(d.mark, p.Mark)
+	d.pos.mark = max(d.pos.mark, p.Mark)
 	for i, key := range p.Keys {
 		d.unpark(key, p.Last[i], p.Entries[i])
 	}
 	if d.parked.next = p.Next; p.Next == nil {
-		d.parked = walk{}
+		d.parked.walk = walk{}
 	}
 	d.passInherited()
 	d.changed()
@@ -55,18 +61,18 @@ func (d *durable) fillParked() bool {
 }
 
 // unpark takes in what is parked of one key, unless it is in hand.
-func (d *durable) unpark(key string, last uint64, entries []*boltstore.Entry) {
+func (d *Handler) unpark(key string, last uint64, entries []*boltstore.Entry) {
 	// Objects of the first list have no seq: theirs is 0.
-	if last <= d.parkedTo && d.parkedTo > 0 {
+	if last <= d.parked.to && d.parked.to > 0 {
 		return
 	}
 	if seq, ok := d.acked(key); ok && seq >= last {
 		return
 	}
-	q := d.keys[key]
+	q := d.queues.ofKey[key]
 	if q == nil {
 		q = &keyQueue{key: key}
-		d.keys[key] = q
+		d.queues.ofKey[key] = q
 	}
 	for _, t := range q.tasks {
 		if t.last >= last {
@@ -77,19 +83,11 @@ func (d *durable) unpark(key string, last uint64, entries []*boltstore.Entry) {
 	d.settle(q)
 }
 
-// acked is the seq up to which a key was acknowledged, as far as the file may
-// not say so yet.
-func (d *durable) acked(key string) (seq uint64, ok bool) {
-	settled, ok := d.settled[key]
-	leaving, left := d.leaving[key]
-	return max(settled, leaving), ok || left
-}
-
 // replace puts what the file has parked of a key in the place of what has not
 // been told of it up to there, but for what is left to the replay, and for
 // deletes of before what has been told or acknowledged: these have been, too, or
 // need not be.
-func (d *durable) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) {
+func (d *Handler) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) {
 	at := q.untold()
 	told, rest := q.tasks[:at:at], q.tasks[at:]
 	// Entries that were collapsed are of use as a whole only: where what is
@@ -146,4 +144,61 @@ func tellAdded(tasks []*task) {
 			return
 		}
 	}
+}
+
+// reload reads what is parked of keys that are to be told again, as far as there
+// is room or must be, and says whether there was any.
+func (d *Handler) reload(room bool) bool {
+	d.mu.Lock()
+	n := 0
+	switch {
+	case len(d.queues.loads) == 0:
+	case room:
+		n = 64
+	case d.alone():
+		n = 1
+	}
+	d.mu.Unlock()
+	return n > 0 && d.fillLoads(n)
+}
+
+// fillLoads reads what is parked of keys that are to be told again, of most at
+// once.
+func (d *Handler) fillLoads(most int) bool {
+	d.mu.Lock()
+	loads, shownAt, persisted := d.queues.loads[:min(len(d.queues.loads), most)], d.replay.shownAt, d.pos.persisted
+	d.mu.Unlock()
+	var keys []string
+	for _, q := range loads {
+		keys = append(keys, q.key)
+	}
+	p, err := d.claim.ParkedOf(keys, shownAt)
+	switch {
+	case errors.Is(err, boltstore.ErrDamaged):
+		d.damaged(err)
+		return true
+	case err != nil:
+		return false // closed, or removed
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pos.persisted != persisted {
+		return true
+	}
+	d.queues.loads = d.queues.loads[len(loads):]
+	at := map[string]int{}
+	for i, key := range p.Keys {
+		at[key] = i
+	}
+	for _, q := range loads {
+		q.loading = false
+		var last uint64
+		var entries []*boltstore.Entry
+		if i, ok := at[q.key]; ok {
+			last, entries = p.Last[i], p.Entries[i]
+		}
+		d.replace(q, last, entries)
+		d.settle(q)
+	}
+	return true
 }

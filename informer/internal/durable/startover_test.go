@@ -1,7 +1,8 @@
-package informer
+package durable
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -29,7 +30,7 @@ func midReplay(t *testing.T, broken bool) *standing {
 	for !s.d.replay.begun && s.d.fill() {
 	}
 	s.ackAll()
-	at := s.d.cursor
+	at := s.d.pos.cursor
 	s.change(cache.Added, "new")
 	s.flush()
 	s.end()
@@ -39,8 +40,8 @@ func midReplay(t *testing.T, broken bool) *standing {
 		})
 	}
 	s = stand(t, path, boltstore.Options{})
-	if !s.d.replay.begun || s.d.cursor != at || len(s.d.shown) > 0 {
-		t.Fatalf("at %d of %d, %+v", s.d.cursor, at, s.d.replay)
+	if !s.d.replay.begun || s.d.pos.cursor != at || len(s.d.replay.shown) > 0 {
+		t.Fatalf("at %d of %d, %+v", s.d.pos.cursor, at, s.d.replay)
 	}
 	return s
 }
@@ -52,8 +53,8 @@ func TestPageBesideReset(t *testing.T) {
 	d := s.d
 	for i := 0; i < 20 && d.fill(); i++ {
 	}
-	if !d.resetDue && !d.resetting || len(d.keys) > 1 || d.replay.begun {
-		t.Errorf("reset due %v, under way %v, %d keys, replay %+v", d.resetDue, d.resetting, len(d.keys), d.replay)
+	if !d.over.resetDue && !d.over.resetting || len(d.queues.ofKey) > 1 || d.replay.begun {
+		t.Errorf("reset due %v, under way %v, %d keys, replay %+v", d.over.resetDue, d.over.resetting, len(d.queues.ofKey), d.replay)
 	}
 	s.end()
 }
@@ -65,8 +66,39 @@ func TestPageBehindReset(t *testing.T) {
 	d := s.d
 	d.Lost()
 	d.fillReplay()
-	if d.overs == 0 || d.replay.begun || len(d.keys) > 0 {
-		t.Errorf("started over %d times, %d keys, replay %+v", d.overs, len(d.keys), d.replay)
+	if d.over.overs == 0 || d.replay.begun || len(d.queues.ofKey) > 0 {
+		t.Errorf("started over %d times, %d keys, replay %+v", d.over.overs, len(d.queues.ofKey), d.replay)
+	}
+	s.end()
+}
+
+// TestResetIsWrittenBeforeItIsTold: damage that the handler alone has come
+// across may be gone after a crash, and what the handler does about a Reset is
+// not.
+func TestResetIsWrittenBeforeItIsTold(t *testing.T) {
+	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
+	d := s.d
+	s.change(cache.Added, "a")
+	s.flush()
+	d.damaged(errors.New("a page was not what it should be"))
+	eventually(t, "told to start over", func() bool {
+		d.fill()
+		hs, err := s.store.Handlers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.over.resetting && !hs[0].Reset {
+			t.Fatal("a crash would make it forget what it is told")
+		}
+		return d.over.resetting
+	})
+	s.ackAll()
+	for len(d.queues.ofKey) == 0 && d.fill() {
+	}
+	if len(d.queues.ofKey) != 1 {
+		t.Errorf("%d objects are shown", len(d.queues.ofKey))
 	}
 	s.end()
 }

@@ -1,0 +1,24 @@
+// Package durable tells handlers what they have not acknowledged, over restarts
+// too.
+//
+// A [Handler] has a name and a position in the file. What it is told comes in
+// this order: keys that the file has parked for it, then the pages of an
+// unfinished replay, each after the entries that its snapshot contains, then the
+// journal behind its cursor.
+//
+// One goroutine fills the queues of keys, and Options.Workers goroutines tell
+// what is in them. The committer asks for the position within its transaction
+// (boltstore.Positioner). Each part of a Handler has one job:
+//
+//	position   how far it has come, in memory and in the file
+//	queues     what was taken in and not acknowledged, by key
+//	memory     how much of that is held, and whether filling waits for room
+//	retries    keys that wait for their backoff
+//	parking    what the commit under way moves from memory to the file
+//	unparking  the walk over what the file has parked
+//	replay     the walk over all objects
+//	startOver  where it is in starting over
+//
+// One mutex guards them all. docs/design/handlers.md says what handlers may rely
+// on.
+package durable

@@ -1,0 +1,65 @@
+package durable
+
+import (
+	"fmt"
+	"strings"
+)
+
+// State is what a handler is doing at a moment. Tests look at it.
+type State struct {
+	Cursor, Mark uint64         // seqs up to which entries were taken in, and parked at most
+	Replaying    bool           // objects have still to be shown
+	Unparking    bool           // parked keys have still to be taken in
+	StartingOver bool           // nothing is told but a Reset
+	Tasks        map[string]int // what is unacknowledged, by key
+}
+
+// Inspect returns what the handler is doing.
+func (d *Handler) Inspect() State {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	st := State{
+		Cursor: d.pos.cursor, Mark: d.pos.mark, Replaying: d.replay.active || len(d.replay.shown) > 0, Unparking: d.parked.active,
+		StartingOver: d.over.resetDue || d.over.resetting, Tasks: map[string]int{},
+	}
+	for key, q := range d.queues.ofKey {
+		st.Tasks[key] = len(q.tasks)
+	}
+	return st
+}
+
+// String says in several lines what holds the handler up.
+func (d *Handler) String() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s: cursor %d, mark %d, inherited to %d, replay %+v, parked %+v, memory %+v, looking %v, due %d, loads %d, retries %d, keys %d, start-over %+v\n",
+		d.name, d.pos.cursor, d.pos.mark, d.pos.inheritedTo, d.replay, d.parked, d.memory, d.parking.looking, len(d.queues.due), len(d.queues.loads), len(d.retries.all), len(d.queues.ofKey), d.over)
+	for _, q := range d.queues.ofKey {
+		fmt.Fprintf(&s, "  %s: %d tasks, %d told, busy %v, again %v, waiting %v, loading %v\n", q.key, len(q.tasks), q.told, q.busy, q.again, q.waiting, q.loading)
+	}
+	return s.String()
+}
+
+// Turn tells the times that a key was told from its first unacknowledged task
+// on from one another.
+type Turn struct {
+	q *keyQueue
+	n int
+}
+
+// Inspected is what a delivery is of. Tests look at it.
+type Inspected struct {
+	Handler string
+	Turn    Turn
+	First   uint64 // seq of the first entry in it, 0 if it is not from the journal
+	Parked  bool   // the file's parked has it
+	More    bool   // what follows is of the same entries
+}
+
+// Inspect returns what the delivery is of.
+func (dl *Delivery) Inspect() Inspected {
+	dl.d.mu.Lock()
+	defer dl.d.mu.Unlock()
+	return Inspected{dl.d.name, Turn{dl.q, dl.turn}, dl.t.first, dl.t.parked, dl.t.more}
+}

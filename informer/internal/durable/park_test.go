@@ -1,0 +1,170 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestNackWhileReady: a key of which the file alone has what was told gets a new
+// event, and is refused and due again before a worker comes to it.
+func TestNackWhileReady(t *testing.T) {
+	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
+	d := s.d
+	d.replay.walk, d.o.StuckAfter = walk{}, 0
+	s.change(cache.Added, "a")
+	s.flush()
+	for len(d.queues.ofKey) == 0 && d.fill() {
+	}
+	told := s.called("default/a")
+	d.returned(told, ErrAckLater)
+	s.movedOut("default/a")
+	s.change(cache.Updated, "a")
+	s.flush()
+	for d.fill() {
+	}
+	q := d.queues.ofKey["default/a"]
+	if !q.ready {
+		t.Fatalf("%+v", q)
+	}
+	told.End(errUnwilling)
+	d.mu.Lock()
+	q.waiting = false // it is time
+	d.schedule(q)
+	d.mu.Unlock()
+	go d.work()
+	eventually(t, "it is told from the file", func() bool {
+		d.fill()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.queues.ofKey["default/a"] == nil
+	})
+	d.cancel()
+	d.wakeAll()
+	var got []cache.DeltaType
+	for _, e := range s.told {
+		if e.Key == "default/a" {
+			got = append(got, e.Type)
+		}
+	}
+	if len(got) != 2 || got[0] != cache.Added || got[1] != cache.Updated {
+		t.Errorf("told %v", got)
+	}
+	s.end()
+}
+
+// TestLoadsWithoutRoom: keys that are to be read from the file go on where memory
+// is full of what waits behind such keys.
+func TestLoadsWithoutRoom(t *testing.T) {
+	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
+	d := s.d
+	d.replay.walk = walk{}
+	d.o.MaxPending, d.o.StuckAfter = 4, time.Millisecond
+	s.answers(func(Telling) error { return errUnwilling })
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	d.Start(ctx, &running)
+	for i := range 10 {
+		s.change(cache.Added, fmt.Sprint("bad", i))
+	}
+	s.flush()
+	eventually(t, "they are in the file", func() bool {
+		hs, err := s.store.Handlers()
+		return err == nil && len(hs) == 1 && hs[0].Parked == 10
+	})
+	d.mu.Lock()
+	d.memory.held += d.o.MaxPending
+	d.mu.Unlock()
+	s.answers(nil)
+	eventually(t, "they are told", func() bool { return len(d.Inspect().Tasks) == 0 })
+	d.mu.Lock()
+	d.memory.held -= d.o.MaxPending
+	d.mu.Unlock()
+	cancel()
+	running.Wait()
+	s.end()
+}
+
+// TestReloadsWithinAPage: what is to be read from the file is, also where a page
+// of the replay is in hand, memory is full and a call does not return.
+func TestReloadsWithinAPage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wake.db")
+	s := stand(t, path, boltstore.Options{})
+	s.change(cache.Added, "a")
+	s.change(cache.Added, "b")
+	s.flush()
+	s.end()
+
+	s = stand(t, path, boltstore.Options{})
+	s.rv = 2
+	d := s.d
+	d.o.MaxPending, d.o.Workers = 1, 2
+	s.change(cache.Deleted, "a")
+	last := s.flush()
+	for d.pos.cursor < last {
+		if !d.fillEntries(last) {
+			t.Fatalf("at %d of %d", d.pos.cursor, last)
+		}
+	}
+	// called gives a key to a worker that is not there.
+	called := func(key string) (*keyQueue, *Delivery) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		q := d.queues.ofKey[key]
+		d.queues.due, q.ready, q.busy = nil, false, true
+		d.queues.calls++
+		return q, &Delivery{d: d, q: q, t: q.tasks[0], turn: q.turn}
+	}
+	a, call := called("default/a")
+	d.returned(call, errors.New("no"))
+	d.mu.Lock()
+	d.block()
+	d.mu.Unlock()
+	eventually(t, "parked", func() bool {
+		s.change(cache.Added, fmt.Sprint("tick", s.rv))
+		s.flush()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return a.tasks[0].entry == nil
+	})
+	s.change(cache.Deleted, "b")
+	s.change(cache.Added, "c")
+	s.flush()
+	var filling sync.WaitGroup
+	filling.Go(func() {
+		for d.ctx.Err() == nil {
+			if tick := d.host.Backlog.Tick(); !d.fill() {
+				d.host.Backlog.Wait(d.ctx, tick)
+			}
+		}
+	})
+	eventually(t, "full", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.memory.blocked && d.queues.ofKey["default/b"] != nil
+	})
+	_, call = called("default/b")
+	d.mu.Lock()
+	a.waiting = false
+	d.schedule(a)
+	d.mu.Unlock()
+	eventually(t, "a is read from the file", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.queues.loads) == 0 && a.tasks[0].entry != nil
+	})
+	d.returned(call, nil)
+	_, call = called("default/a")
+	d.returned(call, nil)
+	d.cancel()
+	d.wakeAll()
+	filling.Wait()
+	s.end()
+}

@@ -1,0 +1,95 @@
+package durable
+
+import (
+	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+)
+
+// walk is a pass over all that there is, page by page.
+type walk struct {
+	active bool
+	begun  bool
+	next   []byte // where the next page begins
+}
+
+// replay shows the handler every object in the file, and again those that an
+// earlier life was shown and has not acknowledged.
+type replay struct {
+	walk
+	shown   sets.Set[string] // of an earlier life, to be shown again
+	shownAt uint64           // seq of the last page of objects
+}
+
+// passed says whether the walk has come past key.
+func (w *walk) passed(s Store, key string) bool {
+	return !w.active || w.begun && s.Before(key, w.next)
+}
+
+// due says whether an entry is to be told: it is not left to the replay. Of
+// what the replay has not reached only deletes of what an earlier life may have
+// told are.
+func (d *Handler) due(e *boltstore.Entry) bool {
+	return d.replay.passed(d.host.Store, e.Key) && !d.replay.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born < d.pos.known || e.Unknown()
+}
+
+// fillReplay takes in the next page of objects, after every entry that its
+// snapshot contains.
+func (d *Handler) fillReplay() bool {
+	overs, again := d.over.overs, d.replay.shown.UnsortedList()
+	again = again[:min(len(again), d.host.Page)]
+	var p boltstore.ReplayPage
+	var err error
+	if len(again) > 0 {
+		p, err = d.host.Store.ReplayOf(again)
+	} else {
+		p, err = d.host.Store.Replay(d.replay.next, d.host.Page)
+	}
+	if err != nil {
+		// Damage is noted by the store, and a relist under way, which tells of
+		// what could not be read.
+		d.log.V(2).Info("Replay is incomplete", "source", d.host.Store.Source().String(), "handler", d.name, "err", err)
+		if len(p.Entries) == 0 {
+			return false
+		}
+	}
+	if p.Epoch != d.pos.epoch {
+		return true
+	}
+	if !p.Synced {
+		return false // nothing to replay before the first sync
+	}
+	for d.behind(p.Seq) {
+		tick := d.host.Backlog.Tick()
+		if room := d.room(); !d.reload(room) && (!room || !d.fillEntries(p.Seq)) {
+			d.host.Backlog.Wait(d.ctx, tick)
+		}
+		if d.ctx.Err() != nil {
+			return false
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.over.overs != overs || d.pos.cursor != p.Seq || d.pos.mark > d.pos.cursor || d.parked.active {
+		return true // it has started over, or gone past the page: read it again
+	}
+	for _, e := range p.Entries {
+		d.add(e.Key, &task{entry: e, seq: e.Seq, initial: true, last: e.Seq})
+	}
+	d.replay.shownAt = p.Seq
+	if len(again) > 0 {
+		d.replay.shown.Delete(again...)
+	} else {
+		d.replay.walk = walk{active: p.Next != nil, begun: true, next: p.Next}
+	}
+	d.changed()
+	return true
+}
+
+// behind says whether entries up to seq have still to be taken in. Nothing is
+// where they have been parked meanwhile, or where it has to start over.
+func (d *Handler) behind(seq uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pos.cursor < seq && d.pos.mark <= d.pos.cursor && !d.over.resetDue && !d.over.resetting
+}

@@ -1,0 +1,29 @@
+package durable
+
+import "github.com/kubewake/kubewake/boltstore"
+
+// task is something to be told and acknowledged: an entry of the journal, what
+// was parked, an object of the replay, or a reset.
+type task struct {
+	entry   *boltstore.Entry // nil for a reset, or where only the file has it
+	reset   bool
+	initial bool   // of the replay
+	added   bool   // told as Added, whatever the entry is
+	parked  bool   // the file's parked has it
+	seq     uint64 // its own; 0 if that is not known
+	first   uint64 // seq of the first entry in it; 0 unless from the journal
+	last    uint64 // seq of the last entry in it
+	more    bool   // what follows is of the same entries: last is settled with that
+	acked   bool
+	parking bool // part of the commit under way
+}
+
+// away says whether only the file has it.
+func (t *task) away() bool { return t.entry == nil && !t.reset }
+
+func (t *task) size() int {
+	if t.entry == nil {
+		return 0
+	}
+	return t.entry.Size()
+}
