@@ -17,36 +17,39 @@ import (
 	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
-// Claim says what a program wants of a source.
+// Claim says which source a program claims, and how it reads it.
 type Claim struct {
 	Source Source
-	// Example is an object of the Go type that the source's objects have; an
-	// unstructured or metadata one must have apiVersion and kind set.
+	// Example is an object of the source's Go type. An unstructured or metadata object
+	// must have apiVersion and kind set.
 	Example runtime.Object
-	// KeyFunc. Default cache.DeletionHandlingMetaNamespaceKeyFunc.
+	// KeyFunc makes an object's key. Default
+	// cache.DeletionHandlingMetaNamespaceKeyFunc.
 	KeyFunc cache.KeyFunc
-	// Indexers, and for each of their names a version that changes when the
-	// function does. Without a version the executable's build id stands in, so
-	// that each new build indexes the objects again, locally.
+	// Indexers are the indices. IndexVersions has a version for each name, which the
+	// program changes with the function. Without one, the executable's build id stands
+	// in: each new build indexes the objects again, locally.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
-	// Codec for types with a form of their own. Default codec.For(Example), which
-	// refuses types that it is not known to keep whole. The first objects of a Go
-	// type that is not Kubernetes' own are encoded, decoded and compared before
-	// they are stored: one that comes back changed is refused. A codec that is
-	// given here is trusted.
+	// Codec encodes types with a form of their own. A codec that is given here is
+	// trusted.
+	//
+	// The default is codec.For(Example), which refuses types that it is not known to
+	// keep whole. The first objects of a Go type that is not Kubernetes' own are
+	// encoded, decoded and compared before they are stored. One that comes back changed
+	// is refused.
 	Codec codec.Codec
-	// ServeOutdated serves objects that were stored under another structure of
-	// their Go type, or another transform, until the server can be read anew:
-	// better than nothing for a program that was upgraded while offline. Fields
-	// that the type of before did not have are zero. See [Store.Outdated].
+	// ServeOutdated serves objects that were stored under another structure of their Go
+	// type, or another transform, until a relist has replaced them. It helps a program
+	// that was upgraded while offline. Fields that the earlier type did not have are
+	// zero. See [Store.Outdated].
 	ServeOutdated bool
 }
 
-// Claim takes the source for this process. What an interrupted relist left is
-// removed, unless it was the first one (see [Relist.PageTo]), and indices are
-// built or brought up to date, before it returns. A second claim on a source is
-// ErrClaimed until the first is released.
+// Claim takes the source for this process. Before it returns, it removes what an
+// interrupted relist left, except the first one's pages (see [Relist.PageTo]), and
+// brings indices up to date. A second claim on a source is ErrClaimed until the first
+// is released.
 func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err := c.Source.validate(); err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	}
 	err = s.load()
 	if errors.Is(err, errTripped) {
-		err = s.load() // from what could be saved
+		err = s.load() // the file was healed: from what could be saved
 	}
 	if err != nil {
 		db.release(s)
@@ -87,7 +90,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 		s.release()
 		return nil, err
 	}
-	if err := s.reindexNoted(); err != nil { // tried again later
+	if err := s.reindexNoted(); err != nil { // retried later
 		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
 	}
 	return claimed, nil
@@ -128,7 +131,7 @@ func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: reflect.TypeOf(example).Elem().Name()}
 }
 
-// load reads the source's meta, or makes it, and cleans up behind a crash.
+// load reads the source's meta, or makes it, and removes what a crash left.
 func (s *Store) load() error {
 	found, done := false, false
 	err := s.db.h.view(func(tx *bolt.Tx) error {
@@ -151,7 +154,7 @@ func (s *Store) load() error {
 		return nil
 	})
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
-		s.db.log().Error(err, "What the file says of a source is damaged; it is set aside and read anew", "source", s.source.String(), "file", s.db.path)
+		s.db.log().Error(err, "What the file says of a source is damaged; the source is set aside and will be listed", "source", s.source.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.asideTime())
 			return err
@@ -175,7 +178,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// create makes the source's bucket, or if it was found removes what a relist
+// create makes the source's bucket. If the bucket was found, it removes what a relist
 // left in it.
 func (s *Store) create(tx *bolt.Tx, found bool) error {
 	sources, err := tx.CreateBucketIfNotExists(layout.BucketSources)
@@ -224,8 +227,7 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	return src.tidyDicts(m)
 }
 
-// leftovers says whether an interrupted relist left something that is of no
-// use.
+// leftovers says whether an interrupted relist left something of no use.
 func (t sourceTx) leftovers(m *sourceMeta) bool {
 	if t.strayNotes(m) {
 		return true
@@ -247,9 +249,9 @@ func (t sourceTx) leftovers(m *sourceMeta) bool {
 	return n > 0
 }
 
-// Attach connects the source's producer with the committer. wake tells the
-// committer that changes are pending, and urgent that no more can be accepted
-// until they are committed.
+// Attach connects the source's producer with the committer. wake tells the committer
+// that changes are pending. urgent says that the producer accepts no more until they
+// are committed.
 func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,8 +276,9 @@ func (s *Store) wake(urgent bool) {
 // Flush asks the committer to write what is pending now, bookmarks included.
 func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 
-// Release commits nothing more for the source and lets another claim take it.
-// Reads go on as long as the file is open.
+// Release ends the claim: nothing more is committed for the source, and it can be
+// claimed again. Release writes the told mark and handler positions. Reads go on as
+// long as the file is open.
 func (s *Claimed) Release() { s.release() }
 
 func (s *Store) release() {
@@ -285,7 +288,7 @@ func (s *Store) release() {
 	if s.toldChanged() || s.positionsChanged() || s.claimDue() {
 		err := s.writePositions()
 		if err != nil && !errors.Is(err, ErrClosed) {
-			s.db.log().Error(err, "The told mark and positions were not written, handlers will be told again", "source", s.source.String())
+			s.db.log().Error(err, "The told mark and handler positions were not written; handlers will be told some changes again", "source", s.source.String())
 		}
 	}
 	s.mu.Lock()

@@ -10,10 +10,10 @@ import (
 
 // Producer hands a source's changes to the committer.
 type Producer interface {
-	// Take hands over pending changes in order, about max bytes of them, and
-	// says whether more are left. A nil batch means that nothing is pending.
-	// Only when lazy may it be a batch without changes, for a bookmark: then the
-	// source is written anyway, or has not been for long.
+	// Take hands over pending changes in order, about max bytes of them. more says that
+	// some are left. A nil batch means that nothing is pending. Only a lazy call may
+	// return a batch without changes, for a bookmark: the source is then written
+	// anyway, or has not been written for long.
 	Take(max int, lazy bool) (b *Batch, more bool)
 	// Committed is called in commit order, once a batch is in the file. It must
 	// not block.
@@ -23,18 +23,18 @@ type Producer interface {
 // Batch is what one source adds to a transaction.
 type Batch struct {
 	Changes []*Change
-	// ResourceVersion is the resume point once the changes are stored: the
-	// version of the last one of them, or of a bookmark after it. "" leaves it.
+	// ResourceVersion is the resume point once the changes are stored: the version of
+	// the last change, or of a bookmark after it. "" leaves the resume point as it is.
 	ResourceVersion string
-	// Confirmed is when the server last said that this was its state, zero to
-	// leave it.
+	// Confirmed is when the server last confirmed this state. Zero leaves the time in
+	// the file as it is.
 	Confirmed time.Time
 
-	at int64 // what of Confirmed is kept
+	at int64 // Confirmed as the file keeps it, with by
 	by *moment
 
 	unjournaled bool
-	seen        *string // what LastStoreSyncResourceVersion is then; nil leaves it
+	seen        *string // LastStoreSyncResourceVersion after this batch; nil leaves it
 }
 
 func (b *Batch) size() (n int) {
@@ -58,10 +58,11 @@ type work struct {
 	p       Producer
 	meta    *sourceMeta
 	entries []*Entry
-	// positions is to be called once they are visible, if not nil.
+	// positions is called once the handler positions are visible; nil if there are
+	// none.
 	positions func()
-	// landed: readers see it, but the disk reported an error. It counts as
-	// committed once a commit after it succeeds.
+	// landed: readers see the batch, but the disk reported an error. The batch counts
+	// as committed once a later commit succeeds.
 	landed bool
 }
 
@@ -71,17 +72,17 @@ type direct struct {
 	done chan error
 }
 
-// what says what a commit takes along, besides changes.
+// what says what a commit takes besides changes.
 type what int
 
 const (
 	changes what = iota // nothing
-	due                 // marks and positions, and bookmarks with them or once they are due
+	due                 // told marks and handler positions, with bookmarks; bookmarks alone once they are due
 	all                 // everything
 )
 
-// commitAll commits rounds of work until nothing more is pending, and says
-// whether it committed anything, and how many bytes of changes.
+// commitAll commits rounds of work until nothing is pending. any says whether it
+// committed anything, size how many bytes of changes.
 func (c *committer) commitAll(take what) (size int, any bool) {
 	for {
 		n, worked, more := c.round(take)
@@ -92,7 +93,7 @@ func (c *committer) commitAll(take what) (size int, any bool) {
 	}
 }
 
-// round takes work, commits it and settles what failed.
+// round takes work, commits it and keeps what failed for another try.
 func (c *committer) round(take what) (size int, worked, more bool) {
 	c.busy.Lock()
 	defer c.busy.Unlock()
@@ -118,8 +119,8 @@ type waiter struct {
 	d *direct
 }
 
-// gather takes each source's share in turn, at most MaxCommitBytes in all. A
-// source whose last work failed has that tried again and nothing else.
+// gather takes each source's share in turn, about MaxCommitBytes in all. A source whose
+// last work failed gets only that work tried again.
 func (c *committer) gather(take what) (works []*work, waiters []waiter, more bool) {
 	c.mu.Lock()
 	works = c.retry
@@ -136,7 +137,7 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 	room := c.db.opts.MaxCommitBytes
 	for i, s := range stores {
 		if retried[s] {
-			more = true // once it succeeds, what waits behind it
+			more = true // what waits behind the failed work
 			continue
 		}
 		if room <= 0 {
@@ -168,8 +169,8 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 	return works, waiters, more
 }
 
-// commitRound commits works in one transaction or, should that fail, each
-// alone, and returns the errors of those that failed.
+// commitRound commits works in one transaction. If that fails, it commits each alone.
+// It returns the errors of the works that failed.
 func (c *committer) commitRound(works []*work) map[*work]error {
 	failed := map[*work]error{}
 	err := c.try(works)
@@ -222,8 +223,8 @@ func (c *committer) try(works []*work) error {
 	return nil
 }
 
-// settle keeps what failed for another try, says whether there is any, and notes
-// the file's health.
+// settle keeps failed work for another try and notes the file's health. again says
+// whether any work is kept.
 func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +252,7 @@ func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
 	return len(c.retry) > 0
 }
 
-// failDirect answers writers that came too late.
+// failDirect answers the writers that still wait with err.
 func (c *committer) failDirect(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

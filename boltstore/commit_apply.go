@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// apply brings a batch into the transaction.
+// apply writes a batch in the transaction.
 func (w *work) apply(tx *bolt.Tx) error {
 	src, ok := w.s.db.h.source(tx, w.s.id)
 	if !ok {
@@ -43,7 +43,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 			return err
 		}
 	}
-	if w.b.ResourceVersion != "" && !own { // what the program says is no resume point
+	if w.b.ResourceVersion != "" && !own { // an own write is no resume point
 		w.meta.ResourceVersion = w.b.ResourceVersion
 	}
 	if !w.b.Confirmed.IsZero() {
@@ -70,8 +70,9 @@ func (w *work) apply(tx *bolt.Tx) error {
 	return src.putMeta(w.meta)
 }
 
-// generation makes sure that there is one to store changes in. What the program
-// stores before the server has been read lies beside what a first list stages.
+// generation makes sure that there is a generation to store changes in. What the
+// program stores before the first list goes into another generation than the one that
+// the list stages.
 func (w *work) generation(src sourceTx) error {
 	switch m := w.meta; {
 	case len(w.b.Changes) == 0:
@@ -82,42 +83,43 @@ func (w *work) generation(src sourceTx) error {
 		}
 	case m.Generation == 0:
 		m.Generation = firstGen
-		return src.DropGensExcept(0) // what an interrupted list has left
+		return src.DropGensExcept(0) // what an interrupted list left
 	case !w.b.unjournaled:
 		m.Unlisted = false
 	}
 	return nil
 }
 
-// applier turns changes into records, index entries, digests and journal
-// entries. from is the generation that says what was there, to the one that is
-// written; they differ only while a relist is staged.
+// applier turns changes into records, index entries, digests and journal entries. It
+// compares with the generation from and writes the generation to. The two differ only
+// while a relist is staged.
 type applier struct {
 	s        *Store
 	src      sourceTx
 	m        *sourceMeta
 	from, to genTx
 	now      int64
-	// overwrite stores what comes whatever the versions say: the server was
-	// restored, or the caller knows.
+	// overwrite stores each change whatever the versions say: the server was restored,
+	// or the caller knows better.
 	overwrite bool
-	// own: the program makes the changes, over what the server has shown.
+	// own: the changes are own writes, over what the server has shown.
 	own bool
-	// anew: what the program has stored does not stay, whatever its version.
+	// anew: own writes do not stay, whatever their version.
 	anew bool
-	// asOf is the version of the list that the changes are of, "" for events,
-	// which are of their own, and where it is not known.
+	// asOf is the version of the list that showed the changes. "" for events, which
+	// have their own version, and for an unknown one.
 	asOf string
 
-	// unseen: nobody is told, the objects are found in the file.
+	// unseen: the changes are not journaled and no handler is told; the objects were
+	// found in the file.
 	unseen bool
-	// spill: entries are left to be read from the journal.
+	// spill: entries are not kept in memory; they are read from the journal.
 	spill bool
 
-	// noted: the generation from has notes. hidden: what was there is only in
-	// the note of the key that is applied.
+	// noted: generation from has notes of unstored objects. hidden: the previous record
+	// of the key at hand is only in its note.
 	noted, hidden bool
-	// listed: a list shows what comes.
+	// listed: the changes come from a list.
 	listed bool
 
 	forgot  bool
@@ -127,8 +129,8 @@ type applier struct {
 	entBuf  []byte
 }
 
-// apply applies one change. One that is older than what the file holds, or no
-// change at all, is dropped.
+// apply applies one change. It drops a change that is older than what the file holds,
+// and one that changes nothing.
 func (a *applier) apply(c *Change) error {
 	k := index.AppendKey(a.keyBuf[:0], c.key)
 	a.keyBuf = k
@@ -158,9 +160,9 @@ func (a *applier) apply(c *Change) error {
 	return a.put(c, w)
 }
 
-// stale says whether c is not news to a file that holds old (invariant 5).
-// Versions that cannot be compared count in the order they arrive. An object
-// that has changed under the same version is news.
+// stale says whether c is no news to a file that holds old. Versions that cannot be
+// compared count in the order in which they arrive. Other content under the same
+// version is news.
 func (a *applier) stale(c *Change, old *format.Record) bool {
 	switch {
 	case c.rv != old.ResourceVersion:
@@ -171,7 +173,7 @@ func (a *applier) stale(c *Change, old *format.Record) bool {
 	return !a.hidden && a.unchanged(c, old)
 }
 
-// recordOf is the record of an object that is put.
+// recordOf makes the record of an object that is stored.
 func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, err error) {
 	a.forgetIndices()
 	next = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
@@ -183,13 +185,13 @@ func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, e
 	case w.told != nil && w.told.UID == c.uid:
 		next.Born = w.told.Born
 	case a.unseen:
-		next.Born = a.m.Seq // there before any entry
+		next.Born = a.m.Seq // it was there before any entry
 	}
 	raw, err = next.Encode(c.key)
 	return next, raw, err
 }
 
-// put stores an object that the server shows.
+// put stores an object that the server has shown.
 func (a *applier) put(c *Change, w was) error {
 	next, raw, err := a.recordOf(c, w)
 	if err != nil {
@@ -201,7 +203,7 @@ func (a *applier) put(c *Change, w was) error {
 	case old == nil, a.hidden && old.UID == c.uid:
 		a.note(cache.Added, c, next, raw, nil, nil)
 	case old.UID != c.uid && old.UID != "" && c.uid != "":
-		// Another object under the same key: the old one's final state was missed.
+		// Another object under the same key: the final state of the old one was missed.
 		a.note(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, nil, old, oldRaw)
 		next.Born++
 		if raw, err = next.Encode(c.key); err != nil {
@@ -218,7 +220,7 @@ func (a *applier) put(c *Change, w was) error {
 		return a.setBase(w.k, c.key, next, raw)
 	}
 	if !a.unseen && !a.spill && c.obj != nil {
-		a.s.hot.put(c.key, next, c.obj) // whoever is told of it reads it next
+		a.s.hot.put(c.key, next, c.obj) // handlers read it next
 	}
 	if w.owned && w.here {
 		if err := a.dropBase(w.k, c.key); err != nil {
@@ -228,7 +230,7 @@ func (a *applier) put(c *Change, w was) error {
 	return a.giveItem(c.key, w, next, raw)
 }
 
-// giveItem puts a record in the place of what readers see.
+// giveItem stores a record as what readers see.
 func (a *applier) giveItem(key string, w was, next *format.Record, raw []byte) error {
 	if w.item == nil || !w.here {
 		return a.give(key, next, raw, nil)
@@ -239,7 +241,7 @@ func (a *applier) giveItem(key string, w was, next *format.Record, raw []byte) e
 	return a.give(key, next, raw, w.item)
 }
 
-// takeItem removes what readers see.
+// takeItem removes the record that readers see.
 func (a *applier) takeItem(key string, w was) error {
 	if err := a.take(key, w.item, w.itemRaw, nil); err != nil {
 		return err
@@ -247,7 +249,7 @@ func (a *applier) takeItem(key string, w was) error {
 	return a.to.Items.Delete(bytes.Clone(w.k))
 }
 
-// carry takes the program's object along into the generation that is written.
+// carry copies the own write at key into the generation that is written.
 func (a *applier) carry(key string, w was) error {
 	if w.here {
 		return nil
@@ -255,8 +257,8 @@ func (a *applier) carry(key string, w was) error {
 	return a.give(key, w.item, w.itemRaw, nil)
 }
 
-// forgetIndices marks indices that nobody asked for as incomplete, since what
-// is stored now will not be entered there.
+// forgetIndices marks the indices that the program does not use as incomplete: objects
+// stored now are not entered in them.
 func (a *applier) forgetIndices() {
 	if a.forgot {
 		return
@@ -270,10 +272,10 @@ func (a *applier) forgetIndices() {
 	}
 }
 
-// remove takes away an object that the server shows no more.
+// remove deletes an object that is gone from the server.
 func (a *applier) remove(c *Change, w was) error {
 	switch {
-	case w.damaged: // it was there, all we know
+	case w.damaged: // all that is known is that it was there
 		a.note(cache.Deleted, c, nil, nil, nil, nil)
 	case w.told != nil:
 		if err := a.noteGone(c, w); err != nil {
@@ -301,16 +303,16 @@ func (a *applier) remove(c *Change, w was) error {
 	if w.item != nil {
 		return a.takeItem(c.key, w)
 	}
-	return a.to.Items.Delete(bytes.Clone(w.k)) // what is damaged of it
+	return a.to.Items.Delete(bytes.Clone(w.k)) // its damaged record
 }
 
-// noteGone notes that the object that the server showed last is gone, or one
-// that it has not shown.
+// noteGone drafts the delete of the object that the server showed last, or of one that
+// the file does not hold.
 func (a *applier) noteGone(c *Change, w was) error {
 	var r *format.Record
 	var final []byte
 	if w.told != nil && c.uid != "" && w.told.UID != "" && c.uid != w.told.UID {
-		// One that could not be stored. Handlers know the one before it.
+		// The deleted object could not be stored. Handlers know the one before it.
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
 	if c.payload != nil {
@@ -330,8 +332,8 @@ func (a *applier) noteGone(c *Change, w was) error {
 	return nil
 }
 
-// note drafts a journal entry and what Pop will hand out for it: from the
-// record old to next, with their bytes, each nil if there is none.
+// note drafts a journal entry and what Pop hands out for it: the change from the record
+// old to next, with their bytes. Each may be nil.
 func (a *applier) note(typ cache.DeltaType, c *Change, next *format.Record, nextRaw []byte, old *format.Record, oldRaw []byte) {
 	if a.unseen {
 		return
@@ -358,7 +360,7 @@ func (a *applier) note(typ cache.DeltaType, c *Change, next *format.Record, next
 	a.entries = append(a.entries, e)
 }
 
-// journal writes the block of what was drafted and moves the seq.
+// journal writes the drafts as one block and moves the seq.
 func (a *applier) journal() error {
 	if len(a.drafts) == 0 {
 		return nil

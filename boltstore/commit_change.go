@@ -12,48 +12,47 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Change is one change to a source, made ready to be stored by
-// [Store.Prepare]: all that calls the user's functions is done.
+// Change is one change to a source, made ready to be stored by [Claimed.Prepare]. The
+// user's functions have been called.
 type Change struct {
 	typ     cache.DeltaType // Added (or updated), or Deleted
 	key     string
 	obj     any // what the handlers get; nil for a delete whose final state is unknown
 	rv, uid string
-	set     *indexSet // by which values were computed
+	set     *indexSet // the indices of values
 	values  []format.IndexValues
 	payload []byte       // nil for a delete whose final state is unknown
-	whole   []byte       // recordRoom bytes and then the payload; nil once that is packed
-	quiet   bool         // only the index values differ: nothing to tell
+	whole   []byte       // format.HeadRoom bytes and then the payload; nil once the payload is packed
+	quiet   bool         // only the index values differ: handlers are not told
 	by      *pack.Packer // nil: payload is not packed
-	size    int          // of the payload before it was packed
+	size    int          // of the payload before packing
 
-	// failed are the indices whose functions failed, failedWhy is the reason of
-	// one of them.
+	// failed are the indices whose functions failed, failedWhy is one of the reasons.
 	failed    []string
 	failedWhy string
-	// unstored is why the object cannot be stored: the change is a note of that.
+	// unstored is why the object cannot be stored. The change then stores a note of it.
 	unstored string
-	nameless bool // its key is not known either
+	nameless bool // the key is not known either
 	unknown  bool // see TellUnknown
-	hide     bool // what the file has of it must not be served
+	hide     bool // what the file has of the object must not be served
 }
 
-// Key of the object.
+// Key is the key of the object.
 func (c *Change) Key() string { return c.key }
 
-// ResourceVersion of the object, "" where it has none.
+// ResourceVersion is the version of the object, "" if it has none.
 func (c *Change) ResourceVersion() string { return c.rv }
 
-// TellUnknown has a delete told also if the file does not hold the object. The
-// caller knows that the delete has not come before. It does nothing to a delete
-// without a final state.
+// TellUnknown makes handlers hear of a delete even if the file does not hold the
+// object. The caller knows that the delete has not come before. A delete without a
+// final state stays as it is.
 func (c *Change) TellUnknown() { c.unknown = c.typ == cache.Deleted && c.payload != nil }
 
-// Size is what the change counts for, in bytes: its payload, and about what a
-// small object takes in memory.
+// Size is what the change counts in a batch, in bytes: its payload and key, and
+// smallObject.
 func (c *Change) Size() int { return len(c.payload) + len(c.key) + smallObject }
 
-// Memory is about what the change takes in memory, in bytes: its payload and the
+// Memory is about what the change takes in memory, in bytes: the payload and the
 // decoded object.
 func (c *Change) Memory() int {
 	n := len(c.payload) + len(c.key) + smallObject
@@ -63,18 +62,16 @@ func (c *Change) Memory() int {
 	return n
 }
 
-// decodedSize is about what an object takes in memory, decoded, in bytes.
+// decodedSize is about what a decoded object takes in memory, in bytes.
 func decodedSize(encoded int) int { return 3*encoded + smallObject }
 
-// smallObject is about what a decoded object takes in memory, in bytes, however
-// small it is.
+// smallObject is about what the smallest decoded object takes in memory, in bytes.
 const smallObject = 1500
 
 // Prepare computes the key and the index values of obj and encodes it. typ is
-// cache.Deleted or any other delta type that carries an object. The object
-// must not be modified from then on. An error means that this object cannot be
-// stored; it says why and says nothing about others. One that an index function
-// fails on is stored without values of that index.
+// cache.Deleted or any other delta type that carries an object. The caller must not
+// modify the object afterwards. An error says why this object cannot be stored. An
+// object whose index function fails is stored without values in that index.
 func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	c, err := s.identify(typ, obj)
 	if err != nil {
@@ -111,7 +108,7 @@ func (s *Store) identify(typ cache.DeltaType, obj any) (*Change, error) {
 	return c, nil
 }
 
-// callKeyFunc makes an error of a panic.
+// callKeyFunc returns a panic of the user's function as an error.
 func (s *Store) callKeyFunc(obj any) (key string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -121,7 +118,7 @@ func (s *Store) callKeyFunc(obj any) (key string, err error) {
 	return s.keyFunc(obj)
 }
 
-// encode is the other half.
+// encode is the other half of Prepare: index values and payload.
 func (s *Store) encode(c *Change) error {
 	ro, ok := c.obj.(runtime.Object)
 	if !ok {
@@ -136,7 +133,7 @@ func (s *Store) encode(c *Change) error {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)
 	}
 	c.payload = c.whole[format.HeadRoom:]
-	if c.typ != cache.Deleted { // a delete is told, whatever becomes of the last state
+	if c.typ != cache.Deleted { // a delete is told even if its last state does not come back whole
 		if err := s.trial.run(s.codec, c.payload, ro); err != nil {
 			return fmt.Errorf("boltstore: %q: %w; give a codec for the type (Codec)", c.key, err)
 		}

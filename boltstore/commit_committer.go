@@ -7,37 +7,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// maxLead is how much earlier than a window after the last one a commit begins
-// at most, for the time that it takes: with a long window writes count, not
-// milliseconds.
+// maxLead bounds how much of a commit's own time counts towards the next window. With a
+// long window the number of writes matters, not milliseconds.
 const maxLead = 10 * time.Millisecond
 
-// largeCommit is how many bytes of changes have a whole window follow them:
-// where they come faster than that, what is spared is time. The more a commit
-// gathers the fewer pages and syncs there are for each.
+// largeCommit is the size in bytes of a commit after which a whole window passes.
+// Changes that come that fast gain more from larger commits, which need fewer pages and
+// syncs.
 const largeCommit = 1 << 20
 
-// committer gathers the changes of all sources into transactions. Leading
-// edge: a change to an idle file is committed at once, changes to a busy one
-// are gathered for a window. It has a goroutine from the first claim to the last
-// release.
+// committer gathers the changes of all sources into transactions. A change to an idle
+// file is committed at once; changes to a busy one are gathered for a window. Its
+// goroutine runs from the first claim to the last release.
 type committer struct {
 	db     *DB
 	wake   chan struct{} // something is pending
 	full   chan struct{} // a producer is full: do not wait for the window
-	flush  chan struct{} // write bookmarks and marks, too
-	ended  chan struct{} // closed once nothing will be committed any more
+	flush  chan struct{} // write bookmarks, told marks and positions, too
+	ended  chan struct{} // closed once nothing more will be committed
 	marked bool          // the header says that the file is in use; guarded by the handle's writeMu
 
-	turn    sync.Mutex // held while the goroutine begins or ends; before the others
+	turn    sync.Mutex // held while the goroutine begins or ends; taken before the other locks
 	running *running   // nil while there is none
 	stopped bool
 
 	busy sync.Mutex // held from taking work to settling it
 
 	mu      sync.Mutex
-	stores  []*Store // attached, in turn
-	retry   []*work  // failed, to be tried again before anything else of their sources
+	stores  []*Store // attached, in the order of their turns
+	retry   []*work  // failed work, tried again before anything else of its source
 	backoff *wait.Backoff
 	lastErr error
 }
@@ -54,7 +52,7 @@ func newCommitter(db *DB) *committer {
 	}
 }
 
-// begin and end are for who holds turn.
+// begin and end need turn.
 func (c *committer) begin() {
 	if c.running == nil && !c.stopped {
 		c.running = &running{make(chan struct{}), make(chan struct{})}
@@ -83,7 +81,7 @@ func (c *committer) err() error {
 	return c.lastErr
 }
 
-// stop commits what is pending, once, and ends the committer.
+// stop commits what is pending, once, and ends the committer for good.
 func (c *committer) stop() error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -104,8 +102,8 @@ func (c *committer) attach(s *Store) {
 	c.begin()
 }
 
-// detach returns once no work of the store is under way, and none will be. With
-// the last one the goroutine ends.
+// detach returns once no work of the store is under way and none can begin. The
+// goroutine ends with the last store.
 func (c *committer) detach(s *Store) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -114,7 +112,7 @@ func (c *committer) detach(s *Store) {
 	}
 }
 
-// remove says whether no store is left.
+// remove reports whether no store is left.
 func (c *committer) remove(s *Store) bool {
 	c.busy.Lock()
 	defer c.busy.Unlock()
@@ -130,7 +128,7 @@ func (c *committer) remove(s *Store) bool {
 		if w.s == s {
 			c.retry = append(c.retry[:i:i], c.retry[i+1:]...)
 			if len(c.retry) == 0 && len(w.b.Changes) == 0 {
-				c.lastErr, c.backoff = nil, nil // only marks, which Release writes
+				c.lastErr, c.backoff = nil, nil // only told marks and positions, which Release writes
 			}
 			break
 		}
@@ -138,7 +136,7 @@ func (c *committer) remove(s *Store) bool {
 	return len(c.stores) == 0
 }
 
-// settled returns once no work is under way that was begun before.
+// settled returns once all work that was under way before the call has ended.
 func (c *committer) settled() {
 	c.busy.Lock()
 	defer c.busy.Unlock()
@@ -149,9 +147,9 @@ func (c *committer) run(r *running) {
 	clk := c.db.opts.Clock
 	flush := clk.NewTimer(c.db.opts.FlushInterval)
 	defer flush.Stop()
-	// from is when the window began that is to pass until the next commit: so
-	// long before the last one's end that a change that came during it is in the
-	// file a window later. After a large one it is the end.
+	// from is when the window until the next commit began. It lies before the end of
+	// the last commit, so that a change that came during that commit waits about one
+	// window. After a large commit it is the end.
 	var from time.Time
 	for final := false; !final; {
 		var again <-chan time.Time
@@ -180,11 +178,11 @@ func (c *committer) run(r *running) {
 			take, final = all, true
 		}
 		select {
-		case <-flush.C(): // what is due goes along
+		case <-flush.C(): // what is due goes along with this commit
 			take = max(take, due)
 		default:
 		}
-		for _, taken := range []chan struct{}{c.wake, c.full} { // with what was pending by now
+		for _, taken := range []chan struct{}{c.wake, c.full} { // what they announced is taken now
 			select {
 			case <-taken:
 			default:
@@ -200,7 +198,7 @@ func (c *committer) run(r *running) {
 			c.db.lookAfterCommit(now)
 		}
 		if take != changes {
-			_ = c.db.AtPath() // which notes it
+			_ = c.db.AtPath() // it logs what it finds
 			flush.Reset(c.db.opts.FlushInterval)
 		}
 	}

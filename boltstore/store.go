@@ -14,24 +14,24 @@ import (
 	"github.com/kubewake/kubewake/internal/buildid"
 )
 
-// Store reads what the file holds of a source, as a cache.Indexer does. It serves
-// reads at once, whether or not the server can be reached. A read sees all of a
-// commit or nothing of it. The objects it returns are shared and must not be
-// modified. All methods are safe for concurrent use. [DB.View] and an informer's
-// Store method return one.
+// Store reads what the file holds of a source, as a cache.Indexer does. It serves reads
+// at once, whether or not the server can be reached. A read sees all of a commit or
+// nothing of it. The objects it returns are shared and must not be modified. All
+// methods are safe for concurrent use. [DB.View] and an informer's Store method return
+// a Store.
 type Store struct {
 	db       *DB
 	source   Source
 	id       string
 	codec    codec.Codec
-	trial    *trial // nil: the codec is known to keep everything
+	trial    *trial // nil: the codec is known to keep objects whole
 	keyFunc  cache.KeyFunc
 	metaKeys bool // keyFunc is client-go's
 	hot      *hotCache
 	packs    *pack.Set
-	viewed   bool   // by View: not claimed, for reading
-	faithful bool   // the view decodes as the program does that wrote the records
-	lenient  bool   // serve what is outdated
+	viewed   bool   // made by View: not claimed, only for reading
+	faithful bool   // the view decodes as the program that wrote the records
+	lenient  bool   // outdated objects are served
 	type_    string // structure hash of the Go type
 	kind     schema.GroupVersionKind
 
@@ -48,9 +48,10 @@ type Store struct {
 	retriers      sync.WaitGroup
 
 	claimed time.Time
-	// committed is when the committer last wrote anything of it; the committer's.
+	// committed is when the committer last wrote anything of the source; only the
+	// committer uses it.
 	committed time.Time
-	knownSeq  atomic.Uint64 // last seq of an earlier claim, or of a handler's that has left no position
+	knownSeq  atomic.Uint64 // last seq of an earlier claim, or of a handler that was registered here and left no position
 
 	indexing sync.Mutex // held while indices are added, and when a relist becomes visible
 
@@ -64,19 +65,19 @@ type Store struct {
 	producer  Producer
 	queue     []*direct
 	released  bool
-	seen      *string             // version that the program's last write had, nil once the server's is newer
-	reindexed map[string]uint64   // indices brought up to date, how often
-	handlers  map[string]*Handler // registered; nil while one is being so
-	retrying  bool                // index functions that failed are called again
+	seen      *string             // version of the program's last write, nil once the server's is newer
+	reindexed map[string]uint64   // how often the objects were indexed again, by index
+	handlers  map[string]*Handler // by name; nil while one is being registered
+	retrying  bool                // a goroutine calls failed index functions again
 }
 
-// Source that was claimed.
+// Source is the source that the store reads.
 func (s *Store) Source() Source { return s.source }
 
-// ObjectType is the Go type of the objects that it keeps.
+// ObjectType is the Go type of the source's objects.
 func (s *Claimed) ObjectType() reflect.Type { return s.goType }
 
-// DB that the store belongs to.
+// DB is the file that the store reads.
 func (s *Store) DB() *DB { return s.db }
 
 func (s *Store) metaNow() *sourceMeta {
@@ -95,7 +96,7 @@ func (s *Store) setMeta(m *sourceMeta) {
 	s.retryIndices()
 }
 
-// setSeen notes the version of what the program has written.
+// setSeen notes the version of the program's last write. nil leaves it.
 func (s *Store) setSeen(rv *string) {
 	if rv != nil {
 		s.mu.Lock()
@@ -104,17 +105,17 @@ func (s *Store) setSeen(rv *string) {
 	}
 }
 
-// SetTransformVersion says by which version of which transform the objects to
-// come have been changed. Objects stored under another one are not served
-// until the server has been read anew. "" is no transform.
+// SetTransformVersion names the transform, and its version, that changes the objects to
+// come. Objects stored under another one are not served until a relist has replaced
+// them. "" means no transform.
 func (s *Claimed) SetTransformVersion(v string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transform = v
 }
 
-// SetTold notes that all plain handlers have returned up to seq. It is written
-// with the next commit or within FlushInterval.
+// SetTold notes that all plain handlers have returned up to seq. The told mark is
+// written with the next commit, or within FlushInterval.
 func (s *Claimed) SetTold(seq uint64) {
 	for {
 		old := s.told.Load()
@@ -126,7 +127,7 @@ func (s *Claimed) SetTold(seq uint64) {
 
 func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
 
-// indexVersion is the version under which name is indexed.
+// indexVersion is the version of the function of index name.
 func (s *Store) indexVersion(name string, fn cache.IndexFunc) string {
 	if v := s.versions[name]; v != "" {
 		return v

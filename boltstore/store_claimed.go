@@ -2,10 +2,9 @@ package boltstore
 
 import "k8s.io/client-go/tools/cache"
 
-// Claimed is a source that this process has claimed: a [Store] to write to. It is
-// the cache.Indexer that an informer's GetIndexer returns. Its other methods are the
-// wiring of packages fifo, reflector and informer, which journal, relist and tell
-// handlers with it; they may change in any release. All methods are safe for
+// Claimed is a source that this process has claimed: a [Store] to write to. It is the
+// cache.Indexer that an informer's GetIndexer returns. Its other methods serve packages
+// fifo, reflector and informer, and may change in any release. All methods are safe for
 // concurrent use.
 type Claimed struct{ *Store }
 

@@ -10,24 +10,24 @@ import (
 // CustomResourceDefinition.
 type Scope string
 
-// The scopes that a type can have.
+// Scopes of a type.
 const (
 	ScopeNamespaced Scope = "Namespaced"
 	ScopeCluster    Scope = "Cluster"
 )
 
-// Description is what the server's discovery says of a source's type, and no
-// list does.
+// Description is what the server's discovery says of a source's type. A list does not
+// say it.
 type Description struct {
 	Scope Scope
-	// Names by which people call the type besides the resource's and the kind's:
-	// the short ones, and the singular.
+	// Names are the type's short names and its singular. The resource and the kind are
+	// not among them.
 	Names []string
 }
 
-// Describe keeps what discovery says of the type, so that it is known without
-// a server. What is empty leaves what the file knows. It writes only what the
-// file has not.
+// Describe stores what discovery says of the type, so that it is known without a
+// server. Empty fields leave the file's. Describe writes nothing if the file has it
+// all.
 func (s *Store) Describe(d Description) error {
 	m := s.metaNow()
 	if (d.Scope == "" || d.Scope == m.Scope) && (len(d.Names) == 0 || slices.Equal(d.Names, m.Names)) {
@@ -42,8 +42,8 @@ func (s *Store) Describe(d Description) error {
 	}, nil)
 }
 
-// scope is what was described, or else what the source or its first object
-// tells. "" while nothing does.
+// scope is what was described. Otherwise the source's namespace or the first object
+// tells it. "" if neither does.
 func (m *sourceMeta) scope(g genTx) Scope {
 	switch key, ok := g.firstKey(); {
 	case m.Scope != "":

@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// hotCache keeps decoded objects within a budget of encoded bytes. It is never
-// asked what is current: a caller that has the record in hand asks whether the
-// object of just this record is here, so nothing must be invalidated.
+// hotCache keeps decoded objects within a budget in bytes of memory. A caller that
+// holds a record asks for the object of just that record. So nothing in the cache must
+// ever be invalidated.
 type hotCache struct {
 	budget int64
 

@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// GetIndexers returns the indexers.
+// GetIndexers returns a copy of the indexers.
 func (s *Store) GetIndexers() cache.Indexers { return maps.Clone(s.indexSet().fns) }
 
 func (s *Store) indexer(name string) (cache.IndexFunc, error) {
@@ -24,8 +24,8 @@ func (s *Store) indexer(name string) (cache.IndexFunc, error) {
 	return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:staticcheck // client-go's exact text is relied on
 }
 
-// values computes the values of a change's object under the indices of its set.
-// A function that fails or panics has none, which is noted with the change.
+// values computes the index values of a change's object. An index whose function fails
+// or panics has no values; the change notes the failure.
 func (s *Store) values(c *Change) {
 	c.values, c.failed, c.failedWhy = nil, nil, ""
 	obj, undecoded := s.objectOf(c)
@@ -43,8 +43,8 @@ func (s *Store) values(c *Change) {
 	}
 }
 
-// unindexed reports the failures of index functions: the first, the second, the
-// fourth, and so on.
+// unindexed logs failures of index functions: the first, the second, the fourth, and so
+// on.
 func (s *Store) unindexed(err error, key string) {
 	if n := s.indexFailures.Add(1); n&(n-1) == 0 {
 		s.db.log().Error(err, "An object is without values in an index until its function succeeds", "source", s.source.String(), "key", key, "failures", n)
@@ -152,6 +152,6 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 		}
 		return nil
 	})
-	s.tellClosed(s.note(err)) // the interface has no error
+	s.tellClosed(s.note(err)) // cache.Indexer has no error to return
 	return values
 }

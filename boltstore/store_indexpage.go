@@ -9,8 +9,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// IndexPage is Page for the objects that have the value under the index, in
-// the order of their keys in the file. The index must be complete.
+// IndexPage is Page for the objects that have the value under the index, in the file's
+// order. The index must be complete.
 func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
@@ -31,7 +31,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 			from = prefix
 		}
 		if !bytes.HasPrefix(from, prefix) {
-			return fmt.Errorf("%w: its keys were rotated; begin again", ErrReplaced)
+			return fmt.Errorf("%w: the file's keys were rotated; begin with the first page again", ErrReplaced)
 		}
 		c := b.Bucket.Cursor()
 		k, v := c.Seek(from)

@@ -1,27 +1,27 @@
 package boltstore
 
-// A server that states the file's own version as its current one says that
-// nothing has changed, if its versions move with each change. Some never do, such
-// as a constant's, and some not with every change.
+// A server may state the file's own version as its current one. Then nothing has
+// changed, provided that its versions move with each change. Some servers' versions
+// never move, such as those of constant objects. Others do not move with every change.
 
-// Moves says whether the source's versions move with each change, as far as the
-// file knows, where the server states rv as its current version. They do where rv,
-// or a list before the last one, is of another version than the last list. They do
-// not once the server has shown an object without a version, a delete of no newer
-// version, or another content under the version that the file had.
+// Moves says whether the source's versions are known to move with each change. rv is
+// what the server states as its current version. They move if rv, or a list before the
+// last one, has another version than the last list. They do not if Stands.
 func (s *Claimed) Moves(rv string) bool {
 	m := s.metaNow()
 	return !s.Stands() && (m.Moved || m.Listed != "" && m.Listed != rv)
 }
 
-// Stands says whether there are changes that do not move the source's versions,
-// so that no version says that nothing was missed.
+// Stands says whether the server has changed something without moving the source's
+// version. Then an unchanged version does not say that nothing was missed. Examples are
+// an object without a version, a delete with no newer version, and other content under
+// the same version.
 func (s *Claimed) Stands() bool { return s.stands.Load() || s.metaNow().Stands }
 
-// NoteStands notes that there are, with the next commit.
+// NoteStands makes Stands true, in the file with the next commit.
 func (s *Claimed) NoteStands() { s.stands.Store(true) }
 
-// listedAt notes what a list at rv tells of the versions. m is what the file had.
+// listedAt notes in m what a list at rv says about how versions move.
 func (r *Relist) listedAt(m *sourceMeta, rv string) {
 	was := r.s.metaNow()
 	differs := r.Deleted > 0 || r.Changed > 0 && !r.content

@@ -12,19 +12,19 @@ import (
 type Page struct {
 	Keys    []string
 	Objects []any
-	// Next is where the following page begins, nil after the last one.
+	// Next is where the next page begins, nil after the last one.
 	Next []byte
-	// Seq is the last journal entry that the page's snapshot contains.
+	// Seq is the number of the last journal entry that the page contains.
 	Seq uint64
-	// Epoch is the one that the objects are of.
+	// Epoch is the number of the history that the objects are of.
 	Epoch uint64
-	// Synced is false as long as the source has never been read from the
-	// server, or is not served; the page is empty then.
+	// Synced is false, and the page empty, before the first list, and while the objects
+	// are outdated.
 	Synced bool
 }
 
-// Before says whether key comes before the page that begins at next, nil being
-// the end. The order is the file's, which is not that of the keys.
+// Before says whether key comes before the page that begins at next; nil is the end.
+// The order is the file's, not that of the keys.
 func (s *Claimed) Before(key string, next []byte) bool {
 	if next == nil {
 		return true
@@ -34,9 +34,9 @@ func (s *Claimed) Before(key string, next []byte) bool {
 	return s.passed(parseMarks(next), index.AppendKey(nil, key))
 }
 
-// Page reads the objects from the given place on, nil being the start: at most
-// n of them and about a MiB, all from one commit. The order is stable as long
-// as the file is open; each object is in one page, whatever happens meanwhile.
+// Page reads objects from the given place on; nil is the start. It returns at most n,
+// of about 256 KiB in the file, all from one commit. The order is stable while the file
+// is open. An object is in one page only, whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		g.Own = nil
@@ -44,9 +44,8 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	})
 }
 
-// ServerPage is Page with the objects as the server showed them last, for
-// handlers: what the program itself has written is left out. It is not synced
-// before the server has been read.
+// ServerPage is Page with the objects as the server showed them last, for handlers. It
+// leaves out own writes. It is not synced before the first list.
 func (s *Store) ServerPage(from []byte, n int) (p Page, err error) {
 	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		if !m.listed() {
@@ -77,12 +76,12 @@ func (s *Store) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (
 	return p, err
 }
 
-// pageBytes bounds the records of a page of the objects: decoded they take
-// some four times as much.
+// pageBytes bounds the records of a page, as they are stored. Decoded they take about
+// four times as much.
 const pageBytes = 256 << 10
 
-// pageOf is a page's records, as the server showed them last if g has the bases
-// of what the program has written, and where the next page begins.
+// pageOf returns a page's records and where the next page begins. If g has the bases of
+// own writes, the records are what the server showed last.
 func (s *Store) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
 	now := mark{era: uint64(len(s.db.h.past))}

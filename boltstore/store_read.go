@@ -18,8 +18,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// read runs fn on the generation that is served, of a zero genTx where
-// nothing is. fn must not keep what it is given.
+// read runs fn on the generation that is served, or on a zero genTx if none is. fn must
+// not keep its arguments.
 func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
 	return s.view(func(m *sourceMeta, src sourceTx) error {
 		s.mu.RLock()
@@ -47,7 +47,7 @@ func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 	})
 }
 
-// decode returns the object of a verified record, a hot one if there is one.
+// decode returns the object of a verified record, from the cache if it is there.
 func (s *Store) decode(key string, r *format.Record) (any, error) {
 	if obj := s.hot.get(key, r); obj != nil {
 		return obj, nil
@@ -71,19 +71,19 @@ func (s *Store) decode(key string, r *format.Record) (any, error) {
 	return obj, nil
 }
 
-// plainBufs hold payloads while they are decoded; objects keep nothing of them.
+// plainBufs hold payloads during decoding; objects do not refer to them.
 var plainBufs = sync.Pool{New: func() any { return new([]byte) }}
 
-// decodeAll opens and decodes records on all cores, in order, within their
-// transaction.
-// Those that cannot be served are nil and counted in the error.
+// decodeAll opens and decodes records on all cores, within their transaction. The
+// results are in the order of raws. An object that cannot be served is nil, and the
+// error says why.
 func (s *Store) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs []any, err error) {
 	return s.decodeListed(raws, keep, "", nil)
 }
 
-// decodeListed is decodeAll of what an index has under the values, unless name
-// is "". A record that lists none of them is not served: the entry is damage,
-// such as a page of before, which no checksum tells.
+// decodeListed is decodeAll for records that an index lists under values; name "" means
+// no index. A record without any of these values is not served. Its entry is damage
+// that no checksum shows, such as an old page.
 func (s *Store) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
 	errs := make([]error, len(raws))
@@ -116,7 +116,7 @@ func (s *Store) decodeListed(raws []layout.Raw, keep bool, name string, values [
 	return keys, objs, errors.Join(errs...)
 }
 
-// note marks the source degraded where err is damage.
+// note marks the source degraded if err is damage, and returns err.
 func (s *Store) note(err error) error {
 	if errors.Is(err, ErrDamaged) {
 		s.damaged(err)
@@ -124,7 +124,7 @@ func (s *Store) note(err error) error {
 	return err
 }
 
-// Get returns the stored object with the key of obj.
+// Get returns the stored object at the key of obj.
 func (s *Store) Get(obj any) (any, bool, error) {
 	key, err := s.keyFunc(obj)
 	if err != nil {
@@ -133,8 +133,8 @@ func (s *Store) Get(obj any) (any, bool, error) {
 	return s.GetByKey(key)
 }
 
-// GetByKey returns the object at key. An object that fails its checksum is an
-// error, never returned.
+// GetByKey returns the object at key. It returns an error for an object that fails its
+// checksum, never the object.
 func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	err = s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
 		if g.Items == nil {
@@ -155,29 +155,27 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	return obj, exists, nil
 }
 
-// tellClosed logs, once, that somebody reads a closed file by a method that has
-// no error to return.
+// tellClosed logs, once, that a method without an error to return reads a closed file.
 func (s *Store) tellClosed(err error) {
 	if errors.Is(err, ErrClosed) {
 		s.toldClosed.Do(func() {
-			s.db.log().Error(err, "The file is closed: lists of its objects are empty; end who reads them before DB.Close", "source", s.source.String(), "file", s.db.path)
+			s.db.log().Error(err, "The file is closed: lists of its objects are empty. Stop the goroutines that read it before DB.Close", "source", s.source.String(), "file", s.db.path)
 		})
 	}
 }
 
-// List returns all objects. It has no error to return: what cannot be served
-// is left out, after the source was marked degraded; see [Store.ListErr]. Once
-// the file is closed it is empty, which is logged once and told by [DB.Err];
-// so are ListKeys and ListIndexFuncValues. Methods with an error return
-// ErrClosed.
+// List returns all objects. It has no error to return: it leaves out what cannot be
+// served and marks the source degraded; see [Store.ListErr]. Once the file is closed,
+// List, ListKeys and ListIndexFuncValues return nothing. That is logged once, and
+// [DB.Err] reports it. Methods with an error return ErrClosed.
 func (s *Store) List() []any {
 	objs, err := s.ListErr()
 	s.tellClosed(err)
 	return objs
 }
 
-// ListErr is List with the error that List swallows. It also notices records
-// that are missing, or older than what was last committed.
+// ListErr is List with an error. It also notices records that are missing, or older
+// than the last committed ones.
 func (s *Store) ListErr() ([]any, error) {
 	objs := []any{}
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
@@ -215,11 +213,11 @@ func (s *Store) ListKeys() []string {
 			}
 		})
 	})
-	s.tellClosed(s.note(err)) // the interface has no error
+	s.tellClosed(s.note(err)) // cache.Store has no error to return
 	return keys
 }
 
-// keyOf is the object's key; only a hashed one needs the record.
+// keyOf is the object's key. Only a hashed key needs the record opened.
 func keyOf(r layout.Raw) (string, error) {
 	key, inline, err := index.ParseKey(r.Key)
 	if err == nil && !inline {
@@ -228,9 +226,9 @@ func keyOf(r layout.Raw) (string, error) {
 	return key, err
 }
 
-// LastStoreSyncResourceVersion is the version that the store has seen last: that
-// of the last change, list or bookmark of the server's, or of what the program
-// itself has written since. It is no resume point; State.ResourceVersion is.
+// LastStoreSyncResourceVersion is the last version that the store has seen. It is that
+// of the server's last change, list or bookmark, or of the program's last own write. It
+// is no resume point; State.ResourceVersion is.
 func (s *Store) LastStoreSyncResourceVersion() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

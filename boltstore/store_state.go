@@ -8,45 +8,45 @@ type State struct {
 	ClusterUID      string   `json:"clusterUID,omitempty"`
 	Server          string   `json:"server,omitempty"`
 	FlowSchemaUID   string   `json:"flowSchemaUID,omitempty"` // see [Server]
-	ServerCA        string   `json:"serverCA,omitempty"`      // likewise
+	ServerCA        string   `json:"serverCA,omitempty"`      // see [Server]
 	Kind            string   `json:"kind"`
 	APIVersion      string   `json:"apiVersion"`
 	Namespaced      bool     `json:"namespaced"`      // Scope is ScopeNamespaced
-	Scope           Scope    `json:"scope,omitempty"` // as described, else as the objects tell; "" as long as nothing does
+	Scope           Scope    `json:"scope,omitempty"` // as described, otherwise as the objects show; "" if neither says
 	Names           []string `json:"names,omitempty"` // see Description
 	History         uint64   `json:"history"`
-	Synced          bool     `json:"synced"` // has been read from the server once
+	Synced          bool     `json:"synced"` // has been listed once
 	ResourceVersion string   `json:"resourceVersion"`
-	// Confirmed is when the server last confirmed the state, by the device's clock
-	// of that time. ConfirmedAge is how long ago that was when the State was
-	// taken, nil if that is not known, see Options.TrustClock.
+	// Confirmed is when the server last confirmed the state, by the device's clock at
+	// that time. ConfirmedAge is how long ago that was when the State was taken. It is
+	// nil if that is not known; see Options.TrustClock.
 	Confirmed    time.Time      `json:"confirmed"`
 	ConfirmedAge *time.Duration `json:"confirmedAgeNanoseconds,omitempty"`
-	// Claimed is when a program was last seen to use it, to the hour. ClaimedAge is
-	// as ConfirmedAge.
+	// Claimed is when a program last used the source, to the hour. ClaimedAge is like
+	// ConfirmedAge.
 	Claimed      time.Time      `json:"claimed"`
 	ClaimedAge   *time.Duration `json:"claimedAgeNanoseconds,omitempty"`
 	Objects      uint64         `json:"objects"`
 	Bytes        uint64         `json:"bytes"`
 	Seq          uint64         `json:"seq"`  // of the last journal entry
-	Told         uint64         `json:"told"` // plain handlers have been told up to it
+	Told         uint64         `json:"told"` // the told mark: plain handlers have been told up to it
 	JournalBytes uint64         `json:"journalBytes"`
 	Indices      []string       `json:"indices,omitempty"`
 	Degraded     string         `json:"degraded,omitempty"`
-	// Unstored objects have been shown by the server and are not in the file as
-	// they were shown, since they could not be transformed, keyed or encoded, the
-	// last of them for UnstoredReason. They are read again. Unindexed objects are
-	// in the file without values of an index whose function failed on them.
+	// Unstored counts objects that could not be transformed, keyed or encoded as the
+	// server showed them. UnstoredReason is why the last one could not. They are read
+	// again. Unindexed counts objects in the file without values in an index whose
+	// function failed on them.
 	Unstored       uint64 `json:"unstored,omitempty"`
 	UnstoredReason string `json:"unstoredReason,omitempty"`
 	Unindexed      uint64 `json:"unindexed,omitempty"`
-	// Outdated is why the program that has claimed the source does not use what
-	// the file holds, as [Store.Outdated] says, and Reindexed how often it has
-	// indexed the objects in the file, by index. Of a file that nobody has open
-	// they are not known.
+	// Outdated is why the claim does not use what the file holds; see [Store.Outdated].
+	// Reindexed is how often the claim has indexed the objects again, by index. Both
+	// are known only while the source is claimed.
 	Outdated  string            `json:"outdated,omitempty"`
 	Reindexed map[string]uint64 `json:"reindexed,omitempty"`
-	// Handlers that are durable. Only in what DB.States returns, see Store.Handlers.
+	// Handlers are the durable handlers. Only [DB.States] fills them; see also
+	// [Store.Handlers].
 	Handlers []HandlerState `json:"handlers,omitempty"`
 }
 
@@ -66,28 +66,28 @@ func (s *Store) damaged(err error) {
 	case first && s.viewed:
 		s.tellClaim(err)
 	case first:
-		s.db.log().Error(err, "Damage found, the source will be read anew", "source", s.source.String(), "file", s.db.path)
+		s.db.log().Error(err, "Damage found, the source will be read from the server again", "source", s.source.String(), "file", s.db.path)
 	}
 }
 
-// Err is why some of the source cannot be served, nil if all of it can.
+// Err is why a part of the source cannot be served, nil if all of it can.
 func (s *Store) Err() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.broken
 }
 
-// Damaged is closed once Err is no longer nil. A source that has been read
-// anew has another channel.
+// Damaged is closed once Err is not nil. After a relist has healed the source, Damaged
+// returns another channel.
 func (s *Claimed) Damaged() <-chan struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.brokenCh
 }
 
-// Outdated says why what the file holds must be read anew before it is served,
-// unless the claim says ServeOutdated: the objects' Go type or the transform
-// has changed. "" when it need not be.
+// Outdated says why the source must be listed before its objects are served: their Go
+// type or the transform has changed. "" means that it need not be. Claim.ServeOutdated
+// serves the objects meanwhile.
 func (s *Store) Outdated() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// View returns a Store for reading a source without claiming it, for tools
-// that know no more than what the file says. Typed objects come back in the
-// type that client-go's scheme has for their kind. All methods that write fail.
+// View returns a Store that reads a source without claiming it, for tools that know
+// only what the file says. Typed objects come back in the type that client-go's scheme
+// has for their kind.
 func (db *DB) View(src Source) (*Store, error) {
 	var m *sourceMeta
 	err := db.h.view(func(tx *bolt.Tx) (err error) {
@@ -40,7 +40,7 @@ func (db *DB) View(src Source) (*Store, error) {
 	}
 	s.viewed, s.meta, s.transform = true, m, m.Transform
 	s.faithful = c.Codec != nil || s.type_ == m.TypeHash
-	s.type_ = m.TypeHash // whatever program wrote it, this is what there is
+	s.type_ = m.TypeHash // the view reads records of any program
 	for name, im := range m.Indices {
 		if im.Complete {
 			s.indexers.fns[name] = func(any) ([]string, error) {
@@ -52,8 +52,8 @@ func (db *DB) View(src Source) (*Store, error) {
 	return s, nil
 }
 
-// tellClaim has who has claimed the source in this process, if anyone has, cure
-// the damage that a view has met. Nobody else can.
+// tellClaim tells this process's claim of the source, if there is one, about damage
+// that a view has met. Only the claim can have the source read again.
 func (s *Store) tellClaim(err error) {
 	s.db.mu.Lock()
 	claim := s.db.claims[s.id]
@@ -63,8 +63,8 @@ func (s *Store) tellClaim(err error) {
 	}
 }
 
-// viewOf finds the type that the records of m are of, and their codec where
-// only this program knows it.
+// viewOf finds the Go type and the codec of m's records. A codec of the program's own
+// is known only while the source is claimed.
 func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 	example, err := exampleOf(m)
 	if err == nil {
@@ -73,7 +73,7 @@ func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if s := db.claims[m.Source.ID()]; s != nil && s.type_ == m.TypeHash {
-		u := &unstructured.Unstructured{} // stands for it
+		u := &unstructured.Unstructured{} // in place of the claim's type
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))
 		return Claim{Source: m.Source, Example: u, Codec: s.codec}, nil
 	}
@@ -92,7 +92,7 @@ func exampleOf(m *sourceMeta) (runtime.Object, error) {
 	}
 	obj, err := scheme.Scheme.New(gvk)
 	if err != nil {
-		return nil, fmt.Errorf("its objects are of a Go type of another program, %s: %w", gvk, err)
+		return nil, fmt.Errorf("its objects are of a Go type that this program does not know, %s: %w", gvk, err)
 	}
 	return obj, nil
 }

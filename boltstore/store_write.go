@@ -11,19 +11,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The writes of cache.Store, for callers who fill a store themselves. They
-// return once committed, are not journaled and tell no handler, as in
-// client-go, where only what the queue delivers does. Over what the server has
-// shown they are for readers only, see own.go.
+// The writes of cache.Store, for callers that fill a store themselves. They return once
+// committed. They are not journaled, and no handler is told of them, as in client-go.
+// In a source that has been listed they are own writes; see own.go.
 
-// Add stores obj, whatever was at its key. In a source that has been read from
-// the server an object that is older than the one at its key is not stored.
+// Add stores obj, whatever was at its key. If the source has been listed, Add does not
+// store an object older than the one at its key.
 func (s *Claimed) Add(obj any) error { return s.writeOne(cache.Added, obj) }
 
-// Update is Add.
+// Update does what Add does.
 func (s *Claimed) Update(obj any) error { return s.writeOne(cache.Updated, obj) }
 
-// Delete removes what is at the key of obj.
+// Delete removes the object at the key of obj.
 func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
 
 func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
@@ -31,11 +30,10 @@ func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
 	if err != nil {
 		return err
 	}
-	return s.write(&Batch{Changes: []*Change{c}, seen: seenIn(obj)}) // an object's version is no resume point
+	return s.write(&Batch{Changes: []*Change{c}, seen: seenIn(obj)}) // without ResourceVersion: an object's version is no resume point
 }
 
-// seenIn is the version of an object that is written, nil where it has none to
-// tell.
+// seenIn is the version of an object, nil if it can have none.
 func seenIn(obj any) *string {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -45,14 +43,14 @@ func seenIn(obj any) *string {
 	return &rv
 }
 
-// write commits a batch and waits for it.
+// write commits an own batch and waits for the commit.
 func (s *Store) write(b *Batch) error {
 	b.unjournaled = true
 	d := &direct{b: b, done: make(chan error, 1)}
 	s.mu.Lock()
 	if s.released {
 		s.mu.Unlock()
-		return fmt.Errorf("boltstore: write to %s: it was released, which its informer does when it ends: %w", s.source, ErrClosed)
+		return fmt.Errorf("boltstore: write to %s: its informer has ended and released it: %w", s.source, ErrClosed)
 	}
 	s.queue = append(s.queue, d)
 	s.mu.Unlock()
@@ -70,7 +68,7 @@ func (s *Store) write(b *Batch) error {
 	}
 }
 
-// take returns the next direct write or, when none waits, the producer.
+// take returns the next direct write. If none waits, it returns the producer.
 func (s *Store) take() (*direct, Producer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +89,8 @@ func (s *Store) failDirect(err error) {
 	s.queue = nil
 }
 
-// Transaction applies several writes in one commit. Those that cannot be
-// stored are in the error; the others are committed.
+// Transaction applies several writes in one commit. The error names those that cannot
+// be stored; the others are committed.
 func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	if len(txns) == 0 {
 		return nil
@@ -124,8 +122,8 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
 }
 
-// Replace makes objs all that there is, in one commit. resourceVersion is the
-// resume point only where the server has not been read.
+// Replace makes objs the whole contents of the source, in one commit. resourceVersion
+// becomes the resume point only if the source has not been listed.
 func (s *Claimed) Replace(objs []any, resourceVersion string) error {
 	b := &Batch{ResourceVersion: resourceVersion, seen: &resourceVersion}
 	last := map[string]*Change{}
@@ -147,16 +145,17 @@ func (s *Claimed) Replace(objs []any, resourceVersion string) error {
 	return s.write(b)
 }
 
-// Bookmark notes that everything up to rv has been stored; see Replace.
+// Bookmark notes that everything up to rv has been stored. rv becomes the resume point
+// as in Replace.
 func (s *Claimed) Bookmark(rv string) {
 	if err := s.write(&Batch{ResourceVersion: rv, seen: &rv}); err != nil && !errors.Is(err, ErrClosed) {
 		s.db.log().Error(err, "Bookmark not stored", "source", s.source.String())
 	}
 }
 
-// AddIndexers adds indices. Objects already stored are indexed before it
-// returns, locally and in steps: only those whose values differ from what
-// their record says are written. It may be called at any time.
+// AddIndexers adds indices, at any time. It returns once the objects in the file are
+// indexed, which it does locally and in steps. It writes only records whose values
+// differ.
 func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	s.indexing.Lock()
 	defer s.indexing.Unlock()
@@ -168,7 +167,7 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	all := maps.Clone(before.fns)
 	maps.Copy(all, add)
 	s.setIndexers(&indexSet{all})
-	s.db.commit.settled() // from here on what is committed is in the new indices
+	s.db.commit.settled() // later commits enter their objects in the new indices
 
 	m := s.metaNow()
 	build := cache.Indexers{}
@@ -178,7 +177,7 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 		}
 	}
 	if len(build) == 0 || !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
-		return nil // all objects will be read anew, and indexed then
+		return nil // the next relist indexes all objects
 	}
 	names := map[string]bool{}
 	for name := range build {
@@ -192,8 +191,8 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	return nil
 }
 
-// errReleased keeps a store from writing what it remembers over what another
-// claim has written since.
+// errReleased is not nil once another claim may have written. The store must then not
+// write the state that it remembers.
 func (s *Store) errReleased() error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -203,7 +202,8 @@ func (s *Store) errReleased() error {
 	return nil
 }
 
-// updateMeta changes the source in a transaction of its own.
+// updateMeta changes the source in its own transaction. visible is called once readers
+// see the change.
 func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error, visible func()) error {
 	var m *sourceMeta
 	return s.db.h.update(func(tx *bolt.Tx) error {
