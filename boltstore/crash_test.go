@@ -255,9 +255,9 @@ func TestCrashAtEachOperation(t *testing.T) {
 		{name: "encryption", filled: true, with: Options{Keyset: ks}, run: opened(nil), ops: "create write sync rename sync"},
 		{name: "encryption, without syncs", filled: true, with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync write sync rename sync"},
 		{name: "decryption", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks, Decrypt: true}, run: opened(nil), ops: "create write sync rename sync"},
-		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks}, run: opened((*DB).Rotate), ops: "create write sync rename sync"},
+		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks}, mend: withHeader(keysDue), run: opened(nil), ops: "create write sync rename sync"},
 		{name: "another primary key", filled: true, before: Options{Keyset: seal.File(rotated)}, with: Options{Keyset: seal.File(rotated)},
-			run: opened(func(db *DB) error { db.rotating.Wait(); return nil }), ops: "commit create write sync rename sync"},
+			run: opened(nil), ops: "commit create write sync rename sync"},
 		{name: "migration", filled: true, with: Options{migrations: fromZero}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit"},
 		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: DurabilityProcess}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
 		{name: "verification after an unclean boot", filled: true, with: Options{Durability: DurabilityProcess},
@@ -294,8 +294,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", what, err)
 				}
-				db.rotating.Wait()
-				if got := readSmall(t, db); got != want || len(db.AsidePaths()) > 0 || db.Encrypted() != db.wanted() {
+				if got := readSmall(t, db); got != want || len(db.AsidePaths()) > 0 || db.Encrypted() != db.wanted() || db.KeysDue() {
 					t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.AsidePaths(), db.Encrypted(), got, want)
 				}
 				if err := db.Close(); err != nil {

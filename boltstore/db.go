@@ -39,7 +39,6 @@ type DB struct {
 	master      *seal.Master // nil without a keyset
 
 	plainSecrets sync.Once
-	rotating     sync.WaitGroup
 
 	// replaced counts the files that were given up while the DB was open.
 	replaced atomic.Uint64
@@ -50,7 +49,6 @@ type DB struct {
 	healed   time.Time // when the last one was
 
 	relisting chan struct{} // full: MaxRelists are under way
-	relists   relists
 
 	keeper  keeper
 	cleanUp func() error // after Close, if not nil
@@ -131,9 +129,6 @@ func Open(path string, o Options) (*DB, error) {
 	}
 	db.commit = newCommitter(db)
 	db.h.tripped = db.heal
-	if db.h.rotate {
-		db.rotating.Go(db.rotate)
-	}
 	return db, nil
 }
 
@@ -213,7 +208,6 @@ func (db *DB) Close() error {
 		s.release()
 	}
 
-	db.rotating.Wait()
 	var errs []error
 	if db.commit != nil {
 		if err := db.commit.stop(); err != nil {

@@ -238,7 +238,7 @@ func TestCloseBesideHandlers(t *testing.T) {
 			db.h.mu.RUnlock()
 		}
 		s.Before("ns/one", next.Next)
-		s.Before("ns/one", marks{{0, []byte("x")}}.bytes())
+		s.Before("ns/one", []byte("x"))
 	}
 	done := make(chan error, 1)
 	go func() { done <- h.Release() }()

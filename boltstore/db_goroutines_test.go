@@ -55,11 +55,6 @@ func TestGoroutines(t *testing.T) {
 			if err := snap.Close(); err != nil {
 				t.Error(err)
 			}
-			if db.Encrypted() {
-				if err := db.Rotate(); err != nil {
-					t.Error(err)
-				}
-			}
 			leaktest.None(t, "while nothing is claimed", before)
 			closeTest(t, db)
 			leaktest.None(t, "after Close", before)

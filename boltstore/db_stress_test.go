@@ -68,7 +68,6 @@ func TestAllAtOnce(t *testing.T) {
 		})
 	}
 	beside("compact", 200, func(*rand.Rand) error { _, err := db.Compact(t.Context(), nil); return err })
-	beside("rotate", 400, func(*rand.Rand) error { return db.Rotate() })
 	beside("replace", 400, func(*rand.Rand) error {
 		db.healMu.Lock()
 		db.healed = time.Time{}

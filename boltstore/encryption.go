@@ -2,8 +2,6 @@ package boltstore
 
 import (
 	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
@@ -58,7 +56,7 @@ func (db *DB) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 }
 
 // settleKeys brings a file that was opened for writing to what the options ask
-// for: encrypted, plain, or with its data keys sealed by the primary key.
+// for: encrypted or plain, with data keys of the keyset's primary key.
 func (db *DB) settleKeys() error {
 	h, err := db.header()
 	if err != nil {
@@ -67,14 +65,43 @@ func (db *DB) settleKeys() error {
 	switch {
 	case db.wanted() != (h.Keys != nil):
 		db.log().Info("Converting the file", "file", db.path, "encrypted", db.wanted())
-		err = db.rekey()
-	case h.Keys != nil && !db.master.Current(h.Keys):
-		err = db.rewrap()
+		if err := db.rekey(); err != nil {
+			return err
+		}
+	case h.Keys != nil:
+		if err := db.rotate(); err != nil {
+			db.log().Error(err, "The file could not be given new data keys; the next start will try again", "file", db.path)
+		}
 	}
-	if err == nil && db.wanted() {
+	if db.wanted() {
 		db.warnPlainAside()
 	}
-	return err
+	return nil
+}
+
+// rotate gives an encrypted file new data keys if they are due. After an error
+// the file is as good as before, and they are still due.
+func (db *DB) rotate() error {
+	if !db.master.Current(db.h.keys) {
+		if err := db.rewrap(); err != nil {
+			return err
+		}
+	}
+	if !db.h.rotate {
+		return nil
+	}
+	if err := db.rekey(); err != nil {
+		return err
+	}
+	db.log().Info("The file has new data keys", "file", db.path)
+	return nil
+}
+
+// KeysDue says whether the data keys of an encrypted file are older than the
+// keyset's primary key. Open gives such a file new ones; where that fails, for
+// lack of room, the file is used as it is and the next Open tries again.
+func (db *DB) KeysDue() bool {
+	return db.h.rotate || db.h.keys != nil && !db.master.Current(db.h.keys)
 }
 
 // warnPlainAside names what was set aside while the file was plain, which may
@@ -107,30 +134,6 @@ func (db *DB) rewrap() error {
 		h.Keys, h.Rotate = e, true
 		return format.Put(f, layout.KeyHeader, h)
 	}, func() { db.h.keys, db.h.rotate = e, true })
-}
-
-// Rotate gives an encrypted file new data keys: it is copied, and the copy takes
-// its place. Relists under way are let end first, for an hour at most; what
-// then goes on is ErrReplaced. Reads go on meanwhile, writes wait. A crash leaves the file of
-// before or the new one. Open does the same in the background where the keyset
-// has got another primary key.
-func (db *DB) Rotate() error {
-	if db.opts.ReadOnly || !db.Encrypted() {
-		return fmt.Errorf("boltstore: rotate the keys of %s: it is open for reading only, or not encrypted", db.path)
-	}
-	if err := db.rekey(); err != nil {
-		return fmt.Errorf("boltstore: rotate the keys of %s: %w", db.path, err)
-	}
-	return nil
-}
-
-// rotate is Rotate in the background.
-func (db *DB) rotate() {
-	if err := db.rekey(); err == nil {
-		db.log().Info("The file has new data keys", "file", db.path)
-	} else if !errors.Is(err, ErrClosed) {
-		db.log().Error(err, "The file could not be given new data keys; the next start will try again", "file", db.path)
-	}
 }
 
 // damagedKeys opens the data keys of a file that cannot be opened itself, and
@@ -177,11 +180,7 @@ func (db *DB) header() (h header, err error) {
 }
 
 // Encrypted says whether the file is.
-func (db *DB) Encrypted() bool {
-	db.h.mu.RLock()
-	defer db.h.mu.RUnlock()
-	return db.h.seal != nil
-}
+func (db *DB) Encrypted() bool { return db.h.seal != nil }
 
 // warnSecrets says once that Secrets go into a plain file.
 func (db *DB) warnSecrets(src Source) {
@@ -193,69 +192,23 @@ func (db *DB) warnSecrets(src Source) {
 	})
 }
 
-// mark is a place in the order that a file has, or had before its keys were
-// rotated: era counts the rotations while it is open.
-type mark struct {
-	era uint64
-	at  []byte
-}
-
-// marks say how far a walk has come: a record has been passed if it is before
-// any of them. A walk has several if the keys were rotated under way. In bytes
-// each is a uvarint era, and the place after its length.
-type marks []mark
-
-func parseMarks(b []byte) (ms marks) {
-	r := format.Reader{B: b}
-	for len(r.B) > 0 && !r.Bad {
-		ms = append(ms, mark{r.Uvarint(), r.Bytes()})
-	}
-	return ms
-}
-
-func (ms marks) bytes() (b []byte) {
-	for _, m := range ms {
-		b = format.AppendString(binary.AppendUvarint(b, m.era), string(m.at))
-	}
-	return b
-}
-
 // keepPlace turns the place of a walk (see Page) into one that means something
-// in a later life of the process: that of a walk which has had one order only,
-// after what tells this order from others. Any other is the start. The caller
-// is in a transaction.
+// in a later life of the process. It begins with what tells the data keys, and
+// with them the order, from others. The caller is in a transaction.
 func (s *Store) keepPlace(next []byte) ([]byte, error) {
-	ms := parseMarks(next)
-	if len(ms) != 1 || ms[0].era != uint64(len(s.db.h.past)) {
+	if next == nil {
 		return nil, nil
 	}
 	id, err := layout.KeysID(s.db.h.seal)
-	return append(id, ms[0].at...), err
+	return append(id, next...), err
 }
 
-// takePlace is the reverse.
+// takePlace is the reverse. A place under other data keys is the start.
 func (s *Store) takePlace(kept []byte) ([]byte, error) {
 	id, err := layout.KeysID(s.db.h.seal)
 	at, same := bytes.CutPrefix(kept, id)
 	if err != nil || !same || len(at) == 0 {
 		return nil, err
 	}
-	return marks{{uint64(len(s.db.h.past)), at}}.bytes(), nil
-}
-
-// passed says whether the walk has passed the item key k. The caller is in a
-// transaction.
-func (s *Store) passed(ms marks, k []byte) bool {
-	h := &s.db.h
-	for _, m := range ms {
-		sealer := h.seal
-		if m.era < uint64(len(h.past)) {
-			sealer = h.past[m.era]
-		}
-		at, err := sealer.Name(k, layout.ItemPlace(s.id))
-		if err == nil && bytes.Compare(at, m.at) < 0 {
-			return true
-		}
-	}
-	return false
+	return at, nil
 }

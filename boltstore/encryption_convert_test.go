@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -20,17 +19,10 @@ func TestConversionCutAtEachStep(t *testing.T) {
 	ks := sealtest.Keyset()
 	for name, tc := range map[string]struct {
 		before, after Options
-		convert       func(path string, o Options) error
 	}{
-		"encrypt": {Options{}, Options{Keyset: ks}, nil},
-		"decrypt": {Options{Keyset: ks}, Options{Keyset: ks, Decrypt: true}, nil},
-		"rotate": {Options{Keyset: ks}, Options{Keyset: ks}, func(path string, o Options) error {
-			db, err := Open(path, o)
-			if err != nil {
-				return err
-			}
-			return errors.Join(db.Rotate(), db.Close())
-		}},
+		"encrypt": {Options{}, Options{Keyset: ks}},
+		"decrypt": {Options{Keyset: ks}, Options{Keyset: ks, Decrypt: true}},
+		"rotate":  {Options{Keyset: ks}, Options{Keyset: ks}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := testPath(t)
@@ -40,15 +32,8 @@ func TestConversionCutAtEachStep(t *testing.T) {
 			db := openTest(t, path, ro)
 			want, entries := contentOf(t, db)
 			closeTest(t, db)
-			convert := tc.convert
-			if convert == nil {
-				convert = func(path string, o Options) error {
-					db, err := Open(path, o)
-					if err != nil {
-						return err
-					}
-					return db.Close()
-				}
+			if name == "rotate" {
+				changeHeader(t, path, keysDue)
 			}
 			errCut := errors.New("cut here")
 			olds, news, done := 0, 0, false
@@ -69,13 +54,16 @@ func TestConversionCutAtEachStep(t *testing.T) {
 					}
 					return nil
 				}
-				err := convert(file, o)
+				db, err := Open(file, o)
+				if err == nil {
+					err = db.Close()
+				}
 				if done = steps < k; done {
 					if err != nil {
 						t.Fatal(err)
 					}
 					crashed = copied(t, dir)
-				} else if !errors.Is(err, errCut) {
+				} else if name != "rotate" && !errors.Is(err, errCut) || name == "rotate" && err != nil { // which goes on with the keys that it has
 					t.Fatalf("step %d: %v", k, err)
 				}
 				for what, dir := range map[string]string{"crash": crashed, "error": dir} {
@@ -90,7 +78,7 @@ func TestConversionCutAtEachStep(t *testing.T) {
 					if n != entries {
 						t.Fatalf("%d entries of %d", n, entries)
 					}
-					if db.Encrypted() == (tc.before.Keyset != nil) && name != "rotate" {
+					if old := db.Encrypted() == (tc.before.Keyset != nil); old && name != "rotate" || db.KeysDue() {
 						olds++
 					} else {
 						news++
@@ -102,7 +90,7 @@ func TestConversionCutAtEachStep(t *testing.T) {
 					}
 					got, _ = contentOf(t, db)
 					sameObjects(t, fmt.Sprint("step ", k, " ", what, " again"), want, got)
-					if db.Encrypted() == tc.after.Decrypt {
+					if db.Encrypted() == tc.after.Decrypt || db.KeysDue() {
 						t.Fatalf("step %d, after the %s: not converted", k, what)
 					}
 					if err := db.Close(); err != nil {
@@ -114,7 +102,7 @@ func TestConversionCutAtEachStep(t *testing.T) {
 				}
 			}
 			t.Logf("old %d times, new %d times", olds, news)
-			if name != "rotate" && (olds < 10 || news < 2) {
+			if olds < 10 || news < 2 {
 				t.Fatal("it was not cut as it should be")
 			}
 		})
@@ -133,11 +121,7 @@ func TestRotationFollowsKeyset(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillCluster(t, path, Options{Keyset: seal.File(file)}, 20)
-	names := func(db *DB) []byte {
-		db.h.mu.RLock()
-		defer db.h.mu.RUnlock()
-		return slices.Clone(mustName(t, db.h.seal))
-	}
+	names := func(db *DB) []byte { return mustName(t, db.h.seal) }
 	db := openTest(t, path, Options{Keyset: seal.File(file)})
 	before := names(db)
 	closeTest(t, db)
@@ -145,10 +129,8 @@ func TestRotationFollowsKeyset(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Cut: the envelope is the new key's at once, the data keys are the old ones.
-	cut := make(chan struct{})
-	db = openTest(t, path, Options{Keyset: seal.File(file), step: func(string) error { close(cut); return errors.New("cut here") }})
-	<-cut
-	if !bytes.Equal(names(db), before) {
+	db = openTest(t, path, Options{Keyset: seal.File(file), step: func(string) error { return errors.New("cut here") }})
+	if !bytes.Equal(names(db), before) || !db.KeysDue() {
 		t.Fatal("new data keys")
 	}
 	closeTest(t, db)
@@ -160,16 +142,60 @@ func TestRotationFollowsKeyset(t *testing.T) {
 		t.Fatal("the old key alone opens it", err)
 	}
 	db = openTest(t, path, Options{Keyset: seal.File(file)})
-	db.rotating.Wait()
-	if bytes.Equal(names(db), before) {
+	if bytes.Equal(names(db), before) || db.KeysDue() {
 		t.Fatal("the data keys were not rotated")
 	}
 	now := names(db)
 	contentOf(t, db)
 	closeTest(t, db)
 	db = openTest(t, path, Options{Keyset: seal.File(file)})
-	db.rotating.Wait()
 	if !bytes.Equal(names(db), now) {
 		t.Fatal("rotated again")
+	}
+}
+
+// TestRotationFailsAtEachOperation: whatever fails while a file is to get new
+// data keys, it is served, and the next Open gives it the keys.
+func TestRotationFailsAtEachOperation(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keyset.json")
+	if err := seal.Generate(keys); err != nil {
+		t.Fatal(err)
+	}
+	made := testPath(t)
+	fillCluster(t, made, Options{Keyset: seal.File(keys)}, 20)
+	db := openTest(t, made, Options{Keyset: seal.File(keys), ReadOnly: true})
+	want, _ := contentOf(t, db)
+	closeTest(t, db)
+	if err := seal.Rotate(keys); err != nil {
+		t.Fatal(err)
+	}
+	for k, due, n := 1, 0, 1; n >= k; k++ {
+		n = 0
+		path := filepath.Join(copied(t, filepath.Dir(made)), "test.db")
+		o := Options{Keyset: seal.File(keys), op: func(op, _ string) error {
+			if n++; n == k {
+				return errors.New("the disk fails")
+			}
+			return nil
+		}}
+		db := openTest(t, path, o)
+		db.files.Before = nil // what follows is not part of it
+		got, _ := contentOf(t, db)
+		sameObjects(t, fmt.Sprint("failure ", k), want, got)
+		if db.KeysDue() {
+			due++
+		}
+		closeTest(t, db)
+		db = openTest(t, path, Options{Keyset: seal.File(keys)})
+		if db.KeysDue() {
+			t.Errorf("failure %d: not rotated at the next Open", k)
+		}
+		got, _ = contentOf(t, db)
+		sameObjects(t, fmt.Sprint("after failure ", k), want, got)
+		closeTest(t, db)
+		onlyFile(t, path)
+		if n < k && due < 4 {
+			t.Errorf("%d failures left the keys as they were", due)
+		}
 	}
 }

@@ -248,9 +248,7 @@ func TestNothingIsReadable(t *testing.T) {
 		t.Fatal(entries, gotEntries, db.Encrypted())
 	}
 	before := read(plain)
-	if err := db.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	db = rotated(t, db)
 	hidden("rotated", plain)
 	got, _ = contentOf(t, db)
 	sameObjects(t, "rotated", objs, got)

@@ -29,7 +29,7 @@ var (
 	ErrClaimed = errors.New("source is already claimed")
 	// ErrAbandoned: a relist could not keep what it has read, and must begin anew.
 	ErrAbandoned = errors.New("the relist has to begin anew")
-	// ErrReplaced: the file was damaged, or given other data keys, and has been
+	// ErrReplaced: the file was damaged and has been
 	// replaced; begin anew.
 	ErrReplaced = errors.New("the file was replaced meanwhile")
 	// ErrMoved: the file was removed from its path, or another one is there.

@@ -16,14 +16,15 @@ import (
 // handle is the only way to the file. The file beneath it can be swapped; a
 // panic or memory fault out of bbolt becomes ErrDamaged.
 type handle struct {
-	mu   sync.RWMutex             // held for reading by each transaction, for writing by a swap
-	db   *boltFile                // changed by put only
-	now  atomic.Pointer[boltFile] // the same, for who does not hold mu
-	seal *seal.Sealer             // of what is in db; nil in a plain file
-	keys *seal.Envelope
-	// rotate: keys are older than the keyset's primary key, new ones are due.
+	mu  sync.RWMutex             // held for reading by each transaction, for writing by a swap
+	db  *boltFile                // changed by put only
+	now atomic.Pointer[boltFile] // the same, for who does not hold mu
+
+	// The data keys of what is in db, which do not change after Open: nil in a
+	// plain file. rotate says that new ones are due.
+	seal   *seal.Sealer
+	keys   *seal.Envelope
 	rotate bool
-	past   []*seal.Sealer // before seal, while the file was open: see Store.Page
 
 	writeMu sync.Mutex // held over a transaction and what its success changes in memory
 

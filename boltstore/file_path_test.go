@@ -21,7 +21,6 @@ import (
 func swaps(db *DB) map[string]func() error {
 	return map[string]func() error{
 		"compact": func() error { _, err := db.Compact(context.Background(), nil); return err },
-		"rotate":  db.Rotate,
 		"heal":    func() error { return db.healNow(errors.New("said the test")) },
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
-	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // program is one of the programs of TestTwoPrograms: a file that it has open, and
@@ -28,28 +28,37 @@ type program struct {
 // yard is a folder in which programs and an operator work. It knows each file by
 // what was committed to it, wherever the operator has moved it.
 type yard struct {
-	t    *testing.T
-	r    *rand.Rand
-	path string
-	n    int
-	live []*program
+	t      *testing.T
+	r      *rand.Rand
+	path   string
+	keyset string // its file
+	n      int
+	live   []*program
 	// moved are the operator's names of files, and dead what is in those that
 	// nobody has open, by a key that is in no other one.
 	moved []string
 	dead  map[string]map[string]bool
 	log   []string
 	in    bool // in an operation of a DB: what happens meanwhile does not nest
+	over  bool // nothing happens any more
 }
 
 func (y *yard) logf(format string, args ...any) { y.log = append(y.log, fmt.Sprintf(format, args...)) }
 
 func (y *yard) options() Options {
 	silent := logr.Discard()
-	return Options{Keyset: sealtest.Keyset(), Logger: &silent, KeepCorrupt: 1 << 20, LockTimeout: -1, op: func(op, _ string) error {
-		if y.in && y.r.IntN(8) == 0 {
+	return Options{Keyset: seal.File(y.keyset), Logger: &silent, KeepCorrupt: 1 << 20, LockTimeout: -1, op: func(op, _ string) error {
+		// Who moves the file of before it got its name back moves a copy.
+		if y.in && op != "exchange" && y.r.IntN(8) == 0 {
 			y.in = false
 			y.logf("  at %s:", op)
 			y.outside()
+			y.in = true
+		}
+		return nil
+	}, step: func(name string) error {
+		if name == "make" && !y.over { // Open gives the file new data keys
+			y.logf("new data keys")
 			y.in = true
 		}
 		return nil
@@ -102,10 +111,11 @@ func (y *yard) begin() {
 	if len(y.live) == 3 {
 		return
 	}
-	was := y.in
+	was, o := y.in, y.options()
 	y.in = false
 	defer func() { y.in = was }()
-	db, err := Open(y.path, y.options())
+	db, err := Open(y.path, o)
+	y.in = false
 	if errors.Is(err, ErrLocked) {
 		return
 	}
@@ -169,7 +179,7 @@ func (y *yard) step() {
 	case 1:
 		what, err = "heal", y.beside(func() error { return p.db.healNow(errors.New("said the test")) })
 	case 2:
-		what, err = "rotate", y.beside(p.db.Rotate)
+		what, err = "rotate the keyset", seal.Rotate(y.keyset)
 	case 3:
 		what = "end"
 		y.same(p, p.wrote)
@@ -194,9 +204,9 @@ func (y *yard) step() {
 }
 
 // TestTwoPrograms: programs have files open that were at one path one after the
-// other, compact, heal and rotate them, end and begin, while an operator moves
-// the files away, back, and in exchange for one another, also in the middle of
-// these operations. Each file that was committed to is there at the end, with
+// other, compact and heal them, give them new data keys as they begin, and end,
+// while an operator moves the files away, back, and in exchange for one another,
+// also in the middle of these operations. Each file that was committed to is there at the end, with
 // all of it and nothing else.
 func TestTwoPrograms(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
@@ -209,6 +219,10 @@ func TestTwoPrograms(t *testing.T) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			y := &yard{t: t, r: rand.New(rand.NewPCG(seed, 11)), path: testPath(t), dead: map[string]map[string]bool{}}
+			y.keyset = filepath.Join(t.TempDir(), "keyset.json")
+			if err := seal.Generate(y.keyset); err != nil {
+				t.Fatal(err)
+			}
 			for range 100 {
 				y.step()
 			}
@@ -223,7 +237,7 @@ func TestTwoPrograms(t *testing.T) {
 					break
 				}
 			}
-			y.live = nil
+			y.live, y.over = nil, true
 			for _, path := range append(y.moved, y.path) {
 				if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 					continue

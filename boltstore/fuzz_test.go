@@ -66,7 +66,6 @@ func FuzzPosition(f *testing.F) {
 		if p := st.position(nil); p.low() > p.Cursor {
 			t.Fatalf("%d is above the cursor %d", p.low(), p.Cursor)
 		}
-		parseMarks(st.Next)
 		again(t, st, parseHandlerState, layout.U64(st.mark))
 	})
 }

@@ -309,9 +309,7 @@ func TestDurableIsKept(t *testing.T) {
 	db = open(Options{Keyset: ks})
 	durableOf(t, db).same(t, "replaced", was, true)
 	hidden("replaced")
-	if err := db.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	db = rotated(t, db)
 	durableOf(t, db).same(t, "rotated", was, false)
 	hidden("rotated")
 	if got := filesIn(t, filepath.Dir(path)); len(got) != 3 {

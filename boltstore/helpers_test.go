@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -96,6 +97,22 @@ func copied(t *testing.T, from string) string {
 	to := t.TempDir()
 	copyDir(t, from, to)
 	return to
+}
+
+// keysDue is a header of a file that is to have new data keys.
+func keysDue(h *header) { h.Rotate = true }
+
+// rotated closes db and opens the file again, with new data keys.
+func rotated(t *testing.T, db *DB) *DB {
+	t.Helper()
+	before := mustName(t, db.h.seal)
+	closeTest(t, db)
+	changeHeader(t, db.path, keysDue)
+	db = openTest(t, db.path, db.opts)
+	if db.KeysDue() || bytes.Equal(mustName(t, db.h.seal), before) {
+		t.Fatal("not rotated")
+	}
+	return db
 }
 
 func mustName(t *testing.T, s *seal.Sealer) []byte {

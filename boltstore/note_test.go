@@ -88,11 +88,7 @@ func TestNotesStay(t *testing.T) {
 	}
 	expectNoted(t, "compacted", s, want...)
 	again("compacted and reopened", o)
-	if err := db.Rotate(); err != nil {
-		t.Fatal(err)
-	}
-	db.rotating.Wait()
-	expectNoted(t, "rotated", s, want...)
+	db = rotated(t, db)
 	again("rotated and reopened", o)
 	again("decrypted", Options{Keyset: o.Keyset, Decrypt: true})
 	again("encrypted", o)

@@ -116,8 +116,10 @@ type Options struct {
 	// Keyset encrypts the file: names, so that they can be looked up,
 	// deterministically, all else with AEAD. A plain file is converted when it
 	// is opened for writing, which takes as long as copying it; a crash leaves
-	// it as it was or converted. A keyset that is malformed or not the file's
-	// is ErrKeyset, and the file stays as it is. Default none: a plain file.
+	// it as it was or converted. So does one whose keyset has another primary key
+	// since: Open gives it new data keys, see DB.KeysDue. A keyset that is
+	// malformed or not the file's is ErrKeyset, and the file stays as it is.
+	// Default none: a plain file.
 	Keyset *seal.Keyset
 	// Decrypt turns a file that Keyset has encrypted into a plain one.
 	Decrypt bool

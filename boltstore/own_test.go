@@ -270,10 +270,8 @@ var between = map[string]func(f *ownTest){
 			closeTest(f.t, f.db)
 			o.MaxCommitBytes, o.Durability = f.o.MaxCommitBytes, DurabilityProcess
 			f.o = o
+			changeHeader(f.t, f.db.path, keysDue)
 			f.open()
-			if !o.Decrypt {
-				f.must(f.db.Rotate())
-			}
 		}
 	},
 	"salvage": func(f *ownTest) {

@@ -21,9 +21,9 @@ func TestDictionaryVersionsGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.Keyset != nil {
-			if err := db.Rotate(); err != nil {
-				t.Fatal(err)
-			}
+			s.Release()
+			db = rotated(t, db)
+			s = claimTest(t, db, podClaim())
 		} else {
 			db.heal(errors.New("said the test"))
 		}

@@ -80,7 +80,6 @@ type Relist struct {
 	done   bool
 	failed error // it cannot go on
 	told   []*Entry
-	left   bool // it is not counted any more
 
 	taken    *ListProgress // that of an earlier one, that this one goes on from
 	unstored string        // why an object could not be stored
@@ -113,9 +112,6 @@ func (it item) bytes() int {
 
 // BeginRelist starts a relist. End it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
-	if err := s.db.relists.begin(s.db.ctx); err != nil {
-		return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
-	}
 	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	// Of a damaged source it is not known what the program has written.
@@ -127,9 +123,6 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	if err == nil && r.stage == nil && (r.first || r.all || s.Err() != nil) {
 		err = r.toStage()
 	}
-	if err != nil {
-		r.leave()
-	}
 	return r, err
 }
 
@@ -139,14 +132,6 @@ func (s *Store) ServedForm() string { return s.metaNow().Form }
 // ServedAs states RelistOptions.Form where it was not known at the beginning. What
 // the relist has compared stays as it is.
 func (r *Relist) ServedAs(form string) { r.o.Form = form }
-
-// leave says, once, that the relist has ended.
-func (r *Relist) leave() {
-	if !r.left {
-		r.left = true
-		r.s.db.relists.end()
-	}
-}
 
 func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
 

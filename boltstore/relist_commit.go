@@ -80,7 +80,6 @@ func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, 
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	r.done = true
-	r.leave()
 	return r.told, nil
 }
 

@@ -224,7 +224,6 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 // how far a first list has come: that is left for the next one. It does nothing
 // after Commit.
 func (r *Relist) Abort() {
-	defer r.leave()
 	if r.done || r.landed || r.stage == nil {
 		return
 	}

@@ -15,7 +15,6 @@ import (
 func TestNobodyWaitsForSnapshot(t *testing.T) {
 	for name, swap := range map[string]func(db *DB) error{
 		"compact": func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err },
-		"rotate":  (*DB).Rotate,
 		"heal":    func(db *DB) error { db.heal(errTripped); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 			from = prefix
 		}
 		if !bytes.HasPrefix(from, prefix) {
-			return fmt.Errorf("%w: the file's keys were rotated; begin with the first page again", ErrReplaced)
+			return fmt.Errorf("the page of index %q begins at a place that is not of its value", name)
 		}
 		c := b.Bucket.Cursor()
 		k, v := c.Seek(from)

@@ -303,6 +303,10 @@ func (m *storeModel) restart() {
 	if m.rnd.IntN(3) == 0 && len(m.late) > 0 {
 		m.late = m.late[:len(m.late)-1]
 	}
+	if m.rnd.IntN(3) == 0 {
+		m.say("new data keys are due")
+		changeHeader(m.t, m.path, keysDue)
+	}
 	m.say("restart: transform %d decrypt %v late %d bad %v", m.transform, m.o.Decrypt, len(m.late), m.bad)
 	m.open()
 }
@@ -325,11 +329,6 @@ func (m *storeModel) step() {
 		m.say("compact")
 		_, err := m.db.Compact(context.Background(), nil)
 		m.must(err)
-	case n < 85:
-		if m.db.Encrypted() {
-			m.say("rotate")
-			m.must(m.db.Rotate())
-		}
 	case n < 87:
 		m.say("salvage")
 		before := m.s.Err()

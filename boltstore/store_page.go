@@ -29,9 +29,8 @@ func (s *Claimed) Before(key string, next []byte) bool {
 	if next == nil {
 		return true
 	}
-	s.db.h.mu.RLock()
-	defer s.db.h.mu.RUnlock()
-	return s.passed(parseMarks(next), index.AppendKey(nil, key))
+	at, err := s.db.h.seal.Name(index.AppendKey(nil, key), layout.ItemPlace(s.id))
+	return err == nil && bytes.Compare(at, next) < 0
 }
 
 // Page reads objects from the given place on; nil is the start. It returns at most n,
@@ -84,16 +83,11 @@ const pageBytes = 256 << 10
 // own writes, the records are what the server showed last.
 func (s *Store) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
-	now := mark{era: uint64(len(s.db.h.past))}
-	past := parseMarks(from)
-	if n := len(past); n > 0 && past[n-1].era == now.era {
-		past, now = past[:n-1], past[n-1]
-	}
 	c := g.cursor()
-	at, item, base := c.Seek(now.at)
+	at, item, base := c.Seek(from)
 	for ; at != nil && len(raws) < n && size < pageBytes; at, item, base = c.Next() {
 		r := shown(item, base)
-		if r.In == nil || len(past) > 0 && s.passed(past, r.Key) {
+		if r.In == nil {
 			continue
 		}
 		raws = append(raws, r)
@@ -102,9 +96,8 @@ func (s *Store) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []b
 	if at == nil {
 		return raws, nil, nil
 	}
-	if bytes.Compare(at, now.at) <= 0 {
+	if bytes.Compare(at, from) <= 0 {
 		return nil, nil, layout.OutOfOrder(at)
 	}
-	now.at = at
-	return raws, append(past, now).bytes(), nil
+	return raws, bytes.Clone(at), nil
 }

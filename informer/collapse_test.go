@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // TestCollapsedDeletes: what is told again is collapsed, and has the delete of

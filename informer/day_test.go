@@ -12,11 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
-	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // bubble runs a test in a synctest bubble: all sleeps, client-go's too, are on

@@ -8,12 +8,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // ledger is a durable handler that keeps what it is told, over several lives,

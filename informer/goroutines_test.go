@@ -4,11 +4,12 @@ import (
 	"context"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/leaktest"
 	"github.com/kubewake/kubewake/internal/sealtest"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 )
 
 // TestGoroutinesAfterRun: an informer that has run leaves none, also while its

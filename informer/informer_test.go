@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/devicetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
-	bolt "go.etcd.io/bbolt"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/cache"
 )
 
 func TestSleepAndWake(t *testing.T) {

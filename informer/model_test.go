@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"pgregory.net/rapid"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // op is one step of a program.
@@ -193,6 +194,9 @@ type model struct {
 func (m *model) run(p []op) {
 	m.path = filepath.Join(m.dir, "0.db")
 	m.plain, m.durable = m.observe(false), m.observe(true)
+	if err := seal.Generate(m.keyset()); err != nil {
+		m.t.Fatal(err)
+	}
 	m.start()
 	defer m.end()
 	for _, o := range p {
@@ -203,6 +207,9 @@ func (m *model) run(p []op) {
 	m.settle()
 	m.nothingNoted()
 }
+
+// keyset is the file of the keyset of encrypted files.
+func (m *model) keyset() string { return filepath.Join(m.dir, "keyset.json") }
 
 func (m *model) observe(durable bool) *observer {
 	o := newObserver(durable)
@@ -216,7 +223,7 @@ var modelSource = boltstore.Source{Version: "v1", Resource: "configmaps", Form: 
 func (m *model) fileOptions() boltstore.Options {
 	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1, Clock: m.clock}
 	if m.sealed {
-		o.Keyset = sealtest.Keyset()
+		o.Keyset = seal.File(m.keyset())
 	}
 	return o
 }

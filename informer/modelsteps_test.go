@@ -10,10 +10,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 func (m *model) step(o op) {
@@ -95,10 +96,16 @@ func (m *model) step(o op) {
 		} else if err != nil && !m.full {
 			m.t.Fatal(err)
 		}
-	case "rotate":
-		if m.sealed && !m.full { // it would wait for a relist, and that for room
-			if err := m.db.Rotate(); (m.elsewhere != nil) != errors.Is(err, boltstore.ErrMoved) || m.elsewhere == nil && err != nil {
+	case "rotate": // which takes effect in the next life
+		if m.sealed {
+			m.endOpen()
+			if err := seal.Rotate(m.keyset()); err != nil {
 				m.t.Fatal(err)
+			}
+			m.check()
+			m.start()
+			if m.db.KeysDue() {
+				m.t.Fatal("the file has no new data keys")
 			}
 		}
 	case "fill disk":

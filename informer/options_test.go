@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
-	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // byData indexes config maps by what is in them, and a name of the version of

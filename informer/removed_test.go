@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // gate is a handler whose calls wait while it is shut.

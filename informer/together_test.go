@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // inSource changes what the first source of a file has, beside all else.

@@ -6,8 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // TestHotKeysThatWait: keys that are told of more than a handler takes ahead of

@@ -12,11 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
-	"github.com/kubewake/kubewake/internal/kubesim"
-	"github.com/kubewake/kubewake/internal/sealtest"
-	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +19,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // world is a server and a file that outlives informers.

@@ -96,8 +96,12 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(db.Rotate(), db.Close()); err != nil {
+		due := db.KeysDue()
+		if err := db.Close(); err != nil {
 			return err
+		}
+		if due {
+			return fmt.Errorf("%s: it has a new primary key, and %s could not be given new data keys; its next opening for writing will try again", file.keyset, file.path)
 		}
 		return say("%s: it has a new primary key, and %s new data keys", file.keyset, file.path)
 	}

@@ -32,7 +32,8 @@ func childOptions() boltstore.Options {
 	return o
 }
 
-// The values of envChurn.
+// What happens to the file beside commits. A program that is to be compacting
+// has it in envChurn.
 const (
 	compacting = "compact"
 	rotating   = "rotate"
@@ -41,14 +42,7 @@ const (
 // churn replaces the file that is in use, again and again, until that fails.
 func churn(db *boltstore.DB) {
 	for {
-		var err error
-		switch os.Getenv(envChurn) {
-		case compacting:
-			_, err = db.Compact(context.Background(), nil)
-		case rotating:
-			err = db.Rotate()
-		}
-		if err != nil {
+		if _, err := db.Compact(context.Background(), nil); err != nil {
 			fmt.Fprintln(os.Stderr, "child:", err)
 			return
 		}

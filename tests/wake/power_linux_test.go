@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/seal"
-	bolt "go.etcd.io/bbolt"
 )
 
 // TestPowerFailure cuts the power of the file's disk while a program with
@@ -45,10 +46,15 @@ func TestPowerFailure(t *testing.T) {
 		mode := []string{"commits", "relist", compacting, rotating}[i%4]
 		w.resume()
 		p.churn = ""
-		if mode == compacting || mode == rotating {
+		if mode == compacting {
 			p.churn = mode
 		}
 		p.kill()
+		if mode == rotating {
+			if err := seal.Rotate(p.keys); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if mode == "relist" {
 			pause(p.rnd, 600*time.Millisecond) // what differs
 			if err := srv.Restart(t.Context()); err != nil {
@@ -59,14 +65,19 @@ func TestPowerFailure(t *testing.T) {
 			p.eventually("a list", func() bool { return len(srv.FullReads(t, since)) > 0 })
 			pause(p.rnd, 60*time.Millisecond)
 		} else {
-			size := p.size()
+			size, was := p.size(), p.stat()
 			p.start()
-			p.eventually("an event", func() bool { return p.size() > size })
-			pause(p.rnd, 500*time.Millisecond)
-		}
-		if p.churn != "" && i%8 < 4 {
-			p.untilReplaced()
-			cut["right after a new file took the place"]++
+			if mode != rotating {
+				p.eventually("an event", func() bool { return p.size() > size })
+				pause(p.rnd, 500*time.Millisecond)
+				was = p.stat()
+			} else if i%8 >= 4 { // the file gets new data keys as it is opened
+				pause(p.rnd, 200*time.Millisecond)
+			}
+			if (mode == compacting || mode == rotating) && i%8 < 4 {
+				p.untilReplaced(was)
+				cut["right after a new file took the place"]++
+			}
 		}
 		since := time.Now()
 		p.disk.cut()
@@ -129,6 +140,7 @@ type powerProgram struct {
 	w     *writer
 	rnd   *rand.Rand
 	churn string
+	keys  string // the keyset's file
 	o     boltstore.Options
 }
 
@@ -145,7 +157,7 @@ func newPowerProgram(t *testing.T, durability string) *powerProgram {
 		t.Fatal(err)
 	}
 	w.keyset = seal.File(keys)
-	pp := &powerProgram{disk: disk, srv: srv, w: w, rnd: rand.New(rand.NewPCG(seed, 1)), o: boltstore.Options{Keyset: w.keyset}}
+	pp := &powerProgram{disk: disk, srv: srv, w: w, rnd: rand.New(rand.NewPCG(seed, 1)), keys: keys, o: boltstore.Options{Keyset: w.keyset}}
 	if durability == noSyncs {
 		pp.o.Durability = boltstore.DurabilityProcess
 	}
@@ -201,13 +213,19 @@ func (p *powerProgram) missing() error {
 	return db.Close()
 }
 
-// untilReplaced looks on until another file has the name, as soon as it can.
-func (p *powerProgram) untilReplaced() {
+func (p *powerProgram) stat() os.FileInfo {
 	p.t.Helper()
-	was, err := os.Stat(p.db)
+	st, err := os.Stat(p.db)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	return st
+}
+
+// untilReplaced looks on until another file than that has the name, as soon as
+// it can.
+func (p *powerProgram) untilReplaced(was os.FileInfo) {
+	p.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		if is, err := os.Stat(p.db); err == nil && !os.SameFile(was, is) {
 			return
