@@ -8,23 +8,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// AddDurableHandler adds a handler whose progress is in the file, under a name
-// that must be the same in each life of the process and belongs to this source.
-// After a restart it is told exactly what it has not acknowledged by then,
-// deletes included: at least once, and in order for each key, whatever ended
-// the process. Acknowledgements are written with the source's next commit, or
-// within boltstore.Options.FlushInterval.
+// AddDurableHandler adds a handler whose position is in the file. Its name must be
+// the same in each life of the process and belongs to this source. After a restart
+// it is told exactly what it has not acknowledged by then, deletes included: at
+// least once, and in order for each key, whatever ended the process.
+// Acknowledgements are written with the source's next commit, or within
+// boltstore.Options.FlushInterval.
 //
-// A name that the file does not know is first told of every object that is
-// there, as Added; a restart continues that. What is there before the
-// informer's first sync is the same. If the journal exceeds
-// boltstore.Options.JournalBytes because of the handler, what it has not
-// acknowledged is collapsed, for each key: deletes of objects that it may know,
-// then the present object beside the one that it last acknowledged; alone, as
-// Added, if it changed while the handler was being shown the objects.
+// A name that the file does not know is first told every object that is there, as
+// cache.Added, also one that the informer's first list brings. A restart goes on
+// with that.
+//
+// A handler that falls behind has its entries collapsed for each key, once the
+// journal exceeds boltstore.Options.JournalBytes or JournalAge. It is then told
+// the deletes of objects that it may know, and the present object beside the one
+// that it last acknowledged. If the object changed while the handler was being
+// shown all objects, the present one comes alone, as cache.Added.
 //
 // The name stays registered, and what it needs is kept, until
-// RemoveDurableHandler; while it is not added in a life of the process, too.
+// RemoveDurableHandler; also in a life of the process that does not add it.
 func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableOptions) (cache.ResourceEventHandlerRegistration, error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
@@ -58,11 +60,10 @@ func (inf *Informer) syncedAt() (seq uint64, ok bool) {
 	}
 }
 
-// RemoveDurableHandler stops calling the handler and forgets its name: what it
-// has not acknowledged is not kept for it. It does not wait for calls under way,
-// whose answers do not count any more, so that the handler can call it, too. To
-// wait, call cache.ShutDownEventHandler first. The name can be added again at
-// once.
+// RemoveDurableHandler stops calling the handler and forgets its name and
+// position. It does not wait for calls under way, whose answers no longer count, so
+// the handler may call it, too. To wait, call cache.ShutDownEventHandler first. The
+// name can be added again at once.
 func (inf *Informer) RemoveDurableHandler(name string) error {
 	inf.mu.Lock()
 	var found *durable.Handler

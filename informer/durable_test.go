@@ -40,7 +40,7 @@ func (l *ledger) HandleEvent(_ context.Context, e Event) error {
 		l.OnUpdate(e.Old(), e.Object)
 	case cache.Deleted:
 		l.OnDelete(e.Object)
-	case Reset:
+	case EventReset:
 		l.recorder.mu.Lock()
 		l.there = map[string]*corev1.ConfigMap{}
 		l.log = append(l.log, "reset")
@@ -338,7 +338,7 @@ func TestDurableStartsOver(t *testing.T) {
 	other.path = w.path
 	other.create("ours")
 	r.answers(func(e Event) error {
-		if e.Type == Reset {
+		if e.Type == EventReset {
 			return ErrAckLater
 		}
 		return nil

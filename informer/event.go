@@ -12,43 +12,43 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Reset is the type of an event that tells a durable handler to start over:
-// what it has been told is of another cluster, or part of what it had to be
-// told was damaged. It is told alone: nothing follows before it is
-// acknowledged; then every object that there is, as Added.
-const Reset = durable.Reset
+// EventReset is the type of an event that has a durable handler start over: it was
+// told of another cluster, or part of what it had to be told was damaged. Nothing
+// follows before it is acknowledged. Then every object follows, as cache.Added.
+const EventReset cache.DeltaType = durable.Reset
 
 // Event is what a durable handler is told.
 type Event struct {
-	// Type is cache.Added, cache.Updated, cache.Deleted or Reset.
+	// Type is cache.Added, cache.Updated, cache.Deleted or EventReset.
 	Type cache.DeltaType
 	// Key of the object, "" for a Reset.
 	Key string
-	// Object after the change; for a delete its final state, or a
+	// Object after the change. For a delete it is the final state, or a
 	// cache.DeletedFinalStateUnknown with the last known one. It is shared and
 	// must not be modified.
 	Object any
-	// Seq of the journal entry, the last one of those that were collapsed into it
-	// where it is no delete, or up to which an object that is Initial has been
-	// changed. Within a key it does not fall, unless events are told again.
+	// Seq is the number of the journal entry, of the last one where several were
+	// collapsed. For an object that is Initial it is the seq up to which its
+	// changes are part of it. Within a key it does not fall, unless events are
+	// told again.
 	Seq uint64
 	// Time of the change's commit, or when the object was stored.
 	Time time.Time
 	// Initial: the object was there when the handler was first registered, or
 	// when it started over.
 	Initial bool
-	// Attempt counts, from 1 on, the times that the key has been told anew since
-	// something of it was acknowledged.
+	// Attempt counts, from 1 on, how often the key has been told since one of its
+	// events was acknowledged.
 	Attempt int
 
 	old      func() any
 	delivery *durable.Delivery
 }
 
-// Old is the object before the change, nil unless Type is cache.Updated, or if
-// it cannot be read. Where events were collapsed in the file it can be an older
-// state than the handler was last told. It is decoded when first asked for,
-// which spares those who do not ask. It is shared and must not be modified.
+// Old is the object before the change. It is nil unless Type is cache.Updated,
+// and if it cannot be read. Where events were collapsed it can be an older state
+// than the handler was last told. It is decoded when Old is called. It is shared
+// and must not be modified.
 func (e Event) Old() any {
 	if e.old == nil {
 		return nil
@@ -57,17 +57,17 @@ func (e Event) Old() any {
 }
 
 // Ack acknowledges an event for which the handler has returned ErrAckLater, or
-// is going to. It may be called from any goroutine, more than once, and after
-// the informer has stopped, when it has no effect. It counts once all earlier
-// events of the key are acknowledged, too.
+// is going to. It may be called from any goroutine and more than once; it has no
+// effect after the informer has stopped. It counts once all earlier events of the
+// key are acknowledged, too.
 func (e Event) Ack() {
 	if e.delivery != nil {
 		e.delivery.End(nil)
 	}
 }
 
-// Nack says that such an event could not be dealt with. It and all later events
-// of the key that the handler has been told of are told again, after a backoff.
+// Nack refuses such an event. It and all later events of the key that the handler
+// was told are told again, after a backoff.
 func (e Event) Nack(err error) {
 	if e.delivery != nil {
 		e.delivery.End(cmp.Or(err, errNack))
@@ -79,12 +79,13 @@ var ErrAckLater = durable.ErrAckLater
 
 var errNack = errors.New("not acknowledged")
 
-// DurableHandler is told of changes, across restarts, until it has acknowledged
-// them. Returning nil acknowledges the event, ErrAckLater leaves that to Ack
-// and Nack, and after any other error the event is told again, after a backoff;
-// other keys do not wait for it, later events of the key do. It is called by
-// one goroutine at a time for a key, and by up to DurableOptions.Workers in
-// all. ctx ends when the informer does, or the handler is removed.
+// DurableHandler is told changes, across restarts, until it has acknowledged
+// them. Returning nil acknowledges the event; ErrAckLater leaves that to Ack and
+// Nack. After any other error the event is told again, after a backoff; later
+// events of the key wait for that, other keys do not.
+//
+// One goroutine at a time calls it for a key, and up to DurableOptions.Workers in
+// all. ctx ends when the informer ends, or the handler is removed.
 type DurableHandler interface {
 	HandleEvent(ctx context.Context, e Event) error
 }
@@ -101,14 +102,14 @@ type DurableOptions struct {
 	// Default 1.
 	Workers int
 	// MaxPending and PendingBytes bound the events that wait in memory for a
-	// call, a retry or an acknowledgement. Beyond, no further ones are taken in,
-	// which costs disk and holds up nobody else; what waits for a retry, or for
-	// longer than StuckAfter for an acknowledgement, is then moved to the file,
-	// collapsed for each key, so that other keys go on. Defaults 1024, 8 MiB and
-	// 10 s.
+	// call, a retry or an acknowledgement. Further ones are read from the file
+	// later, which holds up nobody else. Defaults 1024 and 8 MiB.
 	MaxPending   int
 	PendingBytes int
-	StuckAfter   time.Duration
+	// StuckAfter is how long a key may wait for an acknowledgement while memory is
+	// full. Then, and while it waits for a retry, it is moved to the file,
+	// collapsed, so that other keys go on. Default 10 s.
+	StuckAfter time.Duration
 	// RateLimiter says how long to wait before a key is told again. Default:
 	// exponential, from 5 ms to 5 min.
 	RateLimiter workqueue.TypedRateLimiter[string]

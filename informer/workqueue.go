@@ -9,16 +9,18 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// DurableQueue is a workqueue whose work is not forgotten when the process
-// dies: as a DurableHandler it adds the items of what it is told, and
-// acknowledges that when the item's work is Done and nobody has asked for it to
-// be done again. Add, AddAfter and AddRateLimited of an item while it is being
-// worked on ask for that; of what it was worked on for then, the last event of
-// each key stays unacknowledged, so that a restart brings the item back. Only a
-// Reset is acknowledged in any case, since nothing is told before. Everything
-// else is the inner queue's, so that it can be used wherever that can: in a
-// controller-runtime controller, with reconcile.Request, as what
-// Options.NewQueue returns.
+// DurableQueue is a workqueue whose work is not forgotten when the process dies. As
+// a DurableHandler it adds the items of each event. It acknowledges the event when
+// its items are Done and nobody has asked for them again meanwhile.
+//
+// Add, AddAfter and AddRateLimited of an item that is being worked on ask for it
+// again. Then the last event of each key stays unacknowledged, so that a restart
+// brings the item back, and older ones are acknowledged. A Reset is acknowledged in
+// any case, since nothing is told before that.
+//
+// Everything else is the inner queue's. So it can be used wherever that can: in a
+// controller-runtime controller, with reconcile.Request, as what Options.NewQueue
+// returns.
 type DurableQueue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	items func(Event) []T
@@ -51,9 +53,9 @@ func (s *share) done() {
 	}
 }
 
-// NewDurableQueue wraps a queue. items says what is to be worked on for an
-// event, nothing to ignore it; it is also asked about a Reset, which has no
-// object. Give the queue to AddDurableHandler.
+// NewDurableQueue wraps a queue, for AddDurableHandler. items says what is to be
+// worked on for an event; none acknowledges the event at once. It is also asked
+// about a Reset, which has no object.
 func NewDurableQueue[T comparable](inner workqueue.TypedRateLimitingInterface[T], items func(Event) []T) *DurableQueue[T] {
 	return &DurableQueue[T]{TypedRateLimitingInterface: inner, items: items, state: map[T]*queued{}}
 }
@@ -99,8 +101,8 @@ func (q *DurableQueue[T]) Get() (item T, shutdown bool) {
 	return item, false
 }
 
-// Done ends the work on an item, and acknowledges what it was for unless it is
-// to be done again.
+// Done ends the work on an item. It acknowledges what the work was for, unless the
+// item was asked for again.
 func (q *DurableQueue[T]) Done(item T) {
 	var done []*share
 	q.mu.Lock()
@@ -121,9 +123,9 @@ func (q *DurableQueue[T]) Done(item T) {
 	q.TypedRateLimitingInterface.Done(item)
 }
 
-// lastOfEach parts the last share of each key from those before it: were these
-// kept, too, the key would soon be told no more of. Nothing is told before a
-// Reset, which has no key, is acknowledged.
+// lastOfEach parts the last share of each key from those before it. Were these kept,
+// too, the key would soon be told nothing more. The share of a Reset, which has no
+// key, is not kept: nothing is told before that is acknowledged.
 func lastOfEach(shares []*share) (before, last []*share) {
 	later := map[string]bool{}
 	for _, s := range slices.Backward(shares) {

@@ -21,7 +21,7 @@ type request struct{ Namespace, Name string }
 
 func requestsOf(e Event) []request {
 	ns, name, err := cache.SplitMetaNamespaceKey(e.Key)
-	if err != nil || e.Type == Reset {
+	if err != nil || e.Type == EventReset {
 		return nil
 	}
 	return []request{{ns, name}}
@@ -156,7 +156,7 @@ func TestQueueResetAsksAgain(t *testing.T) {
 	}
 	work(cache.Added)
 	l.only().Lost()
-	work(Reset)
+	work(EventReset)
 	work(cache.Added)
 	l.end()
 	q.ShutDown()

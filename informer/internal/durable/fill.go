@@ -43,20 +43,15 @@ func (d *Handler) room() bool {
 	switch {
 	case epoch != d.pos.epoch:
 		d.startOver(epoch, d.host.Store.State().Seq)
-	case d.over.lost:
-		d.startAnew(errors.New("its position could not be read"))
+	case d.over.phase == phaseAsked:
+		d.damagedLocked(errors.New("its position could not be read"))
 	}
 	switch {
-	case d.over.resetDue:
-		// What the handler does about a Reset a crash must not make forget: the
-		// file has it first.
-		if d.queues.calls > 0 || d.over.anew {
-			return false // the last one to return wakes us, or the commit
+	case d.over.owed():
+		// The last call to return wakes us, or the commit, or the acknowledgement.
+		if d.queues.calls == 0 && d.over.tell() {
+			d.add("", &task{reset: true})
 		}
-		d.over.resetDue, d.over.resetting = false, true
-		d.add("", &task{reset: true})
-		return false
-	case d.over.resetting:
 		return false
 	case d.full():
 		d.block()
@@ -100,12 +95,12 @@ func (d *Handler) fillEntries(upto uint64) bool {
 	defer d.mu.Unlock()
 	switch {
 	case len(entries) == 0 && inFile:
-		d.startAnew(fmt.Errorf("journal entries from %d on are missing: %w", from, boltstore.ErrDamaged))
+		d.damagedLocked(fmt.Errorf("journal entries from %d on are missing: %w", from, boltstore.ErrDamaged))
 		return true
 	case len(entries) == 0:
 		return false
 	case entries[0].Seq != from:
-		d.startAnew(fmt.Errorf("journal entries from %d to %d are missing: %w", from, entries[0].Seq-1, boltstore.ErrDamaged))
+		d.damagedLocked(fmt.Errorf("journal entries from %d to %d are missing: %w", from, entries[0].Seq-1, boltstore.ErrDamaged))
 		return true
 	}
 	for _, e := range entries {

@@ -169,7 +169,7 @@ func (d *Handler) checkSynced() {
 	if !ok || cache.IsDone(syncedChecker{d}) {
 		return
 	}
-	if d.replay.active || len(d.replay.shown) > 0 || d.parked.active || d.over.resetDue || d.over.resetting || d.pos.cursor < seq {
+	if d.replay.active || len(d.replay.shown) > 0 || d.parked.active || d.over.phase != phaseTelling || d.pos.cursor < seq {
 		return
 	}
 	for _, q := range d.queues.ofKey {

@@ -20,7 +20,7 @@ func (d *Handler) Inspect() State {
 	defer d.mu.Unlock()
 	st := State{
 		Cursor: d.pos.cursor, Mark: d.pos.mark, Replaying: d.replay.active || len(d.replay.shown) > 0, Unparking: d.parked.active,
-		StartingOver: d.over.resetDue || d.over.resetting, Tasks: map[string]int{},
+		StartingOver: d.over.phase != phaseTelling, Tasks: map[string]int{},
 	}
 	for key, q := range d.queues.ofKey {
 		st.Tasks[key] = len(q.tasks)

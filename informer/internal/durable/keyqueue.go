@@ -165,7 +165,7 @@ func (d *Handler) acknowledged(q *keyQueue, t *task) {
 	d.hold(t, -1)
 	switch {
 	case t.reset:
-		d.over.resetting = false
+		d.over.acknowledge()
 		d.host.Backlog.Wake()
 	case t.more: // a delete, up to which nothing is left
 		d.pos.settled[q.key] = max(d.pos.settled[q.key], t.seq)

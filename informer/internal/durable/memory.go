@@ -52,5 +52,5 @@ func (d *Handler) block() {
 // then that must not wait for room, which what waits behind it may have taken.
 // The caller holds the mutex.
 func (d *Handler) alone() bool {
-	return len(d.queues.loads) > 0 && d.queues.calls < d.o.Workers && len(d.queues.due) == 0 && !d.over.resetDue && !d.over.resetting
+	return len(d.queues.loads) > 0 && d.queues.calls < d.o.Workers && len(d.queues.due) == 0 && !d.over.owed()
 }

@@ -39,7 +39,7 @@ func (d *Handler) load(p boltstore.Position, mark uint64, known bool) {
 	d.replay.shown, d.replay.shownAt = sets.New(p.Shown...), p.ShownAt
 	d.replay.walk = walk{active: p.Replaying, begun: p.Next != nil, next: p.Next}
 	d.parked.walk = walk{active: known}
-	d.over.resetDue = p.Reset
+	d.over.load(p.Reset)
 }
 
 // Position implements boltstore.Positioner.
@@ -48,7 +48,7 @@ func (d *Handler) Position() boltstore.Position {
 	defer d.mu.Unlock()
 	p := boltstore.Position{
 		Epoch: d.pos.epoch, Cursor: max(d.pos.cursor, d.pos.inheritedTo), Pending: map[string]uint64{},
-		Replaying: d.replay.active, Next: d.replay.next, Shown: d.replay.shown.UnsortedList(), ShownAt: d.replay.shownAt, Reset: d.over.resetting || d.over.resetDue,
+		Replaying: d.replay.active, Next: d.replay.next, Shown: d.replay.shown.UnsortedList(), ShownAt: d.replay.shownAt, Reset: d.over.owed(),
 	}
 	if d.pos.reach == 0 { // else a commit has failed, and may be in the file all the same
 		d.pos.reach = max(p.Cursor, d.pos.mark) + aheadOfCommit
@@ -85,8 +85,7 @@ func (d *Handler) Position() boltstore.Position {
 		}
 		clear(d.pos.settled)
 	}
-	d.over.leavingAnew = d.over.anew
-	p.Settled, p.Anew = d.pos.leaving, d.over.anew
+	p.Settled, p.Anew = d.pos.leaving, d.over.report()
 	return p
 }
 
@@ -95,8 +94,7 @@ func (d *Handler) Persisted(mark uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pos.leaving = nil
-	if d.over.anew && d.over.leavingAnew {
-		d.over.anew = false
+	if d.over.commit() {
 		d.host.Backlog.Wake()
 	}
 	d.pos.mark = max(d.pos.mark, mark)
@@ -112,7 +110,7 @@ func (d *Handler) Persisted(mark uint64) {
 // Lost implements boltstore.Positioner.
 func (d *Handler) Lost() {
 	d.mu.Lock()
-	d.over.lost = !d.over.anew || d.over.leavingAnew // else it has started over since it was asked
+	d.over.ask()
 	d.mu.Unlock()
 	d.host.Backlog.Wake()
 }

@@ -36,7 +36,7 @@ func (d *Handler) due(e *boltstore.Entry) bool {
 // fillReplay takes in the next page of objects, after every entry that its
 // snapshot contains.
 func (d *Handler) fillReplay() bool {
-	overs, again := d.over.overs, d.replay.shown.UnsortedList()
+	count, again := d.over.count, d.replay.shown.UnsortedList()
 	again = again[:min(len(again), d.host.Page)]
 	var p boltstore.ReplayPage
 	var err error
@@ -70,7 +70,7 @@ func (d *Handler) fillReplay() bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.over.overs != overs || d.pos.cursor != p.Seq || d.pos.mark > d.pos.cursor || d.parked.active {
+	if d.over.count != count || d.pos.cursor != p.Seq || d.pos.mark > d.pos.cursor || d.parked.active {
 		return true // it has started over, or gone past the page: read it again
 	}
 	for _, e := range p.Entries {
@@ -91,5 +91,5 @@ func (d *Handler) fillReplay() bool {
 func (d *Handler) behind(seq uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.pos.cursor < seq && d.pos.mark <= d.pos.cursor && !d.over.resetDue && !d.over.resetting
+	return d.pos.cursor < seq && d.pos.mark <= d.pos.cursor && !d.over.owed()
 }

@@ -4,17 +4,92 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// startOver is where the handler is in starting over.
-type startOver struct {
-	resetting   bool // told to start over and not acknowledged
-	resetDue    bool
-	anew        bool // it has started over, and the file does not say so yet
-	leavingAnew bool // the commit under way does
-	lost        bool // the file's position is: it starts over
-	overs       int  // counts how often it started over
+// phase says where a handler is in starting over; docs/design/handlers.md has the
+// table.
+type phase int
+
+const (
+	phaseTelling phase = iota // entries, parked keys and replay are told
+	phaseAsked                // the file has a start-over that memory has not
+	phaseDue                  // memory has one that the file has not
+	phaseWriting              // the commit under way has it
+	phaseWritten              // the file has it, the handler has not been told
+	phaseTold                 // the handler is told, and has not acknowledged
+)
+
+func (p phase) String() string {
+	return [...]string{"telling", "asked", "due", "writing", "written", "told"}[p]
 }
 
-// startOver drops what is in hand. The caller holds the mutex.
+// startOver is where the handler is in starting over. Each method but owed is one
+// transition, and does nothing in a phase that does not have it.
+type startOver struct {
+	phase phase
+	count int // start-overs in this life: what was read before one is dropped
+}
+
+// load begins a life. owed says that the file has a Reset to be told.
+func (s *startOver) load(owed bool) {
+	if owed {
+		s.phase = phaseWritten
+	}
+}
+
+// ask notes that the file asks for a start-over. One that is due answers that.
+func (s *startOver) ask() {
+	if s.phase != phaseDue {
+		s.phase = phaseAsked
+	}
+}
+
+// begin makes a start-over due.
+func (s *startOver) begin() {
+	s.phase = phaseDue
+	s.count++
+}
+
+// report says whether a commit that asks for the position has to write the
+// start-over.
+func (s *startOver) report() bool {
+	if s.phase == phaseDue {
+		s.phase = phaseWriting
+	}
+	return s.phase == phaseWriting
+}
+
+// commit notes that the commit has succeeded. It says whether that wrote the
+// start-over.
+func (s *startOver) commit() bool {
+	if s.phase != phaseWriting {
+		return false
+	}
+	s.phase = phaseWritten
+	return true
+}
+
+// tell says whether the Reset is to be told now. What the handler does about it a
+// crash must not make the file forget, so the file has it first.
+func (s *startOver) tell() bool {
+	if s.phase != phaseWritten {
+		return false
+	}
+	s.phase = phaseTold
+	return true
+}
+
+// acknowledge ends the start-over. A replay of all objects follows.
+func (s *startOver) acknowledge() {
+	if s.phase == phaseTold {
+		s.phase = phaseTelling
+	}
+}
+
+// owed says that the Reset has still to be told, or to be acknowledged: nothing
+// else is told.
+func (s *startOver) owed() bool { return s.phase >= phaseDue }
+
+// startOver drops what is in hand and makes a start-over due, as of a seq of an
+// epoch. The caller holds the mutex.
 func (d *Handler) startOver(epoch, seq uint64) {
 	for _, q := range d.queues.ofKey {
 		q.dropped = true
@@ -26,10 +101,8 @@ func (d *Handler) startOver(epoch, seq uint64) {
 	d.replay.shown, d.replay.shownAt = sets.New[string](), 0
 	d.pos.epoch, d.pos.known, d.pos.cursor, d.pos.mark = epoch, 0, seq, seq
 	d.pos.reach = 0
-	d.over.overs++
 	d.parked.walk, d.replay.walk = walk{}, walk{active: true}
-	d.over.resetDue, d.over.resetting, d.over.lost = true, false, false
-	d.over.anew, d.over.leavingAnew = true, false
+	d.over.begin()
 	d.changed()
 	d.host.Store.Flush()
 }
@@ -38,11 +111,11 @@ func (d *Handler) startOver(epoch, seq uint64) {
 func (d *Handler) damaged(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.startAnew(err)
+	d.damagedLocked(err)
 }
 
-// startAnew is damaged for who holds the mutex.
-func (d *Handler) startAnew(err error) {
+// damagedLocked is damaged for a caller that holds the mutex.
+func (d *Handler) damagedLocked(err error) {
 	d.log.Error(err, "Part of what a durable handler has to be told is damaged, it has to start over", "source", d.host.Store.Source().String(), "handler", d.name)
 	d.startOver(d.pos.epoch, d.host.Store.State().Seq)
 }

@@ -12,6 +12,38 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// TestPhases: each phase of a start-over and each transition, as the table in
+// docs/design/handlers.md has them.
+func TestPhases(t *testing.T) {
+	transitions := map[string]func(*startOver){
+		"load": func(s *startOver) { s.load(true) }, "ask": (*startOver).ask, "begin": (*startOver).begin,
+		"report": func(s *startOver) { s.report() }, "commit": func(s *startOver) { s.commit() }, "tell": func(s *startOver) { s.tell() },
+		"acknowledge": (*startOver).acknowledge,
+	}
+	for from, leads := range map[phase]map[string]phase{
+		phaseTelling: {"load": phaseWritten, "ask": phaseAsked, "begin": phaseDue},
+		phaseAsked:   {"begin": phaseDue},
+		phaseDue:     {"report": phaseWriting},
+		phaseWriting: {"ask": phaseAsked, "begin": phaseDue, "commit": phaseWritten},
+		phaseWritten: {"ask": phaseAsked, "begin": phaseDue, "tell": phaseTold},
+		phaseTold:    {"ask": phaseAsked, "begin": phaseDue, "acknowledge": phaseTelling},
+	} {
+		for name, do := range transitions {
+			if name == "load" && from != phaseTelling {
+				continue // a life begins telling
+			}
+			want, leaves := leads[name]
+			if !leaves {
+				want = from
+			}
+			s := startOver{phase: from}
+			if do(&s); s.phase != want {
+				t.Errorf("%s: %s leads to %s, want %s", from, name, s.phase, want)
+			}
+		}
+	}
+}
+
 // midReplay is a handler that has acknowledged the first page of three, and has
 // one entry to take in before the second. broken has that entry's block lost.
 func midReplay(t *testing.T, broken bool) *standing {
@@ -53,9 +85,11 @@ func TestPageBesideReset(t *testing.T) {
 	d := s.d
 	for i := 0; i < 20 && d.fill(); i++ {
 	}
-	if !d.over.resetDue && !d.over.resetting || len(d.queues.ofKey) > 1 || d.replay.begun {
-		t.Errorf("reset due %v, under way %v, %d keys, replay %+v", d.over.resetDue, d.over.resetting, len(d.queues.ofKey), d.replay)
+	d.mu.Lock()
+	if !d.over.owed() || len(d.queues.ofKey) > 1 || d.replay.begun {
+		t.Errorf("%s, %d keys, replay %+v", d.over.phase, len(d.queues.ofKey), d.replay)
 	}
+	d.mu.Unlock()
 	s.end()
 }
 
@@ -66,9 +100,11 @@ func TestPageBehindReset(t *testing.T) {
 	d := s.d
 	d.Lost()
 	d.fillReplay()
-	if d.over.overs == 0 || d.replay.begun || len(d.queues.ofKey) > 0 {
-		t.Errorf("started over %d times, %d keys, replay %+v", d.over.overs, len(d.queues.ofKey), d.replay)
+	d.mu.Lock()
+	if d.over.count == 0 || d.replay.begun || len(d.queues.ofKey) > 0 {
+		t.Errorf("started over %d times, %d keys, replay %+v", d.over.count, len(d.queues.ofKey), d.replay)
 	}
+	d.mu.Unlock()
 	s.end()
 }
 
@@ -89,10 +125,10 @@ func TestResetIsWrittenBeforeItIsTold(t *testing.T) {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.over.resetting && !hs[0].Reset {
+		if d.over.phase == phaseTold && !hs[0].Reset {
 			t.Fatal("a crash would make it forget what it is told")
 		}
-		return d.over.resetting
+		return d.over.phase == phaseTold
 	})
 	s.ackAll()
 	for len(d.queues.ofKey) == 0 && d.fill() {
