@@ -128,20 +128,20 @@ func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []lay
 		if g.Items == nil {
 			return nil
 		}
-		c := g.Items.Cursor()
-		at, r := c.Seek(from)
-		for ; at != nil && len(raws) < n; at, r = c.Next() {
+		var err error
+		next, err = layout.Page(g.Items.Cursor(), from, func(_ []byte, r layout.Raw) bool {
+			if len(raws) == n {
+				return false
+			}
 			raws = append(raws, layout.Raw{Key: bytes.Clone(r.Key), Stored: bytes.Clone(r.Open())})
 			if m.Noted.Unindexed > 0 {
 				if n := g.notes.get(r.Key); n != nil && len(n.Indices) > 0 {
 					noted[string(r.Key)] = n.Indices
 				}
 			}
-		}
-		if next = bytes.Clone(at); at != nil && bytes.Compare(at, from) <= 0 {
-			return layout.OutOfOrder(at)
-		}
-		return nil
+			return true
+		})
+		return err
 	})
 	return raws, noted, next, file, err
 }

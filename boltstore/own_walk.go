@@ -24,10 +24,12 @@ func (g genTx) cursor() *unionCursor {
 	return c
 }
 
-// Seek goes to the first key that is not before the place at, which it returns,
-// nil at the end. item and base are what is there, without in where there is
-// none.
-func (c *unionCursor) Seek(at []byte) (place []byte, item, base layout.Raw) {
+// pair is what is at one key: a record, the base of an own write, or both. In is
+// nil in what is not there.
+type pair struct{ item, base layout.Raw }
+
+// Seek goes to the first key that is not before the place at.
+func (c *unionCursor) Seek(at []byte) (place []byte, w pair) {
 	c.itemAt, c.item = c.items.Seek(at)
 	if c.hasOwn {
 		c.ownAt, c.base = c.own.Seek(at)
@@ -35,17 +37,8 @@ func (c *unionCursor) Seek(at []byte) (place []byte, item, base layout.Raw) {
 	return c.here()
 }
 
-// SeekAfter goes to the first key behind the place at, nil being the start.
-func (c *unionCursor) SeekAfter(at []byte) (place []byte, item, base layout.Raw) {
-	c.itemAt, c.item = c.items.SeekAfter(at)
-	if c.hasOwn {
-		c.ownAt, c.base = c.own.SeekAfter(at)
-	}
-	return c.here()
-}
-
 // Next goes to the next key.
-func (c *unionCursor) Next() (place []byte, item, base layout.Raw) {
+func (c *unionCursor) Next() (place []byte, w pair) {
 	if c.atItem {
 		c.itemAt, c.item = c.items.Next()
 	}
@@ -55,7 +48,7 @@ func (c *unionCursor) Next() (place []byte, item, base layout.Raw) {
 	return c.here()
 }
 
-func (c *unionCursor) here() (place []byte, item, base layout.Raw) {
+func (c *unionCursor) here() (place []byte, w pair) {
 	c.atItem, c.atOwn = c.itemAt != nil, c.ownAt != nil
 	if c.atItem && c.atOwn {
 		switch bytes.Compare(c.itemAt, c.ownAt) {
@@ -66,12 +59,12 @@ func (c *unionCursor) here() (place []byte, item, base layout.Raw) {
 		}
 	}
 	if c.atItem {
-		place, item = c.itemAt, c.item
+		place, w.item = c.itemAt, c.item
 	}
 	if c.atOwn {
-		place, base = c.ownAt, c.base
+		place, w.base = c.ownAt, c.base
 	}
-	return place, item, base
+	return place, w
 }
 
 // shown is what the server showed last of a key under a cursor, without in where
@@ -86,10 +79,10 @@ func shown(item, base layout.Raw) layout.Raw {
 	return base
 }
 
-// keyOfEither is the key of what is under a cursor.
-func keyOfEither(item, base layout.Raw) (string, error) {
-	if item.In != nil {
-		return keyOf(item)
+// key is the key of the record, or else of the base.
+func (w pair) key() (string, error) {
+	if w.item.In != nil {
+		return keyOf(w.item)
 	}
-	return keyOf(base)
+	return keyOf(w.base)
 }

@@ -71,7 +71,7 @@ type Relist struct {
 	bytes   int
 	stage   *stage
 
-	swept  []byte // place up to which Commit has looked for what is gone
+	swept  []byte // place from which Commit has yet to look for what is gone
 	tailed bool   // all of them
 	noteAt []byte // likewise for notes
 	noNote bool

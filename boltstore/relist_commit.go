@@ -14,7 +14,7 @@ import (
 // sweep finds what no page has shown: it is gone as of the list's version.
 func (r *Relist) sweep(resourceVersion string) error {
 	for !r.tailed {
-		items, last, err := r.scan(r.swept, func(k []byte) bool { return !r.hasSeen(k) })
+		items, next, err := r.scan(r.swept, func(k []byte) bool { return !r.hasSeen(k) })
 		if err != nil {
 			return err
 		}
@@ -24,49 +24,48 @@ func (r *Relist) sweep(resourceVersion string) error {
 		n, err := r.take(items)
 		r.Deleted += n
 		if err != nil {
-			if n > 0 {
-				r.swept = items[n-1].at
+			if n < len(items) {
+				r.swept = items[n].at
+			} else {
+				r.swept, r.tailed = next, next == nil
 			}
 			return err
 		}
-		r.swept, r.tailed = last, last == nil
+		r.swept, r.tailed = next, next == nil
 	}
 	return r.sweepNotes(resourceVersion)
 }
 
-// scan returns about a thousand records after the given place, of which
-// want is true, and the place it has come to, nil at the end.
-func (r *Relist) scan(after []byte, want func(k []byte) bool) (items []item, last []byte, err error) {
+// scan looks at up to 1,000 keys of the generation from the place from on, nil being
+// the start. It returns those that want asks for, and the place of the next key, nil
+// at the end.
+func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []item, next []byte, err error) {
 	const most = 1000
 	err = r.s.db.h.view(func(tx *bolt.Tx) error {
-		items, last = nil, nil
+		items, next = nil, nil
 		g, err := r.current(tx)
 		if err != nil || g.Items == nil {
 			return err
 		}
-		c := g.cursor()
-		at, v, base := c.SeekAfter(after)
-		for n := 0; at != nil && n < most; n++ {
-			last = bytes.Clone(at)
-			k := v.Key
-			if v.In == nil {
-				k = base.Key
+		n := 0
+		next, err = layout.Page(g.cursor(), from, func(at []byte, w pair) bool {
+			if n == most {
+				return false
+			}
+			n++
+			k := w.item.Key
+			if w.item.In == nil {
+				k = w.base.Key
 			}
 			if want(k) {
-				key, _ := keyOfEither(v, base) // damaged: what can be known of it
-				items = append(items, item{k: bytes.Clone(k), at: last, key: key, size: len(v.Stored) + len(base.Stored)})
+				key, _ := w.key() // damaged: what can be known of it
+				items = append(items, item{k: bytes.Clone(k), at: bytes.Clone(at), key: key, size: len(w.item.Stored) + len(w.base.Stored)})
 			}
-			at, v, base = c.Next()
-		}
-		switch {
-		case at == nil:
-			last = nil
-		case bytes.Compare(last, after) <= 0:
-			return layout.OutOfOrder(last)
-		}
-		return nil
+			return true
+		})
+		return err
 	})
-	return items, last, err
+	return items, next, err
 }
 
 // Commit makes the list visible, as of resourceVersion, which the server has

@@ -85,14 +85,14 @@ func (r *Relist) fill() error {
 		return r.hasSeen(k) && !differs
 	}
 	for from, more := []byte(nil), len(r.seen) > 0; more; {
-		items, last, err := r.scan(from, same)
+		items, next, err := r.scan(from, same)
 		if err != nil {
 			return err
 		}
 		if _, err := r.stageItems(items); err != nil {
 			return err
 		}
-		from, more = last, last != nil
+		from, more = next, next != nil
 	}
 	_, err := r.stageItems(changes)
 	return err

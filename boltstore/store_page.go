@@ -83,21 +83,15 @@ const pageBytes = 256 << 10
 // own writes, the records are what the server showed last.
 func (s *Store) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
-	c := g.cursor()
-	at, item, base := c.Seek(from)
-	for ; at != nil && len(raws) < n && size < pageBytes; at, item, base = c.Next() {
-		r := shown(item, base)
-		if r.In == nil {
-			continue
+	next, err = layout.Page(g.cursor(), from, func(_ []byte, w pair) bool {
+		if len(raws) == n || size >= pageBytes {
+			return false
 		}
-		raws = append(raws, r)
-		size += len(r.Stored)
-	}
-	if at == nil {
-		return raws, nil, nil
-	}
-	if bytes.Compare(at, from) <= 0 {
-		return nil, nil, layout.OutOfOrder(at)
-	}
-	return raws, bytes.Clone(at), nil
+		if r := shown(w.item, w.base); r.In != nil {
+			raws = append(raws, r)
+			size += len(r.Stored)
+		}
+		return true
+	})
+	return raws, next, err
 }

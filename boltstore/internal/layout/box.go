@@ -103,18 +103,11 @@ func (x *Box) Page(from []byte, fn func(v []byte) bool) (next []byte, err error)
 	if !known {
 		at = nil
 	}
-	c := x.Bucket.Cursor()
-	name, v := c.Seek(at)
-	for name != nil && fn(x.Open(name, v)) {
-		name, v = c.Next()
+	next, err = Page(x.Bucket.Cursor(), at, func(name, v []byte) bool { return fn(x.Open(name, v)) })
+	if next == nil || err != nil {
+		return nil, err
 	}
-	if name == nil {
-		return nil, nil
-	}
-	if bytes.Compare(name, at) <= 0 {
-		return nil, OutOfOrder(name)
-	}
-	return append(order, name...), nil
+	return append(order, next...), nil
 }
 
 // order identifies the order of the box, which other data keys change.

@@ -1,8 +1,6 @@
 package layout
 
 import (
-	"bytes"
-
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -137,15 +135,6 @@ func (c ItemCursor) First() ([]byte, Raw) { return c.result(c.c.First()) }
 
 // Next goes to the next record.
 func (c ItemCursor) Next() ([]byte, Raw) { return c.result(c.c.Next()) }
-
-// SeekAfter goes to the first record after the place at, nil being the start.
-func (c ItemCursor) SeekAfter(at []byte) ([]byte, Raw) {
-	k, v := c.c.Seek(at)
-	if at != nil && bytes.Equal(k, at) {
-		k, v = c.c.Next()
-	}
-	return c.result(k, v)
-}
 
 func (c ItemCursor) result(name, v []byte) ([]byte, Raw) {
 	if name == nil {
