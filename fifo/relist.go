@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // Relisted is what Pop hands out for a relist whose changes are not kept in

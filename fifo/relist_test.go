@@ -3,12 +3,15 @@ package fifo
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/kubewake/kubewake/boltstore"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 // TestRelistEndsWithTheQueue: a relist that the disk does not take ends when
@@ -48,5 +51,87 @@ func TestRelistEndsWithTheQueue(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("it goes on")
+	}
+}
+
+// TestReplace is a Reflector without a Source: a full list is a diff.
+func TestReplace(t *testing.T) {
+	q, s := newQueue(t, boltstore.Options{}, Options{})
+	if err := q.Replace([]any{object("a", 1), object("b", 2)}, "3"); err != nil {
+		t.Fatal(err)
+	}
+	if d := pop(t, q); d.Type != cache.ReplacedAll {
+		t.Fatalf("first list: %+v", d)
+	}
+	if !q.HasSynced() || len(s.ListKeys()) != 2 {
+		t.Fatal(q.HasSynced(), s.ListKeys())
+	}
+	if err := q.Replace([]any{object("b", 5), object("c", 6)}, "7"); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for range 3 {
+		d := pop(t, q)
+		got += string(d.Type) + " " + d.Object.(*boltstore.Entry).Key + ", "
+	}
+	if got != "Updated ns/b, Added ns/c, Deleted ns/a, " {
+		t.Fatal(got)
+	}
+	q.ExpectResume("7")
+	if err := q.Replace(nil, "7"); err != nil || len(s.ListKeys()) != 2 {
+		t.Fatalf("a resume emptied the store: %v", err)
+	}
+	if err := q.Replace(nil, "8"); err != nil || len(s.ListKeys()) != 0 {
+		t.Fatalf("an empty list did not empty the store: %v", err)
+	}
+}
+
+// TestUntransformableInAList: what the file has of such an object stays, since
+// it has not been deleted.
+func TestUntransformableInAList(t *testing.T) {
+	fails := false
+	q, s := newQueue(t, boltstore.Options{}, Options{Transform: func(o any) (any, error) {
+		if fails && o.(*corev1.ConfigMap).Name == "b" {
+			return nil, errors.New("cannot transform this")
+		}
+		return o, nil
+	}})
+	if err := q.Replace([]any{object("a", 1), object("b", 2), object("c", 3)}, "4"); err != nil {
+		t.Fatal(err)
+	}
+	fails = true
+	if err := q.Replace([]any{object("b", 6), object("c", 3)}, "7"); err != nil {
+		t.Fatal(err)
+	}
+	if keys := s.ListKeys(); len(keys) != 2 || !slices.Contains(keys, "ns/b") || !slices.Contains(keys, "ns/c") {
+		t.Fatal(keys)
+	}
+	if n, err := q.Failed(); n != 1 || err == nil || s.UnstoredObjects() != 1 || q.HasSynced() {
+		t.Fatal(n, err, s.UnstoredObjects(), q.HasSynced())
+	}
+	fails = false
+	if err := q.Replace([]any{object("b", 6), object("c", 3)}, "8"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := q.Failed(); n != 1 || err != nil || s.UnstoredObjects() != 0 {
+		t.Fatal(n, err, s.UnstoredObjects())
+	}
+}
+
+// TestReplaceByForeignObjects: a list with something that is no API object is
+// refused as a whole. That object is not taken for one that is gone.
+func TestReplaceByForeignObjects(t *testing.T) {
+	q, s := newQueue(t, boltstore.Options{}, Options{})
+	if err := q.Replace([]any{object("a", 1), object("b", 2)}, "3"); err != nil {
+		t.Fatal(err)
+	}
+	for _, foreign := range []any{"b", nil, cache.DeletedFinalStateUnknown{Key: "ns/b", Obj: object("b", 2)}} {
+		err := q.Replace([]any{object("a", 1), foreign}, "4")
+		if err == nil || !strings.Contains(err.Error(), "runtime.Object") {
+			t.Errorf("%T: %v", foreign, err)
+		}
+		if n := len(s.ListKeys()); n != 2 || q.Accepted() != "3" {
+			t.Errorf("%T: %d objects at %s", foreign, n, q.Accepted())
+		}
 	}
 }

@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // believer is a durable handler of random answers that checks what it is told

@@ -1,71 +1,17 @@
 package informer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 
-	bolt "go.etcd.io/bbolt"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer/internal/durable"
-	"github.com/kubewake/kubewake/internal/sealtest"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
-
-// ledger is a durable handler that keeps what it is told, over several lives,
-// and finds fault with it.
-type ledger struct {
-	*recorder
-	mu     sync.Mutex
-	answer func(e Event) error // nil: acknowledge
-	events []Event
-}
-
-func newLedger(t *testing.T) *ledger { return &ledger{recorder: newRecorder(t)} }
-
-func (l *ledger) HandleEvent(_ context.Context, e Event) error {
-	l.mu.Lock()
-	l.events = append(l.events, e)
-	answer := l.answer
-	l.mu.Unlock()
-	switch e.Type {
-	case cache.Added:
-		l.OnAdd(e.Object, e.Initial)
-	case cache.Updated:
-		l.OnUpdate(e.Old(), e.Object)
-	case cache.Deleted:
-		l.OnDelete(e.Object)
-	case EventReset:
-		l.recorder.mu.Lock()
-		l.there = map[string]*corev1.ConfigMap{}
-		l.log = append(l.log, "reset")
-		l.recorder.mu.Unlock()
-	}
-	if answer != nil {
-		return answer(e)
-	}
-	return nil
-}
-
-func (l *ledger) answers(fn func(e Event) error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.answer = fn
-}
-
-// taken returns the events since the last call.
-func (l *ledger) taken() []Event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	events := l.events
-	l.events = nil
-	return events
-}
 
 func (w *world) durably(o DurableOptions, h DurableHandler) *life {
 	w.t.Helper()
@@ -325,85 +271,4 @@ func TestDurableNames(t *testing.T) {
 	}
 	r.expect("add b")
 	l.end()
-}
-
-// TestDurableStartsOver: another cluster, and a journal that cannot be read.
-func TestDurableStartsOver(t *testing.T) {
-	w := newWorld(t)
-	w.create("theirs")
-	r := newLedger(t)
-	w.durably(DurableOptions{}, r).run().synced().acknowledged().end()
-	r.expect("initial theirs")
-	other := newWorld(t)
-	other.path = w.path
-	other.create("ours")
-	r.answers(func(e Event) error {
-		if e.Type == EventReset {
-			return ErrAckLater
-		}
-		return nil
-	})
-	l := other.durably(DurableOptions{}, r).run().synced().equal()
-	r.expect("reset")
-	l.end() // not acknowledged: told again
-	if got := r.take(); len(got) > 0 {
-		t.Errorf("told before the reset was acknowledged: %q", got)
-	}
-	r.answers(nil)
-	l = other.durably(DurableOptions{}, r).run().synced().equal().acknowledged()
-	r.expect("reset", "initial ours")
-	other.create("more")
-	r.expect("add more")
-	l.acknowledged().end()
-
-	// Changes that nobody was told of, in a block that is damaged.
-	r.answers(func(Event) error { return ErrAckLater })
-	l = other.durably(DurableOptions{}, r).run().synced()
-	other.delete("more")
-	r.expect("delete more")
-	l.end()
-	damageJournal(t, w.path)
-	r.answers(nil)
-	l = other.durably(DurableOptions{}, r).run().synced().acknowledged()
-	r.expect("reset", "initial ours")
-	l.cancel()
-	<-l.done
-	if err := l.db.Close(); err != nil { // no check: the damage is there
-		t.Error(err)
-	}
-}
-
-// damageJournal flips a bit in the last block.
-func damageJournal(t *testing.T, path string) {
-	t.Helper()
-	db, err := bolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		sources := tx.Bucket([]byte("sources"))
-		id, _ := sources.Cursor().First()
-		j := sources.Bucket(id).Bucket([]byte("journal"))
-		k, v := j.Cursor().Last()
-		b := slices.Clone(v)
-		b[len(b)-1] ^= 1
-		return j.Put(slices.Clone(k), b)
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func handlersOf(t *testing.T, path string) []boltstore.HandlerState {
-	t.Helper()
-	db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: sealtest.Default()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	states, err := db.States()
-	if err != nil || len(states) != 1 {
-		t.Fatal(states, err)
-	}
-	return states[0].Handlers
 }

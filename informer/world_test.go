@@ -3,28 +3,18 @@ package informer
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 )
 
 // world is a server and a file that outlives informers.
@@ -68,10 +58,6 @@ func (w *world) delete(name string) {
 	}
 }
 
-func cm(name string, data ...string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"data": strings.Join(data, ",")}}
-}
-
 // costs fails the test if what the server has been asked for since the last
 // ResetRequests is more than most, or if most would let twice as much pass.
 func (w *world) costs(what string, most kubesim.Cost) {
@@ -86,10 +72,6 @@ func (w *world) config() *rest.Config {
 	cfg := w.sim.RESTConfig()
 	cfg.QPS = -1
 	return reflector.WrapConfig(cfg)
-}
-
-func listWatch(cfg *rest.Config) cache.ListerWatcher {
-	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
 }
 
 // life is one life of a process: an open file and a running informer.
@@ -208,120 +190,4 @@ func (l *life) watching() *life {
 		return slices.ContainsFunc(l.sim.Requests(), func(r kubesim.RequestRecord) bool { return r.Verb == "watch" && r.Open })
 	})
 	return l
-}
-
-func difference(want []kubesim.Object, got []any) string {
-	byKey := map[string]any{}
-	for _, o := range got {
-		k, _ := cache.MetaNamespaceKeyFunc(o)
-		byKey[k] = o
-	}
-	for _, o := range want {
-		k, _ := cache.MetaNamespaceKeyFunc(o)
-		if !apiequality.Semantic.DeepEqual(o, byKey[k]) {
-			return fmt.Sprintf("%s: server %v, cache %v", k, o, byKey[k])
-		}
-		delete(byKey, k)
-	}
-	if len(byKey) > 0 {
-		return fmt.Sprint("the cache has what the server has not: ", slices.Collect(maps.Keys(byKey)))
-	}
-	return ""
-}
-
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
-
-// recorder is a handler that keeps what it is told, over several lives, and
-// finds fault with it.
-type recorder struct {
-	t  *testing.T
-	mu sync.Mutex
-	// there is what it was told exists, by key.
-	there map[string]*corev1.ConfigMap
-	log   []string
-}
-
-func newRecorder(t *testing.T) *recorder {
-	return &recorder{t: t, there: map[string]*corev1.ConfigMap{}}
-}
-
-func (r *recorder) OnAdd(obj any, initial bool) {
-	o := obj.(*corev1.ConfigMap)
-	r.told(map[bool]string{true: "initial ", false: "add "}[initial], o.Name, o)
-}
-
-func (r *recorder) OnUpdate(old, obj any) {
-	a, b := old.(*corev1.ConfigMap), obj.(*corev1.ConfigMap)
-	if a.Name != b.Name || a.UID != b.UID {
-		r.t.Errorf("update of %s %s to %s %s", a.Name, a.UID, b.Name, b.UID)
-	}
-	r.told(map[bool]string{true: "resync ", false: "update "}[a.ResourceVersion == b.ResourceVersion], b.Name, b)
-}
-
-func (r *recorder) OnDelete(obj any) {
-	kind := "delete "
-	if d, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
-		kind, obj = "missed ", d.Obj
-	}
-	o, ok := obj.(*corev1.ConfigMap)
-	if !ok {
-		r.t.Errorf("told of a delete with a %T", obj)
-		return
-	}
-	r.told(kind, o.Name, nil)
-}
-
-func (r *recorder) told(kind, name string, obj *corev1.ConfigMap) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if obj == nil {
-		delete(r.there, name)
-	} else {
-		if old := r.there[name]; old != nil && old.UID != obj.UID {
-			r.t.Errorf("%s came back with another UID and no delete between", name)
-		}
-		r.there[name] = obj
-	}
-	r.log = append(r.log, kind+name)
-}
-
-// take returns what was told since the last take, sorted.
-func (r *recorder) take() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	log := r.log
-	r.log = nil
-	slices.Sort(log)
-	return log
-}
-
-func (r *recorder) names() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Sorted(maps.Keys(r.there))
-}
-
-// expect waits until just that has been told.
-func (r *recorder) expect(what ...string) {
-	r.t.Helper()
-	slices.Sort(what)
-	var got []string
-	deadline := time.Now().Add(time.Minute)
-	for !slices.Equal(got, what) {
-		got = append(got, r.take()...)
-		slices.Sort(got)
-		if time.Now().After(deadline) {
-			r.t.Fatalf("told %q, want %q", got, what)
-		}
-	}
 }

@@ -4,21 +4,19 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 const (
@@ -93,8 +91,11 @@ func (s *stalled) tell(typ cache.DeltaType, obj any) {
 }
 
 func (s *stalled) OnAdd(obj any, _ bool) { s.tell(cache.Added, obj) }
-func (s *stalled) OnUpdate(_, obj any)   { s.tell(cache.Updated, obj) }
-func (s *stalled) OnDelete(obj any)      { s.tell(cache.Deleted, obj) }
+
+func (s *stalled) OnUpdate(_, obj any) { s.tell(cache.Updated, obj) }
+
+func (s *stalled) OnDelete(obj any) { s.tell(cache.Deleted, obj) }
+
 func (s *stalled) HandleEvent(_ context.Context, e Event) error {
 	s.tell(e.Type, e.Object)
 	return nil
@@ -204,35 +205,6 @@ func stall(t *testing.T, n int, durable bool, journalBytes int64) {
 	}
 	t.Logf("%d changes in %v: live heap %.1f MB before, %.1f MB at most; the file had %d MB; %d events told in %v",
 		n, took.Round(time.Millisecond), float64(before)/1e6, float64(most)/1e6, size>>20, h.told.Load(), time.Since(began).Round(time.Millisecond))
-}
-
-func isClosed(ch chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
-}
-
-// within is eventually, with another patience.
-func within(t *testing.T, what string, d time.Duration, cond func() bool) {
-	t.Helper()
-	deadline := time.After(d)
-	for tick := time.NewTicker(5 * time.Millisecond); !cond(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out: %s", what)
-		}
-	}
-}
-
-func liveHeap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // changes is a source of n changes, one after the other.

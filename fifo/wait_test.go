@@ -2,13 +2,9 @@ package fifo
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -61,24 +57,58 @@ func TestFlushInAWindow(t *testing.T) {
 	}
 }
 
-// TestRelistConfirmsItsMoment: a list says what there was when it was asked for,
-// not what there is when all of it has come.
-func TestRelistConfirmsItsMoment(t *testing.T) {
-	var now atomic.Int64
-	now.Store(1_000)
-	q, s := newQueue(t, boltstore.Options{}, Options{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
-	r, err := q.BeginRelist(t.Context(), boltstore.RelistOptions{})
-	if err != nil {
+// TestWaitForOpaqueVersion: one that is followed by the next at once has come.
+func TestWaitForOpaqueVersion(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	done := make(chan error, 1)
+	go func() { done <- q.WaitVersion(t.Context(), "b") }()
+	for deadline := time.Now().Add(time.Minute); ; {
+		q.mu.Lock()
+		n := q.waiting
+		if n > 0 { // it looks again once it has the lock
+			q.advance("b", time.Now())
+			q.advance("c", time.Now())
+		}
+		q.mu.Unlock()
+		if n > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
+		}
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for what has come")
+	}
+}
+
+// TestFlushWritesBookmarks: an orderly end leaves the newest version in the
+// file, so that a quiet wake has nothing to wait for.
+func TestFlushWritesBookmarks(t *testing.T) {
+	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, Options{})
+	if err := q.Add(object("x", 5)); err != nil {
 		t.Fatal(err)
 	}
-	now.Add(600)
-	if err := errors.Join(r.Page([]runtime.Object{object("a", 5)}), r.Commit(t.Context(), "5", "5")); err != nil {
+	if err := q.Bookmark("9"); err != nil {
 		t.Fatal(err)
 	}
-	if got := q.Confirmed().Unix(); got != 1_000 {
-		t.Errorf("confirmed at %d", got)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := q.Flush(ctx); err != nil {
+		t.Fatal(err)
 	}
-	if got := s.State().Confirmed.Unix(); got != 1_000 {
-		t.Errorf("the file says confirmed at %d", got)
+	if rv := s.LastStoreSyncResourceVersion(); rv != "9" {
+		t.Fatal(rv)
+	}
+	if err := q.Bookmark("10"); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Flush(ctx); err != nil || s.LastStoreSyncResourceVersion() != "10" {
+		t.Fatal(err, s.LastStoreSyncResourceVersion())
 	}
 }

@@ -3,28 +3,23 @@ package informer
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/metrics"
 	"sync"
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestManySources: 200 sources in one process and file. They start side by
@@ -178,34 +173,6 @@ func TestManySources(t *testing.T) {
 			end()
 		}
 	})
-}
-
-// transactions is how many the file has seen.
-func transactions(t *testing.T, db *boltstore.DB) (id int) {
-	t.Helper()
-	snap, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snap.Close()
-	path := filepath.Join(t.TempDir(), "snapshot.db")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = io.Copy(f, snap)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	b, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	if err := b.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	return id
 }
 
 type used struct{ goroutines, heap int }

@@ -10,14 +10,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // fed is a ListerWatcher whose lists and events a test gives.

@@ -7,11 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
-
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // gate is a handler whose calls wait while it is shut.
@@ -28,8 +26,10 @@ func newGate(r *recorder) *gate {
 func (g *gate) wait() { g.called <- struct{}{}; <-g.shut }
 
 func (g *gate) OnAdd(obj any, initial bool) { g.recorder.OnAdd(obj, initial) }
-func (g *gate) OnUpdate(old, obj any)       { g.wait(); g.recorder.OnUpdate(old, obj) }
-func (g *gate) OnDelete(obj any)            { g.wait(); g.recorder.OnDelete(obj) }
+
+func (g *gate) OnUpdate(old, obj any) { g.wait(); g.recorder.OnUpdate(old, obj) }
+
+func (g *gate) OnDelete(obj any) { g.wait(); g.recorder.OnDelete(obj) }
 
 // add adds a handler and waits until it has been told what there is.
 func (l *life) add(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
@@ -345,13 +345,6 @@ func TestInsideACall(t *testing.T) {
 			})
 		}
 	}
-}
-
-func closed(s *boltstore.Snapshot, err error) error {
-	if err != nil {
-		return err
-	}
-	return s.Close()
 }
 
 // TestManyRemoved: an informer that does not sync keeps no more of handlers that

@@ -1,11 +1,13 @@
 package fifo
 
 import (
-	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // TestConfirmedWhen: an answer confirms as of when it was asked for, an event as
@@ -102,36 +104,6 @@ func TestOwnBookmark(t *testing.T) {
 	}
 }
 
-// TestWaitForOpaqueVersion: one that is followed by the next at once has come.
-func TestWaitForOpaqueVersion(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{}, Options{})
-	done := make(chan error, 1)
-	go func() { done <- q.WaitVersion(t.Context(), "b") }()
-	for deadline := time.Now().Add(time.Minute); ; {
-		q.mu.Lock()
-		n := q.waiting
-		if n > 0 { // it looks again once it has the lock
-			q.advance("b", time.Now())
-			q.advance("c", time.Now())
-		}
-		q.mu.Unlock()
-		if n > 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
-		}
-	}
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(time.Minute):
-		t.Error("it waits for what has come")
-	}
-}
-
 // TestOpaqueTarget: versions that cannot be compared confirm if they are equal.
 func TestOpaqueTarget(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, Options{})
@@ -149,28 +121,89 @@ func TestOpaqueTarget(t *testing.T) {
 	}
 }
 
-// TestFlushWritesBookmarks: an orderly end leaves the newest version in the
-// file, so that a quiet wake has nothing to wait for.
-func TestFlushWritesBookmarks(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, Options{})
+// TestSyncInAWindow: the sync does not wait for the window to pass, however much
+// the watch has brought by then.
+func TestSyncInAWindow(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, Options{})
+	if err := q.Add(object("first", 1)); err != nil { // it begins a window
+		t.Fatal(err)
+	}
+	pop(t, q)
+	q.Confirm("9", time.Now())
+	for i := 2; i < 10; i++ {
+		if err := q.Add(object("o", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 2; i < 10; i++ {
+		pop(t, q)
+	}
+	select {
+	case <-q.Done():
+	case <-time.After(time.Minute):
+		t.Fatal("everything that was to be popped has been, and it has not synced")
+	}
+}
+
+// TestSynced: the server's word counts, and only once everything up to it has
+// been popped.
+func TestSynced(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{}, Options{})
 	if err := q.Add(object("x", 5)); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Bookmark("9"); err != nil {
+	pop(t, q)
+	if q.HasSynced() {
+		t.Fatal("synced before the server said anything")
+	}
+	q.Confirm("7", time.Now())
+	if err := q.Add(object("y", 6)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := q.Flush(ctx); err != nil {
+	pop(t, q)
+	if q.HasSynced() || q.Reached() || !q.Confirmed().IsZero() {
+		t.Fatal("synced behind the server's version")
+	}
+	if err := q.Add(object("z", 8)); err != nil {
 		t.Fatal(err)
 	}
-	if rv := s.LastStoreSyncResourceVersion(); rv != "9" {
-		t.Fatal(rv)
+	if !q.Reached() || q.HasSynced() {
+		t.Fatal("synced before it was popped")
 	}
-	if err := q.Bookmark("10"); err != nil {
+	pop(t, q)
+	if !q.HasSynced() || q.Confirmed().IsZero() {
+		t.Fatal("not synced")
+	}
+	q.Confirm("20", time.Now())
+	if q.Reached() {
+		t.Fatal("behind, and reached")
+	}
+	if err := q.Bookmark("21"); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Flush(ctx); err != nil || s.LastStoreSyncResourceVersion() != "10" {
-		t.Fatal(err, s.LastStoreSyncResourceVersion())
+	if !q.Reached() || q.Accepted() != "21" {
+		t.Fatal("a bookmark does not count")
+	}
+}
+
+// TestRelistConfirmsItsMoment: a list says what there was when it was asked for,
+// not what there is when all of it has come.
+func TestRelistConfirmsItsMoment(t *testing.T) {
+	var now atomic.Int64
+	now.Store(1_000)
+	q, s := newQueue(t, boltstore.Options{}, Options{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
+	r, err := q.BeginRelist(t.Context(), boltstore.RelistOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now.Add(600)
+	if err := errors.Join(r.Page([]runtime.Object{object("a", 5)}), r.Commit(t.Context(), "5", "5")); err != nil {
+		t.Fatal(err)
+	}
+	if got := q.Confirmed().Unix(); got != 1_000 {
+		t.Errorf("confirmed at %d", got)
+	}
+	if got := s.State().Confirmed.Unix(); got != 1_000 {
+		t.Errorf("the file says confirmed at %d", got)
 	}
 }

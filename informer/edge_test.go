@@ -6,47 +6,15 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/reflector"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
-
-// bubble runs a test in a synctest bubble: all sleeps, client-go's too, are on
-// the bubble's clock, and so a day takes seconds.
-func bubble(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Helper()
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
-	defer func() { utilruntime.ErrorHandlers = handlers }()
-	// What the process has but one of must not belong to the bubble.
-	warm := newWorld(t)
-	warm.create("a")
-	l := warm.live(Options{}, newRecorder(t)).run().synced()
-	warm.update("a", "b")
-	l.equal().end()
-	synctest.Test(t, func(t *testing.T) {
-		sim := kubesim.New(kubesim.Options{HistorySize: 100_000})
-		if err := sim.StartPipes(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(sim.Close)
-		test(t, &world{t: t, sim: sim, path: filepath.Join(t.TempDir(), "wake.db")})
-	})
-}
-
-func after(d time.Duration) {
-	time.Sleep(d) // the bubble's clock
-	synctest.Wait()
-}
 
 // stockLife is one life of client-go's own informer, over JSON and WatchList
 // as it comes.

@@ -1,29 +1,56 @@
 package informer
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/kubewake/kubewake/boltstore"
+	bolt "go.etcd.io/bbolt"
 )
 
-// inSource changes what the first source of a file has, beside all else.
-func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
-	t.Helper()
-	db, err := bolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		sources := tx.Bucket([]byte("sources"))
-		id, _ := sources.Cursor().First()
-		return fn(sources.Bucket(id))
+// TestDurableStartsOver: another cluster, and a journal that cannot be read.
+func TestDurableStartsOver(t *testing.T) {
+	w := newWorld(t)
+	w.create("theirs")
+	r := newLedger(t)
+	w.durably(DurableOptions{}, r).run().synced().acknowledged().end()
+	r.expect("initial theirs")
+	other := newWorld(t)
+	other.path = w.path
+	other.create("ours")
+	r.answers(func(e Event) error {
+		if e.Type == EventReset {
+			return ErrAckLater
+		}
+		return nil
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
+	l := other.durably(DurableOptions{}, r).run().synced().equal()
+	r.expect("reset")
+	l.end() // not acknowledged: told again
+	if got := r.take(); len(got) > 0 {
+		t.Errorf("told before the reset was acknowledged: %q", got)
+	}
+	r.answers(nil)
+	l = other.durably(DurableOptions{}, r).run().synced().equal().acknowledged()
+	r.expect("reset", "initial ours")
+	other.create("more")
+	r.expect("add more")
+	l.acknowledged().end()
+
+	// Changes that nobody was told of, in a block that is damaged.
+	r.answers(func(Event) error { return ErrAckLater })
+	l = other.durably(DurableOptions{}, r).run().synced()
+	other.delete("more")
+	r.expect("delete more")
+	l.end()
+	damageJournal(t, w.path)
+	r.answers(nil)
+	l = other.durably(DurableOptions{}, r).run().synced().acknowledged()
+	r.expect("reset", "initial ours")
+	l.cancel()
+	<-l.done
+	if err := l.db.Close(); err != nil { // no check: the damage is there
+		t.Error(err)
 	}
 }
 

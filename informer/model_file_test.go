@@ -7,9 +7,8 @@ import (
 	"os"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubewake/kubewake/boltstore"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // replacement is what there is at the path while the open file is elsewhere.

@@ -1,0 +1,266 @@
+package fifo
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestUnknownDeletes: a delete of what the file does not hold is handed out if
+// it is newer than everything accepted, and than every page of the last list:
+// the list may have told it.
+func TestUnknownDeletes(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	list := func(rv, newest string, names ...string) {
+		t.Helper()
+		var objs []runtime.Object
+		for _, n := range names {
+			objs = append(objs, object(n, 5))
+		}
+		r, err := q.BeginRelist(t.Context(), boltstore.RelistOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(r.Page(objs), r.Commit(t.Context(), rv, newest)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list("10", "10", "a", "b")
+	list("20", "30", "a") // its last page did not have b any more
+	for _, rv := range []int{25, 30, 31, 31, 28} {
+		if err := q.Delete(object("b", rv)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Bookmark("40"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(q.Delete(object("c", 40)), q.Delete(object("a", 41))); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for !slices.Contains(told, "Deleted ns/a 41") {
+		d := pop(t, q)
+		e, ok := d.Object.(*boltstore.Entry)
+		if !ok {
+			continue
+		}
+		obj, err := e.Object()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, missed := obj.(cache.DeletedFinalStateUnknown); missed {
+			obj = u.Obj
+		}
+		told = append(told, fmt.Sprintf("%s %s %s", d.Type, e.Key, versionOf(obj)))
+	}
+	if want := []string{"Deleted ns/b 5", "Deleted ns/b 31", "Deleted ns/a 41"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestPreviousIsBeside(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	steps := []struct {
+		do       func(any) error
+		rv       int
+		typ      cache.DeltaType
+		previous string
+	}{
+		{q.Add, 1, cache.Added, ""},
+		{q.Update, 2, cache.Updated, "1"},
+		{q.Add, 3, cache.Updated, "2"}, // a replayed ADDED
+		{q.Delete, 4, cache.Deleted, "3"},
+		{q.Update, 5, cache.Added, ""}, // a MODIFIED of what is not there
+	}
+	for _, st := range steps {
+		if err := st.do(object("x", st.rv)); err != nil {
+			t.Fatal(err)
+		}
+		d := pop(t, q)
+		e := d.Object.(*boltstore.Entry)
+		prev, err := e.Previous()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if prev != nil {
+			got = prev.(*corev1.ConfigMap).ResourceVersion
+		}
+		obj, err := e.Object()
+		if err != nil || d.Type != st.typ || got != st.previous || obj.(*corev1.ConfigMap).ResourceVersion != fmt.Sprint(st.rv) {
+			t.Fatalf("at %d: %s, previous %q, %v %v", st.rv, d.Type, got, obj, err)
+		}
+	}
+}
+
+// TestUnstorable: an object that cannot be stored is reported and counted, and
+// the next one is not held up.
+func TestUnstorable(t *testing.T) {
+	broken := false
+	transform := func(o any) (any, error) {
+		switch o.(*corev1.ConfigMap).Name {
+		case "fine":
+			if broken {
+				return nil, errors.New("cannot transform this")
+			}
+		case "untransformable":
+			return nil, errors.New("cannot transform this")
+		case "panics":
+			panic("boom")
+		}
+		return o, nil
+	}
+	q, s := newQueue(t, boltstore.Options{}, Options{Transform: transform})
+	if err := q.Add(object("unindexable", 1)); err != nil { // it is kept, without values
+		t.Fatal(err)
+	}
+	if d := pop(t, q); d.Object.(*boltstore.Entry).Key != "ns/unindexable" || s.State().Unindexed != 1 {
+		t.Errorf("%+v, %+v", d, s.State())
+	}
+	for i, name := range []string{"untransformable", "panics"} {
+		if err := q.Add(object(name, i+2)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if n, err := q.Failed(); n != uint64(i+1) || err == nil {
+			t.Errorf("%s: %d failed, %v", name, n, err)
+		}
+	}
+	if err := q.Add(object("fine", 4)); err != nil {
+		t.Fatal(err)
+	}
+	pop(t, q)
+	if st := s.State(); st.Unstored != 2 || st.UnstoredReason == "" {
+		t.Errorf("%+v", st)
+	}
+	broken = true
+	if err := q.Delete(object("fine", 5)); err == nil {
+		t.Error("no error for a final state that cannot be stored")
+	}
+	if d := pop(t, q); d.Type != cache.Deleted {
+		t.Errorf("the delete was lost: %+v", d)
+	}
+	if err := q.Add("not an object"); err == nil {
+		t.Error("a string was accepted")
+	}
+	if err := q.Add(object("good", 9)); err != nil {
+		t.Fatal(err)
+	}
+	if e := pop(t, q).Object.(*boltstore.Entry); e.Key != "ns/good" || s.LastStoreSyncResourceVersion() != "9" {
+		t.Fatalf("%s at %s", e.Key, s.LastStoreSyncResourceVersion())
+	}
+}
+
+// TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
+// and Close lets it go.
+func TestFullBatchBlocks(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{MaxSize: 64 << 10, MaxCommitBytes: 1 << 20}, Options{MaxBytes: 200 << 10})
+	result := make(chan error, 1)
+	accepted := make(chan struct{}, 10_000)
+	go func() {
+		for i := 0; ; i++ {
+			o := object(fmt.Sprint(i), i+1)
+			o.Data = map[string]string{"k": strings.Repeat("v", 10_000)}
+			if err := q.Add(o); err != nil {
+				result <- err
+				return
+			}
+			accepted <- struct{}{}
+		}
+	}()
+	deadline := time.Now().Add(time.Minute)
+	for q.store.DB().Err() == nil {
+		if time.Now().After(deadline) {
+			t.Fatal("the file's bound was not reached")
+		}
+	}
+	blocked := func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.bytes >= q.o.MaxBytes }
+	for !blocked() {
+		if time.Now().After(deadline) {
+			t.Fatal("not blocked")
+		}
+	}
+	q.Close()
+	if err := <-result; !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	if n := len(accepted); n > 100 {
+		t.Fatalf("%d objects of 10 kB accepted", n)
+	}
+}
+
+// TestFullInAWindow: who is held up because no more fits does not wait for the
+// window to pass, also where it is the output that was full.
+func TestFullInAWindow(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, Options{MaxBytes: 10_000})
+	const n = 60 // several times what fits
+	failed := make(chan error, 1)
+	go func() {
+		for i := range n {
+			if err := q.Add(object(fmt.Sprint("o", i), i+1)); err != nil {
+				failed <- err
+			}
+		}
+		close(failed)
+	}()
+	full := func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return q.bytes >= q.o.MaxBytes && q.outBytes >= q.o.MaxBytes && len(q.inflight) == 0
+	}
+	for deadline := time.Now().Add(time.Minute); !full(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it is never full")
+		}
+		goruntime.Gosched()
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		q.mu.Lock()
+		accepted, none := q.count, len(q.out) == 0 && len(q.inflight) == 0 && q.bytes < q.o.MaxBytes
+		q.mu.Unlock()
+		switch {
+		case !none:
+			pop(t, q)
+			continue
+		case accepted == n: // what is left waits for the window
+			if err := <-failed; err != nil {
+				t.Fatal(err)
+			}
+			return
+		case time.Now().After(deadline):
+			t.Fatal("nobody is held up, and not all are accepted")
+		}
+		goruntime.Gosched() // who adds is slower than who pops, and there may be too few to be urgent
+	}
+}
+
+// TestOddMaxBytes: whatever the bound, one change fits.
+func TestOddMaxBytes(t *testing.T) {
+	for _, most := range []int{-1, 1, math.MinInt, math.MaxInt} {
+		q, _ := newQueue(t, boltstore.Options{Window: time.Nanosecond}, Options{MaxBytes: most})
+		added := make(chan error, 3)
+		go func() {
+			for i := range 3 {
+				added <- q.Add(object(fmt.Sprint("o", i), i+1))
+			}
+		}()
+		for range 3 {
+			pop(t, q)
+		}
+		for range 3 {
+			if err := <-added; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package fifo
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func newQueue(t *testing.T, db boltstore.Options, o Options) (*Queue, *boltstore.Claimed) {
+	t.Helper()
+	db.Keyset = sealtest.Default()
+	file, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := file.Claim(boltstore.Claim{
+		Source:  boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped},
+		Example: &corev1.ConfigMap{},
+		Indexers: cache.Indexers{"odd": func(o any) ([]string, error) {
+			if o.(*corev1.ConfigMap).Name == "unindexable" {
+				return nil, errors.New("cannot index this")
+			}
+			return nil, nil
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Release(); _ = file.Close() })
+	q := New(s, o)
+	t.Cleanup(q.Close)
+	return q, s
+}
+
+func object(name string, rv int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", ResourceVersion: fmt.Sprint(rv)}}
+}
+
+// pop returns the next delta, at the latest after a while.
+func pop(t *testing.T, q *Queue) cache.Delta {
+	t.Helper()
+	var got cache.Delta
+	done := make(chan error, 1)
+	go func() {
+		_, err := q.Pop(func(obj any, _ bool) error { got = obj.(cache.Deltas)[0]; return nil })
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("nothing to pop")
+	}
+	return got
+}

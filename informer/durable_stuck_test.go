@@ -1,0 +1,228 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// TestDurableStuck: keys that are stuck do not hold up others, however many.
+func TestDurableStuck(t *testing.T) {
+	w := newWorld(t)
+	r := newLedger(t)
+	var mu sync.Mutex
+	stuck := true
+	r.answers(func(e Event) error {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case !stuck || e.Object.(*corev1.ConfigMap).Data["data"] == "good":
+			return nil
+		case e.Seq%2 == 0:
+			return errors.New("no")
+		}
+		return ErrAckLater
+	})
+	o := DurableOptions{MaxPending: 4, StuckAfter: 1}
+	l := w.durably(o, r).run().synced().replayed()
+	for i := range 40 {
+		w.create(fmt.Sprint("bad", i))
+	}
+	w.create("good", "good")
+	eventually(t, "good is told", func() bool { return slices.Contains(r.names(), "good") })
+	l.end()
+	if hs := handlersOf(t, w.path); hs[0].Parked < 30 {
+		t.Errorf("%+v", hs[0])
+	}
+	mu.Lock()
+	stuck = false
+	mu.Unlock()
+	r.taken()
+	w.durably(o, r).run().synced().acknowledged().end()
+	told := map[string]bool{}
+	for _, e := range r.taken() {
+		told[e.Key] = true
+	}
+	if len(told) < 40 {
+		t.Errorf("%d of 40 keys were told", len(told))
+	}
+	if hs := handlersOf(t, w.path); hs[0].Parked != 0 || hs[0].Entries != 0 {
+		t.Errorf("%+v", hs[0])
+	}
+}
+
+// TestParkedInitial: an object of the first list that was moved to the file
+// before it was acknowledged is told by the next life.
+func TestParkedInitial(t *testing.T) {
+	w := newWorld(t)
+	w.options.FlushInterval = 5 * time.Millisecond
+	for i := range 8 {
+		w.create(fmt.Sprint("o", i), "one")
+	}
+	o := DurableOptions{MaxPending: 2, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Hour, time.Hour)}
+	l := w.live(Options{})
+	failing := DurableHandlerFunc(func(context.Context, Event) error { return errors.New("not now") })
+	if _, err := l.inf.AddDurableHandler("parked", failing, o); err != nil {
+		t.Fatal(err)
+	}
+	l.run().synced()
+	eventually(t, "moved to the file", func() bool {
+		hs, err := l.inf.store.Handlers()
+		return err == nil && len(hs) == 1 && hs[0].Parked >= 7
+	})
+	l.end()
+
+	var mu sync.Mutex
+	told := map[string]bool{}
+	l = w.live(Options{})
+	if _, err := l.inf.AddDurableHandler("parked", DurableHandlerFunc(func(_ context.Context, e Event) error {
+		mu.Lock()
+		defer mu.Unlock()
+		told[e.Key] = e.Type == cache.Added
+		return nil
+	}), DurableOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.run()
+	eventually(t, "all are told", func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == 8 })
+	l.end()
+}
+
+// TestHotKeysThatWait: keys that are told of more than a handler takes ahead of
+// its acknowledgement move to the file, too, and hold up neither others nor
+// HasSynced.
+func TestHotKeysThatWait(t *testing.T) {
+	w := newWorld(t)
+	r := newLedger(t)
+	var mu sync.Mutex
+	var later []Event
+	answers := func(e Event) error {
+		if e.Object.(*corev1.ConfigMap).Data["data"] == "good" {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		later = append(later, e)
+		return ErrAckLater
+	}
+	r.answers(answers)
+	o := DurableOptions{MaxPending: 3 * durable.AheadOfAck, StuckAfter: 1}
+	l := w.durably(o, r).run().synced().replayed()
+	for i := range 6 {
+		w.create(fmt.Sprint("hot", i))
+		for n := range 2 * durable.AheadOfAck {
+			w.update(fmt.Sprint("hot", i), fmt.Sprint(n))
+		}
+	}
+	w.create("good", "good")
+	eventually(t, "another key is told", func() bool {
+		r.recorder.mu.Lock()
+		defer r.recorder.mu.Unlock()
+		return r.there["good"] != nil
+	})
+	d := l.only()
+	eventually(t, "they are in the file", func() bool {
+		hs, err := l.inf.store.Handlers()
+		return err == nil && len(hs) == 1 && hs[0].Parked >= 3
+	})
+	ackAll := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range later {
+			e.Ack()
+		}
+		later = nil
+	}
+	eventually(t, "all is told and acknowledged", func() bool {
+		ackAll()
+		return l.inf.idle(d)
+	})
+	for i := range 6 {
+		if got := r.there[fmt.Sprint("hot", i)]; got == nil || got.Data["data"] != fmt.Sprint(2*durable.AheadOfAck-1) {
+			t.Errorf("hot%d is %v", i, got)
+		}
+	}
+
+	// Of an earlier life there is more than is told ahead.
+	r.answers(func(Event) error { return errors.New("no") })
+	for n := range 2 * durable.AheadOfAck {
+		w.update("hot0", fmt.Sprint("again", n))
+	}
+	l.equal().end()
+	r.answers(answers)
+	l = w.live(Options{})
+	reg, err := l.inf.AddDurableHandler("test", r, DurableOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.run().synced()
+	eventually(t, "it has synced, and nothing is acknowledged", reg.HasSynced)
+	eventually(t, "acknowledged", func() bool { ackAll(); return l.inf.idle(l.only()) })
+	l.end()
+}
+
+// TestCollapsedDeletes: what is told again is collapsed, and has the delete of
+// each object that was told before.
+func TestCollapsedDeletes(t *testing.T) {
+	w := newWorld(t)
+	r := newLedger(t)
+	r.answers(func(Event) error { return ErrAckLater })
+	l := w.durably(DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](300*time.Millisecond, time.Second)}, r).run().synced().replayed()
+	comeAndGo := func(n int) {
+		for range n {
+			w.create("a")
+			w.delete("a")
+		}
+	}
+	comeAndGo(7)
+	w.create("a")
+	w.update("a", "1")
+	eventually(t, "told", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.events) == durable.AheadOfAck })
+	w.delete("a")
+	comeAndGo(10)
+	d := l.only()
+	eventually(t, "all is there", func() bool { return d.Inspect().Cursor == 2*(8+10)+1 })
+	events := r.taken()
+	r.answers(nil)
+	r.recorder.mu.Lock()
+	clear(r.there) // it is told again from the first on
+	r.recorder.mu.Unlock()
+	events[0].Nack(nil)
+	comeAndGo(1) // collapses what waits for the retry
+	l.acknowledged()
+	known := map[types.UID]bool{}
+	for _, e := range events {
+		known[e.Object.(*corev1.ConfigMap).UID] = true
+	}
+	again := r.taken()
+	for _, e := range again {
+		if e.Type == cache.Deleted {
+			delete(known, e.Object.(*corev1.ConfigMap).UID)
+		}
+	}
+	if len(known) > 0 {
+		t.Errorf("told of and never of their deletes: %v in %s", known, listed(again))
+	}
+	if len(again) >= 2*(8+10+1) {
+		t.Errorf("%d events: they were not collapsed", len(again))
+	}
+	l.end()
+}
+
+func listed(events []Event) (s string) {
+	for _, e := range events {
+		o := e.Object.(*corev1.ConfigMap)
+		s += fmt.Sprintf("\n%s %s %s of %s at %d", e.Type, e.Key, o.ResourceVersion, o.UID, e.Seq)
+	}
+	return s
+}

@@ -1,0 +1,212 @@
+package informer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+func cm(name string, data ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"data": strings.Join(data, ",")}}
+}
+
+func difference(want []kubesim.Object, got []any) string {
+	byKey := map[string]any{}
+	for _, o := range got {
+		k, _ := cache.MetaNamespaceKeyFunc(o)
+		byKey[k] = o
+	}
+	for _, o := range want {
+		k, _ := cache.MetaNamespaceKeyFunc(o)
+		if !apiequality.Semantic.DeepEqual(o, byKey[k]) {
+			return fmt.Sprintf("%s: server %v, cache %v", k, o, byKey[k])
+		}
+		delete(byKey, k)
+	}
+	if len(byKey) > 0 {
+		return fmt.Sprint("the cache has what the server has not: ", slices.Collect(maps.Keys(byKey)))
+	}
+	return ""
+}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+func listWatch(cfg *rest.Config) cache.ListerWatcher {
+	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
+}
+
+// damageJournal flips a bit in the last block.
+func damageJournal(t *testing.T, path string) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		sources := tx.Bucket([]byte("sources"))
+		id, _ := sources.Cursor().First()
+		j := sources.Bucket(id).Bucket([]byte("journal"))
+		k, v := j.Cursor().Last()
+		b := slices.Clone(v)
+		b[len(b)-1] ^= 1
+		return j.Put(slices.Clone(k), b)
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func handlersOf(t *testing.T, path string) []boltstore.HandlerState {
+	t.Helper()
+	db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: sealtest.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	states, err := db.States()
+	if err != nil || len(states) != 1 {
+		t.Fatal(states, err)
+	}
+	return states[0].Handlers
+}
+
+// inSource changes what the first source of a file has, beside all else.
+func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		sources := tx.Bucket([]byte("sources"))
+		id, _ := sources.Cursor().First()
+		return fn(sources.Bucket(id))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bubble runs a test in a synctest bubble: all sleeps, client-go's too, are on
+// the bubble's clock, and so a day takes seconds.
+func bubble(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
+	defer func() { utilruntime.ErrorHandlers = handlers }()
+	// What the process has but one of must not belong to the bubble.
+	warm := newWorld(t)
+	warm.create("a")
+	l := warm.live(Options{}, newRecorder(t)).run().synced()
+	warm.update("a", "b")
+	l.equal().end()
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{HistorySize: 100_000})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(sim.Close)
+		test(t, &world{t: t, sim: sim, path: filepath.Join(t.TempDir(), "wake.db")})
+	})
+}
+
+func after(d time.Duration) {
+	time.Sleep(d) // the bubble's clock
+	synctest.Wait()
+}
+
+func isClosed(ch chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// within is eventually, with another patience.
+func within(t *testing.T, what string, d time.Duration, cond func() bool) {
+	t.Helper()
+	deadline := time.After(d)
+	for tick := time.NewTicker(5 * time.Millisecond); !cond(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+func liveHeap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func closed(s *boltstore.Snapshot, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// transactions is how many the file has seen.
+func transactions(t *testing.T, db *boltstore.DB) (id int) {
+	t.Helper()
+	snap, err := db.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(f, snap)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.View(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

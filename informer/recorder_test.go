@@ -1,0 +1,148 @@
+package informer
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// recorder is a handler that keeps what it is told, over several lives, and
+// finds fault with it.
+type recorder struct {
+	t  *testing.T
+	mu sync.Mutex
+	// there is what it was told exists, by key.
+	there map[string]*corev1.ConfigMap
+	log   []string
+}
+
+func newRecorder(t *testing.T) *recorder {
+	return &recorder{t: t, there: map[string]*corev1.ConfigMap{}}
+}
+
+func (r *recorder) OnAdd(obj any, initial bool) {
+	o := obj.(*corev1.ConfigMap)
+	r.told(map[bool]string{true: "initial ", false: "add "}[initial], o.Name, o)
+}
+
+func (r *recorder) OnUpdate(old, obj any) {
+	a, b := old.(*corev1.ConfigMap), obj.(*corev1.ConfigMap)
+	if a.Name != b.Name || a.UID != b.UID {
+		r.t.Errorf("update of %s %s to %s %s", a.Name, a.UID, b.Name, b.UID)
+	}
+	r.told(map[bool]string{true: "resync ", false: "update "}[a.ResourceVersion == b.ResourceVersion], b.Name, b)
+}
+
+func (r *recorder) OnDelete(obj any) {
+	kind := "delete "
+	if d, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
+		kind, obj = "missed ", d.Obj
+	}
+	o, ok := obj.(*corev1.ConfigMap)
+	if !ok {
+		r.t.Errorf("told of a delete with a %T", obj)
+		return
+	}
+	r.told(kind, o.Name, nil)
+}
+
+func (r *recorder) told(kind, name string, obj *corev1.ConfigMap) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if obj == nil {
+		delete(r.there, name)
+	} else {
+		if old := r.there[name]; old != nil && old.UID != obj.UID {
+			r.t.Errorf("%s came back with another UID and no delete between", name)
+		}
+		r.there[name] = obj
+	}
+	r.log = append(r.log, kind+name)
+}
+
+// take returns what was told since the last take, sorted.
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	log := r.log
+	r.log = nil
+	slices.Sort(log)
+	return log
+}
+
+func (r *recorder) names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.there))
+}
+
+// expect waits until just that has been told.
+func (r *recorder) expect(what ...string) {
+	r.t.Helper()
+	slices.Sort(what)
+	var got []string
+	deadline := time.Now().Add(time.Minute)
+	for !slices.Equal(got, what) {
+		got = append(got, r.take()...)
+		slices.Sort(got)
+		if time.Now().After(deadline) {
+			r.t.Fatalf("told %q, want %q", got, what)
+		}
+	}
+}
+
+// ledger is a durable handler that keeps what it is told, over several lives,
+// and finds fault with it.
+type ledger struct {
+	*recorder
+	mu     sync.Mutex
+	answer func(e Event) error // nil: acknowledge
+	events []Event
+}
+
+func newLedger(t *testing.T) *ledger { return &ledger{recorder: newRecorder(t)} }
+
+func (l *ledger) HandleEvent(_ context.Context, e Event) error {
+	l.mu.Lock()
+	l.events = append(l.events, e)
+	answer := l.answer
+	l.mu.Unlock()
+	switch e.Type {
+	case cache.Added:
+		l.OnAdd(e.Object, e.Initial)
+	case cache.Updated:
+		l.OnUpdate(e.Old(), e.Object)
+	case cache.Deleted:
+		l.OnDelete(e.Object)
+	case EventReset:
+		l.recorder.mu.Lock()
+		l.there = map[string]*corev1.ConfigMap{}
+		l.log = append(l.log, "reset")
+		l.recorder.mu.Unlock()
+	}
+	if answer != nil {
+		return answer(e)
+	}
+	return nil
+}
+
+func (l *ledger) answers(fn func(e Event) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answer = fn
+}
+
+// taken returns the events since the last call.
+func (l *ledger) taken() []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events := l.events
+	l.events = nil
+	return events
+}
