@@ -12,10 +12,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// SetAside moves what the file holds of the source out of the way, to
-// /aside/<unix ns>/<id>: it belongs to another cluster. No deletes are
-// journaled; the source is as if never synced. Durable handlers are to start
-// over.
+// SetAside moves the source's contents out of the way, to /aside/<unix ns>/<id>,
+// because they belong to another cluster. The source is then as if never listed. No
+// deletes are journaled. Durable handlers must start over.
 func (s *Claimed) SetAside() error {
 	var m *sourceMeta
 	err := s.db.h.update(func(tx *bolt.Tx) error {
@@ -28,7 +27,7 @@ func (s *Claimed) SetAside() error {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
 		}
 		next, _ := src.nextDict(old)
-		// Seqs go on, so that no handler's position means something else.
+		// Seqs go on, so that no handler position comes to mean another entry.
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, Seq: old.Seq, Told: old.Seq}).clone()
 		m.claimedNow(s.db.device)
@@ -47,17 +46,17 @@ func (s *Claimed) SetAside() error {
 	return nil
 }
 
-// Server is what is known of who answers. "" leaves what the file knows.
+// Server is what is known of the server that answers. "" leaves what the file has.
 type Server struct {
 	Address string
-	// ClusterUID is the UID of kube-system, FlowSchemaUID that of the flow schema
-	// by which the server classifies the source's requests, as its answers tell.
+	// ClusterUID is the UID of the namespace kube-system. FlowSchemaUID is the UID of
+	// the flow schema by which the server classifies the source's requests.
 	ClusterUID, FlowSchemaUID string
-	// CA is a hash of the public key that vouches for the server's.
+	// CA is a hash of the public key that signed the server's.
 	CA string
 }
 
-// SetServer notes who answers.
+// SetServer notes which server answers.
 func (s *Claimed) SetServer(by Server) error {
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.answeredBy(by)
@@ -92,11 +91,11 @@ func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
 	return sources.MoveBucket(name, to)
 }
 
-// undated is added to the time of what is set aside while the clock is not known
-// to be right. It is no time that comes before 2116.
+// undated is added to the time of contents that are set aside while the clock is not
+// known to be right. Real times do not reach it before 2116.
 const undated = 1 << 62
 
-// asideTime is by what the contents that are set aside now are told to be old.
+// asideTime is the time under which contents are set aside now.
 func (db *DB) asideTime() time.Time {
 	now := db.opts.Clock.Now()
 	if db.device.right() {
@@ -105,8 +104,7 @@ func (db *DB) asideTime() time.Time {
 	return time.Unix(0, now.UnixNano()&(undated-1)|undated)
 }
 
-// dateAside has the time since contents were set aside begin now, where the clock
-// was not known to be right then. It is now.
+// dateAside gives undated contents the present time. The clock must be right now.
 func (db *DB) dateAside() error {
 	last := func(tx *bolt.Tx) []byte {
 		aside := tx.Bucket(layout.BucketAside)
@@ -152,6 +150,6 @@ func (db *DB) dateAside() error {
 	}, nil)
 }
 
-// Epoch counts how often the contents were set aside: objects of different
-// epochs have nothing to do with one another.
+// Epoch counts how often the contents were set aside. Objects of different epochs have
+// nothing to do with one another.
 func (s *Claimed) Epoch() uint64 { return s.metaNow().Epoch }

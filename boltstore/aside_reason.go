@@ -11,14 +11,14 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-// Reasons of [Store.Outdated] and [Aside]: each has its own cure.
+// Reasons of [Store.Outdated] and [Aside]. Each has its own cure.
 const (
-	OutdatedType      = "the objects' Go type has changed" // read anew
-	OutdatedTransform = "the transform has changed"        // read anew
+	OutdatedType      = "the objects' Go type has changed" // a relist replaces the objects
+	OutdatedTransform = "the transform has changed"        // likewise
 
-	AsideDamaged = "damaged"           // what verified is in the new file
-	AsideForeign = "another program's" // nothing is
-	AsideFormat  = "another format"    // of a newer kubewake; nothing is
+	AsideDamaged = "damaged"           // the new file has what could be saved
+	AsideForeign = "another program's" // nothing was saved
+	AsideFormat  = "another format"    // of a newer kubewake; nothing was saved
 )
 
 // Aside is a file that could not be used and was set aside.
@@ -29,8 +29,8 @@ type Aside struct {
 	Reason string    `json:"reason"`
 }
 
-// Aside returns the files that were set aside, in this life of the process or
-// an earlier one, and are still there, the newest first.
+// Aside returns the files that this process or an earlier one has set aside and that
+// are still there, the newest first.
 func (db *DB) Aside() (all []Aside) {
 	for _, name := range db.asideFiles() {
 		if st, err := os.Lstat(name); err == nil {
@@ -40,7 +40,7 @@ func (db *DB) Aside() (all []Aside) {
 	return all
 }
 
-// asideReason looks at the file's header only.
+// asideReason judges by the file's header and top buckets only.
 func asideReason(path string) string {
 	h, ok := headerOf(path)
 	if ok && h.Format > formatVersion {
@@ -62,8 +62,8 @@ func asideReason(path string) string {
 	return AsideDamaged
 }
 
-// noteReindexed counts the indices that are built or brought up to date, and
-// says so where objects are there.
+// noteReindexed counts the indices that are built or brought up to date. It logs them
+// if there are objects.
 func (s *Store) noteReindexed(m *sourceMeta, build map[string]bool) {
 	if m.Items.Count == 0 {
 		return
@@ -87,7 +87,7 @@ func (s *Store) noteReindexed(m *sourceMeta, build map[string]bool) {
 	}
 }
 
-// State is consistent in itself: it is that of one commit.
+// State returns the source's state as of one commit.
 func (s *Store) State() State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

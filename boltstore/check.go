@@ -27,7 +27,7 @@ type Report struct {
 	Path    string         `json:"path"`
 	Bytes   int64          `json:"bytes"`
 	Sources []SourceReport `json:"sources"`
-	// Problems of the file as a whole.
+	// Problems are those of the file as a whole.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -40,19 +40,19 @@ type SourceReport struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Sound says whether nothing is wrong.
+// Sound says whether there are no problems.
 func (r Report) Sound() bool {
 	return len(r.Problems) == 0 && !slices.ContainsFunc(r.Sources, func(s SourceReport) bool { return len(s.Problems) > 0 })
 }
 
-// Check verifies the whole file: bbolt's structure, every record, every index
-// against the records, counts and digests, and the journal's blocks and order.
-// The error means that it could not be checked; damage is in the report.
+// Check verifies the whole file: bbolt's structure, every record, every index against
+// the records, counts and digests, and the journal's blocks and order. Damage is in the
+// report. The error means that the file could not be checked. Writers wait meanwhile.
 func (db *DB) Check() (Report, error) {
 	r := Report{Path: db.given, Bytes: db.Size()}
 	err := db.h.watch(func() error {
-		// bbolt's own check is not safe beside writers, who change the list of
-		// free pages under it.
+		// bbolt's own check is not safe beside writers, which change the list of free
+		// pages.
 		db.h.writeMu.Lock()
 		defer db.h.writeMu.Unlock()
 		return db.h.quiet(func(tx *bolt.Tx) error {
@@ -74,7 +74,7 @@ func (db *DB) Check() (Report, error) {
 	return r, err
 }
 
-// verifyAll is the part of Check that an unclean boot calls for.
+// verifyAll verifies all sources, as Check does, after an unclean boot.
 func verifyAll(tx *bolt.Tx, s *seal.Sealer) error {
 	return eachSource(tx, s, func(id string, src sourceTx) error {
 		if r := verifySource(id, src); len(r.Problems) > 0 {
@@ -136,8 +136,8 @@ func verifySource(id string, src sourceTx) SourceReport {
 	return v.r
 }
 
-// items verifies the records and returns the digest of the entries that they
-// list, for each index.
+// items verifies the records. It returns the digest of the index entries that they call
+// for, by index.
 func (v *verifier) items(g genTx) map[string]digest {
 	listed := map[string]digest{}
 	var d digest
@@ -173,7 +173,7 @@ func (v *verifier) items(g genTx) map[string]digest {
 	return listed
 }
 
-// dicts verifies the dictionaries that records are packed by.
+// dicts verifies the dictionaries that records need.
 func (v *verifier) dicts(src sourceTx) {
 	p := pack.NewSet()
 	if err := p.Load(src.dictionaries); err != nil {
@@ -237,7 +237,7 @@ func (v *verifier) journal(src sourceTx) {
 		}
 		seq := binary.BigEndian.Uint64(k)
 		if seq > v.m.Seq {
-			return // staged and never committed
+			return // staged but never committed
 		}
 		if next != 0 && seq != next {
 			v.problem("journal: a block starts at %d and should at %d", seq, next)
@@ -277,9 +277,9 @@ func (v *verifier) journal(src sourceTx) {
 	}
 }
 
-// States returns what the file says of each source, by name. One of which it
-// cannot say all has the reason as Degraded. Of one whose meta is damaged, and
-// that is not claimed, nothing is known but its ID, which is the Resource then.
+// States returns what the file says of each source, sorted by name. If something of a
+// source cannot be read, Degraded has the reason. If its meta is damaged and it is not
+// claimed, only its ID is known, and Resource has it.
 func (db *DB) States() ([]State, error) {
 	var states []State
 	err := db.h.view(func(tx *bolt.Tx) error {
@@ -301,11 +301,11 @@ func (db *DB) stateOf(id string, src sourceTx) State {
 	db.mu.Unlock()
 	var inMemory *sourceMeta
 	if s != nil {
-		inMemory = s.metaNow() // nil while it is being claimed
+		inMemory = s.metaNow() // nil while the source is being claimed
 	}
 	m, err := src.meta()
 	if err != nil {
-		m = inMemory // which the next commit puts there
+		m = inMemory // the next commit writes it
 	}
 	if m == nil {
 		return State{Source: Source{Resource: id}, Degraded: err.Error()}

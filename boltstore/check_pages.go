@@ -5,11 +5,11 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-// precheck looks at a file before bbolt maps it.
+// precheck verifies a file's pages before bbolt maps them.
 func precheck(path string) error { return pages.Check(path, holdsData) }
 
-// holdsData says whether a bucket holds data and no buckets: items, an index
-// or a journal's block.
+// holdsData says whether the bucket at path holds only values: items, index entries, or
+// a block of the journal.
 func holdsData(path []string) bool {
 	up := func(n int) string {
 		if n >= len(path) {

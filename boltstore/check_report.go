@@ -11,8 +11,9 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// positions brings what the handlers report into the transaction, collapses
-// what presses, and returns what to do once the transaction is visible.
+// positions stores what the handlers report, and collapses the journal entries of
+// handlers that hold up its trimming. It returns what to call once readers see the
+// transaction.
 func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error) {
 	all, err := t.handlers(m)
 	claimed := s.claimedHandlers()
@@ -27,7 +28,7 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 	var reports []report
 	for _, h := range claimed {
 		st := all[h.name]
-		if st == nil { // lost with a damaged file
+		if st == nil { // damage has removed it
 			st = &handlerState{}
 			st.startOver(m)
 			all[h.name] = st
@@ -56,23 +57,23 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 	}, nil
 }
 
-// report merges what the handler says into its state.
+// report merges what the handler reports into its state.
 func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	h.reported, h.starting = h.changes.Load(), h.over
 	p := h.p.Position()
 	if h.stale = p.Epoch != m.Epoch; h.stale {
-		return nil // it has not noticed yet that it has to start over
+		return nil // the handler has not noticed yet that it must start over
 	}
 	if p.Anew {
 		if err := t.dropParked(h.name); err != nil {
 			return err
 		}
-		// The file may have had it start over later than it did: what came
-		// between is told.
+		// The file may have made it start over later than the handler did. The entries
+		// in between are told.
 		st.Parked, st.ParkedBytes, st.mark, h.starting = 0, 0, 0, st.Over
 	}
 	if st.Over != h.starting {
-		return nil // what it says is of before
+		return nil // it reports about the time before it started over
 	}
 	st.Epoch, st.Cursor, st.Pending, st.reach = p.Epoch, min(p.Cursor, m.Seq), p.Pending, p.Reach
 	next, err := h.s.keepPlace(p.Next)
@@ -87,8 +88,8 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	return err
 }
 
-// park brings what is parked for the handler to what it says. It is ErrDamaged
-// if a part of that is that what it says depends on.
+// park updates the handler's parked keys as p says. The error is ErrDamaged if parked
+// entries that p relies on are damaged.
 func (h *Handler) park(t sourceTx, st *handlerState, p *Position) error {
 	if err := st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
 		return err
@@ -100,7 +101,7 @@ func (h *Handler) park(t sourceTx, st *handlerState, p *Position) error {
 	for _, pk := range p.Park {
 		var entries []numbered
 		for _, e := range pk.Entries {
-			d := h.s.plainDrafts([]format.Draft{e.draft()})[0] // dictionaries go when no record needs them
+			d := h.s.plainDrafts([]format.Draft{e.draft()})[0] // without dictionaries, which go when no record needs them
 			entries = append(entries, numbered{e.Seq, d})
 		}
 		if err := st.parkKey(b, pk.Key, max(h.s.knownSeq.Load(), st.reach), entries...); err != nil {
@@ -110,8 +111,8 @@ func (h *Handler) park(t sourceTx, st *handlerState, p *Position) error {
 	return nil
 }
 
-// settle removes what is parked of keys and is acknowledged. It is
-// ErrDamaged if that cannot be told.
+// settle removes parked entries that were acknowledged. The error is ErrDamaged if they
+// cannot be read.
 func (st *handlerState) settle(b *layout.Box, settled map[string]uint64) error {
 	if b == nil || st.Parked == 0 {
 		return nil

@@ -9,17 +9,15 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// Ages must be right on a device whose clock restarts at each boot. Within a boot
-// the time since boot tells an age, with the time that the machine slept. Across
-// boots the wall clock does, where it was known to be right both times. Otherwise
-// an age is not known.
+// Ages must be right on a device whose clock restarts at each boot. Within a boot the
+// time since boot gives an age, including sleep. Across boots the wall clock does, if
+// it was known to be right both times. Otherwise an age is not known.
 
-// DeviceClock is a Clock of Options that stands for a whole device, with its
-// boots and its sleep: for tests. Of a clock that is neither this nor the real
-// one the wall time counts as right.
+// DeviceClock is an Options.Clock for tests: it stands for a device with its boots and
+// its sleep. The wall time of any other clock counts as right, except for the real one.
 type DeviceClock interface {
 	clock.WithTicker
-	// Boot names this boot of the machine, "" if that is not known.
+	// Boot names this boot of the machine, "" if it is not known.
 	Boot() string
 	// Uptime is how long ago the machine booted. Slept is how much of that it
 	// slept, while monotonic time stood still.
@@ -29,18 +27,18 @@ type DeviceClock interface {
 	Synchronised() bool
 }
 
-// moment is what the file keeps of a time beside the wall clock's reading, nil
-// in what earlier versions have written.
+// moment is what the file keeps of a time besides the wall clock's reading. It is nil
+// in what earlier versions wrote.
 type moment struct {
 	Boot  string `msgpack:"boot,omitempty"`
 	Up    int64  `msgpack:"up,omitempty"`    // ns since that boot; negative if before it
-	Right bool   `msgpack:"right,omitempty"` // the wall clock was known to be
+	Right bool   `msgpack:"right,omitempty"` // the wall clock was known to be right
 }
 
-// device tells times by which ages of another life can be told.
+// device notes times so that a later life can tell their ages.
 type device struct {
 	clock clock.WithTicker
-	boots DeviceClock // nil: only the clock is known, and believed
+	boots DeviceClock // nil: only the clock is known, and counts as right
 	trust bool
 
 	mu          sync.Mutex
@@ -48,7 +46,7 @@ type device struct {
 	agreedSlept time.Duration
 }
 
-// agreement is how far a server's clock may be from ours.
+// agreement is how far a server's clock may differ from the device's.
 const agreement = time.Minute
 
 func newDevice(o Options) *device {
@@ -64,7 +62,7 @@ func newDevice(o Options) *device {
 	return d
 }
 
-// machine is the machine that we run on.
+// machine is the real machine.
 type machine struct{ clock.RealClock }
 
 // Boot implements DeviceClock.
@@ -105,8 +103,8 @@ func (d *device) agrees() bool {
 	return set.Abs() <= agreement
 }
 
-// ServerTime notes what a server gives as the time, as of now. If that is about
-// the device's, its clock counts as right until it is set.
+// ServerTime notes what a server gives as the present time. If it is about the
+// device's, the device's clock counts as right until it is set.
 func (db *DB) ServerTime(t time.Time) {
 	d := db.device
 	now, slept := d.clock.Now(), d.slept()
@@ -119,12 +117,12 @@ func (db *DB) ServerTime(t time.Time) {
 	d.agreed, d.agreedSlept = now, slept
 }
 
-// Slept is how long the machine has slept since it booted. Monotonic time, by
-// which time.Time tells differences, leaves that out.
+// Slept is how long the machine has slept since it booted. Monotonic time, by which
+// time.Time computes differences, does not contain sleep.
 func (db *DB) Slept() time.Duration { return db.device.slept() }
 
-// at is the wall time and the moment to be kept of a time of this life. A time
-// that is none, such as that of no confirmation, has no moment.
+// at returns what the file keeps of a time of this life: wall time and moment. A zero
+// time has no moment.
 func (d *device) at(t time.Time) (wall int64, m *moment) {
 	if t.IsZero() || t.UnixNano() <= 0 {
 		return 0, nil
@@ -146,7 +144,7 @@ func (d *device) at(t time.Time) (wall int64, m *moment) {
 	return by.UnixNano(), m
 }
 
-// age is how long ago it was, ok whether that is known.
+// age returns how long ago a kept time was. ok says whether that is known.
 func (d *device) age(wall int64, m *moment) (age time.Duration, ok bool) {
 	if wall <= 0 {
 		return 0, false
@@ -156,7 +154,7 @@ func (d *device) age(wall int64, m *moment) (age time.Duration, ok bool) {
 	if m != nil && m.Boot != "" && d.boots != nil && m.Boot == d.boots.Boot() {
 		if up := d.boots.Uptime() - time.Duration(m.Up); up >= 0 {
 			if rightNow {
-				up = max(up, past) // a virtual machine that was stopped has not slept
+				up = max(up, past) // a stopped virtual machine does not count as asleep
 			}
 			return up, true
 		}
@@ -164,7 +162,7 @@ func (d *device) age(wall int64, m *moment) (age time.Duration, ok bool) {
 	return past, rightNow
 }
 
-// since is the time of this life that was so long ago, zero if that is not known.
+// since returns a kept time as a time of this life, zero if its age is not known.
 func (d *device) since(wall int64, m *moment) time.Time {
 	if age, ok := d.age(wall, m); ok {
 		return d.clock.Now().Add(-age)
@@ -178,8 +176,8 @@ func (m *sourceMeta) claimedNow(d *device) {
 	m.ClaimedRight = m.ClaimedBy != nil && m.ClaimedBy.Right
 }
 
-// confirm notes when the server has confirmed the state. The time is one of this
-// life, or that which is there.
+// confirm notes when the server confirmed the state. t is a time of this life, or the
+// one that m already has.
 func (m *sourceMeta) confirm(d *device, t time.Time) {
 	if wall := t.UnixNano(); wall == m.Confirmed {
 		return

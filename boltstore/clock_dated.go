@@ -2,8 +2,8 @@ package boltstore
 
 import "time"
 
-// dated says by which clock the journal's entries from From on are dated: one that
-// was right all the time, or one that nobody has set in its boot.
+// dated says which clock dated the journal's entries from From on. It was right all the
+// time, or nobody has set it in its boot.
 type dated struct {
 	From   uint64 `msgpack:"from,omitempty"`
 	Boot   string `msgpack:"boot,omitempty"`
@@ -11,7 +11,7 @@ type dated struct {
 	Right  bool   `msgpack:"right,omitempty"`
 }
 
-// now is the clock by which entries are dated at present.
+// now is the clock that dates entries at present.
 func (d *device) now() dated {
 	by := dated{Right: d.right()}
 	if d.boots != nil {
@@ -23,13 +23,13 @@ func (d *device) now() dated {
 	return by
 }
 
-// sameClock says whether nobody has set the clock between the two, within a boot.
+// sameClock says whether both are of one boot and nobody has set the clock in between.
 func (by dated) sameClock(other dated) bool {
 	return by.Boot != "" && by.Boot == other.Boot && time.Duration(by.Booted-other.Booted).Abs() < time.Second
 }
 
-// datedSince is what the file says of its entries' dates. Those of earlier
-// versions of this library count as by a clock that was right.
+// datedSince returns m.Dated. Entries of earlier versions of this library count as
+// dated by a right clock.
 func (m *sourceMeta) datedSince() dated {
 	if m.Dated == nil {
 		return dated{Right: true}
@@ -37,7 +37,7 @@ func (m *sourceMeta) datedSince() dated {
 	return *m.Dated
 }
 
-// date notes by which clock the entries that follow are dated.
+// date notes which clock dates the entries that follow.
 func (m *sourceMeta) date(d *device) {
 	was, now := m.datedSince(), d.now()
 	same := was.sameClock(now)
@@ -52,7 +52,7 @@ func (m *sourceMeta) date(d *device) {
 	m.Dated = &now
 }
 
-// datedBy says whether the present clock tells the age of the entry.
+// datedBy says whether the present clock can tell the age of the entry.
 func (m *sourceMeta) datedBy(d *device, seq uint64) bool {
 	was, now := m.datedSince(), d.now()
 	return d.trust || seq >= was.From && (was.Right && now.Right || was.sameClock(now))

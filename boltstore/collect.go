@@ -12,8 +12,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// claimNoteEvery is how often a claim is noted in the file, at most. The note
-// rides on a commit.
+// claimNoteEvery is how often a claim's use is noted in the file, at most. The note
+// goes along with a commit.
 const claimNoteEvery = time.Hour
 
 func (s *Store) claimDue() bool {
@@ -22,9 +22,9 @@ func (s *Store) claimDue() bool {
 	return since >= claimNoteEvery || since < 0 || !m.ClaimedRight && s.db.device.right()
 }
 
-// journalFrom is the time before which the journal's blocks are too old. Where
-// the clock is not known to be right only this life of the process has an age:
-// what it finds in the file may be minutes old.
+// journalFrom is the time before which the journal's blocks are too old. If the clock
+// is not known to be right, only this life counts: what it found in the file may be
+// minutes old.
 func (db *DB) journalFrom() time.Time {
 	now := db.opts.Clock.Now()
 	if age := now.Sub(db.opened) + db.Slept() - db.openedSlept; age < db.opts.JournalAge && !db.device.right() {
@@ -33,29 +33,30 @@ func (db *DB) journalFrom() time.Time {
 	return now.Add(-db.opts.JournalAge)
 }
 
-// bookmarkDue says whether a bookmark may be committed for itself.
+// bookmarkDue says whether a bookmark may be committed on its own.
 func (s *Store) bookmarkDue() bool {
 	return s.db.opts.Clock.Since(s.committed) >= s.db.opts.BookmarkInterval
 }
 
-// Collected is a source that was removed from the file since nobody claimed it.
+// Collected is a source that was removed from the file because nobody claimed it.
 type Collected struct {
 	Source  Source    `json:"source"`
-	Claimed time.Time `json:"claimed"` // last
+	Claimed time.Time `json:"claimed"` // last use
 	Objects uint64    `json:"objects"`
 	Bytes   uint64    `json:"bytes"`
 }
 
-// collect removes the sources that nobody has claimed for the given time, and
-// what was set aside that long ago.
+// collect removes the sources that nobody has claimed for the given time, and contents
+// that were set aside that long ago. It does nothing if the clock is not known to be
+// right.
 func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Collected, err error) {
 	if !db.device.right() {
-		return nil, nil // the time since is not known
+		return nil, nil // it is not known how long ago that was
 	}
 	before := db.opts.Clock.Now().Add(-after)
 	found := map[string]Collected{}
 	var undated []string
-	// What a crash left comes first, its place is needed.
+	// Leftovers of a crash go first, since their place is needed.
 	if err = db.dateAside(); err == nil {
 		err = db.pruneAside(ctx, before)
 	}
@@ -64,7 +65,7 @@ func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Col
 	}
 	err = db.h.view(func(tx *bolt.Tx) error {
 		return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
-			// A source whose meta cannot be read is set aside by its next claim.
+			// The next claim sets aside a source whose meta cannot be read.
 			m, err := src.meta()
 			switch {
 			case err != nil:
@@ -105,8 +106,8 @@ func (db *DB) unclaimed(m *sourceMeta, before time.Time) bool {
 	return m.Claimed != 0 && (m.ClaimedRight || db.device.trust) && time.Unix(0, m.Claimed).Before(before)
 }
 
-// date has the time since a source was last claimed begin now: the clock by which
-// its claim was noted may have been wrong.
+// date notes an unclaimed source as used now: the clock of its last claim may have been
+// wrong.
 func (db *DB) date(id string) error {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()
@@ -114,7 +115,7 @@ func (db *DB) date(id string) error {
 	claimed := db.claims[id] != nil
 	db.mu.Unlock()
 	if claimed {
-		return nil // the next commit does
+		return nil // its next commit notes the time
 	}
 	return db.h.update(func(tx *bolt.Tx) error {
 		src, ok := db.h.source(tx, id)
@@ -130,8 +131,8 @@ func (db *DB) date(id string) error {
 	}, nil)
 }
 
-// discard moves a source aside in one step, for pruneAside to remove, unless it
-// is or has been claimed.
+// discard sets a source aside in one step, for pruneAside to remove. It does nothing if
+// the source is claimed, or was since before.
 func (db *DB) discard(id string, before time.Time) (gone bool, err error) {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()
@@ -156,11 +157,11 @@ func (db *DB) discard(id string, before time.Time) (gone bool, err error) {
 	return gone && err == nil, err
 }
 
-// discarded is the time of what is aside only to be removed.
+// discarded is the time of contents that are set aside only to be removed.
 var discarded = time.Unix(0, 0)
 
-// pruneAside removes, in bounded transactions, what was set aside before the
-// given time.
+// pruneAside removes contents that were set aside before the given time, in bounded
+// transactions.
 func (db *DB) pruneAside(ctx context.Context, before time.Time) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -204,8 +205,7 @@ func firstAside(tx *bolt.Tx, before time.Time) (k []byte, none bool) {
 	return bytes.Clone(k), false
 }
 
-// prune empties a bucket as far as there is room, and says whether nothing is
-// left.
+// prune empties a bucket as far as room allows, and says whether nothing is left.
 func prune(b *bolt.Bucket, room *int) (empty bool, err error) {
 	var keys, buckets [][]byte
 	c := b.Cursor()

@@ -14,30 +14,31 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Compaction is what a compaction did.
+// Compaction is the result of a compaction.
 type Compaction struct {
 	Path   string        `json:"path"`
 	Before int64         `json:"before"` // bytes
 	After  int64         `json:"after"`
-	Took   time.Duration `json:"took"` // ns; writers waited for as long
-	// Collected are the sources that were removed before.
+	Took   time.Duration `json:"took"` // ns; writers waited that long
+	// Collected are the sources that were removed first.
 	Collected []Collected `json:"collected,omitempty"`
 }
 
-// Progress is told how far a compaction has come: bytes of keys and values
-// copied, and about how many there are. It is called from one goroutine and
-// must return soon, since writers wait.
+// Progress is called with how far a compaction has come: bytes of keys and values
+// copied, and about how many there are. It is called from one goroutine and must return
+// soon, since writers wait.
 type Progress func(done, total int64)
 
-// Compact writes the file at path anew without the pages that are no longer
-// used. No process may have it open. With o.CollectAfter above zero, sources
-// that nobody has claimed for that long are removed first, and what was set
-// aside that long ago; zero removes nothing. The file is replaced in one step:
-// an error or a crash leaves the old one or the new one, with the same content
-// but for what was collected until then. Commits are synced, whatever
-// o.Durability. Nothing is created or set aside: a file that is damaged, or was
-// in use without syncs when its machine went down, is an error, and is to be
-// opened with Open first. progress may be nil.
+// Compact rewrites the file at path without its unused pages. No process may have it
+// open. The file is replaced in one step: after an error or a crash the old one or the
+// new one is there, with the same content except for what was collected.
+//
+// If o.CollectAfter is above zero, Compact first removes sources that nobody has
+// claimed for that long, and contents that were set aside that long ago.
+//
+// Commits are synced, whatever o.Durability says. Compact creates no file and sets none
+// aside. If the file is damaged, or was in use without syncs when its machine went
+// down, Compact returns an error; Open repairs such a file. progress may be nil.
 func Compact(ctx context.Context, path string, o Options, progress Progress) (Compaction, error) {
 	collectAfter := o.CollectAfter
 	db, err := newDB(path, offline(o))
@@ -73,18 +74,18 @@ func Compact(ctx context.Context, path string, o Options, progress Progress) (Co
 	return c, errors.Join(err, db.Close())
 }
 
-// offline are the options for a compaction of a file that nobody uses. The
-// header of such a file says that all of it is on the disk: it is to stay true.
+// offline returns the options for a file that nobody uses. Its header says that
+// everything is on the disk, and that must stay true.
 func offline(o Options) Options {
 	o = o.withDefaults()
 	o.ReadOnly, o.Durability = false, DurabilityFull
 	return o
 }
 
-// Compact writes the file anew without the pages that are no longer used and
-// goes on with the new file. Changes are accepted but not committed while it
-// copies; reads go on, but for the moment of the swap. An error leaves
-// everything as it was, unless it says otherwise. progress may be nil.
+// Compact rewrites the file without its unused pages and goes on with the new file.
+// Changes are accepted but not committed meanwhile. Reads go on, except for the moment
+// of the swap. An error leaves everything as it was, unless it says otherwise. progress
+// may be nil.
 func (db *DB) Compact(ctx context.Context, progress Progress) (Compaction, error) {
 	c := Compaction{Path: db.path, Before: db.Size()}
 	start := db.opts.Clock.Now()
@@ -110,7 +111,7 @@ func (db *DB) compact(ctx context.Context, progress Progress) error {
 	return db.h.watch(func() error {
 		db.h.long.Lock()
 		defer db.h.long.Unlock()
-		// Nothing changes the file meanwhile.
+		// Nothing may change the file meanwhile.
 		db.h.writeMu.Lock()
 		defer db.h.writeMu.Unlock()
 		return db.compactNow(ctx, progress)
@@ -121,7 +122,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	if err := db.step("begin"); err != nil {
 		return err
 	}
-	path, err := filepath.EvalSymlinks(db.path) // a link stays one
+	path, err := filepath.EvalSymlinks(db.path) // a link stays a link
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errNone
 	}
@@ -138,15 +139,15 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	renamed := false
 	defer func() {
 		if !renamed {
-			_ = db.files.Remove(tmp) // or the next Open does
+			_ = db.files.Remove(tmp) // if this fails, the next Open removes it
 		}
 	}()
 	old, b, err := db.copyTo(ctx, tmp, progress)
 	if err != nil {
 		return err
 	}
-	// b holds the lock of the new file from before it gets the name until it
-	// is closed: no other process can come between.
+	// b holds the lock of the new file before the file gets its name, and until it is
+	// closed. So no other process can come between.
 	if err := errors.Join(ctx.Err(), db.step("rename")); err != nil {
 		return errors.Join(err, b.Close())
 	}
@@ -154,7 +155,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 		return errors.Join(err, b.Close())
 	}
 	renamed = true
-	// There is no way back: the old file has no name any more.
+	// From here on the old file has no name.
 	err = db.step("renamed")
 	if err == nil {
 		err = db.files.SyncDir(filepath.Dir(path))
@@ -168,8 +169,8 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	return errors.Join(err, old.Close())
 }
 
-// copyTo copies the open file to tmp and returns both: the copy is synced,
-// open and locked.
+// copyTo copies the open file to tmp and returns both. The copy is synced, open and
+// locked.
 func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b *boltFile, err error) {
 	if err := db.inherit(tmp); err != nil {
 		return nil, nil, err
@@ -199,7 +200,7 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 	return old, b, nil
 }
 
-// exchange puts next beneath the handle if it still has old.
+// exchange puts next beneath the handle if the handle still has old.
 func (h *handle) exchange(old, next *boltFile) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -210,12 +211,12 @@ func (h *handle) exchange(old, next *boltFile) bool {
 	return true
 }
 
-// compactFill is how full pages are made: completely full ones would be split
-// by the first change.
+// compactFill is how full pages are made. The first change would split a completely
+// full page.
 const compactFill = 0.9
 
 // compactor copies all buckets, in several transactions. bbolt's own Compact can
-// neither be stopped nor asked how far it is.
+// neither be stopped nor report its progress.
 type compactor struct {
 	ctx         context.Context
 	dst         *bolt.DB
@@ -282,7 +283,7 @@ func (c *compactor) open(path [][]byte) *bolt.Bucket {
 	return b
 }
 
-// room commits what has been copied before it becomes too much.
+// room commits what has been copied if n more bytes would exceed the limit.
 func (c *compactor) room(n int64) (err error) {
 	c.done += n
 	if c.size += n; c.size <= c.limit {
@@ -309,7 +310,7 @@ func (c *compactor) commit() error {
 	return tx.Commit() // rolls back if it fails
 }
 
-// step lets a test fail or look on at each step.
+// step lets tests watch or fail each step.
 func (db *DB) step(name string) error {
 	if db.opts.step != nil {
 		return db.opts.step(name)

@@ -22,16 +22,17 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// DB is one open file. Its methods may be called concurrently. Only one
-// process can have a file open for writing. It has a goroutine only while a
-// source is claimed, or while it is busy with what it does after commits.
+// DB is one open file. Its methods may be called concurrently. Only one process can
+// have a file open for writing. A DB has a goroutine only while a source is claimed,
+// and while maintenance after commits runs.
 type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
-	given  string // the same as it was given, for errors
+	given  string // as given to Open, for errors
 	opts   Options
 	files  osfile.Files
 	device *device
-	// opened is when, and openedSlept what the machine had slept by then.
+	// opened is when Open was called, openedSlept how long the machine had slept by
+	// then.
 	opened      time.Time
 	openedSlept time.Duration
 	h           handle
@@ -40,15 +41,15 @@ type DB struct {
 
 	plainSecrets sync.Once
 
-	// replaced counts the files that were given up while the DB was open.
+	// replaced counts how often another file took the place of the open one.
 	replaced atomic.Uint64
 	at       pathWatch
-	judged   os.FileInfo // what Open looked at last
-	lookedID uint64      // and its newest transaction, if it is lent
+	judged   os.FileInfo // the file that Open judged last
+	lookedID uint64      // newest transaction of judged, if the file is lent
 	healMu   sync.Mutex
-	healed   time.Time // when the last one was
+	healed   time.Time // when the last healing was
 
-	relisting chan struct{} // full: MaxRelists are under way
+	relisting chan struct{} // one element for each relist under way, at most MaxRelists
 
 	keeper  keeper
 	cleanUp func() error // after Close, if not nil
@@ -58,8 +59,8 @@ type DB struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
-	// claiming is held for reading while a claim begins, and for writing while
-	// a source is removed. It comes before all other locks.
+	// claiming is held for reading while a claim begins, and for writing while a source
+	// is removed. It is taken before all other locks.
 	claiming sync.RWMutex
 
 	mu     sync.Mutex
@@ -71,7 +72,7 @@ type DB struct {
 
 func newDB(path string, o Options) (*DB, error) {
 	given := path
-	if path != "" { // which opening it refuses
+	if path != "" { // opening "" fails below
 		abs, err := filepath.Abs(path)
 		if err != nil {
 			return nil, fmt.Errorf("boltstore: open %s: %w; give an absolute path", path, err)
@@ -87,11 +88,10 @@ func newDB(path string, o Options) (*DB, error) {
 }
 
 // Open opens the file at path, or creates it. A file that is damaged, or of a newer
-// format, is renamed to <path>.corrupt-<time>, logged and named by [DB.AsidePaths],
-// and a new one is started. Another program's file stays as it is, and the error is
-// ErrForeign, unless Options.ReplaceForeign is set. What is no regular file, such as
-// a folder, always stays. The error says what to do. Close the DB to release the
-// file.
+// format, is renamed to <path>.corrupt-<time> and a new one is started. The log and
+// [DB.AsidePaths] name the renamed file. Another program's file stays as it is, and the
+// error is ErrForeign, unless Options.ReplaceForeign is set. Anything but a regular
+// file, such as a folder, always stays. Errors say what to do. Close releases the file.
 func Open(path string, o Options) (*DB, error) {
 	db, err := newDB(path, o.withDefaults())
 	if err != nil {
@@ -121,7 +121,8 @@ func Open(path string, o Options) (*DB, error) {
 		return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
 	}
 	if db.opts.Durability == DurabilityProcess {
-		// The mark must be on the disk before anything that is not synced.
+		// The header must say on disk that the file is in use, before any write that is
+		// not synced.
 		mark := func(tx *bolt.Tx) error { return db.putHeader(tx, false) }
 		if err := db.durably(mark, nil); err != nil {
 			return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
@@ -135,17 +136,17 @@ func Open(path string, o Options) (*DB, error) {
 // Path is the file's path as given to Open, made absolute.
 func (db *DB) Path() string { return db.path }
 
-// AsidePaths returns the paths of the files that were set aside by Open
-// or since.
+// AsidePaths returns the paths of the files that this DB has set aside, in Open or
+// later.
 func (db *DB) AsidePaths() []string {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return slices.Clone(db.aside)
 }
 
-// Err says why commits fail at the moment, or else that the file is no longer at
-// its path (see [DB.AtPath]) or was taken (ErrTaken); nil when all is well. A commit that failed is
-// retried until it succeeds; nothing is lost meanwhile.
+// Err says why commits fail at the moment. Otherwise it says that the file is no longer
+// at its path (see [DB.AtPath]), was taken (ErrTaken) or is closed. nil means that all
+// is well. Failed commits are retried until they succeed; nothing is lost meanwhile.
 func (db *DB) Err() error {
 	db.mu.Lock()
 	closed := db.closed
@@ -177,12 +178,12 @@ func (db *DB) Size() int64 {
 
 func (db *DB) log() klog.Logger { return *db.opts.Logger }
 
-// Close commits what is pending, syncs, and closes the file. It is safe in any
-// order relative to informers that use the file: their reads fail from then on
-// and their writes wait until they are stopped. If some were still running the
-// error names them; the file is closed in order all the same. A claim that
-// nothing feeds, such as that of an informer which was never run, is released.
-// A second call waits for the first one and returns nil.
+// Close commits what is pending, syncs, and closes the file. It may come before or
+// after the end of the informers that use the file: then their reads fail, and their
+// writes wait until they are stopped. The error names informers that were still
+// running; the file is closed in order all the same. A claim without a producer, as of
+// an informer that never ran, is released. A second call waits for the first one and
+// returns nil.
 func (db *DB) Close() error {
 	db.closing.Lock()
 	defer db.closing.Unlock()
@@ -233,7 +234,7 @@ func (db *DB) Close() error {
 	return errors.Join(errs...)
 }
 
-// closeClean notes that everything is on the disk, once it is.
+// closeClean marks the file as clean, once everything is on the disk.
 func (db *DB) closeClean() error {
 	if err := db.h.sync(); err != nil {
 		return err

@@ -18,16 +18,16 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Entry is one committed change: what a journal entry says, with the object
-// before beside the one after. It is immutable and safe for concurrent use;
-// the objects it returns are shared and must not be modified.
+// Entry is one committed change, with the object before it and the one after. It is
+// immutable and safe for concurrent use. The objects it returns are shared and must not
+// be modified.
 type Entry struct {
 	Seq  uint64
 	Type cache.DeltaType // Added, Updated or Deleted
 	Key  string
 	Time time.Time // of the commit
-	// Born is the seq at which the object, by its UID, was first stored. It is
-	// above every seq where Unknown is true.
+	// Born is the seq at which the object, by its UID, was first stored. If Unknown, it
+	// is above every seq.
 	Born uint64
 
 	s    *Store
@@ -47,12 +47,12 @@ const bornUnknown = math.MaxUint64
 // not hold.
 func (e *Entry) Unknown() bool { return e.Type == cache.Deleted && e.Born == bornUnknown }
 
-// newEntry learns from the records when the object was born.
+// newEntry makes an entry of a draft and takes Born from its records.
 func newEntry(s *Store, seq uint64, d format.Draft) *Entry {
 	e := entryOf(s, seq, d)
 	from := [2]func() []byte{func() []byte { return d.Next }, d.Previous}
 	if d.Type == cache.Deleted {
-		from[0], from[1] = from[1], from[0] // the deleted object's, not the tombstone's
+		from[0], from[1] = from[1], from[0] // the deleted object's record comes first, not the tombstone's
 	}
 	for _, raw := range from {
 		raw := raw()
@@ -75,9 +75,8 @@ func (e *Entry) draft() format.Draft {
 	return format.Draft{Type: e.Type, Time: e.Time.UnixNano(), Key: e.Key, Next: e.next, Prev: e.prev}
 }
 
-// Size is about what the entry holds in memory, in bytes, but for a previous
-// object that was asked for. A decoded object takes some three times its
-// encoded size.
+// Size is about what the entry takes in memory, in bytes, without a previous object
+// that Previous has decoded.
 func (e *Entry) Size() int {
 	n := len(e.next) + len(e.prev) + len(e.Key) + 200
 	if e.obj != nil {
@@ -86,9 +85,9 @@ func (e *Entry) Size() int {
 	return n
 }
 
-// Object is the object after the change; for a delete its final state, or a
-// cache.DeletedFinalStateUnknown with the last known one, nil in it where that
-// cannot be read either. A delete comes with an object also beside an error.
+// Object is the object after the change. For a delete it is the final state, or a
+// cache.DeletedFinalStateUnknown with the last known state. That state is nil if it
+// cannot be read either. A delete returns an object even with an error.
 func (e *Entry) Object() (any, error) {
 	switch {
 	case e.obj != nil:
@@ -105,8 +104,7 @@ func (e *Entry) Object() (any, error) {
 	return cache.DeletedFinalStateUnknown{Key: e.Key, Obj: prev}, err
 }
 
-// Previous is the object before the change, nil for an add. It is decoded when
-// first asked for.
+// Previous is the object before the change, nil for an add. The first call decodes it.
 func (e *Entry) Previous() (any, error) {
 	e.once.Do(func() {
 		if e.prevObj == nil && e.prev != nil {
@@ -125,15 +123,14 @@ func (s *Store) decodeRaw(key string, raw []byte) (any, error) {
 	return s.decode(key, r)
 }
 
-// ReadJournal reads committed entries from seq on, in order, as many as one
-// block holds. It returns none when there are none yet. Entries before the
-// oldest one kept are skipped.
+// ReadJournal reads committed entries from seq on, in order, up to the end of a block.
+// It returns none if there are none yet. It skips entries that the journal has trimmed.
 func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
 	return s.readJournal(seq, func(sourceTx) error { return nil })
 }
 
-// SkipJournal is where ReadJournal goes on behind a block that has seq and is
-// damaged: the seq of the block after it, or one above the last.
+// SkipJournal returns where ReadJournal can go on after the damaged block with seq.
+// That is the seq of the next block, or one above the last.
 func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		next = m.Seq + 1
@@ -147,7 +144,7 @@ func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 	return next, err
 }
 
-// readJournal also runs also, on the same commit.
+// readJournal is ReadJournal and runs also on the same commit.
 func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
 	var drafts []format.Draft
 	var first uint64
@@ -181,8 +178,8 @@ func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, er
 	return entries, nil
 }
 
-// OldestSeq is the seq of the oldest entry that the journal still has, or one
-// above the last if it is empty.
+// OldestSeq is the seq of the oldest entry in the journal, or one above the last if it
+// is empty.
 func (s *Store) OldestSeq() (seq uint64, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		seq = m.Seq + 1
@@ -196,8 +193,8 @@ func (s *Store) OldestSeq() (seq uint64, err error) {
 	return seq, err
 }
 
-// History yields the journal's entries of one key, or all if it is empty, oldest first. It reads block
-// by block, each in a transaction of its own. What is trimmed meanwhile is left
+// History yields the journal's entries of one key, oldest first; "" means all keys. It
+// reads each block in its own transaction. Entries that are trimmed meanwhile are left
 // out. An error ends it.
 func (s *Store) History(key string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {

@@ -12,7 +12,7 @@ import (
 var (
 	// ErrLocked: another process has the file open.
 	ErrLocked = faults.ErrLocked
-	// ErrUnsafe: other users can change the file or where it is.
+	// ErrUnsafe: other users can change the file or its folder.
 	ErrUnsafe = faults.ErrUnsafe
 	// ErrForeign: the file exists and is not a kubewake file.
 	ErrForeign = faults.ErrForeign
@@ -20,23 +20,22 @@ var (
 	ErrDamaged = faults.ErrDamaged
 	// ErrNewerFormat: the file was written by a newer kubewake.
 	ErrNewerFormat = errors.New("file format is newer than this program")
-	// ErrKeyset: the keyset is missing, malformed, or not the file's. The file
-	// has not been touched.
+	// ErrKeyset: the keyset is missing, malformed, or not the file's. The file is
+	// unchanged.
 	ErrKeyset = seal.ErrKeyset
-	// ErrClosed: the DB, or the claim on the source, has been closed.
+	// ErrClosed: the DB is closed, or the claim on the source was released.
 	ErrClosed = errors.New("closed")
 	// ErrClaimed: a live claim on the same source exists in this process.
 	ErrClaimed = errors.New("source is already claimed")
-	// ErrAbandoned: a relist could not keep what it has read, and must begin anew.
-	ErrAbandoned = errors.New("the relist has to begin anew")
-	// ErrReplaced: the file was damaged and has been
-	// replaced; begin anew.
+	// ErrAbandoned: a relist could not store what it had read, and must begin again.
+	ErrAbandoned = errors.New("the relist has to begin again")
+	// ErrReplaced: the file was damaged and has been replaced. Begin again.
 	ErrReplaced = errors.New("the file was replaced meanwhile")
 	// ErrMoved: the file was removed from its path, or another one is there.
 	ErrMoved = errors.New("the file that is open is no longer at its path")
-	// ErrTaken: a file that was opened for reading with Options.GiveWay has been
-	// written to by another process since.
+	// ErrTaken: another process has written to a file that this one opened for reading
+	// with Options.GiveWay.
 	ErrTaken = errors.New("another program has taken the file over and written to it while it was read; try again")
-	// ErrNoSource: the file does not hold that source.
+	// ErrNoSource: the file does not have that source.
 	ErrNoSource = errors.New("source is not in the file")
 )

@@ -7,17 +7,17 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// boltFile is a bbolt file that is open, and which file that is: its name may
-// lead to another one by now.
+// boltFile is an open bbolt file and its identity: its name may lead to another file by
+// now.
 type boltFile struct {
 	*bolt.DB
 	f  *os.File    // bbolt's own, which it closes
-	is os.FileInfo // as it was opened
-	// lent is the transaction that is read without the lock, 0 if that is held.
+	is os.FileInfo // when it was opened
+	// lent is the transaction that is read without the lock, 0 if the lock is held.
 	lent int
 }
 
-// openBolt is bolt.Open.
+// openBolt is bolt.Open, and notes which file it opened.
 func openBolt(path string, o *bolt.Options) (*boltFile, error) {
 	b := &boltFile{}
 	open := o.OpenFile
@@ -39,7 +39,7 @@ func openBolt(path string, o *bolt.Options) (*boltFile, error) {
 	return b, nil
 }
 
-// put is the only way to change the file beneath the handle. The caller holds mu.
+// put changes the file beneath the handle; nothing else does. The caller holds mu.
 func (h *handle) put(b *boltFile) {
 	h.db = b
 	h.now.Store(b)

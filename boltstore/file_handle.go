@@ -13,12 +13,12 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// handle is the only way to the file. The file beneath it can be swapped; a
-// panic or memory fault out of bbolt becomes ErrDamaged.
+// handle is the only way to the file. The file beneath it can be swapped. A panic or
+// memory fault out of bbolt becomes ErrDamaged.
 type handle struct {
 	mu  sync.RWMutex             // held for reading by each transaction, for writing by a swap
 	db  *boltFile                // changed by put only
-	now atomic.Pointer[boltFile] // the same, for who does not hold mu
+	now atomic.Pointer[boltFile] // the same, without mu
 
 	// The data keys of what is in db, which do not change after Open: nil in a
 	// plain file. rotate says that new ones are due.
@@ -26,28 +26,27 @@ type handle struct {
 	keys   *seal.Envelope
 	rotate bool
 
-	writeMu sync.Mutex // held over a transaction and what its success changes in memory
+	writeMu sync.Mutex // held for a write transaction and what its success changes in memory
 
-	// long is held for reading by reads that take as long as the disk, and for
-	// writing by whoever is going to swap the file. It comes before writeMu and
-	// mu: to wait for such a read with these would stop writers and, since a
-	// lock that is waited for lets nobody in, all other readers.
+	// long is held for reading by reads that take as long as the disk, and for writing
+	// by a swap. It is taken before writeMu and mu. A swap that waited for such a read
+	// with these would stop writers and all new readers.
 	long sync.RWMutex
 
-	// tripped is told of panics and memory faults out of bbolt, outside all
-	// locks: the file is damaged in a way that bbolt does not notice.
+	// tripped is called after a panic or memory fault out of bbolt, outside all locks.
+	// The file then has damage that bbolt does not notice.
 	tripped func(error)
 
-	// hook, if set by a test, runs first in each write transaction and can fail
-	// it, as a disk would.
+	// hook is set by tests. It runs first in each write transaction and can fail it, as
+	// a disk would.
 	hook func(tx *bolt.Tx) error
 }
 
 // errTripped is the ErrDamaged of a panic or memory fault out of bbolt.
 var errTripped = fmt.Errorf("%w: bbolt", ErrDamaged)
 
-// view runs fn in a read transaction. fn must be short and must not call user
-// code; what it is handed is valid only inside it.
+// view runs fn in a read transaction. fn must be short and must not call user code. Its
+// arguments are valid only inside it.
 func (h *handle) view(fn func(tx *bolt.Tx) error) error {
 	return h.watch(func() error {
 		h.mu.RLock()
@@ -68,7 +67,7 @@ func (h *handle) viewLong(fn func(tx *bolt.Tx) error) error {
 	})
 }
 
-// quiet is view for who holds writeMu or long, within watch.
+// quiet is view for callers that hold writeMu or long, within watch.
 func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -78,11 +77,12 @@ func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
 	return trip(func() error { return h.db.View(fn) })
 }
 
-// update runs fn in a write transaction. visible, if not nil, is called before
-// any other write begins once readers see what fn wrote: also where the disk
-// reports an error after bbolt has written its meta page, so that memory
-// follows the file. Such an error is returned all the same: what was written
-// may not survive a power failure until a later commit succeeds.
+// update runs fn in a write transaction. It calls visible, if not nil, once readers see
+// what fn wrote and before the next write begins.
+//
+// Memory must follow the file. So visible is also called when the disk reports an error
+// after bbolt has written its meta page. That error is returned: the write may not
+// survive a power failure until a later commit succeeds.
 func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 	return h.watch(func() error {
 		h.writeMu.Lock()
@@ -122,7 +122,7 @@ func (h *handle) watch(fn func() error) error {
 	return err
 }
 
-// sync brings what was committed without to the disk.
+// sync writes to disk what was committed without a sync.
 func (h *handle) sync() error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -132,7 +132,7 @@ func (h *handle) sync() error {
 	return h.db.Sync()
 }
 
-// sees says whether readers see the write transaction of that id.
+// sees says whether readers see the write transaction with that id.
 func (h *handle) sees(id int) (yes bool) {
 	_ = faults.Contain(func() error {
 		return h.db.View(func(tx *bolt.Tx) error { yes = tx.ID() == id; return nil })
@@ -140,9 +140,9 @@ func (h *handle) sees(id int) (yes bool) {
 	return yes
 }
 
-// swap puts another file beneath the handle, nil to close it, and returns the
-// one before once no transaction uses it. It waits for writers first: one may
-// wait for somebody who reads, and nobody can while a swap waits for the writer.
+// swap puts another file beneath the handle and returns the old one once no transaction
+// uses it. nil closes the handle. It waits for the writer first: a writer may wait for
+// a reader, which a waiting swap would keep out.
 func (h *handle) swap(b *boltFile) *boltFile {
 	h.long.Lock()
 	defer h.long.Unlock()
@@ -155,7 +155,7 @@ func (h *handle) swap(b *boltFile) *boltFile {
 	return old
 }
 
-// trip is faults.Contain for bbolt, of which an error tells more.
+// trip is faults.Contain for bbolt: its panics become errTripped.
 func trip(fn func() error) error {
 	err := faults.Catch(errTripped, fn)
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {

@@ -6,7 +6,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// checkPath refuses a path that is not safe from other users.
+// checkPath refuses a path that other users can change.
 func (db *DB) checkPath() error {
 	if db.opts.AllowUnsafePath {
 		return nil
@@ -14,8 +14,8 @@ func (db *DB) checkPath() error {
 	return osfile.CheckPath(db.path, db.opts.ReadOnly)
 }
 
-// inherit gives a file that is to take the place of db's the mode and owner of
-// that.
+// inherit gives the file name the mode and owner of db's file, whose place it will
+// take.
 func (db *DB) inherit(name string) error {
 	st, err := db.h.now.Load().f.Stat()
 	if err != nil {
@@ -24,10 +24,10 @@ func (db *DB) inherit(name string) error {
 	return osfile.Like(name, st)
 }
 
-// tryInherit does that, of the file from, where a file that is damaged has to
-// be replaced, whoever can.
+// tryInherit gives the file name the mode and owner of from. It only logs a failure,
+// since a damaged file must be replaced all the same.
 func (db *DB) tryInherit(name string, from os.FileInfo) {
 	if err := osfile.Like(name, from); err != nil {
-		db.log().Error(err, "A file that replaces a damaged one, or is a copy of it, does not have its mode and owner", "file", name)
+		db.log().Error(err, "The mode and owner of a damaged file could not be given to its replacement or copy", "file", name)
 	}
 }

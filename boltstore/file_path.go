@@ -12,24 +12,25 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// pathWatch watches whether the file that is open is still the one at its path. It
-// has no goroutine: the committer looks, and whoever asks.
+// pathWatch notes whether the open file is still at its path. It has no goroutine: the
+// committer looks, and so do AtPath and Err.
 type pathWatch struct {
 	mu     sync.Mutex
-	next   os.FileInfo   // the file that takes the open one's place, or has taken it
-	err    error         // why it is not at its path, nil if it is
+	next   os.FileInfo   // the file that takes or has taken the open one's place
+	err    error         // why the file is not at its path, nil if it is
 	moved  chan struct{} // closed while err is not nil
 	looked time.Time
 }
 
-// lookEvery is how often the committer looks after commits, at most.
+// lookEvery is the least time between the committer's looks after commits.
 const lookEvery = time.Second
 
-// AtPath says whether the file is still at its path. If it was removed or
-// renamed, or another file is there, the error is ErrMoved. The DB works on with
-// the file that it has, which nobody else will find; it replaces no other file.
-// The DB looks itself every FlushInterval and, while it commits, every second,
-// as long as there are claims. AtPath and Err look when they are called.
+// AtPath says whether the file is still at its path. The error is ErrMoved if it was
+// removed or renamed, or another file is there. The DB goes on with its own file, which
+// nobody else will find, and replaces no other file.
+//
+// AtPath and Err look when they are called. While there are claims, the DB looks every
+// FlushInterval, and every second while it commits.
 func (db *DB) AtPath() error {
 	b := db.h.now.Load()
 	if b == nil {
@@ -52,7 +53,7 @@ func (p *pathWatch) look(db *DB, b *boltFile) (err error, changed bool) {
 	st, err := os.Stat(db.path)
 	switch {
 	case err == nil && (os.SameFile(st, b.is) || p.next != nil && os.SameFile(st, p.next)):
-	case db.h.now.Load() != b: // the DB itself has replaced it, a moment ago
+	case db.h.now.Load() != b: // the DB itself has just replaced it
 		return p.err, false
 	case err == nil:
 		err = errOther
@@ -73,23 +74,23 @@ func (p *pathWatch) look(db *DB, b *boltFile) (err error, changed bool) {
 	return err, changed
 }
 
-// Moved is closed once the DB has noticed that the file is no longer at its
-// path, see [DB.AtPath]. A program that wants to go on with what is there ends
-// its informers, closes the DB and opens the path again, as after
-// [OpenOrTemporary]. After the file has come back Moved is another channel.
+// Moved is closed once the DB has noticed that the file is no longer at its path, see
+// [DB.AtPath]. To go on with the file at the path, a program ends its informers, closes
+// the DB and opens the path again, as after [OpenOrTemporary]. After the file has come
+// back, Moved returns another channel.
 func (db *DB) Moved() <-chan struct{} {
 	db.at.mu.Lock()
 	defer db.at.mu.Unlock()
 	return db.at.moved
 }
 
-// lookAfterCommit is AtPath, now and then.
+// lookAfterCommit is AtPath, at most every lookEvery.
 func (db *DB) lookAfterCommit(now time.Time) {
 	db.at.mu.Lock()
 	due := now.Sub(db.at.looked) >= lookEvery
 	db.at.mu.Unlock()
 	if due {
-		_ = db.AtPath() // which notes it
+		_ = db.AtPath() // it logs a change
 	}
 }
 
@@ -98,9 +99,9 @@ var (
 	errNone  = fmt.Errorf("%w: there is none", ErrMoved)
 )
 
-// Lock takes the lock of a file, as a program has it that writes it, until
-// release is called. It is for tools that replace files: one that is in use is
-// ErrLocked. Where files that are open cannot be replaced it does nothing.
+// Lock takes the lock of a file as a program that writes it does, until release is
+// called. It is for tools that replace files. The error is ErrLocked if the file is in
+// use. On systems where open files cannot be replaced, Lock does nothing.
 func Lock(path string) (release func(), err error) {
 	if release, err = osfile.Lock(path); errors.Is(err, ErrLocked) {
 		err = fmt.Errorf("boltstore: %s: %w%s", path, err, osfile.Holder(path))
@@ -108,7 +109,7 @@ func Lock(path string) (release func(), err error) {
 	return release, err
 }
 
-// isAt verifies that the file at path is that one.
+// isAt verifies that the file at path is the given one. If not, the error is ErrMoved.
 func isAt(path string, is os.FileInfo) error {
 	st, err := os.Stat(path)
 	switch {
@@ -122,14 +123,14 @@ func isAt(path string, is os.FileInfo) error {
 	return nil
 }
 
-// isAsJudged says whether the file at path is the one that was looked at, as it was
-// then. Nobody held that file open since: another one may have its inode.
+// isAsJudged says whether the file at path is the judged one, unchanged. It also
+// compares size and time, since a new file may have its inode.
 func isAsJudged(path string, judged os.FileInfo) bool {
 	st, err := os.Stat(path)
 	return err == nil && os.SameFile(st, judged) && st.Size() == judged.Size() && st.ModTime().Equal(judged.ModTime())
 }
 
-// inPlace verifies that the file that is open is the one at path.
+// inPlace verifies that the open file is the one at path.
 func (db *DB) inPlace(path string) error {
 	b := db.h.now.Load()
 	if b == nil {
@@ -138,10 +139,10 @@ func (db *DB) inPlace(path string) error {
 	return isAt(path, b.is)
 }
 
-// takePlace gives the file name the path, which is the DB's or what a link there
-// leads to, in place of the file was. Any other file that is there stays: where
-// the system can exchange two names, also one that comes at the last moment.
-// Elsewhere a moment remains, between a look and the rename after it.
+// takePlace moves the file name to path, in place of the file was. path is the DB's,
+// with links resolved. Any other file at path stays, even one that comes at the last
+// moment, if the system can exchange two names. Elsewhere a moment remains between the
+// look and the rename.
 func (db *DB) takePlace(name, path string, was os.FileInfo) error {
 	is, err := os.Stat(name)
 	if err != nil {
@@ -162,15 +163,15 @@ func (db *DB) takePlace(name, path string, was os.FileInfo) error {
 }
 
 func (db *DB) exchangeNames(name, path string, was os.FileInfo) error {
-	if db.opts.plainRename || osfile.Exchange(name, path) != nil { // it cannot be done here
+	if db.opts.plainRename || osfile.Exchange(name, path) != nil { // the system cannot exchange names
 		if err := isAt(path, was); err != nil {
 			return err
 		}
 		return osfile.SayBusy(os.Rename(name, path))
 	}
 	if err := isAt(name, was); err != nil {
-		// A file came there after the look. It gets its name back. If the program
-		// dies before that, removeLeftovers finds it.
+		// Another file came to path after the look. It gets its name back. If the
+		// program dies before that, removeLeftovers finds it.
 		xerr := db.files.Op("exchange", path)
 		if xerr == nil {
 			xerr = osfile.Exchange(name, path)
@@ -187,7 +188,7 @@ func (db *DB) exchangeNames(name, path string, was os.FileInfo) error {
 	return nil
 }
 
-// taking notes the file that is about to take the place, nil if it did not.
+// taking notes the file that is about to take the open one's place, nil if it did not.
 func (p *pathWatch) taking(is os.FileInfo) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,12 +17,12 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// minHeal is the least time between two files given up while open: should
-// damage return at once, something else is wrong.
+// minHeal is the least time between two healings of an open file. If damage returns at
+// once, something else is wrong.
 const minHeal = time.Minute
 
-// replace sets a file aside that cannot be opened, and puts a new one of what
-// can be saved in its place.
+// replace sets a file that cannot be opened aside, and puts a new one with what can be
+// saved in its place.
 func (db *DB) replace(why error) error {
 	same, next, known, err := db.damagedKeys()
 	if err != nil {
@@ -35,7 +35,7 @@ func (db *DB) replace(why error) error {
 	defer release()
 	path := db.realPath()
 	if !isAsJudged(path, db.judged) {
-		return errReplaced // what is there has not been looked at
+		return errReplaced // another file is there now
 	}
 	var saved salvaged
 	name, err := db.makeFile(path, next, func(to *bolt.DB) error {
@@ -68,8 +68,8 @@ func (db *DB) replace(why error) error {
 	return nil
 }
 
-// heal replaces the open file by a new one with what can be saved. Readers and
-// writers wait meanwhile; sources that have lost something are to be read anew.
+// heal replaces the open file by a new one with what can be saved. Readers and writers
+// wait meanwhile. Sources that have lost something become degraded.
 func (db *DB) heal(why error) {
 	db.healMu.Lock()
 	defer db.healMu.Unlock()
@@ -121,25 +121,25 @@ func (db *DB) healNow(why error) error {
 	db.h.put(b)
 	db.commit.marked = false
 	db.replaced.Add(1)
-	go func() { _ = faults.Contain(old.Close) }() // it may hang on what tripped it
+	go func() { _ = faults.Contain(old.Close) }() // Close may hang on the same damage
 	db.noteAside(aside, why, saved)
 	return db.reload(b)
 }
 
-// claimedMetas are in memory what the file says, or said, of the claimed sources.
+// claimedMetas returns the metas of the claimed sources, from memory.
 func (db *DB) claimedMetas() map[string]*sourceMeta {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	metas := map[string]*sourceMeta{}
 	for id, s := range db.claims {
-		if m := s.metaNow(); m != nil { // else it is just being claimed
+		if m := s.metaNow(); m != nil { // nil while it is being claimed
 			metas[id] = m
 		}
 	}
 	return metas
 }
 
-// copyAside sets a copy of a file aside, which stays in use.
+// copyAside sets a copy of a file aside. The file itself stays in use.
 func (db *DB) copyAside(from *os.File) (string, error) {
 	aside := db.asideName()
 	st, err := from.Stat()
@@ -156,8 +156,8 @@ func (db *DB) copyAside(from *os.File) (string, error) {
 	return aside, nil
 }
 
-// install opens a file made by makeFile and has it take the place of the file
-// was. Since it is locked before, no other process can open it in between.
+// install opens a file made by makeFile and moves it to path, in place of the file was.
+// It is locked before, so no other process can open it in between.
 func (db *DB) install(name, path string, was os.FileInfo) (*boltFile, error) {
 	b, err := openBolt(name, boltOptions(db.opts))
 	if err != nil {
@@ -176,18 +176,18 @@ func (db *DB) install(name, path string, was os.FileInfo) (*boltFile, error) {
 	return b, nil
 }
 
-// takeName is takePlace, on the disk.
+// takeName is takePlace, synced to disk.
 func (db *DB) takeName(name, path string, was os.FileInfo) error {
 	if err := db.takePlace(name, path, was); err != nil {
 		return err
 	}
 	if err := db.files.SyncDir(filepath.Dir(path)); err != nil {
-		db.log().Error(err, "The folder could not be synced: after a power failure the file of before may be back", "file", db.path)
+		db.log().Error(err, "The folder could not be synced: after a power failure the old file may be back", "file", db.path)
 	}
 	return nil
 }
 
-// reload brings the claimed sources' memory in line with the new file.
+// reload updates the claimed sources' memory from the new file.
 func (db *DB) reload(b *boltFile) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -232,12 +232,12 @@ func (db *DB) asideName() string {
 	}
 }
 
-// nameAside gives the file at path a second name, before another file takes the
-// first one. Where there can be no link, and in another folder's file system, the
-// second name is of a copy: there is a file at the path at any moment.
+// nameAside gives the file at path a second name, before another file takes the first
+// one. If the file system cannot link there, the second name is of a copy. So there is
+// a file at the path at any moment.
 func (db *DB) nameAside(path string) (string, error) {
 	for _, name := range db.asideFiles() {
-		if sameFile(name, path) { // given by one that died in between
+		if sameFile(name, path) { // an earlier program gave it and died
 			return name, nil
 		}
 	}
@@ -264,8 +264,8 @@ func (db *DB) noteAside(aside string, why error, saved salvaged) {
 	db.trimAside()
 }
 
-// trimAside removes the oldest files that were set aside, as far as number and
-// size ask for it.
+// trimAside removes the oldest files that were set aside, as Options.KeepCorrupt and
+// KeepCorruptBytes say. It keeps the newest in any case.
 func (db *DB) trimAside() {
 	var size int64
 	for i, name := range db.asideFiles() {
@@ -283,7 +283,8 @@ func (db *DB) trimAside() {
 	}
 }
 
-// asideFiles are those that were set aside and are still there, the newest first.
+// asideFiles returns the files that were set aside and are still there, the newest
+// first.
 func (db *DB) asideFiles() []string {
 	names, _ := filepath.Glob(globEscape(db.path) + asideInfix + "*")
 	names = slices.DeleteFunc(names, func(name string) bool {
@@ -294,7 +295,7 @@ func (db *DB) asideFiles() []string {
 	return names
 }
 
-// globEscape quotes what filepath.Glob would take for a pattern.
+// globEscape escapes the characters that filepath.Glob takes for a pattern.
 func globEscape(path string) string {
 	var b []byte
 	for _, c := range []byte(path) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// indexSet is the indexers of a source at one time. It is never changed.
+// indexSet is the indexers of a source at one time. It is immutable.
 type indexSet struct{ fns cache.Indexers }
 
 func (s *Store) indexSet() *indexSet {
@@ -40,7 +40,7 @@ func (s *Store) refresh(c *Change) {
 	s.values(c)
 }
 
-// objectOf is a change's object, decoded again where it was let go.
+// objectOf returns a change's object. It decodes the payload if the object was let go.
 func (s *Store) objectOf(c *Change) (any, error) {
 	if c.obj != nil {
 		return c.obj, nil
@@ -59,12 +59,13 @@ func (s *Store) objectOf(c *Change) (any, error) {
 	return obj, nil
 }
 
-// reindex brings every record's values under the given indices up to date, in
-// steps of one page. Before and after each step entries and records agree, so
-// a crash or a concurrent change needs no care: only what is marked complete
-// at the end would be missed by a second run, and that is nothing. meta and
-// update are the source's, or those of a staged generation. An object that a
-// function fails on is kept, without values.
+// reindex brings every record's values in the given indices up to date, page by page.
+// meta and update are the source's, or a staged generation's. An object whose function
+// fails stays without values.
+//
+// Entries and records agree before and after each step. So a crash or a concurrent
+// change does no harm: a later run finds what is not done. The indices become complete
+// at the end.
 func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update func(fn func(sourceTx, *sourceMeta) error, visible func()) error) error {
 	const step = 500
 	var from []byte
@@ -75,7 +76,7 @@ func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update fu
 			return err
 		}
 		if from != nil && now != file {
-			from = nil // in the other file's order the place means nothing
+			from = nil // the place means nothing in another file's order
 			continue
 		}
 		file = now
@@ -86,8 +87,8 @@ func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update fu
 		if len(changed) > 0 {
 			err := update(func(src sourceTx, m *sourceMeta) error {
 				if !begun {
-					// A program with the functions of before must not trust
-					// what an interrupted run leaves.
+					// A program with the old functions must not trust what an
+					// interrupted run leaves.
 					for name := range build {
 						im := m.Indices[name]
 						im.Complete = false
@@ -108,7 +109,7 @@ func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update fu
 	return update(func(_ sourceTx, m *sourceMeta) error { s.complete(m, build); return nil }, nil)
 }
 
-// complete notes that every record lists its values under the given functions.
+// complete notes that every record has values by the given functions.
 func (s *Store) complete(m *sourceMeta, fns cache.Indexers) {
 	for name, fn := range fns {
 		im := m.Indices[name]
@@ -117,8 +118,8 @@ func (s *Store) complete(m *sourceMeta, fns cache.Indexers) {
 	}
 }
 
-// rawPage copies records out of the file, so that user functions run outside
-// any transaction. file says which one, counting those that were replaced.
+// rawPage copies records out of the file, so that user functions run outside any
+// transaction. file is DB.replaced at that time.
 func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []layout.Raw, noted map[string][]string, next []byte, file uint64, err error) {
 	err = s.view(func(_ *sourceMeta, src sourceTx) error {
 		file = s.db.replaced.Load()
@@ -146,18 +147,19 @@ func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []lay
 	return raws, noted, next, file, err
 }
 
-// reindexed is what a record is to list, as long as it is still that record.
+// reindexed has the new index values of a record, valid while the record has this
+// checksum.
 type reindexed struct {
 	crc    uint32
 	values []format.IndexValues
-	// done are the indices whose functions were called, failed those of them that
-	// failed, why one of them did.
+	// done are the indices whose functions were called, failed those whose functions
+	// failed, why the reason of one failure.
 	done, failed []string
 	why          string
 }
 
-// newValues returns, by item key, the records whose values have changed, or of
-// whose index functions one has failed or had failed before, as noted.
+// newValues returns, by item key, the records whose values have changed. It also
+// returns those with a function that failed, now or before, as noted.
 func (s *Store) newValues(raws []layout.Raw, build cache.Indexers, noted map[string][]string) (map[string]reindexed, error) {
 	keys, objs, err := s.decodeAll(raws, false)
 	if s.note(err) != nil && !errors.Is(err, ErrDamaged) {
@@ -166,7 +168,7 @@ func (s *Store) newValues(raws []layout.Raw, build cache.Indexers, noted map[str
 	changed := map[string]reindexed{}
 	for i, obj := range objs {
 		if obj == nil {
-			continue // damaged, noted, to be read anew
+			continue // damaged; the source is degraded
 		}
 		_, r, err := format.ParseRecord(raws[i].Key, raws[i].Stored)
 		if err != nil {
@@ -192,8 +194,8 @@ func (s *Store) newValues(raws []layout.Raw, build cache.Indexers, noted map[str
 	return changed, nil
 }
 
-// rewrite stores the new values of records that are still there. A record that
-// changed meanwhile was indexed by the new functions already.
+// rewrite stores the new values of records that are still there. A record that has
+// changed meanwhile has its values already.
 func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
 	g := src.gen(m.Generation)
 	if g.Items == nil {

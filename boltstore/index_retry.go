@@ -14,15 +14,14 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// The wait before index functions that failed are called again: it doubles as
-// long as any of them fails.
+// The wait before failed index functions are called again. It doubles as long as any of
+// them fails.
 const (
 	firstReindex = time.Second
 	mostReindex  = 10 * time.Minute
 )
 
-// noteReindexed brings the note of a key in line with what its index functions
-// have just done.
+// noteReindexed updates the note of a key after its index functions were called.
 func (a *applier) noteReindexed(k []byte, key string, c reindexed) error {
 	var old *note
 	if !a.m.Noted.none() {
@@ -46,9 +45,9 @@ func (a *applier) noteReindexed(k []byte, key string, c reindexed) error {
 	return a.to.notes.put(a.m, k, n, old)
 }
 
-// reindexNoted calls the index functions again that failed on objects in the
-// file. What is noted under an index that nobody asks for makes that one
-// incomplete: it is built when it is asked for.
+// reindexNoted calls the index functions again that failed on objects in the file. An
+// index that the program does not use becomes incomplete instead: it is built when a
+// program adds it.
 func (s *Store) reindexNoted() error {
 	if s.metaNow().Noted.Unindexed == 0 {
 		return nil
@@ -56,7 +55,7 @@ func (s *Store) reindexNoted() error {
 	s.indexing.Lock()
 	defer s.indexing.Unlock()
 	if m := s.metaNow(); !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
-		return nil // all objects will be read anew, and indexed then
+		return nil // the next relist indexes all objects
 	}
 	for from := []byte(nil); ; {
 		raws, noted, next, err := s.notedPage(from, 500)
@@ -84,8 +83,8 @@ func (s *Store) reindexNoted() error {
 	}
 }
 
-// notedPage copies records out of the file that are without values of indices,
-// and says of which, by item key.
+// notedPage copies records that lack values of indices out of the file. noted has these
+// indices by item key.
 func (s *Store) notedPage(from []byte, most int) (raws []layout.Raw, noted map[string][]string, next []byte, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		raws, noted = nil, map[string][]string{}
@@ -104,8 +103,8 @@ func (s *Store) notedPage(from []byte, most int) (raws []layout.Raw, noted map[s
 	return raws, noted, next, err
 }
 
-// againValues is newValues for the indices that are noted, each record's own,
-// and says which of these have no function any more.
+// againValues is newValues for each record's noted indices. forget has those without a
+// function.
 func (s *Store) againValues(raws []layout.Raw, noted map[string][]string) (changed map[string]reindexed, forget []string, err error) {
 	fns := s.indexSet().fns
 	changed = map[string]reindexed{}
@@ -124,7 +123,7 @@ func (s *Store) againValues(raws []layout.Raw, noted map[string][]string) (chang
 		if err != nil {
 			return nil, nil, err
 		}
-		if c, ok := one[k]; ok && len(c.failed) < len(noted[k]) { // else nothing is new
+		if c, ok := one[k]; ok && len(c.failed) < len(noted[k]) { // otherwise nothing is new
 			c.done = append(c.done, gone...)
 			changed[k] = c
 			forget = append(forget, gone...)
@@ -133,8 +132,8 @@ func (s *Store) againValues(raws []layout.Raw, noted map[string][]string) (chang
 	return changed, forget, nil
 }
 
-// retryIndices has them called again as long as there are any, until the store
-// is released. The caller holds s.mu.
+// retryIndices starts a goroutine that calls failed index functions again until none is
+// left or the store is released. The caller holds s.mu.
 func (s *Store) retryIndices() {
 	if s.retrying || s.viewed || s.meta == nil || s.meta.Noted.Unindexed == 0 {
 		return

@@ -12,7 +12,7 @@ import (
 // appendBlock journals drafts under the seqs that follow last and returns the
 // block's size.
 func (t sourceTx) appendBlock(last uint64, drafts []format.Draft) (int, error) {
-	// What a relist staged that could not be aborted in order.
+	// A relist that could not be aborted in order may have staged blocks.
 	if err := t.dropJournalAbove(last); err != nil {
 		return 0, err
 	}
@@ -27,8 +27,8 @@ func (t sourceTx) appendBlock(last uint64, drafts []format.Draft) (int, error) {
 	return len(b), j.Put(layout.U64(last+1), b)
 }
 
-// trimJournal drops a few of the oldest blocks, as far as size and age ask for
-// it and everybody has been told.
+// trimJournal drops a few of the oldest blocks, as far as size and age ask for it and
+// all handlers have been told.
 func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) error {
 	const atMost = 8 // blocks a commit, so that trimming never stalls one
 	j := t.Journal()
@@ -48,7 +48,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 		}
 		head, _, err := t.BlockHead(seq, v)
 		if err != nil {
-			head = format.BlockHead{Count: 1} // damaged, and of no use to anybody
+			head = format.BlockHead{Count: 1} // damaged, and of no use
 		}
 		if seq+head.Count-1 > keep {
 			return nil
@@ -68,7 +68,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 func (t sourceTx) needed(m *sourceMeta) uint64 {
 	keep := m.Told
 	_ = t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(_, v []byte) {
-		if len(v) >= 8 { // the mark comes first
+		if len(v) >= 8 { // the position comes first
 			keep = min(keep, binary.BigEndian.Uint64(v))
 		}
 	})
@@ -92,8 +92,7 @@ func (t sourceTx) dropJournalAbove(seq uint64) error {
 	}
 }
 
-// seekBlock finds the block that holds seq, or the first one after it. It is as
-// stored.
+// seekBlock finds the block that holds seq, or the first one after it. b is as stored.
 func (t sourceTx) seekBlock(j *layout.Blocks, seq uint64) (first uint64, b []byte, err error) {
 	c := j.Cursor()
 	k, v := c.Seek(layout.U64(seq))

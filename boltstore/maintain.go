@@ -11,13 +11,13 @@ import (
 
 const (
 	keeperEvery = time.Minute
-	// keeperGrace is how long a file is open before sources are collected, and
-	// how long a failed task waits.
+	// keeperGrace is how long a file must be open before sources are collected, and how
+	// long a failed task waits.
 	keeperGrace = time.Hour
 )
 
-// keeper does what a file needs now and then, in a goroutine of its own:
-// compaction, collection and the training of dictionaries. It looks after commits, at most once a minute.
+// keeper maintains the file in its own goroutine: compaction, collection and training
+// of dictionaries. The committer lets it look after commits, at most once a minute.
 type keeper struct {
 	db     *DB
 	opened time.Time
@@ -77,11 +77,11 @@ func (k *keeper) run(collect, compact bool, train []*Store) {
 	k.running = false
 	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) {
 		k.next = db.opts.Clock.Now().Add(keeperGrace)
-		db.log().Error(err, "Housekeeping failed, the file is as it was; it is tried again later", "file", db.path)
+		db.log().Error(err, "Maintenance of the file failed and left it as it was; it will be tried again later", "file", db.path)
 	}
 }
 
-// wasteful says whether the file is to be compacted.
+// wasteful says whether the file has enough free pages to be compacted.
 func (k *keeper) wasteful() bool {
 	o := k.db.opts
 	if o.CompactRatio < 0 {
@@ -91,7 +91,7 @@ func (k *keeper) wasteful() bool {
 	return err == nil && size >= o.CompactMinSize && float64(free) > o.CompactRatio*float64(size)
 }
 
-// usage is how many bytes the file has in pages, and how many of them are free.
+// usage returns the size of the file's pages in bytes, and how much of it is free.
 func (db *DB) usage() (free, size int64, err error) {
 	err = db.h.view(func(tx *bolt.Tx) error {
 		st := tx.DB().Stats()
@@ -102,5 +102,5 @@ func (db *DB) usage() (free, size int64, err error) {
 	return free, size, err
 }
 
-// wait returns once nothing is running; the committer has ended.
+// wait returns once no task runs. The committer must have ended.
 func (k *keeper) wait() { k.wg.Wait() }

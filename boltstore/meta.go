@@ -18,18 +18,18 @@ import (
 // formatVersion is the version of the whole file's layout.
 const formatVersion = 1
 
-// header is what /file holds.
+// header is the record at /file.
 type header struct {
 	Format  int            `msgpack:"format"`
 	BootID  string         `msgpack:"bootID"`
 	Clean   bool           `msgpack:"clean"`
 	Created int64          `msgpack:"created"` // unix ns
-	Keys    *seal.Envelope `msgpack:"keys"`    // of an encrypted file
+	Keys    *seal.Envelope `msgpack:"keys"`    // only in an encrypted file
 	Rotate  bool           `msgpack:"rotate"`  // the data keys are older than the keyset's primary key
 }
 
-// digest is a count and an additive checksum of a bucket's content. Unlike a
-// record's own checksum it notices a record that is missing or an old one.
+// digest is a count and an additive checksum of a bucket's content. It notices a
+// missing record and an old one, which a record's own checksum does not.
 type digest struct {
 	Count uint64 `msgpack:"n"`
 	Sum   uint64 `msgpack:"s"`
@@ -38,7 +38,7 @@ type digest struct {
 func (d *digest) add(h uint64)    { d.Count++; d.Sum += h }
 func (d *digest) remove(h uint64) { d.Count--; d.Sum -= h }
 
-// compare says whether the records are those that the digest is of.
+// compare returns ErrDamaged if the records are not those that the digest counts.
 func (d digest) compare(raws []layout.Raw) error {
 	var is digest
 	for _, r := range raws {
@@ -54,41 +54,41 @@ func (d digest) compare(raws []layout.Raw) error {
 	return nil
 }
 
-// indexMeta is what meta says of one index. Records list values for it and the
-// bucket has their entries whether or not it is complete; it is complete once
-// every record has been indexed by the function of that version.
+// indexMeta is what meta says of one index. An index is complete once the function of
+// that version has indexed every record. Records and bucket have its values and entries
+// even before.
 type indexMeta struct {
 	Version  string `msgpack:"version"`
 	Complete bool   `msgpack:"complete"`
 	Digest   digest `msgpack:"digest"`
 }
 
-// sourceMeta is the one record of a source's state. It changes only in the
-// transaction that makes the change it describes.
+// sourceMeta is the one record of a source's state. It changes in the transaction that
+// makes the change it describes.
 //
-// A confirmation (confirmedBy) is a wall time, the boot in which it came, the time
-// since that boot, and whether the clock was known to be right. The times when
-// sources and handlers were last used have the same (claimedBy, seenBy).
+// Confirmed is a wall time. ConfirmedBy adds the boot in which it was, the time since
+// that boot, and whether the clock was known to be right. Claimed and ClaimedBy, and a
+// handler's last use, have the same form.
 type sourceMeta struct {
 	Source          Source               `msgpack:"source"`
 	ClusterUID      string               `msgpack:"clusterUID"`
 	Server          string               `msgpack:"server"`
 	FlowSchemaUID   string               `msgpack:"flowSchemaUID,omitempty"`
 	ServerCA        string               `msgpack:"serverCA,omitempty"`
-	Form            string               `msgpack:"form,omitempty"` // sign of that in which the server served the objects
+	Form            string               `msgpack:"form,omitempty"` // see RelistOptions.Form
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
-	Epoch           uint64               `msgpack:"epoch"`      // counted up when the contents were set aside
-	History         uint64               `msgpack:"history"`    // counted up at each restore of the server that was noticed
+	Epoch           uint64               `msgpack:"epoch"`      // goes up when the contents are set aside
+	History         uint64               `msgpack:"history"`    // goes up at each noticed restore of the server
 	Generation      uint64               `msgpack:"generation"` // 0: never synced
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Listed          string               `msgpack:"listed,omitempty"` // version of the last list
-	Moved           bool                 `msgpack:"moved,omitempty"`  // a list before it had another one
+	Moved           bool                 `msgpack:"moved,omitempty"`  // an earlier list had another one
 	Stands          bool                 `msgpack:"stands,omitempty"` // see Store.Stands
 	Confirmed       int64                `msgpack:"confirmed"`        // unix ns
 	ConfirmedBy     *moment              `msgpack:"confirmedBy,omitempty"`
-	Claimed         int64                `msgpack:"claimed"`                // unix ns, when last seen claimed
-	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // by a clock that was known to be right
+	Claimed         int64                `msgpack:"claimed"`                // unix ns, last use, to the hour
+	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // the clock was known to be right
 	ClaimedBy       *moment              `msgpack:"claimedBy,omitempty"`
 	Dated           *dated               `msgpack:"dated,omitempty"`
 	Seq             uint64               `msgpack:"seq"`
@@ -103,21 +103,19 @@ type sourceMeta struct {
 	Degraded        string               `msgpack:"degraded"`
 	Scope           Scope                `msgpack:"scope,omitempty"` // see Describe
 	Names           []string             `msgpack:"names,omitempty"`
-	// NamesLost: damage may have taken names of durable handlers. One that is
-	// not there may have been: it starts over. It stays, as nothing tells when
-	// the last one of them has come back.
+	// NamesLost: damage may have removed durable handlers. A durable handler that is
+	// not in the file starts over. It stays true, since nothing tells when the last one
+	// has come back.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
-	// Unlisted: the contents are what the program itself has stored. The server
-	// has not been read yet.
+	// Unlisted: the contents are own writes from before the first list.
 	Unlisted bool `msgpack:"unlisted,omitempty"`
-	// Own is the digest of the bases of what the program has written since.
+	// Own is the digest of the bases of own writes.
 	Own digest `msgpack:"own"`
-	// Noted counts what could not be stored, of the generation.
+	// Noted counts the generation's notes.
 	Noted noted `msgpack:"noted,omitempty"`
 }
 
-// listed says whether the contents are the server's, but for what the program
-// has written over them.
+// listed says whether the source has been listed. Own writes may lie over the contents.
 func (m *sourceMeta) listed() bool { return m.Generation > 0 && !m.Unlisted }
 
 func (m *sourceMeta) clone() *sourceMeta {
@@ -171,7 +169,7 @@ func sourceIn(b *bolt.Bucket, id string, s *seal.Sealer) sourceTx {
 	return sourceTx{layout.Tree{Root: b, ID: id, Seal: s}}
 }
 
-// source opens a source's buckets. tx must be of a view or update of h.
+// source opens a source's buckets. tx must come from a view or update of h.
 func (h *handle) source(tx *bolt.Tx, id string) (sourceTx, bool) {
 	sources := tx.Bucket(layout.BucketSources)
 	if sources == nil {
@@ -189,7 +187,7 @@ func (t sourceTx) meta() (*sourceMeta, error) {
 	return t.openMeta(t.Root.Get(layout.KeyMeta))
 }
 
-// openMeta parses a meta as it is stored.
+// openMeta decrypts and parses a stored meta.
 func (t sourceTx) openMeta(raw []byte) (*sourceMeta, error) {
 	if raw != nil {
 		var err error
@@ -224,7 +222,7 @@ type genTx struct {
 
 func genIn(g layout.Gen) genTx { return genTx{g, notes{g}} }
 
-// gen opens a generation; its fields are nil where it does not exist.
+// gen opens a generation. Its fields are nil if it does not exist.
 func (t sourceTx) gen(n uint64) genTx { return genIn(t.Gen(n)) }
 
 func (t sourceTx) createGen(n uint64) (genTx, error) {

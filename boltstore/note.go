@@ -21,35 +21,35 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Notes say which objects of a generation the resume point has passed although
-// something of them could not be stored. They are written in the transaction
-// that passes them, and removed in the one that stores the object, finds it
-// gone, or computes what was missing.
+// Notes say of which objects something could not be stored although the resume point
+// has passed them. A note is written in the transaction that passes the object. It is
+// removed in the one that stores the object, finds it gone, or computes what was
+// missing.
 
-// note is what the file says of one key.
+// note is the note of one key.
 type note struct {
 	Key  string `msgpack:"key"`
 	Time int64  `msgpack:"time"` // unix ns, when it was last written
-	Why  string `msgpack:"why"`  // of the last failure, in short
-	// Unstored: the server has the object in another state than the file, as of
-	// the version RV, or of a later one.
+	Why  string `msgpack:"why"`  // reason of the last failure, in short
+	// Unstored: the server has another state of the object than the file, at version RV
+	// or later.
 	Unstored bool   `msgpack:"unstored,omitempty"`
 	RV       string `msgpack:"rv,omitempty"`
-	// Record is what the file had before, where that must not be served any more.
+	// Record is what the file had before, if that must not be served any more.
 	Record []byte `msgpack:"record,omitempty"`
-	// Indices are those under which the record lists no values, because their
-	// functions failed.
+	// Indices are those for which the record has no values, because their functions
+	// failed.
 	Indices []string `msgpack:"indices,omitempty"`
 
-	damage error // what it said cannot be read
+	damage error // why the note cannot be read
 }
 
-// noted is what meta says of a generation's notes.
+// noted is meta's summary of a generation's notes.
 type noted struct {
 	Unstored  uint64 `msgpack:"unstored"`  // keys
 	Unindexed uint64 `msgpack:"unindexed"` // keys
-	Nameless  uint64 `msgpack:"nameless"`  // objects that could not be stored, and whose key is not known
-	Why       string `msgpack:"why"`       // the last one could not be stored
+	Nameless  uint64 `msgpack:"nameless"`  // unstored objects whose key is not known
+	Why       string `msgpack:"why"`       // reason of the last unstored object
 }
 
 func (d *noted) add(n *note, by int) {
@@ -72,7 +72,7 @@ func (d *noted) add(n *note, by int) {
 
 func (d *noted) unstored() uint64 { return d.Unstored + d.Nameless }
 
-// IsZero leaves it out of a meta without notes.
+// IsZero makes msgpack leave it out of a meta without notes.
 func (d noted) IsZero() bool { return d == noted{} }
 
 func (d *noted) none() bool { return d.Unstored == 0 && d.Unindexed == 0 }
@@ -80,10 +80,10 @@ func (d *noted) none() bool { return d.Unstored == 0 && d.Unindexed == 0 }
 // maxWhy is how many bytes of a reason are kept.
 const maxWhy = 200
 
-// short is the reason of a failure, without the object that it is of.
+// short is the reason of a failure, without the object, in at most about maxWhy bytes.
 func short(err error) string {
 	var key cache.KeyError
-	if errors.As(err, &key) { // its text has the whole object
+	if errors.As(err, &key) { // its text contains the whole object
 		err = fmt.Errorf("the key function failed: %w", key.Err)
 	}
 	why := err.Error()
@@ -97,11 +97,11 @@ func short(err error) string {
 	return strings.ToValidUTF8(why, "?")
 }
 
-// notes are those of one generation, by item key.
+// notes are the notes of one generation, by item key.
 type notes struct{ layout.Gen }
 
-// get returns the note at an item key, nil if there is none. A damaged one says
-// that the object is not stored: to read it again is right whatever it said.
+// get returns the note at an item key, nil if there is none. A damaged note counts as
+// one of an unstored object: to read the object again is always right.
 func (x notes) get(k []byte) *note {
 	raw := x.Notes().Get(k)
 	if raw == nil {
@@ -130,7 +130,7 @@ func parseNote(b []byte) (*note, error) {
 	return n, nil
 }
 
-// put stores n in place of old, each nil for none, and counts.
+// put stores n in place of old and updates the counts. nil stands for no note.
 func (x notes) put(m *sourceMeta, k []byte, n, old *note) error {
 	if n != nil && !n.Unstored && len(n.Indices) == 0 {
 		n = nil
@@ -156,9 +156,9 @@ func (x notes) put(m *sourceMeta, k []byte, n, old *note) error {
 	return b.Put(k, data)
 }
 
-// page returns up to most notes from the given place on, nil being the start,
-// and the place of the next one, nil at the end. Damaged ones are left out, and
-// told to damaged.
+// page returns up to most notes from the given place on, and the place of the next one.
+// nil is the start and the end. Damaged notes are left out; damaged is called with the
+// error.
 func (x notes) page(from []byte, most int, damaged func(error)) (all []*note, next []byte, err error) {
 	b := x.Notes()
 	if b == nil {
@@ -180,18 +180,18 @@ func (x notes) page(from []byte, most int, damaged func(error)) (all []*note, ne
 	return all, next, err
 }
 
-// UnstoredObjects is how many objects the server has shown, in this life or an
-// earlier one, that are not in the file as they were shown: what could not be
-// transformed, keyed or encoded. They have to be read again.
+// UnstoredObjects counts objects that could not be transformed, keyed or encoded as the
+// server showed them, in this life or an earlier one. They have to be read again.
 func (s *Store) UnstoredObjects() uint64 {
 	return s.metaNow().Noted.unstored()
 }
 
-// Noted is an object of which something could not be stored.
+// Noted is an object of which something could not be stored: the object itself, or
+// values in indices.
 type Noted struct {
 	Key string `json:"key"`
-	// ResourceVersion that could not be stored, "" where only values of Indices
-	// are missing.
+	// ResourceVersion is the version that could not be stored. "" if only values of
+	// Indices are missing.
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	Unstored        bool      `json:"unstored,omitempty"`
 	Indices         []string  `json:"indices,omitempty"`
@@ -199,8 +199,7 @@ type Noted struct {
 	Time            time.Time `json:"time"`
 }
 
-// Noted returns the first of the objects of which something could not be
-// stored, up to most.
+// Noted returns up to most of the objects of which something could not be stored.
 func (s *Store) Noted(most int) (all []Noted, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) error {
 		ns, _, err := t.gen(m.Generation).notes.page(nil, most, s.damaged)
@@ -215,8 +214,7 @@ func (s *Store) Noted(most int) (all []Noted, err error) {
 	return all, err
 }
 
-// mayNote says whether there may be notes. The counts of a damaged source mean
-// nothing.
+// mayNote says whether there may be notes. A damaged source's counts mean nothing.
 func (s *Store) mayNote() bool { return !s.metaNow().Noted.none() || s.Err() != nil }
 
 // unstored says whether the object at an item key could not be stored.
@@ -225,21 +223,21 @@ func (x notes) unstored(k []byte) bool {
 	return n != nil && n.Unstored
 }
 
-// strayNotes says whether there are notes of which meta knows nothing: a program
-// that does not know of them has written meta since.
+// strayNotes says whether there are notes that meta does not count. Then an older
+// program, which does not know notes, has written meta since.
 func (t sourceTx) strayNotes(m *sourceMeta) bool {
 	return m.Noted.none() && m.Generation > 0 && t.gen(m.Generation).Notes().Some()
 }
 
-// dropStrayNotes forgets them. What they are of is read from the server again, or
-// indexed again.
+// dropStrayNotes removes them. Their objects are read from the server, or indexed,
+// again.
 func (t sourceTx) dropStrayNotes(m *sourceMeta) error {
 	ns := t.gen(m.Generation).notes
 	err := ns.Notes().Each(func(_, b []byte) {
 		n, err := parseNote(b)
 		if err != nil || n.Unstored {
 			m.Noted.Nameless++
-			m.Noted.Why = "an older program has forgotten what could not be stored"
+			m.Noted.Why = "an older program wrote the file and did not keep note of the unstored objects"
 		}
 		for _, name := range n.indices() {
 			if im, ok := m.Indices[name]; ok {
@@ -264,7 +262,7 @@ func (n *note) indices() []string {
 	return n.Indices
 }
 
-// noteNameless adds what the pages have shown and cannot be told by a key.
+// noteNameless adds the unstored objects of this relist whose keys are not known.
 func (r *Relist) noteNameless(m *sourceMeta) {
 	if r.nameless > 0 {
 		m.Noted.Nameless += r.nameless
@@ -274,7 +272,7 @@ func (r *Relist) noteNameless(m *sourceMeta) {
 	}
 }
 
-// sweepNotes finds the notes of what no page has shown: it is gone.
+// sweepNotes deletes the noted objects that no page has shown. They are gone.
 func (r *Relist) sweepNotes(resourceVersion string) error {
 	for !r.noNote || len(r.gone) > 0 {
 		if n, err := r.take(r.gone); err != nil {
@@ -325,7 +323,7 @@ func (v *verifier) notes(g genTx) {
 			v.problem("the note of %q is not at its key", n.Key)
 		}
 		if _, there := g.Items.Find(k); !there && len(n.Indices) > 0 {
-			v.problem("what index functions failed on is noted of %q, which is not there", n.Key)
+			v.problem("the note of %q names failed indices, but the object is not there", n.Key)
 		}
 		if n.Record != nil {
 			if _, _, err := format.ParseRecord(k, n.Record); err != nil {
@@ -334,14 +332,14 @@ func (v *verifier) notes(g genTx) {
 		}
 	})
 	if v.m.Noted.none() {
-		return // of an older program: no claim keeps them
+		return // left by an older program: the next claim drops them
 	}
 	if is.Unstored != v.m.Noted.Unstored || is.Unindexed != v.m.Noted.Unindexed {
-		v.problem("%d objects are noted as not stored and %d as not indexed, not %d and %d", is.Unstored, is.Unindexed, v.m.Noted.Unstored, v.m.Noted.Unindexed)
+		v.problem("%d objects are noted as unstored and %d as unindexed; meta counts %d and %d", is.Unstored, is.Unindexed, v.m.Noted.Unstored, v.m.Noted.Unindexed)
 	}
 }
 
-// notes copies those of the generation.
+// notes copies the notes of a generation.
 func (c *copier) notes(gen pages.Bucket) {
 	ref, err := c.from.Find(gen, layout.BucketNotes)
 	if err != nil {

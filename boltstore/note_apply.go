@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Unstored makes a change that notes that obj, which an event or a list has
-// brought, could not be stored, and why. What the file has of it stays.
+// Unstored makes a change that notes that obj, from an event or a list, could not be
+// stored, and why. The file keeps what it has of the object.
 func (s *Claimed) Unstored(obj any, why error) *Change {
 	c, err := s.identify(cache.Updated, obj)
 	if err != nil {
@@ -22,8 +22,8 @@ func (c *Change) unstoredFor(why error) *Change {
 	return &Change{typ: cache.Updated, key: c.key, rv: c.rv, uid: c.uid, nameless: c.nameless, unstored: cmp.Or(short(why), "unknown")}
 }
 
-// noteUnstored notes an object that cannot be stored. In a stage what there was
-// is copied or, where it must not be served, kept by the note.
+// noteUnstored notes an object that cannot be stored. A stage copies the previous
+// record, or keeps it in the note if it must not be served.
 func (a *applier) noteUnstored(c *Change, w was, before *note) error {
 	if c.nameless {
 		a.m.Noted.Nameless++
@@ -51,8 +51,8 @@ func (a *applier) noteUnstored(c *Change, w was, before *note) error {
 	return a.putNote(w.k, n)
 }
 
-// settleNote brings the note of a key in line with a change that is applied to
-// it: what it has stored, or that the object is gone.
+// settleNote updates the note of a key after a change: the object was stored, or is
+// gone.
 func (a *applier) settleNote(c *Change, w was, before *note) error {
 	var n *note
 	if before != nil && before.Unstored && a.keepsNote(c, before) {
@@ -62,7 +62,7 @@ func (a *applier) settleNote(c *Change, w was, before *note) error {
 		}
 	}
 	failed := c.failed
-	switch kept := !a.own && a.ahead(c, w); { // readers go on to see the program's
+	switch kept := !a.own && a.ahead(c, w); { // readers still see the own write
 	case kept && before != nil:
 		failed = before.Indices
 	case kept || c.typ == cache.Deleted:
@@ -81,8 +81,8 @@ func (a *applier) settleNote(c *Change, w was, before *note) error {
 	return a.putNote(w.k, n)
 }
 
-// noteIndices notes of a key, of which from is what another generation has noted,
-// the same indices as missing.
+// noteIndices notes the same indices as missing at a key as from does, a note of
+// another generation.
 func (a *applier) noteIndices(k []byte, key string, from *note) error {
 	before := a.noteOf(k)
 	n := &note{Key: key}
@@ -105,9 +105,8 @@ func (n *note) why() string {
 	return n.Why
 }
 
-// keepsNote says whether what the server has shown, and could not be stored, is
-// news to a file with the change: that is of an earlier version, or the
-// program's own.
+// keepsNote says whether the note of an unstored object stays after the change. It
+// stays if the change is of an earlier version, or an own write.
 func (a *applier) keepsNote(c *Change, before *note) bool {
 	switch {
 	case a.own:
@@ -120,8 +119,8 @@ func (a *applier) keepsNote(c *Change, before *note) bool {
 	return c.typ == cache.Deleted || c.rv == "" || isOlder(c.rv, before.RV)
 }
 
-// putNote stores or, if n is nil, removes the note of a key in the generation
-// that is written.
+// putNote stores the note of a key in the generation that is written. If n is nil, it
+// removes the note.
 func (a *applier) putNote(k []byte, n *note) error {
 	var old *note
 	if !a.m.Noted.none() {
@@ -130,8 +129,8 @@ func (a *applier) putNote(k []byte, n *note) error {
 	return a.to.notes.put(a.m, k, n, old)
 }
 
-// noteOf is what is noted of a key, in the generation that is written or else
-// in the one that says what was there.
+// noteOf returns the note of a key from the generation that is written, otherwise from
+// the one to compare with.
 func (a *applier) noteOf(k []byte) *note {
 	if !a.m.Noted.none() {
 		if n := a.noteAt(k); n != nil {
@@ -144,8 +143,8 @@ func (a *applier) noteOf(k []byte) *note {
 	return nil
 }
 
-// noteAt is what is noted of a key in the generation that is written. A damaged
-// one cannot be taken back from the counts: then the source must be read anew.
+// noteAt returns the note of a key from the generation that is written. A damaged note
+// cannot be subtracted from the counts, so the source becomes degraded and is listed.
 func (a *applier) noteAt(k []byte) *note {
 	n := a.to.notes.get(k)
 	if n != nil && n.damage != nil {

@@ -21,8 +21,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// openFile opens, and creates or replaces where the options allow it, the file
-// of db.
+// openFile opens db's file. It creates or replaces the file if the options allow it.
 func (db *DB) openFile() (*boltFile, error) {
 	if err := db.checkPath(); err != nil {
 		return nil, db.explain(err)
@@ -64,7 +63,7 @@ func (db *DB) tryOpen() (*boltFile, error) {
 		if db.opts.ReadOnly {
 			return nil, errEmpty
 		}
-		return nil, fs.ErrNotExist // nothing in it that creating one could lose
+		return nil, fs.ErrNotExist // an empty file has nothing to lose
 	}
 	if err := db.lookAt(); err != nil {
 		return nil, err
@@ -82,8 +81,8 @@ func (db *DB) tryOpen() (*boltFile, error) {
 	case err != nil:
 		return nil, err
 	}
-	// While it waited for the lock the holder may have put another file in this
-	// one's place: what was opened then has no name any more.
+	// While bbolt waited for the lock, the holder may have replaced the file: the one
+	// opened here has no name any more.
 	if !osfile.IsAt(b.f, db.path) {
 		return nil, errors.Join(errReplaced, b.Close())
 	}
@@ -104,15 +103,14 @@ func (db *DB) tryOpen() (*boltFile, error) {
 	return b, nil
 }
 
-// errEmpty: a file is made whole, or not at all.
+// errEmpty: a file that kubewake makes is never empty.
 var errEmpty = fmt.Errorf("%w: it is empty", ErrDamaged)
 
-// errNoFile: to open it may be to wait for ever, and it is not replaced: it may
-// be a device.
+// errNoFile: to open a device or a pipe may wait for ever, and it must not be replaced.
 var errNoFile = fmt.Errorf("%w: it is not a regular file", ErrForeign)
 
-// lookAt verifies the file's pages while nobody writes to it: a file that is
-// being written looks damaged.
+// lookAt verifies the file's pages under its lock: a file that is being written looks
+// damaged.
 func (db *DB) lookAt() error {
 	if db.lends() {
 		return db.lookLent()
@@ -123,14 +121,14 @@ func (db *DB) lookAt() error {
 		defer release()
 	case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return err
-	} // else the file system has no locks, and bbolt will say so
+	} // otherwise the file system has no locks, and bbolt will say so
 	return precheck(db.path)
 }
 
 var errReplaced = errors.New("it was replaced while it was opened; try again")
 
-// allocSize is by how much bbolt grows the file; its own 16 MiB would be most
-// of a small one. bbolt takes it off MaxSize.
+// allocSize is by how many bytes bbolt grows the file. bbolt's own 16 MiB would be most
+// of a small file. bbolt subtracts it from MaxSize.
 func (o Options) allocSize() int {
 	if o.MaxSize > 0 {
 		return min(1<<20, o.MaxSize/16)
@@ -144,22 +142,22 @@ func boltOptions(o Options) *bolt.Options {
 		ReadOnly: o.ReadOnly,
 		NoSync:   o.Durability == DurabilityProcess,
 		MaxSize:  o.MaxSize,
-		// The hash map finds a run of free pages in constant time.
+		// The hash map finds free pages in a row in constant time.
 		FreelistType: bolt.FreelistMapType,
 	}
 	b.OpenFile = os.OpenFile
 	if !o.AllowUnsafePath {
 		b.OpenFile = osfile.OpenSafe(o.ReadOnly)
 	}
-	// Address space, not memory: without it a writer that grows the map waits
-	// for all readers and stops new ones meanwhile. Windows would grow the file.
+	// This is address space, not memory. Without it, a writer that grows the map waits
+	// for all readers and keeps new ones out. Windows would grow the file.
 	if runtime.GOOS != "windows" && ^uint(0)>>32 != 0 && !o.ReadOnly {
 		b.InitialMmapSize = 1 << 30
 	}
 	return b
 }
 
-// readHeader tells our files from other programs' and from newer ones, and
+// readHeader tells kubewake's files from other programs' and from newer ones. It
 // verifies a file whose last commits may not have reached the disk.
 func (db *DB) readHeader(b *boltFile) error {
 	var h header
@@ -187,8 +185,8 @@ func (db *DB) readHeader(b *boltFile) error {
 	}
 	db.h.seal, db.h.keys, db.h.rotate = s, h.Keys, h.Rotate
 	if !h.Clean && h.BootID != "" && (h.BootID != osfile.BootID() || h.BootID == osfile.UnknownBoot) {
-		// Its last commits may have reached the disk in part, and bbolt's list
-		// of free pages cannot be verified.
+		// The last commits may be on the disk in part, and bbolt's list of free pages
+		// cannot be verified.
 		if !db.opts.ReadOnly {
 			return errUncleanBoot
 		}
@@ -199,12 +197,12 @@ func (db *DB) readHeader(b *boltFile) error {
 	return nil
 }
 
-// errUncleanBoot: the machine stopped while the file was written without
-// syncs. What is in it is verified and copied to a new file.
+// errUncleanBoot: the machine stopped while the file was written without syncs. Its
+// contents are verified and copied to a new file.
 var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", ErrDamaged)
 
-// putHeader notes that the file is in use, or was closed in order. Only files
-// written without syncs carry a boot id: the others need no verification.
+// putHeader notes whether the file is in use or was closed in order. Only files written
+// without syncs have a boot id; the others need no verification.
 func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 	f, err := tx.CreateBucketIfNotExists(layout.BucketFile)
 	if err != nil {
@@ -223,7 +221,7 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 	return format.Put(f, layout.KeyHeader, h)
 }
 
-// create makes an empty file, encrypted or plain as the options want it.
+// create makes an empty file, encrypted if the options ask for it.
 func (db *DB) create() error {
 	_, keys, err := db.newKeys()
 	if err != nil {
@@ -232,9 +230,9 @@ func (db *DB) create() error {
 	return db.createFile(keys)
 }
 
-// createFile makes an empty file of ours: under a temporary name, synced, then
-// linked, since bbolt itself is not crash-safe while it creates its file
-// (bbolt#567). One that another process has made meanwhile stays.
+// createFile makes an empty kubewake file under a temporary name, syncs it and links it
+// to the path: bbolt's own creation is not crash-safe (bbolt#567). A file that another
+// process has made meanwhile stays.
 func (db *DB) createFile(keys *seal.Envelope) error {
 	path := db.realPath()
 	name, err := db.makeFile(path, header{Keys: keys}, nil)
@@ -245,7 +243,7 @@ func (db *DB) createFile(keys *seal.Envelope) error {
 		err = db.takeEmpty(name, path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // who made it has removed what looked like a leftover: that one is to be opened
+		err = nil // another process made the file and removed ours as a leftover; its file will be opened
 	}
 	if rerr := db.files.Remove(name); !errors.Is(rerr, fs.ErrNotExist) {
 		err = errors.Join(err, rerr)
@@ -253,9 +251,9 @@ func (db *DB) createFile(keys *seal.Envelope) error {
 	return errors.Join(err, db.files.SyncDir(filepath.Dir(path)))
 }
 
-// takeEmpty renames a file to path, where it cannot be linked: an empty file is
-// there, or the file system has no links. In that case an empty one is put
-// there, whose lock keeps others from doing the same. One with content stays.
+// takeEmpty renames a file to path if it could not be linked. Either an empty file is
+// there, or the file system has no links. In that case an empty file is made, whose
+// lock keeps other processes out. A file with content stays.
 func (db *DB) takeEmpty(name, path string) error {
 	if err := db.files.Op("create", path); err != nil {
 		return err
@@ -278,8 +276,8 @@ func (db *DB) takeEmpty(name, path string) error {
 	return db.files.Rename(name, path)
 }
 
-// realPath is where the file is that is open: a link that leads to it is to stay
-// one when the file is replaced.
+// realPath is the open file's path with links resolved. So a link stays a link when the
+// file is replaced.
 func (db *DB) realPath() string {
 	if path, err := filepath.EvalSymlinks(db.path); err == nil {
 		return path
@@ -287,8 +285,8 @@ func (db *DB) realPath() string {
 	return db.path
 }
 
-// makeFile makes a file that is to be at path, empty or filled by fill, under
-// the temporary name that it returns. Of the header h says what is about keys.
+// makeFile makes a file for path under a temporary name, which it returns. fill may
+// fill it. Only h's fields about keys are used.
 func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name string, err error) {
 	if name, err = db.tempFile(path); err != nil {
 		return "", err
@@ -323,7 +321,7 @@ func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name s
 	return name, errors.Join(err, b.Close())
 }
 
-// explain names the file and what to do about err.
+// explain adds to err the file's name and what to do.
 func (db *DB) explain(err error) error {
 	hint := ""
 	switch {

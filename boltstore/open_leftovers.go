@@ -10,15 +10,15 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// Files that are being made have names by which the next Open knows them. Such a
-// name says which file the new one is to replace, and which one it is itself, by
-// their inodes. After a crash a third file may be under it: one that came to the
-// path while the names were exchanged. That is nobody's leftover.
+// Files that are being made have names by which the next Open knows them. Such a name
+// contains two inodes: of the file to be replaced, and of the new file. After a crash
+// the name may lead to a third file, which came to the path while names were exchanged.
+// That file is not a leftover.
 
-// tempPrefix begins the names of files that are to become the one at path.
+// tempPrefix begins the temporary names of files for path.
 func tempPrefix(path string) string { return "." + filepath.Base(path) + ".new-" }
 
-// tempFile makes an empty file beside the one at path, 0600.
+// tempFile makes an empty file beside the one at path, with mode 0600.
 func (db *DB) tempFile(path string) (string, error) {
 	if err := db.files.Op("create", tempPrefix(path)); err != nil {
 		return "", err
@@ -43,9 +43,9 @@ func (db *DB) tempFile(path string) (string, error) {
 	return name, nil
 }
 
-// isNewcomer says whether the file with a temporary name for path is neither the
-// one that was made under it nor the one that was to be replaced, while the one
-// that was made is at path. In a copy of the folder no file is any of these.
+// isNewcomer says whether the file at a temporary name is another program's, which came
+// to path during an exchange of names. It is neither of the two files that the name
+// says, and the new one of these is at path. In a copy of the folder no file is.
 func isNewcomer(name, path string) bool {
 	var was, made uint64
 	_, err := fmt.Sscanf(strings.TrimPrefix(filepath.Base(name), tempPrefix(path)), "%x-%x-", &was, &made)
@@ -69,8 +69,8 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(is, other)
 }
 
-// removeLeftovers removes what a crash left of files that were being made,
-// unless another process is at it. The file itself is open and locked.
+// removeLeftovers removes files that a crash left half made, unless another process is
+// still making them. The file itself is open and locked.
 func (db *DB) removeLeftovers() {
 	path, err := filepath.EvalSymlinks(db.path)
 	if err != nil {
@@ -87,7 +87,7 @@ func (db *DB) removeLeftovers() {
 		}
 		release, err := osfile.Lock(name)
 		if err != nil && sameFile(name, path) {
-			release, err = func() {}, nil // the file itself, by the name under which it was made
+			release, err = func() {}, nil // a second name of the file itself
 		}
 		if err != nil {
 			continue
@@ -97,10 +97,10 @@ func (db *DB) removeLeftovers() {
 			err = os.Rename(name, kept)
 			release()
 			if err != nil {
-				db.log().Error(err, "A file that came to the path while a program replaced the one before it, and died, was not moved", "file", db.path, "is", name)
+				db.log().Error(err, "A program died while it replaced the file, and another file had come to the path; that file could not be moved", "file", db.path, "is", name)
 				continue
 			}
-			db.log().Info("Warning: a file came to the path while a program replaced the one before it, and died; it is kept", "file", db.path, "kept", kept)
+			db.log().Info("Warning: a program died while it replaced the file, and another file had come to the path; that file is kept", "file", db.path, "kept", kept)
 			continue
 		}
 		err = db.files.Remove(name)

@@ -13,20 +13,21 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A file that is open for reading with GiveWay is read without its lock. bbolt
-// writes no page that the newest transaction can reach, so that its state N is
-// whole on the disk until N+1 is committed and N+2 begins to reuse what N+1 has
-// freed. Each read therefore looks, before and after, whether N is still the
-// newest transaction: if it is, all that was read is of N. If it is not, what
-// was read is thrown away, also an error or a panic that came of it.
+// A file opened for reading with GiveWay is read without its lock.
+//
+// bbolt writes no page that the newest transaction can reach. So the state of
+// transaction N stays whole on the disk until N+1 is committed and N+2 begins to reuse
+// what N+1 has freed. Each read therefore checks before and after whether N is still
+// the newest transaction. If it is, all of the read is of N. If not, its result is
+// thrown away, be it an error or a panic.
 
-// lends says whether the lock is to be held only while the file is opened.
+// lends says whether the lock is held only while the file is opened.
 func (db *DB) lends() bool {
 	if !db.opts.ReadOnly || !db.opts.GiveWay || !osfile.CanUnlock {
 		return false
 	}
 	name := osfile.Untrusted(filepath.Dir(db.path))
-	return name == "" || name == "overlay" // elsewhere what another machine writes may come late, and in any order
+	return name == "" || name == "overlay" // on other file systems, another machine's writes may arrive late and in any order
 }
 
 // lookLent is lookAt without the lock.
@@ -42,7 +43,7 @@ func (db *DB) lookLent() error {
 	}
 	err = precheck(db.path)
 	if now, ierr := newestID(db.path); ierr != nil || now != id {
-		return errReplaced // it is to be looked at again
+		return errReplaced // look at it again
 	}
 	db.lookedID = id
 	return err
@@ -57,8 +58,8 @@ func newestID(path string) (uint64, error) {
 	return pages.Transaction(f)
 }
 
-// lend lets go of the lock of a file that was just opened, and was looked at
-// before. The header is read without it.
+// lend releases the lock of a file that was just opened and verified. Its header is
+// then read without the lock.
 func (db *DB) lend(b *boltFile) error {
 	id, err := b.newest()
 	if err != nil {
@@ -82,7 +83,7 @@ func (b *boltFile) newest() (id int, err error) {
 	return id, err
 }
 
-// taken says whether another process has written to a file that was lent.
+// taken says whether another process has written to a lent file.
 func (b *boltFile) taken() bool {
 	if b.lent == 0 {
 		return false
@@ -91,7 +92,8 @@ func (b *boltFile) taken() bool {
 	return !errors.Is(err, ErrClosed) && (err != nil || id != b.lent)
 }
 
-// View is bbolt's, and ErrTaken if another process writes a file that was lent.
+// View is bbolt's View. In a lent file it returns ErrTaken if another process has
+// written to it.
 func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
 	if b.lent == 0 {
 		return b.DB.View(fn)
@@ -110,7 +112,8 @@ func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
 	return err
 }
 
-// lentReader reads a file that may be taken meanwhile.
+// lentReader reads a lent file. It fails with ErrTaken if another process has written
+// to it.
 type lentReader struct {
 	io.Reader
 	b *boltFile

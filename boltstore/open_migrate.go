@@ -13,12 +13,13 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// migration brings a file of one format to the next, in the transaction that
-// notes it: a crash leaves the one or the other. One that has too much to do
-// for a transaction must copy the file instead, as conversions do.
+// migration brings a file from one format to the next, in the transaction that notes
+// the new format. A crash leaves the one or the other. A migration too large for a
+// transaction must copy the file, as conversions do.
 type migration func(tx *bolt.Tx, s *seal.Sealer) error
 
-// migrations by the format they begin from. There is no older format yet.
+// migrations has the migrations by the format that they begin from. There is no older
+// format yet.
 var migrations = map[int]migration{}
 
 func (db *DB) migration(from int) migration {
@@ -28,7 +29,7 @@ func (db *DB) migration(from int) migration {
 	return migrations[from]
 }
 
-// checkFormat says whether the program can use a file of that format.
+// checkFormat returns an error if the program cannot use a file of that format.
 func (db *DB) checkFormat(format int) error {
 	switch {
 	case format > formatVersion:
@@ -42,14 +43,14 @@ func (db *DB) checkFormat(format int) error {
 		}
 	}
 	if db.opts.ReadOnly {
-		return fmt.Errorf("%w %d: it is brought up to date when a program opens it for writing", errOldFormat, format)
+		return fmt.Errorf("%w %d: a program that opens it for writing brings it up to date", errOldFormat, format)
 	}
 	return nil
 }
 
 var errOldFormat = errors.New("the file has the older format")
 
-// migrate brings a file of an older format to this one.
+// migrate brings a file of an older format to formatVersion.
 func (db *DB) migrate() error {
 	h, err := db.header()
 	if err != nil || h.Format >= formatVersion {
@@ -66,8 +67,8 @@ func (db *DB) migrate() error {
 	}, nil)
 }
 
-// durably is handle.update, with a sync also in a file that is written without:
-// for what must not come to the disk in part.
+// durably is handle.update with a sync, even if the file is written without syncs. It
+// is for changes that must not be on the disk in part.
 func (db *DB) durably(fn func(tx *bolt.Tx) error, visible func()) error {
 	if err := db.files.Op("commit", db.path); err != nil {
 		return err

@@ -12,25 +12,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// A program's own write lies over what the server has shown. Readers see the
-// program's object. Handlers see the server's line of versions only.
+// A program's own write lies over what the server has shown. Readers see the program's
+// object. Handlers see only the server's versions.
 //
-// A key that the program has written keeps its base in the bucket own of the
-// generation: the record that the server showed last, or one zero byte if it showed
-// none. Changes from the server and relists are compared with the base, replays show
-// it, and entries say how the object differs from it. The base goes once the server's
-// state has reached the program's.
+// A key with an own write has its base in the bucket own of the generation. The base is
+// the record that the server showed last, or one zero byte if it showed none. Changes
+// from the server and relists are compared with the base, replays show it, and entries
+// give it as the previous object. The base goes once the server's state has reached the
+// own write.
 //
-// An own write before the first list is for readers, too. It lies in a generation
+// Only readers see an own write before the first list, too. It lies in a generation
 // beside the one that the list stages. A source without a queue, which its program
-// fills, keeps no bases: there Replace and Bookmark state the resume point. Meta
-// counts bases by a digest, and dictionaries that bases are packed by are kept.
+// fills, keeps no bases: there Replace and Bookmark state the resume point. Meta has a
+// digest of the bases. Dictionaries that bases need are kept.
 
-// noBase stands for the base of a key that the server has not shown. Such a key
-// always has a record of the program's.
+// noBase is the base of a key that the server has not shown. Such a key always has a
+// record, which is an own write.
 var noBase = []byte{0}
 
 // shown is the record that the server showed last at k, nil if it showed none.
+//
+// shown does not verify the record.
 func (g genTx) shown(k []byte) []byte {
 	if v := g.Own.Get(k); v != nil {
 		if bytes.Equal(v, noBase) {
@@ -41,8 +43,8 @@ func (g genTx) shown(k []byte) []byte {
 	return g.Items.Get(k)
 }
 
-// ownHash is what the digest of the bases has of one. r is nil where the server
-// has shown nothing.
+// ownHash is a base's part in the digest of the bases. r is nil if the server has shown
+// nothing.
 func ownHash(k []byte, key string, r *format.Record) uint64 {
 	if r == nil {
 		return format.HashEntry(append(bytes.Clone(layout.BucketOwn), k...))
@@ -50,7 +52,7 @@ func ownHash(k []byte, key string, r *format.Record) uint64 {
 	return format.HashRecord(key, r)
 }
 
-// setBase makes r the base of the key at k, nil if the server shows nothing.
+// setBase makes r the base of the key at k. nil says that the server shows nothing.
 func (a *applier) setBase(k []byte, key string, r *format.Record, raw []byte) error {
 	if err := a.dropBase(k, key); err != nil {
 		return err
@@ -70,7 +72,7 @@ func (a *applier) setBase(k []byte, key string, r *format.Record, raw []byte) er
 	return nil
 }
 
-// dropBase forgets the base of the key at k, if it has one.
+// dropBase removes the base of the key at k, if it has one.
 func (a *applier) dropBase(k []byte, key string) error {
 	v := a.to.Own.Get(k)
 	if v == nil {
@@ -80,7 +82,7 @@ func (a *applier) dropBase(k []byte, key string) error {
 	if !bytes.Equal(v, noBase) {
 		var err error
 		if _, r, err = format.ParseRecord(k, v); err != nil {
-			// Its digest cannot be taken back: the source must be read anew.
+			// Its digest cannot be subtracted, so the source must be listed.
 			a.s.damaged(err)
 			a.m.Degraded = err.Error()
 			return a.to.Own.Delete(k)
@@ -91,21 +93,20 @@ func (a *applier) dropBase(k []byte, key string) error {
 	return a.to.Own.Delete(k)
 }
 
-// was is what there is of a key before a change.
+// was is the state of a key before a change.
 type was struct {
 	k []byte
-	// here: it is in the generation that is written.
+	// here: the key is in the generation that is written.
 	here bool
-	// item is what readers see, told what the server showed last. They are the
-	// same unless the key is owned, which the program has written.
+	// item is what readers see, told what the server showed last. They differ only if
+	// the key is owned, which means that it has an own write.
 	item, told       *format.Record
 	itemRaw, toldRaw []byte
 	owned            bool
 	damaged          bool // told cannot be read
 }
 
-// look finds what there is at k. In a stage an earlier page may have had the
-// key.
+// look finds the state of the key at k. In a stage an earlier page may have written it.
 func (a *applier) look(k []byte) (w was) {
 	w.k, w.here = k, a.from.Bucket == a.to.Bucket || a.to.Items.Get(k) != nil || a.to.Own.Get(k) != nil
 	side := a.from
@@ -121,8 +122,8 @@ func (a *applier) look(k []byte) (w was) {
 			return raw, r, false
 		}
 		if w.here {
-			// Its index entries and digest cannot be taken back: the source
-			// must be read anew, and until then says so.
+			// Its index entries and digest cannot be subtracted. The source is degraded
+			// until it is listed.
 			a.s.damaged(err)
 			a.m.Degraded = err.Error()
 		}
@@ -139,8 +140,8 @@ func (a *applier) look(k []byte) (w was) {
 	return w
 }
 
-// ahead says whether the program's object at an owned key is newer than the
-// server's change: then readers keep it, until the server has come so far.
+// ahead says whether the own write at a key is newer than the server's change. Readers
+// then keep it until the server has reached its version.
 func (a *applier) ahead(c *Change, w was) bool {
 	if !w.owned || w.item == nil || a.anew {
 		return false
@@ -161,15 +162,14 @@ func newer(a, b string) bool {
 	return err == nil && cmp > 0
 }
 
-// writeOwn applies a change that the program made to a source that has been
-// read from the server. An object that is older than the one that is there is
-// not stored: what readers see does not step back.
+// writeOwn applies an own write to a source that has been listed. It does not store an
+// object older than the one that is there, so that readers see no step back.
 func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	if c.typ == cache.Deleted {
 		switch {
 		case w.item == nil:
-			return nil // one that is damaged stays until a list says what became of it
-		case w.owned && (w.told == nil || a.hidden) && !w.damaged: // its base is none
+			return nil // a damaged record stays until a list says what became of it
+		case w.owned && (w.told == nil || a.hidden) && !w.damaged: // its base says that the server has nothing
 			if err := a.dropBase(w.k, c.key); err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	switch {
 	case w.item != nil && a.unchanged(c, w.item):
 		return nil
-	case w.owned && w.told != nil && !a.hidden && a.unchanged(c, w.told): // as it was
+	case w.owned && w.told != nil && !a.hidden && a.unchanged(c, w.told): // back at the server's state
 		if err := a.dropBase(w.k, c.key); err != nil {
 			return err
 		}
@@ -210,10 +210,10 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	if err := a.giveItem(c.key, w, next, raw); err != nil || !w.damaged || w.owned {
 		return err
 	}
-	return a.noteLost(w.k, ErrDamaged) // what the server had shown cannot be a base
+	return a.noteLost(w.k, ErrDamaged) // the server's record is damaged and cannot be a base
 }
 
-// unchanged says whether c would store what r says.
+// unchanged says whether c would store the same as r.
 func (a *applier) unchanged(c *Change, r *format.Record) bool {
 	if c.typ == cache.Deleted || c.rv != r.ResourceVersion || c.uid != r.UID || r.Codec != a.s.codec.ID() {
 		return false

@@ -12,12 +12,12 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-var errOwnUnknown = errors.New("it is not known which objects the program has written")
+var errOwnUnknown = errors.New("it is not known which objects are own writes")
 
-// Bases in the file: verified, copied, and taken along.
+// This file verifies bases, copies them, and carries them into a new generation.
 
-// carryOwn takes along into the new generation what the program has written
-// while that was staged, if it is newer than the list.
+// carryOwn copies own writes that came while the generation was staged into it, if they
+// are newer than the list.
 func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) error {
 	now := r.s.metaNow()
 	from, to := src.gen(now.Generation), src.gen(m.Generation)
@@ -41,7 +41,7 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 		key, item, err := format.ParseRecord(k, raw)
 		w := a.look(k)
 		if err != nil || !newer(item.ResourceVersion, resourceVersion) || w.item != nil && !newer(item.ResourceVersion, w.item.ResourceVersion) {
-			continue // damage is not taken along
+			continue // damage is not copied
 		}
 		if !w.owned {
 			if err := a.setBase(k, key, w.told, w.toldRaw); err != nil {
@@ -58,7 +58,7 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 	return nil
 }
 
-// own verifies the bases.
+// own verifies the bases of a generation.
 func (v *verifier) own(g genTx) {
 	var d digest
 	_ = g.Own.Each(func(rw layout.Raw) {
@@ -81,12 +81,12 @@ func (v *verifier) own(g genTx) {
 		}
 	})
 	if d != v.m.Own {
-		v.problem("own: the bases of what the program has written are not those last committed: %d of %d", d.Count, v.m.Own.Count)
+		v.problem("own: the bases of own writes are not those last committed: %d of %d", d.Count, v.m.Own.Count)
 	}
 }
 
-// staleOwn says whether the bases are not those that meta knows: a program that
-// does not know of them has changed the source since.
+// staleOwn says whether the bases differ from meta's digest. Then an older program,
+// which does not know bases, has changed the source since.
 func (t sourceTx) staleOwn(m *sourceMeta) bool {
 	var d digest
 	bad := false
@@ -104,7 +104,7 @@ func (t sourceTx) staleOwn(m *sourceMeta) bool {
 	return bad || d != m.Own
 }
 
-// dropOwn forgets all bases, and notes of which keys.
+// dropOwn removes all bases and notes their keys.
 func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 	g := t.gen(m.Generation)
 	if g.Own != nil {
@@ -126,8 +126,8 @@ func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 	return nil
 }
 
-// noteLost notes that what the server has shown at k is not known any more: the
-// next list tells it, whatever the program has written.
+// noteLost notes that the server's last state at k is lost. The next list tells it,
+// whatever the program has written.
 func (a *applier) noteLost(k []byte, why error) error {
 	key, _, err := format.ParseRecord(k, a.to.Items.Get(k))
 	if err != nil {
@@ -142,8 +142,8 @@ func (a *applier) noteLost(k []byte, why error) error {
 	return a.to.notes.put(a.m, k, n, old)
 }
 
-// own copies the bases of a generation. One that cannot be read is left out:
-// then the source is read anew.
+// own copies the bases of a generation. It leaves out a base that cannot be read, and
+// the source is listed.
 func (c *copier) own(gen pages.Bucket, sealed *layout.Items) {
 	var bases pages.Bucket
 	found := false

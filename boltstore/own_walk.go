@@ -28,7 +28,8 @@ func (g genTx) cursor() *unionCursor {
 // nil in what is not there.
 type pair struct{ item, base layout.Raw }
 
-// Seek goes to the first key that is not before the place at.
+// Seek goes to the first key at or after the place at and returns its place, nil at the
+// end. item and base are what is there; In is nil in one that is not there.
 func (c *unionCursor) Seek(at []byte) (place []byte, w pair) {
 	c.itemAt, c.item = c.items.Seek(at)
 	if c.hasOwn {
@@ -37,7 +38,7 @@ func (c *unionCursor) Seek(at []byte) (place []byte, w pair) {
 	return c.here()
 }
 
-// Next goes to the next key.
+// Next is Seek to the next key.
 func (c *unionCursor) Next() (place []byte, w pair) {
 	if c.atItem {
 		c.itemAt, c.item = c.items.Next()
@@ -67,8 +68,8 @@ func (c *unionCursor) here() (place []byte, w pair) {
 	return place, w
 }
 
-// shown is what the server showed last of a key under a cursor, without in where
-// that is nothing.
+// shown is what the server showed last of the key under a cursor. In is nil if that is
+// nothing.
 func shown(item, base layout.Raw) layout.Raw {
 	switch {
 	case base.In == nil:

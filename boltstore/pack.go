@@ -14,22 +14,21 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
-// Compression says how payloads are stored. Whatever it is, everything that
-// the file holds can be read.
+// Compression says how payloads are stored. Payloads that are in the file can be read
+// whatever it is.
 type Compression int
 
 const (
-	// CompressionNone stores payloads as they are. Journal blocks are packed all
+	// CompressionNone stores payloads as they are. Journal blocks are compressed all
 	// the same.
 	CompressionNone Compression = iota
-	// CompressionZstd packs each payload for itself, with a dictionary that is trained from
-	// the source's own objects: the file and what is written shrink to about a
-	// half, and every read and change takes more processor time (see
-	// docs/benchmarks.md).
+	// CompressionZstd packs each payload separately, with a dictionary that is trained
+	// from the source's own objects. The file and the writes shrink to about a half.
+	// Every read and change takes more processor time (see docs/benchmarks.md).
 	CompressionZstd
 )
 
-// packers returns those of a source.
+// packers returns the packers of a source.
 func (db *DB) packers(id string) *pack.Set {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -52,7 +51,7 @@ func (s *Store) pack(c *Change) {
 	}
 }
 
-// packAll packs the changes on all cores, by a dictionary trained from them if
+// packAll packs the changes on all cores. It first trains a dictionary from them if
 // there is none yet.
 func (s *Store) packAll(changes []*Change) {
 	if s.db.opts.Compression == CompressionNone {
@@ -73,7 +72,8 @@ func (s *Store) packAll(changes []*Change) {
 	wg.Wait()
 }
 
-// plain is a record's payload, unpacked into buf if it is packed and fits.
+// plain returns a record's payload, unpacked. It uses buf if the payload is packed and
+// fits.
 func (s *Store) plain(r *format.Record, buf []byte) ([]byte, error) {
 	if r.Packed == format.NotPacked {
 		return r.Payload, nil
@@ -85,9 +85,9 @@ func (s *Store) plain(r *format.Record, buf []byte) ([]byte, error) {
 	return p.Unpack(r.Payload, r.Size, buf)
 }
 
-// plainDrafts unpacks the records of drafts. Blocks are packed as a whole,
-// where an object's state before and after, which hardly differ, and objects
-// of the same kind cost far less than each packed for itself.
+// plainDrafts returns the drafts with their records unpacked. A block is compressed as
+// a whole: states of one object, and objects of one kind, then cost far less than each
+// packed separately.
 func (s *Store) plainDrafts(drafts []format.Draft) []format.Draft {
 	out := slices.Clone(drafts)
 	for i := range out {
@@ -101,8 +101,8 @@ func (s *Store) plainDrafts(drafts []format.Draft) []format.Draft {
 	return out
 }
 
-// plainRaw is a verified record with its payload unpacked, or as it is where
-// that cannot be.
+// plainRaw returns a verified record with its payload unpacked. It returns the record
+// as it is if that fails.
 func (s *Store) plainRaw(key string, raw []byte) []byte {
 	if raw == nil {
 		return nil
@@ -126,7 +126,7 @@ func (s *Store) plainRaw(key string, raw []byte) []byte {
 	return plain
 }
 
-// usable says whether the record's payload can be unpacked.
+// usable returns an error if the record's payload cannot be unpacked.
 func (s *Store) usable(r *format.Record) error {
 	if r.Packed == format.NotPacked {
 		return nil
@@ -135,8 +135,8 @@ func (s *Store) usable(r *format.Record) error {
 	return err
 }
 
-// payload gives a record the change's payload. A change that was prepared with
-// a dictionary that the source no longer has is stored unpacked.
+// payload gives a record the change's payload. If the source no longer has the
+// dictionary that packed it, the payload is stored unpacked.
 func (a *applier) payload(r *format.Record, c *Change) (err error) {
 	r.Payload, r.Whole = c.payload, c.whole
 	if c.by == nil {
@@ -170,7 +170,7 @@ func (t sourceTx) dictionaries(fn func(version uint32, read func() ([]byte, floa
 	})
 }
 
-// neededDicts is the damage that makes records unreadable.
+// neededDicts returns an error if a dictionary that records need is missing.
 func (m *sourceMeta) neededDicts(p *pack.Set) error {
 	var errs []error
 	for v, u := range m.Dicts {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
-// dictValue is what the file holds of a dictionary.
+// dictValue is the stored form of a dictionary.
 type dictValue struct {
 	Dict    []byte  `msgpack:"dict"`
 	Ratio   float64 `msgpack:"ratio"`
@@ -18,9 +18,9 @@ type dictValue struct {
 
 // dictUse is what meta says of a dictionary.
 type dictUse struct {
-	Records uint64 `msgpack:"n"` // of the generation that are packed by it
-	// Retired is the seq up to which the journal may need it, once no record
-	// does; zero before.
+	Records uint64 `msgpack:"n"` // records of the generation that it packed
+	// Retired is the seq up to which the journal may need the dictionary, once no
+	// record does. Zero before.
 	Retired uint64 `msgpack:"retired"`
 }
 
@@ -33,7 +33,7 @@ func (m *sourceMeta) useDict(version uint32, n int) {
 	}
 }
 
-// countNoDicts is for a generation without records.
+// countNoDicts sets the counts for a generation without records.
 func (m *sourceMeta) countNoDicts() {
 	for v, u := range m.Dicts {
 		u.Records = 0
@@ -54,9 +54,9 @@ func (t sourceTx) oldDicts(m *sourceMeta) bool {
 	return len(retire)+len(drop) > 0
 }
 
-// unusedDicts returns the dictionaries, but for the newest, that no record is
-// packed by: those to retire, and the keys of those that the journal does not
-// need either, or that are no versions, by damage.
+// unusedDicts returns dictionaries that no record needs, except for the newest. retire
+// has those to retire. drop has the keys of those that the journal does not need
+// either, and of damaged versions.
 func (t sourceTx) unusedDicts(m *sourceMeta) (retire []uint32, drop [][]byte) {
 	b := t.Root.Bucket(layout.BucketDicts)
 	if b == nil {
@@ -90,8 +90,8 @@ func (t sourceTx) unusedDicts(m *sourceMeta) (retire []uint32, drop [][]byte) {
 	return retire, drop
 }
 
-// tidyDicts drops dictionaries that nothing needs. It runs at a claim, when no
-// change is on its way.
+// tidyDicts drops dictionaries that nothing needs. It runs at a claim, when no change
+// is under way.
 func (t sourceTx) tidyDicts(m *sourceMeta) error {
 	retire, drop := t.unusedDicts(m)
 	if len(retire)+len(drop) == 0 {
@@ -124,9 +124,9 @@ func (t sourceTx) putDict(version uint32, v dictValue) error {
 	return format.Put(t.DictBox(b), u32(version), v)
 }
 
-// nextDict is the version of the next dictionary, and how many there are. It
-// is above those that meta knows: one that is lost must not come to mean
-// another.
+// nextDict returns the version of the next dictionary, and how many there are. The
+// version is above those that meta knows: the version of a lost dictionary must not
+// come to mean another.
 func (t sourceTx) nextDict(m *sourceMeta) (version uint32, n int) {
 	version = format.PackedByDict
 	for v := range m.Dicts {

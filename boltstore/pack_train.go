@@ -45,7 +45,7 @@ func (c *committer) trainable(now time.Time) (due []*Store) {
 	return due
 }
 
-// trainStored does so from what the file holds, if it is due.
+// trainStored trains a dictionary from the records in the file, if it is due.
 func (s *Store) trainStored() {
 	m := s.metaNow()
 	if s.db.opts.Compression == CompressionNone || m.Items.Count < pack.MinObjects || m.TypeHash != s.type_ ||
@@ -84,8 +84,8 @@ func (s *Store) noteTraining(err error) {
 	}
 }
 
-// train makes a dictionary of the samples and stores it, if it is worth it.
-// Objects stored from then on are packed by it.
+// train makes a dictionary of the samples and stores it, if it saves enough. Later
+// objects are packed by it.
 func (s *Store) train(samples [][]byte) error {
 	var version uint32
 	var n int

@@ -10,19 +10,19 @@ import (
 	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
-// trialObjects are how many objects of a claim are tried.
+// trialObjects is how many objects of a claim are tried.
 const trialObjects = 20
 
-// trial has the first objects of a claim decoded and compared: what a type's
-// own marshalers leave out cannot be told otherwise. Once an object has come
-// back changed, all later ones are tried.
+// trial decodes and compares the first objects of a claim. Only this shows what a
+// type's own marshalers leave out. Once an object has come back changed, all later ones
+// are tried.
 type trial struct {
 	left   atomic.Int64
 	failed atomic.Bool
 }
 
-// newTrial returns nil for the types that Kubernetes generates together with
-// their forms: tests show that they come back.
+// newTrial returns nil for types that Kubernetes generates together with their forms.
+// Tests show that they come back whole.
 func newTrial(example runtime.Object) *trial {
 	pkg := reflect.TypeOf(example).Elem().PkgPath()
 	if strings.HasPrefix(pkg, "k8s.io/api/") || strings.HasPrefix(pkg, "k8s.io/apimachinery/") {
@@ -33,7 +33,7 @@ func newTrial(example runtime.Object) *trial {
 	return t
 }
 
-// run says whether obj comes back from its payload as it is.
+// run returns an error if obj does not come back from its payload as it is.
 func (t *trial) run(c codec.Codec, payload []byte, obj runtime.Object) error {
 	if t == nil || t.left.Load() <= 0 {
 		return nil

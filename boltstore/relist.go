@@ -17,90 +17,92 @@ import (
 
 // RelistOptions say how a relist compares the server's objects with the file's.
 type RelistOptions struct {
-	// NewHistory: the server has been restored to an earlier state. Content is
-	// compared instead of versions, and the file's is overwritten.
+	// NewHistory: the server has been restored to an earlier state. The relist compares
+	// content instead of versions, and overwrites the file.
 	NewHistory bool
-	// Form is a sign of the form in which the server serves the objects, "" if it
-	// is not known. Where it is another than that of the last relist, or where
-	// Content says so, content is compared as well as versions.
+	// Form is a sign of the form in which the server serves the objects, "" if it is
+	// not known. Content is compared, besides versions, if Form differs from the last
+	// relist's or Content is true.
 	Form    string
 	Content bool
-	// ClusterUID and Server identify who answered, "" leaves what is known.
+	// ClusterUID and Server identify the cluster that answered. "" leaves what is
+	// known.
 	ClusterUID, Server string
-	// Answered, if not nil, says once everything has been read what else the
-	// answers told of who gave them.
+	// Answered, if not nil, is called by Commit. It says what else the answers told
+	// about the server.
 	Answered func() Server
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
-	// TakeUp goes on with what an interrupted first list has left, see
-	// [Relist.PageTo], if it is of the same Go type, transform and cluster, and
-	// sound. Otherwise, and without TakeUp, that is removed. [Relist.TakenUp] says
-	// which it was.
+	// TakeUp goes on with the pages of an interrupted first list, see [Relist.PageTo].
+	// They must be sound and of the same Go type, transform and cluster. Otherwise, and
+	// without TakeUp, they are removed. [Relist.TakenUp] says which it was.
 	TakeUp bool
-	// OnError is told of each object that cannot be transformed or stored, and why. What
-	// the file has of it stays. It must not be nil. The object is nil for those of
-	// an earlier relist that this one goes on with.
+	// OnError is called for each object that cannot be transformed or stored, with the
+	// reason. The file keeps what it has of the object. OnError must not be nil. obj is
+	// nil for the objects of an earlier relist that this one goes on with.
 	OnError func(obj runtime.Object, err error)
 }
 
-// Relist brings the file in line with a full list of the server's: its pages,
-// in any order, go to Page, and Commit makes the result visible at once, with
-// the list's resourceVersion. Only what differs is written and journaled; what
-// no page has shown by then is gone. Up to MaxCommitBytes of differences are
-// kept in memory and committed in one transaction; more are staged in a new
-// generation that the last transaction switches to. The first list of a source
-// is always staged, and not journaled. Besides the differences a relist needs
-// 8 bytes for each object, and some.
+// Relist brings the file in line with a full list of the server's. Page takes the
+// list's pages, in any order. Commit makes the result visible at once, with the list's
+// resourceVersion. Only differences are written and journaled. An object that no page
+// has shown is deleted.
 //
-// While a relist is under way the source must not be changed otherwise. A
-// crash leaves the file as it was before.
+// Up to MaxCommitBytes of differences are kept in memory and committed in one
+// transaction. More are staged in a new generation, to which the last transaction
+// switches. The first list of a source is always staged, and not journaled. Besides the
+// differences a relist needs at least 8 bytes of memory for each object.
+//
+// Nothing else may change the source while a relist is under way. A crash leaves the
+// contents as they were before.
 type Relist struct {
 	s     *Claimed
 	o     RelistOptions
-	first bool // nothing was there before
-	all   bool // store every object anew: type or transform have changed
+	first bool // the source had not been listed
+	all   bool // store every object again: type or transform have changed
 	// content: equal versions need not mean equal content.
 	content bool
 
-	file uint64 // DB.replaced at the beginning
+	file uint64 // DB.replaced when the relist began
 
 	seed maphash.Seed
 	seen map[uint64]struct{} // hashes of the item keys that pages have shown
 
-	changes []*Change // as long as they are in memory
+	changes []*Change // differences, before they are staged
 	bytes   int
 	stage   *stage
 
 	swept  []byte // place from which Commit has yet to look for what is gone
-	tailed bool   // all of them
-	noteAt []byte // likewise for notes
+	tailed bool   // swept has reached the end
+	noteAt []byte // place up to which Commit has looked through the notes
 	noNote bool
-	gone   []item // found by them, and not yet taken
-	landed bool   // readers see it
+	gone   []item // found in the notes and not yet taken
+	landed bool   // readers see the result
 	done   bool
-	failed error // it cannot go on
+	failed error // why the relist cannot go on
 	told   []*Entry
 
-	taken    *ListProgress // that of an earlier one, that this one goes on from
-	unstored string        // why an object could not be stored
-	nameless uint64        // objects that could not, and whose keys are not known
+	taken    *ListProgress // of the earlier relist that this one goes on with
+	unstored string        // why the last unstored object could not be stored
+	nameless uint64        // unstored objects whose keys are not known
 
 	unversioned bool // an object has no version
 
-	// Result, for the caller to report.
+	// Objects, Changed and Deleted count the objects that the list has shown, that
+	// differ, and that are gone. The caller may report them.
 	Objects, Changed, Deleted int
 }
 
 // item is what a relist does with one key.
 type item struct {
 	k     []byte
-	at    []byte // its place in the file, where scan has found it
+	at    []byte // its place in the file, set by scan
 	key   string
 	c     *Change // nil: copy the record as it is
-	err   error   // why it cannot be stored, although the server has it
-	again bool    // an earlier page had it, too
-	noted bool    // it could not be stored before
-	size  int     // of the record that is there, and of its base
+	err   error   // why it cannot be stored
+	again bool    // an earlier page has shown it, too
+	noted bool    // the file has a note that it is unstored
+	size  int     // of the record and the base in the file
 }
 
 func (it item) bytes() int {
@@ -110,11 +112,11 @@ func (it item) bytes() int {
 	return it.c.Size() + it.size
 }
 
-// BeginRelist starts a relist. End it with Commit or Abort.
+// BeginRelist starts a relist. The caller ends it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
-	// Of a damaged source it is not known what the program has written.
+	// It is not known which own writes a damaged source had.
 	r.content = o.NewHistory || o.Content || s.Err() != nil || o.Form != "" && o.Form != s.metaNow().Form
 	var err error
 	if r.first && o.TakeUp && s.Err() == nil {
@@ -126,11 +128,11 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	return r, err
 }
 
-// ServedForm returns the sign that the last relist committed, see RelistOptions.Form.
+// ServedForm returns the form that the last relist committed, see RelistOptions.Form.
 func (s *Store) ServedForm() string { return s.metaNow().Form }
 
-// ServedAs states RelistOptions.Form where it was not known at the beginning. What
-// the relist has compared stays as it is.
+// ServedAs states RelistOptions.Form if it was not known at the beginning. It does not
+// change what has been compared.
 func (r *Relist) ServedAs(form string) { r.o.Form = form }
 
 func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
@@ -140,7 +142,7 @@ func (r *Relist) hasSeen(k []byte) bool {
 	return ok
 }
 
-// Page takes a page of objects. After an error the relist must be aborted.
+// Page takes a page of objects. After an error the caller must abort the relist.
 func (r *Relist) Page(objs []runtime.Object) error {
 	items := r.identify(objs)
 	if err := r.compare(items); err != nil {
@@ -157,8 +159,8 @@ func (r *Relist) Page(objs []runtime.Object) error {
 	return err
 }
 
-// identify transforms the objects and finds their keys. The items are in the
-// file's order; of a key that comes twice the last one counts.
+// identify transforms the objects and finds their keys. The items are in the file's
+// order. If a key comes twice, the last object counts.
 func (r *Relist) identify(objs []runtime.Object) []item {
 	at := map[string]int{}
 	var items []item
@@ -199,15 +201,15 @@ func (r *Relist) transform(obj runtime.Object) (*Change, error) {
 	return r.s.identify(cache.Replaced, t)
 }
 
-// compare looks up what the file has of each item, and takes the change from
-// those that are the same.
+// compare looks up each item in the file. It removes the change of an item that is the
+// same there.
 func (r *Relist) compare(items []item) error {
 	type candidate struct {
 		i   int
 		old *format.Record
 		own bool
 	}
-	var maybe []candidate // of the same version, perhaps: compare the content
+	var maybe []candidate // their content must be compared
 	err := r.s.db.h.view(func(tx *bolt.Tx) error {
 		g, err := r.current(tx)
 		if err != nil || g.Items == nil {
@@ -250,13 +252,13 @@ func (r *Relist) compare(items []item) error {
 			continue
 		}
 		if err := r.s.encode(it.c); err != nil {
-			continue // encode says so
+			continue // r.encode meets the error again and reports it
 		}
 		if m.old.Payload, err = r.s.plain(m.old, nil); err != nil {
 			continue
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) {
-			// Of what is noted it is not known what handlers were told.
+			// What handlers know of an unstored object is uncertain.
 			if it.c.quiet = !it.noted; !it.noted && len(it.c.failed) == 0 && sameValues(it.c.values, m.old) {
 				it.same(m.own)
 			}
@@ -265,8 +267,8 @@ func (r *Relist) compare(items []item) error {
 	return nil
 }
 
-// same notes that the server shows what handlers know. It is stored all the same
-// where the program has written something else.
+// same notes that the server shows what handlers know. Over an own write the server's
+// object is stored all the same, quietly.
 func (it *item) same(owned bool) {
 	if !owned || it.err != nil {
 		it.c, it.err = nil, nil
@@ -279,15 +281,14 @@ func sameContent(c *Change, old *format.Record, codec byte) bool {
 	return c.rv == old.ResourceVersion && c.uid == old.UID && codec == old.Codec && bytes.Equal(c.payload, old.Payload)
 }
 
-// sameValues says whether the record lists those values, whatever it lists for
-// other indices.
+// sameValues says whether the record has those values. Other indices do not count.
 func sameValues(values []format.IndexValues, old *format.Record) bool {
 	return !slices.ContainsFunc(values, func(iv format.IndexValues) bool { return !slices.Equal(iv.Values, old.ValuesOf(iv.Name)) })
 }
 
-// encode makes the changes ready to be stored, outside any transaction. What
-// cannot be stored is noted, beside the record that is there; one that must not
-// be served any more, since type or transform have changed, is hidden.
+// encode makes the changes ready to be stored, outside any transaction. An object that
+// cannot be stored becomes a note beside its record. The record is hidden if type or
+// transform have changed, since it must not be served.
 func (r *Relist) encode(items []item) {
 	var changes []*Change
 	for i := range items {
@@ -307,8 +308,8 @@ func (r *Relist) encode(items []item) {
 	r.s.packAll(changes)
 }
 
-// current is the generation to compare with, served or not. Nothing is for a
-// first list.
+// current is the generation to compare with, whether it is served or not. It is empty
+// for a first list.
 func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
 	src, err := r.source(tx)
 	if err != nil {
@@ -329,7 +330,7 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	if r.file != r.s.db.replaced.Load() {
 		return sourceTx{}, ErrReplaced
 	}
-	if err := r.s.errReleased(); err != nil { // the stage may be another claim's by now
+	if err := r.s.errReleased(); err != nil { // another claim may have made a stage
 		return sourceTx{}, err
 	}
 	src, ok := r.s.db.h.source(tx, r.s.id)
@@ -339,12 +340,11 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	return src, nil
 }
 
-// keepDecoded is up to how many bytes of differences are kept in memory with
-// their decoded objects. Whoever is told of the others decodes them again.
+// keepDecoded is the size in bytes of differences up to which their decoded objects are
+// kept in memory. Handlers decode later ones again.
 const keepDecoded = 512 << 10
 
-// take keeps items in memory, or brings them into the stage, and says how many
-// of them it has taken.
+// take keeps items in memory, or stages them. It returns how many it has taken.
 func (r *Relist) take(items []item) (int, error) {
 	if r.failed != nil {
 		return 0, r.failed
@@ -370,7 +370,7 @@ func (r *Relist) take(items []item) (int, error) {
 	return len(items), r.failed
 }
 
-// Anew says whether the source had nothing before, so that nothing is journaled.
+// Anew reports whether this is the source's first list. A first list is not journaled.
 func (r *Relist) Anew() bool { return r.first }
 
 func (s *Store) transformVersion() string {
@@ -379,7 +379,7 @@ func (s *Store) transformVersion() string {
 	return s.transform
 }
 
-// repaired forgets damage: every record has been read from the server anew.
+// repaired forgets damage, since every record has been read from the server.
 func (s *Store) repaired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// sweep finds what no page has shown: it is gone as of the list's version.
+// sweep deletes the objects that no page has shown. They are gone as of the list's
+// version.
 func (r *Relist) sweep(resourceVersion string) error {
 	for !r.tailed {
 		items, next, err := r.scan(r.swept, func(k []byte) bool { return !r.hasSeen(k) })
@@ -58,7 +59,7 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []item, next
 				k = w.base.Key
 			}
 			if want(k) {
-				key, _ := w.key() // damaged: what can be known of it
+				key, _ := w.key() // "" if it is damaged
 				items = append(items, item{k: bytes.Clone(k), at: bytes.Clone(at), key: key, size: len(w.item.Stored) + len(w.base.Stored)})
 			}
 			return true
@@ -68,11 +69,11 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []item, next
 	return items, next, err
 }
 
-// Commit makes the list visible, as of resourceVersion, which the server has
-// confirmed at the given time. The entries are what handlers are to be told,
-// in order; nil if there are too many to be kept in memory, then they are in
-// the journal, from the seq before on. After an error it may be called again,
-// unless it is ErrReplaced.
+// Commit makes the list visible, as of resourceVersion, which the server confirmed at
+// the given time. It returns the entries for handlers, in order. If the relist was
+// staged, they are only in the journal, above the seq before Commit, and Commit returns
+// nil. After an error Commit may be called again, unless it is ErrReplaced or
+// ErrAbandoned.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
 	err := r.commit(resourceVersion, confirmed)
 	if err != nil {
@@ -129,7 +130,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 	})
 }
 
-// index brings what was prepared before indices were added up to date.
+// index adds the values of indices that were added since the changes were prepared.
 func (r *Relist) index() error {
 	set := r.s.indexSet()
 	if r.stage == nil {
@@ -171,6 +172,6 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	return m, a.journal()
 }
 
-// anew says whether what the program has stored does not stay, whatever its
-// version: versions of before mean nothing, or its type or transform is another.
+// anew says whether own writes go, whatever their version. They go in a new history,
+// where old versions mean nothing, and if type or transform have changed.
 func (r *Relist) anew() bool { return r.o.NewHistory || r.all }

@@ -10,10 +10,10 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Listed is what a list says of an object in its metadata.
+// Listed is what a list's metadata says of an object.
 type Listed struct{ Namespace, Name, UID, ResourceVersion string }
 
-// key is that of cache.MetaNamespaceKeyFunc.
+// key is the object's key by cache.MetaNamespaceKeyFunc.
 func (l Listed) key() string {
 	if l.Namespace == "" {
 		return l.Name
@@ -21,26 +21,26 @@ func (l Listed) key() string {
 	return l.Namespace + "/" + l.Name
 }
 
-// Match is what the file has of an object that a list shows.
+// Match says how the file's record compares with an object of a list.
 type Match int8
 
-// What Compare may find.
+// Results of Compare.
 const (
 	MatchAbsent  Match = iota // no record, or none that can be used
-	MatchDiffers              // a record of another version or UID, or one that the program has written
-	MatchSame                 // of the same version and UID
+	MatchDiffers              // a record of another version or UID, an own write, or an unstored object
+	MatchSame                 // a record of the same version and UID
 )
 
-// ByMetadata says whether metadata is enough to recognise an object that has
-// not changed. It is not where the source has no objects yet, where type or
-// transform have changed, where equal versions need not mean equal content (a
-// new history, another served form), or where the source has a key function of its own.
+// ByMetadata says whether metadata is enough to recognise an unchanged object. It is
+// not enough for a first list, after a change of type or transform, or with a key
+// function of the program's own. Nor is it if equal versions need not mean equal
+// content: in a new history, in another served form, or in a damaged source.
 func (r *Relist) ByMetadata() bool {
 	return !r.first && !r.all && !r.content && r.s.metaKeys
 }
 
-// Compare says what the file has of the objects. It may be called while
-// another goroutine calls Page and Keep.
+// Compare says how the file's records compare with the listed objects, in their order.
+// It may run while another goroutine calls Page and Keep.
 func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 	found := make([]Match, len(listed))
 	err := r.s.db.h.view(func(tx *bolt.Tx) error {
@@ -80,9 +80,9 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 	return found, nil
 }
 
-// Keep is Page for objects whose records stay as they are: those that Compare
-// has found to be the same, or such as differ and cannot be had any more. After
-// an error the relist must be aborted.
+// Keep is Page for objects whose records stay as they are. Compare has found them to be
+// the same, or the server does not give them any more. After an error the caller must
+// abort the relist.
 func (r *Relist) Keep(listed []Listed) error {
 	items := make([]item, 0, len(listed))
 	r.Objects += len(listed)
@@ -90,7 +90,7 @@ func (r *Relist) Keep(listed []Listed) error {
 		it := item{key: l.key()}
 		it.k = index.AppendKey(nil, it.key)
 		if r.hasSeen(it.k) {
-			continue // what an earlier page showed is no older
+			continue // an earlier page showed no older state
 		}
 		r.seen[r.hash(it.k)] = struct{}{}
 		items = append(items, it)
@@ -105,7 +105,7 @@ func (r *Relist) Keep(listed []Listed) error {
 	return err
 }
 
-// sizes notes how large the records are.
+// sizes fills in how large the items' records are.
 func (r *Relist) sizes(items []item) error {
 	return r.s.db.h.view(func(tx *bolt.Tx) error {
 		g, err := r.current(tx)

@@ -15,30 +15,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A source's first list is staged, and its stage outlives the relist: what has
-// been read lies in the generation to come, and beside it, in its bucket, how
-// far the list has come, written in the transactions that bring the pages. The
-// next relist of the source, in this life or another, goes on from there. Until
-// then meta knows nothing of it: it is no contents.
+// A source's first list is staged, and its stage outlives the relist. The staged
+// generation has the pages that have been read. Its bucket also has the list's
+// progress, written in the transactions that store the pages. The next relist of the
+// source goes on from there, in this life or another. Until a relist commits, meta does
+// not know the stage, and nobody reads it.
 
-// keyProgress is where a staged generation has its progress.
+// keyProgress is the key of the progress in a staged generation's bucket.
 var keyProgress = []byte("progress")
 
-// ListProgress is how far a list has come: every page up to there has been
-// taken.
+// ListProgress is how far a list has come. Every page up to there has been taken.
 type ListProgress struct {
 	ResourceVersion string    `msgpack:"resourceVersion"` // of the first page
-	Newest          string    `msgpack:"newest"`          // of the last one
+	Newest          string    `msgpack:"newest"`          // of the last page
 	Continue        string    `msgpack:"continue"`        // token of the next page, "" after the last
-	PageSize        int64     `msgpack:"pageSize"`        // that has suited, in objects
+	PageSize        int64     `msgpack:"pageSize"`        // a page size in objects that worked
 	Began           time.Time `msgpack:"began"`           // when the first page was asked for
-	By              Server    `msgpack:"by"`              // who has given the pages
+	By              Server    `msgpack:"by"`              // the server of the pages
 	Form            string    `msgpack:"form,omitempty"`  // sign of the form of the first page, see RelistOptions.Form
 }
 
-// progress is what the file says of a first list that has not ended: how far it
-// has come, under what its records may be used, and what meta would say of
-// them.
+// progress is what the file says of a first list that has not ended: how far it has
+// come, in which form its records are, and what meta would say of them.
 type progress struct {
 	At         ListProgress         `msgpack:"at"`
 	BeganBy    *moment              `msgpack:"beganBy,omitempty"`
@@ -55,12 +53,12 @@ type progress struct {
 	Noted      noted                `msgpack:"noted,omitempty"`
 }
 
-// firstGen is the generation of a first list, unless what the program has stored
-// before it is there: then it is the next one.
+// firstGen is the generation of a first list. If own writes before the list are in it,
+// the list uses the next one.
 const firstGen = 1
 
-// staged is the bucket and the number of a first list that has not ended, nil if
-// there is none that can be gone on with.
+// staged returns the bucket and the generation of an interrupted first list, nil if
+// there is none.
 func (t sourceTx) staged(m *sourceMeta) (*bolt.Bucket, uint64) {
 	gens := t.Root.Bucket(layout.BucketGen)
 	if gens == nil || m.listed() {
@@ -74,7 +72,7 @@ func (t sourceTx) staged(m *sourceMeta) (*bolt.Bucket, uint64) {
 	return nil, 0
 }
 
-// keepGens are the generations that a claim keeps.
+// keepGens returns the generations that a claim keeps.
 func (t sourceTx) keepGens(m *sourceMeta) []uint64 {
 	keep := []uint64{m.Generation}
 	if b, n := t.staged(m); b != nil {
@@ -83,7 +81,7 @@ func (t sourceTx) keepGens(m *sourceMeta) []uint64 {
 	return keep
 }
 
-// progress returns what an interrupted first list has left, nil if nothing.
+// progress returns the progress of an interrupted first list, nil if there is none.
 func (t sourceTx) progress(m *sourceMeta) (*progress, error) {
 	b, _ := t.staged(m)
 	if b == nil {
@@ -108,15 +106,15 @@ func (t sourceTx) putProgress(gen uint64, p progress) error {
 	return t.Root.Bucket(layout.BucketGen).Bucket(layout.U64(gen)).Put(keyProgress, data)
 }
 
-// dropProgress is for a generation that becomes the served one.
+// dropProgress removes the progress from a generation that becomes the served one.
 func (t sourceTx) dropProgress(gen uint64) error {
 	return t.Root.Bucket(layout.BucketGen).Bucket(layout.U64(gen)).Delete(keyProgress)
 }
 
-// PageTo is Page, and tells how far the list has come with this page. A first
-// list that ends in Abort, or with the process, leaves what has been read up to
-// the last such page for the next relist that says TakeUp. Of other lists nothing is
-// left: their unchanged objects are in the file anyway.
+// PageTo is Page, and says how far the list has come with this page. If a first list
+// ends in Abort, or with the process, its pages up to the last PageTo stay for the next
+// relist with TakeUp. Other lists leave nothing: their unchanged objects are in the
+// file anyway.
 func (r *Relist) PageTo(objs []runtime.Object, at ListProgress) error {
 	if r.first {
 		r.stage.next = &at
@@ -125,8 +123,8 @@ func (r *Relist) PageTo(objs []runtime.Object, at ListProgress) error {
 	return r.Page(objs)
 }
 
-// TakenUp says how far an earlier relist has come, if this one goes on from
-// there: the pages up to there must not be had again.
+// TakenUp says how far an earlier relist had come, if this one goes on with it. The
+// pages up to there need not be read again.
 func (r *Relist) TakenUp() (ListProgress, bool) {
 	if r.taken == nil {
 		return ListProgress{}, false
@@ -134,7 +132,7 @@ func (r *Relist) TakenUp() (ListProgress, bool) {
 	return *r.taken, true
 }
 
-// Consistent says whether a first list's pages, of all attempts, were of one
+// Consistent says whether all pages of a first list, over all attempts, had one
 // version, as far as PageTo was told.
 func (r *Relist) Consistent() bool {
 	if r.stage == nil || r.stage.at == nil {
@@ -143,7 +141,8 @@ func (r *Relist) Consistent() bool {
 	return r.stage.at.Newest == r.stage.at.ResourceVersion
 }
 
-// noteProgress writes how far the list has come, with what has been staged.
+// noteProgress writes how far the list has come, in the transaction that stages its
+// pages.
 func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *ListProgress) error {
 	if at == nil {
 		return nil
@@ -160,14 +159,13 @@ func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *ListProgress) err
 		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts, Noted: known})
 }
 
-// report tells of an object that cannot be stored.
+// report reports an object that cannot be stored.
 func (r *Relist) report(obj runtime.Object, err error) {
 	r.unstored = short(err)
 	r.o.OnError(obj, err)
 }
 
-// takeUp goes on with the stage that an earlier relist has left, if there is
-// one and it is of use.
+// takeUp goes on with the stage of an earlier relist, if there is a sound one.
 func (r *Relist) takeUp() error {
 	m := r.s.metaNow().clone()
 	m.Unlisted, m.Own = false, digest{}
@@ -206,12 +204,12 @@ func (r *Relist) takeUp() error {
 		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	if useless != "" {
-		r.s.db.log().Info("What an interrupted list has left is of no use, it begins anew", "source", r.s.source.String(), "reason", useless)
+		r.s.db.log().Info("The pages of an interrupted list cannot be used; the list starts again", "source", r.s.source.String(), "reason", useless)
 	}
 	if p == nil || useless != "" {
 		return nil
 	}
-	// In this life's time; not at all where that is not known.
+	// Began in this life's time, or the zero Unix time if that is not known.
 	if p.At.Began = r.s.db.device.since(p.At.Began.UnixNano(), p.BeganBy); p.At.Began.IsZero() {
 		p.At.Began = time.Unix(0, 0)
 	}
@@ -225,9 +223,9 @@ func (r *Relist) takeUp() error {
 	return nil
 }
 
-// useless says why the relist cannot go on with this, "" if it can. Where a
-// cluster is not known by its UID its address must be the same: a continue
-// token of one means something to another, too.
+// useless says why the relist cannot go on with this progress, "" if it can. Clusters
+// without a known UID must have the same address: another cluster may understand the
+// continue token in its own way.
 func (p *progress) useless(r *Relist) string {
 	uid := r.o.ClusterUID
 	switch known := p.ClusterUID != "" && uid != ""; {
@@ -245,17 +243,17 @@ func (p *progress) useless(r *Relist) string {
 	return ""
 }
 
-// indices gives m what the progress says of the indices.
+// indices sets m's indices as the progress has them.
 func (p *progress) indices(m *sourceMeta) {
-	for name, im := range m.Indices { // of an empty source: complete
+	for name, im := range m.Indices { // an empty source has complete indices
 		m.Indices[name] = indexMeta{Version: im.Version}
 	}
 	maps.Copy(m.Indices, p.Indices)
 }
 
-// stagedSet is the present set of indices if every record lists its values
-// under them. Otherwise those that are not complete are marked so in m, and it
-// is another set: they are brought up to date when the relist is committed.
+// stagedSet returns the present indices if every staged record has its values for them.
+// Otherwise it marks the incomplete ones in m and returns an empty set. The commit of
+// the relist then brings the indices up to date.
 func (s *Store) stagedSet(m *sourceMeta) *indexSet {
 	set := s.indexSet()
 	whole := true
@@ -272,8 +270,8 @@ func (s *Store) stagedSet(m *sourceMeta) *indexSet {
 	return set
 }
 
-// DropProgress removes what an interrupted first list has left. No relist may
-// be under way.
+// DropProgress removes what an interrupted first list has left. No relist may be under
+// way.
 func (s *Claimed) DropProgress() error {
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		if src, ok := s.db.h.source(tx, s.id); ok {
@@ -290,7 +288,7 @@ func (s *Claimed) DropProgress() error {
 		err = s.updateMeta(func(src sourceTx, m *sourceMeta) error { return src.DropGensExcept(m.Generation) }, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("boltstore: drop what was listed of %s: %w", s.source, err)
+		return fmt.Errorf("boltstore: drop the interrupted list of %s: %w", s.source, err)
 	}
 	return nil
 }

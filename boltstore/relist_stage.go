@@ -11,22 +11,20 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// stage is a generation that a relist builds beside the one that is served.
-// Its journal blocks lie above the committed seq. Nobody sees either before
-// meta points at them.
+// stage is a generation that a relist builds beside the served one. Its journal blocks
+// lie above the committed seq. Nobody reads either before meta points at them.
 type stage struct {
 	meta *sourceMeta
-	// set of indices that its records list values for.
+	// set has the indices for which all staged records have values.
 	set *indexSet
-	// journalBytes is what the journal had when the stage was begun.
+	// journalBytes is the size of the journal when the stage began.
 	journalBytes uint64
-	// at is how far a first list has come with what is in the file, next how far
-	// with the page that is being staged. Each nil: that is not known.
+	// at is how far a first list has come with what is in the file, next how far with
+	// the page being staged. nil means not known.
 	at, next *ListProgress
 }
 
-// toStage turns to building a new generation, and brings in what was kept in
-// memory so far.
+// toStage begins a new generation and stages what was kept in memory.
 func (r *Relist) toStage() error {
 	r.s.indexing.Lock()
 	m := r.s.metaNow().clone()
@@ -44,7 +42,7 @@ func (r *Relist) toStage() error {
 		if err != nil {
 			return err
 		}
-		now := r.s.metaNow() // the program may have stored something just now
+		now := r.s.metaNow() // an own write may just have been stored
 		m.Generation, m.Unlisted = now.nextGen(), false
 		if err := src.DropGensExcept(now.Generation); err != nil {
 			return err
@@ -61,7 +59,7 @@ func (r *Relist) toStage() error {
 	return r.fill()
 }
 
-// nextGen is the generation that a relist builds.
+// nextGen is the number of the generation that a relist builds.
 func (m *sourceMeta) nextGen() uint64 {
 	if !m.listed() && m.Generation != firstGen {
 		return firstGen
@@ -69,7 +67,7 @@ func (m *sourceMeta) nextGen() uint64 {
 	return m.Generation + 1
 }
 
-// fill copies what pages have shown and is the same, then stages the changes.
+// fill copies the records that pages have shown unchanged, then stages the changes.
 func (r *Relist) fill() error {
 	changed := map[uint64]struct{}{}
 	var changes []item
@@ -98,8 +96,8 @@ func (r *Relist) fill() error {
 	return err
 }
 
-// stageItems brings items into the new generation, in as many transactions as
-// their size asks for, and says how many of them it has brought in.
+// stageItems stages items, in as many transactions as their size needs. It returns how
+// many it has staged.
 func (r *Relist) stageItems(items []item) (int, error) {
 	done := 0
 	for begun := false; done < len(items) || !begun && r.stage.next != nil; begun = true {
@@ -129,7 +127,8 @@ func (r *Relist) stageItems(items []item) (int, error) {
 	return done, nil
 }
 
-// stage applies an item's change, or copies its record as it is, with its base.
+// stage applies an item's change. Without a change it copies the record as it is, with
+// base and note.
 func (a *applier) stage(it item) error {
 	if it.c != nil {
 		return a.apply(it.c)
@@ -148,13 +147,13 @@ func (a *applier) stage(it item) error {
 	return a.carryOver(it.k, it.key, w)
 }
 
-// carryOver copies what there is of a key, with its base.
+// carryOver copies the record of a key, with its base.
 func (a *applier) carryOver(k []byte, key string, w was) error {
 	raw, base := a.from.Items.Get(k), a.from.Own.Get(k)
 	if raw != nil || base == nil {
 		key, r, err := format.ParseRecord(k, raw)
 		if err != nil {
-			return err // the next try compares anew
+			return err // the next try compares again
 		}
 		if err := a.give(key, r, raw, nil); err != nil {
 			return err
@@ -166,7 +165,7 @@ func (a *applier) carryOver(k []byte, key string, w was) error {
 	case w.damaged:
 		return a.noteLost(k, ErrDamaged)
 	}
-	if bytes.Equal(base, noBase) { // what is told may be in a note
+	if bytes.Equal(base, noBase) { // the last told record may be in a note
 		return a.setBase(k, key, nil, nil)
 	}
 	return a.setBase(k, key, w.told, w.toldRaw)
@@ -174,12 +173,12 @@ func (a *applier) carryOver(k []byte, key string, w was) error {
 
 func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }
 
-// updateStage changes the new generation in a transaction of its own.
+// updateStage changes the new generation in its own transaction.
 func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error, visible func()) error {
 	return r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) { return r.stage.at, fn(src, m) }, visible)
 }
 
-// updateStageTo is updateStage where fn says how far the list has come then.
+// updateStageTo is updateStage; fn returns how far the list has come with it.
 func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*ListProgress, error), visible func()) error {
 	var m *sourceMeta
 	var at *ListProgress
@@ -204,11 +203,11 @@ func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*ListProgress, er
 // finishStage returns the meta that points at the new generation.
 func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta, error) {
 	m, now := r.stage.meta.clone(), r.s.metaNow()
-	// Told marks go on while a relist is staged, and blocks are trimmed.
+	// The told mark moves while a relist is staged, and old blocks are trimmed.
 	m.Told = max(m.Told, now.Told)
 	m.JournalBytes = now.JournalBytes + m.JournalBytes - r.stage.journalBytes
 	r.noteNameless(m)
-	if r.first || r.all { // every record lists its values under these
+	if r.first || r.all { // every record has values for these
 		r.s.complete(m, r.stage.set.fns)
 	}
 	if err := r.carryOwn(src, m, resourceVersion); err != nil {
@@ -220,9 +219,8 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 	return m, src.DropGensExcept(m.Generation)
 }
 
-// Abort forgets the relist. What was staged is removed, unless PageTo has said
-// how far a first list has come: that is left for the next one. It does nothing
-// after Commit.
+// Abort ends the relist and removes what was staged. The pages of a first list stay if
+// PageTo has said how far it has come. After Commit, Abort does nothing.
 func (r *Relist) Abort() {
 	if r.done || r.landed || r.stage == nil {
 		return
@@ -243,6 +241,6 @@ func (r *Relist) Abort() {
 		return src.dropJournalAbove(m.Seq)
 	}, nil)
 	if err != nil {
-		r.s.db.log().Error(err, "What an aborted relist staged was not removed, the next claim will", "source", r.s.source.String())
+		r.s.db.log().Error(err, "The stage of an aborted relist could not be removed; the next claim removes it", "source", r.s.source.String())
 	}
 }

@@ -20,12 +20,12 @@ import (
 type salvaged struct {
 	objects, of uint64
 	damage      faults.List
-	stopped     error // the new file could not be written: it is of no use
+	stopped     error // why the new file could not be written; it is then of no use
 }
 
 func (s salvaged) whole() bool { return s.damage.Len() == 0 }
 
-// unwritten is why the new file cannot take the old one's place.
+// unwritten is why the new file cannot take the old one's place, nil if it can.
 func (s salvaged) unwritten() error {
 	if s.stopped == nil {
 		return nil
@@ -33,15 +33,16 @@ func (s salvaged) unwritten() error {
 	return fmt.Errorf("the file has to be replaced by one with what can be saved, which could not be written beside it; see to that first (is the disk full?): %w", s.stopped)
 }
 
-// seals are those of the file that is copied and of the one that is written.
+// seals are the sealers of the file that is copied and of the one that is written.
 type seals struct{ from, to *seal.Sealer }
 
-// salvage copies what verifies in the file at path into a new one: records
-// with their index entries, journal blocks, meta. A source of which all is
-// there is as it was; any other is marked degraded, its objects are served and
-// compared with the server's as soon as it can be reached. Where the metas of
-// sources are known they are believed, and not the file's. Where stopped says
-// so, not all that verifies is in the new file.
+// salvage copies what verifies in the file at path into a new one: records with their
+// index entries, journal blocks, meta. A source that is whole stays as it was. Any
+// other is marked degraded: its objects are served, and compared with the server's at
+// the next contact.
+//
+// known has metas that are trusted instead of the file's. If stopped is set in the
+// result, the new file is not complete.
 func (db *DB) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
 	f, err := os.Open(path)
 	if err != nil {
@@ -59,7 +60,7 @@ func (db *DB) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, know
 	return cp.res
 }
 
-// copying is the way of a file's sources into another one.
+// copying copies a file's sources into another file.
 type copying struct {
 	from *pages.File
 	to   *bolt.DB
@@ -79,8 +80,7 @@ func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
 	return cp
 }
 
-// sources copies those in the last bucket of path, which begins in the bucket
-// in.
+// sources copies the sources in the last bucket of path, which begins in the bucket in.
 func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sourceMeta) {
 	sources := in
 	for _, name := range path {
@@ -96,7 +96,7 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 	}))
 	for id := range known {
 		if _, ok := refs[id]; !ok {
-			refs[id] = pages.Bucket{} // lost but for its meta
+			refs[id] = pages.Bucket{} // only its meta is known
 		}
 	}
 	for id, ref := range refs {

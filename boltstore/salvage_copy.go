@@ -19,7 +19,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// copier copies one source into a new file, a few MiB a transaction.
+// copier copies one source into a new file, in transactions of a few MiB.
 type copier struct {
 	*copying
 	path   [][]byte // of the sources, in both files
@@ -87,10 +87,10 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 			c.part([]byte(name), sub)
 		}
 		if c.errs.Len() > before && (name == string(layout.BucketHandlers) || name == string(layout.BucketParked)) {
-			restart = true // what they were not told may be lost
+			restart = true // changes that they were not told may be lost
 			namesLost = namesLost || name == string(layout.BucketHandlers)
 		}
-		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version comes to mean another dictionary
+		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version may ever mean another dictionary
 			c.do(8, func(src sourceTx, _ *applier) error {
 				b, err := src.Root.CreateBucketIfNotExists(layout.BucketDicts)
 				if err != nil {
@@ -125,7 +125,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 
 func (c *copier) note(err error) { c.errs.Add(err) }
 
-// unknown stops a conversion at what it cannot seal otherwise, lest that be
+// unknown stops a conversion at a part that it cannot convert, so that the part is not
 // lost unnoticed.
 func (c *copier) unknown(name []byte) {
 	if c.with.from != c.with.to {
@@ -133,7 +133,7 @@ func (c *copier) unknown(name []byte) {
 	}
 }
 
-// write writes to the new file, unless it could not before.
+// write writes to the new file. After an error that is the file's it does nothing.
 func (c *copier) write(fn func(tx *bolt.Tx) error) error {
 	if c.res.stopped == nil {
 		c.res.stopped = c.step("copy")
@@ -148,8 +148,8 @@ func (c *copier) write(fn func(tx *bolt.Tx) error) error {
 	return err
 }
 
-// refused says whether bbolt does not take a key or a bucket: it is damaged, and
-// nothing is wrong with the new file.
+// refused says whether bbolt refuses a key or a bucket. Then the source is damaged, and
+// the new file is not.
 func refused(err error) bool {
 	return slices.ContainsFunc([]error{berrors.ErrKeyRequired, berrors.ErrKeyTooLarge, berrors.ErrValueTooLarge,
 		berrors.ErrBucketNameRequired, berrors.ErrBucketExists, berrors.ErrIncompatibleValue},
@@ -182,8 +182,9 @@ func (c *copier) record(rw layout.Raw) {
 	c.do(len(raw), func(_ sourceTx, a *applier) error { return a.give(key, r, raw, nil) })
 }
 
-// journal copies the newest blocks that follow one another. Durable handlers
-// that the others concern start over; plain ones are not told what was in them.
+// journal copies the newest blocks that follow one another without a gap. Durable
+// handlers that need other blocks start over. Plain handlers are not told their
+// entries.
 func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 	type block struct{ seq, next uint64 }
 	var blocks []block
@@ -216,7 +217,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 		}
 		from = b.seq
 	}
-	_ = c.blocks(ref, func(k, v []byte) { // noted above
+	_ = c.blocks(ref, func(k, v []byte) { // the loop above noted the errors
 		if len(k) != 8 || binary.BigEndian.Uint64(k) < from || binary.BigEndian.Uint64(k) > c.m.Seq {
 			return
 		}
@@ -238,7 +239,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 	})
 }
 
-// reseal is what the new file has for the block v at the key k.
+// reseal returns the block v at the key k as the new file stores it.
 func (c *copier) reseal(to sourceTx, k, v []byte) ([]byte, error) {
 	if c.with.from == c.with.to {
 		return v, nil
@@ -274,7 +275,7 @@ func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 	}))
 }
 
-// part copies a bucket of boxes into another file's.
+// part converts a bucket of boxes for the new file.
 func (c *copier) part(name []byte, ref pages.Bucket) {
 	switch {
 	case bytes.Equal(name, layout.BucketHandlers), bytes.Equal(name, layout.BucketDicts):
@@ -292,8 +293,8 @@ func (c *copier) part(name []byte, ref pages.Bucket) {
 	}
 }
 
-// box copies a box. A value that cannot be opened is left empty: whoever reads
-// it finds it damaged.
+// box copies a box. A value that cannot be opened is left empty, so that its reader
+// finds it damaged.
 func (c *copier) box(path [][]byte, ref pages.Bucket, sub string, names bool) {
 	from := layout.SealBox(c.with.from, c.id, string(path[0]), sub, names)
 	to := layout.SealBox(c.with.to, c.id, string(path[0]), sub, names)
@@ -331,7 +332,7 @@ func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {
 	}
 }
 
-// flush writes what there is to do. What bbolt refuses is left out.
+// flush writes the collected work. It leaves out what bbolt refuses.
 func (c *copier) flush() {
 	m := c.m
 	var out []error
@@ -366,7 +367,7 @@ func (c *copier) flush() {
 	}
 }
 
-// compare says whether all is there that was.
+// compare returns ErrDamaged if the copy lacks something that meta counts.
 func (c *copier) compare() error {
 	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes || c.m.Own != c.was.Own {
 		return fmt.Errorf("%w: the records are not those last committed", ErrDamaged)

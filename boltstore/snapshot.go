@@ -10,21 +10,22 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Snapshot is a copy of the file as one commit left it. It is a kubewake file
-// itself. Close removes it.
+// Snapshot is a copy of the file as one commit left it. It is a kubewake file itself.
+// Close removes the copy.
 type Snapshot struct {
 	f    *os.File // the copy; nil if there is none
 	r    io.Reader
 	size int64
-	gone bool // it has no name any more
+	gone bool // the copy has no name any more
 }
 
-// Snapshot copies the file to a temporary one (0600, in the same folder) and
-// returns that, to be read from its start. Readers and writers go on meanwhile;
-// what they free is reused only after the copy is done. It waits for a
-// compaction or a change of keys under way, and these wait for it. A file that
-// is open for reading only, which nobody writes meanwhile, is not copied: it
-// must stay open until the Snapshot is closed.
+// Snapshot copies the file to a temporary one in the same folder (mode 0600) and
+// returns that, to be read from its start. Readers and writers go on meanwhile. Pages
+// that they free are reused only after the copy. Snapshot waits for a compaction or a
+// change of keys under way, and these wait for it.
+//
+// A file that is open for reading only is not copied. The DB must then stay open until
+// the Snapshot is closed.
 func (db *DB) Snapshot() (*Snapshot, error) {
 	if db.opts.ReadOnly {
 		return db.asSnapshot()
@@ -33,7 +34,7 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: snapshot of %s: %w", db.path, err)
 	}
-	// Without a name it goes with the process, however that ends.
+	// Without a name the copy is gone when the process ends, however that happens.
 	s := &Snapshot{f: f, r: f, gone: os.Remove(f.Name()) == nil}
 	err = db.h.viewLong(func(tx *bolt.Tx) (err error) {
 		if err := db.files.Op("write", f.Name()); err != nil {
@@ -51,12 +52,12 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	return s, nil
 }
 
-// asSnapshot is the file itself as a Snapshot. It needs no room in its folder.
+// asSnapshot returns the file itself as a Snapshot. It needs no room in the folder.
 func (db *DB) asSnapshot() (*Snapshot, error) {
 	s := &Snapshot{}
 	err := db.h.viewLong(func(tx *bolt.Tx) error {
 		s.size = tx.Size()
-		s.r = lentReader{io.NewSectionReader(db.h.db.f, 0, s.size), db.h.db} // its path may lead elsewhere
+		s.r = lentReader{io.NewSectionReader(db.h.db.f, 0, s.size), db.h.db} // not by path, which may lead elsewhere
 		return nil
 	})
 	if err != nil {
@@ -65,7 +66,7 @@ func (db *DB) asSnapshot() (*Snapshot, error) {
 	return s, nil
 }
 
-// Size is its size in bytes.
+// Size is the copy's size in bytes.
 func (s *Snapshot) Size() int64 { return s.size }
 
 // Read implements io.Reader.

@@ -11,17 +11,17 @@ import (
 // Form says how a source's objects are represented in the program.
 type Form string
 
-// The forms an informer's example object can have.
+// Forms that an informer's example object can have.
 const (
 	FormTyped        Form = "typed"
 	FormUnstructured Form = "unstructured"
 	FormMetadata     Form = "metadata"
 )
 
-// Source identifies one list/watch. Two lists are the same source if and only
-// if all fields are equal. A server's address is not part of it: it may change
-// without the objects becoming others. Cluster is a name of the caller's, empty
-// unless one file serves several clusters.
+// Source identifies what one informer mirrors. Two lists are the same source if and
+// only if all fields are equal. A server's address is not part of it, since it may
+// change while the objects stay the same. Cluster is a name that the caller gives; it
+// is empty unless one file serves several clusters.
 type Source struct {
 	Cluster       string `msgpack:"cluster" json:"cluster,omitempty"`
 	Group         string `msgpack:"group" json:"group,omitempty"`
@@ -51,7 +51,8 @@ func (s Source) fields() []string {
 		s.LabelSelector, s.FieldSelector, s.ShardSelector, string(s.Form)}
 }
 
-// String names the source as a person would: "deployments.apps/v1 -n web -l app=x".
+// String names the source in the style of kubectl: "deployments.apps/v1 -n web -l
+// app=x".
 func (s Source) String() string {
 	var b strings.Builder
 	b.WriteString(s.Resource)
