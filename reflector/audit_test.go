@@ -206,7 +206,7 @@ func TestCountsMeanNothing(t *testing.T) {
 		f.endLong()
 		f.clock.Step(time.Hour)
 		f.watch()
-		f.outage()
+		f.audit.outage()
 	}
 	if n := f.State().Relists[ReasonCounts]; n != 1 {
 		t.Errorf("%d relists", n)

@@ -4,62 +4,151 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
+
+	"k8s.io/klog/v2"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
 )
 
-// Which cluster answers is found out before anything that it says is believed,
-// once after each time that the link was broken. It costs no request where the
-// server's answer has named the flow schema that the file knows: that is an
-// object of the cluster, with a UID of its own.
+// cluster finds out which cluster answers, once after each time that the link
+// was broken, before anything that it says is believed. That costs no request
+// where the server's answer has named the flow schema that the file knows: a
+// schema is an object of the cluster, with a UID of its own.
+type cluster struct {
+	server   string // Options.Server; "": the client's requests cannot be seen
+	requests *requests
+	queue    *fifo.Queue
+	store    *boltstore.Claimed
+	log      *klog.Logger
+
+	mu      sync.Mutex
+	origin  *origin // of the last stated version; nil: none since the link broke
+	checked bool
+	id      identity
+}
 
 // identity is what has been found out.
 type identity struct {
 	clusterUID string
 	other      bool // than the file's
 	// sure: it is the same, or the file knows no UID. Otherwise nothing says that
-	// it is another, and what it tells of itself is not noted.
+	// it is another, and what it says of itself is not noted.
 	sure bool
 }
 
 var errNoCluster = errors.New("reflector: the cluster that answers has no kube-system yet, so that it cannot be told whether it is the same")
 
-// otherCluster finds out whether the server is that of another cluster than the
-// file's. If it is, the file's contents are set aside, since none of them has
-// been deleted.
-func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
-	s.mu.Lock()
-	checked, by := s.checked, s.asking.server()
-	s.mu.Unlock()
-	if checked || s.o.Server == "" { // "": not a client whose requests we can see
-		return false, nil
+// forget: the link is broken, who answers next may be another.
+func (c *cluster) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked, c.origin = false, nil
+}
+
+// recheck: somebody else may have answered over the same link.
+func (c *cluster) recheck() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked = false
+}
+
+// relisted: what is in the file is of the cluster that answers.
+func (c *cluster) relisted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked = true
+}
+
+// trace has the requests of the context noted as those that state the server's
+// version.
+func (c *cluster) trace(ctx context.Context) context.Context {
+	o := &origin{dated: c.store.DB().ServerTime}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.origin = o
+	return o.trace(ctx)
+}
+
+// told is the connection over which the server last stated its version, and the
+// flow schema that it named.
+func (c *cluster) told() (conn, flow string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.origin.told()
+}
+
+// by is what the server that last stated its version has said of itself.
+func (c *cluster) by() boltstore.Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.origin.server()
+}
+
+// answered is what a relist notes of who has given its pages.
+func (c *cluster) answered() boltstore.Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.id.sure {
+		return boltstore.Server{}
 	}
-	known := s.store.State()
-	id, by, err := s.identify(ctx, known, by)
+	return c.origin.server()
+}
+
+// uid of the cluster that answers, "" if it is not known.
+func (c *cluster) uid() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.id.clusterUID
+}
+
+// expect returns the flow schema that a list's pages must name; "" for what its
+// first page does. If the cluster has not been found out, the first page shows
+// whether it is the file's.
+func (c *cluster) expect(known boltstore.State) (flow string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.checked {
+		c.id = identity{clusterUID: known.ClusterUID, sure: true}
+		return known.FlowSchemaUID
+	}
+	_, flow = c.origin.told()
+	return flow
+}
+
+// due says whether it is to be found out.
+func (c *cluster) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.checked && c.server != ""
+}
+
+// believe sets the file's contents aside if the cluster is another, since none
+// of them has been deleted, and otherwise notes who answers.
+func (c *cluster) believe(ctx context.Context, known boltstore.State, id identity, by boltstore.Server) (other bool, err error) {
 	switch {
-	case err != nil:
-		return false, s.fail(ctx, err)
 	case id.other:
-		if err := s.setAside(ctx, known, by); err != nil {
+		if err := c.setAside(ctx, known, by); err != nil {
 			return false, err
 		}
 	case known.Synced:
-		s.noteServer(known, by, id.sure)
+		c.note(known, by, id.sure)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.checked, s.id = true, id
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked, c.id = true, id
 	return id.other && known.Synced, nil
 }
 
-// identify asks for the UID of kube-system, if it must, and returns what else
-// that answer has told.
-func (s *ListerWatcher) identify(ctx context.Context, known boltstore.State, by boltstore.Server) (identity, boltstore.Server, error) {
-	by.Address = s.o.Server
+// identify asks for the UID of kube-system, if it must. It returns by with what
+// that answer has said.
+func (c *cluster) identify(ctx context.Context, known boltstore.State, by boltstore.Server) (identity, boltstore.Server, error) {
+	by.Address = c.server
 	if by.FlowSchemaUID != "" && by.FlowSchemaUID == known.FlowSchemaUID {
 		return identity{clusterUID: known.ClusterUID, sure: true}, by, nil
 	}
-	told, err := s.askCluster(ctx)
+	told, err := c.requests.clusterUID(ctx)
 	if err != nil {
 		return identity{}, by, err
 	}
@@ -71,17 +160,9 @@ func (s *ListerWatcher) identify(ctx context.Context, known boltstore.State, by 
 	return identity{told.uid, other, other || told.uid != "" || known.ClusterUID == ""}, by, nil
 }
 
-func (s *ListerWatcher) askCluster(ctx context.Context) (clusterUID, error) {
-	p := &probe{cluster: true}
-	if err := intercept(ctx, s.raw, p); err != nil {
-		return clusterUID{}, err
-	}
-	return p.told, p.err
-}
-
 // isOther says whether the cluster that answers is another one than what the
-// file knows. Where its UID may not be read two of address, CA and flow schema
-// must be others: each of them alone changes in the life of a cluster.
+// file knows. Where its UID may not be read, two of address, CA and flow schema
+// must differ: each of them alone changes in the life of a cluster.
 func isOther(known boltstore.State, by boltstore.Server) bool {
 	if by.ClusterUID != "" && known.ClusterUID != "" {
 		return by.ClusterUID != known.ClusterUID
@@ -95,22 +176,23 @@ func isOther(known boltstore.State, by boltstore.Server) bool {
 	return others > 1
 }
 
-func (s *ListerWatcher) setAside(ctx context.Context, known boltstore.State, by boltstore.Server) error {
-	if err := s.queue.Flush(ctx); err != nil {
+// setAside keeps the contents apart in the file: they are of another cluster.
+func (c *cluster) setAside(ctx context.Context, known boltstore.State, by boltstore.Server) error {
+	if err := c.queue.Flush(ctx); err != nil {
 		return err
 	}
-	if err := s.store.SetAside(); err != nil {
+	if err := c.store.SetAside(); err != nil {
 		return err
 	}
-	s.queue.Unconfirm(true)
-	s.o.Logger.Info("Another cluster answers, what was cached is set aside", "source", s.store.Source().String(),
+	c.queue.Unconfirm(true)
+	c.log.Info("Another cluster answers, what was cached is set aside", "source", c.store.Source().String(),
 		"server", by.Address, "clusterUID", by.ClusterUID, "ca", by.CA, "serverBefore", known.Server, "clusterUIDBefore", known.ClusterUID, "caBefore", known.ServerCA)
 	return nil
 }
 
-// noteServer keeps who answers beside what is cached, for the next time. Where
-// that cannot be written the cluster is asked for again then.
-func (s *ListerWatcher) noteServer(known boltstore.State, by boltstore.Server, sure bool) {
+// note keeps who answers beside what is cached, for the next time. If that
+// cannot be written, the cluster is asked for again then.
+func (c *cluster) note(known boltstore.State, by boltstore.Server, sure bool) {
 	if !sure {
 		by = boltstore.Server{Address: by.Address}
 	}
@@ -122,17 +204,7 @@ func (s *ListerWatcher) noteServer(known boltstore.State, by boltstore.Server, s
 	}) {
 		return
 	}
-	if err := s.store.SetServer(by); err != nil {
-		s.o.Logger.V(1).Info("Who answers could not be noted", "source", s.store.Source().String(), "err", err)
+	if err := c.store.SetServer(by); err != nil {
+		c.log.V(1).Info("Who answers could not be noted", "source", c.store.Source().String(), "err", err)
 	}
-}
-
-// answered is what a relist notes of who has given its pages.
-func (s *ListerWatcher) answered() boltstore.Server {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.id.sure {
-		return boltstore.Server{}
-	}
-	return s.asking.server()
 }

@@ -167,9 +167,9 @@ func TestUnseenClient(t *testing.T) {
 	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
 		f.restart()
-		f.o.Server = ""
-		f.setExpired()
-		f.lw = cache.ToListerWatcherWithContext(cache.NewListWatchFromClient(
+		f.o.Server, f.cluster.server, f.requests.server = "", "", ""
+		f.link.expired()
+		f.requests.lw = cache.ToListerWatcherWithContext(cache.NewListWatchFromClient(
 			kubernetes.NewForConfigOrDie(f.sim.RESTConfig()).CoreV1().RESTClient(), "configmaps", "", fields.Everything()))
 		f.watch()
 		if st := f.State(); st.Relists[ReasonExpired] != 1 {
@@ -265,7 +265,7 @@ func TestFlowSchemaOfStartingServer(t *testing.T) {
 			})
 		}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
 		f.list()
-		f.setExpired()
+		f.link.expired()
 		starting.Store(true)
 		f.sim.ResetRequests()
 		f.watch()

@@ -80,12 +80,11 @@ func TestFreshBehindSlowList(t *testing.T) {
 		f.list()
 		began := time.Now()
 		// As a list whose last page was of a later moment leaves it.
-		f.ahead = f.keepAhead(t.Context(), nil, f.queue.Accepted())
+		f.left.a = f.keepAhead(t.Context(), nil, f.queue.Accepted())
 		after(time.Second)
 		f.other()
-		f.mu.Lock()
-		f.asked, f.checked = true, true
-		f.mu.Unlock()
+		f.link.asked()
+		f.cluster.relisted()
 		f.queue.Confirm(fmt.Sprint(f.sim.Revision()), began)
 		f.reflect()
 		after(time.Second)

@@ -170,7 +170,7 @@ func TestDefinitionMayNotBeRead(t *testing.T) {
 	expect("with the permission coming and going", 0, "none none none")
 	f.denied.Store(true)
 	f.clock.Step(time.Hour)
-	f.setExpired()
+	f.link.expired()
 	f.watch().Stop()
 	if f.store.ServedForm() != sign {
 		t.Error("the sign has changed without the permission")
@@ -262,7 +262,7 @@ func TestUntoldFormIsNotDoubted(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := f.reopen()
-	if _, due := f.formDoubtful(); n != 0 || due {
+	if _, due := f.form.doubtful(); n != 0 || due {
 		t.Errorf("asked %d times, in doubt %v", n, due)
 	}
 }

@@ -138,7 +138,7 @@ func TestFormIsNotAnswered(t *testing.T) {
 				})
 				f.clock.Step(time.Hour)
 				f.reform("cm3")
-				f.setExpired()
+				f.link.expired()
 				f.forget()
 				tries := 0
 				for ; tries < 10 && f.State().Relists[ReasonExpired] == 0; tries++ {
@@ -216,7 +216,7 @@ func TestFormChangesDuringTheFirstList(t *testing.T) {
 					t.Errorf("%d lists were begun, %q differs", firsts, f.differs())
 				}
 				after(time.Hour)
-				f.setExpired()
+				f.link.expired()
 				f.watch()
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)

@@ -159,7 +159,7 @@ func TestDegraded(t *testing.T) {
 		if st := f.State(); st.Degraded == "" || st.Failed != 1 {
 			t.Errorf("%#v", st)
 		}
-		f.setExpired()
+		f.link.expired()
 		f.watch()
 		if st := f.State(); st.Degraded != "" || st.Failed != 1 || st.LastRelist != ReasonExpired || st.LastRelistAt.IsZero() {
 			t.Errorf("%#v", st)

@@ -81,7 +81,7 @@ func TestHeaders(t *testing.T) {
 				if decoded != 1 || items != 200 {
 					t.Errorf("decoded %d of %d objects", decoded, items)
 				}
-				if sent, unpacked := f.sizes.sent, f.sizes.unpacked; sent == 0 || sent > unpacked/4 {
+				if sent, unpacked := f.facts.sizes.sent, f.facts.sizes.unpacked; sent == 0 || sent > unpacked/4 {
 					t.Errorf("an object takes %d bytes on the link, %d unpacked", sent, unpacked)
 				}
 			})
@@ -122,7 +122,7 @@ func TestPauses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := watchPulse(func(*http.Request) (*http.Response, error) {
+		resp, err := notePulse(func(*http.Request) (*http.Response, error) {
 			h := http.Header{}
 			h.Set("retry-after", after)
 			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: h, Body: http.NoBody}, nil

@@ -36,7 +36,7 @@ func TestServerHere(t *testing.T) {
 		{"socket", unix, unix, false},
 	} {
 		told := false
-		l := &link{dated: func(time.Time) { told = true }}
+		l := &origin{dated: func(time.Time) { told = true }}
 		req, err := http.NewRequestWithContext(l.trace(t.Context()), http.MethodGet, "https://server/api/v1/configmaps", nil)
 		if err != nil {
 			t.Fatal(err)

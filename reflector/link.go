@@ -1,110 +1,195 @@
 package reflector
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"net"
-	"net/http"
-	"net/http/httptrace"
 	"sync"
 	"time"
 
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-
-	"github.com/kubewake/kubewake/boltstore"
+	"k8s.io/utils/clock"
 )
 
-// link tells by what came over it which server answers. While the connection is
-// the same one the server's process has not changed, and so its history has not.
-// While the flow schema that the answers name is the same one the cluster has
-// not: it is an object of the cluster's.
+// linkState says what the server has stated, or what it takes to go on. The
+// table in docs/design/waking.md has the transitions.
+type linkState int
+
+const (
+	// linkInDoubt: the link broke, or nothing was asked in this life. Nothing
+	// that comes confirms.
+	linkInDoubt linkState = iota
+	// linkAsked: the server has stated its version. Once the queue has reached
+	// it, each event and bookmark confirms.
+	linkAsked
+	// linkExpired: the server has forgotten the accepted version. A relist comes
+	// before the next watch.
+	linkExpired
+	// linkRestored: the server is of another history. A relist that compares
+	// content comes before the next watch.
+	linkRestored
+	// linkUnreadable: watches begin with errors again and again. A relist comes
+	// before the next watch.
+	linkUnreadable
+)
+
+// link is the state machine of a source's link to its server. Each transition
+// is one method. Nothing of it is on disk.
 type link struct {
-	dated func(time.Time) // is told of the server's time, if not nil
+	clock clock.PassiveClock
 
-	mu   sync.Mutex
-	conn string
-	self bool // it leads to this machine
-	flow string
-	ca   string // hash of the public key that vouches for the server's
+	mu      sync.Mutex
+	state   linkState
+	doubted time.Time // when the state was last left in which the server was asked
+	refused time.Time // since when the server answers nothing but refusals; zero: it does not
+	// fruitless counts the short watches in a row that brought no bookmark.
+	fruitless int
+	// failures counts the watches in a row that began with an internal error.
+	failures int
 }
 
-type linkKey struct{}
+// fruitlessWatches show that the server sends no bookmarks, or none that
+// confirm.
+const fruitlessWatches = 2
 
-// trace returns a context whose requests are noted.
-func (l *link) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(context.WithValue(ctx, linkKey{}, l), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.conn = info.Conn.LocalAddr().String() + " " + info.Conn.RemoteAddr().String()
-		l.self = ofThisMachine(info.Conn)
-	}})
+// set enters the state. The caller holds mu.
+func (l *link) set(state linkState) {
+	if l.state == linkAsked && state != linkAsked {
+		l.doubted = l.clock.Now()
+	}
+	l.state = state
 }
 
-// noteAnswer notes what the answer to a list says of its server. Other requests
-// may match another schema.
-func noteAnswer(req *http.Request, resp *http.Response) {
-	l, _ := req.Context().Value(linkKey{}).(*link)
-	if l == nil {
+// broke: what was asked does not count any more. What has to be read stays so.
+func (l *link) broke() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == linkAsked {
+		l.set(linkInDoubt)
+	}
+}
+
+// asked: the server has stated its version.
+func (l *link) asked() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set(linkAsked)
+}
+
+// expired: the server has forgotten the version to go on from.
+func (l *link) expired() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != linkRestored {
+		l.set(linkExpired)
+	}
+}
+
+// restored: the server is of another history.
+func (l *link) restored() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.set(linkRestored)
+}
+
+// began: a watch has begun with an event, or with an internal error. After an
+// error the next watch goes on from the same place, since that is cheap. An
+// error that comes again and again may be that of one event, which a list does
+// without. So one list is read after four failures, eight, sixteen, and so on.
+func (l *link) began(well bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if well {
+		l.failures = 0
 		return
 	}
-	if _, err := sourceOf(req.URL); err != nil {
-		return
+	l.failures++
+	if l.failures >= 4 && l.failures&(l.failures-1) == 0 && l.state != linkRestored && l.state != linkExpired {
+		l.set(linkUnreadable)
 	}
-	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil && l.dated != nil && !l.here() {
-		l.dated(t)
-	}
+}
+
+// relisted: everything has been read. The list's version is the server's.
+func (l *link) relisted() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.flow, l.ca = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), caOf(resp)
+	l.set(linkAsked)
+	l.refused = time.Time{}
 }
 
-// here says whether the server is reached at an address of this machine: its
-// clock is ours then, and vouches for nothing. Both ends of such a connection
-// have one address, or are loopback ones.
-func (l *link) here() bool {
+// refuses: the server has refused a request. lasted says since when it does
+// nothing else.
+func (l *link) refuses() (lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.self
+	now := l.clock.Now()
+	if l.refused.IsZero() {
+		l.refused = now
+	}
+	return now.Sub(l.refused)
 }
 
-func ofThisMachine(c net.Conn) bool {
-	local, ok := c.LocalAddr().(*net.TCPAddr)
-	remote, okay := c.RemoteAddr().(*net.TCPAddr)
-	if !ok || !okay {
-		return c.RemoteAddr().Network() == "unix"
-	}
-	return remote.IP.IsLoopback() || local.IP.Equal(remote.IP)
-}
-
-// caOf is "" where the connection is not secured, or trusted unseen. A
-// certificate that was renewed with its key is the same.
-func caOf(resp *http.Response) string {
-	if resp.TLS == nil || len(resp.TLS.VerifiedChains) == 0 {
-		return ""
-	}
-	chain := resp.TLS.VerifiedChains[0]
-	sum := sha256.Sum256(chain[len(chain)-1].RawSubjectPublicKeyInfo)
-	return hex.EncodeToString(sum[:16])
-}
-
-// told names the connection, "" for clients that do not use HTTP, and the flow
-// schema, "" where the server names none. A nil link has told nothing.
-func (l *link) told() (conn, flow string) {
-	if l == nil {
-		return "", ""
-	}
+// answers: the server, or nobody, has given another answer than a refusal.
+func (l *link) answers() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.conn, l.flow
+	l.refused = time.Time{}
 }
 
-// server is what was told of who answers.
-func (l *link) server() (by boltstore.Server) {
-	if l == nil {
-		return by
-	}
+// bookmarked: the server has sent a bookmark, of a version that can be
+// compared.
+func (l *link) bookmarked() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return boltstore.Server{FlowSchemaUID: l.flow, CA: l.ca}
+	l.fruitless = 0
+}
+
+// fellShort: a short watch has ended in good order behind what the server had
+// stated. One that has brought something is on its way there.
+func (l *link) fellShort(onItsWay bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fruitless++; onItsWay {
+		l.fruitless = 0
+	}
+}
+
+// is says whether the link is in the state.
+func (l *link) is(state linkState) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == state
+}
+
+// reason is why everything must be read before a watch opens, "" if the link
+// gives no reason.
+func (l *link) reason() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch l.state {
+	case linkRestored:
+		return ReasonRestored
+	case linkExpired:
+		return ReasonExpired
+	case linkUnreadable:
+		return ReasonUnreadable
+	}
+	return ""
+}
+
+// bookmarkless says whether short watches are of no use.
+func (l *link) bookmarkless() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fruitless >= fruitlessWatches
+}
+
+// isRefused says whether the server's last answer was a refusal.
+func (l *link) isRefused() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.refused.IsZero()
+}
+
+// doubtedAt is when the state was last left in which the server was asked.
+func (l *link) doubtedAt() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.doubted
 }

@@ -33,7 +33,7 @@ func (f *rawFixture) repaired() (lists, gets int, bytes int64) {
 	f.t.Helper()
 	f.clock.Step(time.Hour) // since the last one
 	f.sim.Compact()
-	f.setExpired()
+	f.link.expired()
 	f.forget()
 	f.watch()
 	return f.asked()
@@ -209,7 +209,7 @@ func TestMetadataMoved(t *testing.T) {
 			}
 			f.clock.Step(time.Hour)
 			f.sim.Compact()
-			f.setExpired()
+			f.link.expired()
 			f.forget()
 			armed.Store(true)
 			w := f.watch()
@@ -260,8 +260,8 @@ func TestMetadataRefused(t *testing.T) {
 			if !f.queue.Reached() {
 				t.Error("not confirmed")
 			}
-			if again := name == "503"; f.noMetadata == again {
-				t.Errorf("noMetadata is %v", f.noMetadata)
+			if again := name == "503"; f.facts.noMetadata == again {
+				t.Errorf("noMetadata is %v", f.facts.noMetadata)
 			}
 			if name == "503" {
 				return
@@ -340,7 +340,7 @@ func TestMetadataPods(t *testing.T) {
 				}
 			}
 			sim.Compact()
-			s.setExpired()
+			s.link.expired()
 			sim.ResetRequests()
 			lists, gets, bytes = 0, 0, 0
 			clk.Step(time.Hour)
@@ -371,7 +371,7 @@ func TestMetadataPods(t *testing.T) {
 				t.Fatalf("%s differs: %v", o.GetName(), err)
 			}
 		}
-		t.Logf("%s, repair %d: %d bytes for an object in full, %d unpacked, %d metadata", media, repair, s.sizes.sent, s.sizes.unpacked, s.sizes.metadata)
+		t.Logf("%s, repair %d: %d bytes for an object in full, %d unpacked, %d metadata", media, repair, s.facts.sizes.sent, s.facts.sizes.unpacked, s.facts.sizes.metadata)
 		return lists, gets, bytes
 	}
 	for _, media := range []string{mediaProto, mediaJSON} {

@@ -85,7 +85,7 @@ func (f *rawFixture) relisted() (decoded, pages, items int) {
 	f.t.Helper()
 	f.clock.Step(time.Hour) // since the last one
 	f.sim.Compact()
-	f.setExpired()
+	f.link.expired()
 	return f.watched()
 }
 

@@ -4,37 +4,31 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// repair is a relist with a backoff of its own: the Reflector's is not told.
+// repair is a relist before a watch. The Reflector does not learn of it, so it has
+// a backoff of its own.
 func (s *ListerWatcher) repair(ctx context.Context, reason string) error {
 	if reason != ReasonUnstored { // that has waits of its own
-		if err := s.backOff(ctx); err != nil {
+		if err := s.pace.wait(ctx); err != nil {
 			return err
 		}
 	}
 	if reason != ReasonCluster {
-		// The link may be whole, and new connections lead to another cluster.
-		s.mu.Lock()
-		s.checked, s.asking = false, nil
-		s.mu.Unlock()
+		s.cluster.forget() // the link may be whole, and new connections lead to another cluster
 	}
-	return s.relist(ctx, reason)
-}
-
-// backOff waits before a repair that follows another.
-func (s *ListerWatcher) backOff(ctx context.Context) error {
-	if now := s.o.Clock.Now(); now.Sub(s.last) > 2*time.Minute {
-		s.backoff = newBackoff()
-	} else {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.o.Clock.After(s.backoff.Step()):
+	if err := s.relist(ctx, reason); err != nil {
+		return err
+	}
+	if reason == ReasonCounts {
+		if err := s.audit.recount(ctx); err != nil {
+			return s.fail(ctx, err)
 		}
 	}
-	s.last = s.o.Clock.Now()
 	return nil
 }
 
@@ -54,27 +48,47 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 			reason = ReasonCluster
 		}
 	}
-	l, err := s.readAll(s.noteLink(ctx), reason, t)
+	l, err := s.readAll(s.cluster.trace(ctx), reason, t)
 	if err != nil {
 		return err
 	}
-	s.count(l.reason)
-	s.mu.Lock()
-	s.asked, s.checked = true, true // the list's version is the server's
-	s.restored, s.expired, s.unreadable = false, false, false
-	s.deniedSince = time.Time{}
-	s.formDue = min(s.formDue, 1)
-	s.read = s.o.Clock.Now()
-	s.state.LastRelist, s.state.LastRelistAt = l.reason, s.o.Clock.Now()
-	old := s.ahead
-	s.ahead = l.ahead
-	s.mu.Unlock()
-	old.Stop()
-	s.triedAgain()
+	s.link.relisted()
+	s.cluster.relisted()
+	s.form.relisted()
+	s.audit.relisted()
+	s.unstored.tried()
+	s.status.relisted(l.reason, s.o.Clock.Now())
+	s.left.put(l.ahead)
 	r := l.relist
 	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion", s.queue.Accepted(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
 	return nil
+}
+
+// pace has relists wait for each other that follow soon.
+type pace struct {
+	clock   clock.Clock
+	backoff wait.Backoff
+	last    time.Time // of the last relist before a watch
+}
+
+func (p *pace) wait(ctx context.Context) error {
+	if now := p.clock.Now(); now.Sub(p.last) > 2*time.Minute {
+		p.backoff = newBackoff()
+	} else {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.clock.After(p.backoff.Step()):
+		}
+	}
+	p.last = p.clock.Now()
+	return nil
+}
+
+// newBackoff is that of client-go's Reflector, from a shorter start.
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 }
 
 // turn is one of the file's MaxRelists.

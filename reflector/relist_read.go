@@ -76,16 +76,15 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 			return nil, s.fail(ctx, fmt.Errorf("relist %s: %w", s.store.Source(), err))
 		case againFromStart:
 			s.o.Logger.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())
-			l, err = l.fromStart(s.noteLink(ctx)), nil
+			l, err = l.fromStart(s.cluster.trace(ctx)), nil
 		case againWhole:
 			l, err = l.inOneGo(), nil
 		case againRestored, againElsewhere:
-			s.mu.Lock()
-			s.restored = s.restored || why == againRestored
-			s.checked = s.checked && why == againRestored
-			s.mu.Unlock()
 			if why == againRestored {
+				s.link.restored()
 				reason = ReasonRestored
+			} else {
+				s.cluster.recheck()
 			}
 			other, err1 := s.otherCluster(ctx)
 			if err1 != nil {
@@ -104,26 +103,20 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (*lister, error) {
 	s.enter(PhaseRelisting, reason)
 	l := s.newLister(ctx, reason, t)
-	s.mu.Lock()
 	// What is read is not compared by version then.
-	l.late = !s.deniedSince.IsZero() || !s.store.State().Synced || s.formErrors >= mostFormErrors
-	s.mu.Unlock()
-	form := ""
+	l.late = s.link.isRefused() || !s.store.State().Synced || s.form.untold()
+	sign := ""
 	if !l.late {
 		var err error
-		form, err = s.servedForm(ctx, false)
-		if s.formAnswered(err); err != nil {
+		sign, err = s.form.sign(ctx, false)
+		if s.form.answered(err); err != nil {
 			return l, err
 		}
 	}
-	s.mu.Lock()
 	known := s.store.State()
-	if _, l.flow = s.asking.told(); !s.checked {
-		l.flow, s.id = known.FlowSchemaUID, identity{clusterUID: known.ClusterUID, sure: true} // as the first page will show
-	}
-	l.o = boltstore.RelistOptions{NewHistory: s.restored && known.Synced, ClusterUID: s.id.clusterUID, Server: s.o.Server, Answered: s.answered, TakeUp: true,
-		Form: form, Content: form == "" || reason == ReasonAudit}
-	s.mu.Unlock()
+	l.flow = s.cluster.expect(known)
+	l.o = boltstore.RelistOptions{NewHistory: s.link.is(linkRestored) && known.Synced, ClusterUID: s.cluster.uid(), Server: s.o.Server, Answered: s.cluster.answered, TakeUp: true,
+		Form: sign, Content: sign == "" || reason == ReasonAudit}
 	if !l.o.NewHistory && known.Synced {
 		l.least = s.queue.Accepted()
 	}
@@ -141,7 +134,7 @@ func (l *lister) fromStart(ctx context.Context) *lister {
 // inOneGo reads the list without pages, as client-go's pager does.
 func (l *lister) inOneGo() *lister {
 	n := l.fromStart(l.ctx)
-	n.limit, n.fixed, n.whole = 0, true, true
+	n.size.limit, n.size.fixed, n.whole = 0, true, true
 	n.least, n.flow = l.least, l.flow
 	return n
 }
@@ -160,5 +153,5 @@ func (l *lister) read() error {
 	if l.late {
 		r.ServedAs(l.form)
 	}
-	return r.Commit(l.ctx, l.rv, l.newest)
+	return r.Commit(l.ctx, l.at.rv, l.at.newest)
 }

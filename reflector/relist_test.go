@@ -26,7 +26,7 @@ func TestExpiredAndRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.put("cm1", 10, 2) // the same object and version, and another content
-		f.setExpired()
+		f.link.expired()
 		f.cost()
 		f.watch()
 		if d := f.differs(); d != "" {
@@ -53,9 +53,8 @@ func TestRestoredAndDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.put("cm1", 10, 2)
-		f.mu.Lock()
-		f.restored, f.expired = true, true // both have been noticed, and neither cured
-		f.mu.Unlock()
+		f.link.restored()
+		f.link.expired() // both have been noticed, and neither cured
 		f.cost()
 		if err := f.relist(t.Context(), ReasonDamaged); err != nil {
 			t.Fatal(err)

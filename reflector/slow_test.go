@@ -261,10 +261,10 @@ func TestAhead(t *testing.T) {
 		f.list()
 		rv := f.queue.Accepted()
 		open := func() *ahead { return f.keepAhead(f.t.Context(), nil, rv) }
-		f.ListerWatcher.ahead = open()
+		f.left.a = open()
 		f.create("kept")
 		after(time.Second)
-		w, _ := f.takeAhead(rv)
+		w, _ := f.left.take(rv)
 		f.create("later")
 		for _, want := range []string{"kept", "later"} {
 			if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != want {
@@ -272,8 +272,8 @@ func TestAhead(t *testing.T) {
 			}
 		}
 		w.Stop()
-		f.ListerWatcher.ahead = open()
-		if w, _ := f.takeAhead("1"); w != nil {
+		f.left.a = open()
+		if w, _ := f.left.take("1"); w != nil {
 			t.Error("given for another version")
 		}
 		a := open()
@@ -285,8 +285,8 @@ func TestAhead(t *testing.T) {
 		}
 		f.create("last")
 		after(time.Second)
-		f.ListerWatcher.ahead = a
-		w, _ = f.takeAhead(rv)
+		f.left.a = a
+		w, _ = f.left.take(rv)
 		for _, want := range []string{"kept", "later", "between", "last"} {
 			if ev := f.next(w); ev.Object.(*corev1.ConfigMap).Name != want {
 				t.Errorf("%+v, want %s", ev, want)
@@ -294,9 +294,9 @@ func TestAhead(t *testing.T) {
 		}
 		w.Stop()
 		f.sim.Compact()
-		f.ListerWatcher.ahead = open()
+		f.left.a = open()
 		after(time.Second)
-		if w, _ := f.takeAhead(rv); w != nil {
+		if w, _ := f.left.take(rv); w != nil {
 			t.Error("given though expired")
 		}
 	})
@@ -313,7 +313,7 @@ func TestFirstPageTooLarge(t *testing.T) {
 		}
 		f.reflect()
 		after(10 * time.Second)
-		grown := f.ListerWatcher.pageSize
+		grown := f.facts.pageSize
 		if !f.queue.HasSynced() || grown < objects {
 			t.Fatalf("pages of %d, %s", grown, f.State())
 		}

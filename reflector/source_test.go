@@ -312,7 +312,7 @@ func TestExpiredWatchEvent(t *testing.T) {
 		}
 		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1300})
 		// A second time, soon after, backs off.
-		f.setExpired()
+		f.link.expired()
 		began = time.Now()
 		f.watch()
 		if n := f.State().Relists[ReasonExpired]; n != 2 || time.Since(began) < 200*time.Millisecond {

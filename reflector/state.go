@@ -112,67 +112,6 @@ const (
 	ReasonUnconfirmed = "no bookmarks"
 )
 
-// State returns a copy.
-func (s *ListerWatcher) State() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.state
-	st.Relists = map[string]uint64{}
-	for k, v := range s.state.Relists {
-		st.Relists[k] = v
-	}
-	if (st.Phase == PhaseLive || st.Phase == PhaseCatchingUp) && !s.asked { // nothing is being watched
-		st.Phase, st.Since = PhaseConnecting, s.doubted
-	}
-	st.taken = s.o.Clock.Now()
-	if st.Confirmed = s.queue.Confirmed(); st.Confirmed.IsZero() {
-		file := s.store.State()
-		st.Confirmed, st.age = file.Confirmed, file.ConfirmedAge
-	} else if age, ok := s.queue.Age(st.taken); ok {
-		st.age = &age
-	}
-	st.ResourceVersion = s.queue.Accepted()
-	n, err := s.queue.Failed()
-	file := s.store.State()
-	st.Failed, st.Unstored, st.Unindexed = n, file.Unstored, file.Unindexed
-	switch broken := s.store.Err(); {
-	case err != nil:
-		st.Degraded = err.Error()
-	case file.Unstored > 0:
-		st.Degraded = file.UnstoredReason
-	case broken != nil:
-		st.Degraded = broken.Error()
-	}
-	return st
-}
-
-func (s *ListerWatcher) enter(p Phase, reason string) {
-	s.mu.Lock()
-	changed := s.state.Phase != p || s.state.Reason != reason
-	if changed || s.state.Since.Before(s.doubted) {
-		s.state.Phase, s.state.Reason, s.state.Since = p, reason, s.o.Clock.Now()
-	}
-	s.mu.Unlock()
-	if !changed {
-		return
-	}
-	rv := s.queue.Accepted()
-	s.o.Logger.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion", rv)
-	if s.o.OnState != nil {
-		s.o.OnState(s.State())
-	}
-}
-
-// count counts a relist.
-func (s *ListerWatcher) count(reason string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state.Relists == nil {
-		s.state.Relists = map[string]uint64{}
-	}
-	s.state.Relists[reason]++
-}
-
 // String is one line for a person.
 func (s State) String() string {
 	text := string(s.Phase)
@@ -183,14 +122,4 @@ func (s State) String() string {
 		text += fmt.Sprintf(", degraded (%s)", s.Degraded)
 	}
 	return text
-}
-
-// connecting enters that phase, if nothing has been tried yet.
-func (s *ListerWatcher) connecting() {
-	s.mu.Lock()
-	first := s.state.Phase == PhaseStarting
-	s.mu.Unlock()
-	if first {
-		s.enter(PhaseConnecting, "")
-	}
 }

@@ -386,7 +386,7 @@ func TestAllPagesReadBefore(t *testing.T) {
 		}
 		l := f.newLister(t.Context(), ReasonFirst, &turn{db: f.store.DB()})
 		var err error
-		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.ListerWatcher.id.clusterUID, Server: f.o.Server})
+		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.o.Server})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,16 +31,10 @@ func isDenied(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }
 
-// denied notes a refusal, and purges if it has lasted. by is what the server told
-// of itself in it.
+// denied notes a refusal, and purges if it has lasted. by is what the server has
+// said of itself in it.
 func (s *ListerWatcher) denied(ctx context.Context, err error, by boltstore.Server) {
-	now := s.o.Clock.Now()
-	s.mu.Lock()
-	if s.deniedSince.IsZero() {
-		s.deniedSince = now
-	}
-	lasted := now.Sub(s.deniedSince)
-	s.mu.Unlock()
+	lasted := s.link.refuses()
 	s.enter(PhaseDenied, err.Error())
 	if s.o.OnDenied != DeniedPurge || lasted < purgeAfter {
 		return
@@ -56,9 +50,9 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by boltstore.Serv
 	}
 	if s.o.Server != "" {
 		known := s.store.State()
-		id, by, err := s.identify(ctx, known, by)
+		id, by, err := s.cluster.identify(ctx, known, by)
 		if err == nil && id.other {
-			err = s.setAside(ctx, known, by) // nothing of it has been deleted
+			err = s.cluster.setAside(ctx, known, by) // nothing of it has been deleted
 		}
 		if err != nil || id.other || !id.sure {
 			return
@@ -69,11 +63,4 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by boltstore.Serv
 		return
 	}
 	s.o.Logger.Info("The server refuses these objects, they have been purged", "source", s.store.Source().String(), "refused", err.Error())
-}
-
-// allowed notes that the server has answered.
-func (s *ListerWatcher) allowed() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.deniedSince = time.Time{}
 }

@@ -6,147 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"mime"
 	"net/http"
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
-
-// Repair says what relists ask the server for, where the file can recognise
-// what has not changed: with a client of a config that WrapConfig was given,
-// unless Compare is CompareDecoded.
-type Repair int
-
-const (
-	// RepairAuto asks for metadata first where by the sizes seen that sends
-	// less.
-	RepairAuto Repair = iota
-	// RepairFull asks for whole objects.
-	RepairFull
-	// RepairMetadata asks for metadata, and then for each object that has
-	// changed, unless those are more than a fifth. It needs the permission to
-	// get objects; without it whole objects are listed.
-	RepairMetadata
-)
-
-var (
-	// errInFull: this page, and the rest of its list, are better asked for in
-	// full.
-	errInFull = errors.New("reflector: better in full")
-	// errNoMetadata: the server does not answer as it would have to. It is not
-	// asked for metadata again.
-	errNoMetadata = errors.New("reflector: no metadata first")
-)
-
-const (
-	// parallelGets is how many objects of a page are asked for at a time.
-	parallelGets = 8
-	// getCost is what the headers of one such request and answer take.
-	getCost = 300
-)
-
-// metadataFirst is carried by a page's request that asks for metadata first.
-type metadataFirst struct {
-	// worth says whether to get so many of a page's objects one by one.
-	worth func(objects, changed int) bool
-	kind  wire.Kind // of the source's objects, zero if not known yet
-
-	sent    int64 // bytes of the metadata, as they came
-	objects int
-	moved   bool // an object has changed since, and was left to the watch
-}
-
-// sizes are bytes for each object, 0 if not known.
-type sizes struct {
-	sent, unpacked int64 // in full lists
-	metadata       int64 // in lists of metadata, as sent
-}
-
-// fullSizes are those of a full list, from what the file holds before one has
-// been seen: answers of more than 128 KiB are compressed to about a fifth.
-func (s *ListerWatcher) fullSizes() (sent, unpacked int64) {
-	if s.sizes.sent > 0 {
-		return s.sizes.sent, s.sizes.unpacked
-	}
-	st := s.store.State()
-	if st.Objects == 0 {
-		return 0, 0
-	}
-	unpacked = int64(st.Bytes / st.Objects)
-	if st.Bytes < compressed {
-		return unpacked, unpacked
-	}
-	return unpacked / 5, unpacked
-}
-
-// leastFull is how large objects are, as sent in a list, before metadata is
-// tried: that takes some 100 to 400 bytes, pods as a whole 800 in protobuf.
-const leastFull = 768
-
-// metadataPays says whether to ask for metadata first. It should be less than
-// half of the full list, since what has changed comes on top, with a request
-// for each.
-func (s *ListerWatcher) metadataPays() bool {
-	sent, _ := s.fullSizes()
-	switch s.o.Repair {
-	case RepairFull:
-		return false
-	case RepairMetadata:
-		return true
-	}
-	if s.sizes.metadata > 0 {
-		return 2*s.sizes.metadata < sent
-	}
-	return sent >= leastFull
-}
-
-// metadata returns what has a page's request ask for metadata, nil if it is to
-// ask for everything.
-func (l *lister) metadata() *metadataFirst {
-	if l.inFull || l.s.noMetadata || l.s.bookmarkless() || l.s.store.Source().Form == boltstore.FormMetadata || !l.s.metadataPays() {
-		return nil
-	}
-	sent, unpacked := l.s.fullSizes()
-	return &metadataFirst{kind: l.s.kind, worth: func(objects, changed int) bool {
-		// Single objects are not compressed.
-		return changed <= (objects+4)/5 &&
-			(l.s.o.Repair == RepairMetadata || int64(changed)*(unpacked+getCost) <= int64(objects)*sent)
-	}}
-}
-
-// measured notes a page's sizes, those of its list together.
-func (l *lister) measured(p *rawPage, unpacked int64, objects int) {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t := &l.full
-	sent := p.sent.Load()
-	if m := p.metadata; m != nil {
-		t, sent, objects, unpacked = &l.partial, m.sent, m.objects, 0
-		l.s.kind = m.kind
-		l.moved = l.moved || m.moved
-	}
-	if sent == 0 || objects == 0 {
-		return
-	}
-	t.sent, t.unpacked, t.objects = t.sent+sent, t.unpacked+unpacked, t.objects+int64(objects)
-	if p.metadata != nil {
-		l.s.sizes.metadata = max(t.sent/t.objects, 1)
-		return
-	}
-	l.s.sizes.sent, l.s.sizes.unpacked = max(t.sent/t.objects, 1), t.unpacked/t.objects
-}
-
-// total of a list's pages.
-type total struct{ sent, unpacked, objects int64 }
 
 // metadataFirst answers a page's request with a list of what the file has not,
 // which it gets one by one. What has changed since it was listed is left to the

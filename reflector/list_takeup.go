@@ -27,19 +27,19 @@ func (l *lister) takeUp(ctx context.Context) error {
 	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); c < 0 || err != nil && stated != p.Newest || stated == "" {
 		return fmt.Errorf("%w: it is at %s, and was at %s", errOtherServer, stated, p.Newest)
 	}
-	by := l.s.answered()
-	if mayBeOther(p.By, by, l.s.id.clusterUID) {
+	by := l.s.cluster.answered()
+	if mayBeOther(p.By, by, l.s.cluster.uid()) {
 		return fmt.Errorf("%w: flow schema and CA were %q and %q, and are %q and %q", errOtherServer, p.By.FlowSchemaUID, p.By.CA, by.FlowSchemaUID, by.CA)
 	}
 	l.flow = by.FlowSchemaUID // the pages to come must name it, too
-	l.rv, l.token, l.began, l.stated = p.ResourceVersion, p.Continue, p.Began, stated
-	l.newest = later(p.Newest, stated)
+	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
+	l.at.newest = later(p.Newest, stated)
 	l.form = p.Form // not of the pages to come: they are compared once more where it has changed
-	if !l.fixed && p.PageSize > 0 {
-		l.limit = p.PageSize
+	if !l.size.fixed && p.PageSize > 0 {
+		l.size.limit = p.PageSize
 	}
 	l.s.o.Logger.V(1).Info("An interrupted list is gone on with", "source", l.s.store.Source().String(),
-		"resourceVersion", l.rv, "began", l.began, "objects", l.relist.Objects)
+		"resourceVersion", l.at.rv, "began", l.at.began, "objects", l.relist.Objects)
 	return nil
 }
 
@@ -56,7 +56,7 @@ func (l *lister) soon(taken time.Time) {
 // progress is what has been read once this page is in the file. newest is the
 // page's version.
 func (l *lister) progress(newest string) boltstore.ListProgress {
-	return boltstore.ListProgress{ResourceVersion: l.rv, Newest: newest, Continue: l.token, PageSize: l.limit, Began: l.began, By: l.s.answered(), Form: l.form}
+	return boltstore.ListProgress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: l.s.cluster.answered(), Form: l.form}
 }
 
 // mayBeOther says whether the cluster that answers may be another than that of
@@ -67,12 +67,4 @@ func mayBeOther(before, by boltstore.Server, clusterUID string) bool {
 		return false
 	}
 	return before.FlowSchemaUID != by.FlowSchemaUID || before.CA != by.CA
-}
-
-// later is the later one of two versions, a if they cannot be compared.
-func later(a, b string) string {
-	if isBehind(a, b) {
-		return b
-	}
-	return a
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
 )
 
 // watcher passes a server's events on to the Reflector, but for the one that
@@ -28,11 +29,9 @@ type watcher struct {
 	once  sync.Once
 }
 
-func (s *ListerWatcher) wrap(inner watch.Interface, timeoutSeconds *int64, repaired bool) watch.Interface {
-	w := &watcher{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{})}
-	s.mu.Lock()
-	w.quiet = s.quiet
-	s.mu.Unlock()
+// stream has the events of a watch that was opened.
+func (s *ListerWatcher) stream(inner watch.Interface, timeoutSeconds *int64, repaired bool) watch.Interface {
+	w := &watcher{s: s, inner: inner, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
 		w.until = s.o.Clock.Now().Add(timeout)
@@ -58,7 +57,7 @@ func (w *watcher) run(repaired bool) {
 	defer close(w.out)
 	defer w.inner.Stop()
 	// The Reflector still has the version from before the repair.
-	if repaired && !w.send(w.s.bookmark()) {
+	if repaired && !w.send(w.bookmark()) {
 		return
 	}
 	clock := w.s.o.Clock
@@ -73,7 +72,7 @@ func (w *watcher) run(repaired bool) {
 	}
 	again := clockTimer{clk: clock}
 	defer again.stop()
-	again.reset(w.s.againIn())
+	again.reset(w.s.unstored.in())
 	for damaged := w.s.store.Damaged(); ; {
 		var ev watch.Event
 		var open bool
@@ -83,34 +82,35 @@ func (w *watcher) run(repaired bool) {
 				alarm.Reset(left)
 				continue
 			}
-			w.s.tooQuiet()
-			w.send(w.s.bookmark()) // the next Watch asks the server
+			w.s.broken()
+			w.s.patience.exceeded()
+			w.send(w.bookmark()) // the next Watch asks the server
 			return
-		case <-w.s.hurry:
+		case <-w.s.fresh.hurry:
 			_, kept := w.inner.(*ahead)
-			if w.short || kept && !w.s.queue.Reached() || !w.s.stale() {
+			if w.short || kept && !w.s.queue.Reached() || !w.s.fresh.want() {
 				continue // it is under way
 			}
 			w.s.broken()
-			w.send(w.s.bookmark()) // the next Watch asks the server
+			w.send(w.bookmark()) // the next Watch asks the server
 			return
 		case <-w.s.queue.Unstored():
-			again.reset(w.s.againIn())
+			again.reset(w.s.unstored.in())
 			continue
 		case <-again.C:
-			if d, due := w.s.againIn(); !due || d > 0 {
+			if d, due := w.s.unstored.in(); !due || d > 0 {
 				again.reset(d, due)
 				continue
 			}
-			w.send(w.s.bookmark()) // the next Watch lists what was not stored
+			w.send(w.bookmark()) // the next Watch lists what was not stored
 			return
 		case <-audit:
-			w.send(w.s.bookmark()) // the next Watch compares everything
+			w.send(w.bookmark()) // the next Watch compares everything
 			return
 		case <-damaged:
 			w.s.broken()
 			w.s.queue.Unconfirm(false)
-			w.send(w.s.bookmark()) // the next Watch relists
+			w.send(w.bookmark()) // the next Watch relists
 			return
 		case <-w.done: // the channel may stay open
 			return
@@ -128,48 +128,36 @@ func (w *watcher) run(repaired bool) {
 		if ev.Type == watch.Error {
 			w.s.broken()
 			if isExpired(apierrors.FromObject(ev.Object)) {
-				w.s.setExpired()
+				w.s.link.expired()
 				// Without an event in its first second a watch counts as a
 				// failure that is backed off from.
-				w.send(w.s.bookmark())
+				w.send(w.bookmark())
 				return
 			}
 		}
 		if failed := ev.Type == watch.Error; !w.moved && (!failed || isInternal(apierrors.FromObject(ev.Object))) {
-			w.s.began(!failed)
+			w.s.link.began(!failed)
 		}
 		if ev.Type == watch.Bookmark {
-			w.s.bookmarked()
+			w.s.patience.bookmarked()
+			if ordered(w.s.queue) {
+				w.s.link.bookmarked()
+			}
 		}
 		w.moved = true
 		if !w.send(ev) {
 			return
 		}
 		last = clock.Now()
-		if w.s.behind() && w.s.queue.ReachedBy(versionOf(ev.Object)) {
+		if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(versionOf(ev.Object)) {
 			w.s.enter(PhaseLive, "")
-			if w.s.staleAsk() { // somebody has come since the server was asked
+			if w.s.fresh.wantAnswer() { // somebody has come since the server was asked
 				w.s.broken()
-				w.send(w.s.bookmark())
+				w.send(w.bookmark())
 				return
 			}
 		}
 	}
-}
-
-// began notes what a watch has begun with. One that has failed is gone on with
-// from where it was, since that is cheap. But an error that comes again and again
-// may be that of one event, which a list does without: one is read after four
-// failures, eight, sixteen.
-func (s *ListerWatcher) began(well bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if well {
-		s.failures = 0
-		return
-	}
-	s.failures++
-	s.unreadable = s.unreadable || s.failures >= 4 && s.failures&(s.failures-1) == 0
 }
 
 // isInternal says whether the client could not read what came, or the server not
@@ -179,29 +167,22 @@ func isInternal(err error) bool {
 	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
 }
 
-// stuck says whether a list must be read for that.
-func (s *ListerWatcher) stuck() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unreadable
-}
-
 // ended notes that the server has ended the watch.
 func (w *watcher) ended() {
 	// A watch that ends when it was to end leaves nothing to ask. The link
 	// under one that ends earlier has broken, and who knows what comes back.
-	early, behind := w.until.IsZero() || w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.behind()
+	early, behind := w.until.IsZero() || w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
 	if early {
-		w.s.formDoubted()
+		w.s.form.doubt()
 	}
 	if early || behind || !w.moved { // nothing to tell, or nothing told?
 		w.s.broken()
 	}
 	if !early && !w.short && !w.until.IsZero() {
-		w.s.watchedLong()
+		w.s.audit.endedLong()
 	}
 	if !early && behind && w.short {
-		w.s.confirmedNothing(w.moved)
+		w.s.link.fellShort(w.moved && ordered(w.s.queue))
 	}
 }
 
@@ -223,7 +204,8 @@ func (w *watcher) send(ev watch.Event) bool {
 }
 
 // bookmark is an event that tells the Reflector the version to go on from.
-func (s *ListerWatcher) bookmark() watch.Event {
+func (w *watcher) bookmark() watch.Event {
+	s := w.s
 	obj := reflect.New(reflect.TypeOf(s.example).Elem()).Interface().(runtime.Object)
 	obj.GetObjectKind().SetGroupVersionKind(s.example.GetObjectKind().GroupVersionKind())
 	if m, err := meta.Accessor(obj); err == nil {
@@ -233,8 +215,25 @@ func (s *ListerWatcher) bookmark() watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
-func (s *ListerWatcher) behind() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Phase == PhaseCatchingUp
+// clockTimer is a timer that need not run.
+type clockTimer struct {
+	C   <-chan time.Time // nil: it does not
+	clk clock.Clock
+	t   clock.Timer
+}
+
+func (t *clockTimer) stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+	t.C, t.t = nil, nil
+}
+
+// reset has it run for that long, if it is to run.
+func (t *clockTimer) reset(d time.Duration, run bool) {
+	t.stop()
+	if run {
+		t.t = t.clk.NewTimer(d)
+		t.C = t.t.C()
+	}
 }

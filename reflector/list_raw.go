@@ -48,7 +48,7 @@ type rawKey struct{}
 // raw returns what carries the answer to a page's request, nil if it is
 // another's to look at.
 func (l *lister) raw() *rawPage {
-	if l.s.o.Compare == CompareDecoded || l.s.notRaw {
+	if l.s.o.Compare == CompareDecoded || l.s.facts.notRaw {
 		return nil
 	}
 	p := &rawPage{of: l.s.store.Source()}

@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
@@ -20,57 +18,53 @@ import (
 )
 
 const (
-	firstPage    = 250 // not more, since only its end tells version and speed
-	largestPage  = 10_000
-	smallestPage = 20
-	// Servers compress answers above 128 KiB.
-	compressed = 160 << 10
-	// A page that takes longer than slowPage is too large for its link: what a
-	// break costs is a page.
-	slowPage, fastPage = 20 * time.Second, 5 * time.Second
 	// aheadAfter is how long a list may take before its watch is opened beside
 	// it: servers keep at least 75 s of events.
 	aheadAfter = 15 * time.Second
 	// pagePatience is how long a page is tried again. What a repair has read by
-	// then is lost; a first list is gone on with by the next one.
+	// then is lost; the next one goes on with a first list.
 	pagePatience = 10 * time.Minute
 )
 
-// lister reads all pages of one list.
+// lister reads all pages of one list into one relist.
 type lister struct {
 	s      *ListerWatcher
+	ctx    context.Context // that of its caller, not only of the pages
 	reason string
-	turn   *turn  // left while a page is waited for
+	turn   *turn // left while a page is waited for
+	o      boltstore.RelistOptions
+	relist *fifo.Relist // once it has begun
+	size   pageSize
+
 	least  string // versions before it are of another history; "": none are
 	flow   string // what the pages' answers must name; "": what the first one does
-	limit  int64
-	fixed  bool // the caller has set it
-	whole  bool // not in pages
-	// smallest is how few objects a page may have and still be compressed.
-	smallest int64
+	whole  bool   // not in pages
+	taken  bool   // from one that was interrupted
+	inFull bool   // no metadata first, for the rest of this list
+	moved  bool   // something was left to the watch
+	late   bool   // the sign of the served form is learned behind the first page
 
-	o             boltstore.RelistOptions
-	relist        *fifo.Relist // once it has begun
-	rv            string       // of the first page
-	newest        string       // of the last
-	settled       string       // how far the watch must go for what was left to it
-	token         string
-	began         time.Time
-	taken         bool   // from one that was interrupted
-	stated        string // by the server, when it was taken up
+	at            progress
+	form          string // sign of the served form
 	ahead         *ahead
-	inFull        bool // no metadata first, for the rest of this list
-	moved         bool // something was left to the watch
-	late          bool // the sign of the served form is learned behind the first page
-	form          string
 	full, partial total
-	ctx           context.Context // that of its caller, not only of the pages
+}
+
+// progress is how far a list has come.
+type progress struct {
+	rv      string // of the first page
+	newest  string // of the last
+	settled string // how far the watch must go for what was left to it
+	stated  string // by the server, when the list was taken up
+	token   string // for the next page
+	began   time.Time
 }
 
 func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *lister {
-	l := &lister{ctx: ctx, s: s, reason: reason, turn: t, limit: s.pageSize, smallest: firstPage, began: s.o.Clock.Now()}
+	l := &lister{s: s, ctx: ctx, reason: reason, turn: t, at: progress{began: s.o.Clock.Now()}}
+	l.size = pageSize{limit: s.facts.pageSize, smallest: firstPage, bytes: s.o.PageBytes}
 	if s.o.PageSize > 0 {
-		l.limit, l.fixed = s.o.PageSize, true
+		l.size.limit, l.size.fixed = s.o.PageSize, true
 	}
 	return l
 }
@@ -80,11 +74,11 @@ func (l *lister) pages(ctx context.Context) error {
 	if err := l.takeUp(ctx); err != nil {
 		return err
 	}
-	if l.taken && l.token == "" {
+	if l.taken && l.at.token == "" {
 		return nil
 	}
 	if l.taken {
-		ctx = l.s.noteLink(ctx) // over which the pages come
+		ctx = l.s.cluster.trace(ctx) // over which the pages come
 		defer l.soon(l.s.o.Clock.Now())
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -103,7 +97,7 @@ func (l *lister) pages(ctx context.Context) error {
 				failed <- context.Cause(ctx)
 				return
 			}
-			if l.token == "" {
+			if l.at.token == "" {
 				return
 			}
 		}
@@ -144,11 +138,11 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	retried, rest := false, false
 	for since := l.s.o.Clock.Now(); ; {
 		began := l.s.o.Clock.Now()
-		if l.rv != "" && (l.taken || began.Sub(l.began) > aheadAfter) {
-			l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.rv)
+		if l.at.rv != "" && (l.taken || began.Sub(l.at.began) > aheadAfter) {
+			l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.at.rv)
 		}
 		raw := l.raw()
-		list, size, err := l.s.measuredPage(raw.in(ctx), l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.limit, Continue: l.token})
+		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))
@@ -160,30 +154,30 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		case errors.Is(rawErr, errInFull), errors.Is(rawErr, errNoMetadata):
 			l.s.o.Logger.V(1).Info("Objects are listed in full", "source", l.s.store.Source().String(), "reason", rawErr.Error())
 			l.inFull = true
-			l.s.noMetadata = l.s.noMetadata || errors.Is(rawErr, errNoMetadata)
+			l.s.facts.noMetadata = l.s.facts.noMetadata || errors.Is(rawErr, errNoMetadata)
 			continue
 		case errors.Is(rawErr, wire.ErrForm):
 			l.s.o.Logger.V(1).Info("Pages are left to the client", "source", l.s.store.Source().String(), "reason", rawErr.Error())
-			l.s.notRaw = true
+			l.s.facts.notRaw = true
 			continue
 		case rawErr != nil:
 			return p, rawErr
 		case err == nil:
 			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
 			p.kept = kept
-			first := l.rv == "" && !l.taken
+			first := l.at.rv == "" && !l.taken
 			if p.objs, p.at, err = l.accept(list); err == nil && first && l.late {
-				l.form = l.s.lateForm(ctx)
+				l.form = l.s.form.late(ctx)
 				p.at.Form = l.form
 			}
 			return p, err
-		case l.token == "" || ctx.Err() != nil:
-			if l.rv == "" && size > 0 && ctx.Err() == nil && isTransient(err) {
-				l.shrink() // for the next list
+		case l.at.token == "" || ctx.Err() != nil:
+			if l.at.rv == "" && size > 0 && ctx.Err() == nil && isTransient(err) {
+				l.shrink()
 			}
 			return p, err
 		case isExpired(err):
-			if l.token = restToken(err); l.token == "" || rest {
+			if l.at.token = restToken(err); l.at.token == "" || rest {
 				return p, fmt.Errorf("%w: %w", errTokenExpired, err)
 			}
 			rest = true // as it is now, which does not expire
@@ -218,15 +212,15 @@ func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.o.Server == "" {
 		return nil // not a client whose answers we can see
 	}
-	_, flow := l.s.askedOver()
-	if l.rv == "" && l.flow == "" {
+	_, flow := l.s.cluster.told()
+	if l.at.rv == "" && l.flow == "" {
 		l.flow = flow
 	}
 	if flow == l.flow && (flow != "" || !retried) {
 		return nil
 	}
-	told, err := l.s.askCluster(ctx)
-	switch uid := l.s.id.clusterUID; {
+	told, err := l.s.requests.clusterUID(ctx)
+	switch uid := l.s.cluster.uid(); {
 	case err != nil:
 		return err
 	case uid == "" && flow == l.flow:
@@ -248,7 +242,7 @@ func (l *lister) settle(ctx context.Context, list runtime.Object) error {
 	if err != nil || m.GetContinue() != "" {
 		return err
 	}
-	l.settled, err = l.s.serverVersion(ctx)
+	l.at.settled, err = l.s.serverVersion(ctx)
 	return err
 }
 
@@ -257,7 +251,7 @@ func (l *lister) settle(ctx context.Context, list runtime.Object) error {
 func (l *lister) weight(p *rawPage, size int64) int64 {
 	w := p.weight(size)
 	if p != nil && p.metadata != nil {
-		_, unpacked := l.s.fullSizes()
+		_, unpacked := l.s.facts.fullSizes(l.s.store)
 		return max(w, unpacked*int64(p.metadata.objects)/4)
 	}
 	return w
@@ -271,41 +265,23 @@ func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at boltstor
 	if objs, err = meta.ExtractListWithAlloc(list); err != nil {
 		return nil, at, err
 	}
-	l.s.noteZero(m.GetResourceVersion() == "0")
-	l.token, l.newest = m.GetContinue(), later(cmp.Or(l.settled, listVersion(m)), l.stated)
-	if l.rv == "" {
-		l.rv = listVersion(m)
+	l.s.facts.zero.Store(m.GetResourceVersion() == "0")
+	l.at.token, l.at.newest = m.GetContinue(), later(cmp.Or(l.at.settled, listVersion(m)), l.at.stated)
+	if l.at.rv == "" {
+		l.at.rv = listVersion(m)
 	}
-	if isBehind(l.rv, l.least) || isBehind(listVersion(m), l.rv) {
+	if isBehind(l.at.rv, l.least) || isBehind(listVersion(m), l.at.rv) {
 		return nil, at, errWentBack
 	}
 	return objs, l.progress(listVersion(m)), nil
 }
 
-// isBehind says whether version a is known to be before b.
-func isBehind(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
-}
-
-// resize makes the next page larger or smaller, by this one's bytes, 0 if they
-// are not known, its objects, and the time it took.
+// resize fits the next page, and the first page of the next list.
 func (l *lister) resize(size int64, objects int, took time.Duration) {
-	if l.fixed {
-		return
+	if !l.size.fixed {
+		l.size.fit(size, objects, took)
+		l.s.facts.pageSize = l.size.limit
 	}
-	if size > 0 && objects > 0 {
-		l.smallest = min(max(compressed*int64(objects)/size, smallestPage), firstPage)
-	}
-	switch {
-	case took >= slowPage:
-		l.limit = max(l.limit/2, l.smallest)
-	case size > 2*l.s.o.PageBytes:
-		l.limit = min(l.limit, max(l.limit*l.s.o.PageBytes/size, l.smallest))
-	case took < fastPage && size > 0 && size < l.s.o.PageBytes:
-		l.limit = min(8*l.limit, max(l.limit, l.limit*l.s.o.PageBytes/size), largestPage)
-	}
-	l.s.pageSize = l.limit // for the next list
 }
 
 // restToken is what the server offers in place of a token that has expired.
@@ -330,12 +306,7 @@ func isTransient(err error) bool {
 // shrink has the next list begin with fewer objects than this one, whose first
 // page has not come as a whole.
 func (l *lister) shrink() {
-	if !l.fixed {
-		l.s.pageSize = max(l.limit/2, smallestPage)
+	if !l.size.fixed {
+		l.s.facts.pageSize = max(l.size.limit/2, smallestPage)
 	}
-}
-
-// newBackoff is that of client-go's Reflector, from a shorter start.
-func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 }

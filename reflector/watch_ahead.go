@@ -43,36 +43,37 @@ type ahead struct {
 
 var _ watch.Interface = &ahead{}
 
-// keepAhead opens a watch at the version, or again where it broke, as far as
-// the server allows. Without one the relist goes on all the same.
+// keepAhead opens a watch at the version, or opens a again where it broke, as far
+// as the server allows. Without a watch the relist goes on all the same.
 func (s *ListerWatcher) keepAhead(ctx context.Context, a *ahead, rv string) *ahead {
-	if a != nil {
-		a.mu.Lock()
-		again := a.ended && !a.failed
-		last := a.last
-		a.mu.Unlock()
-		if !again {
-			return a
-		}
-		return s.openAhead(ctx, a, last)
+	if a == nil {
+		a = &ahead{from: rv, last: rv, out: make(chan watch.Event), done: make(chan struct{})}
+		a.cond.L = &a.mu
+		a.open(ctx, &s.requests, s.patience.get())
+		return a
 	}
-	a = &ahead{from: rv, last: rv, out: make(chan watch.Event), done: make(chan struct{})}
-	a.cond.L = &a.mu
-	return s.openAhead(ctx, a, rv)
+	a.mu.Lock()
+	again := a.ended && !a.failed
+	a.mu.Unlock()
+	if again {
+		a.open(ctx, &s.requests, s.patience.get())
+	}
+	return a
 }
 
-// openAhead opens the watch, which no page waits for. It lives as long as ctx, or
-// until Stop.
-func (s *ListerWatcher) openAhead(ctx context.Context, a *ahead, rv string) *ahead {
+// open opens the watch, which no page waits for. It lives as long as ctx, or until
+// Stop.
+func (a *ahead) open(ctx context.Context, requests *requests, patience time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.cancel != nil {
 		a.cancel()
 	}
+	rv := a.last
 	ctx, a.cancel = context.WithCancel(ctx)
 	a.opening, a.ended = true, false
 	go func() {
-		w, over, p, err := s.openMeasured(ctx, metav1.ListOptions{
+		w, over, p, err := requests.watch(ctx, patience, metav1.ListOptions{
 			ResourceVersion: rv, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(time.Hour / time.Second)),
 		})
 		a.mu.Lock()
@@ -88,7 +89,6 @@ func (s *ListerWatcher) openAhead(ctx context.Context, a *ahead, rv string) *ahe
 			w.Stop()
 		}
 	}()
-	return a
 }
 
 // keep takes events until the watch ends.
@@ -136,13 +136,28 @@ func nextOf(ctx context.Context, w watch.Interface) (ev watch.Event, ok bool) {
 	return ev, ok
 }
 
-// takeAhead returns the watch that a relist has left for this version, if it
-// is whole.
-func (s *ListerWatcher) takeAhead(rv string) (watch.Interface, string) {
-	s.mu.Lock()
-	a := s.ahead
-	s.ahead = nil
-	s.mu.Unlock()
+// left is the watch that a relist has left, if any.
+type left struct {
+	mu sync.Mutex
+	a  *ahead
+}
+
+// put keeps a in place of what was left before.
+func (l *left) put(a *ahead) {
+	l.mu.Lock()
+	old := l.a
+	l.a = a
+	l.mu.Unlock()
+	old.Stop()
+}
+
+// take returns the watch if it is whole and of this version, and the connection
+// that it came over.
+func (l *left) take(rv string) (watch.Interface, string) {
+	l.mu.Lock()
+	a := l.a
+	l.a = nil
+	l.mu.Unlock()
 	if a == nil {
 		return nil, ""
 	}

@@ -1,0 +1,110 @@
+package reflector
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// origin tells by what came over it which server answers. While the connection is
+// the same one the server's process has not changed, and so its history has not.
+// While the flow schema that the answers name is the same one the cluster has
+// not: it is an object of the cluster's.
+type origin struct {
+	dated func(time.Time) // is told of the server's time, if not nil
+
+	mu   sync.Mutex
+	conn string
+	self bool // it leads to this machine
+	flow string
+	ca   string // hash of the public key that vouches for the server's
+}
+
+type originKey struct{}
+
+// trace returns a context whose requests are noted.
+func (o *origin) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(context.WithValue(ctx, originKey{}, o), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.conn = info.Conn.LocalAddr().String() + " " + info.Conn.RemoteAddr().String()
+		o.self = ofThisMachine(info.Conn)
+	}})
+}
+
+// noteAnswer notes what the answer to a list says of its server. Other requests
+// may match another schema.
+func noteAnswer(req *http.Request, resp *http.Response) {
+	o, _ := req.Context().Value(originKey{}).(*origin)
+	if o == nil {
+		return
+	}
+	if _, err := sourceOf(req.URL); err != nil {
+		return
+	}
+	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil && o.dated != nil && !o.here() {
+		o.dated(t)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.flow, o.ca = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), caOf(resp)
+}
+
+// here says whether the server is reached at an address of this machine: its
+// clock is ours then, and vouches for nothing. Both ends of such a connection
+// have one address, or are loopback ones.
+func (o *origin) here() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.self
+}
+
+func ofThisMachine(c net.Conn) bool {
+	local, ok := c.LocalAddr().(*net.TCPAddr)
+	remote, okay := c.RemoteAddr().(*net.TCPAddr)
+	if !ok || !okay {
+		return c.RemoteAddr().Network() == "unix"
+	}
+	return remote.IP.IsLoopback() || local.IP.Equal(remote.IP)
+}
+
+// caOf is "" where the connection is not secured, or trusted unseen. A
+// certificate that was renewed with its key is the same.
+func caOf(resp *http.Response) string {
+	if resp.TLS == nil || len(resp.TLS.VerifiedChains) == 0 {
+		return ""
+	}
+	chain := resp.TLS.VerifiedChains[0]
+	sum := sha256.Sum256(chain[len(chain)-1].RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:16])
+}
+
+// told names the connection, "" for clients that do not use HTTP, and the flow
+// schema, "" where the server names none. A nil origin has told nothing.
+func (o *origin) told() (conn, flow string) {
+	if o == nil {
+		return "", ""
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.conn, o.flow
+}
+
+// server is what was told of who answers.
+func (o *origin) server() (by boltstore.Server) {
+	if o == nil {
+		return by
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return boltstore.Server{FlowSchemaUID: o.flow, CA: o.ca}
+}

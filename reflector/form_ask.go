@@ -1,0 +1,159 @@
+package reflector
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// servedForm asks for the sign, with the credentials of req. Sources that wait for
+// it share the answers. With late an answer that is not quite new will do.
+func (t *transport) servedForm(req *http.Request, late bool) (sign, definition string, err error) {
+	server, _, err := splitPath(req.URL.Path)
+	if err != nil {
+		return "", "", err
+	}
+	src, err := sourceOf(req.URL)
+	if err != nil {
+		return "", "", err
+	}
+	path := "/openapi/v3/apis/" + src.Group + "/" + src.Version
+	if src.Group == "" {
+		path = "/openapi/v3/api/" + src.Version
+	}
+	before := t.formed.begun.Load()
+	select {
+	case t.formed.turn <- struct{}{}:
+		defer func() { <-t.formed.turn }()
+	case <-req.Context().Done():
+		return "", "", req.Context().Err()
+	}
+	n := t.formed.begun.Add(1)
+	shared := func(path string, ask func(*http.Request, string, string) (string, error)) (string, error) {
+		key := req.URL.Host + server + path
+		// Waited for, or late: a sign from before the list is no worse than none.
+		if f, ok := t.formed.of[key]; ok && (f.n > before || late && time.Since(f.at) < shareFor) {
+			return f.sign, nil
+		}
+		at := time.Now()
+		sign, err := ask(req, server, path)
+		if err == nil {
+			t.formed.of[key] = answer{sign, n, at}
+		}
+		return sign, err
+	}
+	if sign, err = shared(path, t.askForm); err != nil || sign == "" || !custom(src.Group) {
+		return sign, "", err
+	}
+	definition, err = shared("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+src.Resource+"."+src.Group, t.askDefinition)
+	return sign, definition, err
+}
+
+// shareFor is how long the server's version holds on one connection, and a sign
+// for a list that has been read without one.
+const shareFor = time.Minute
+
+// formed is what the servers of one config said of the forms that they serve, as
+// asked is.
+type formed struct {
+	begun    atomic.Uint64 // counts the questions
+	turn     chan struct{} // to ask, and to touch the rest
+	of       map[string]answer
+	versions map[string]serverVersion // by address
+}
+
+func newFormed() *formed {
+	return &formed{turn: make(chan struct{}, 1), of: map[string]answer{}, versions: map[string]serverVersion{}}
+}
+
+// answer is the sign of a group version, or of a custom resource.
+type answer struct {
+	sign string // "": the server does not tell it
+	n    uint64 // number of the question
+	at   time.Time
+}
+
+// serverVersion is that of the process at the other end of a connection.
+type serverVersion struct {
+	version, conn string
+	at            time.Time
+}
+
+// askForm asks for the schema of a group version under a hash that none has: the
+// answer, which has no body, names the one that it has. It asks for the server's
+// version too, once for each connection, and after a minute: a proxy may keep the
+// connection and change the server.
+func (t *transport) askForm(req *http.Request, server, path string) (string, error) {
+	_, hash, conn, err := t.askAt(req, server+path, "hash=0")
+	if err != nil || hash == "" {
+		return "", err
+	}
+	host := req.URL.Host + server
+	v := t.formed.versions[host]
+	if conn == "" || v.conn != conn || time.Since(v.at) >= shareFor {
+		var told struct {
+			GitVersion, GitCommit, BuildDate string
+		}
+		at := time.Now()
+		body, _, conn, err := t.askAt(req, server+"/version", "")
+		if err != nil || json.Unmarshal(body, &told) != nil || told.GitVersion == "" {
+			return "", err
+		}
+		v = serverVersion{fmt.Sprintf("%q", told), conn, at}
+		t.formed.versions[host] = v
+	}
+	return hashed(v.version + " " + fmt.Sprintf("%q", hash)), nil
+}
+
+// askDefinition asks for the UID and the generation of the definition of a custom
+// resource, which tell of changes that its schema does not: of the conversion, or
+// of the stored version. It is "" where that may not be read.
+func (t *transport) askDefinition(req *http.Request, server, path string) (string, error) {
+	body, _, _, err := t.askAt(req, server+path, "")
+	var crd metav1.PartialObjectMetadata
+	if err != nil || json.Unmarshal(body, &crd) != nil || crd.Generation == 0 {
+		return "", err
+	}
+	return hashed(fmt.Sprintf("%q %d", crd.UID, crd.Generation)), nil
+}
+
+func hashed(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+// askAt gets what is at the path, the tag that it has, and over which connection.
+// Body and tag are empty, without an error, where the server refuses it or has
+// nothing there.
+func (t *transport) askAt(req *http.Request, path, query string) (body []byte, tag, conn string, err error) {
+	var over origin
+	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)
+	defer cancel()
+	get := req.Clone(over.trace(ctx))
+	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = path, "", query
+	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+	resp, err := t.gate.roundTrip(get, t.next.RoundTrip)
+	if err != nil {
+		return nil, "", "", err
+	}
+	defer resp.Body.Close()
+	switch code := resp.StatusCode; {
+	case code == http.StatusRequestTimeout || code == http.StatusTooManyRequests || code >= 500 && code != http.StatusNotImplemented:
+		return nil, "", "", fmt.Errorf("reflector: ask for the form of objects: %s", resp.Status)
+	case code >= 400:
+		return nil, "", "", nil
+	}
+	if query == "" {
+		body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	}
+	conn, _ = over.told()
+	return body, resp.Header.Get("ETag"), conn, err
+}

@@ -1,0 +1,135 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// ErrUnidentified means that a source's identity could not be learned. It is
+// never guessed.
+var ErrUnidentified = errors.New("reflector: the source's identity cannot be learned: build the client from a rest.Config given to reflector.WrapConfig, with list and watch functions that pass their context on, or state the source in the options")
+
+// probe is carried by the context of a request that must not leave the
+// process; the transport notes it there.
+type probe struct {
+	mu  sync.Mutex
+	url *url.URL
+	// cluster asks for the UID of kube-system in place of the request.
+	cluster bool
+	told    clusterUID
+	// form asks for the sign of the served form.
+	form, late       bool
+	sign, definition string
+	err              error // why it could not be asked
+}
+
+type probeKey struct{}
+
+var errProbed = errors.New("reflector: request intercepted to learn its URL")
+
+// Identify learns which list/watch lw is, and the address of its server,
+// without a request. It fails with ErrUnidentified where that is not possible.
+func Identify(ctx context.Context, lw cache.ListerWatcher, example runtime.Object) (boltstore.Source, string, error) {
+	p := &probe{}
+	if err := intercept(ctx, lw, p); err != nil {
+		return boltstore.Source{}, "", err
+	}
+	src, err := sourceOf(p.url)
+	if err != nil {
+		return boltstore.Source{}, "", err
+	}
+	src.Form = FormOf(example)
+	server, _, _ := splitPath(p.url.Path)
+	return src, p.url.Scheme + "://" + p.url.Host + server, nil
+}
+
+// FormOf is the form that objects like example have.
+func FormOf(example runtime.Object) boltstore.Form {
+	switch example.(type) {
+	case *unstructured.Unstructured:
+		return boltstore.FormUnstructured
+	case *metav1.PartialObjectMetadata:
+		return boltstore.FormMetadata
+	}
+	return boltstore.FormTyped
+}
+
+// intercept starts a watch that the transport does not let out.
+func intercept(ctx context.Context, lw cache.ListerWatcher, p *probe) error {
+	// Exec and auth-provider plugins wrap outside our transport and may run.
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, probeKey{}, p), 15*time.Second)
+	defer cancel()
+	one := int64(1)
+	w, err := giveUp(ctx, func() (watch.Interface, error) {
+		return cache.ToListerWatcherWithContext(lw).WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: "0", TimeoutSeconds: &one})
+	}, stopWatch)
+	if err == nil {
+		stopWatch(w)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.url == nil {
+		if err != nil {
+			return fmt.Errorf("%w (%v)", ErrUnidentified, err)
+		}
+		return ErrUnidentified
+	}
+	return nil
+}
+
+// sourceOf reads a source from the URL of its list.
+func sourceOf(u *url.URL) (boltstore.Source, error) {
+	prefix, rest, err := splitPath(u.Path)
+	if err != nil {
+		return boltstore.Source{}, err
+	}
+	q := u.Query()
+	src := boltstore.Source{
+		Cluster: strings.Trim(prefix, "/"), LabelSelector: q.Get("labelSelector"),
+		FieldSelector: q.Get("fieldSelector"), ShardSelector: q.Get("shardSelector"),
+	}
+	if rest[0] == "apis" && len(rest) > 1 {
+		src.Group, rest = rest[1], rest[1:]
+	}
+	bad := fmt.Errorf("%w (%s is not the path of a list)", ErrUnidentified, u.Path)
+	if len(rest) < 3 {
+		return boltstore.Source{}, bad
+	}
+	src.Version, rest = rest[1], rest[2:]
+	if rest[0] == "namespaces" && len(rest) == 3 {
+		src.Namespace, rest = rest[1], rest[2:]
+	}
+	if len(rest) != 1 {
+		return boltstore.Source{}, bad
+	}
+	src.Resource = rest[0]
+	return src, nil
+}
+
+// splitPath separates what is before /api or /apis, which a proxy in front of
+// several clusters may need, from the rest.
+func splitPath(path string) (prefix string, rest []string, err error) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	for i, p := range parts {
+		if p == "api" || p == "apis" {
+			if i > 0 {
+				prefix = "/" + strings.Join(parts[:i], "/")
+			}
+			return prefix, parts[i:], nil
+		}
+	}
+	return "", nil, fmt.Errorf("%w (%s has neither /api nor /apis)", ErrUnidentified, path)
+}

@@ -1,0 +1,63 @@
+package reflector
+
+import (
+	"sync/atomic"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector/internal/wire"
+)
+
+// facts are what lists have shown in this life. They do not depend on each other
+// or on the link. Only a relist uses them, one goroutine at a time.
+type facts struct {
+	pageSize   int64 // in objects, that suits them and the link
+	notRaw     bool  // answers to lists are left to the client
+	noMetadata bool  // the server did not answer a request for metadata with it
+	sizes      sizes
+	kind       wire.Kind   // of the source's objects, zero if not known yet
+	zero       atomic.Bool // the last list was at version 0, see listVersion
+}
+
+// sizes are bytes for each object, 0 if not known.
+type sizes struct {
+	sent, unpacked int64 // in full lists
+	metadata       int64 // in lists of metadata, as sent
+}
+
+// fullSizes are those of a full list, from what the file holds before one has
+// been seen: answers of more than 128 KiB are compressed to about a fifth.
+func (f *facts) fullSizes(store *boltstore.Claimed) (sent, unpacked int64) {
+	if f.sizes.sent > 0 {
+		return f.sizes.sent, f.sizes.unpacked
+	}
+	st := store.State()
+	if st.Objects == 0 {
+		return 0, 0
+	}
+	unpacked = int64(st.Bytes / st.Objects)
+	if st.Bytes < compressed {
+		return unpacked, unpacked
+	}
+	return unpacked / 5, unpacked
+}
+
+// leastFull is how large objects are, as sent in a list, before metadata is
+// tried: that takes some 100 to 400 bytes, pods as a whole 800 in protobuf.
+const leastFull = 768
+
+// metadataPays says whether to ask for metadata first. It should be less than
+// half of the full list, since what has changed comes on top, with a request
+// for each.
+func (f *facts) metadataPays(repair Repair, store *boltstore.Claimed) bool {
+	sent, _ := f.fullSizes(store)
+	switch repair {
+	case RepairFull:
+		return false
+	case RepairMetadata:
+		return true
+	}
+	if f.sizes.metadata > 0 {
+		return 2*f.sizes.metadata < sent
+	}
+	return sent >= leastFull
+}

@@ -1,0 +1,94 @@
+package reflector
+
+import (
+	"errors"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector/internal/wire"
+)
+
+// Repair says what relists ask the server for, where the file can recognise
+// what has not changed: with a client of a config that WrapConfig was given,
+// unless Compare is CompareDecoded.
+type Repair int
+
+const (
+	// RepairAuto asks for metadata first where by the sizes seen that sends
+	// less.
+	RepairAuto Repair = iota
+	// RepairFull asks for whole objects.
+	RepairFull
+	// RepairMetadata asks for metadata, and then for each object that has
+	// changed, unless those are more than a fifth. It needs the permission to
+	// get objects; without it whole objects are listed.
+	RepairMetadata
+)
+
+var (
+	// errInFull: this page, and the rest of its list, are better asked for in
+	// full.
+	errInFull = errors.New("reflector: better in full")
+	// errNoMetadata: the server does not answer as it would have to. It is not
+	// asked for metadata again.
+	errNoMetadata = errors.New("reflector: no metadata first")
+)
+
+const (
+	// parallelGets is how many objects of a page are asked for at a time.
+	parallelGets = 8
+	// getCost is what the headers of one such request and answer take.
+	getCost = 300
+)
+
+// metadataFirst is carried by a page's request that asks for metadata first.
+type metadataFirst struct {
+	// worth says whether to get so many of a page's objects one by one.
+	worth func(objects, changed int) bool
+	kind  wire.Kind // of the source's objects, zero if not known yet
+
+	sent    int64 // bytes of the metadata, as they came
+	objects int
+	moved   bool // an object has changed since, and was left to the watch
+}
+
+// metadata returns what has a page's request ask for metadata, nil if it is to
+// ask for everything.
+func (l *lister) metadata() *metadataFirst {
+	if l.inFull || l.s.facts.noMetadata || l.s.link.bookmarkless() || l.s.store.Source().Form == boltstore.FormMetadata || !l.s.facts.metadataPays(l.s.o.Repair, l.s.store) {
+		return nil
+	}
+	sent, unpacked := l.s.facts.fullSizes(l.s.store)
+	return &metadataFirst{kind: l.s.facts.kind, worth: func(objects, changed int) bool {
+		// Single objects are not compressed.
+		return changed <= (objects+4)/5 &&
+			(l.s.o.Repair == RepairMetadata || int64(changed)*(unpacked+getCost) <= int64(objects)*sent)
+	}}
+}
+
+// measured notes a page's sizes, those of its list together.
+func (l *lister) measured(p *rawPage, unpacked int64, objects int) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &l.full
+	sent := p.sent.Load()
+	if m := p.metadata; m != nil {
+		t, sent, objects, unpacked = &l.partial, m.sent, m.objects, 0
+		l.s.facts.kind = m.kind
+		l.moved = l.moved || m.moved
+	}
+	if sent == 0 || objects == 0 {
+		return
+	}
+	t.sent, t.unpacked, t.objects = t.sent+sent, t.unpacked+unpacked, t.objects+int64(objects)
+	if p.metadata != nil {
+		l.s.facts.sizes.metadata = max(t.sent/t.objects, 1)
+		return
+	}
+	l.s.facts.sizes.sent, l.s.facts.sizes.unpacked = max(t.sent/t.objects, 1), t.unpacked/t.objects
+}
+
+// total of a list's pages.
+type total struct{ sent, unpacked, objects int64 }

@@ -1,0 +1,172 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+)
+
+// ListerWatcher is a cache.ListerWatcher for one Reflector, which must feed the
+// same queue. Lists return no objects: what they would contain is in the file
+// when they return, or was there before.
+type ListerWatcher struct {
+	o       Options
+	queue   *fifo.Queue
+	store   *boltstore.Claimed
+	example runtime.Object
+
+	requests requests
+	link     link
+	cluster  cluster
+	form     form
+	audit    audit
+	unstored unstored
+	fresh    waiters
+	patience patience
+	facts    facts
+	pace     pace
+	status   status
+	left     left
+	calls    calls
+}
+
+var (
+	_ cache.ListerWatcher            = &ListerWatcher{}
+	_ cache.ListerWatcherWithContext = &ListerWatcher{}
+)
+
+// New returns a ListerWatcher that reads through lw and keeps what it reads in
+// the queue and its store. example is an object of the type that lw returns.
+func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, o Options) *ListerWatcher {
+	o = o.withDefaults()
+	now := o.Clock.Now()
+	s := &ListerWatcher{
+		o: o, queue: queue, store: store, example: example,
+		requests: requests{lw: cache.ToListerWatcherWithContext(lw), raw: lw, source: store.Source(), server: o.Server, quiet: o.QuietTimeout, clock: o.Clock},
+		link:     link{clock: o.Clock},
+		unstored: unstored{queue: queue, store: store, clock: o.Clock, first: o.RetryUnstored},
+		fresh:    waiters{queue: queue, hurry: make(chan struct{}, 1)},
+		patience: patience{least: o.QuietTimeout, now: o.QuietTimeout},
+		facts:    facts{pageSize: firstPage},
+		pace:     pace{clock: o.Clock, backoff: newBackoff()},
+		status:   status{state: State{Phase: PhaseStarting, Since: now}},
+	}
+	s.cluster = cluster{server: o.Server, requests: &s.requests, queue: queue, store: store, log: o.Logger}
+	s.form = form{requests: &s.requests, store: store}
+	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: o.Logger, clock: o.Clock, read: now}
+	return s
+}
+
+// IsWatchListSemanticsUnSupported keeps the Reflector from streaming lists,
+// which would fill its memory.
+func (s *ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List implements cache.Lister.
+func (s *ListerWatcher) List(o metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), o)
+}
+
+// Watch implements cache.Watcher.
+func (s *ListerWatcher) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), o)
+}
+
+// ListWithContext answers from the file: an empty list at the version to go on
+// from. Only a source that has never been synced, or whose contents cannot be
+// served, is read from the server first.
+func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	if !s.calls.begin() {
+		return nil, errOver
+	}
+	defer s.calls.end()
+	s.broken()
+	if reason := s.unusable(); reason != "" {
+		if s.status.notUsed(reason) && reason != ReasonFirst {
+			s.o.Logger.Info("Everything is read from the server, since what the file holds cannot be used", "source", s.store.Source().String(), "reason", reason)
+		}
+		if err := s.relist(ctx, reason); err != nil {
+			return nil, err
+		}
+	} else {
+		s.status.resumes()
+	}
+	rv := s.queue.Accepted()
+	s.queue.ExpectResume(rv)
+	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: rv}}, nil
+}
+
+// Wait returns once no List or Watch call is under way: the Reflector does not
+// wait for a list that it has given up. Later calls fail.
+func (s *ListerWatcher) Wait() { s.calls.wait() }
+
+var errOver = errors.New("reflector: the source has ended")
+
+// calls counts the calls under way.
+type calls struct {
+	mu    sync.Mutex
+	over  bool // wait was called
+	under sync.WaitGroup
+}
+
+// begin says whether the call may go on. If so, end ends it.
+func (c *calls) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		c.under.Add(1)
+	}
+	return !c.over
+}
+
+func (c *calls) end() { c.under.Done() }
+
+func (c *calls) wait() {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.under.Wait()
+}
+
+// unusable says why the file cannot be gone on from, "" if it can.
+func (s *ListerWatcher) unusable() string {
+	switch {
+	case !s.store.State().Synced:
+		return ReasonFirst
+	case s.store.Err() != nil:
+		return ReasonDamaged
+	case s.queue.Accepted() == "" && (!s.queue.Reached() || s.fresh.want()):
+		return ReasonNoVersion
+	}
+	return s.store.Outdated()
+}
+
+// fail notes why the server did not answer, and that it must be asked again.
+func (s *ListerWatcher) fail(ctx context.Context, err error) error {
+	by := s.cluster.by()
+	s.broken()
+	switch {
+	case ctx.Err() != nil:
+	case isDenied(err):
+		s.denied(ctx, err, by)
+	default:
+		s.link.answers() // it does not refuse, now
+		s.audit.outage()
+		s.enter(PhaseOffline, err.Error())
+	}
+	return err
+}
+
+// broken notes that the server must be asked before anything is confirmed.
+func (s *ListerWatcher) broken() {
+	s.queue.Doubt()
+	s.link.broke()
+	s.cluster.forget()
+}

@@ -1,0 +1,157 @@
+package reflector
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+)
+
+// audit finds a server that was restored to an earlier state and has overtaken
+// the file's version since, as if nothing had happened. Two things reveal it: how
+// many objects there were at the file's version, and a list of all of them.
+type audit struct {
+	every    time.Duration // Options.AuditEvery
+	requests *requests
+	queue    *fifo.Queue
+	store    *boltstore.Claimed
+	log      *klog.Logger
+	clock    clock.PassiveClock
+
+	mu        sync.Mutex
+	counted   bool      // the server's number of objects has been compared since the last outage
+	countDue  bool      // it is time to
+	countless bool      // it says nothing
+	read      time.Time // when everything was last read, or this source made
+	notBefore time.Time // what need not be read now is not
+}
+
+// endedLong: a long watch has ended in order, which is a good moment to count.
+func (a *audit) endedLong() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.countDue = !a.counted && !a.countless
+}
+
+// outage: the server could not be reached, and may be another when it can.
+func (a *audit) outage() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counted, a.countDue = false, false
+}
+
+// relisted: everything has been read.
+func (a *audit) relisted() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.read = a.clock.Now()
+}
+
+// miscounted asks the server, once after each outage, how many objects there
+// were at the version that the file has. If it is another number, what the file
+// knows as that version is not what the server does.
+func (a *audit) miscounted(ctx context.Context) (bool, error) {
+	a.mu.Lock()
+	due := a.countDue
+	a.countDue = false
+	a.mu.Unlock()
+	if !due {
+		return false, nil
+	}
+	differs, err := a.differs(ctx)
+	if err != nil {
+		return false, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counted = true
+	return differs, nil
+}
+
+// differs is false where the server does not tell.
+func (a *audit) differs(ctx context.Context) (bool, error) {
+	if err := a.queue.Flush(ctx); err != nil {
+		return false, err
+	}
+	rv := a.queue.Accepted()
+	if !ordered(a.queue) {
+		return false, nil // no number: it may not be asked for
+	}
+	if _, failed := a.queue.Failed(); failed != nil || a.store.UnstoredObjects() > 0 {
+		return false, nil // some could not be stored
+	}
+	list, err := a.requests.list(ctx, a.requests.short(), metav1.ListOptions{
+		Limit: 1, ResourceVersion: rv, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		return false, nil // forgotten, or not understood: the watch goes on
+	}
+	m, err := meta.ListAccessor(list)
+	if err != nil || m.GetResourceVersion() != rv {
+		return false, nil
+	}
+	n := int64(meta.LenList(list))
+	switch rest := m.GetRemainingItemCount(); {
+	case rest != nil:
+		n += *rest
+	case m.GetContinue() != "":
+		return false, nil // a selection is not counted
+	}
+	return n != int64(a.store.State().Objects), nil
+}
+
+// recount looks whether a relist has made the numbers equal. If not, the list
+// function does not return all that the server has, and numbers mean nothing.
+func (a *audit) recount(ctx context.Context) error {
+	differs, err := a.differs(ctx)
+	if err != nil || !differs {
+		return err
+	}
+	a.mu.Lock()
+	a.countless = true
+	a.mu.Unlock()
+	a.log.Info("The server counts objects that it does not list; numbers are not compared any more", "source", a.store.Source().String())
+	return nil
+}
+
+// in is how long it is until everything is to be compared, ok whether it ever is.
+func (a *audit) in() (d time.Duration, ok bool) {
+	if a.every <= 0 {
+		return 0, false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := a.read.Add(a.every)
+	if at.Before(a.notBefore) {
+		at = a.notBefore
+	}
+	return at.Sub(a.clock.Now()), true
+}
+
+// postponed is how long a relist that has failed, and that nothing needs, is
+// not tried again.
+const postponed = 5 * time.Minute
+
+// postpone puts off what need not be read now.
+func (a *audit) postpone() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.notBefore = a.clock.Now().Add(postponed)
+}
+
+// putOff is for how long that still holds.
+func (a *audit) putOff() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.notBefore.Sub(a.clock.Now())
+}

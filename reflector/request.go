@@ -1,0 +1,166 @@
+package reflector
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// requests are those of one source. They give up once nothing has come over the
+// link for too long, and when their context ends. The caller's list and watch
+// functions may ignore their context, and those without one must: nobody waits
+// for such a function, and what it returns later is dropped.
+type requests struct {
+	lw     cache.ListerWatcherWithContext
+	raw    cache.ListerWatcher // what New was given
+	source boltstore.Source
+	server string // Options.Server; "": the client's requests cannot be seen
+	quiet  time.Duration
+	clock  clock.Clock
+}
+
+// giveUp calls fn, and returns the cause of stop's end if that comes first. Then
+// drop is called with what fn returns, once it does. A panic is the caller's.
+func giveUp[T any](stop context.Context, fn func() (T, error), drop func(T)) (T, error) {
+	type result struct {
+		v        T
+		err      error
+		panicked any
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if r.panicked = recover(); r.panicked != nil && stop.Err() != nil {
+				panic(r.panicked) // nobody waits for it
+			}
+			done <- r
+		}()
+		r.v, r.err = fn()
+	}()
+	finish := func(r result) (T, error) {
+		if r.panicked != nil {
+			panic(r.panicked)
+		}
+		return r.v, r.err
+	}
+	select {
+	case r := <-done:
+		return finish(r)
+	case <-stop.Done():
+	}
+	select {
+	case r := <-done:
+		return finish(r)
+	default:
+	}
+	go func() {
+		if r := <-done; r.err == nil && r.panicked == nil {
+			drop(r.v)
+		}
+	}()
+	var none T
+	return none, context.Cause(stop)
+}
+
+func stopWatch(w watch.Interface) {
+	if w != nil {
+		w.Stop()
+	}
+}
+
+// list lists. It gives up once nothing has come for so long.
+func (r *requests) list(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, error) {
+	list, _, err := r.measured(ctx, patience, o)
+	return list, err
+}
+
+// measured is list, which also returns the bytes of the unpacked answer, 0 if
+// they cannot be seen.
+func (r *requests) measured(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, int64, error) {
+	guarded, g := r.guard(ctx, patience)
+	list, err := giveUp(ctx, func() (runtime.Object, error) { return r.lw.ListWithContext(guarded, o) }, func(runtime.Object) {})
+	return list, g.p.bytes.Load(), g.end(err)
+}
+
+// watch opens a watch. It returns the connection, and what counts the watch's
+// bytes. It gives up once nothing has come for so long: some proxies hold the
+// answer back until the first event.
+func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.ListOptions) (watch.Interface, string, *pulse, error) {
+	stop := ctx
+	ctx, g := r.guard(ctx, patience)
+	var over origin
+	ctx = over.trace(ctx)
+	w, err := giveUp(stop, func() (watch.Interface, error) { return r.lw.WatchWithContext(ctx, o) }, stopWatch)
+	if err != nil {
+		return nil, "", nil, g.end(err)
+	}
+	close(g.done)
+	conn, _ := over.told()
+	return guarded{w, g.cancel}, conn, g.p, nil
+}
+
+// short is how long the server may take to begin a short answer.
+func (r *requests) short() time.Duration { return min(r.quiet, askPatience) }
+
+// version asks for the current version by a consistent list that selects
+// nothing. Where the caller's list function overrides the selector, or the
+// server does not know it, one object comes with it.
+func (r *requests) version(ctx context.Context) (string, error) {
+	list, err := r.list(ctx, r.short(), metav1.ListOptions{FieldSelector: "metadata.name=none", Limit: 1})
+	if apierrors.IsBadRequest(err) {
+		list, err = r.list(ctx, r.short(), metav1.ListOptions{Limit: 1})
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask for the current version of %s: %w", r.source, err)
+	}
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", fmt.Errorf("ask for the current version of %s: %w", r.source, err)
+	}
+	return listVersion(m), nil
+}
+
+// clusterUID asks for the UID of kube-system.
+func (r *requests) clusterUID(ctx context.Context) (clusterUID, error) {
+	p := &probe{cluster: true}
+	if err := intercept(ctx, r.raw, p); err != nil {
+		return clusterUID{}, err
+	}
+	return p.told, p.err
+}
+
+// form asks for the sign of the form in which the server serves the source's
+// objects, and for that of a custom resource's definition. Both are "" where
+// they cannot be learned. With late an answer that is not quite new will do.
+func (r *requests) form(ctx context.Context, late bool) (sign, definition string, err error) {
+	if r.server == "" {
+		return "", "", nil
+	}
+	p := &probe{form: true, late: late}
+	if err := intercept(ctx, r.raw, p); err != nil || p.err != nil || p.sign == "" {
+		return "", "", cmp.Or(err, p.err)
+	}
+	return p.sign, p.definition, nil
+}
+
+// listVersion is a list's version. Version 0 is none: fakes say it of any list,
+// and a watch from there begins anywhere. Watches are opened there all the same,
+// as by client-go: some fakes know no watch without a version.
+func listVersion(m metav1.ListInterface) string {
+	if rv := m.GetResourceVersion(); rv != "0" {
+		return rv
+	}
+	return ""
+}

@@ -1,0 +1,131 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// askPatience is how long the server may take to begin a short answer.
+	askPatience = 30 * time.Second
+	// blindPatience is how long a request may take whose bytes cannot be seen,
+	// since its client was built without WrapConfig.
+	blindPatience = 10 * time.Minute
+	// mostPause is how long a request may wait because the server asks for it
+	// (Retry-After) before the source is said to be offline.
+	mostPause = 2 * time.Minute
+)
+
+// errQuiet is why a request was given up.
+var errQuiet = errors.New("reflector: nothing comes over the link")
+
+// guarded ends the context of a watch with it.
+type guarded struct {
+	watch.Interface
+	cancel context.CancelCauseFunc
+}
+
+func (g guarded) Stop() {
+	g.Interface.Stop()
+	g.cancel(nil)
+}
+
+// guard cancels a request over which nothing comes.
+type guard struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	p      *pulse
+}
+
+// end of the request, whose error it explains.
+func (g *guard) end(err error) error {
+	close(g.done)
+	if cause := context.Cause(g.ctx); err != nil && errors.Is(cause, errQuiet) {
+		err = cause
+	}
+	g.cancel(nil)
+	return err
+}
+
+func (r *requests) guard(ctx context.Context, patience time.Duration) (context.Context, *guard) {
+	p := &pulse{}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
+	g := &guard{ctx: ctx, cancel: cancel, done: make(chan struct{}), p: p}
+	started := r.clock.Now()
+	alarm := r.clock.NewTimer(patience)
+	go func() {
+		defer alarm.Stop()
+		for before := int64(0); ; {
+			select {
+			case <-g.done:
+				return
+			case <-ctx.Done():
+				return
+			case <-alarm.C():
+			}
+			now := p.beats.Load()
+			if pause := p.pause.Swap(0); pause > 0 { // the client waits, as it was asked to
+				before = now
+				alarm.Reset(patience + time.Duration(pause))
+				continue
+			}
+			if now == before && (p.seen.Load() || r.clock.Since(started) >= blindPatience) {
+				cancel(fmt.Errorf("%w: for %s, from %s", errQuiet, patience, r.source))
+				return
+			}
+			before = now
+			alarm.Reset(patience)
+		}
+	}()
+	return ctx, g
+}
+
+// pulse counts signs of life of a request: what our transport sees of it.
+type pulse struct {
+	seen  atomic.Bool
+	beats atomic.Int64
+	bytes atomic.Int64
+	pause atomic.Int64 // ns that the server has last asked for
+}
+
+type pulseKey struct{}
+
+// watchPulse lets the answer to a request note its pulse.
+func notePulse(next func(*http.Request) (*http.Response, error), req *http.Request) (*http.Response, error) {
+	p, _ := req.Context().Value(pulseKey{}).(*pulse)
+	if p == nil {
+		return next(req)
+	}
+	p.seen.Store(true)
+	resp, err := next(req)
+	if err == nil {
+		p.beats.Add(1)
+		// client-go waits for seconds, and for no date.
+		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && resp.StatusCode >= 400 {
+			p.pause.Store(int64(time.Duration(min(s, int(mostPause/time.Second))) * time.Second))
+		}
+		resp.Body = &pulsing{resp.Body, p}
+	}
+	return resp, err
+}
+
+type pulsing struct {
+	io.ReadCloser
+	p *pulse
+}
+
+func (b *pulsing) Read(buf []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buf)
+	b.p.beats.Add(1)
+	b.p.bytes.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,193 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+)
+
+// WatchWithContext goes on from what was last listed or handed out, whatever
+// the caller's version.
+func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if err := s.endWatch(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	inner, err := s.source.WatchWithContext(ctx, o)
+	s.mu.Lock()
+	s.refused = isDenied(err)
+	s.mu.Unlock()
+	if err != nil {
+		stop()
+		cancel()
+		if !isDenied(err) {
+			err = noAnswer{err}
+		}
+		return nil, err
+	}
+	w := &stream{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{}), ctx: ctx, cancel: cancel}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		w.Stop()
+		return nil, fmt.Errorf("reflector: watch %s: %w", s.store.Source(), fifo.ErrClosed)
+	}
+	s.current, s.latest = w, w
+	s.cond.Broadcast()
+	go func() {
+		defer close(w.done)
+		defer stop()
+		w.pump()
+	}()
+	return w, nil
+}
+
+// pop hands out what has been committed.
+func (s *Standalone) pop() {
+	for {
+		_, err := s.queue.Pop(func(obj any, _ bool) error {
+			for _, d := range obj.(cache.Deltas) {
+				s.deliver(d)
+			}
+			return nil
+		})
+		if errors.Is(err, cache.ErrFIFOClosed) {
+			return
+		}
+	}
+}
+
+// deliver waits for a watch to take the change, or for a list that has it.
+func (s *Standalone) deliver(d cache.Delta) {
+	ev, seq := s.event(d)
+	r, ok := d.Object.(fifo.Relisted)
+	anew := ok && r.Anew // by a watch: other contents, with seqs of their own
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for (seq > s.seq || anew) && !s.listing && s.ctx.Err() == nil {
+		w := s.current
+		if w == nil {
+			s.cond.Wait()
+			continue
+		}
+		s.mu.Unlock()
+		sent := w.send(ev)
+		s.mu.Lock()
+		if sent {
+			s.seq = seq
+			s.store.SetTold(seq)
+			return
+		}
+		if s.current == w {
+			s.current = nil
+		}
+	}
+}
+
+// event is what a change looks like to the Reflector. More than can be told one
+// by one leads to another list, as any expired version does.
+func (s *Standalone) event(d cache.Delta) (watch.Event, uint64) {
+	again := func(why string) watch.Event {
+		return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(why).ErrStatus}
+	}
+	e, ok := d.Object.(*boltstore.Entry)
+	if !ok {
+		return again("the file has been brought up to date"), s.store.State().Seq
+	}
+	types := map[cache.DeltaType]watch.EventType{cache.Added: watch.Added, cache.Updated: watch.Modified, cache.Deleted: watch.Deleted}
+	obj, err := e.Object()
+	if dead, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
+		obj = dead.Obj
+	}
+	ro, ok := obj.(runtime.Object)
+	if err != nil || !ok {
+		return again(fmt.Sprintf("%s cannot be read from the file", e.Key)), e.Seq
+	}
+	return watch.Event{Type: types[d.Type], Object: ro.DeepCopyObject()}, e.Seq
+}
+
+// stream is a watch of a Standalone.
+type stream struct {
+	s      *Standalone
+	inner  watch.Interface
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	sending sync.Mutex
+	out     chan watch.Event
+	done    chan struct{} // closed when it has ended
+	ended   bool
+}
+
+// ResultChan implements watch.Interface.
+func (w *stream) ResultChan() <-chan watch.Event { return w.out }
+
+// Stop implements watch.Interface.
+func (w *stream) Stop() {
+	w.cancel()
+	w.inner.Stop()
+}
+
+func (w *stream) send(ev watch.Event) bool {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	if w.ended || w.ctx.Err() != nil {
+		return false
+	}
+	select {
+	case w.out <- ev:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// pump puts what the server sends into the queue. It is handed out once it is in the file.
+func (w *stream) pump() {
+	defer func() {
+		w.Stop()
+		w.sending.Lock()
+		defer w.sending.Unlock()
+		w.ended = true
+		close(w.out)
+	}()
+	q := w.s.queue
+	for ev := range w.inner.ResultChan() {
+		var err error
+		switch ev.Type {
+		case watch.Added:
+			err = q.Add(ev.Object)
+		case watch.Modified:
+			err = q.Update(ev.Object)
+		case watch.Deleted:
+			err = q.Delete(ev.Object)
+		case watch.Bookmark:
+			// The Reflector takes its version for that of what it has.
+			if err = q.Bookmark(versionOf(ev.Object)); err == nil {
+				err = q.WaitVersion(w.ctx, versionOf(ev.Object))
+			}
+			if err == nil && !w.send(ev) {
+				return
+			}
+		default:
+			if !w.send(ev) {
+				return
+			}
+		}
+		// The queue has reported what it could not store.
+		if errors.Is(err, fifo.ErrClosed) || w.ctx.Err() != nil {
+			return
+		}
+	}
+}

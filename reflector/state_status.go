@@ -1,0 +1,123 @@
+package reflector
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// status is what State reports of this life.
+type status struct {
+	mu       sync.Mutex
+	state    State
+	resuming bool   // the file has answered a list
+	unusable string // why what the file holds was last not used
+}
+
+// enter notes the phase, and says whether it is another one. doubted is when the
+// server last came to be asked again.
+func (s *status) enter(p Phase, reason string, now, doubted time.Time) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed = s.state.Phase != p || s.state.Reason != reason
+	if changed || s.state.Since.Before(doubted) {
+		s.state.Phase, s.state.Reason, s.state.Since = p, reason, now
+	}
+	return changed
+}
+
+// in says whether the phase is this one.
+func (s *status) in(p Phase) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Phase == p
+}
+
+// resumes: the file has answered a list.
+func (s *status) resumes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resuming = true
+}
+
+// resumed counts a list that the file has answered, now that a watch goes on from
+// it.
+func (s *status) resumed(bytes func() uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resuming {
+		s.resuming = false
+		s.state.Resumes++
+		s.state.BytesSaved += bytes()
+	}
+}
+
+// relisted counts a relist.
+func (s *status) relisted(reason string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Relists == nil {
+		s.state.Relists = map[string]uint64{}
+	}
+	s.state.Relists[reason]++
+	s.state.LastRelist, s.state.LastRelistAt = reason, now
+}
+
+// notUsed notes why what the file holds cannot be used, and says whether that is
+// news.
+func (s *status) notUsed(reason string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := s.unusable != reason
+	s.unusable = reason
+	return news
+}
+
+func (s *status) get() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.state
+	if st.Relists = maps.Clone(st.Relists); st.Relists == nil {
+		st.Relists = map[string]uint64{}
+	}
+	return st
+}
+
+// State says what the source is doing and has done.
+func (s *ListerWatcher) State() State {
+	st := s.status.get()
+	if (st.Phase == PhaseLive || st.Phase == PhaseCatchingUp) && !s.link.is(linkAsked) { // nothing is being watched
+		st.Phase, st.Since = PhaseConnecting, s.link.doubtedAt()
+	}
+	st.taken = s.o.Clock.Now()
+	if st.Confirmed = s.queue.Confirmed(); st.Confirmed.IsZero() {
+		file := s.store.State()
+		st.Confirmed, st.age = file.Confirmed, file.ConfirmedAge
+	} else if age, ok := s.queue.Age(st.taken); ok {
+		st.age = &age
+	}
+	st.ResourceVersion = s.queue.Accepted()
+	n, err := s.queue.Failed()
+	file := s.store.State()
+	st.Failed, st.Unstored, st.Unindexed = n, file.Unstored, file.Unindexed
+	switch broken := s.store.Err(); {
+	case err != nil:
+		st.Degraded = err.Error()
+	case file.Unstored > 0:
+		st.Degraded = file.UnstoredReason
+	case broken != nil:
+		st.Degraded = broken.Error()
+	}
+	return st
+}
+
+// enter enters a phase, and reports it if it is another one.
+func (s *ListerWatcher) enter(p Phase, reason string) {
+	if !s.status.enter(p, reason, s.o.Clock.Now(), s.link.doubtedAt()) {
+		return
+	}
+	s.o.Logger.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.queue.Accepted())
+	if s.o.OnState != nil {
+		s.o.OnState(s.State())
+	}
+}

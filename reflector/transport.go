@@ -1,0 +1,75 @@
+package reflector
+
+import (
+	"net/http"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewake/kubewake/reflector/internal/wire"
+)
+
+// WrapConfig lets clients built on cfg tell the identity of their lists, and
+// share one connection where they begin at once. It changes cfg; give it the
+// config before a client is made of it.
+func WrapConfig(cfg *rest.Config) *rest.Config {
+	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
+	formed := newFormed()
+	gate := newGate()
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return &transport{next: rt, asked: asked, formed: formed, gate: gate, plain: cfg.DisableCompression}
+	})
+	return cfg
+}
+
+type transport struct {
+	next   http.RoundTripper
+	asked  *asked
+	formed *formed
+	gate   *gate
+	plain  bool // answers are not to be compressed
+}
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	p, _ := req.Context().Value(probeKey{}).(*probe)
+	if p == nil {
+		page := pageOf(req)
+		if page != nil && page.metadata != nil {
+			return t.metadataFirst(req, page)
+		}
+		resp, err := t.send(req)
+		if err == nil && page != nil {
+			page.filter(resp)
+		}
+		return resp, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.url = req.URL
+	if p.cluster {
+		p.told, p.err = t.clusterUID(req)
+	}
+	if p.form {
+		p.sign, p.definition, p.err = t.servedForm(req, p.late)
+	}
+	return nil, errProbed
+}
+
+func (t *transport) send(req *http.Request) (*http.Response, error) {
+	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return notePulse(t.measure, req) })
+	if err == nil {
+		noteAnswer(req, resp)
+	}
+	return resp, err
+}
+
+// measure sends a request, and counts what comes in answer to a page's.
+func (t *transport) measure(req *http.Request) (*http.Response, error) {
+	p, _ := req.Context().Value(rawKey{}).(*rawPage)
+	if p == nil {
+		return t.next.RoundTrip(req)
+	}
+	return wire.RoundTrip(t.next, req, !t.plain, &p.sent)
+}
+
+// WrappedRoundTripper lets client-go find the transport beneath.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }

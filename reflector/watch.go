@@ -1,0 +1,168 @@
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// WatchWithContext opens a watch at the version up to which everything has
+// been accepted, whatever the Reflector believes. Before that it asks the
+// server for its version, if the link was broken, and relists, if the version
+// has expired or the server has gone back.
+func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if !s.calls.begin() {
+		return nil, errOver
+	}
+	defer s.calls.end()
+	if s.status.in(PhaseStarting) {
+		s.enter(PhaseConnecting, "")
+	}
+	repaired := false
+	for {
+		reason, err := s.mustRelist(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			switch err := s.repair(ctx, reason); {
+			case err == nil:
+				repaired = true
+			case s.postpone(ctx, reason):
+				continue
+			default:
+				return nil, err
+			}
+		}
+		if w, err := s.openWatch(ctx, o, repaired); w != nil || err != nil {
+			return w, err
+		}
+	}
+}
+
+// openWatch opens the watch. It returns nil, without an error, if the server is
+// not what it was when it was asked.
+func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (watch.Interface, error) {
+	o.ResourceVersion = s.queue.Accepted()
+	o.AllowWatchBookmarks = true
+	phase := PhaseLive
+	if !s.queue.Reached() {
+		phase = PhaseCatchingUp
+		if !s.link.bookmarkless() {
+			o.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
+		}
+	}
+	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
+		o.TimeoutSeconds = new(wait)
+	}
+	var err error
+	w, over := s.left.take(o.ResourceVersion)
+	if w != nil {
+		o.TimeoutSeconds = nil
+	} else {
+		if o.ResourceVersion == "" && s.facts.zero.Load() {
+			o.ResourceVersion = "0"
+		}
+		w, over, _, err = s.requests.watch(ctx, s.patience.get(), o)
+	}
+	switch {
+	case isExpired(err):
+		s.broken() // the request may have found another server
+		s.link.expired()
+		return nil, nil
+	case err != nil:
+		return nil, s.fail(ctx, err)
+	}
+	if asked, _ := s.cluster.told(); phase == PhaseLive && over != asked {
+		// The version was stated over another connection: should the server
+		// have been restored since, this watch would hang without a word. A
+		// short watch notices that by itself.
+		if back, err := s.wentBack(ctx); back || err != nil {
+			w.Stop()
+			s.broken()
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return nil, nil
+		}
+	}
+	s.link.answers()
+	s.status.resumed(func() uint64 { return s.store.State().Bytes })
+	s.enter(phase, "")
+	return s.stream(w, o.TimeoutSeconds, repaired), nil
+}
+
+// mustRelist says why everything must be read before a watch opens, "" if it need
+// not be.
+func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
+	if reason := s.unusable(); reason != "" {
+		return reason, nil
+	}
+	if reason := s.link.reason(); reason != "" {
+		return reason, nil
+	}
+	if !s.link.is(linkAsked) || s.fresh.want() {
+		if reason, err := s.ask(ctx); reason != "" || err != nil {
+			return reason, err
+		}
+	}
+	switch {
+	case s.form.changed(ctx):
+		return ReasonForm, nil
+	case s.unstored.due():
+		return ReasonUnstored, nil
+	case s.mustProve():
+		return ReasonUnconfirmed, nil
+	}
+	if d, ok := s.audit.in(); ok && d <= 0 {
+		return ReasonAudit, nil
+	}
+	differs, err := s.audit.miscounted(ctx)
+	if err != nil {
+		return "", s.fail(ctx, fmt.Errorf("count %s: %w", s.store.Source(), err))
+	}
+	if differs {
+		s.link.restored()
+		return ReasonCounts, nil
+	}
+	return "", nil
+}
+
+// mustProve says whether only a full list can confirm the state, and whether
+// that is worth it: once in a life of the process, and for a caller who waits.
+func (s *ListerWatcher) mustProve() bool {
+	return !s.queue.Reached() && s.link.bookmarkless() && s.audit.putOff() <= 0 && (s.queue.Confirmed().IsZero() || s.fresh.want())
+}
+
+// readIn is how long a watch may go on until everything is to be read: to be
+// compared, or because a proof was put off. ok says whether it is.
+func (s *ListerWatcher) readIn() (time.Duration, bool) {
+	d, ok := s.audit.in()
+	if proof := s.audit.putOff(); proof > 0 && !s.queue.Reached() && s.link.bookmarkless() && (!ok || proof < d) {
+		d, ok = proof, true
+	}
+	return d, ok
+}
+
+// postpone puts off a relist that has failed, if the watch can do without it.
+func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case reason == ReasonUnstored:
+		s.unstored.tried()
+		return true
+	case reason == ReasonAudit || reason == ReasonUnconfirmed:
+		s.audit.postpone()
+		return true
+	}
+	return false
+}
+
+func isExpired(err error) bool {
+	return err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err))
+}

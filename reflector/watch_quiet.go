@@ -1,0 +1,39 @@
+package reflector
+
+import (
+	"sync"
+	"time"
+)
+
+// quietest is how long a watch may be quiet where no bookmarks come.
+const quietest = 10 * time.Minute
+
+// patience is how long a watch may bring neither event nor bookmark. It learns
+// whether the server sends bookmarks.
+type patience struct {
+	least time.Duration // Options.QuietTimeout
+
+	mu  sync.Mutex
+	now time.Duration
+}
+
+func (p *patience) get() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+// exceeded: the link may be dead, however open it looks. Where the server sends
+// no bookmarks that is no sign, so the next watch may be quiet for longer.
+func (p *patience) exceeded() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = min(2*p.now, max(quietest, p.least))
+}
+
+// bookmarked: the server sends bookmarks.
+func (p *patience) bookmarked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now = p.least
+}
