@@ -80,7 +80,7 @@ func TestFreshBehindSlowList(t *testing.T) {
 		f.list()
 		began := time.Now()
 		// As a list whose last page was of a later moment leaves it.
-		f.left.a = f.keepAhead(t.Context(), nil, f.queue.Accepted())
+		f.left.a = openAhead(t.Context(), &f.requests, time.Minute, f.queue.Accepted())
 		after(time.Second)
 		f.other()
 		f.link.asked()

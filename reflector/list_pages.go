@@ -139,7 +139,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	for since := l.s.o.Clock.Now(); ; {
 		began := l.s.o.Clock.Now()
 		if l.at.rv != "" && (l.taken || began.Sub(l.at.began) > aheadAfter) {
-			l.ahead = l.s.keepAhead(l.ctx, l.ahead, l.at.rv)
+			l.keepAhead() // without a watch the list goes on all the same
 		}
 		raw := l.raw()
 		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
@@ -202,6 +202,15 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		}
 		since = since.Add(l.s.o.Clock.Since(left)) // others' time is not its own
 		l.s.enter(PhaseRelisting, l.reason)
+	}
+}
+
+// keepAhead has a watch open, which begins at the list's version.
+func (l *lister) keepAhead() {
+	if l.ahead == nil {
+		l.ahead = openAhead(l.ctx, &l.s.requests, l.s.patience.get(), l.at.rv)
+	} else {
+		l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get())
 	}
 }
 

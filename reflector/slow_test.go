@@ -260,7 +260,7 @@ func TestAhead(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
 		rv := f.queue.Accepted()
-		open := func() *ahead { return f.keepAhead(f.t.Context(), nil, rv) }
+		open := func() *ahead { return openAhead(f.t.Context(), &f.requests, time.Minute, rv) }
 		f.left.a = open()
 		f.create("kept")
 		after(time.Second)
@@ -280,7 +280,7 @@ func TestAhead(t *testing.T) {
 		f.sim.DropConnections()
 		f.create("between")
 		after(time.Second)
-		if a = f.keepAhead(f.t.Context(), a, rv); a.failed || a.ended {
+		if a.again(f.t.Context(), &f.requests, time.Minute); a.failed || a.ended {
 			t.Error("not opened again")
 		}
 		f.create("last")

@@ -138,16 +138,6 @@ func (s *ListerWatcher) mustProve() bool {
 	return !s.queue.Reached() && s.link.bookmarkless() && s.audit.putOff() <= 0 && (s.queue.Confirmed().IsZero() || s.fresh.want())
 }
 
-// readIn is how long a watch may go on until everything is to be read: to be
-// compared, or because a proof was put off. ok says whether it is.
-func (s *ListerWatcher) readIn() (time.Duration, bool) {
-	d, ok := s.audit.in()
-	if proof := s.audit.putOff(); proof > 0 && !s.queue.Reached() && s.link.bookmarkless() && (!ok || proof < d) {
-		d, ok = proof, true
-	}
-	return d, ok
-}
-
 // postpone puts off a relist that has failed, if the watch can do without it.
 func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 	switch {

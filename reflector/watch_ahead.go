@@ -43,22 +43,22 @@ type ahead struct {
 
 var _ watch.Interface = &ahead{}
 
-// keepAhead opens a watch at the version, or opens a again where it broke, as far
-// as the server allows. Without a watch the relist goes on all the same.
-func (s *ListerWatcher) keepAhead(ctx context.Context, a *ahead, rv string) *ahead {
-	if a == nil {
-		a = &ahead{from: rv, last: rv, out: make(chan watch.Event), done: make(chan struct{})}
-		a.cond.L = &a.mu
-		a.open(ctx, &s.requests, s.patience.get())
-		return a
-	}
-	a.mu.Lock()
-	again := a.ended && !a.failed
-	a.mu.Unlock()
-	if again {
-		a.open(ctx, &s.requests, s.patience.get())
-	}
+// openAhead returns a watch that begins at the version.
+func openAhead(ctx context.Context, requests *requests, patience time.Duration, rv string) *ahead {
+	a := &ahead{from: rv, last: rv, out: make(chan watch.Event), done: make(chan struct{})}
+	a.cond.L = &a.mu
+	a.open(ctx, requests, patience)
 	return a
+}
+
+// again opens the watch again where it broke, as far as the server allows.
+func (a *ahead) again(ctx context.Context, requests *requests, patience time.Duration) {
+	a.mu.Lock()
+	broke := a.ended && !a.failed
+	a.mu.Unlock()
+	if broke {
+		a.open(ctx, requests, patience)
+	}
 }
 
 // open opens the watch, which no page waits for. It lives as long as ctx, or until

@@ -65,7 +65,7 @@ func (w *watcher) run(repaired bool) {
 	alarm := clock.NewTimer(w.quiet)
 	defer alarm.Stop()
 	var audit <-chan time.Time
-	if d, ok := w.s.readIn(); ok {
+	if d, ok := w.readIn(); ok {
 		timer := clock.NewTimer(max(d, 0))
 		defer timer.Stop()
 		audit = timer.C()
@@ -158,6 +158,17 @@ func (w *watcher) run(repaired bool) {
 			}
 		}
 	}
+}
+
+// readIn is how long a watch may go on until everything is to be read: to be
+// compared, or because a proof was put off. ok says whether it is.
+func (w *watcher) readIn() (time.Duration, bool) {
+	s := w.s
+	d, ok := s.audit.in()
+	if proof := s.audit.putOff(); proof > 0 && !s.queue.Reached() && s.link.bookmarkless() && (!ok || proof < d) {
+		d, ok = proof, true
+	}
+	return d, ok
 }
 
 // isInternal says whether the client could not read what came, or the server not
