@@ -1,6 +1,9 @@
 package osfile
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +20,8 @@ func Boot() string {
 	return ""
 }
 
-// Uptime is the time since the machine was booted, sleep included.
+// Uptime is the time since the machine was booted, sleep included, whatever a time
+// namespace makes of it.
 func Uptime() time.Duration { return clockTime(unix.CLOCK_BOOTTIME) }
 
 // Slept is how long the machine has slept since it was booted.
@@ -30,8 +34,32 @@ func clockTime(id int32) time.Duration {
 	if unix.ClockGettime(id, &ts) != nil {
 		return 0
 	}
-	return time.Duration(ts.Nano())
+	return time.Duration(ts.Nano()) - shifts()[id]
 }
+
+// shifts is by how much this process's time namespace shifts clocks. Processes in
+// other namespaces, of the same boot, read what this one writes.
+var shifts = sync.OnceValue(func() map[int32]time.Duration {
+	by := map[int32]time.Duration{}
+	text, err := os.ReadFile("/proc/self/timens_offsets")
+	if err != nil {
+		return by // a kernel without time namespaces
+	}
+	for line := range strings.Lines(string(text)) {
+		var name string
+		var sec, nsec int64
+		if _, err := fmt.Sscan(line, &name, &sec, &nsec); err != nil {
+			continue
+		}
+		switch shift := time.Duration(sec)*time.Second + time.Duration(nsec); name {
+		case "monotonic":
+			by[unix.CLOCK_MONOTONIC] = shift
+		case "boottime":
+			by[unix.CLOCK_BOOTTIME] = shift
+		}
+	}
+	return by
+})
 
 // Synchronised says whether a time service keeps the clock right, as the kernel
 // knows it.
