@@ -10,10 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Add accepts an added object. It blocks while the batch is full and returns
-// ErrClosed once the queue is closed. An object that cannot be stored is an
-// error, counted by Failed and noted in the file, and does not hold up what
-// follows.
+// Add accepts an added object. It blocks while the batch is full, and returns
+// ErrClosed once the queue is closed. An object that cannot be stored is an error.
+// It is counted by Failed and noted in the file, and does not hold up what follows.
 func (q *Queue) Add(obj any) error { return q.accept(cache.Added, obj) }
 
 // Update accepts a changed object; see Add.
@@ -42,12 +41,11 @@ func (q *Queue) accept(typ cache.DeltaType, obj any) error {
 	return err
 }
 
-// passed says whether the version is known to be that which has been accepted, or
-// one before.
+// passed says whether a version is known to be the accepted one, or an older one.
 func (q *Queue) passed(rv string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.accepted != "" && atLeast(q.accepted, rv)
+	return q.version.accepted != "" && atLeast(q.version.accepted, rv)
 }
 
 func versionOf(obj any) string {
@@ -62,7 +60,7 @@ func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error)
 	if err == nil || typ != cache.Deleted {
 		return c, err
 	}
-	// Its final state cannot be stored, but it is gone all the same.
+	// The final state cannot be stored, but the object is gone all the same.
 	key, keyErr := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if keyErr != nil {
 		return nil, err
@@ -104,37 +102,37 @@ func (q *Queue) fail(err error) {
 		err = fmt.Errorf("fifo: the key function failed: %w", key.Err)
 	}
 	q.mu.Lock()
-	q.failed++
-	q.degraded, q.failedAt = err, q.count+1
+	q.failure.count++
+	q.failure.last, q.failure.at = err, q.counts.accepted+1
 	q.mu.Unlock()
 	select {
-	case q.unstored <- struct{}{}:
+	case q.failure.came <- struct{}{}:
 	default:
 	}
 }
 
-// Unstored is sent to when an object could not be stored: it is to be read again
+// Unstored is sent to when an object could not be stored. The receiver reads again
 // as long as the store has UnstoredObjects.
-func (q *Queue) Unstored() <-chan struct{} { return q.unstored }
+func (q *Queue) Unstored() <-chan struct{} { return q.failure.came }
 
 // Failed counts the events and listed objects that could not be stored in this
-// life of the process, and returns the last one's error: nil once the file has
-// all of them, or they are gone.
+// life of the process. It also returns the last one's error, nil once the file has
+// all of these objects, or they are gone.
 func (q *Queue) Failed() (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inFile >= q.failedAt && q.store.UnstoredObjects() == 0 {
-		q.degraded = nil
+	if q.counts.inFile >= q.failure.at && q.store.UnstoredObjects() == 0 {
+		q.failure.last = nil
 	}
-	return q.failed, q.degraded
+	return q.failure.count, q.failure.last
 }
 
 func (q *Queue) enqueue(it item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.bytes >= q.o.MaxBytes {
+	if q.batch.bytes >= q.o.MaxBytes {
 		slept := q.store.DB().Slept()
-		for q.bytes >= q.o.MaxBytes && !q.closed {
+		for q.batch.bytes >= q.o.MaxBytes && !q.closed {
 			q.cond.Wait()
 		}
 		it.came = it.came.Add(slept - q.store.DB().Slept())
@@ -142,33 +140,33 @@ func (q *Queue) enqueue(it item) error {
 	if q.closed {
 		return ErrClosed
 	}
-	if later(it.rv, q.newest) {
-		q.newest = it.rv
+	if later(it.rv, q.version.newest) {
+		q.version.newest = it.rv
 		if it.change != nil {
 			it.change.TellUnknown()
 		}
 	}
-	q.pending = append(q.pending, it)
-	q.count++
+	q.batch.pending = append(q.batch.pending, it)
+	q.counts.accepted++
 	if it.rv != "" {
 		q.advance(it.rv, it.came)
 	}
 	if it.change != nil {
-		q.lastChange = q.count
-		q.bytes += it.change.Memory()
+		q.counts.lastChange = q.counts.accepted
+		q.batch.bytes += it.change.Memory()
 		q.wake(q.urgent())
 	}
 	return nil
 }
 
-// urgent says whether what is pending must not wait for more: nothing else
-// fits, or the first sync waits for it.
+// urgent says whether the pending changes must not wait for more: nothing else
+// fits, or the first sync waits for them.
 func (q *Queue) urgent() bool {
-	return q.bytes >= q.o.MaxBytes || q.syncAt != nil && q.doneCount < *q.syncAt
+	return q.batch.bytes >= q.o.MaxBytes || q.counts.syncAt != nil && q.counts.done < *q.counts.syncAt
 }
 
-// Bookmark notes that everything up to rv has been accepted. It is written
-// with the next commit of the source, or within the file's BookmarkInterval.
+// Bookmark notes that every change up to rv has been accepted. The next commit of
+// the source writes it, or one within the file's BookmarkInterval.
 func (q *Queue) Bookmark(rv string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -178,29 +176,29 @@ func (q *Queue) Bookmark(rv string) error {
 	case rv == "":
 		return nil
 	}
-	own := q.own
-	q.own = nil
-	if own != nil && *own == rv && rv == q.accepted {
-		return nil // it says nothing new, and is not the server's word
+	own := q.version.own
+	q.version.own = nil
+	if own != nil && *own == rv && rv == q.version.accepted {
+		return nil // not from the server, and nothing new
 	}
-	if later(rv, q.newest) {
-		q.newest = rv
+	if later(rv, q.version.newest) {
+		q.version.newest = rv
 	}
-	if n := len(q.pending); n > 0 && q.pending[n-1].change == nil {
-		q.pending[n-1].rv = rv
+	if n := len(q.batch.pending); n > 0 && q.batch.pending[n-1].change == nil {
+		q.batch.pending[n-1].rv = rv
 	} else {
-		q.pending = append(q.pending, item{rv: rv})
-		q.count++
+		q.batch.pending = append(q.batch.pending, item{rv: rv})
+		q.counts.accepted++
 	}
 	q.advance(rv, q.o.Now())
 	q.peel()
 	return nil
 }
 
-// ExpectBookmark announces a bookmark that the caller makes up, to tell the
-// Reflector the version that has been accepted. It confirms nothing.
+// ExpectBookmark announces a bookmark that the caller makes up, so that the
+// Reflector learns which version has been accepted. It confirms nothing.
 func (q *Queue) ExpectBookmark(rv string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.own = &rv
+	q.version.own = &rv
 }

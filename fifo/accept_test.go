@@ -184,7 +184,7 @@ func TestFullBatchBlocks(t *testing.T) {
 			t.Fatal("the file's bound was not reached")
 		}
 	}
-	blocked := func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.bytes >= q.o.MaxBytes }
+	blocked := func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.batch.bytes >= q.o.MaxBytes }
 	for !blocked() {
 		if time.Now().After(deadline) {
 			t.Fatal("not blocked")
@@ -199,7 +199,7 @@ func TestFullBatchBlocks(t *testing.T) {
 	}
 }
 
-// TestFullInAWindow: who is held up because no more fits does not wait for the
+// TestFullInAWindow: an Add that is held up because no more fits does not wait for the
 // window to pass, also where it is the output that was full.
 func TestFullInAWindow(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, Options{MaxBytes: 10_000})
@@ -216,7 +216,7 @@ func TestFullInAWindow(t *testing.T) {
 	full := func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.bytes >= q.o.MaxBytes && q.outBytes >= q.o.MaxBytes && len(q.inflight) == 0
+		return q.batch.bytes >= q.o.MaxBytes && q.output.bytes >= q.o.MaxBytes && len(q.batch.inflight) == 0
 	}
 	for deadline := time.Now().Add(time.Minute); !full(); {
 		if time.Now().After(deadline) {
@@ -226,7 +226,7 @@ func TestFullInAWindow(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		q.mu.Lock()
-		accepted, none := q.count, len(q.out) == 0 && len(q.inflight) == 0 && q.bytes < q.o.MaxBytes
+		accepted, none := q.counts.accepted, len(q.output.deltas) == 0 && len(q.batch.inflight) == 0 && q.batch.bytes < q.o.MaxBytes
 		q.mu.Unlock()
 		switch {
 		case !none:

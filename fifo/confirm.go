@@ -6,45 +6,45 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// advance notes that every change up to rv has been accepted, which the server
-// told at the given time.
+// advance notes that every change up to rv has been accepted. The server stated
+// that version at the given time.
 func (q *Queue) advance(rv string, at time.Time) {
-	q.accepted = rv
-	if a := q.awaited[rv]; a != nil {
+	q.version.accepted = rv
+	if a := q.waiters.awaited[rv]; a != nil {
 		a.come = true
 	}
-	if q.waiting > 0 {
+	if q.waiters.waiting > 0 {
 		defer q.cond.Broadcast()
 	}
-	if !q.reached && q.target != "" {
-		if q.reached = atLeast(rv, q.target); q.reached {
-			q.proven = q.asked
+	if !q.version.reached && q.version.target != "" {
+		if q.version.reached = atLeast(rv, q.version.target); q.version.reached {
+			q.version.proven = q.version.asked
 		}
 	}
-	if !q.reached {
+	if !q.version.reached {
 		return
 	}
-	q.confirmed, q.slept = at, q.store.DB().Slept()
-	if q.syncAt == nil {
-		n := q.count
-		if q.syncAt = &n; q.bytes > 0 {
+	q.version.confirmed, q.version.slept = at, q.store.DB().Slept()
+	if q.counts.syncAt == nil {
+		n := q.counts.accepted
+		if q.counts.syncAt = &n; q.batch.bytes > 0 {
 			q.wake(q.urgent())
 		}
 	}
 	q.checkSynced()
 }
 
-// confirmedAt is when the server last confirmed the state, earlier by what the
-// machine has slept since: monotonic time has stood still for so long.
+// confirmedAt is when the server last confirmed the state, moved back by what the
+// machine has slept since: monotonic time stands still in a sleep.
 func (q *Queue) confirmedAt() time.Time {
-	if q.confirmed.Unix() <= 0 { // never
-		return q.confirmed
+	if q.version.confirmed.Unix() <= 0 { // never
+		return q.version.confirmed
 	}
-	return q.confirmed.Add(q.slept - q.store.DB().Slept())
+	return q.version.confirmed.Add(q.version.slept - q.store.DB().Slept())
 }
 
-// atLeast says whether version a is known to be b or later. Of versions that
-// cannot be compared only the same one is.
+// atLeast says whether version a is known to be b or later. A version that cannot
+// be compared is only known to be itself.
 func atLeast(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return a == b || err == nil && c >= 0
@@ -57,7 +57,7 @@ func later(a, b string) bool {
 }
 
 func (q *Queue) checkSynced() {
-	if q.syncAt == nil || q.doneCount < *q.syncAt {
+	if q.counts.syncAt == nil || q.counts.done < *q.counts.syncAt {
 		return
 	}
 	select {
@@ -75,91 +75,91 @@ func (q *Queue) checkSynced() {
 	}
 }
 
-// Accepted is the version up to which every change has been accepted: where a
-// watch goes on in this life of the process. After a restart it is the
-// version in the file.
+// Accepted is the version up to which every change has been accepted. A watch goes
+// on from it in this life of the process. After a restart it is the version in the
+// file.
 func (q *Queue) Accepted() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.accepted
+	return q.version.accepted
 }
 
-// Confirm notes that the server has stated rv as its current version, when it
-// was asked at the given time: the answer may have been long on its way. Once
-// everything up to it has been popped, the queue has synced.
+// Confirm notes that the server has stated rv as its current version, to a
+// question of the given time: the answer may have taken long. The queue has synced
+// once everything up to rv has been popped.
 func (q *Queue) Confirm(rv string, asked time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.target, q.asked, q.reached = rv, asked, false
-	if atLeast(q.accepted, rv) {
-		q.advance(q.accepted, asked)
+	q.version.target, q.version.asked, q.version.reached = rv, asked, false
+	if atLeast(q.version.accepted, rv) {
+		q.advance(q.version.accepted, asked)
 	}
 }
 
-// Doubt notes that the link to the server is broken: nothing is confirmed,
-// whatever is accepted, until the server states its version again.
+// Doubt notes that the link to the server is broken. Nothing is confirmed any
+// more, until the server states its version again.
 func (q *Queue) Doubt() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.target, q.reached, q.own = "", false, nil
+	q.version.target, q.version.reached, q.version.own = "", false, nil
 }
 
-// Unconfirm notes that what is in the file is not what the server has confirmed:
-// part of it cannot be read, or, with anew, it has been set aside.
+// Unconfirm notes that the file no longer holds what the server has confirmed: part
+// of it cannot be read, or, with anew, it has been set aside.
 func (q *Queue) Unconfirm(anew bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.target, q.reached, q.own = "", false, nil
-	q.confirmed, q.proven = time.Time{}, time.Time{}
+	q.version.target, q.version.reached, q.version.own = "", false, nil
+	q.version.confirmed, q.version.proven = time.Time{}, time.Time{}
 	if anew {
-		q.accepted = ""
+		q.version.accepted = ""
 	}
 }
 
-// Reached says whether what has been accepted is the version that the server
-// last stated, or later.
+// Reached says whether the accepted version is the one that the server last stated,
+// or a later one.
 func (q *Queue) Reached() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.reached
+	return q.version.reached
 }
 
-// ReachedBy is Reached for when rv will have been accepted.
+// ReachedBy is what Reached will say once rv has been accepted.
 func (q *Queue) ReachedBy(rv string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.reached || q.target != "" && rv != "" && atLeast(rv, q.target)
+	return q.version.reached || q.version.target != "" && rv != "" && atLeast(rv, q.version.target)
 }
 
-// Confirmed is when the server last confirmed what has been accepted, zero if
-// it has not in this life of the process: when it was asked, or an event came.
+// Confirmed is when the server last confirmed the accepted version: when it was
+// asked, or an event came. It is zero if that was not in this life of the process.
 func (q *Queue) Confirmed() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.confirmed
+	return q.version.confirmed
 }
 
-// Age is how long before now the server last confirmed what has been accepted,
-// ok whether it has in this life of the process. What the machine slept counts,
-// and it does not matter whether its clock was set.
+// Age is how long before now the server last confirmed the accepted version. ok
+// says whether it has in this life of the process. Time that the machine slept
+// counts. It does not matter whether the clock was set.
 func (q *Queue) Age(now time.Time) (age time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	age = now.Sub(q.confirmedAt())
-	return age, q.confirmed.Unix() > 0 && age >= 0 // not after a purge
+	return age, q.version.confirmed.Unix() > 0 && age >= 0 // not after a purge
 }
 
-// Proven is when the question was asked whose answer last confirmed what has
-// been accepted, zero as Confirmed is. Everything of before has been accepted:
-// of what an event confirms that is not known, it may have been on its way.
+// Proven is the time of the question whose answer last confirmed the accepted
+// version, or zero. Every change that the server had by then has been accepted. An
+// event confirms less: it may have been on its way for long.
 func (q *Queue) Proven() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.proven
+	return q.version.proven
 }
 
-// Accept declares what is in the file good enough to count as synced, although
-// the server has not confirmed it.
+// Accept lets the state in the file count as synced, although the server has not
+// confirmed it.
 func (q *Queue) Accept() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -174,5 +174,5 @@ func (q *Queue) Accept() {
 func (q *Queue) Asked() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.asked
+	return q.version.asked
 }

@@ -10,47 +10,47 @@ func (q *Queue) Committed(entries []*boltstore.Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range entries {
-		q.push(output{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
+		q.push(outgoing{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
 	}
-	if len(q.inflight) > 0 { // none for a batch that only moved the told mark
-		q.inFile = q.inflight[0]
-		q.push(output{mark: q.inflight[0]})
-		q.inflight = q.inflight[1:]
+	if len(q.batch.inflight) > 0 { // there is none if a commit only moved the told mark
+		q.counts.inFile = q.batch.inflight[0]
+		q.push(outgoing{mark: q.batch.inflight[0]})
+		q.batch.inflight = q.batch.inflight[1:]
 	}
 	q.peel()
 	q.cond.Broadcast()
 }
 
-func (q *Queue) push(o output) {
-	q.out = append(q.out, o)
-	q.outBytes += o.size
+func (q *Queue) push(o outgoing) {
+	q.output.deltas = append(q.output.deltas, o)
+	q.output.bytes += o.size
 }
 
-// peel notes what is done: what the marks at the head of the output are behind,
-// and, where nothing is left to commit or to pop, everything: what is pending
-// then has nothing to tell.
+// peel notes what is done. The marks at the head of the output say so. Where
+// nothing is left to commit or to pop, everything is: pending items then have
+// nothing to tell.
 func (q *Queue) peel() {
-	if q.popping {
+	if q.output.popping {
 		return // the marks are behind what is being processed
 	}
-	for len(q.out) > 0 && q.out[0].delta == nil {
-		q.doneCount = max(q.doneCount, q.out[0].mark)
-		q.out = q.out[1:]
+	for len(q.output.deltas) > 0 && q.output.deltas[0].delta == nil {
+		q.counts.done = max(q.counts.done, q.output.deltas[0].mark)
+		q.output.deltas = q.output.deltas[1:]
 	}
-	if len(q.out) == 0 {
-		q.out = nil
-		if q.bytes == 0 && len(q.inflight) == 0 {
-			q.doneCount = q.count
+	if len(q.output.deltas) == 0 {
+		q.output.deltas = nil
+		if q.batch.bytes == 0 && len(q.batch.inflight) == 0 {
+			q.counts.done = q.counts.accepted
 		}
 	}
-	if q.waiting > 0 {
+	if q.waiters.waiting > 0 {
 		q.cond.Broadcast()
 	}
 	q.checkSynced()
 }
 
-// Pop hands out one committed delta. It blocks until there is one, whatever
-// the disk does, and returns cache.ErrFIFOClosed after Close.
+// Pop hands out one committed delta. It blocks until there is one, and returns
+// cache.ErrFIFOClosed after Close.
 func (q *Queue) Pop(process cache.PopProcessFunc) (any, error) {
 	deltas, initial, err := q.next(1)
 	if err != nil {
@@ -61,8 +61,8 @@ func (q *Queue) Pop(process cache.PopProcessFunc) (any, error) {
 	return cache.Deltas(deltas), err
 }
 
-// PopBatch hands out all committed deltas, at most a thousand, in order. A key
-// can be among them more than once.
+// PopBatch hands out the committed deltas in order, at most a thousand. A key can
+// be among them more than once.
 func (q *Queue) PopBatch(processBatch cache.ProcessBatchFunc, processSingle cache.PopProcessFunc) error {
 	deltas, initial, err := q.next(maxBatch)
 	if err != nil {
@@ -80,26 +80,26 @@ func (q *Queue) PopBatch(processBatch cache.ProcessBatchFunc, processSingle cach
 func (q *Queue) next(most int) (deltas []cache.Delta, initial bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.out) == 0 {
+	for len(q.output.deltas) == 0 {
 		if q.closed {
 			return nil, false, cache.ErrFIFOClosed
 		}
 		q.cond.Wait()
 	}
 	n := 0
-	for ; n < len(q.out) && len(deltas) < most; n++ {
-		if q.out[n].delta == nil {
+	for ; n < len(q.output.deltas) && len(deltas) < most; n++ {
+		if q.output.deltas[n].delta == nil {
 			if len(deltas) > 0 {
 				break // done only once what is before it has been processed
 			}
 			continue
 		}
-		deltas = append(deltas, *q.out[n].delta)
-		q.outBytes -= q.out[n].size
+		deltas = append(deltas, *q.output.deltas[n].delta)
+		q.output.bytes -= q.output.deltas[n].size
 	}
-	clear(q.out[:n])
-	q.out = q.out[n:]
-	q.popping = true
+	clear(q.output.deltas[:n])
+	q.output.deltas = q.output.deltas[n:]
+	q.output.popping = true
 	select {
 	case <-q.synced:
 	default:
@@ -111,9 +111,9 @@ func (q *Queue) next(most int) (deltas []cache.Delta, initial bool, err error) {
 func (q *Queue) popped() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.popping = false
+	q.output.popping = false
 	q.peel()
-	if q.bytes > 0 {
+	if q.batch.bytes > 0 {
 		q.wake(q.urgent()) // the committer may have found the output full
 	}
 }

@@ -19,11 +19,12 @@ const maxBatch = 1000
 
 // Options of a Queue.
 type Options struct {
-	// Transform is applied to each object before it is stored.
+	// Transform is applied to each object before it is stored, and never in a
+	// transaction.
 	Transform cache.TransformFunc
-	// MaxBytes bounds what waits to be committed, and what is committed and
-	// waits to be popped, both counted with the decoded objects. Beyond it Add
-	// blocks. At least one change fits. Default 3 MiB, which an informer uses, too.
+	// MaxBytes bounds what waits to be committed, and likewise what is committed and
+	// waits to be popped, both counted with the decoded objects. Add blocks beyond
+	// it. At least one change fits. Default 3 MiB.
 	MaxBytes int
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
@@ -36,44 +37,75 @@ type Options struct {
 type Queue struct {
 	o     Options
 	store *boltstore.Claimed
-	wake  func(urgent bool)
+	wake  func(urgent bool) // wakes the committer
 
-	mu       sync.Mutex
-	cond     sync.Cond // of everything below
+	mu      sync.Mutex
+	cond    sync.Cond // of everything below
+	batch   batch
+	output  output
+	version version
+	counts  counts
+	failure failure
+	waiters waiters
+	synced  chan struct{}
+	closed  bool
+	closing chan struct{} // closed with closed
+}
+
+// batch is what was accepted and is not in the file.
+type batch struct {
 	pending  []item
 	bytes    int      // of pending
-	inflight []uint64 // accepted counts at the end of batches on their way into the file
-	out      []output
-	outBytes int
-	closed   bool
+	inflight []uint64 // counts.accepted at the ends of batches on their way into the file
+}
 
-	accepted  string // version up to which every change is pending, on its way or stored
-	newest    string // version of anything accepted since the last list, or of one of its pages: what is of it, or older, may come again
-	confirmed time.Time
-	slept     time.Duration // that the machine had, by then
-	asked     time.Time     // when the target was asked for
-	proven    time.Time     // when that of the last target reached was
-	resume    *string       // version of the Replace that is a resume
-	target    string        // version that the server has stated as its own
-	count     uint64        // items accepted
-	doneCount uint64        // items committed and popped
+// output is what is in the file and has not been popped.
+type output struct {
+	deltas  []outgoing
+	bytes   int
+	popping bool // what was popped is being processed
+}
+
+// version is how far the server's changes have come, and what the server has said
+// of that.
+type version struct {
+	accepted string // every change up to it is pending, on its way or stored
+	// newest is the latest version of anything accepted since the last list, or of
+	// one of the list's pages. An object of this version or an older one may come
+	// a second time.
+	newest    string
+	target    string        // what the server has stated as its own
+	asked     time.Time     // when it was asked for the target
 	reached   bool          // accepted is the target or later
-	syncAt    *uint64       // count at which a target was first reached
-	synced    chan struct{}
+	confirmed time.Time     // see Queue.Confirmed
+	slept     time.Duration // what the machine had slept by then
+	proven    time.Time     // when the last target that was reached was asked for
+	own       *string       // of the bookmark that is not the server's
+	resume    *string       // of the Replace that is a resume
+}
 
-	lastChange uint64              // count with the last change
-	waiting    int                 // callers of wait
-	awaited    map[string]*awaited // versions that WaitVersion waits for
-	popping    bool                // what was popped is being processed
-	closing    chan struct{}       // closed with closed
-	own        *string             // version of the bookmark that is not the server's
-	flushing   int                 // callers of Flush
+// counts are of items, in the order in which they were accepted.
+type counts struct {
+	accepted   uint64
+	inFile     uint64
+	done       uint64  // in the file and popped
+	lastChange uint64  // accepted with the last change
+	syncAt     *uint64 // accepted when a target was first reached
+}
 
-	failed   uint64
-	degraded error  // of the last object that could not be stored
-	failedAt uint64 // count with it
-	inFile   uint64 // items committed
-	unstored chan struct{}
+// failure is about objects that could not be stored.
+type failure struct {
+	count uint64
+	last  error
+	at    uint64        // counts.accepted with the last one
+	came  chan struct{} // there is one more
+}
+
+// waiters are the callers that wait.
+type waiters struct {
+	waiting  int                 // in wait
+	awaited  map[string]*awaited // versions that WaitVersion waits for
+	flushing int                 // in Flush
 }
 
 // item is an accepted change, or a bookmark without one.
@@ -83,9 +115,9 @@ type item struct {
 	came   time.Time
 }
 
-// output waits to be popped; one without a delta only marks that all items up
-// to a count have been committed.
-type output struct {
+// outgoing waits to be popped. One without a delta only marks that all items up to
+// a count are in the file.
+type outgoing struct {
 	delta *cache.Delta
 	size  int
 	mark  uint64
@@ -93,7 +125,7 @@ type output struct {
 
 var _ cache.QueueWithBatch = &Queue{}
 
-// New attaches a queue to a claimed store.
+// New attaches a queue to a claimed store. Close it before the store is released.
 func New(store *boltstore.Claimed, o Options) *Queue {
 	o.MaxBytes = max(cmp.Or(o.MaxBytes, 3<<20), 1)
 	if o.Logger == nil {
@@ -103,8 +135,10 @@ func New(store *boltstore.Claimed, o Options) *Queue {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	q := &Queue{o: o, store: store, synced: make(chan struct{}), unstored: make(chan struct{}, 1), closing: make(chan struct{}), awaited: map[string]*awaited{}, accepted: store.State().ResourceVersion}
-	q.newest = q.accepted
+	q := &Queue{o: o, store: store, synced: make(chan struct{}), closing: make(chan struct{})}
+	q.failure.came, q.waiters.awaited = make(chan struct{}, 1), map[string]*awaited{}
+	q.version.accepted = store.State().ResourceVersion
+	q.version.newest = q.version.accepted
 	q.cond.L = &q.mu
 	q.wake = store.Attach(q)
 	return q
@@ -114,47 +148,48 @@ func New(store *boltstore.Claimed, o Options) *Queue {
 func (q *Queue) Take(max int, lazy bool) (*boltstore.Batch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// Who pops may wait for a Flush: that takes what is pending at most.
-	if len(q.pending) == 0 || q.outBytes >= q.o.MaxBytes && q.flushing == 0 || q.bytes == 0 && !lazy {
+	// A consumer may wait for Flush before it pops again. So a Flush takes what is
+	// pending, although the output is full.
+	if len(q.batch.pending) == 0 || q.output.bytes >= q.o.MaxBytes && q.waiters.flushing == 0 || q.batch.bytes == 0 && !lazy {
 		return nil, false
 	}
 	b := &boltstore.Batch{}
 	n := 0
-	for size := 0; n < len(q.pending) && size < max; n++ {
-		it := q.pending[n]
+	for size := 0; n < len(q.batch.pending) && size < max; n++ {
+		it := q.batch.pending[n]
 		if it.change != nil {
 			b.Changes = append(b.Changes, it.change)
 			size += it.change.Memory()
-			q.bytes -= it.change.Memory()
+			q.batch.bytes -= it.change.Memory()
 		}
 		if it.rv != "" {
 			b.ResourceVersion = it.rv
 		}
 	}
-	clear(q.pending[:n])
-	if q.pending = q.pending[n:]; len(q.pending) == 0 {
-		q.pending = nil
+	clear(q.batch.pending[:n])
+	if q.batch.pending = q.batch.pending[n:]; len(q.batch.pending) == 0 {
+		q.batch.pending = nil
 		b.Confirmed = q.confirmedAt() // of all that has been accepted
 	}
-	q.inflight = append(q.inflight, q.count-uint64(len(q.pending)))
+	q.batch.inflight = append(q.batch.inflight, q.counts.accepted-uint64(len(q.batch.pending)))
 	q.cond.Broadcast()
-	return b, q.bytes > 0
+	return b, q.batch.bytes > 0
 }
 
-// Resync asks for a resync to be handed out. It is not journaled.
+// Resync has Pop hand out a SyncAll. It is not journaled.
 func (q *Queue) Resync() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return ErrClosed
 	}
-	q.push(output{delta: &cache.Delta{Type: cache.SyncAll, Object: cache.SyncAllInfo{}}})
+	q.push(outgoing{delta: &cache.Delta{Type: cache.SyncAll, Object: cache.SyncAllInfo{}}})
 	q.cond.Broadcast()
 	return nil
 }
 
-// HasSynced is true once the server has confirmed the state and everything up
-// to there has been stored and popped; see Confirm.
+// HasSynced is true once the server has confirmed the state, and everything up to
+// there has been stored and popped; see Confirm.
 func (q *Queue) HasSynced() bool { return cache.IsDone(q) }
 
 // HasSyncedChecker is done when HasSynced is true.
@@ -166,8 +201,8 @@ func (q *Queue) Name() string { return "queue of " + q.store.Source().String() }
 // Done implements cache.DoneChecker.
 func (q *Queue) Done() <-chan struct{} { return q.synced }
 
-// Close unblocks everybody: what waits to be popped still is, then Pop returns
-// cache.ErrFIFOClosed; nothing more is accepted.
+// Close unblocks every caller. Nothing more is accepted. What waits to be popped
+// still is; then Pop returns cache.ErrFIFOClosed.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

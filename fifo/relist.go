@@ -16,26 +16,26 @@ import (
 // memory.
 type Relisted struct {
 	ResourceVersion string
-	// Anew: there was nothing before, and nothing has been journaled. Otherwise
-	// the journal has what differs.
+	// Anew: nothing was there before, and nothing has been journaled. Otherwise the
+	// journal has the differences.
 	Anew bool
 }
 
-// ExpectResume announces that the next Replace, without objects and at this
-// version, is no list but a Reflector that goes on from the file.
+// ExpectResume announces a Reflector that goes on from the file: the next Replace,
+// if it is at this version and has no objects, does nothing.
 func (q *Queue) ExpectResume(rv string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.resume = &rv
+	q.version.resume = &rv
 }
 
-// Replace brings the file in line with a full list; what differs is handed out
-// as Added, Updated and Deleted. Announced by ExpectResume it does nothing. A list
-// with something that is no runtime.Object is refused.
+// Replace brings the file in line with a full list. Pop hands out the differences
+// as Added, Updated and Deleted. A list with something that is no runtime.Object is
+// refused. After ExpectResume it does nothing.
 func (q *Queue) Replace(list []any, rv string) error {
 	q.mu.Lock()
-	resume := q.resume != nil && *q.resume == rv && len(list) == 0
-	q.resume = nil
+	resume := q.version.resume != nil && *q.version.resume == rv && len(list) == 0
+	q.version.resume = nil
 	q.mu.Unlock()
 	if resume {
 		return nil
@@ -128,21 +128,21 @@ func (r *Relist) end(ctx context.Context, rv, newest string, confirmed time.Time
 	q := r.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.reached = false
+	q.version.reached = false
 	for _, e := range entries {
-		q.push(output{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
+		q.push(outgoing{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
 	}
 	if entries == nil {
-		q.push(output{delta: &cache.Delta{Type: cache.ReplacedAll, Object: Relisted{ResourceVersion: rv, Anew: r.Anew()}}})
+		q.push(outgoing{delta: &cache.Delta{Type: cache.ReplacedAll, Object: Relisted{ResourceVersion: rv, Anew: r.Anew()}}})
 	}
-	q.count++
-	q.lastChange, q.inFile = q.count, q.count
-	q.push(output{mark: q.count})
-	q.target, q.accepted, q.asked, q.newest = newest, rv, r.began, newest
+	q.counts.accepted++
+	q.counts.lastChange, q.counts.inFile = q.counts.accepted, q.counts.accepted
+	q.push(outgoing{mark: q.counts.accepted})
+	q.version.target, q.version.accepted, q.version.asked, q.version.newest = newest, rv, r.began, newest
 	if rv == newest {
-		q.reached = listed // also where there are no versions
+		q.version.reached = listed // also where there are no versions
 		q.advance(rv, confirmed)
-		q.confirmed, q.slept, q.proven = confirmed, q.store.DB().Slept(), confirmed
+		q.version.confirmed, q.version.slept, q.version.proven = confirmed, q.store.DB().Slept(), confirmed
 	}
 	q.cond.Broadcast()
 	return nil

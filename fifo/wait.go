@@ -7,15 +7,15 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// WaitVersion returns nil once every change up to rv is in the file and has
-// been popped, for callers who want to read what they wrote. Versions that
-// cannot be compared must be equal. The error is the context's, or ErrClosed.
+// WaitVersion returns nil once every change up to rv is in the file and has been
+// popped. So a caller can read what it wrote. A version that cannot be compared
+// must come itself. The error is the context's, or ErrClosed.
 func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
 	q.mu.Lock()
-	a := q.awaited[rv]
+	a := q.waiters.awaited[rv]
 	if a == nil {
 		a = &awaited{}
-		q.awaited[rv] = a
+		q.waiters.awaited[rv] = a
 	}
 	a.callers++
 	q.mu.Unlock()
@@ -23,35 +23,35 @@ func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if a.callers--; a.callers == 0 {
-			delete(q.awaited, rv)
+			delete(q.waiters.awaited, rv)
 		}
 	}()
-	return q.wait(ctx, func() bool { return a.come || atLeast(q.accepted, rv) })
+	return q.wait(ctx, func() bool { return a.come || atLeast(q.version.accepted, rv) })
 }
 
-// awaited is a version that is waited for. One that cannot be compared may come
-// and be followed by the next before who waits looks.
+// awaited is a version that callers wait for. The next version may follow before
+// they look, so it notes that this one has come.
 type awaited struct {
 	callers int
 	come    bool
 }
 
-// WaitConfirmed returns nil once the server has confirmed the state at the
-// given time or later, and all of it is in the file and has been popped; with
-// proven by the answer to a question, see Proven. The error is the context's, or
+// WaitConfirmed returns nil once the server has confirmed the state at the given
+// time or later, and all of it is in the file and has been popped. With proven only
+// the answer to a question counts, see Proven. The error is the context's, or
 // ErrClosed.
 func (q *Queue) WaitConfirmed(ctx context.Context, since time.Time, proven bool) error {
 	return q.wait(ctx, func() bool {
-		at := q.confirmed
+		at := q.version.confirmed
 		if proven {
-			at = q.proven
+			at = q.version.proven
 		}
 		return !at.IsZero() && !at.Before(since)
 	})
 }
 
-// wait waits until ok, which is called with the lock held, and then for what
-// has been accepted by that time to be done.
+// wait waits until ok is true, and then until everything that was accepted by that
+// time is done. It calls ok with the lock held.
 func (q *Queue) wait(ctx context.Context, ok func() bool) error {
 	stop := context.AfterFunc(ctx, func() {
 		q.mu.Lock()
@@ -61,14 +61,14 @@ func (q *Queue) wait(ctx context.Context, ok func() bool) error {
 	defer stop()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting++
-	defer func() { q.waiting-- }()
+	q.waiters.waiting++
+	defer func() { q.waiters.waiting-- }()
 	for until, met := uint64(0), false; ; q.cond.Wait() {
 		if !met && ok() {
-			until, met = q.lastChange, true
+			until, met = q.counts.lastChange, true
 		}
 		switch {
-		case met && q.doneCount >= until:
+		case met && q.counts.done >= until:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -100,9 +100,9 @@ func (q *Queue) Flush(ctx context.Context) error {
 	defer stop()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.flushing++
-	defer func() { q.flushing-- }()
-	for ctx.Err() == nil && (len(q.pending) > 0 || len(q.inflight) > 0) {
+	q.waiters.flushing++
+	defer func() { q.waiters.flushing-- }()
+	for ctx.Err() == nil && (len(q.batch.pending) > 0 || len(q.batch.inflight) > 0) {
 		q.store.Flush()
 		q.cond.Wait()
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestFlushBehindWhatNobodyPops: who pops may be the one that waits for it.
+// TestFlushBehindWhatNobodyPops: a Flush ends although nobody pops: the consumer
+// may be the one that waits for it.
 func TestFlushBehindWhatNobodyPops(t *testing.T) {
 	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, Options{MaxBytes: 10_000})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -17,9 +18,9 @@ func TestFlushBehindWhatNobodyPops(t *testing.T) {
 	added := 0
 	for full := false; ; { // one after the other, and one more behind what is full
 		q.mu.Lock()
-		idle := len(q.pending)+len(q.inflight) == 0
+		idle := len(q.batch.pending)+len(q.batch.inflight) == 0
 		done := full
-		full = q.outBytes >= q.o.MaxBytes
+		full = q.output.bytes >= q.o.MaxBytes
 		q.mu.Unlock()
 		if done || ctx.Err() != nil {
 			break
@@ -39,7 +40,7 @@ func TestFlushBehindWhatNobodyPops(t *testing.T) {
 	}
 }
 
-// TestFlushInAWindow: who flushes does not wait for the window to pass.
+// TestFlushInAWindow: a Flush does not wait for the window to pass.
 func TestFlushInAWindow(t *testing.T) {
 	q, s := newQueue(t, boltstore.Options{Window: time.Hour}, Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -64,7 +65,7 @@ func TestWaitForOpaqueVersion(t *testing.T) {
 	go func() { done <- q.WaitVersion(t.Context(), "b") }()
 	for deadline := time.Now().Add(time.Minute); ; {
 		q.mu.Lock()
-		n := q.waiting
+		n := q.waiters.waiting
 		if n > 0 { // it looks again once it has the lock
 			q.advance("b", time.Now())
 			q.advance("c", time.Now())
