@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// Change of one field. Lists whose elements have keys in the API's schema are
-// compared element by element, others, and all of custom resources, as a whole.
+// Change is the change of one field. Lists are compared element by element if the API's
+// schema gives their elements keys. Other lists, and all lists of custom resources, are
+// compared as a whole.
 type Change struct {
 	Path string `json:"path"` // as in .spec.containers[name="app"].image
 	Old  any    `json:"old,omitempty"`
@@ -51,7 +52,7 @@ func diff(apiVersion, kind string, before, after any) ([]Change, error) {
 	return changes, nil
 }
 
-// sides are both objects under the API's schema, or both without one.
+// sides returns both objects under the API's schema, or both without one.
 func sides(old, new *unstructured.Unstructured) (a, b *typed.TypedValue, err error) {
 	for _, c := range []managedfields.TypeConverter{builtin(), deduced} {
 		if a, err = c.ObjectToTyped(old, typed.AllowDuplicates); err != nil {
@@ -64,7 +65,7 @@ func sides(old, new *unstructured.Unstructured) (a, b *typed.TypedValue, err err
 	return nil, nil, err
 }
 
-// plain is a copy without what changes each time.
+// plain returns a copy without the fields that change each time.
 func plain(apiVersion, kind string, obj any) (*unstructured.Unstructured, error) {
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -78,7 +79,7 @@ func plain(apiVersion, kind string, obj any) (*unstructured.Unstructured, error)
 	return u, nil
 }
 
-// at is what v has at a path, nil if nothing.
+// at returns the part of v at a path, nil if there is none.
 func at(v any, p fieldpath.Path) any {
 	for _, e := range p {
 		switch {
@@ -98,7 +99,7 @@ func at(v any, p fieldpath.Path) any {
 	return v
 }
 
-// element is that of a list with the key, or the value.
+// element returns the element of a list with the given key, or value.
 func element(v any, e fieldpath.PathElement) any {
 	l, _ := v.([]any)
 	for _, x := range l {

@@ -1,5 +1,5 @@
-// Package history says what happened to an object, from the journal of a file:
-// one version after the other, who changed it, and what.
+// Package history says what happened to an object, from the journal of a file: each
+// version, its managers, and what changed.
 package history
 
 import (
@@ -21,28 +21,28 @@ type Version struct {
 	Seq  uint64          `json:"seq"`  // in the journal
 	Time time.Time       `json:"time"` // when it was stored
 	Type cache.DeltaType `json:"type"` // Added, Updated or Deleted
-	// ResourceVersion and UID after the change; of the last known state where
-	// the final one is not known.
+	// ResourceVersion and UID are those after the change. If the final state is not
+	// known, they are those of the last known state.
 	ResourceVersion string    `json:"resourceVersion"`
 	UID             types.UID `json:"uid"`
-	// FinalStateUnknown: it was found to be gone.
+	// FinalStateUnknown: a relist found the object gone.
 	FinalStateUnknown bool `json:"finalStateUnknown,omitempty"`
-	// Managers whose managed fields are not what they were, as
-	// "manager/operation" or "manager/operation/subresource". Empty where the
-	// objects are kept without managed fields.
+	// Managers are those whose managed fields have changed, as "manager/operation" or
+	// "manager/operation/subresource". They are empty if objects are stored without
+	// managed fields.
 	Managers []string `json:"managers,omitempty"`
-	// Object after the change. It is shared and must not be modified.
+	// Object is the object after the change. It is shared and must not be modified.
 	Object any `json:"-"`
-	// Diff to the version before, but for managed fields and resourceVersion.
-	// Empty for Added, and for Deleted where the final state is not known.
+	// Diff is the difference to the version before, without managed fields and
+	// resourceVersion. It is empty for Added, and for Deleted if the final state is not
+	// known.
 	Diff []Change `json:"diff,omitempty"`
 }
 
-// Of yields the versions of the object with that key, or of all objects if it is
-// empty, oldest first, as far as
-// the journal reaches: boltstore.Options.JournalBytes and JournalAge say how
-// long entries are kept. What the first list of a source brought is not in it.
-// It reads the file block by block, and keeps no more than one in memory. An
+// Of yields the versions of the object with that key, oldest first; "" means all
+// objects. It yields what the journal still has: boltstore.Options.JournalBytes and
+// JournalAge say how long entries are kept. The objects of a source's first list are
+// not in the journal. Of reads the file block by block, and keeps one in memory. An
 // error ends it.
 func Of(s *boltstore.Store, key string) iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
@@ -74,7 +74,7 @@ func version(s *boltstore.Store, e *boltstore.Entry) (Version, error) {
 	v.Object = obj
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return v, nil // gone, and nothing is known of it
+		return v, nil // deleted, and no state is known
 	}
 	v.ResourceVersion, v.UID = m.GetResourceVersion(), m.GetUID()
 	before := []metav1.ManagedFieldsEntry(nil)
@@ -95,7 +95,7 @@ func version(s *boltstore.Store, e *boltstore.Entry) (Version, error) {
 	return v, nil
 }
 
-// managers are those whose entry is new or another.
+// managers returns the managers whose entry is new or has changed.
 func managers(before, after []metav1.ManagedFieldsEntry) (names []string) {
 	same := func(a, b metav1.ManagedFieldsEntry) bool {
 		return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource && a.APIVersion == b.APIVersion &&

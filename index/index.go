@@ -14,11 +14,10 @@
 //	0x01 escape(value) 0x00 0x00  item key    if the value has at most MaxInline bytes
 //	0x02 SHA-256(value)           item key    else
 //
-// where escape turns 0x00 into 0x00 0xFF, as FoundationDB's tuple layer does.
-// Inline keys, and inline values, are thereby in byte order, and no entry's
-// value part is the beginning of another's. What is stored at an entry is
-// nothing, or, where one of its parts is a hash, both strings, each after its
-// length as a uvarint.
+// where escape turns 0x00 into 0x00 0xFF, as FoundationDB's tuple layer does. So inline
+// keys and inline values are in byte order, and no entry's value part is the beginning
+// of another's. The value stored at an entry is empty. If one of its parts is a hash,
+// it is both strings, each with its length as a uvarint before it.
 package index
 
 import (
@@ -54,8 +53,8 @@ func appendHash(dst []byte, s string) []byte {
 	return append(append(dst, hashed), sum[:]...)
 }
 
-// ParseKey returns the key of an item key. It is not inline where the item key
-// has only its hash.
+// ParseKey returns the key of an item key. isInline is false if the item key has only
+// the key's hash.
 func ParseKey(b []byte) (key string, isInline bool, err error) {
 	switch {
 	case len(b) >= 1 && b[0] == inline && len(b) <= MaxInline+1:
@@ -66,7 +65,7 @@ func ParseKey(b []byte) (key string, isInline bool, err error) {
 	return "", false, ErrMalformed
 }
 
-// Prefix appends the value part of value's entries to dst: exactly they begin
+// Prefix appends the value part of value's entries to dst. Exactly these entries begin
 // with it.
 func Prefix(dst []byte, value string) []byte {
 	if len(value) > MaxInline {
@@ -86,7 +85,7 @@ func AppendEntry(dst []byte, value, key string) []byte {
 	return AppendKey(Prefix(dst, value), key)
 }
 
-// EntryData is what must be stored at the entry (value, key), nil if nothing.
+// EntryData returns the value to store at the entry (value, key), nil if it is empty.
 func EntryData(value, key string) []byte {
 	if len(value) <= MaxInline && len(key) <= MaxInline {
 		return nil
@@ -164,8 +163,8 @@ func Next(prefix []byte) []byte {
 	return next
 }
 
-// Diff compares two sets of values, each in any order and with repeats: which
-// of old are not in new, and which of new are not in old.
+// Diff compares two sets of values, in any order and with repeats. removed has those of
+// old that are not in new, added those of new that are not in old.
 func Diff(old, new []string) (removed, added []string) {
 	return missing(old, new), missing(new, old)
 }

@@ -8,15 +8,15 @@ import (
 	"reflect"
 )
 
-// StructureHash is a fingerprint of what objects of a Go type can hold: the
-// exported fields with their names, json and protobuf tags and types, all the
-// way down. It is the same in every process, and differs when a field
-// anywhere below t is added, removed, renamed, moved or retyped: then an object
-// stored by a program with the other type may lack what the API server has.
+// StructureHash is a fingerprint of what objects of a Go type can hold: the exported
+// fields with their names, json and protobuf tags and types, at every depth. It is the
+// same in every process. It differs if a field anywhere below t is added, removed,
+// renamed, moved or retyped. An object stored with the other type may then lack what
+// the API server has.
 //
-// A type that marshals itself counts with its package path and name besides
-// its exported fields. The types of package metav1 and resource that hide
-// theirs count with the name only, so that build tags make no difference.
+// A type that marshals itself counts with its package path, its name and its exported
+// fields. Types of metav1 and resource that hide their fields count with the name only,
+// so that build tags make no difference.
 func StructureHash(t reflect.Type) string {
 	h := structureHash{sha256.New(), map[reflect.Type]int{}}
 	h.add(t)
@@ -25,7 +25,7 @@ func StructureHash(t reflect.Type) string {
 
 type structureHash struct {
 	hash.Hash
-	seen map[reflect.Type]int // types begun, by order
+	seen map[reflect.Type]int // types begun, by their order
 }
 
 func (h structureHash) add(t reflect.Type) {
@@ -76,7 +76,7 @@ func (h structureHash) fields(t reflect.Type) {
 			continue
 		}
 		if _, tagged := jsonName(f); tagged && !f.IsExported() {
-			fmt.Fprint(h, "kept ") // once it was not
+			fmt.Fprint(h, "kept ") // an earlier form did not keep it
 		}
 		fmt.Fprintf(h, "%s %v %q %q ", f.Name, f.Anonymous, f.Tag.Get("json"), f.Tag.Get("protobuf"))
 		h.add(f.Type)

@@ -23,7 +23,7 @@ var bytesPlan = orNil(plan{
 	},
 })
 
-// Quantity.String keeps its result in the Quantity: it gets a copy.
+// Quantity.String keeps its result in the Quantity, so a copy is used.
 var quantityPlan = plan{
 	encode: func(e *encoder, v reflect.Value) error {
 		q := *v.Addr().Interface().(*resource.Quantity)
@@ -69,7 +69,7 @@ func (e *encoder) time(t time.Time) error {
 	return e.EncodeInt(int64(t.Nanosecond()))
 }
 
-// time is local, as it is when Kubernetes decodes one.
+// time returns a local time, as Kubernetes decodes it.
 func (d *decoder) time() (time.Time, error) {
 	c, err := d.PeekCode()
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *decoder) time() (time.Time, error) {
 	return t, nil
 }
 
-// The fields of FieldsV1 depend on the build: only accessors may be used.
+// The fields of FieldsV1 depend on the build, so only accessors are used.
 var fieldsV1Plan = plan{
 	encode: func(e *encoder, v reflect.Value) error {
 		return e.bytes(v.Addr().Interface().(*metav1.FieldsV1).GetRawBytes())
@@ -119,8 +119,8 @@ var unstructuredPlan = plan{
 	},
 }
 
-// objectPlan is for the Object of a RawExtension. No decoder fills it for a
-// versioned type but with an Unstructured.
+// objectPlan is for the Object of a RawExtension. For versioned types, decoders fill it
+// only with an Unstructured.
 var objectPlan = orNil(plan{
 	encode: func(e *encoder, v reflect.Value) error {
 		u, ok := v.Interface().(*unstructured.Unstructured)
@@ -148,7 +148,7 @@ var anyPlan = plan{
 	},
 }
 
-// jsonPlan calls the marshaler itself: json.Marshal would reformat what it gives.
+// jsonPlan calls the marshaler itself, since json.Marshal would reformat its result.
 var jsonPlan = plan{
 	encode: func(e *encoder, v reflect.Value) error {
 		b, err := v.Addr().Interface().(json.Marshaler).MarshalJSON()
@@ -165,7 +165,7 @@ var jsonPlan = plan{
 		if err != nil {
 			return err
 		}
-		if !json.Valid(b) { // which unmarshalers may take for granted
+		if !json.Valid(b) { // unmarshalers may rely on valid JSON
 			return d.damaged(fmt.Errorf("no JSON for a %v", v.Type()))
 		}
 		return d.damaged(v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(bytes.Clone(b)))

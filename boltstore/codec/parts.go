@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// A type may write and read itself: its own marshalers may leave out, redact or
-// round what a value holds, and no look at the type tells. So they are used only
-// for what can be reached in no other way. Where all of a value is in exported
-// fields, elements and numbers, these are stored.
+// A type's own marshalers may leave out, redact or round what a value holds, and the
+// type does not show it. So they are used only for what cannot be reached otherwise. If
+// all of a value is in exported fields, elements and numbers, these are stored.
 
-// pairOf tells which marshalers t has, both halves of them.
+// pairOf returns which marshalers t has with both halves.
 func pairOf(t reflect.Type) marshaling {
 	p := reflect.PointerTo(t)
 	switch {
@@ -24,7 +23,7 @@ func pairOf(t reflect.Type) marshaling {
 	return byFields
 }
 
-// readsItself says whether t has half of a pair that reads.
+// readsItself says whether t has the reading half of a pair.
 func readsItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(fromJSON) || p.Implements(fromText)
@@ -41,8 +40,8 @@ func marshals(t reflect.Type) bool {
 
 var partsKnown sync.Map // reflect.Type → bool
 
-// inParts says whether the parts of t, each stored in its own form, are all of
-// a value of t.
+// inParts says whether the parts of t, each stored in its own form, make up a whole
+// value of t.
 func inParts(t reflect.Type) bool {
 	if known, ok := partsKnown.Load(t); ok {
 		return known.(bool)
@@ -52,7 +51,7 @@ func inParts(t reflect.Type) bool {
 	return is
 }
 
-// parts has the types that are being looked at, which count as whole: a type
+// parts has the types whose examination has begun. They count as whole, since a type
 // may contain itself.
 type parts map[reflect.Type]bool
 
@@ -79,9 +78,9 @@ func (p parts) of(t reflect.Type) bool {
 	return t.Kind() == reflect.String || t.Kind() >= reflect.Bool && t.Kind() <= reflect.Float64
 }
 
-// fields of a struct that embeds what has marshalers are stored each, whatever
-// is not exported: the marshalers may be the embedded one's, which know nothing
-// of the others.
+// fields says whether all fields of t can be stored. Hidden fields do not count if t
+// embeds a type with marshalers: t's marshalers may be that type's, which do not know
+// the other fields.
 func (p parts) fields(t reflect.Type) bool {
 	promoted := embedsMarshaler(t)
 	for f := range t.Fields() {
@@ -101,8 +100,8 @@ func embedsMarshaler(t reflect.Type) bool {
 	return false
 }
 
-// isHidden says whether a field of t can be neither read nor set from here.
-// What protobuf's messages keep for themselves does not count.
+// isHidden says whether a field of t can neither be read nor set from here. Internal
+// fields of protobuf messages do not count.
 func isHidden(t reflect.Type, f reflect.StructField) bool {
 	switch {
 	case f.IsExported() || f.Name == "_" || f.Type.Size() == 0:
@@ -119,8 +118,9 @@ func isMessage(t reflect.Type) bool {
 	return ok
 }
 
-// flattened says whether the fields of an embedded struct are stored as those
-// of the struct around it. One that is not exported has no other way.
+// flattened says whether the fields of an embedded struct are stored as fields of the
+// struct around it. An embedded struct that is not exported can be stored in no other
+// way.
 func flattened(f reflect.StructField) bool {
 	_, tagged := jsonName(f)
 	_, leaf := leaves[f.Type]
@@ -128,8 +128,8 @@ func flattened(f reflect.StructField) bool {
 		!leaf && (plain[f.Type] || pairOf(f.Type) == byFields)
 }
 
-// borrowed names an embedded field whose marshalers may be those that t seems
-// to have, and which would leave out t's other fields.
+// borrowed names an embedded field whose marshalers t may have inherited. They would
+// leave out t's other fields.
 func borrowed(t reflect.Type) (name string, may bool) {
 	if t.Kind() != reflect.Struct || t.NumField() == 1 {
 		return "", false
@@ -142,8 +142,8 @@ func borrowed(t reflect.Type) (name string, may bool) {
 	return "", false
 }
 
-// partly says whether something below t has marshalers that are not used. Once
-// they were: such types have a form and an ID of their own.
+// partly says whether a type below t has marshalers that are not used. An earlier form
+// used them, so such types have their own form and ID.
 func partly(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if _, leaf := leaves[t]; leaf || plain[t] || seen[t] || marshaledBy(t) != byFields {
 		return false

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// plan is how values of one type are written and read. Both get an
-// addressable value; the one to decode into is zero.
+// plan says how values of one type are written and read. Both functions get an
+// addressable value; decode gets a zero value.
 type plan struct {
 	encode func(*encoder, reflect.Value) error
 	decode func(*decoder, reflect.Value) error
-	// nilable: encode may write a nil. Below a pointer that would be taken
-	// for the pointer's own.
+	// nilable: encode may write a nil. Below a pointer that nil would mean the
+	// pointer's own.
 	nilable bool
 }
 
@@ -30,7 +30,7 @@ var plans struct {
 	done map[reflect.Type]*plan
 }
 
-// planFor returns the plan of t, made once.
+// planFor returns the plan of t. It is made once.
 func planFor(t reflect.Type) (*plan, error) {
 	plans.Lock()
 	defer plans.Unlock()
@@ -48,8 +48,8 @@ func planFor(t reflect.Type) (*plan, error) {
 	return p, nil
 }
 
-// builder makes plans. Types may be recursive: a plan is known before it is
-// complete, and none becomes public before all are.
+// builder makes plans. Types may be recursive, so a plan is known before it is
+// complete. No plan becomes public before all are complete.
 type builder struct{ made map[reflect.Type]*plan }
 
 func (b *builder) plan(t reflect.Type) (*plan, error) {
@@ -106,7 +106,7 @@ func (b *builder) build(p *plan, t reflect.Type) error {
 	return fmt.Errorf("%w: type %v", ErrUnsupported, t)
 }
 
-// leaves are types with forms of their own.
+// leaves are types with their own forms.
 var leaves = map[reflect.Type]plan{
 	reflect.TypeFor[resource.Quantity]():         quantityPlan,
 	reflect.TypeFor[metav1.Time]():               timePlan,
@@ -117,7 +117,7 @@ var leaves = map[reflect.Type]plan{
 	reflect.TypeFor[json.RawMessage]():           bytesPlan,
 }
 
-// plain are types of which the fields say more than the JSON.
+// plain are types whose fields hold more than their JSON.
 var plain = map[reflect.Type]bool{
 	reflect.TypeFor[metav1.Duration]():      true,
 	reflect.TypeFor[intstr.IntOrString]():   true,
@@ -139,8 +139,7 @@ var (
 	fromText = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// marshaledBy tells whether values of t are stored as t's own marshalers write
-// them.
+// marshaledBy returns the marshalers of t that store its values, if any do.
 func marshaledBy(t reflect.Type) marshaling {
 	pair := pairOf(t)
 	if _, leaf := leaves[t]; !leaf && (plain[t] || pair != byFields && inParts(t)) {
@@ -154,7 +153,7 @@ func isLeaf(t reflect.Type) bool {
 	return ok || marshaledBy(t) != byFields
 }
 
-// jsonName is the name of a field in JSON if a tag gives one, else in Go.
+// jsonName is the field's name from its json tag, otherwise its Go name.
 func jsonName(f reflect.StructField) (name string, tagged bool) {
 	name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
 	if name == "" || name == "-" {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// message is what the generated code of API types offers.
+// message has the methods of the generated code of API types.
 type message interface {
 	runtime.Object
 	Size() int
@@ -29,7 +29,7 @@ var (
 
 type protobufCodec struct {
 	typ      reflect.Type // of the pointer
-	textless textless     // of what it points at
+	textless textless     // of the type that it points at
 }
 
 func (protobufCodec) ID() byte     { return IDProtobuf }
@@ -80,9 +80,9 @@ func (c protobufCodec) Decode(data []byte) (runtime.Object, error) {
 	return m, nil
 }
 
-// protobufExact tells whether protobuf drops nothing from objects of pointer
-// type t. Only types known to be generated together with their messages are
-// looked at: methods and tags alone do not say that they fit the fields.
+// protobufExact says whether protobuf loses nothing of objects of pointer type t. It
+// accepts only types that are known to be generated together with their messages:
+// methods and tags alone do not prove that they fit the fields.
 func protobufExact(t reflect.Type) bool {
 	s := t.Elem()
 	if s != partialType && !strings.HasPrefix(s.PkgPath(), "k8s.io/api/") || !t.Implements(messageType) {
@@ -94,9 +94,9 @@ func protobufExact(t reflect.Type) bool {
 	return messageExact(s, true, map[reflect.Type]bool{})
 }
 
-// messageExact looks for anything in t that protobuf drops: a TypeMeta below
-// the top, a RawExtension's Object, a field without a tag, an interface. seen
-// has types found or supposed to be exact.
+// messageExact says whether t has nothing that protobuf loses: a TypeMeta below the
+// top, a RawExtension's Object, a field without a tag, an interface. seen has types
+// found or assumed to be exact.
 func messageExact(t reflect.Type, top bool, seen map[reflect.Type]bool) bool {
 	switch t {
 	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](),

@@ -6,18 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The generated code of API types asks a resource.Quantity for its text, and a
-// Quantity keeps that. Objects that are encoded belong to others, who may read
-// them meanwhile: one with a Quantity that has no text yet is copied first.
+// The generated code of API types asks a resource.Quantity for its text, and the
+// Quantity keeps the text. Other goroutines may read the object meanwhile. So an object
+// with a Quantity that has no text yet is copied before it is encoded.
 
-// textless says whether a value has a Quantity without text that encoding would
-// write into. nil stands for a type that has none.
+// textless says whether a value has a Quantity without text that encoding would write
+// into. nil means that the type has no Quantity.
 type textless func(v reflect.Value) bool
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// quantityText is the field that keeps a Quantity's text, nil if there is none
-// by that name.
+// quantityText is the index of the field with a Quantity's text, nil if there is no
+// such field.
 var quantityText = func() []int {
 	if f, ok := quantityType.FieldByName("s"); ok && f.Type.Kind() == reflect.String {
 		return f.Index
@@ -25,8 +25,7 @@ var quantityText = func() []int {
 	return nil
 }()
 
-// textlessOf finds the Quantities of a type. seen has types that are being
-// looked at.
+// textlessOf finds the Quantities of a type. seen has the types whose search has begun.
 func textlessOf(t reflect.Type, seen map[reflect.Type]*textless) textless {
 	if t == quantityType {
 		return func(v reflect.Value) bool {
@@ -70,7 +69,7 @@ func textlessOf(t reflect.Type, seen map[reflect.Type]*textless) textless {
 }
 
 func textlessStruct(t reflect.Type, seen map[reflect.Type]*textless) textless {
-	if known, ok := seen[t]; ok { // what is found in it is not known yet
+	if known, ok := seen[t]; ok { // its search has not ended
 		return func(v reflect.Value) bool { return *known != nil && (*known)(v) }
 	}
 	found := new(textless)

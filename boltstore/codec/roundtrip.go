@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// RoundTrip says whether payload, which c made from obj, decodes to what obj
-// is. The error wraps [ErrUnsupported] and names the first field that comes
-// back changed. What is not exported counts, too. Of types that hide something
-// and have a method Equal, such as Quantity and Time, that decides; an empty
-// slice or map is as good as none.
+// RoundTrip returns an error if payload, which c made from obj, does not decode to an
+// equal object. The error wraps [ErrUnsupported] and names the first field that
+// differs. Fields that are not exported count, too. If a type hides something and has a
+// method Equal, such as Quantity and Time, that method decides. Empty and nil slices
+// and maps are equal.
 func RoundTrip(c Codec, payload []byte, obj runtime.Object) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // in a method of the type
@@ -34,8 +34,8 @@ func RoundTrip(c Codec, payload []byte, obj runtime.Object) (err error) {
 	return nil
 }
 
-// comparison has the pairs of pointers that are being compared, which count as
-// equal: values may contain themselves.
+// comparison has the pairs of pointers whose comparison has begun. They count as equal,
+// since values may contain themselves.
 type comparison map[pair]bool
 
 type pair struct {
@@ -43,7 +43,7 @@ type pair struct {
 	typ  reflect.Type
 }
 
-// equal compares values of one type. If they differ, where says in what.
+// equal compares values of one type. If they differ, where names the part.
 func (c comparison) equal(a, b reflect.Value) (where string, ok bool) {
 	switch a.Kind() {
 	case reflect.Pointer:
@@ -112,7 +112,7 @@ func (c comparison) fields(a, b reflect.Value) (where string, ok bool) {
 			continue
 		}
 		x, y := a.FieldByIndex(f.Index), b.FieldByIndex(f.Index)
-		// What is not exported can be read only through its address.
+		// A field that is not exported can be read only through its address.
 		x = reflect.NewAt(f.Type, x.Addr().UnsafePointer()).Elem()
 		y = reflect.NewAt(f.Type, y.Addr().UnsafePointer()).Elem()
 		if where, ok := c.equal(x, y); !ok {
@@ -122,7 +122,7 @@ func (c comparison) fields(a, b reflect.Value) (where string, ok bool) {
 	return "", true
 }
 
-// equalOf finds the method by which values of t are compared, -1 for none.
+// equalOf returns the index of the method that compares values of t, -1 for none.
 func equalOf(t reflect.Type) int {
 	p := reflect.PointerTo(t)
 	m, ok := p.MethodByName("Equal")
@@ -142,7 +142,7 @@ func equalOf(t reflect.Type) int {
 	return -1
 }
 
-// addressable is v, or a copy of it.
+// addressable returns v, or an addressable copy of it.
 func addressable(v reflect.Value) reflect.Value {
 	if v.CanAddr() {
 		return v

@@ -44,7 +44,7 @@ func (c structCodec) Decode(data []byte) (runtime.Object, error) {
 	return v.Interface().(runtime.Object), nil
 }
 
-// caught makes an error of a panic in a type's own marshalers.
+// caught turns a panic in a type's own marshalers into an error.
 func caught(err *error, as error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: a marshaler panicked: %v", as, p)
@@ -152,10 +152,9 @@ func (d *decoder) fields(fields []field, byName map[string]int, v reflect.Value)
 	return nil
 }
 
-// eachField calls f for each exported field of t and of the structs embedded
-// in it, with its index from t and its name. Embedded types that are stored
-// otherwise than as their fields, and embedded pointers, are fields themselves.
-// Fields that are hidden have no name.
+// eachField calls f for each exported field of t and of the structs embedded in it,
+// with its index from t and its name. Embedded pointers, and embedded types that are
+// not stored as their fields, count as fields themselves. Hidden fields have no name.
 func eachField(t reflect.Type, index []int, f func(reflect.StructField, string) error) error {
 	for sf := range t.Fields() {
 		hidden := isHidden(t, sf)

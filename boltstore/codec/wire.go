@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	// maxDepth is how deep values may be nested: as deep as Kubernetes lets
-	// JSON be.
+	// maxDepth bounds how deep values may be nested, as Kubernetes does for JSON.
 	maxDepth = 10_000
 
-	// maxAhead is how many elements are allocated before they are seen.
+	// maxAhead is how many elements are allocated before they are read.
 	maxAhead = 256
 
 	// maxKeys is how many keys an idle encoder has room for.
@@ -60,7 +59,7 @@ func appendValue(dst []byte, write func(*encoder) error) ([]byte, error) {
 	return out, nil
 }
 
-// enter is called before what is nested, leave after it unless it failed.
+// enter is called before a nested value, leave after it unless it failed.
 func (e *encoder) enter() error {
 	if e.depth == maxDepth {
 		return fmt.Errorf("%w: %w", ErrUnsupported, errDepth)
@@ -93,7 +92,7 @@ var decoders = sync.Pool{New: func() any {
 	return &decoder{Decoder: msgpack.NewDecoder(r), r: r}
 }}
 
-// decodeValue lets read read all of data.
+// decodeValue calls read, which must read all of data.
 func decodeValue(data []byte, read func(*decoder) error) error {
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
@@ -127,7 +126,7 @@ func (d *decoder) damaged(err error) error {
 	return fmt.Errorf("%w: before byte %d: %w", ErrDamaged, len(d.data)-d.r.Len(), err)
 }
 
-// isNil tells whether a nil comes next, and reads it.
+// isNil says whether a nil comes next, and reads it if so.
 func (d *decoder) isNil() (bool, error) {
 	c, err := d.PeekCode()
 	if err != nil || c != msgpcode.Nil {
@@ -136,7 +135,7 @@ func (d *decoder) isNil() (bool, error) {
 	return true, d.damaged(d.DecodeNil())
 }
 
-// length checks the length of something of which each element takes a byte.
+// length checks a length n. Each element takes at least one byte of what is left.
 func (d *decoder) length(n int, err error) (int, error) {
 	if err != nil {
 		return 0, d.damaged(err)
@@ -175,7 +174,7 @@ func (d *decoder) string() (string, error) {
 	return string(b), err
 }
 
-// int reads an integer, and nothing else that msgpack takes for one.
+// int reads an integer, and refuses other values that msgpack would convert.
 func (d *decoder) int() (int64, error) {
 	c, err := d.PeekCode()
 	if err != nil {

@@ -36,7 +36,7 @@ func Dial(path string) (*Client, error) {
 	connect := func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx, path, sock) }
 	conn, err := connect(context.Background(), "", "")
 	if beside := path + ".sock"; err != nil && len(beside) <= longest {
-		// To an owner in a container the file may have a shorter path.
+		// In the owner's container the file may have a shorter path.
 		sock = beside
 		if c, again := connect(context.Background(), "", ""); again == nil {
 			conn, err = c, nil
@@ -53,8 +53,8 @@ func Dial(path string) (*Client, error) {
 	}}}, nil
 }
 
-// connect trusts the answers of the file's owner and of root only. Where there
-// is no file it trusts this user and root: one that was removed may be open.
+// connect trusts answers only from the file's owner and from root. If there is no file,
+// it trusts this user and root: the file may have been removed while it is open.
 func connect(ctx context.Context, db, sock string) (net.Conn, error) {
 	owner, known := os.Geteuid(), true
 	st, err := os.Stat(db)
@@ -84,7 +84,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// get asks the owner, and calls fn with what it answers.
+// get asks the owner, and calls fn with the answer.
 func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.Reader) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -97,7 +97,7 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var u *url.Error // its address is of no use to anyone
+		var u *url.Error // the URL in its text is of no use
 		if errors.As(err, &u) {
 			err = u.Err
 		}
@@ -117,7 +117,7 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.
 	if err := fn(resp.Body); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil { // the trailer is behind it
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil { // the trailer comes after the body
 		return err
 	}
 	if msg := resp.Trailer.Get(trailerError); msg != "" {
@@ -134,7 +134,7 @@ type answered struct {
 
 func (e *answered) Error() string { return e.text }
 
-// Is makes ErrNotFound of it where it is that.
+// Is says whether the owner's error is ErrNotFound.
 func (e *answered) Is(target error) bool {
 	return target == ErrNotFound && e.status == http.StatusNotFound
 }
@@ -198,8 +198,7 @@ func (c *Client) lines(ctx context.Context, path string, q Query, fn func(json.R
 	})
 }
 
-// Snapshot implements Reader. What is written is a whole copy only if the
-// error is nil.
+// Snapshot implements Reader. The copy is whole only if the error is nil.
 func (c *Client) Snapshot(ctx context.Context, w io.Writer) error {
 	return c.get(ctx, "snapshot", nil, func(r io.Reader) error {
 		_, err := io.Copy(w, r)

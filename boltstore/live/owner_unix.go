@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ownerOf is the user whose file it is.
+// ownerOf returns the user that owns the file.
 func ownerOf(st fs.FileInfo) (uid int, ok bool) {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -17,5 +17,5 @@ func ownerOf(st fs.FileInfo) (uid int, ok bool) {
 	return int(s.Uid), true
 }
 
-// refused says that nobody listens on a socket.
+// refused says whether err means that no process listens on a socket.
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -4,5 +4,5 @@ package live
 
 import "errors"
 
-// peerOf: the system does not tell; the socket's mode is what there is.
+// peerOf fails: the system does not name the peer. Only the socket's mode protects it.
 func peerOf(int) (uid, pid int, err error) { return 0, 0, errors.ErrUnsupported }

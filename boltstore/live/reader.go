@@ -1,15 +1,13 @@
-// Package live shows what is in a file, also while another process has it open.
+// Package live shows what is in a file, even while another process has it open.
 //
-// bbolt's lock keeps other processes out of a file. Its owner therefore serves
-// a read-only unix socket beside it, if it was asked to ([Serve]); [Dial]
-// connects to it. [File] reads a file that this process has open. All three
-// give the same answers ([Reader]).
+// bbolt's lock keeps other processes out of a file. So its owner can serve a read-only
+// unix socket beside it ([Serve]), and [Dial] connects to it. [File] reads a file that
+// this process has open. Both readers give the same answers ([Reader]).
 //
-// The socket is for the same user and root: it has mode 0600, and where the
-// system tells who a peer is, others are turned away. No client can hold up
-// the owner: what it asks for is read in pages, no transaction is open while
-// anything is sent, and connections, requests and the time to send or accept
-// them are bounded.
+// The socket is for the same user and root. It has mode 0600, and other peers are
+// turned away if the system names them. No client can hold up the owner. Answers are
+// read in pages, no transaction is open while an answer is sent, and connections,
+// requests and times to send or accept are bounded.
 package live
 
 import (
@@ -28,40 +26,40 @@ import (
 // Reader reads a file. Its methods may be called concurrently. Objects are the
 // caller's to keep and change.
 type Reader interface {
-	// Status says what the file holds and, through a socket, how its owner is.
+	// Status says what the file holds and, through a socket, what its owner reports.
 	Status(ctx context.Context) (Status, error)
-	// Objects calls fn with each object that the query asks for, in the order of
-	// the file, until fn fails. They are read in pages, each from one commit.
+	// Objects calls fn with each object that the query selects, in the order of the
+	// file, until fn fails. Objects are read in pages, each from one commit.
 	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
-	// History calls fn with each version of the object at Query.Key, of all if it
-	// is empty, that the journal still has, oldest first, until fn fails.
+	// History calls fn with each version of the object at Query.Key in the journal,
+	// oldest first, until fn fails. An empty key means all objects.
 	History(ctx context.Context, q Query, fn func(Version) error) error
 	// Snapshot writes a consistent copy of the whole file.
 	Snapshot(ctx context.Context, w io.Writer) error
-	// Close ends the reader.
+	// Close releases the reader.
 	Close() error
 }
 
-// Status of a file.
+// Status is the state of a file.
 type Status struct {
 	File    string            `json:"file"`
 	Bytes   int64             `json:"bytes"`
 	Sources []boltstore.State `json:"sources"`
-	// SetAside are files that could not be used, beside this one.
+	// SetAside are the files beside this one that could not be used.
 	SetAside []boltstore.Aside `json:"setAside,omitempty"`
-	// Owner is nil unless it was asked.
+	// Owner is nil unless an owner answered.
 	Owner *Owner `json:"owner,omitempty"`
 }
 
 // Owner is the process that has the file open.
 type Owner struct {
 	PID int `json:"pid"`
-	// Error is why commits fail at the moment, "" if they do not.
+	// Error is why commits fail at the moment, "" if they succeed.
 	Error string `json:"error,omitempty"`
-	// Moved is why the owner's file is not, or no longer, the one at the path,
-	// "" if it is: see boltstore.ErrMoved. Then the rest is about that file.
+	// Moved is why the owner's file is not the one at the path, "" if it is: see
+	// boltstore.ErrMoved. The rest of the Status is then about the owner's file.
 	Moved string `json:"moved,omitempty"`
-	// Sources are, by name, how those stand that the owner keeps up to date.
+	// Sources has the state of each source that the owner keeps up to date, by name.
 	Sources map[string]string `json:"sources,omitempty"`
 }
 
@@ -72,14 +70,15 @@ type Query struct {
 	Key string
 	// Index and Value select the objects with that value under the index.
 	Index, Value string
-	// Secrets shows the data of Secrets, which are redacted otherwise.
+	// Secrets shows the data of Secrets. Otherwise they are redacted.
 	Secrets bool
 }
 
-// Version of an object.
+// Version is one version of an object.
 type Version struct {
 	history.Version
-	// Object after the change, for a delete the last known one, if there is one.
+	// Object is the object after the change. For a delete it is the last known one, if
+	// there is one.
 	Object *unstructured.Unstructured `json:"object,omitempty"`
 }
 
@@ -203,7 +202,7 @@ func (f file) Snapshot(_ context.Context, w io.Writer) error {
 	return errors.Join(err, s.Close())
 }
 
-// view is a source as a query asks for it.
+// view is a source as a query selects it.
 type view struct {
 	store *boltstore.Store
 	state boltstore.State
@@ -218,8 +217,8 @@ func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {
 	return fn(u)
 }
 
-// hides says whether what is secret in an object is not to be shown.
-// Those kept as metadata are of another kind.
+// hides says whether secret data of objects must be redacted. Objects kept as metadata
+// have none.
 func (v *view) hides() bool {
 	src := v.state.Source
 	return (v.state.Kind == "Secret" || src.Group == "" && src.Resource == "secrets") && !v.query.Secrets
@@ -248,11 +247,11 @@ func (v *view) unstructured(obj any) (*unstructured.Unstructured, error) {
 
 const (
 	redacted = "REDACTED"
-	// applied is an annotation that holds the data once more.
+	// applied is an annotation that has a copy of the data.
 	applied = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
-// redactDiff keeps which fields have changed.
+// redactDiff removes the values from diff and leaves which fields have changed.
 func redactDiff(diff []history.Change) {
 	for i, c := range diff {
 		if !strings.HasPrefix(c.Path, ".data") && !strings.HasPrefix(c.Path, ".stringData") && !strings.HasPrefix(c.Path, ".metadata.annotations") {

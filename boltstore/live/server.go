@@ -18,16 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Options of Serve. The zero value is good.
+// Options are the options of Serve. The zero value is good.
 type Options struct {
-	// Sources says, by name, how the sources stand that the program keeps up to
-	// date; it may be called at any time, concurrently.
+	// Sources returns the state of each source that the program keeps up to date, by
+	// name. It may be called at any time, concurrently.
 	Sources func() map[string]string
 }
 
-// limits of what clients can take.
+// limits bound what clients can use.
 type limits struct {
-	conns  int           // at a time; others wait to be accepted
+	conns  int           // connections at a time; others wait to be accepted
 	header int           // bytes of a request
 	read   time.Duration // to send a request
 	write  time.Duration // to accept each piece of an answer
@@ -46,13 +46,12 @@ type server struct {
 
 	closing context.CancelFunc
 	mu      sync.Mutex
-	closed  bool           // nothing is added to wg any more
-	wg      sync.WaitGroup // of what is under way; once it serves, mu is held over Add
+	closed  bool           // nothing more is added to wg
+	wg      sync.WaitGroup // requests under way; mu is held over Add once the server serves
 }
 
-// Serve serves the file's socket until the Closer is closed, which is to be
-// done before the DB is. It fails, and the DB works on, where the socket
-// cannot be made: the error says why.
+// Serve serves the file's socket until the Closer is closed. Close it before the DB. If
+// the socket cannot be made, the error says why, and the DB works on.
 func Serve(db *boltstore.DB, o Options) (io.Closer, error) {
 	return serve(db, o, defaultLimits)
 }
@@ -72,7 +71,7 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 	}
 	s.http = &http.Server{
 		Handler: s.bounded(mux), MaxHeaderBytes: l.header,
-		// Not ReadTimeout, which would end long answers.
+		// ReadTimeout would end long answers.
 		ReadHeaderTimeout: l.read, IdleTimeout: l.read,
 		ErrorLog: log.New(io.Discard, "", 0), // clients cannot fill the owner's log
 	}
@@ -80,7 +79,7 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 	return s, nil
 }
 
-// Close ends the server and its connections, and waits for what it was doing.
+// Close ends the server and its connections, and waits for requests under way.
 func (s *server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -91,8 +90,8 @@ func (s *server) Close() error {
 	return err
 }
 
-// begin says whether a request may still be answered. Then wg.Done is to be
-// called after it.
+// begin says whether a request may still be answered. If so, the caller calls wg.Done
+// after it.
 func (s *server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +101,8 @@ func (s *server) begin() bool {
 	return !s.closed
 }
 
-// bounded refuses requests with a body, and bounds the time to take what is
-// still buffered when next is done.
+// bounded refuses requests with a body. After next it bounds the time that the client
+// has to take the rest of the answer.
 func (s *server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
@@ -111,14 +110,14 @@ func (s *server) bounded(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		} else {
 			http.Error(w, "a request has no body", http.StatusRequestEntityTooLarge)
-			_ = c.SetReadDeadline(time.Now()) // net/http would wait for it
+			_ = c.SetReadDeadline(time.Now()) // net/http would wait for the body
 		}
 		// It fails only on a connection that is gone.
 		_ = c.SetWriteDeadline(time.Now().Add(s.limits.write))
 	})
 }
 
-// stream is an answer. What goes wrong after its first byte is in the trailer.
+// stream is an answer. An error after its first byte is in the trailer.
 type stream struct {
 	w     http.ResponseWriter
 	c     *http.ResponseController
@@ -166,10 +165,10 @@ func (s *server) answer(closing context.Context, w http.ResponseWriter, r *http.
 	}
 }
 
-// atPath refuses to tell of a file where somebody asks for another one, which is
-// at the path now. Where there is none, this one is what there is.
+// atPath returns an error if another file is at the path now, since the client asks for
+// that one. If there is no file at the path, it returns nil.
 func (s *server) atPath(r *http.Request) error {
-	if r.URL.Path == "/v1/status" { // which says it
+	if r.URL.Path == "/v1/status" { // the status says it itself
 		return nil
 	}
 	err := s.db.AtPath()
@@ -199,7 +198,7 @@ func (s *server) status(r *http.Request, a *stream) error {
 	return json.NewEncoder(a).Encode(st)
 }
 
-// query finds out what a request asks for. The source is named by its ID.
+// query parses a request. It names the source by its ID.
 func (s *server) query(r *http.Request) (Query, error) {
 	v := r.URL.Query()
 	q := Query{Key: v.Get("key"), Index: v.Get("index"), Value: v.Get("value"), Secrets: v.Get("secrets") == "true"}
@@ -212,7 +211,7 @@ func (s *server) query(r *http.Request) (Query, error) {
 		case st.Source.ID():
 			q.Source = st.Source
 			return q, nil
-		case st.Source.Resource: // what it is cannot be read
+		case st.Source.Resource: // the source's meta cannot be read
 			return q, fmt.Errorf("source %s: %s", st.Source.Resource, st.Degraded)
 		}
 	}

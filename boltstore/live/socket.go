@@ -17,20 +17,21 @@ import (
 	"time"
 )
 
-// longest is the longest path that a socket's address holds everywhere, with
-// the zero byte after it: 104 bytes on the BSDs and macOS, 108 on Linux.
+// longest is the length of the longest path that fits in a socket's address on all
+// systems, with a zero byte after it. There are 104 bytes on the BSDs and macOS, 108 on
+// Linux.
 const longest = 103
 
-// SocketPath is where the socket of a file is: <db>.sock beside it, or, where
-// that is longer than a socket's address can be, a name in a folder of the
-// file's owner below os.TempDir. The path is absolute and without symlinks, so
-// that it is the same one by whatever path the file is named.
+// SocketPath is the path of a file's socket: <db>.sock beside it. If that is too long
+// for a socket's address, it is a name in a folder of the file's owner below
+// os.TempDir. The path is absolute and without symlinks, so that all paths of the file
+// lead to the same socket.
 func SocketPath(db string) (string, error) {
 	path, _, err := socketPath(db)
 	return path, err
 }
 
-// socketPath is SocketPath. alias says that it is not beside the file.
+// socketPath is SocketPath. alias says that the socket is not beside the file.
 func socketPath(db string) (path string, alias bool, err error) {
 	abs, err := filepath.Abs(db)
 	if err != nil {
@@ -58,7 +59,7 @@ func socketPath(db string) (path string, alias bool, err error) {
 	return path, true, nil
 }
 
-// makeDir makes the folder of an alias, or verifies that it is ours alone.
+// makeDir makes the folder of an alias, or verifies that only this user can use it.
 func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -73,8 +74,8 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// listen makes the socket of a file, which the caller owns, so that another
-// socket of ours at the path can only be of a process that has died.
+// listen makes the socket of a file that the caller has open for writing. So another
+// socket of this user's at the path belongs to a process that has died.
 func listen(db string) (*socket, error) {
 	if runtime.GOOS == "windows" {
 		return nil, fmt.Errorf("a socket that only this user can use: %w on Windows", errors.ErrUnsupported)
@@ -95,9 +96,9 @@ func listen(db string) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // it may be another's by then
+	l.SetUnlinkOnClose(false) // another process's socket may be there by then
 	s := &socket{UnixListener: l, path: path}
-	// Who connects before the mode is set is turned away by its user id.
+	// A peer that connects before the mode is set is turned away by its user id.
 	err = os.Chmod(path, 0o600)
 	if err == nil {
 		s.made, err = os.Lstat(path)
@@ -108,8 +109,8 @@ func listen(db string) (*socket, error) {
 	return s, nil
 }
 
-// removeStale removes a socket of ours that nobody listens on any more, and
-// nothing else.
+// removeStale removes a socket of this user's on which no process listens, and nothing
+// else.
 func removeStale(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +126,7 @@ func removeStale(path string) error {
 		return fmt.Errorf("%s is there and another user's; it is not touched", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil && ownerMoved(path) { // it belongs to a file that was here before
+	if err == nil && ownerMoved(path) { // it belongs to a file that was at the path before
 		err = c.Close()
 		if rerr := os.Remove(path); !errors.Is(rerr, fs.ErrNotExist) {
 			err = errors.Join(err, rerr)
@@ -144,8 +145,7 @@ func removeStale(path string) error {
 	return nil
 }
 
-// ownerMoved asks the process that listens whether its file is at another path by
-// now.
+// ownerMoved asks the listening process whether its file is at another path by now.
 func ownerMoved(path string) bool {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -163,7 +163,7 @@ func ownerMoved(path string) bool {
 	return err == nil && st.Owner != nil && st.Owner.Moved != ""
 }
 
-// socket accepts the same user and root only.
+// socket accepts only the same user and root.
 type socket struct {
 	*net.UnixListener
 	path string
@@ -180,11 +180,11 @@ func (s *socket) Accept() (net.Conn, error) {
 		if uid, _, err := peer(c); errors.Is(err, errors.ErrUnsupported) || err == nil && (uid == 0 || uid == os.Geteuid()) {
 			return c, nil
 		}
-		_ = c.Close() // not to be talked to
+		_ = c.Close() // another user
 	}
 }
 
-// Close removes the socket if it is still the one that was made.
+// Close removes the socket if it is still the one that listen made.
 func (s *socket) Close() error {
 	err := s.UnixListener.Close()
 	if st, lerr := os.Lstat(s.path); lerr == nil && (s.made == nil || os.SameFile(st, s.made)) {

@@ -13,9 +13,8 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
-// ErrKeyset is what every error about a keyset is: it is missing, malformed, or
-// not the one that a file was encrypted with. The error names the keyset and
-// says what to do.
+// ErrKeyset is wrapped by every error about a keyset: it is missing, malformed, or not
+// the one that encrypted the file. The error names the keyset and says what to do.
 var ErrKeyset = errors.New("keyset")
 
 // Keyset says where a user's Tink keyset comes from. Its keys must be for AEAD.
@@ -25,8 +24,8 @@ type Keyset struct {
 	read func() (*keyset.Handle, error)
 }
 
-// File is a cleartext keyset in JSON, as tinkey writes it. Its permissions are
-// the caller's business.
+// File is a cleartext keyset in JSON, as tinkey writes it. The caller must protect the
+// file.
 func File(path string) *Keyset {
 	return &Keyset{"the keyset file " + path, func() (*keyset.Handle, error) {
 		b, err := os.ReadFile(path)
@@ -37,7 +36,7 @@ func File(path string) *Keyset {
 	}}
 }
 
-// Env is such a keyset in an environment variable.
+// Env is a cleartext keyset in JSON in an environment variable.
 func Env(name string) *Keyset {
 	return &Keyset{"the keyset in $" + name, func() (*keyset.Handle, error) {
 		v, ok := os.LookupEnv(name)
@@ -48,14 +47,13 @@ func Env(name string) *Keyset {
 	}}
 }
 
-// Func is a keyset from anywhere else, such as one that a KMS has encrypted.
-// The name appears in errors. read is called once for each time a file is
-// opened, without locks held.
+// Func is a keyset from anywhere else, such as one that a KMS has encrypted. Errors
+// contain the name. read is called once each time a file is opened, without locks held.
 func Func(name string, read func() (*keyset.Handle, error)) *Keyset {
 	return &Keyset{"the keyset " + name, read}
 }
 
-// String names the keyset as errors do.
+// String returns the keyset's name in errors.
 func (k *Keyset) String() string { return k.name }
 
 func parse(b []byte) (*keyset.Handle, error) {
@@ -95,8 +93,8 @@ func (k *Keyset) Read() (*Master, error) {
 	return &Master{name: k.name, primary: p.KeyID(), aead: a}, nil
 }
 
-// Generate writes a new keyset with one key to path, for its owner only. It
-// fails where something is there already.
+// Generate writes a new keyset with one key to path, readable only by its owner. It
+// fails if there is a file already.
 func Generate(path string) error {
 	h, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -120,9 +118,9 @@ func Generate(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// Rotate adds a key to the keyset in the file at path and makes it the primary
-// one. The others stay, for the files they have sealed. A crash leaves the file
-// as it was or as it is to be.
+// Rotate adds a key to the keyset in the file at path and makes it the primary one. The
+// other keys stay, for files that they have sealed. A crash leaves the old keyset or
+// the new one.
 func Rotate(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {

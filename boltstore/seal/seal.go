@@ -1,16 +1,14 @@
 // Package seal encrypts what goes into a file and decrypts what comes out.
 //
-// A file has two data keys of its own: one for names (object keys and index
-// values), which are sealed deterministically with AES-SIV so that equal names
-// are equal in the file and can be looked up, and one for values (everything
-// else), which are sealed with XAES-256-GCM. Its 192-bit nonces may be drawn
-// at random as often as one likes; AES-GCM's may not, and a busy file would
-// come to the limit within days.
+// A file has two data keys of its own. One is for names (object keys and index values),
+// which are sealed deterministically with AES-SIV: equal names are equal in the file
+// and can be looked up. The other is for values (everything else), which are sealed
+// with XAES-256-GCM. Its 192-bit nonces can be drawn at random without limit. With
+// AES-GCM's, a busy file would reach the limit within days.
 //
-// The data keys are in the file, in an [Envelope] sealed by the user's
-// [Keyset]. Another key in the keyset thereby costs one small write.
+// The data keys are in the file, in an [Envelope] sealed by the user's [Keyset].
 //
-// Whatever is sealed is bound to its place: it cannot be opened elsewhere.
+// Sealing binds bytes to their place: they cannot be decrypted elsewhere.
 package seal
 
 import (
@@ -24,8 +22,8 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
-// Sealer seals with a file's data keys. A nil one leaves everything as it is.
-// It is safe for concurrent use.
+// Sealer seals with a file's data keys. A nil Sealer leaves everything as it is. A
+// Sealer is safe for concurrent use.
 type Sealer struct {
 	names   tink.DeterministicAEAD
 	values  tink.AEAD
@@ -47,7 +45,7 @@ var (
 
 // NewSealer makes new data keys.
 func NewSealer() (*Sealer, error) {
-	// There is never more than one key, so none needs a prefix to find it by.
+	// There is only one key, so ciphertexts need no prefix that names it.
 	siv := daead.AESSIVKeyTemplate()
 	siv.OutputPrefixType = tinkpb.OutputPrefixType_RAW
 	names, err := keyset.NewHandle(siv)
@@ -72,7 +70,7 @@ func newSealer(names, values *keyset.Handle) (s *Sealer, err error) {
 	return s, nil
 }
 
-// Wrap seals the data keys of s by the keyset's primary key.
+// Wrap seals the data keys of s with the keyset's primary key.
 func (m *Master) Wrap(s *Sealer) (*Envelope, error) {
 	var names, values bytes.Buffer
 	err := s.handles[0].WriteWithAssociatedData(keyset.NewBinaryWriter(&names), m.aead, namesPlace)

@@ -1,5 +1,5 @@
-// Package faults has the errors that the rooms below boltstore share, and a
-// list of errors that stays short. boltstore offers the errors to its users.
+// Package faults has the errors that the packages below boltstore share, and a list of
+// errors that stays short. boltstore offers the errors to its users.
 package faults
 
 import (

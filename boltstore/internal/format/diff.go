@@ -36,14 +36,15 @@ func DiffOf(base, record []byte) Diff {
 	if places != nil {
 		placesPool.Put(places)
 	}
-	if len(record) > len(base)+len(d) && len(base) > 0 { // Apply refuses a diff that makes so much of so little
+	if len(record) > len(base)+len(d) && len(base) > 0 { // Apply refuses a record that much larger than base and diff
 		return DiffOf(nil, record)
 	}
 	return append(make(Diff, 0, len(d)), d...)
 }
 
-// places says where eight bytes lie in a base, for each offset that is a multiple
-// of eight: by the hash of the bytes, offset/8 + 1. 0 means nowhere.
+// places says where eight bytes lie in a base, for each offset that is a multiple of
+// eight. The index is a hash of the bytes. The value is offset/8 + 1, and 0 means
+// nowhere.
 type places [1 << 10]uint16
 
 var placesPool = sync.Pool{New: func() any { return new(places) }}
@@ -59,8 +60,8 @@ func placesOf(base []byte) *places {
 
 func hash8(x uint64) uint64 { return x * 0x9E3779B97F4A7C15 >> (64 - 10) }
 
-// next returns how many bytes from record[i] on are not in the base behind j, and
-// the offset in the base of the bytes that follow them.
+// next returns how many bytes from record[i] on are not in the base after j. at is the
+// offset in the base of the bytes that follow them.
 func (p *places) next(base []byte, j int, record []byte, i int) (own, at int) {
 	if p == nil {
 		return len(record) - i, j
@@ -98,8 +99,8 @@ func shared(a, b []byte) (n int) {
 	return n
 }
 
-// Apply returns the record, in memory of its own. It is nil if d is nil or was made
-// from another base.
+// Apply returns the record in new memory. It is nil if d is nil or was made from
+// another base.
 func (d Diff) Apply(base []byte) []byte {
 	if !d.fits(base) {
 		return nil

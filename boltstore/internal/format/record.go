@@ -37,12 +37,12 @@ type Record struct {
 	Stored               int64  // unix ns
 	Born                 uint64 // seq at which an object of this UID was first stored
 	Values               []IndexValues
-	key                  string // only where the item key is a hash
+	key                  string // only if the item key is a hash
 	Packed               uint32 // how the payload is packed
 	Size                 int    // of the payload once unpacked, if it is packed
 	Payload              []byte
-	// Whole, unless nil, has HeadRoom bytes and then Payload: Encode then copies
-	// no payload.
+	// Whole, unless nil, has HeadRoom bytes and then Payload. Encode then does not copy
+	// the payload.
 	Whole []byte
 }
 
@@ -77,8 +77,8 @@ func (r *Record) ValuesOf(name string) []string {
 	return nil
 }
 
-// Encode returns the bytes of the record of key, and sets CRC. With Whole set
-// they lie there, and overwrite what Encode returned before.
+// Encode returns the bytes of the record of key, and sets CRC. If Whole is set, the
+// result lies in it and overwrites an earlier result.
 func (r *Record) Encode(key string) ([]byte, error) {
 	size := HeadRoom
 	if r.Whole == nil {
@@ -147,8 +147,8 @@ func (e *errEncoder) do(f func() error) {
 	}
 }
 
-// ParseRecord verifies and parses the record b found under itemKey, and says
-// whose key it is. The result aliases b.
+// ParseRecord verifies and parses the record b, found under itemKey. It also returns
+// the object's key. The record aliases b.
 func ParseRecord(itemKey, b []byte) (string, *Record, error) {
 	key, inline, err := index.ParseKey(itemKey)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 
 // Blocks is the journal of a source: stored blocks by the seq of their first entry.
 //
-// bbolt rewrites whatever shares a page with something new, and never splits a page
-// of four values or fewer, however large. A block that was appended to others would
-// be written some four times. So a block that is not small is the only value, under
-// its seq, in a bucket of its own.
+// bbolt rewrites a whole page when a value is added to it, and never splits a page of
+// four values or fewer, however large. A block that shared a page with others would be
+// written about four times. So a large block is the only value, under its seq, in its
+// own bucket.
 type Blocks struct{ Bucket *bolt.Bucket }
 
 // smallBlock is the size in bytes below which blocks share a bucket.
@@ -55,8 +55,8 @@ func (j *Blocks) Each(fn func(k, v []byte)) {
 	}
 }
 
-// blockCursor walks the blocks as a bolt.Cursor does. A block that its bucket has lost
-// is nil.
+// blockCursor walks the blocks as a bolt.Cursor does. The value is nil if the block's
+// bucket has lost it.
 type blockCursor struct {
 	c *bolt.Cursor
 	j *Blocks
@@ -101,7 +101,7 @@ func (t Tree) blockPlace(seq uint64, head []byte) []byte {
 	return place(placeBlock, []byte(t.ID), U64(seq), head)
 }
 
-// OpenBlock returns what [Tree.SealBlock] was given.
+// OpenBlock returns the block that [Tree.SealBlock] sealed.
 func (t Tree) OpenBlock(seq uint64, v []byte) ([]byte, error) {
 	if t.Seal == nil {
 		return v, nil

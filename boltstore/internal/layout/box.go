@@ -9,7 +9,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// Box is a bucket of values that are sealed one by one. In a box with names their keys
+// Box is a bucket of values that are sealed one by one. In a box with names the keys
 // are sealed, too. Methods that read accept a nil receiver.
 type Box struct {
 	Bucket *bolt.Bucket
@@ -33,7 +33,7 @@ func (x *Box) name(k []byte) ([]byte, error) {
 // at is the place of the value at the stored key name.
 func (x *Box) at(name []byte) []byte { return place(placeBoxed, x.Place, name) }
 
-// Get returns the value at k, or nil if there is none. A value that cannot be opened
+// Get returns the value at k, or nil if there is none. A value that cannot be decrypted
 // is empty, so that its sum is missing.
 func (x *Box) Get(k []byte) []byte {
 	if x == nil {
@@ -110,7 +110,7 @@ func (x *Box) Page(from []byte, fn func(v []byte) bool) (next []byte, err error)
 	return append(order, next...), nil
 }
 
-// order identifies the order of the box, which other data keys change.
+// order identifies the order of the box. Other data keys give another order.
 func (x *Box) order() ([]byte, error) {
 	if !x.names {
 		return KeysID(nil)
@@ -118,7 +118,7 @@ func (x *Box) order() ([]byte, error) {
 	return KeysID(x.seal)
 }
 
-// KeysID identifies data keys, in 8 bytes: zeros without any.
+// KeysID identifies data keys in 8 bytes. Without data keys they are zeros.
 func KeysID(s *seal.Sealer) ([]byte, error) {
 	if s == nil {
 		return make([]byte, 8), nil

@@ -1,6 +1,6 @@
 // Package layout is the buckets of a kubewake file, as typed values. It knows where
-// things are and how they are sealed in an encrypted file; what they mean is
-// package boltstore's, and their bytes are package format's.
+// things are and how an encrypted file seals them. Package boltstore knows what they
+// mean, and package format their bytes.
 //
 //	/file/header                       the file's header
 //	/sources/<id>/meta                 the source's state
@@ -16,7 +16,7 @@
 //	/aside/<time>/<id>                 a source that was set aside
 //
 // In an encrypted file keys are sealed deterministically, so that they can be looked
-// up, and values with a nonce. Each is bound to its place, by associated data: moved
-// elsewhere it cannot be opened. The file's order is that of the sealed keys: it is
-// stable, and means nothing. Sealing fails only for sizes that bbolt would refuse.
+// up, and values with a nonce. Associated data binds each to its place: moved elsewhere
+// it cannot be decrypted. The file's order is that of the sealed keys. It is stable and
+// means nothing. Sealing fails only for sizes that bbolt would refuse.
 package layout

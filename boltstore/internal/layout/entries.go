@@ -98,7 +98,7 @@ func (e *Entries) name(entry []byte, value, key string) ([]byte, error) {
 	return append(b, k...), err
 }
 
-// Prefix is what the entries of value, and no others, begin with.
+// Prefix is the beginning that all entries of value have, and no others.
 func (e *Entries) Prefix(value string) ([]byte, error) {
 	p := index.Prefix(nil, value)
 	if e.seal == nil {

@@ -64,8 +64,8 @@ func (t Tree) CreateGen(n uint64) (Gen, error) {
 	return t.gen(n, b, items, indices), err
 }
 
-// DropGensExcept removes all other generations: what a relist left that did not end,
-// or the generation that it replaced.
+// DropGensExcept removes all other generations: the stage of a relist that did not end,
+// or the generation that a relist replaced.
 func (t Tree) DropGensExcept(keep ...uint64) error {
 	gens := t.Root.Bucket(BucketGen)
 	if gens == nil {

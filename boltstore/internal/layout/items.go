@@ -55,7 +55,7 @@ func (it *Items) Get(k []byte) []byte {
 	return r.Open()
 }
 
-// Find is Get that leaves the record sealed.
+// Find is Get, but leaves the record sealed.
 func (it *Items) Find(k []byte) (Raw, bool) {
 	if it == nil {
 		return Raw{}, false
@@ -80,7 +80,7 @@ func (it *Items) Put(k, v []byte) error {
 	return it.Bucket.Put(name, value)
 }
 
-// sealed is what is stored for the record v at k.
+// sealed returns the key and value to store for the record v at k.
 func (it *Items) sealed(k, v []byte) (name, value []byte, err error) {
 	if it.seal == nil {
 		return k, v, nil

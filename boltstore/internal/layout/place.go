@@ -8,7 +8,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// place is associated data: a kind, and what tells a place from others of its kind.
+// place is associated data: a kind, and parts that distinguish a place from others of
+// its kind.
 func place(kind byte, parts ...[]byte) []byte {
 	p := []byte{kind}
 	for _, part := range parts {
@@ -41,13 +42,13 @@ func ItemPlace(id string) []byte { return place(placeItem, []byte(id)) }
 // ProgressPlace is the place of the progress of a source's first list.
 func ProgressPlace(id string) []byte { return place(placeProgress, []byte(id)) }
 
-// unopened stands for a value that cannot be opened: no record or sum is so short.
+// unopened stands for a value that cannot be decrypted. No record or sum is so short.
 var unopened = []byte{}
 
-// ErrUnopened means that the data keys do not open a value.
+// ErrUnopened means that the data keys do not decrypt a value.
 var ErrUnopened = errors.New("it cannot be decrypted")
 
-// OutOfOrder is the error of a walk that would go on from k in a circle.
+// OutOfOrder is the error of a walk that would go round in a circle at k.
 func OutOfOrder(k []byte) error {
 	return fmt.Errorf("%w: the keys are not in order at %x", faults.ErrDamaged, k)
 }

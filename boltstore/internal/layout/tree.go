@@ -55,7 +55,8 @@ func SourceName(s *seal.Sealer, id string) ([]byte, error) {
 	return s.Name([]byte(id), place(placeSource))
 }
 
-// SourceID is the id that [SourceName] was given, or "" if it cannot be opened.
+// SourceID is the id from which [SourceName] made name, or "" if it cannot be
+// decrypted.
 func SourceID(s *seal.Sealer, name []byte) string {
 	id, err := s.OpenName(name, place(placeSource))
 	if err != nil {

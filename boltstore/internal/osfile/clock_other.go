@@ -4,7 +4,7 @@ package osfile
 
 import "time"
 
-// Machines with these systems have clocks with a battery.
+// Machines with these systems have clocks with a battery, so the clock counts as right.
 
 // Boot names this boot of the machine, "" if the system does not.
 func Boot() string { return "" }

@@ -13,8 +13,8 @@ import (
 // Files makes, renames and removes files. The zero value is ready to use.
 //
 // Before each operation it calls Before, if set, with "create", "write", "sync",
-// "rename", "link" or "remove" and the path. An error from Before is the
-// operation's: so tests look on and make operations fail.
+// "rename", "link" or "remove" and the path. An error from Before becomes the
+// operation's. Tests use this to watch operations and to make them fail.
 type Files struct {
 	Before func(name, path string) error
 }
@@ -27,8 +27,8 @@ func (f Files) Op(name, path string) error {
 	return nil
 }
 
-// Rename is os.Rename, with an error that says what to do about a target that is
-// mounted by itself, as a container's single file is.
+// Rename is os.Rename. If the target is a mount point, such as a container's single
+// file, the error says what to do.
 func (f Files) Rename(from, to string) error {
 	err := f.Op("rename", to)
 	if err == nil {
@@ -61,7 +61,7 @@ func (f Files) Remove(path string) error {
 	return os.Remove(path)
 }
 
-// Sync brings to the disk what b has written.
+// Sync writes to disk what b has written.
 func (f Files) Sync(b *bolt.DB) error {
 	if err := f.Op("sync", b.Path()); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (f Files) Sync(b *bolt.DB) error {
 	return b.Sync()
 }
 
-// Write is a transaction in a file that has only a temporary name yet.
+// Write runs a transaction in a file that still has its temporary name.
 func (f Files) Write(b *bolt.DB, fn func(*bolt.Tx) error) error {
 	if err := f.Op("write", b.Path()); err != nil {
 		return err
@@ -120,6 +120,6 @@ func IsEmpty(path string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Size() == 0
 }
 
-// UnknownBoot stands for the boot where the system does not name it: each may
-// be another one.
+// UnknownBoot stands for a boot that the system does not name. It may differ from any
+// other, even from itself.
 const UnknownBoot = "unknown"

@@ -2,8 +2,8 @@ package osfile
 
 import "golang.org/x/sys/unix"
 
-// fileSystems are those whose locks may not hold between machines or
-// containers, or whose syncs may not reach a disk.
+// fileSystems are file systems whose locks may not hold between machines or containers,
+// or whose syncs may not reach a disk.
 var fileSystems = map[uint32]string{
 	unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS", unix.SMB2_SUPER_MAGIC: "SMB",
 	unix.FUSE_SUPER_MAGIC: "FUSE", unix.V9FS_MAGIC: "9p", unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.CEPH_SUPER_MAGIC: "Ceph",

@@ -32,9 +32,9 @@ func Holder(path string) string {
 	return pids(f, fmt.Sprintf("%02x:%02x:%d", unix.Major(uint64(s.Dev)), unix.Minor(uint64(s.Dev)), s.Ino))
 }
 
-// pids finds the processes that hold a lock on file, in lines such as
-// "1: FLOCK  ADVISORY  WRITE 8213 fd:01:537 0 EOF". A process that waits for the
-// lock has an arrow behind the number.
+// pids finds the processes that hold a lock on file, in lines such as "1: FLOCK
+// ADVISORY WRITE 8213 fd:01:537 0 EOF". A process that waits for the lock has an arrow
+// after the number.
 func pids(locks io.Reader, file string) string {
 	var found []string
 	for lines := bufio.NewScanner(locks); lines.Scan(); {

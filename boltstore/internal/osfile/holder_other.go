@@ -2,5 +2,5 @@
 
 package osfile
 
-// Holder: the system does not say whose an flock is.
+// Holder returns "": the system does not say which process holds a lock.
 func Holder(string) string { return "" }

@@ -14,20 +14,20 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// Lock does nothing: this system locks a file that is open by itself.
+// Lock does nothing: this system itself locks an open file.
 func Lock(string) (release func(), err error) { return func() {}, nil }
 
-// WaitLock does nothing, as Lock.
+// WaitLock does nothing, like Lock.
 func WaitLock(string, time.Duration, bool) (release func(), err error) { return func() {}, nil }
 
 const CanUnlock = false
 
-// Unlock is not possible.
+// Unlock fails: it is not possible on this system.
 func Unlock(*os.File) error { return errors.ErrUnsupported }
 
-// IsFree says whether a writer could open the file now, or there is no file. It is
-// false if that cannot be found out. Only bbolt has a lock here, so bbolt opens the
-// file, without the permission to write.
+// IsFree says whether a writer could open the file now, or there is no file. It returns
+// false if it cannot find out. Only bbolt has a lock on this system. So bbolt opens the
+// file, without permission to write.
 func IsFree(path string) bool {
 	opened := false
 	o := &bolt.Options{Timeout: time.Nanosecond, OpenFile: func(name string, _ int, _ os.FileMode) (*os.File, error) {

@@ -30,13 +30,13 @@ func WaitLock(path string, timeout time.Duration, reader bool) (release func(), 
 	}
 }
 
-// lockPoll is how often WaitLock tries: the system has no wait with a deadline.
+// lockPoll is how often WaitLock tries. The system has no wait with a deadline.
 const lockPoll = 20 * time.Millisecond
 
-// IsFree says whether a writer could open the file now, or there is no file. A
-// reader keeps a writer out, too. It is false if that cannot be found out.
+// IsFree says whether a writer could open the file now, or there is no file. A reader
+// keeps a writer out, too. IsFree returns false if it cannot find out.
 func IsFree(path string) bool {
-	// Over NFS a lock of a writer's is only given to who may write.
+	// Over NFS, only a file opened for writing can get a writer's lock.
 	release, err := flockAs(path, os.O_RDWR, unix.LOCK_EX)
 	if err == nil {
 		release()
@@ -44,10 +44,10 @@ func IsFree(path string) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist)
 }
 
-// CanUnlock says whether the lock of an open file can be let go.
+// CanUnlock says whether the lock of an open file can be released.
 const CanUnlock = true
 
-// Unlock lets go of the lock of a file that stays open.
+// Unlock releases the lock of a file that stays open.
 func Unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
 func flock(path string, how int) (release func(), err error) {
@@ -64,7 +64,7 @@ func flockAs(path string, flag, how int) (release func(), err error) {
 		err = faults.ErrLocked
 	}
 	if err == nil && !IsAt(f, path) {
-		err = faults.ErrLocked // and replaced, a moment ago
+		err = faults.ErrLocked // another process has just replaced the file
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// sameOwner gives the file to the owner and group of the one that st describes.
-// A group that may do nothing with it is no reason to fail.
+// sameOwner gives the file at path the owner and group that st has. It does not fail
+// for a group that has no permissions.
 func sameOwner(path string, st fs.FileInfo) error {
 	want, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -10,15 +10,16 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// CheckPath returns [faults.ErrUnsafe] for a path at which another user can change
-// or replace the file: a symlink, or a file or folder that another user than root
-// owns, or that group or others can write. A folder with the sticky bit, such as
-// /tmp, is safe. Only the last folder counts. Root may read any user's file.
+// CheckPath returns [faults.ErrUnsafe] for a path at which another user can change or
+// replace the file. Such a path is a symlink, or a file or folder that group or others
+// can write, or that a user other than this one and root owns. A folder with the sticky
+// bit, such as /tmp, is safe. Only the last folder counts. Root may read any user's
+// file.
 func CheckPath(path string, readOnly bool) error {
 	dir := filepath.Dir(path)
 	st, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // which the caller will find out
+		return nil // the caller meets the error when it opens the file
 	}
 	if err != nil {
 		return err
@@ -46,11 +47,11 @@ func checkFile(st fs.FileInfo, readOnly bool) error {
 	return nil
 }
 
-// Writable is what [UnsafeFor] says of a file that others can write.
+// Writable is the answer of [UnsafeFor] for a file that others can write.
 const Writable = "can be written by group or others"
 
 // OpenSafe returns an os.OpenFile for bbolt that opens only what [CheckPath] accepts,
-// also if the file was replaced after that check, and gives it mode 0600.
+// even if the file was replaced after that check. It gives the file mode 0600.
 func OpenSafe(readOnly bool) func(string, int, os.FileMode) (*os.File, error) {
 	return func(name string, flag int, perm os.FileMode) (*os.File, error) {
 		f, err := os.OpenFile(name, flag|noFollow, perm)

@@ -9,5 +9,6 @@ const (
 	KeepsModes = false
 )
 
-// UnsafeFor: who can write a file is not in its mode here.
+// UnsafeFor finds nothing: on this system the mode does not say which users can write a
+// file.
 func UnsafeFor(fs.FileInfo, bool) string { return "" }

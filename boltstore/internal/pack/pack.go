@@ -1,8 +1,8 @@
 // Package pack compresses the payloads of records with zstd, by dictionaries that
 // are trained from a source's own objects.
 //
-// Each dictionary has a version, which a record names. A version never comes to
-// mean another dictionary, also where damage has destroyed the first one.
+// Each dictionary has a version, which records name. A version never comes to mean
+// another dictionary, even if damage has destroyed the first one.
 package pack
 
 import (
@@ -182,7 +182,7 @@ func (p *Set) Current() *Packer {
 	return plainPacker()
 }
 
-// Forget has no dictionary used for new records until another one is trained.
+// Forget stops the use of dictionaries for new records until another one is trained.
 func (p *Set) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

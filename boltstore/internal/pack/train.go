@@ -9,8 +9,8 @@ import (
 )
 
 // A dictionary is trained from the first page of a source's first list, or from a
-// sample of the file once that has enough objects. Another one is trained when
-// the objects have changed so much that the newest packs far worse than it did.
+// sample of the file once it has enough objects. Another one is trained once the newest
+// packs the objects far worse than it packed its samples.
 const (
 	MinObjects     = 50        // objects that a training needs
 	MaxSamples     = 128       // objects that a training uses at most
@@ -71,8 +71,8 @@ func (s *Sampler) Add(b []byte) {
 	}
 }
 
-// Train trains a dictionary with three of four samples, and measures it with the
-// others. It is an error if the dictionary does not save enough.
+// Train trains a dictionary with three quarters of the samples, and measures it with
+// the others. It returns an error if the dictionary does not save enough.
 func Train(version uint32, samples [][]byte) (p *Packer, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the builder panics on some data
@@ -117,8 +117,8 @@ func Train(version uint32, samples [][]byte) (p *Packer, err error) {
 	return p, nil
 }
 
-// Hurry makes a training due: with worse as objects do that the newest dictionary
-// packs far worse, else as time does. It is for tests.
+// Hurry makes a training due, for tests: with worse as if the newest dictionary packed
+// far worse, otherwise as if the interval had passed.
 func (p *Set) Hurry(worse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

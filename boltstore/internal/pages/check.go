@@ -8,11 +8,12 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// Check verifies the file at path before bbolt maps it. In bbolt a file that is
-// too short ends in a SIGBUS, and pages in a circle in a hang. Check returns
-// [faults.ErrForeign] if bbolt never wrote the file, and [faults.ErrDamaged] if
-// its pages are not as bbolt writes them. flat says whether the bucket at path
-// holds no buckets: its leaf pages are then not read.
+// Check verifies the file at path before bbolt maps it. With a file that is too short
+// bbolt gets a SIGBUS, and with pages in a circle it hangs.
+//
+// Check returns [faults.ErrForeign] if bbolt never wrote the file, and
+// [faults.ErrDamaged] if its pages are not as bbolt writes them. flat says whether the
+// bucket at path holds no buckets: its leaf pages are then not read.
 func Check(path string, flat func(path []string) bool) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -32,10 +33,9 @@ func Check(path string, flat func(path []string) bool) error {
 	return f.scan(flat)
 }
 
-// scan verifies that the pages form trees, that each page is used once and is
-// not in the list of free pages, and that the key which leads to a page is the
-// page's first. It reads the first bytes of each page, branch pages whole, and
-// leaf pages whole where they can hold buckets.
+// scan verifies that the pages form trees. Each page must be used once and not be free,
+// and the key that leads to a page must be the page's first. scan reads the first bytes
+// of each page. It reads branch pages whole, and leaf pages that can hold buckets.
 func (f *File) scan(flat func(path []string) bool) error {
 	seen := f.newSet()
 	var errs faults.List

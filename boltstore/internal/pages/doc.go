@@ -1,8 +1,8 @@
 // Package pages reads the pages of a bbolt file without bbolt.
 //
-// bbolt believes what it reads. Pages that point in a circle, as lost writes leave
-// them, make it hang or exhaust memory. So a file is checked here before bbolt
-// opens it, and a damaged file is read with this package alone.
+// bbolt trusts what it reads. Pages that point in a circle, as lost writes leave them,
+// make it hang or exhaust memory. So this package checks a file before bbolt opens it,
+// and reads a damaged file without bbolt.
 //
 // The form is that of bbolt 1.5 (internal/common/page.go). A page begins with
 //

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// File is the pages of one bbolt file, as its latest valid transaction left
-// them. It reads only, and is safe for concurrent use.
+// File is the pages of one bbolt file, as its latest valid transaction left them. It
+// only reads, and is safe for concurrent use.
 type File struct {
 	r     io.ReaderAt
 	meta  *meta
@@ -86,7 +86,7 @@ func parsePageHead(b []byte) Page {
 // Head reads the head of page id.
 func (f *File) Head(id uint64) (Page, error) { return f.begin(id, make([]byte, HeadSize)) }
 
-// begin reads the first bytes of page id into b, and parses its head.
+// begin reads the first bytes of page id into b, and parses the page's head.
 func (f *File) begin(id uint64, b []byte) (p Page, err error) {
 	if id < 2 || id >= f.pages {
 		return p, fmt.Errorf("%w: page %d is not in the file", faults.ErrDamaged, id)
@@ -129,8 +129,8 @@ func (f *File) visit(id uint64, seen pageSet) (Page, error) {
 	return f.come(id, p, err, seen)
 }
 
-// come checks the head p of page id, and marks the page as seen. A page that is
-// seen twice is an error.
+// come checks the head p of page id, and marks the page as seen. A page that comes
+// twice is an error.
 func (f *File) come(id uint64, p Page, err error, seen pageSet) (Page, error) {
 	bad := func(why string) (Page, error) {
 		return Page{}, fmt.Errorf("%w: page %d %s", faults.ErrDamaged, id, why)

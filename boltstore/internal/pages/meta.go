@@ -24,10 +24,10 @@ const (
 // pageSizes are the sizes that bbolt accepts.
 var pageSizes = []uint32{1024, 2048, 4096, 8192, 16384, 32768, 65536}
 
-// newestMeta returns the valid meta page of the latest transaction. The first
-// meta page says where the second one is. If the first is broken, the second is
-// looked for at each page size, and the first match counts, as in bbolt: pages
-// behind it may hold anything.
+// newestMeta returns the valid meta page of the latest transaction. The first meta page
+// says where the second one is. If the first is broken, newestMeta looks for the second
+// at each page size and takes the first match, as bbolt does. Later pages may hold
+// anything.
 func newestMeta(r io.ReaderAt) (*meta, error) {
 	best, err := readMeta(r, 0)
 	if err != nil {
@@ -63,9 +63,9 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 	return best, nil
 }
 
-// traces says whether a file without meta pages may once have been a bbolt file: it
-// begins with zeros, as a write that never reached the disk leaves it, or one of
-// its pages is a bbolt page at its place.
+// traces says whether a file without meta pages may once have been a bbolt file. It
+// begins with zeros, as after a write that never reached the disk, or one of its pages
+// is a bbolt page at its place.
 func traces(r io.ReaderAt) bool {
 	const most = 1 << 16 // pages to look at
 	begin := make([]byte, pageHead+metaBytes)

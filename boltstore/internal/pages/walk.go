@@ -157,7 +157,7 @@ type child struct {
 	key    []byte // in the branch page; bbolt puts the child's first key there
 	page   Page
 	err    error
-	astray bool // its first key differs: bbolt would look in the wrong place
+	astray bool // its first key differs: bbolt would search in the wrong place
 }
 
 // look reads the first bytes of each child's page, on all cores.
