@@ -32,7 +32,7 @@ type Aside struct {
 // Aside returns the files that this process or an earlier one has set aside and that
 // are still there, the newest first.
 func (db *DB) Aside() (all []Aside) {
-	for _, name := range db.asideFiles() {
+	for _, name := range db.beside.Aside() {
 		if st, err := os.Lstat(name); err == nil {
 			all = append(all, Aside{name, st.Size(), st.ModTime(), asideReason(name)})
 		}

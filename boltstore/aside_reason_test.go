@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
+
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
@@ -45,7 +47,7 @@ func TestAsideReasons(t *testing.T) {
 		for range 2 {
 			db := openTest(t, path, Options{ReplaceForeign: true})
 			got := db.Aside()
-			if len(got) != 1 || got[0].Reason != tc.want || got[0].Bytes == 0 || !strings.HasPrefix(got[0].Path, path+asideInfix) {
+			if len(got) != 1 || got[0].Reason != tc.want || got[0].Bytes == 0 || !strings.HasPrefix(got[0].Path, path+beside.AsideInfix) {
 				t.Errorf("%s: %+v, want %s", name, got, tc.want)
 			}
 			closeTest(t, db)

@@ -59,7 +59,7 @@ func Compact(ctx context.Context, path string, o Options, progress Progress) (Co
 		return Compaction{}, db.explain(err)
 	}
 	db.h.swap(b)
-	db.removeLeftovers()
+	db.beside.RemoveLeftovers()
 	before := db.Size()
 	var collected []Collected
 	if collectAfter > 0 {

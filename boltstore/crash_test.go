@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -301,7 +303,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 					t.Fatalf("%s: %v", what, err)
 				}
 				for _, f := range filesIn(t, dir) {
-					if f != path && !strings.HasPrefix(filepath.Base(f), "test.db"+asideInfix) {
+					if f != path && !strings.HasPrefix(filepath.Base(f), "test.db"+beside.AsideInfix) {
 						t.Errorf("%s: %s was left behind", what, f)
 					}
 				}

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
+
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 
@@ -29,7 +31,8 @@ type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // as given to Open, for errors
 	opts   Options
-	files  osfile.Files
+	files  *osfile.Files // operations on files, which tests look into
+	beside beside.Files
 	device *device
 	// opened is when Open was called, openedSlept how long the machine had slept by
 	// then.
@@ -79,7 +82,8 @@ func newDB(path string, o Options) (*DB, error) {
 		}
 		path = abs
 	}
-	db := &DB{path: path, given: given, opts: o, files: osfile.Files{Before: o.op}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.MaxRelists)}
+	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.MaxRelists)}
+	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.KeepCorrupt, KeepBytes: o.KeepCorruptBytes}
 	db.opened, db.openedSlept = o.Clock.Now(), db.Slept()
 	db.ctx, db.cancel = context.WithCancel(context.Background())
 	db.keeper.init(db)
@@ -112,7 +116,7 @@ func Open(path string, o Options) (*DB, error) {
 	if name := osfile.Untrusted(filepath.Dir(path)); name != "" {
 		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
-	db.removeLeftovers()
+	db.beside.RemoveLeftovers()
 	err = db.migrate()
 	if err == nil {
 		err = db.settleKeys()

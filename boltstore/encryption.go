@@ -108,7 +108,7 @@ func (db *DB) KeysDue() bool {
 // say all that an encrypted file hides. It is not ours to remove.
 func (db *DB) warnPlainAside() {
 	var plain []string
-	for _, name := range db.asideFiles() {
+	for _, name := range db.beside.Aside() {
 		if h, ok := headerOf(name); !ok || h.Keys == nil {
 			plain = append(plain, name)
 		}

@@ -60,7 +60,7 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, error) {
 	}
 	aside := ""
 	if !res.whole() {
-		aside, err = db.copyAside(old.f)
+		aside, err = db.beside.Copy(old.f)
 	}
 	if err == nil {
 		err = db.step("rename")

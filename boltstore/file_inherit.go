@@ -1,8 +1,6 @@
 package boltstore
 
 import (
-	"os"
-
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
@@ -22,12 +20,4 @@ func (db *DB) inherit(name string) error {
 		return err
 	}
 	return osfile.Like(name, st)
-}
-
-// tryInherit gives the file name the mode and owner of from. It only logs a failure,
-// since a damaged file must be replaced all the same.
-func (db *DB) tryInherit(name string, from os.FileInfo) {
-	if err := osfile.Like(name, from); err != nil {
-		db.log().Error(err, "The mode and owner of a damaged file could not be given to its replacement or copy", "file", name)
-	}
 }

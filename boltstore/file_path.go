@@ -171,13 +171,13 @@ func (db *DB) exchangeNames(name, path string, was os.FileInfo) error {
 	}
 	if err := isAt(name, was); err != nil {
 		// Another file came to path after the look. It gets its name back. If the
-		// program dies before that, removeLeftovers finds it.
+		// program dies before that, RemoveLeftovers finds it.
 		xerr := db.files.Op("exchange", path)
 		if xerr == nil {
 			xerr = osfile.Exchange(name, path)
 		}
 		if xerr != nil {
-			kept := db.asideName()
+			kept := db.beside.AsideName()
 			return errors.Join(err, fmt.Errorf("the file that came there is now %s: %w", kept, errors.Join(xerr, os.Rename(name, kept))))
 		}
 		return errOther

@@ -1,13 +1,10 @@
 package boltstore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -40,7 +37,7 @@ func (db *DB) replace(why error) error {
 	var saved salvaged
 	name, err := db.makeFile(path, next, func(to *bolt.DB) error {
 		if !errors.Is(why, ErrForeign) {
-			db.tryInherit(to.Path(), db.judged)
+			db.beside.TryLike(to.Path(), db.judged)
 		}
 		if errors.Is(why, ErrDamaged) && known {
 			saved = db.salvage(path, db.judged, to, seals{same, same}, nil)
@@ -57,7 +54,7 @@ func (db *DB) replace(why error) error {
 		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
 		return nil
 	}
-	aside, err := db.nameAside(path)
+	aside, err := db.beside.SetAside(path, db.judged)
 	if err != nil {
 		return db.explain(errors.Join(err, db.files.Remove(name)))
 	}
@@ -98,7 +95,7 @@ func (db *DB) healNow(why error) error {
 	if err := db.inPlace(path); err != nil {
 		return err
 	}
-	aside, err := db.copyAside(old.f)
+	aside, err := db.beside.Copy(old.f)
 	if err != nil {
 		return err
 	}
@@ -106,7 +103,7 @@ func (db *DB) healNow(why error) error {
 	same := seals{db.h.seal, db.h.seal}
 	name, err := db.makeFile(path, header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
 		if st, err := old.f.Stat(); err == nil {
-			db.tryInherit(to.Path(), st)
+			db.beside.TryLike(to.Path(), st)
 		}
 		saved = db.salvage(aside, nil, to, same, known)
 		return saved.unwritten()
@@ -137,23 +134,6 @@ func (db *DB) claimedMetas() map[string]*sourceMeta {
 		}
 	}
 	return metas
-}
-
-// copyAside sets a copy of a file aside. The file itself stays in use.
-func (db *DB) copyAside(from *os.File) (string, error) {
-	aside := db.asideName()
-	st, err := from.Stat()
-	if err != nil {
-		return "", err
-	}
-	if err := db.copyFile(io.NewSectionReader(from, 0, st.Size()), aside); err != nil {
-		if rerr := db.files.Remove(aside); !errors.Is(rerr, os.ErrNotExist) { // it was not even made
-			err = errors.Join(err, rerr)
-		}
-		return "", err
-	}
-	db.tryInherit(aside, st)
-	return aside, nil
 }
 
 // install opens a file made by makeFile and moves it to path, in place of the file was.
@@ -219,109 +199,11 @@ func (db *DB) reload(b *boltFile) error {
 	})
 }
 
-const asideInfix = ".corrupt-"
-
-func (db *DB) asideName() string {
-	stem := db.path + asideInfix + db.opts.Clock.Now().UTC().Format("20060102T150405.000Z")
-	name := stem
-	for n := 2; ; n++ {
-		if _, err := os.Lstat(name); errors.Is(err, os.ErrNotExist) {
-			return name
-		}
-		name = fmt.Sprintf("%s-%d", stem, n)
-	}
-}
-
-// nameAside gives the file at path a second name, before another file takes the first
-// one. If the file system cannot link there, the second name is of a copy. So there is
-// a file at the path at any moment.
-func (db *DB) nameAside(path string) (string, error) {
-	for _, name := range db.asideFiles() {
-		if sameFile(name, path) { // an earlier program gave it and died
-			return name, nil
-		}
-	}
-	if name := db.asideName(); db.files.Link(path, name) == nil {
-		return name, nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !os.SameFile(st, db.judged) {
-		return "", errors.Join(errReplaced, err)
-	}
-	return db.copyAside(f)
-}
-
 func (db *DB) noteAside(aside string, why error, saved salvaged) {
 	db.mu.Lock()
 	db.aside = append(db.aside, aside)
 	db.mu.Unlock()
 	db.log().Error(why, "Set the file aside; what could not be saved will be read from the server", "file", db.path, "aside", aside,
 		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.Err())
-	db.trimAside()
-}
-
-// trimAside removes the oldest files that were set aside, as Options.KeepCorrupt and
-// KeepCorruptBytes say. It keeps the newest in any case.
-func (db *DB) trimAside() {
-	var size int64
-	for i, name := range db.asideFiles() {
-		st, err := os.Lstat(name)
-		if err != nil {
-			continue
-		}
-		size += st.Size()
-		if i == 0 || i < db.opts.KeepCorrupt && size <= db.opts.KeepCorruptBytes {
-			continue
-		}
-		if err := db.files.Remove(name); err != nil {
-			db.log().Error(err, "An old file that was set aside could not be removed", "file", name)
-		}
-	}
-}
-
-// asideFiles returns the files that were set aside and are still there, the newest
-// first.
-func (db *DB) asideFiles() []string {
-	names, _ := filepath.Glob(globEscape(db.path) + asideInfix + "*")
-	names = slices.DeleteFunc(names, func(name string) bool {
-		st, err := os.Lstat(name)
-		return err != nil || !st.Mode().IsRegular()
-	})
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // the time is in the name
-	return names
-}
-
-// globEscape escapes the characters that filepath.Glob takes for a pattern.
-func globEscape(path string) string {
-	var b []byte
-	for _, c := range []byte(path) {
-		if slices.Contains([]byte(`*?[`), c) {
-			b = append(b, '[', c, ']')
-			continue
-		}
-		b = append(b, c)
-	}
-	return string(b)
-}
-
-func (db *DB) copyFile(src io.Reader, to string) error {
-	if err := db.files.Op("create", to); err != nil {
-		return err
-	}
-	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(dst, src)
-	if err == nil {
-		err = db.files.Op("sync", to)
-	}
-	if err == nil {
-		err = dst.Sync()
-	}
-	return errors.Join(err, dst.Close())
+	db.beside.Trim()
 }

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
+
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -125,7 +127,7 @@ func (db *DB) lookAt() error {
 	return precheck(db.path)
 }
 
-var errReplaced = errors.New("it was replaced while it was opened; try again")
+var errReplaced = beside.ErrReplaced
 
 // allocSize is by how many bytes bbolt grows the file. bbolt's own 16 MiB would be most
 // of a small file. bbolt subtracts it from MaxSize.
@@ -283,6 +285,15 @@ func (db *DB) realPath() string {
 		return path
 	}
 	return db.path
+}
+
+// tempFile makes an empty file beside the one at path, which it is to replace.
+func (db *DB) tempFile(path string) (string, error) {
+	was := db.judged
+	if b := db.h.now.Load(); b != nil {
+		was = b.is
+	}
+	return db.beside.Temp(path, was)
 }
 
 // makeFile makes a file for path under a temporary name, which it returns. fill may

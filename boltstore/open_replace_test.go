@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/beside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -54,7 +56,7 @@ func TestReplaceKeepsLink(t *testing.T) {
 	}
 	for _, dir := range []string{filepath.Dir(real), filepath.Dir(path)} {
 		for _, name := range filesIn(t, dir) {
-			if name != real && name != path && !strings.HasPrefix(name, path+asideInfix) {
+			if name != real && name != path && !strings.HasPrefix(name, path+beside.AsideInfix) {
 				t.Errorf("left behind: %s", name)
 			}
 		}
@@ -108,7 +110,7 @@ func TestReplaceInOneStep(t *testing.T) {
 			if n := len(claimTest(t, db, Claim{Indexers: indexers}).ListKeys()); n < 50 || n == 200 {
 				t.Errorf("links %v, failure %d: %d objects were saved", links, k, n)
 			}
-			all := db.asideFiles()
+			all := db.beside.Aside()
 			if len(all) != 1 {
 				t.Fatalf("links %v, failure %d: set aside %q", links, k, all)
 			}
@@ -124,4 +126,13 @@ func TestReplaceInOneStep(t *testing.T) {
 			}
 		}
 	}
+}
+
+func sameFile(a, b string) bool {
+	is, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(is, other)
 }

@@ -1,0 +1,154 @@
+package beside
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
+)
+
+// AsideInfix is between the name of the file and the time at which it was set aside.
+const AsideInfix = ".corrupt-"
+
+// ErrReplaced means that another file has come to the path.
+var ErrReplaced = errors.New("it was replaced while it was opened; try again")
+
+// Files are the files beside the one at Path.
+type Files struct {
+	*osfile.Files
+	Path string
+	Log  klog.Logger
+	Now  func() time.Time
+	// Keep and KeepBytes bound the files that were set aside, as Options.KeepCorrupt.
+	Keep      int
+	KeepBytes int64
+}
+
+// AsideName is a name for a file to set aside now. No file has it.
+func (f *Files) AsideName() string {
+	stem := f.Path + AsideInfix + f.Now().UTC().Format("20060102T150405.000Z")
+	name := stem
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(name); errors.Is(err, os.ErrNotExist) {
+			return name
+		}
+		name = fmt.Sprintf("%s-%d", stem, n)
+	}
+}
+
+// SetAside gives the file at path, which is the file is, a second name: another file
+// can then take the first. If the file system has no links, the second name is of a
+// copy. So there is a file at the path at any moment.
+func (f *Files) SetAside(path string, is os.FileInfo) (string, error) {
+	for _, name := range f.Aside() {
+		if sameFile(name, path) { // an earlier program gave it and died
+			return name, nil
+		}
+	}
+	if name := f.AsideName(); f.Link(path, name) == nil {
+		return name, nil
+	}
+	src, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer src.Close()
+	if st, err := src.Stat(); err != nil || !os.SameFile(st, is) {
+		return "", errors.Join(ErrReplaced, err)
+	}
+	return f.Copy(src)
+}
+
+// Copy sets a copy of a file aside, which stays in use.
+func (f *Files) Copy(from *os.File) (string, error) {
+	name := f.AsideName()
+	st, err := from.Stat()
+	if err != nil {
+		return "", err
+	}
+	if err := f.copyTo(io.NewSectionReader(from, 0, st.Size()), name); err != nil {
+		if rerr := f.Remove(name); !errors.Is(rerr, os.ErrNotExist) { // it was not even made
+			err = errors.Join(err, rerr)
+		}
+		return "", err
+	}
+	f.TryLike(name, st)
+	return name, nil
+}
+
+func (f *Files) copyTo(src io.Reader, to string) error {
+	if err := f.Op("create", to); err != nil {
+		return err
+	}
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	if err == nil {
+		err = f.Op("sync", to)
+	}
+	if err == nil {
+		err = dst.Sync()
+	}
+	return errors.Join(err, dst.Close())
+}
+
+// TryLike gives the file name the mode and owner of from, and logs if it cannot: a
+// damaged file has to be replaced, whoever does it.
+func (f *Files) TryLike(name string, from os.FileInfo) {
+	if err := osfile.Like(name, from); err != nil {
+		f.Log.Error(err, "The mode and owner of a damaged file could not be given to its replacement or copy", "file", name)
+	}
+}
+
+// Aside returns the files that were set aside and are still there, the newest first.
+func (f *Files) Aside() []string {
+	names, _ := filepath.Glob(globEscape(f.Path) + AsideInfix + "*")
+	names = slices.DeleteFunc(names, func(name string) bool {
+		st, err := os.Lstat(name)
+		return err != nil || !st.Mode().IsRegular()
+	})
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // the time is in the name
+	return names
+}
+
+// Trim removes the oldest files that were set aside, as far as Keep and KeepBytes ask
+// for it. The newest always stays.
+func (f *Files) Trim() {
+	var size int64
+	for i, name := range f.Aside() {
+		st, err := os.Lstat(name)
+		if err != nil {
+			continue
+		}
+		size += st.Size()
+		if i == 0 || i < f.Keep && size <= f.KeepBytes {
+			continue
+		}
+		if err := f.Remove(name); err != nil {
+			f.Log.Error(err, "An old file that was set aside could not be removed", "file", name)
+		}
+	}
+}
+
+// globEscape quotes what filepath.Glob would take for a pattern.
+func globEscape(path string) string {
+	var b []byte
+	for _, c := range []byte(path) {
+		if slices.Contains([]byte(`*?[`), c) {
+			b = append(b, '[', c, ']')
+			continue
+		}
+		b = append(b, c)
+	}
+	return string(b)
+}
