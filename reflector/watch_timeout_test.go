@@ -3,7 +3,6 @@ package reflector
 import (
 	"fmt"
 	"math"
-	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -87,5 +86,3 @@ func TestQuietInALongConfirmation(t *testing.T) {
 		}
 	})
 }
-
-func isList(r *http.Request) bool { return !isWatch(r) }

@@ -1,11 +1,9 @@
 package reflector
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -106,33 +104,6 @@ func TestAccepted(t *testing.T) {
 	} {
 		if got := acceptMetadata(accept); got != ask {
 			t.Errorf("for %q it asks for %q, not %q", accept, got, ask)
-		}
-	}
-}
-
-// TestPause: a request may wait for as long as client-go does, which takes
-// seconds, and no date, and not for ever.
-func TestPauses(t *testing.T) {
-	for after, pause := range map[string]time.Duration{
-		"7": 7 * time.Second, "": 0, "0": 0, "-3": 0, "soon": 0, "1.5": 0,
-		"Wed, 21 Oct 2026 07:28:00 GMT": 0, "100000": mostPause, "9223372036854775807": mostPause, "99999999999999999999": 0,
-	} {
-		p := &pulse{}
-		req, err := http.NewRequestWithContext(context.WithValue(t.Context(), pulseKey{}, p), http.MethodGet, "http://localhost/api/v1/configmaps", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := notePulse(func(*http.Request) (*http.Response, error) {
-			h := http.Header{}
-			h.Set("retry-after", after)
-			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: h, Body: http.NoBody}, nil
-		}, req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if got := time.Duration(p.pause.Load()); got != pause {
-			t.Errorf("Retry-After %q: %s, want %s", after, got, pause)
 		}
 	}
 }

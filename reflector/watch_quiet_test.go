@@ -1,86 +1,14 @@
 package reflector
 
 import (
-	"context"
-	"net/http"
-	"net/http/httptest"
-	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
-
-// reflect runs client-go's own Reflector over the source.
-func (f *fixture) reflect() {
-	f.t.Helper()
-	f.t.Cleanup(f.live())
-}
-
-// live does so until the function that it returns is called, as at the end of a
-// process: what is under way is cut.
-func (f *fixture) live() (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	src, queue := f.ListerWatcher, f.queue
-	r := cache.NewReflectorWithOptions(src, &corev1.ConfigMap{}, queue, cache.ReflectorOptions{})
-	done := make(chan struct{})
-	go func() { defer close(done); r.RunWithContext(ctx) }()
-	popped := make(chan struct{})
-	go func() {
-		defer close(popped)
-		for {
-			if _, err := queue.Pop(f.note); err != nil {
-				return
-			}
-		}
-	}()
-	return func() { cancel(); <-done; src.Wait(); queue.Close(); <-popped }
-}
-
-// note keeps what a handler would be told.
-func (f *fixture) note(obj any, _ bool) error {
-	f.telling.Lock()
-	defer f.telling.Unlock()
-	for _, d := range obj.(cache.Deltas) {
-		if e, ok := d.Object.(*boltstore.Entry); ok {
-			_, name, _ := cache.SplitMetaNamespaceKey(e.Key)
-			f.told = append(f.told, string(d.Type)+" "+name)
-		}
-	}
-	return nil
-}
-
-// takeTold returns what has been noted since, sorted.
-func (f *fixture) takeTold() string {
-	f.telling.Lock()
-	defer f.telling.Unlock()
-	told := f.told
-	f.told = nil
-	slices.Sort(told)
-	return strings.Join(told, ", ")
-}
-
-// after lets so much of the bubble's time pass, and all that happens in it.
-func after(d time.Duration) {
-	time.Sleep(d) // the bubble's clock
-	synctest.Wait()
-}
-
-// other moves the server's version on, by a change to another type.
-func (f *fixture) other() {
-	f.t.Helper()
-	if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}); err != nil {
-		f.t.Fatal(err)
-	}
-}
 
 // TestNoBookmarks: a server that sends none is proved fresh by one full list
 // in a life of the process, after two short watches; a broken link later on
@@ -200,73 +128,6 @@ func TestIdleCluster(t *testing.T) {
 		if st := f.State(); st.Phase != PhaseLive || time.Since(st.Confirmed) > 11*time.Minute {
 			t.Errorf("%#v", st)
 		}
-	})
-}
-
-// TestStalledServer: connections are accepted and nothing is answered. No call
-// hangs, and everything goes on when the server does.
-func TestStalledServer(t *testing.T) {
-	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
-		f.reflect()
-		after(time.Second)
-		f.cost()
-		f.sim.Stall(true)
-		f.create("missed")
-		after(5 * time.Minute)
-		f.costs("stalled", kubesim.Cost{Questions: 8})
-		if st := f.State(); st.Phase != PhaseOffline || time.Since(st.Since) < time.Minute {
-			t.Errorf("%#v", st)
-		}
-		f.sim.Stall(false)
-		after(2 * time.Minute)
-		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive {
-			t.Errorf("%s, %#v", diff, st)
-		}
-		f.costs("when it goes on", kubesim.Cost{Watches: 2, Bytes: 700})
-	})
-}
-
-// TestStalledPage: a relist whose page stops half-way is given up and done
-// again.
-func TestStalledPage(t *testing.T) {
-	bubble(t, 8, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
-		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1,
-			func(w http.ResponseWriter, r *http.Request) {
-				_, _ = w.Write([]byte(`{"kind":`))
-				w.(http.Flusher).Flush()
-				<-r.Context().Done()
-			})
-		f.reflect()
-		after(10 * time.Minute)
-		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive {
-			t.Errorf("%s, %#v", diff, st)
-		}
-		f.costs("in all", kubesim.Cost{Questions: 4, FullReads: 3, Watches: 3, Others: 1, Forms: 2, Bytes: 3800})
-	})
-}
-
-// TestSlowPage: bytes that trickle in are signs of life, however long it takes.
-func TestSlowPage(t *testing.T) {
-	bubble(t, 8, kubesim.Options{}, Options{}, func(f *fixture) {
-		f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "configmaps") }, 1, func(w http.ResponseWriter, r *http.Request) {
-			whole := httptest.NewRecorder()
-			f.sim.ServeHTTP(whole, r) // counted as a request of its own
-			w.Header().Set("Content-Type", whole.Header().Get("Content-Type"))
-			for b := range slices.Chunk(whole.Body.Bytes(), 10) {
-				_, _ = w.Write(b)
-				w.(http.Flusher).Flush()
-				time.Sleep(30 * time.Second)
-			}
-		})
-		began := time.Now()
-		f.list()
-		if took := time.Since(began); took < time.Hour {
-			t.Errorf("after %s", took)
-		}
-		if diff := f.differs(); diff != "" {
-			t.Error(diff)
-		}
-		f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 1, Others: 1, Forms: 2, Bytes: 3600})
 	})
 }
 

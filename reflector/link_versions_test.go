@@ -31,8 +31,8 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// odd is a source whose versions may not move, over some lives of one file.
-type odd struct {
+// versionsFixture is a source whose versions may not move, over some lives of one file.
+type versionsFixture struct {
 	t       *testing.T
 	db      *boltstore.DB
 	lw      cache.ListerWatcher
@@ -40,19 +40,19 @@ type odd struct {
 	source  boltstore.Source
 }
 
-func newOdd(t *testing.T, lw cache.ListerWatcher) *odd {
+func newVersionsFixture(t *testing.T, lw cache.ListerWatcher) *versionsFixture {
 	t.Helper()
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Window: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return &odd{t: t, db: db, lw: lw, example: &corev1.ConfigMap{}, source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}
+	return &versionsFixture{t: t, db: db, lw: lw, example: &corev1.ConfigMap{}, source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}
 }
 
 // life runs one, and returns its source once it has synced and the file has the
 // names. fn is called then.
-func (o *odd) life(fn func(*ListerWatcher, *boltstore.Claimed), names ...string) State {
+func (o *versionsFixture) life(fn func(*ListerWatcher, *boltstore.Claimed), names ...string) State {
 	o.t.Helper()
 	store, err := o.db.Claim(boltstore.Claim{Source: o.source, Example: o.example})
 	if err != nil {
@@ -83,7 +83,7 @@ func (o *odd) life(fn func(*ListerWatcher, *boltstore.Claimed), names ...string)
 
 // has waits until the source has synced and gone live, and looks what the file
 // has then: nothing corrects it afterwards.
-func (o *odd) has(src *ListerWatcher, store *boltstore.Claimed, names []string) {
+func (o *versionsFixture) has(src *ListerWatcher, store *boltstore.Claimed, names []string) {
 	o.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for !src.queue.HasSynced() || src.State().Phase != PhaseLive {
@@ -101,7 +101,7 @@ func (o *odd) has(src *ListerWatcher, store *boltstore.Claimed, names []string) 
 }
 
 // come waits until the file has those.
-func (o *odd) come(store *boltstore.Claimed, names ...string) {
+func (o *versionsFixture) come(store *boltstore.Claimed, names ...string) {
 	o.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		keys := store.ListKeys()
@@ -152,7 +152,7 @@ func TestConstantVersions(t *testing.T) {
 				server := httptest.NewServer(http.HandlerFunc(serve))
 				defer server.Close()
 				client := kubernetes.NewForConfigOrDie(WrapConfig(&rest.Config{Host: server.URL, QPS: -1})).CoreV1().RESTClient()
-				o := newOdd(t, cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()))
+				o := newVersionsFixture(t, cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()))
 				objects = map[string]string{"a": of(0), "b": of(1)}
 				o.life(nil, "a", "b")
 				o.life(nil, "a", "b")
@@ -173,7 +173,7 @@ func TestConstantVersions(t *testing.T) {
 func TestConstantOverABrokenWatch(t *testing.T) {
 	names := []string{"a", "b"}
 	watches := make(chan *watch.RaceFreeFakeWatcher, 10)
-	o := newOdd(t, &cache.ListWatch{
+	o := newVersionsFixture(t, &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}}
 			for _, n := range names {
@@ -215,7 +215,7 @@ func TestFakes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o := newOdd(t, &cache.ListWatch{
+		o := newVersionsFixture(t, &cache.ListWatch{
 			ListWithContextFunc:  func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) { return maps.List(ctx, lo) },
 			WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) { return maps.Watch(ctx, lo) },
 		})
@@ -236,7 +236,7 @@ func TestFakes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o := newOdd(t, &cache.ListWatch{
+		o := newVersionsFixture(t, &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) { return things.List(ctx, lo) },
 			WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
 				return things.Watch(ctx, lo)
@@ -253,12 +253,12 @@ func TestFakes(t *testing.T) {
 		of := func(n string) *corev1.ConfigMap {
 			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: n}}
 		}
-		o := newOdd(t, s)
+		o := newVersionsFixture(t, s)
 		testFake(o, func(n string) { s.Add(of(n)) }, func(n string) { s.Delete(of(n)) })
 	})
 }
 
-func testFake(o *odd, create, remove func(string)) {
+func testFake(o *versionsFixture, create, remove func(string)) {
 	create("a")
 	create("b")
 	o.life(nil, "ns/a", "ns/b")
@@ -283,7 +283,7 @@ func testFake(o *odd, create, remove func(string)) {
 // file's own version confirms, and nothing is listed.
 func TestMovingVersions(t *testing.T) {
 	at := "v1"
-	o := newOdd(t, &cache.ListWatch{
+	o := newVersionsFixture(t, &cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: at}, Items: []corev1.ConfigMap{configMapOf("a", "v0")}}, nil
 		},

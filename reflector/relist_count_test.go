@@ -2,16 +2,11 @@ package reflector
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -119,39 +114,6 @@ func TestCounts(t *testing.T) {
 	f.costs("afterwards", kubesim.Cost{Questions: 3, Watches: 3, Bytes: 1300})
 }
 
-// TestAuditFails: an audit that cannot be made does not keep the watch closed; it
-// is made when it can be.
-func TestAuditFails(t *testing.T) {
-	bubble(t, 5, kubesim.Options{}, Options{AuditEvery: time.Hour}, func(f *fixture) {
-		on := &atomic.Bool{}
-		f.sim.FailNext(func(r *http.Request) bool {
-			q := r.URL.Query()
-			return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" && q.Get("limit") != "1"
-		}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("too many objects"))))
-		f.reflect()
-		after(50 * time.Minute)
-		on.Store(true)
-		after(time.Hour)
-		f.takeTold()
-		f.create("meanwhile")
-		after(time.Minute)
-		if told := f.takeTold(); told != "Added meanwhile" {
-			t.Errorf("told %q", told)
-		}
-		if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonAudit] != 0 {
-			t.Errorf("%s %v", st, st.Relists)
-		}
-		if _, _, full := f.sent(); full > 15 {
-			t.Errorf("%d audits were begun", full)
-		}
-		on.Store(false)
-		after(10 * time.Minute)
-		if st := f.State(); st.Phase != PhaseLive || st.Relists[ReasonAudit] != 1 {
-			t.Errorf("%s %v", st, st.Relists)
-		}
-	})
-}
-
 // TestCountsEqual: one request with one object, and no relist.
 func TestCountsEqual(t *testing.T) {
 	f := newAudited(t, Options{}, nil)
@@ -212,39 +174,4 @@ func TestCountsMeanNothing(t *testing.T) {
 		t.Errorf("%d relists", n)
 	}
 	f.costs("in all", kubesim.Cost{Questions: 9, FullReads: 1, Watches: 7, Others: 1, Forms: 2, Bytes: 5000})
-}
-
-// TestAudit: what no count can tell, a list does, when it is due.
-func TestAudit(t *testing.T) {
-	f := newAudited(t, Options{AuditEvery: time.Hour}, nil)
-	then := f.sim.Revision()
-	f.put("cm1", 10, 1)
-	f.put("cm2", 10, 2)
-	f.list()
-	f.overtake(then, func(i int) { f.put("cm3", 10, uint64(i)) })
-	f.take(f.watch())
-	w := f.watch()
-	if d := f.differs(); d == "" {
-		t.Fatal("the server has not been restored")
-	}
-	began := f.clock.Now()
-	for open := true; open; {
-		select {
-		case _, open = <-w.ResultChan():
-		case <-time.After(time.Millisecond):
-			f.clock.Step(time.Minute)
-		}
-	}
-	if took := f.clock.Since(began); took < time.Hour {
-		t.Errorf("after %s", took)
-	}
-	f.cost()
-	f.watch()
-	if d := f.differs(); d != "" {
-		t.Error(d)
-	}
-	f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1100})
-	if st := f.State(); st.Relists[ReasonAudit] != 1 {
-		t.Errorf("%+v", st)
-	}
 }

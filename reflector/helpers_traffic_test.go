@@ -1,6 +1,8 @@
 package reflector
 
-import "github.com/kubewake/kubewake/internal/kubesim"
+import (
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
 
 // cost is what the server has been asked for since the last call, and has sent.
 func (f *fixture) cost() kubesim.Cost {
@@ -29,4 +31,24 @@ func (f *fixture) forget() {
 func (f *fixture) sent() (lists, watches, full int) {
 	c := f.cost()
 	return c.Questions, c.Watches, c.FullReads
+}
+
+// traffic sums up what pages and everything else took, and in how many lists.
+type traffic struct {
+	firsts, pages, requests int
+	bytes                   int64
+}
+
+func (f *fixture) traffic() (n traffic) {
+	for _, r := range f.sim.Requests() {
+		n.bytes += r.BodyBytes
+		n.requests++
+		if r.Verb == "list" && r.Query.Get("limit") != "1" {
+			n.pages++
+			if r.Query.Get("continue") == "" {
+				n.firsts++
+			}
+		}
+	}
+	return n
 }

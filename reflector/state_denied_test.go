@@ -2,24 +2,40 @@ package reflector
 
 import (
 	"errors"
-	"net/http"
+	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// refuse answers requests for config maps with err, as long as it is on.
-func (f *fixture) refuse(err *apierrors.StatusError) *atomic.Bool {
-	on := &atomic.Bool{}
-	f.sim.FailNext(func(r *http.Request) bool { return on.Load() && strings.Contains(r.URL.Path, "configmaps") },
-		1<<30, kubesim.Answer(err))
-	return on
+// TestDenied: data is kept, and unconfirmed.
+func TestDenied(t *testing.T) {
+	f := newFixture(t, 4)
+	f.list()
+	f.broken()
+	before := f.State().Confirmed
+	f.cost()
+	f.clock.Step(time.Hour)
+	f.sim.FailNext(nil, 1, kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", fmt.Errorf("no"))))
+	if _, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Fatal(err)
+	}
+	if st := f.State(); st.Phase != PhaseDenied || !st.Confirmed.Equal(before) || len(f.store.ListKeys()) != 4 {
+		t.Fatalf("%+v with %d objects", st, len(f.store.ListKeys()))
+	}
+	f.costs("refused", kubesim.Cost{Questions: 1, Bytes: 220})
+	f.watch()
+	if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive || !st.Confirmed.Equal(f.clock.Now()) {
+		t.Fatalf("%s, %+v", diff, st)
+	}
+	f.costs("allowed", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
 }
 
 var refusals = map[string]*apierrors.StatusError{

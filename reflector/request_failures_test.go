@@ -16,10 +16,10 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestRoad: whatever stands between program and server, the objects stay, the
+// TestServerUnreachable: whatever stands between program and server, the objects stay, the
 // state names the cause, requests follow client-go's backoff, and once the way
 // is free what was missed is told without a full read.
-func TestRoad(t *testing.T) {
+func TestServerUnreachable(t *testing.T) {
 	fails := func(err error) func(f *fixture) (mend func()) {
 		return func(f *fixture) func() {
 			broken := func(*http.Request) error { return err }

@@ -1,0 +1,388 @@
+package reflector
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
+)
+
+type fixture struct {
+	*ListerWatcher
+	t       *testing.T
+	sim     *kubesim.Server
+	store   *boltstore.Claimed
+	queue   *fifo.Queue
+	clock   *testingclock.FakeClock
+	claim   func() // begins another life
+	telling sync.Mutex
+	told    []string
+	road    atomic.Pointer[func(*http.Request) error] // breaks the way to the server
+	tries   atomic.Int64                              // requests that took it, or would have
+	paid    kubesim.Cost                              // up to the last call of cost
+}
+
+// roundTrip takes the road.
+func (f *fixture) roundTrip(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		f.tries.Add(1)
+		if broken := f.road.Load(); broken != nil {
+			if err := (*broken)(req); err != nil {
+				return nil, err
+			}
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (fn roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return fn(req) }
+
+// newFixture is a source over a simulator that has n config maps.
+func newFixture(t *testing.T, n int) *fixture {
+	t.Helper()
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	f := fixtureOver(t, sim, n, clk, Options{PageSize: 3})
+	f.clock = clk
+	return f
+}
+
+// bubble runs a test in a synctest bubble, where all time is the bubble's.
+func bubble(t *testing.T, n int, so kubesim.Options, o Options, test func(f *fixture)) {
+	t.Helper()
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(so)
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		test(fixtureOver(t, sim, n, clock.RealClock{}, o))
+	})
+}
+
+func TestMain(m *testing.M) {
+	// One of them sleeps until after the last error, which is ages ahead of a
+	// bubble's clock.
+	utilruntime.ErrorHandlers = nil
+	// What client-go says of broken links, without end, would hide a failure.
+	if flag.Parse(); !testing.Verbose() {
+		klog.SetLogger(logr.Discard())
+	}
+	os.Exit(m.Run())
+}
+
+// warm makes what the process has but one of, so that no bubble owns it.
+func warm(t *testing.T) {
+	t.Helper()
+	f := newFixture(t, 1)
+	f.list()
+	if err := f.queue.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "warm", ResourceVersion: "100"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.queue.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store.ReadJournal(1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fixtureOver(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Options) *fixture {
+	t.Helper()
+	return fixtureWith(t, sim, n, clk, o, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher { return lw })
+}
+
+// fixtureWith has a client of its own.
+func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Options, setup func(*rest.Config), wrap func(cache.ListerWatcher) cache.ListerWatcher) *fixture {
+	t.Helper()
+	t.Cleanup(sim.Close)
+	f := &fixture{t: t, sim: sim}
+	for i := range n {
+		f.create(fmt.Sprint("cm", i))
+	}
+	cfg := sim.RESTConfig()
+	cfg.QPS = -1
+	cfg.Wrap(f.roundTrip)
+	setup(cfg)
+	client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
+	lw := wrap(cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()))
+	src, server, err := Identify(t.Context(), lw, &corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fo := boltstore.Options{Keyset: sealtest.Default()}
+	if d, ok := clk.(boltstore.DeviceClock); ok {
+		fo.Clock = d
+	}
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), fo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Server, o.Clock = server, clk
+	f.claim = func() {
+		if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
+			t.Fatal(err)
+		}
+		f.queue = fifo.New(f.store, fifo.Options{Now: clk.Now})
+		f.ListerWatcher = New(lw, f.queue, f.store, &corev1.ConfigMap{}, o)
+	}
+	f.claim()
+	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })
+	return f
+}
+
+// restart ends this life of the process and begins another.
+func (f *fixture) restart() {
+	f.t.Helper()
+	if err := f.queue.Flush(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	f.queue.Close()
+	f.store.Release()
+	f.claim()
+}
+
+func (f *fixture) create(name string) {
+	f.t.Helper()
+	if err := f.sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) delete(name string) {
+	f.t.Helper()
+	if err := f.sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) list() {
+	f.t.Helper()
+	list, err := f.ListWithContext(f.t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rv := list.(*metav1.List).ResourceVersion
+	if len(list.(*metav1.List).Items) > 0 || rv != f.queue.Accepted() {
+		f.t.Fatalf("answered %+v", list)
+	}
+	if err := f.queue.Replace(nil, rv); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) watch() watch.Interface {
+	f.t.Helper()
+	w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(w.Stop)
+	return w
+}
+
+func (f *fixture) next(w watch.Interface) watch.Event {
+	f.t.Helper()
+	select {
+	case ev := <-w.ResultChan():
+		return ev
+	case <-time.After(10 * time.Second):
+		f.t.Fatal("no event")
+	}
+	return watch.Event{}
+}
+
+func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
+// reflect runs client-go's own Reflector over the source.
+func (f *fixture) reflect() {
+	f.t.Helper()
+	f.t.Cleanup(f.live())
+}
+
+// live does so until the function that it returns is called, as at the end of a
+// process: what is under way is cut.
+func (f *fixture) live() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	src, queue := f.ListerWatcher, f.queue
+	r := cache.NewReflectorWithOptions(src, &corev1.ConfigMap{}, queue, cache.ReflectorOptions{})
+	done := make(chan struct{})
+	go func() { defer close(done); r.RunWithContext(ctx) }()
+	popped := make(chan struct{})
+	go func() {
+		defer close(popped)
+		for {
+			if _, err := queue.Pop(f.note); err != nil {
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done; src.Wait(); queue.Close(); <-popped }
+}
+
+// note keeps what a handler would be told.
+func (f *fixture) note(obj any, _ bool) error {
+	f.telling.Lock()
+	defer f.telling.Unlock()
+	for _, d := range obj.(cache.Deltas) {
+		if e, ok := d.Object.(*boltstore.Entry); ok {
+			_, name, _ := cache.SplitMetaNamespaceKey(e.Key)
+			f.told = append(f.told, string(d.Type)+" "+name)
+		}
+	}
+	return nil
+}
+
+// takeTold returns what has been noted since, sorted.
+func (f *fixture) takeTold() string {
+	f.telling.Lock()
+	defer f.telling.Unlock()
+	told := f.told
+	f.told = nil
+	slices.Sort(told)
+	return strings.Join(told, ", ")
+}
+
+// after lets so much of the bubble's time pass, and all that happens in it.
+func after(d time.Duration) {
+	time.Sleep(d) // the bubble's clock
+	synctest.Wait()
+}
+
+// other moves the server's version on, by a change to another type.
+func (f *fixture) other() {
+	f.t.Helper()
+	if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// put creates or changes a config map whose content does not compress.
+func (f *fixture) put(name string, size int, seed uint64) {
+	f.t.Helper()
+	data := make([]byte, size)
+	for i, r := 0, rand.New(rand.NewPCG(seed, 7)); i < size; i++ {
+		data[i] = byte('!' + r.IntN(90))
+	}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"": string(data)}}
+	err := f.sim.Update(o)
+	if apierrors.IsNotFound(err) {
+		err = f.sim.Create(o)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// differs says how the file differs from the server.
+func (f *fixture) differs() string {
+	want, _, err := f.sim.List(&corev1.ConfigMap{})
+	if err != nil {
+		return err.Error()
+	}
+	if n := len(f.store.ListKeys()); n != len(want) {
+		return fmt.Sprintf("%d objects, want %d", n, len(want))
+	}
+	for _, o := range want {
+		got, ok, err := f.store.GetByKey(o.GetNamespace() + "/" + o.GetName())
+		if m, ok := got.(*corev1.ConfigMap); ok && strings.HasPrefix(m.ResourceVersion, "v") {
+			o.SetResourceVersion("v" + o.GetResourceVersion()) // see opaque
+		}
+		if err != nil || !ok || !apiequality.Semantic.DeepEqual(got, o) {
+			return fmt.Sprintf("%s differs: %v", o.GetName(), err)
+		}
+	}
+	return ""
+}
+
+// every does something in the background, for the rest of the bubble.
+func (f *fixture) every(d time.Duration, do func(i int)) {
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for i := 0; ; i++ {
+			select {
+			case <-time.After(d):
+				do(i)
+			case <-done:
+				return
+			}
+		}
+	}()
+	f.t.Cleanup(func() { close(done); <-ended })
+}
+
+// die ends this life of the process in the midst of what it does, and begins
+// another.
+func (f *fixture) die(end func()) {
+	f.t.Helper()
+	end()
+	f.store.Release()
+	f.claim()
+}
+
+// slow fills a server with n objects of which nothing compresses, behind a link
+// of 50 kbit/s.
+func (f *fixture) slow(n int) {
+	for i := range n {
+		f.put(fmt.Sprintf("cm%04d", i), 1500, uint64(i))
+	}
+	f.sim.SetBandwidth(50_000 / 8)
+}
+
+// until waits for something, an hour at most, and says whether it came.
+func until(come func() bool) bool {
+	for began := time.Now(); time.Since(began) < time.Hour; {
+		if come() {
+			return true
+		}
+		after(5 * time.Second)
+	}
+	return come()
+}
+
+func isList(r *http.Request) bool { return !isWatch(r) }
+
+// refuse answers requests for config maps with err, as long as it is on.
+func (f *fixture) refuse(err *apierrors.StatusError) *atomic.Bool {
+	on := &atomic.Bool{}
+	f.sim.FailNext(func(r *http.Request) bool { return on.Load() && strings.Contains(r.URL.Path, "configmaps") },
+		1<<30, kubesim.Answer(err))
+	return on
+}

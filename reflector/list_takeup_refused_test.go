@@ -1,0 +1,158 @@
+package reflector
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// interrupted reads n pages of three and ends the life.
+func (f *fixture) interrupted(n int) {
+	f.t.Helper()
+	var pages atomic.Int64
+	var over atomic.Bool
+	f.sim.FailNext(func(r *http.Request) bool {
+		return !over.Load() && r.URL.Query().Get("limit") == "3" && pages.Add(1) > int64(n)
+	}, 1000, nil)
+	end := f.live()
+	after(30 * time.Second)
+	over.Store(true)
+	f.die(end)
+	if f.store.State().Synced {
+		f.t.Fatal("it was not interrupted")
+	}
+}
+
+// TestNotTakenUp: where the server does not go on with what was read, or is
+// another one by now, a list begins anew and shows nothing of what was.
+func TestNotTakenUp(t *testing.T) {
+	gone := func(f *fixture, with *apierrors.StatusError) {
+		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1, kubesim.Answer(with))
+	}
+	for name, tc := range map[string]struct {
+		before func(f *fixture)
+		anew   bool
+		tried  bool // the server was asked for the next page
+	}{
+		"nothing":            {func(*fixture) {}, false, true},
+		"expired, no rest":   {func(f *fixture) { gone(f, apierrors.NewResourceExpired("gone")) }, true, true},
+		"expired, with rest": {func(f *fixture) { f.create("another"); f.sim.CompactLists() }, false, true},
+		"invalid":            {func(f *fixture) { gone(f, apierrors.NewBadRequest("continue key is not valid")) }, true, true},
+		"server is behind": {func(f *fixture) {
+			if err := f.sim.Rewind(f.sim.Revision() - 2); err != nil {
+				f.t.Fatal(err)
+			}
+		}, true, false},
+		"another cluster": {func(f *fixture) {
+			if err := f.sim.Recreate(f.sim.Revision() + 100); err != nil {
+				f.t.Fatal(err)
+			}
+			f.create("of the other")
+		}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+				f.interrupted(2)
+				tc.before(f)
+				f.sim.ResetRequests()
+				f.reflect()
+				after(20 * time.Second)
+				n := f.traffic()
+				tried := false
+				for _, r := range f.sim.Requests() {
+					if r.Verb == "list" && r.Query.Get("limit") == "3" {
+						tried = r.Query.Get("continue") != ""
+						break
+					}
+				}
+				if tried != tc.tried || (n.firsts == 1) != tc.anew || n.firsts > 1 || !f.queue.HasSynced() {
+					t.Errorf("%+v, synced %v, %s", n, f.queue.HasSynced(), f.State())
+				}
+				if d := f.differs(); d != "" {
+					t.Error(d)
+				}
+			})
+		})
+	}
+}
+
+// TestPurgeOfAnInterruptedList: what the server refuses does not stay, not even
+// unseen.
+func TestPurgeOfAnInterruptedList(t *testing.T) {
+	for _, o := range []OnDenied{DeniedKeep, DeniedPurge} {
+		bubble(t, 9, kubesim.Options{}, Options{PageSize: 3, OnDenied: o}, func(f *fixture) {
+			f.interrupted(2)
+			refused := f.refuse(refusals["403"])
+			refused.Store(true)
+			f.reflect()
+			after(5 * time.Minute)
+			refused.Store(false)
+			f.sim.ResetRequests()
+			after(5 * time.Minute)
+			if n := f.traffic(); (n.firsts == 1) != (o == DeniedPurge) || !f.queue.HasSynced() {
+				t.Errorf("%v: %+v", o, n)
+			}
+			if d := f.differs(); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+// TestOpaqueNotTakenUp: of versions that cannot be compared only the same one
+// tells that the server has not gone back.
+func TestOpaqueNotTakenUp(t *testing.T) {
+	warm(t)
+	for _, moved := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			sim := kubesim.New(kubesim.Options{})
+			if err := sim.StartPipes(); err != nil {
+				t.Fatal(err)
+			}
+			f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{Compare: CompareDecoded, PageSize: 3}, func(*rest.Config) {}, opaque)
+			f.interrupted(2)
+			if moved {
+				f.other()
+			}
+			f.sim.ResetRequests()
+			f.list()
+			if n := f.traffic(); (n.firsts == 1) != moved || n.pages < 1 || len(f.store.ListKeys()) != 9 {
+				t.Errorf("moved %v: %+v, %d objects", moved, n, len(f.store.ListKeys()))
+			}
+		})
+	}
+}
+
+// TestUnknownClusterNotTakenUp: where the UID of a cluster may not be read its
+// flow schema must be the same.
+func TestUnknownClusterNotTakenUp(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		bubble(t, 9, kubesim.Options{InitialRV: 1000}, Options{PageSize: 3}, func(f *fixture) {
+			f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30,
+				kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system", errors.New("no"))))
+			f.interrupted(2)
+			if other {
+				f.recreate(1_000_000)
+			}
+			f.sim.ResetRequests()
+			f.list()
+			if n := f.traffic(); (n.firsts == 1) != other || n.pages != 1 {
+				t.Errorf("other %v: %+v", other, n)
+			}
+			if d := f.differs(); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}

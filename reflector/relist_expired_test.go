@@ -1,0 +1,67 @@
+package reflector
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestExpiredWatchError: a 410 as an HTTP error is repaired within Watch; the
+// stream begins with a bookmark at the new version.
+func TestExpiredWatchError(t *testing.T) {
+	f := newFixture(t, 4)
+	f.list()
+	f.cost()
+	f.create("more")
+	f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
+	w := f.watch()
+	ev := f.next(w)
+	if ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != f.queue.Accepted() {
+		t.Fatalf("%+v", ev)
+	}
+	if diff := f.differs(); diff != "" {
+		t.Fatal(diff)
+	}
+	f.create("live")
+	if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != "live" {
+		t.Fatalf("%+v", ev)
+	}
+	f.costs("in all", kubesim.Cost{FullReads: 2, Watches: 2, Forms: 2, Bytes: 1800})
+}
+
+// TestExpiredWatchEvent: the ERROR event is not shown; the stream ends after a
+// bookmark, and the next Watch has repaired.
+func TestExpiredWatchEvent(t *testing.T) {
+	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		w := f.watch()
+		f.cost()
+		f.sim.EndWatches(apierrors.NewResourceExpired("too old resource version"))
+		if ev := f.next(w); ev.Type != watch.Bookmark {
+			t.Fatalf("%+v", ev)
+		}
+		if _, open := <-w.ResultChan(); open {
+			t.Fatal("the stream goes on")
+		}
+		f.create("missed")
+		began := time.Now()
+		f.watch()
+		if diff := f.differs(); diff != "" || time.Since(began) > 100*time.Millisecond {
+			t.Fatalf("%s, after %s", diff, time.Since(began))
+		}
+		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1300})
+		// A second time, soon after, backs off.
+		f.link.expired()
+		began = time.Now()
+		f.watch()
+		if n := f.State().Relists[ReasonExpired]; n != 2 || time.Since(began) < 200*time.Millisecond {
+			t.Fatalf("%d relists after %s", n, time.Since(began))
+		}
+		f.costs("in all", kubesim.Cost{FullReads: 1, Watches: 1, Forms: 2, Bytes: 1100})
+	})
+}

@@ -1,0 +1,178 @@
+package reflector
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestRestoredBetweenListAndWatch: a watch from a version ahead of the server
+// would hang without a word, and the list's version was the server's only
+// until its connection broke.
+func TestRestoredBetweenListAndWatch(t *testing.T) {
+	f := newFixture(t, 4)
+	then := f.sim.Revision()
+	f.create("lost")
+	f.list()
+	f.cost()
+	if err := f.sim.Rewind(then); err != nil {
+		t.Fatal(err)
+	}
+	w := f.watch()
+	if ev := f.next(w); ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != fmt.Sprint(then) {
+		t.Fatalf("%+v", ev)
+	}
+	if diff := f.differs(); diff != "" || f.State().Relists[ReasonRestored] != 1 {
+		t.Fatalf("%s, %+v", diff, f.State())
+	}
+	f.costs("in all", kubesim.Cost{Questions: 2, FullReads: 2, Watches: 2, Forms: 2, Bytes: 2000})
+}
+
+// TestRestoreIsRemembered: a relist that fails does not make the server's
+// version, once it has overtaken the file's, good enough.
+func TestRestoreIsRemembered(t *testing.T) {
+	f := newFixture(t, 10)
+	f.list()
+	if err := f.sim.Rewind(f.sim.Revision() - 3); err != nil {
+		t.Fatal(err)
+	}
+	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("limit") == "3" }, 1,
+		kubesim.Answer(apierrors.NewInternalError(fmt.Errorf("starting"))))
+	if _, err := f.WatchWithContext(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Fatal("the relist did not fail")
+	}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		f.create(name)
+	}
+	f.clock.Step(time.Hour)
+	f.cost()
+	f.list()
+	f.watch()
+	if diff := f.differs(); diff != "" {
+		t.Fatal(diff)
+	}
+	f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Others: 1, Forms: 2, Bytes: 3600})
+}
+
+// TestExpiredAndRestored: a server that has gone back, and is read anew for
+// another reason before anybody has asked for its version, is noticed by the
+// list. Content is compared then, as versions mean something else.
+func TestExpiredAndRestored(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{PageSize: 2}, func(f *fixture) {
+		then := f.sim.Revision()
+		f.put("cm1", 10, 1)
+		f.create("lost")
+		f.list()
+		if err := f.sim.Rewind(then); err != nil {
+			t.Fatal(err)
+		}
+		f.put("cm1", 10, 2) // the same object and version, and another content
+		f.link.expired()
+		f.cost()
+		f.watch()
+		if d := f.differs(); d != "" {
+			t.Error(d)
+		}
+		f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Forms: 3, Bytes: 2300}) // the first page of one list, and another
+		if st := f.State(); st.Relists[ReasonRestored] != 1 || st.Relists[ReasonExpired] != 0 {
+			t.Errorf("%v", st.Relists)
+		}
+		if st := f.store.State(); st.History != 1 {
+			t.Errorf("history %d", st.History)
+		}
+	})
+}
+
+// TestRestoredAndDamaged: that the server has gone back is not forgotten because
+// something else leads to the relist.
+func TestRestoredAndDamaged(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		then := f.sim.Revision()
+		f.put("cm1", 10, 1)
+		f.list()
+		if err := f.sim.Rewind(then); err != nil {
+			t.Fatal(err)
+		}
+		f.put("cm1", 10, 2)
+		f.link.restored()
+		f.link.expired() // both have been noticed, and neither cured
+		f.cost()
+		if err := f.relist(t.Context(), ReasonDamaged); err != nil {
+			t.Fatal(err)
+		}
+		if d := f.differs(); d != "" {
+			t.Error(d)
+		}
+		f.costs("in all", kubesim.Cost{FullReads: 1, Forms: 2, Bytes: 1100})
+		f.watch()
+		f.costs("what the relist has cured", kubesim.Cost{Watches: 1})
+	})
+}
+
+// TestRestoredBetweenPages: a server that goes back while a list is read is
+// noticed at the next page, be it of the list's version or of what the server
+// offers in its place.
+func TestRestoredBetweenPages(t *testing.T) {
+	for name, tc := range map[string]struct{ repair, expired bool }{
+		"first list": {}, "repair": {repair: true}, "first list, expired": {expired: true}, "repair, expired": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+				var then uint64
+				var pages atomic.Int64
+				f.sim.OnRequest = func(r *http.Request) {
+					if r.URL.Query().Get("limit") != "3" {
+						return
+					}
+					switch pages.Add(1) {
+					case 2:
+						if tc.expired {
+							f.delete("cm8") // of later
+							f.sim.CompactLists()
+						}
+					case 3:
+						if err := f.sim.Rewind(then); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				if tc.repair {
+					pages.Store(-3)
+					f.list()
+					pages.Store(0)
+				}
+				then = f.sim.Revision()
+				f.create("cm0a")
+				f.create("cm1a")
+				if tc.repair {
+					f.sim.Compact()
+				}
+				f.reflect()
+				after(time.Minute)
+				if d := f.differs(); d != "" || f.State().Phase != PhaseLive {
+					t.Errorf("%s, %s", d, f.State())
+				}
+				n, lists := f.traffic(), 2
+				if tc.repair {
+					lists = 3
+					if told := f.takeTold(); told != "" {
+						t.Errorf("told %s", told)
+					}
+				}
+				// The client itself tries ten times.
+				if n.firsts != lists || n.pages > 20 || f.State().Relists[ReasonRestored] != 1 {
+					t.Errorf("%+v, %v", n, f.State().Relists)
+				}
+			})
+		})
+	}
+}

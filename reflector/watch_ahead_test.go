@@ -1,0 +1,79 @@
+package reflector
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestAhead: what a watch has kept comes first, in order, then what follows;
+// too much of it, or a version that has expired, makes it worthless.
+func TestAhead(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.list()
+		rv := f.queue.Accepted()
+		open := func() *ahead { return openAhead(f.t.Context(), &f.requests, time.Minute, rv) }
+		f.left.a = open()
+		f.create("kept")
+		after(time.Second)
+		w, _ := f.left.take(rv)
+		f.create("later")
+		for _, want := range []string{"kept", "later"} {
+			if ev := f.next(w); ev.Type != watch.Added || ev.Object.(*corev1.ConfigMap).Name != want {
+				t.Errorf("%+v, want %s", ev, want)
+			}
+		}
+		w.Stop()
+		f.left.a = open()
+		if w, _ := f.left.take("1"); w != nil {
+			t.Error("given for another version")
+		}
+		a := open()
+		f.sim.DropConnections()
+		f.create("between")
+		after(time.Second)
+		if a.again(f.t.Context(), &f.requests, time.Minute); a.failed || a.ended {
+			t.Error("not opened again")
+		}
+		f.create("last")
+		after(time.Second)
+		f.left.a = a
+		w, _ = f.left.take(rv)
+		for _, want := range []string{"kept", "later", "between", "last"} {
+			if ev := f.next(w); ev.Object.(*corev1.ConfigMap).Name != want {
+				t.Errorf("%+v, want %s", ev, want)
+			}
+		}
+		w.Stop()
+		f.sim.Compact()
+		f.left.a = open()
+		after(time.Second)
+		if w, _ := f.left.take(rv); w != nil {
+			t.Error("given though expired")
+		}
+	})
+}
+
+// TestAheadIsNotWaitedFor: a watch that is not answered before its first event,
+// as some proxies have it, does not hold up the pages of a slow list.
+func TestAheadIsNotWaitedFor(t *testing.T) {
+	bubble(t, 0, kubesim.Options{}, Options{PageSize: 50}, func(f *fixture) {
+		f.slow(500)
+		f.sim.FailNext(isWatch, 1<<30, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		began := time.Now()
+		f.list()
+		took, whole := time.Since(began), time.Duration(0)
+		for _, r := range f.sim.Requests() {
+			whole += time.Duration(r.BodyBytes) * time.Second / (50_000 / 8)
+		}
+		if took > whole+10*time.Second {
+			t.Errorf("it took %s, the link %s", took, whole)
+		}
+		after(time.Hour)
+	})
+}
