@@ -35,7 +35,7 @@ func (db *DB) journalFrom() time.Time {
 
 // bookmarkDue says whether a bookmark may be committed on its own.
 func (s *Store) bookmarkDue() bool {
-	return s.db.opts.Clock.Since(s.committed) >= s.db.opts.BookmarkInterval
+	return s.db.opts.Clock.Since(s.committed) >= s.db.opts.bookmarkInterval
 }
 
 // Collected is a source that was removed from the file because nobody claimed it.
@@ -180,7 +180,7 @@ func (db *DB) pruneAside(ctx context.Context, before time.Time) error {
 			if none {
 				return nil
 			}
-			aside, room := tx.Bucket(layout.BucketAside), db.opts.MaxCommitBytes
+			aside, room := tx.Bucket(layout.BucketAside), db.opts.maxCommitBytes
 			empty, err := prune(aside.Bucket(k), &room)
 			if err != nil || !empty {
 				return err

@@ -83,7 +83,7 @@ func TestClaimedIsFlushed(t *testing.T) {
 func TestCollects(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)
-	o := Options{Clock: clk, Window: time.Nanosecond, CollectAfter: 100 * time.Hour, MaxCommitBytes: 4096}
+	o := Options{Clock: clk, Window: time.Nanosecond, CollectAfter: 100 * time.Hour, maxCommitBytes: 4096}
 	db := openTest(t, path, o)
 	for _, ns := range []string{"a", "b", "c"} {
 		s := claimTest(t, db, Claim{Source: inNamespace(ns), Indexers: indexers})
@@ -134,7 +134,7 @@ func TestCollectCut(t *testing.T) {
 	for k := 1; ; k++ {
 		clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 		path := testPath(t)
-		o := Options{Clock: clk, CollectAfter: -1, MaxCommitBytes: 2048} // not by itself
+		o := Options{Clock: clk, CollectAfter: -1, maxCommitBytes: 2048} // not by itself
 		db := openTest(t, path, o)
 		s := claimTest(t, db, Claim{Source: inNamespace("a"), Indexers: indexers})
 		fill(t, s, 40, 2)

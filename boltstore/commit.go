@@ -119,7 +119,7 @@ type waiter struct {
 	d *direct
 }
 
-// gather takes each source's share in turn, about MaxCommitBytes in all. A source whose
+// gather takes each source's share in turn, about maxCommitBytes in all. A source whose
 // last work failed gets only that work tried again.
 func (c *committer) gather(take what) (works []*work, waiters []waiter, more bool) {
 	c.mu.Lock()
@@ -134,7 +134,7 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 	for _, w := range works {
 		retried[w.s] = true
 	}
-	room := c.db.opts.MaxCommitBytes
+	room := c.db.opts.maxCommitBytes
 	for i, s := range stores {
 		if retried[s] {
 			more = true // what waits behind the failed work

@@ -55,7 +55,7 @@ func (p *endless) end() {
 // TestFairBetweenSources: one source that has always more than fits does not
 // keep the others waiting.
 func TestFairBetweenSources(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, MaxCommitBytes: 64 << 10})
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, maxCommitBytes: 64 << 10})
 	busy := claimTest(t, db, Claim{})
 	e := &endless{t: t, s: busy}
 	defer e.end()
@@ -216,13 +216,13 @@ func (p *lazyProducer) Take(_ int, lazy bool) (*Batch, bool) {
 func (p *lazyProducer) Committed([]*Entry) { p.written.Add(1) }
 
 // TestBookmarkInterval: a bookmark of a source to which nothing else happens is
-// written once nothing of it has been for BookmarkInterval, and sooner where a
+// written once nothing of it has been for bookmarkInterval, and sooner where a
 // commit is due anyway.
 func TestBookmarkInterval(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		t.Run(fmt.Sprint("marked ", marked), func(t *testing.T) {
 			clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-			db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Minute, BookmarkInterval: 10 * time.Minute, Clock: clk})
+			db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Minute, bookmarkInterval: 10 * time.Minute, Clock: clk})
 			s := claimTest(t, db, Claim{})
 			if err := s.Add(configMap("a", "one", 1, nil)); err != nil {
 				t.Fatal(err)

@@ -183,7 +183,7 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 	b.AllocSize = min(64<<10, db.opts.allocSize()) // not much more than it needs
 	err = db.h.quiet(func(tx *bolt.Tx) error {
 		old = db.h.db
-		c := &compactor{ctx: ctx, dst: b.DB, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.files.Op("write", tmp)) }, limit: int64(db.opts.MaxCommitBytes)}
+		c := &compactor{ctx: ctx, dst: b.DB, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.files.Op("write", tmp)) }, limit: int64(db.opts.maxCommitBytes)}
 		c.total = tx.Size() - int64(old.Stats().FreePageN+old.Stats().PendingPageN)*int64(old.Info().PageSize)
 		return c.copy(tx)
 	})

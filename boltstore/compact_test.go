@@ -83,7 +83,7 @@ func TestCompactOffline(t *testing.T) {
 	content, before := contents(t, path), size(t, path)
 	var reports int
 	var last int64
-	c, err := Compact(t.Context(), path, Options{MaxCommitBytes: 1 << 15, AllowUnsafePath: true}, func(done, total int64) {
+	c, err := Compact(t.Context(), path, Options{maxCommitBytes: 1 << 15, AllowUnsafePath: true}, func(done, total int64) {
 		if done < last || done > total {
 			t.Errorf("progress %d of %d after %d", done, total, last)
 		}
@@ -188,7 +188,7 @@ func TestCompactSteps(t *testing.T) {
 		if err := os.WriteFile(path, image, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		db := openTest(t, path, Options{MaxCommitBytes: 1 << 16})
+		db := openTest(t, path, Options{maxCommitBytes: 1 << 16})
 		crashed, n, at := "", 0, ""
 		db.opts.step = func(step string) error {
 			if n++; n <= k {
@@ -301,7 +301,7 @@ func TestCompactAndClose(t *testing.T) {
 	path := testPath(t)
 	wasteful(t, path)
 	content := contents(t, path)
-	db := openTest(t, path, Options{MaxCommitBytes: 1 << 14})
+	db := openTest(t, path, Options{maxCommitBytes: 1 << 14})
 	begun, closed := make(chan struct{}), make(chan error, 1)
 	var once sync.Once
 	db.opts.step = func(step string) error {
@@ -334,10 +334,10 @@ func TestCompactsByItself(t *testing.T) {
 		keep  int
 		times int
 	}{
-		{name: "above", o: Options{CompactRatio: 0.5, CompactMinSize: 1 << 16}, keep: 10, times: 1},
-		{name: "below", o: Options{CompactRatio: 0.5, CompactMinSize: 1 << 16}, keep: 1},
-		{name: "small", o: Options{CompactRatio: 0.5, CompactMinSize: 1 << 30}, keep: 10},
-		{name: "off", o: Options{CompactRatio: -1, CompactMinSize: 1 << 16}, keep: 10},
+		{name: "above", o: Options{CompactRatio: 0.5, compactMinSize: 1 << 16}, keep: 10, times: 1},
+		{name: "below", o: Options{CompactRatio: 0.5, compactMinSize: 1 << 16}, keep: 1},
+		{name: "small", o: Options{CompactRatio: 0.5, compactMinSize: 1 << 30}, keep: 10},
+		{name: "off", o: Options{CompactRatio: -1, compactMinSize: 1 << 16}, keep: 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			clk := testingclock.NewFakeClock(time.Unix(1000, 0))

@@ -52,7 +52,7 @@ type DB struct {
 	healMu   sync.Mutex
 	healed   time.Time // when the last healing was
 
-	relisting chan struct{} // one element for each relist under way, at most MaxRelists
+	relisting chan struct{} // one element for each relist under way, at most maxRelists
 
 	keeper  keeper
 	cleanUp func() error // after Close, if not nil
@@ -82,8 +82,8 @@ func newDB(path string, o Options) (*DB, error) {
 		}
 		path = abs
 	}
-	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.MaxRelists)}
-	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.KeepCorrupt, KeepBytes: o.KeepCorruptBytes}
+	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.maxRelists)}
+	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.KeepCorrupt, KeepBytes: o.keepCorruptBytes}
 	db.opened, db.openedSlept = o.Clock.Now(), db.Slept()
 	db.ctx, db.cancel = context.WithCancel(context.Background())
 	db.keeper.init(db)

@@ -256,7 +256,7 @@ func TestCloseBesideHandlers(t *testing.T) {
 // nothing of the relist.
 func TestCommitAfterFailedAbort(t *testing.T) {
 	for _, size := range []int{1, 1000} { // blocks among others, and in buckets of their own
-		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, MaxCommitBytes: 1500})
+		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, maxCommitBytes: 1500})
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		srv := server{}
 		for i := range 50 {

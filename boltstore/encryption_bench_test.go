@@ -23,7 +23,7 @@ func BenchmarkSeal(b *testing.B) {
 		pods[i] = gen.Pod(i)
 	}
 	for _, mode := range []string{"plain", "encrypted"} {
-		o := Options{Durability: DurabilityProcess, HotBytes: 1, FlushInterval: time.Hour}
+		o := Options{Durability: DurabilityProcess, hotBytes: 1, FlushInterval: time.Hour}
 		if mode == "encrypted" {
 			o.Keyset = sealtest.Keyset()
 		}

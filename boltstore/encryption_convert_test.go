@@ -46,7 +46,7 @@ func TestConversionCutAtEachStep(t *testing.T) {
 				var crashed string
 				steps := 0
 				o := tc.after
-				o.MaxCommitBytes = 64 << 10
+				o.maxCommitBytes = 64 << 10
 				o.step = func(string) error {
 					if steps++; steps == k {
 						crashed = copied(t, dir)

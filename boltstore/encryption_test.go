@@ -91,7 +91,7 @@ func (n needles) found(file []byte) (names, rest []string) {
 func fillCluster(t testing.TB, path string, o Options, pods int) needles {
 	t.Helper()
 	n := needles{map[string]bool{}, map[string]bool{}}
-	o.MaxCommitBytes = 64 << 10
+	o.maxCommitBytes = 64 << 10
 	db, err := Open(path, o)
 	if err != nil {
 		t.Fatal(err)

@@ -87,7 +87,7 @@ func TestHeal(t *testing.T) {
 func TestHealWhileRelisting(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 1500} {
 		path := testPath(t)
-		db := openTest(t, path, Options{MaxCommitBytes: commitBytes})
+		db := openTest(t, path, Options{maxCommitBytes: commitBytes})
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		srv := server{}
 		for i := range 200 {

@@ -88,7 +88,7 @@ func (k *keeper) wasteful() bool {
 		return false
 	}
 	free, size, err := k.db.usage()
-	return err == nil && size >= o.CompactMinSize && float64(free) > o.CompactRatio*float64(size)
+	return err == nil && size >= o.compactMinSize && float64(free) > o.CompactRatio*float64(size)
 }
 
 // usage returns the size of the file's pages in bytes, and how much of it is free.

@@ -57,7 +57,7 @@ func flipNoted(t *testing.T, b *bolt.Bucket, is func(k, v []byte) bool) {
 // TestOwnWriteUnindexedBesideAStage: an index function that failed on what the
 // program has written beside a staged list is called again once that is done.
 func TestOwnWriteUnindexedBesideAStage(t *testing.T) {
-	db := openTest(t, testPath(t), Options{MaxCommitBytes: 1})
+	db := openTest(t, testPath(t), Options{maxCommitBytes: 1})
 	bad := []string{}
 	s := claimTest(t, db, failing(&bad))
 	relistSome(t, s, "5", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})

@@ -13,7 +13,7 @@ import (
 // TestStagedNotes: a relist that is staged has notes of its own, and leaves none
 // behind if it is aborted.
 func TestStagedNotes(t *testing.T) {
-	db := openTest(t, testPath(t), Options{MaxCommitBytes: 4000})
+	db := openTest(t, testPath(t), Options{maxCommitBytes: 4000})
 	bad := []string{"cm7"}
 	s := claimTest(t, db, failing(&bad))
 	srv := server{}

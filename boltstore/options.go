@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // Durability says what a commit survives.
@@ -38,34 +39,17 @@ type Options struct {
 	// after a crash handlers are told again of that much more. Default 5 s, at
 	// least 1 ms.
 	FlushInterval time.Duration
-	// BookmarkInterval bounds how long a bookmark does, of a source to which
-	// nothing else happens. An older version costs such a source nothing after a
-	// crash, unless the server has been restarted, while each commit wears the
-	// disk. It is looked at each FlushInterval. An orderly end writes the newest
-	// one. Default 10 min.
-	BookmarkInterval time.Duration
-	// MaxCommitBytes bounds a transaction: more is split over several, a change or
-	// a record each at least. What waits in memory fifo.Options bounds, and with it
-	// how much of a watch a transaction has. Default 4 MiB.
-	MaxCommitBytes int
 	// JournalBytes and JournalAge bound the history kept for each source, as
 	// compressed bytes and as time. What a plain handler has still to be told is
 	// kept whatever they say; what a durable one has still to acknowledge is
 	// collapsed, one change a key. Defaults 16 MiB and 1 h.
 	JournalBytes int64
 	JournalAge   time.Duration
-	// MaxRelists is how many sources may read everything from their servers at
-	// once. Default 8.
-	MaxRelists int
 	// HandlerAge is how long a durable handler may be unregistered before its
 	// name is removed, and with it what is kept for it, up to a sixteenth or a
 	// minute later, by a clock that was right then and is, see TrustClock. 0 or
 	// less: for ever.
 	HandlerAge time.Duration
-	// HotBytes is the budget for decoded objects kept in memory, for each
-	// source, counted by what they take there: three times their encoded size and
-	// 1.5 KB each. Default 3 MiB.
-	HotBytes int64
 	// MaxSize bounds the file, in bytes; a sixteenth of it, 1 MiB at most, is not
 	// used. 0 or less is no bound.
 	MaxSize int
@@ -73,13 +57,12 @@ type Options struct {
 	// spares disk and flash. It may be changed at any time: what is stored stays
 	// as it is until it changes.
 	Compression Compression
-	// CompactRatio is the share of pages not in use above which the file is
-	// compacted while it is open (see [DB.Compact]), once it has CompactMinSize
-	// bytes. Negative never compacts. Default 0.6, more than a relist of all
-	// objects leaves free, and 16 MiB; with less than 0.1 what each commit frees
-	// may have it compacted once a minute. Not on Windows.
-	CompactRatio   float64
-	CompactMinSize int64
+	// CompactRatio is the share of pages not in use above which a file of at least
+	// 16 MiB is compacted while it is open (see [DB.Compact]). Negative never
+	// compacts by itself. Default 0.6, more than a relist of all objects leaves
+	// free; with less than 0.1 what each commit frees may have it compacted once a
+	// minute. Not on Windows.
+	CompactRatio float64
 	// CollectAfter is how long after its last claim, which is noted to the hour, a
 	// source is removed from the file, and contents of another cluster after they were set aside. It
 	// happens only in a file that has been open for an hour, so that a program
@@ -108,11 +91,10 @@ type Options struct {
 	// starts a new one, where Open otherwise fails with ErrForeign and leaves the
 	// file as it is. A program that must start whatever lies at its path sets it.
 	ReplaceForeign bool
-	// KeepCorrupt and KeepCorruptBytes bound the files that were set aside as
-	// <path>.corrupt-<time>: the oldest are removed. The newest one always
-	// stays, alone where one of them is negative. Defaults 3 and 1 GiB.
-	KeepCorrupt      int
-	KeepCorruptBytes int64
+	// KeepCorrupt bounds the files that were set aside as <path>.corrupt-<time>,
+	// whose sizes together are bounded by 1 GiB: the oldest are removed. The newest
+	// one always stays, alone if it is negative. Default 3.
+	KeepCorrupt int
 	// Keyset encrypts the file: names, so that they can be looked up,
 	// deterministically, all else with AEAD. A plain file is converted when it
 	// is opened for writing, which takes as long as copying it; a crash leaves
@@ -135,6 +117,27 @@ type Options struct {
 	// for a device that reboots and sleeps.
 	Clock clock.WithTicker
 
+	// bookmarkInterval bounds how long a bookmark waits for a commit to ride on, of
+	// a source to which nothing else happens. An older version costs such a source
+	// nothing after a crash, unless the server has been restarted, while each
+	// commit wears the disk. It is looked at each FlushInterval. An orderly end
+	// writes the newest one. Default 10 min.
+	bookmarkInterval time.Duration
+	// maxCommitBytes bounds a transaction: more is split over several, a change or
+	// a record each at least. Default 4 MiB.
+	maxCommitBytes int
+	// maxRelists is how many sources may read everything from their servers at
+	// once. Default 8.
+	maxRelists int
+	// hotBytes is the budget for decoded objects kept in memory, for each source:
+	// three times their encoded size and 1.5 KB each. Default 3 MiB.
+	hotBytes int64
+	// compactMinSize is the size below which a file is not compacted by itself.
+	// Default 16 MiB.
+	compactMinSize int64
+	// keepCorruptBytes bounds the files that were set aside. Default 1 GiB.
+	keepCorruptBytes int64
+
 	// step, if set by a test, is called at each step of a conversion.
 	step func(name string) error
 	// op, if set by a test, is called before each operation on files.
@@ -148,18 +151,18 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Window = cmp.Or(o.Window, 20*time.Millisecond)
 	o.FlushInterval = max(cmp.Or(o.FlushInterval, 5*time.Second), time.Millisecond)
-	o.BookmarkInterval = cmp.Or(o.BookmarkInterval, 10*time.Minute)
-	o.MaxCommitBytes = max(cmp.Or(o.MaxCommitBytes, 4<<20), 1)
+	o.bookmarkInterval = cmp.Or(o.bookmarkInterval, 10*time.Minute)
+	o.maxCommitBytes = max(cmp.Or(o.maxCommitBytes, 4<<20), 1)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<20)
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
-	o.MaxRelists = max(cmp.Or(o.MaxRelists, 8), 1)
-	o.HotBytes = cmp.Or(o.HotBytes, 3<<20)
+	o.maxRelists = max(cmp.Or(o.maxRelists, 8), 1)
+	o.hotBytes = cmp.Or(o.hotBytes, 3<<20)
 	o.CompactRatio = cmp.Or(o.CompactRatio, 0.6)
-	o.CompactMinSize = cmp.Or(o.CompactMinSize, 16<<20)
+	o.compactMinSize = cmp.Or(o.compactMinSize, 16<<20)
 	o.CollectAfter = cmp.Or(o.CollectAfter, 30*24*time.Hour)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 500*time.Millisecond)
 	o.KeepCorrupt = cmp.Or(o.KeepCorrupt, 3)
-	o.KeepCorruptBytes = cmp.Or(o.KeepCorruptBytes, 1<<30)
+	o.keepCorruptBytes = cmp.Or(o.keepCorruptBytes, 1<<30)
 	if o.LockTimeout < 0 {
 		o.LockTimeout = time.Nanosecond
 	}
@@ -171,4 +174,13 @@ func (o Options) withDefaults() Options {
 		o.Clock = clock.RealClock{}
 	}
 	return o
+}
+
+func init() {
+	tuning.SetFile = func(options any, t tuning.File) {
+		o := options.(*Options)
+		o.bookmarkInterval = cmp.Or(t.BookmarkInterval, o.bookmarkInterval)
+		o.maxCommitBytes = cmp.Or(t.MaxCommitBytes, o.maxCommitBytes)
+		o.hotBytes = cmp.Or(t.HotBytes, o.hotBytes)
+	}
 }

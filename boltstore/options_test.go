@@ -20,22 +20,22 @@ func TestOddOptions(t *testing.T) {
 	for _, d := range []time.Duration{-1, 1, least, most} {
 		cases[fmt.Sprint("Window ", int64(d))] = Options{Window: d}
 		cases[fmt.Sprint("FlushInterval ", int64(d))] = Options{FlushInterval: d}
-		cases[fmt.Sprint("BookmarkInterval ", int64(d))] = Options{BookmarkInterval: d}
+		cases[fmt.Sprint("bookmarkInterval ", int64(d))] = Options{bookmarkInterval: d}
 		cases[fmt.Sprint("JournalAge ", int64(d))] = Options{JournalAge: d}
 		cases[fmt.Sprint("HandlerAge ", int64(d))] = Options{HandlerAge: d}
 		cases[fmt.Sprint("CollectAfter ", int64(d))] = Options{CollectAfter: d}
 		cases[fmt.Sprint("LockTimeout ", int64(d))] = Options{LockTimeout: d}
 	}
 	for _, n := range []int64{-1, 1, math.MinInt64, math.MaxInt64} {
-		cases[fmt.Sprint("MaxCommitBytes ", n)] = Options{MaxCommitBytes: int(n)}
+		cases[fmt.Sprint("maxCommitBytes ", n)] = Options{maxCommitBytes: int(n)}
 		cases[fmt.Sprint("JournalBytes ", n)] = Options{JournalBytes: n}
-		cases[fmt.Sprint("MaxRelists ", n)] = Options{MaxRelists: int(n)}
-		cases[fmt.Sprint("HotBytes ", n)] = Options{HotBytes: n}
-		cases[fmt.Sprint("KeepCorrupt ", n)] = Options{KeepCorrupt: int(n), KeepCorruptBytes: n}
-		cases[fmt.Sprint("CompactMinSize ", n)] = Options{CompactMinSize: n}
+		cases[fmt.Sprint("maxRelists ", n)] = Options{maxRelists: int(n)}
+		cases[fmt.Sprint("hotBytes ", n)] = Options{hotBytes: n}
+		cases[fmt.Sprint("KeepCorrupt ", n)] = Options{KeepCorrupt: int(n), keepCorruptBytes: n}
+		cases[fmt.Sprint("compactMinSize ", n)] = Options{compactMinSize: n}
 	}
 	for _, r := range []float64{1e-9, math.NaN(), math.Inf(1), math.Inf(-1)} {
-		cases[fmt.Sprint("CompactRatio ", r)] = Options{CompactRatio: r, CompactMinSize: 1}
+		cases[fmt.Sprint("CompactRatio ", r)] = Options{CompactRatio: r, compactMinSize: 1}
 	}
 	cases["MaxSize negative"] = Options{MaxSize: -1}
 	cases["MaxSize huge"] = Options{MaxSize: math.MaxInt}

@@ -24,7 +24,7 @@ func TestOwnWriteBesideAStage(t *testing.T) {
 		for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
 			for _, shown := range []bool{true, false} {
 				t.Run(fmt.Sprint(name, " first ", first, " shown ", shown), func(t *testing.T) {
-					o.Durability, o.MaxCommitBytes = DurabilityProcess, 1
+					o.Durability, o.maxCommitBytes = DurabilityProcess, 1
 					f := newOwnTest(t, o)
 					if !first {
 						f.list(5)
@@ -78,7 +78,7 @@ func TestOwnWriteOfNoVersion(t *testing.T) {
 // TestOwnWriteIsKept: an object that differs, and that a relist cannot have any
 // more, stays as it is, with its base; so does one that cannot be stored.
 func TestOwnWriteIsKept(t *testing.T) {
-	for _, o := range []Options{{Durability: DurabilityProcess}, {Durability: DurabilityProcess, MaxCommitBytes: 1}} {
+	for _, o := range []Options{{Durability: DurabilityProcess}, {Durability: DurabilityProcess, maxCommitBytes: 1}} {
 		for _, own := range []func(s *Claimed) error{
 			func(s *Claimed) error { return s.Update(at(7, "y")) },
 			func(s *Claimed) error { return s.Delete(at(5, "x")) },

@@ -268,7 +268,7 @@ var between = map[string]func(f *ownTest){
 	"encrypt, rotate, decrypt": func(f *ownTest) {
 		for _, o := range []Options{{Keyset: sealtest.Keyset()}, {Keyset: sealtest.Keyset(), Decrypt: true}, {Keyset: sealtest.Keyset()}} {
 			closeTest(f.t, f.db)
-			o.MaxCommitBytes, o.Durability = f.o.MaxCommitBytes, DurabilityProcess
+			o.maxCommitBytes, o.Durability = f.o.maxCommitBytes, DurabilityProcess
 			f.o = o
 			changeHeader(f.t, f.db.path, keysDue)
 			f.open()
@@ -303,7 +303,7 @@ func TestOwnWrites(t *testing.T) {
 					continue
 				}
 				if strings.HasPrefix(way, "staged") {
-					o.MaxCommitBytes = 1
+					o.maxCommitBytes = 1
 				}
 				t.Run(tc.name+"/"+how+"/"+way, func(t *testing.T) {
 					f := newOwnTest(t, o)

@@ -48,7 +48,7 @@ type RelistOptions struct {
 // resourceVersion. Only differences are written and journaled. An object that no page
 // has shown is deleted.
 //
-// Up to MaxCommitBytes of differences are kept in memory and committed in one
+// Up to maxCommitBytes of differences are kept in memory and committed in one
 // transaction. More are staged in a new generation, to which the last transaction
 // switches. The first list of a source is always staged, and not journaled. Besides the
 // differences a relist needs at least 8 bytes of memory for each object.
@@ -364,7 +364,7 @@ func (r *Relist) take(items []item) (int, error) {
 	if r.stage != nil {
 		return r.stageItems(items)
 	}
-	if r.bytes > r.s.db.opts.MaxCommitBytes {
+	if r.bytes > r.s.db.opts.maxCommitBytes {
 		r.failed = r.toStage()
 	}
 	return len(items), r.failed

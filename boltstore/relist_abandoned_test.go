@@ -13,7 +13,7 @@ import (
 // TestAbandonedRelist: one that could not be staged at its end says that it has
 // to begin anew, and does not say the disk's error for ever.
 func TestAbandonedRelist(t *testing.T) {
-	db := openTest(t, testPath(t), Options{MaxCommitBytes: 1500})
+	db := openTest(t, testPath(t), Options{maxCommitBytes: 1500})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	srv := server{}
 	for i := range 200 {

@@ -18,7 +18,7 @@ import (
 func TestRelistCutAtEachCommit(t *testing.T) {
 	for k := 1; ; k++ {
 		path := testPath(t)
-		db := openTest(t, path, Options{MaxCommitBytes: 1500})
+		db := openTest(t, path, Options{maxCommitBytes: 1500})
 		s := claimTest(t, db, Claim{})
 		srv := server{}
 		for i := range 20 {
@@ -90,7 +90,7 @@ func cutAfter(db *DB, k int, fn func() error) bool {
 // the first try would have.
 func TestRelistCommitRetried(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 1500} {
-		db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
+		db := openTest(t, testPath(t), Options{maxCommitBytes: commitBytes})
 		s := claimTest(t, db, Claim{})
 		srv := server{}
 		for i := range 20 {

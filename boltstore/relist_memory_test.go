@@ -16,7 +16,7 @@ import (
 func TestRelistLetsObjectsGo(t *testing.T) {
 	for _, c := range []Compression{CompressionNone, CompressionZstd} {
 		t.Run(fmt.Sprint("compression ", c), func(t *testing.T) {
-			db := openTest(t, testPath(t), Options{Compression: c, MaxCommitBytes: 100 << 20})
+			db := openTest(t, testPath(t), Options{Compression: c, maxCommitBytes: 100 << 20})
 			s := claimTest(t, db, podClaim())
 			const n = 400
 			objs := somePods(0, n)

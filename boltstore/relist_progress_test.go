@@ -164,7 +164,7 @@ func wants(t *testing.T, what string, s *Claimed, srv server) {
 // life or the next; nothing of it can be seen before it ends.
 func TestListTakenUp(t *testing.T) {
 	for name, o := range map[string]Options{
-		"plain": {}, "small commits": {MaxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()}, "packed": {Compression: CompressionZstd},
+		"plain": {}, "small commits": {maxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()}, "packed": {Compression: CompressionZstd},
 	} {
 		for _, life := range []string{"same", "claim", "process"} {
 			t.Run(name+"/"+life, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestTakenUpCutAtEachCommit(t *testing.T) {
 		l := newListing(t, srv.list(), 5)
 		read := 0
 		for n, ended := 0, false; !ended; n++ {
-			db := openTest(t, path, Options{MaxCommitBytes: 4000})
+			db := openTest(t, path, Options{maxCommitBytes: 4000})
 			s := claimTest(t, db, Claim{Indexers: indexers})
 			if read > 0 && !hasProgress(t, s) {
 				t.Fatalf("cut after %d, life %d: nothing is left of %d pages", k, n, read)

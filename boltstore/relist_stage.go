@@ -107,7 +107,7 @@ func (r *Relist) stageItems(items []item) (int, error) {
 			m.date(r.s.db.device)
 			a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
 				anew: r.anew(), from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
-			for room := r.s.db.opts.MaxCommitBytes; room > 0 && done+n < len(items); n++ {
+			for room := r.s.db.opts.maxCommitBytes; room > 0 && done+n < len(items); n++ {
 				it := items[done+n]
 				room -= it.bytes()
 				if err := a.stage(it); err != nil {

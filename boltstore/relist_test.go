@@ -45,7 +45,7 @@ func TestRelistIsADiff(t *testing.T) {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprint(commitBytes, "/", seed), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 2))
-				db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
+				db := openTest(t, testPath(t), Options{maxCommitBytes: commitBytes})
 				s := claimTest(t, db, Claim{Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 				srv := server{}
 				for i := range 50 {
@@ -222,7 +222,7 @@ func TestServeOutdated(t *testing.T) {
 // TestUnorderedPages: pages may come in any order, and a key more than once.
 func TestUnorderedPages(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 1500} {
-		db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
+		db := openTest(t, testPath(t), Options{maxCommitBytes: commitBytes})
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		srv := server{}
 		for i := range 40 {
@@ -253,7 +253,7 @@ func TestIndexAddedWhileRelisting(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for _, commitBytes := range []int{4 << 20, 1500} {
 			for when := range 4 {
-				db := openTest(t, testPath(t), Options{MaxCommitBytes: commitBytes})
+				db := openTest(t, testPath(t), Options{maxCommitBytes: commitBytes})
 				s := claimTest(t, db, Claim{})
 				srv := server{}
 				for i := range 20 {
@@ -317,7 +317,7 @@ func TestIndexUnderTransform(t *testing.T) {
 // TestIndexAddedBeforeAStage: what a relist has taken before an index was added
 // is listed there, also if a generation is staged after that.
 func TestIndexAddedBeforeAStage(t *testing.T) {
-	s := claimTest(t, openTest(t, testPath(t), Options{MaxCommitBytes: 4000}), Claim{})
+	s := claimTest(t, openTest(t, testPath(t), Options{maxCommitBytes: 4000}), Claim{})
 	var objs []runtime.Object
 	for i := range 9 {
 		objs = append(objs, configMap("ns", fmt.Sprint("cm", i), i+1, nil))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// BeginRelisting waits for one of Options.MaxRelists turns, so that the sources of a
+// BeginRelisting waits for one of 8 turns, so that the sources of a
 // file do not all read everything at once. The caller calls done when it has read, or
 // before it waits for something else. The error is the context's.
 func (db *DB) BeginRelisting(ctx context.Context) (done func(), err error) {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestMaxRelists(t *testing.T) {
-	db, err := Open(filepath.Join(t.TempDir(), "test.db"), Options{MaxRelists: 2})
+	db, err := Open(filepath.Join(t.TempDir(), "test.db"), Options{maxRelists: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,7 +200,7 @@ func (m *storeModel) list() { m.relist(false) }
 
 func (m *storeModel) relist(restored bool) {
 	m.db.commit.busy.Lock() // the committer reads it
-	m.db.opts.MaxCommitBytes = []int{1, 4000, 4 << 20}[m.rnd.IntN(3)]
+	m.db.opts.maxCommitBytes = []int{1, 4000, 4 << 20}[m.rnd.IntN(3)]
 	m.db.commit.busy.Unlock()
 	refuse := maps.Clone(m.refuse)
 	o := RelistOptions{NewHistory: restored, Content: m.rnd.IntN(4) == 0, TakeUp: false, OnError: func(runtime.Object, error) {},
@@ -217,7 +217,7 @@ func (m *storeModel) relist(restored bool) {
 	raw = raw && r.ByMetadata()
 	objs, at, rv := m.srv.list(), len(m.log), fmt.Sprint(m.rv)
 	m.say("list of %d at %s: new history %v, content %v, outdated %v, raw %v, limit %d, abort %v, refused %v, bad %v",
-		len(objs), rv, restored, o.Content, outdated, raw, m.db.opts.MaxCommitBytes, abort, refuse, m.bad)
+		len(objs), rv, restored, o.Content, outdated, raw, m.db.opts.maxCommitBytes, abort, refuse, m.bad)
 	for page := range slices.Chunk(objs, 2) {
 		if m.rnd.IntN(4) == 0 && !outdated {
 			m.write()

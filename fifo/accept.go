@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // Add accepts an added object. It blocks while the batch is full, and returns
@@ -166,7 +167,7 @@ func (q *Queue) urgent() bool {
 }
 
 // Bookmark notes that every change up to rv has been accepted. The next commit of
-// the source writes it, or one within the file's BookmarkInterval.
+// the source writes it, or one within ten minutes.
 func (q *Queue) Bookmark(rv string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestUnknownDeletes: a delete of what the file does not hold is handed out if
@@ -164,7 +165,7 @@ func TestUnstorable(t *testing.T) {
 // TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
 // and Close lets it go.
 func TestFullBatchBlocks(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{MaxSize: 64 << 10, MaxCommitBytes: 1 << 20}, Options{MaxBytes: 200 << 10})
+	q, _ := newQueue(t, boltstore.Options{MaxSize: 64 << 10}, Options{MaxBytes: 200 << 10})
 	result := make(chan error, 1)
 	accepted := make(chan struct{}, 10_000)
 	go func() {

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestConfirmedWhen: an answer confirms as of when it was asked for, an event as
@@ -52,7 +53,7 @@ func TestConfirmedWhen(t *testing.T) {
 // TestBookmarkBehindEvent: a bookmark that confirms while an event before it
 // still waits to be popped counts as soon as that has been.
 func TestBookmarkBehindEvent(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour, BookmarkInterval: time.Hour}, Options{})
+	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, Options{})
 	q.Confirm("2", time.Now())
 	if err := q.Add(object("x", 1)); err != nil {
 		t.Fatal(err)

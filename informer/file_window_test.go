@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // TestLongWindow: an agent that spares its flash syncs as soon as any other,
@@ -13,7 +14,8 @@ import (
 // file.
 func TestLongWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		w.options = boltstore.Options{Window: 5 * time.Minute, FlushInterval: time.Hour, BookmarkInterval: 24 * time.Hour}
+		w.options = boltstore.Options{Window: 5 * time.Minute, FlushInterval: time.Hour}
+		tuning.SetFile(&w.options, tuning.File{BookmarkInterval: 24 * time.Hour})
 		const n = 20
 		for i := range n {
 			w.create(fmt.Sprint("o", i))

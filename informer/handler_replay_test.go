@@ -11,13 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // replayed counts what it is told, and looks at the heap on the way.
@@ -119,7 +121,9 @@ func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 	life := func(h *replayed) int64 {
 		lives++
 		before := int64(liveHeap())
-		db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess, HotBytes: 1 << 20})
+		o := boltstore.Options{Durability: boltstore.DurabilityProcess}
+		tuning.SetFile(&o, tuning.File{HotBytes: 1 << 20})
+		db, err := boltstore.Open(path, o)
 		if err != nil {
 			t.Fatal(err)
 		}

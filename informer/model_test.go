@@ -11,13 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/seal"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"pgregory.net/rapid"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/informer/internal/durable"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // op is one step of a program.
@@ -244,7 +246,8 @@ func (m *model) start() {
 		Indexers: m.faults.options().Indexers, IndexVersions: m.faults.options().IndexVersions,
 		Transform: m.faults.options().Transform, TransformVersion: "1", RetryUnstored: time.Millisecond}
 	if m.small {
-		o.JournalBytes, o.HotBytes, io.BacklogBytes = 2000, 2000, 3000
+		o.JournalBytes, io.BacklogBytes = 2000, 3000
+		tuning.SetFile(&o, tuning.File{HotBytes: 2000})
 	}
 	var err error
 	if m.db, err = boltstore.Open(m.path, o); err != nil {

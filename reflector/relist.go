@@ -91,7 +91,7 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 }
 
-// turn is one of the file's MaxRelists.
+// turn is one that the file gives.
 type turn struct {
 	db   *boltstore.DB
 	done func() // nil: it is not taken

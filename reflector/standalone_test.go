@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // stock is client-go's own informer over a file.
@@ -41,7 +42,9 @@ type stock struct {
 func (s *stock) start(o StandaloneOptions) {
 	s.t.Helper()
 	var err error
-	if s.db, err = boltstore.Open(s.path, boltstore.Options{MaxCommitBytes: 20_000}); err != nil {
+	var file boltstore.Options
+	tuning.SetFile(&file, tuning.File{MaxCommitBytes: 20_000})
+	if s.db, err = boltstore.Open(s.path, file); err != nil {
 		s.t.Fatal(err)
 	}
 	client := kubernetes.NewForConfigOrDie(WrapConfig(s.sim.RESTConfig())).CoreV1().RESTClient()

@@ -13,9 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer"
-	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +20,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/tuning"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // What reads the stream.
@@ -111,7 +113,8 @@ func streamChild(text string) error {
 		o := boltstore.Options{Window: s.Window, CompactRatio: -1}
 		if s.Scale > 0 {
 			defaults := [2]time.Duration{5 * time.Second, 10 * time.Minute}
-			o.FlushInterval, o.BookmarkInterval = defaults[0]/time.Duration(s.Scale), defaults[1]/time.Duration(s.Scale)
+			o.FlushInterval = defaults[0] / time.Duration(s.Scale)
+			tuning.SetFile(&o, tuning.File{BookmarkInterval: defaults[1] / time.Duration(s.Scale)})
 		}
 		if s.Packed {
 			o.Compression = boltstore.CompressionZstd

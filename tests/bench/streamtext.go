@@ -148,7 +148,7 @@ func (r *streamResults) idleTable(b *strings.Builder) {
 	if len(r.idle) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### An idle day\n\n%s bookmarks, one a minute, with time %d times as fast and FlushInterval and BookmarkInterval shortened alike.\n\n| | written |\n|---|---:|\n", thousands(idleBookmarks), idleScale)
+	fmt.Fprintf(b, "\n### An idle day\n\n%s bookmarks, one a minute, with time %d times as fast and FlushInterval and the ten minutes of a bookmark shortened alike.\n\n| | written |\n|---|---:|\n", thousands(idleBookmarks), idleScale)
 	for _, d := range r.idle {
 		fmt.Fprintf(b, "| %s | %s |\n", d.form(), size(float64(d.written)))
 	}

@@ -19,14 +19,16 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/podgen"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/podgen"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 const (
@@ -146,7 +148,9 @@ func measure(k kind, c boltstore.Compression) (f figures) {
 	check(err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "bench.db")
-	db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, HotBytes: 1, Window: time.Nanosecond, CompactRatio: -1})
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, Window: time.Nanosecond, CompactRatio: -1}
+	tuning.SetFile(&o, tuning.File{HotBytes: 1})
+	db, err := boltstore.Open(path, o)
 	check(err)
 	k.claim.Indexers = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	s, err := db.Claim(k.claim)

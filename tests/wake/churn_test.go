@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // The values of envDurability. Both also make commits many and small, so that
@@ -25,7 +26,8 @@ func childOptions() boltstore.Options {
 	case noSyncs:
 		o.Durability = boltstore.DurabilityProcess
 	}
-	o.Window, o.FlushInterval, o.MaxCommitBytes = time.Nanosecond, 50*time.Millisecond, 16<<10
+	o.Window, o.FlushInterval = time.Nanosecond, 50*time.Millisecond
+	tuning.SetFile(&o, tuning.File{MaxCommitBytes: 16 << 10})
 	if path := os.Getenv(envKeyset); path != "" {
 		o.Keyset = seal.File(path)
 	}
