@@ -64,7 +64,7 @@
 //     the server's changes as if the program had written nothing, since a
 //     handler's line of versions must have no gaps over restarts.
 //
-//   - So the object before an update is the one that handlers were told of, where
+//   - So the object before an update is the one that handlers were told, where
 //     client-go shows what the store had. A create that the program has stored
 //     first is told as Add, where client-go tells an Update. Replays and resyncs
 //     show what the server showed last, where client-go shows the store.

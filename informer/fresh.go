@@ -8,13 +8,13 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// errNotRunning is what waiting for an informer that does not run returns.
+// errNotRunning is the error of waiting for an informer that does not run.
 var errNotRunning = errors.New("informer: not running, nothing will become fresh")
 
-// WaitForFresh returns nil once the server has confirmed what is cached no
-// longer than maxAge ago, and all of it can be read; handlers may be told
-// later. If need be it has the server asked, see reflector.ListerWatcher. The error
-// is the context's, or says that the informer does not run.
+// WaitForFresh returns nil once the server has confirmed the cache no longer than
+// maxAge ago, and all of it can be read; handlers may be told later. If need be it has
+// the server asked, see reflector.ListerWatcher. The error is the context's, or says
+// that the informer does not run.
 func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	src, err := inf.runningSource()
 	if err != nil {
@@ -23,10 +23,9 @@ func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) err
 	return src.WaitForFresh(ctx, maxAge)
 }
 
-// WaitForVersion returns nil once every change up to resourceVersion can be
-// read: after a write, the version of the object that the server returned. It
-// sends nothing. The error is the context's, or says that the informer does not
-// run.
+// WaitForVersion returns nil once every change up to resourceVersion can be read.
+// After a write, that is the version of the object that the server returned. It sends
+// nothing. The error is the context's, or says that the informer does not run.
 func (inf *Informer) WaitForVersion(ctx context.Context, resourceVersion string) error {
 	src, err := inf.runningSource()
 	if err != nil {

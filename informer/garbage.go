@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// What a burst of changes leaves behind is garbage, which Go collects when as
-// much again has been allocated: on a source that is quiet afterwards, minutes
-// later. A small program would look large for that long. So an informer has it
-// collected once when it rests; Go then gives the memory back by itself. However
-// many informers rest, it is collected once.
+// A burst of changes leaves garbage, which Go collects only when as much again has been
+// allocated. On a source that is quiet afterwards that is minutes later, and a small
+// program looks large for that long. So an informer has garbage collected once when it
+// rests; Go then gives the memory back by itself. Informers that rest together have it
+// collected once.
 
 const (
-	// burst is how many bytes of changes are worth it.
+	// burst is how many bytes of changes are worth a collection.
 	burst = 8 << 20
-	// restAfter is how long nothing must have come, and restAgain how long it is
-	// at least from one time to the next.
+	// restAfter is how long no change must have come. restAgain is the shortest time
+	// between two collections.
 	restAfter, restAgain = 2 * time.Second, time.Minute
-	// smallHeap is how large the live heap of a program may be in which that much
-	// garbage counts, and a collection is cheap.
+	// smallHeap bounds the live heap of a program in which that much garbage matters,
+	// and a collection is cheap.
 	smallHeap = 128 << 20
 )
 
-// worked notes how much has been handed out.
+// worked notes how many bytes of changes were handed out.
 func (inf *Informer) worked(bytes int) {
 	if inf.work.Add(int64(bytes)) >= burst {
 		select {
@@ -69,13 +69,13 @@ func (inf *Informer) resting(ctx context.Context) {
 	}
 }
 
-// collecting has the informers of a process collect garbage one after the other.
+// collecting lets one informer of the process at a time collect garbage.
 var collecting sync.Mutex
 
-// collect has garbage collected, unless another informer or the program has done
-// so since the given number of cycles, the heap is large, or the program has
-// switched the collector off. It says whether it has. What Go collects by itself
-// does not count: that may be from before the last garbage was left.
+// collect has garbage collected, and says whether it has. It does not if another
+// informer or the program has since the given number of cycles, if the heap is large,
+// or if the program has switched the collector off. Cycles that Go begins by itself do
+// not count: they may be older than the last garbage.
 func collect(since uint64) bool {
 	collecting.Lock()
 	defer collecting.Unlock()
@@ -86,9 +86,9 @@ func collect(since uint64) bool {
 	return true
 }
 
-// collectorState is what Go says of its collector.
+// collectorState is what Go says about its collector.
 type collectorState struct {
-	cycles uint64 // that were asked for, and are completed
+	cycles uint64 // completed ones that a program asked for
 	live   uint64 // bytes that the last one found in use
 	off    bool   // GOGC=off
 }

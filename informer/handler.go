@@ -22,10 +22,9 @@ func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandle
 	return inf.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// AddEventHandlerWithOptions adds a handler. It gets an Add for each object
-// that is there, and the deletes since the told mark with which this life of
-// the process began, as far as the journal reaches, of objects that an earlier
-// life knew.
+// AddEventHandlerWithOptions adds a handler. It gets an Add for each object that is
+// there. Before these it gets the deletes of objects that an earlier life knew,
+// above the told mark with which this life of the process began.
 func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
@@ -53,9 +52,9 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	return l, nil
 }
 
-// agreeOnResync settles the period of a handler, and that of all, as client-go
-// does: before the start the shortest period asked for is how often is looked,
-// afterwards nobody's period is shorter than that.
+// agreeOnResync settles the resync periods as client-go does. Before the start the
+// shortest period asked for is the informer's own. After it no handler's period is
+// shorter than that.
 func (inf *Informer) agreeOnResync(l *listener) {
 	if l.requested > 0 && l.requested < minimumResyncPeriod {
 		l.requested = minimumResyncPeriod
@@ -113,7 +112,8 @@ func (inf *Informer) resync() {
 	inf.backlog.Wake()
 }
 
-// replayAgain shows all handlers what the file holds: it has been filled anew.
+// replayAgain shows all handlers the objects in the file, which has been filled from
+// nothing.
 func (inf *Informer) replayAgain() {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
@@ -124,12 +124,12 @@ func (inf *Informer) replayAgain() {
 	}
 }
 
-// RemoveEventHandler stops calling a handler. It does not wait for a call
-// under way; cache.ShutDownEventHandler does. What the handler has not been told
-// is told in the next life of the process, unless this one goes on without it
-// for Options.HandlerGrace. A durable handler's name and position stay in the
-// file; RemoveDurableHandler removes them, too. A handler of another informer
-// is left alone, as client-go does.
+// RemoveEventHandler stops calling a handler. It does not wait for a call under way;
+// cache.ShutDownEventHandler does. The next life of the process tells what the
+// handler was not told, unless this life goes on without it for
+// Options.HandlerGrace. A durable handler's name and position stay in the file;
+// RemoveDurableHandler removes them, too. A handler of another informer is left
+// alone, as client-go does.
 func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	switch l := handle.(type) {
 	case *durable.Handler:

@@ -14,12 +14,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pageObjects bounds what a replay holds in memory at a time, unless a test has
-// smaller pages.
+// pageObjects is how many objects of a replay are in memory at a time, unless a test
+// has smaller pages.
 const pageObjects = 256
 
-// listener brings one handler what it has to be told: a replay of the file,
-// then the entries behind its cursor, in one goroutine.
+// listener tells one plain handler, in one goroutine: a replay of the file, then the
+// entries behind its cursor.
 type listener struct {
 	inf     *Informer
 	handler cache.ResourceEventHandler
@@ -32,13 +32,13 @@ type listener struct {
 	// cursor is the seq up to which the handler has returned, or need not be
 	// called.
 	cursor atomic.Uint64
-	// known is one above the seq of the last entry of an earlier life of the
-	// process, or of the last gap in the journal: the handler may know what was
-	// there then. 0 without an earlier life.
+	// known is one above the last seq of an earlier life of the process, or of the
+	// last gap in the journal. The handler may know objects that were there then. 0
+	// without an earlier life.
 	known uint64
 	// owed is the seq above which the journal is kept for the handler.
 	owed uint64
-	gaps int // above it, as many as were found
+	gaps int // found above owed
 
 	replay walk
 	resync walk // due when active
@@ -65,8 +65,8 @@ func (w *walk) passed(s *boltstore.Claimed, key string) bool {
 	return !w.active || w.begun && s.Before(key, w.next)
 }
 
-// HasSynced implements cache.ResourceEventHandlerRegistration: the informer
-// has synced, and the handler has returned from everything up to there.
+// HasSynced implements cache.ResourceEventHandlerRegistration: the informer has
+// synced, and the handler has returned from everything up to there.
 func (l *listener) HasSynced() bool { return cache.IsDone(l.HasSyncedChecker()) }
 
 // HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
@@ -101,7 +101,8 @@ func (l *listener) run() {
 	}
 }
 
-// replaying takes up a replay that is due, unless it has begun already.
+// replaying begins a replay that is due, unless it has begun already. It says
+// whether one is under way.
 func (l *listener) replaying() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +113,7 @@ func (l *listener) replaying() bool {
 	return l.replay.active
 }
 
-// resyncing takes up a resync that is due.
+// resyncing begins a resync that is due. It says whether one is under way.
 func (l *listener) resyncing() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,20 +124,20 @@ func (l *listener) resyncing() bool {
 	return l.resync.active
 }
 
-// page tells the next page of a walk, after every entry that its snapshot
+// page tells the next page of a walk, after every entry that the page's snapshot
 // contains. It says whether there is more to do at once.
 func (l *listener) page(w *walk, tell func(obj any)) bool {
 	p, err := l.inf.store.ServerPage(w.next, l.inf.page)
 	if err != nil {
-		// Damage is noted by the store, and a relist under way; go on with
-		// what can be served, once something happens.
+		// The store has noted the damage, and a relist comes. Go on with what can be
+		// read, once something happens.
 		l.log.V(2).Info("Replay is incomplete", "source", l.inf.store.Source().String(), "err", err)
 		if len(p.Keys) == 0 {
 			return false
 		}
 	}
 	if w.begun && p.Epoch != w.epoch {
-		*w = walk{active: true} // what was told before is of another cluster
+		*w = walk{active: true} // the pages before were of another cluster
 		return true
 	}
 	if !p.Synced {
@@ -144,7 +145,7 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 	}
 	gaps := l.gaps
 	for l.cursor.Load() < p.Seq {
-		// Committed and not popped yet, at worst: it comes soon.
+		// At worst they are committed and not popped yet: they come soon.
 		tick := l.inf.backlog.Tick()
 		if !l.entries(p.Seq) {
 			l.inf.backlog.Wait(l.gone, tick)
@@ -168,8 +169,8 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 	return true
 }
 
-// entries tells what is behind the cursor, up to a seq, as much as comes at
-// once, and says whether there was any.
+// entries tells the entries behind the cursor, up to a seq, as many as come at once.
+// It says whether there was any.
 func (l *listener) entries(upto uint64) bool {
 	from := l.cursor.Load() + 1
 	l.inf.backlog.Needs(l, from)
@@ -210,13 +211,13 @@ func (l *listener) entries(upto uint64) bool {
 	return len(entries) > 0
 }
 
-// gap passes over entries that the journal has no more. Were they not trimmed,
-// the handler is told of all objects again: nobody knows what it was not told.
-// What was deleted in them stays untold, as with a stock informer's restart.
+// gap passes over entries that the journal no longer has. If they were not trimmed
+// the handler is told all objects again, since nobody knows what it was not told.
+// Deletes in them stay untold, as with a stock informer's restart.
 func (l *listener) gap(from, to uint64, err error) {
 	l.cursor.Store(to)
 	if to > l.owed {
-		l.log.Error(err, "Part of the journal is lost, a handler is not told of what was deleted in it, and again of the objects that are there",
+		l.log.Error(err, "Part of the journal is lost, a handler is not told the deletes in it, and is told all objects again",
 			"source", l.inf.store.Source().String(), "from", from, "to", to)
 		l.gaps++
 		l.known, l.replay = max(l.known, to+1), walk{active: true}
@@ -224,8 +225,8 @@ func (l *listener) gap(from, to uint64, err error) {
 	l.inf.noteTold()
 }
 
-// tell calls the handler for an entry, unless that is left to the replay. It
-// is false if the handler has been removed.
+// tell calls the handler for an entry, unless the entry is left to the replay. It is
+// false if the handler has been removed.
 func (l *listener) tell(e *boltstore.Entry) bool {
 	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born >= l.known) && !e.Unknown() {
 		// Left to the replay, or it came and went before the replay reached it.
@@ -235,7 +236,7 @@ func (l *listener) tell(e *boltstore.Entry) bool {
 	if err != nil {
 		l.log.Error(err, "An entry cannot be told in full", "source", l.inf.store.Source().String(), "key", e.Key)
 		if e.Type != cache.Deleted {
-			return true // the source is degraded and will be read anew
+			return true // the source is degraded and will be relisted
 		}
 	}
 	switch e.Type {
@@ -251,10 +252,9 @@ func (l *listener) tell(e *boltstore.Entry) bool {
 	return l.call(func() { l.handler.OnUpdate(old, obj) })
 }
 
-// call runs the handler, and is false if it has been removed. A panic is
-// client-go's to handle: by default the process dies, and the next one tells
-// again. Where that is switched off, the call counts, after a pause, as it does
-// in client-go.
+// call runs the handler. It is false if the handler has been removed. client-go's
+// HandleCrash takes a panic: by default the process dies, and the next one tells
+// again. Where that is switched off the call counts, after a pause, as in client-go.
 func (l *listener) call(fn func()) (there bool) {
 	if l.gone.Err() != nil {
 		return false
@@ -275,8 +275,8 @@ func (l *listener) call(fn func()) (there bool) {
 	return true
 }
 
-// checkSynced notes that the handler has been told of all that there was when
-// the informer synced.
+// checkSynced notes that the handler was told everything that was there when the
+// informer synced.
 func (l *listener) checkSynced() {
 	select {
 	case <-l.inf.synced:

@@ -9,12 +9,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A handler that is removed may be removed because the process ends, and the
-// next life has one in its place. So a removed handler holds the told mark where
-// it stopped, until the life has gone on without it for Options.HandlerGrace.
-// A life begins with such a handler: the one that is still to be added.
+// A handler may be removed because the process ends, and the next life may have one in
+// its place. So a removed handler holds the told mark where it stopped, until the life
+// has gone on without it for Options.HandlerGrace. A life begins with such a handler:
+// the one that is still to be added.
 
-// removed is a handler that is no more.
+// removed is a handler that was removed, or is still to come.
 type removed struct {
 	l  *listener
 	at time.Time // zero: before the start
@@ -27,7 +27,7 @@ func (inf *Informer) expectHandler() {
 	inf.removed = []removed{{l: l}}
 }
 
-// handlerCame ends what expectHandler began. The caller holds the mutex.
+// handlerCame drops the handler that expectHandler put in. The caller holds the mutex.
 func (inf *Informer) handlerCame() {
 	if len(inf.removed) > 0 && inf.removed[0].l.handler == nil {
 		inf.removed = inf.removed[1:]
@@ -49,9 +49,9 @@ func (inf *Informer) holdFor(l *listener) {
 	}
 }
 
-// compactRemoved forgets those that hold no more than one that was removed later,
-// so that handlers which come and go while there is no sync do not add up. The
-// caller holds the mutex.
+// compactRemoved drops removed handlers that hold no more than a later one. So
+// handlers that come and go while there is no sync do not add up. The caller holds the
+// mutex.
 func (inf *Informer) compactRemoved() {
 	held := uint64(math.MaxUint64)
 	for i, r := range slices.Backward(inf.removed) {
@@ -67,8 +67,8 @@ func (inf *Informer) compactRemoved() {
 	}
 }
 
-// forgetRemoved lets the told mark go past removed handlers when their time has
-// come. It is called after the sync. Where ctx ends first the mark stays.
+// forgetRemoved lets the told mark go past removed handlers once their time is over.
+// It is called after the sync, and returns when ctx ends.
 func (inf *Informer) forgetRemoved(ctx context.Context) {
 	for synced := inf.o.Clock.Now(); ctx.Err() == nil; {
 		next, due := inf.forgetDue(synced)
@@ -90,8 +90,8 @@ func (inf *Informer) forgetRemoved(ctx context.Context) {
 	}
 }
 
-// forgetDue forgets the handlers whose time has come, and says how long it is
-// until the next one's, if there is one.
+// forgetDue drops the removed handlers whose time is over. It says how long the next
+// one has left, if there is one.
 func (inf *Informer) forgetDue(synced time.Time) (next time.Duration, more bool) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()

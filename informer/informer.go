@@ -21,8 +21,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// Informer is what NewSharedIndexInformer returns, for callers who want more
-// than the interface.
+// Informer is a cache.SharedIndexInformer over the file, with methods beyond that
+// interface.
 type Informer struct {
 	o       Options
 	store   *boltstore.Claimed
@@ -59,11 +59,10 @@ type Informer struct {
 
 var _ cache.SharedIndexInformer = &Informer{}
 
-// NewSharedIndexInformer claims the source that lw lists and returns an
-// informer over it. example is an object of the type that lw returns; an
-// unstructured or metadata one must have apiVersion and kind set. Reads work
-// at once. The claim lasts until Run returns; an informer that is never run
-// holds it until the DB is closed.
+// NewSharedIndexInformer claims the source that lw lists, and returns an informer over
+// it. example is an object of the type that lw returns; an unstructured or metadata
+// one must have apiVersion and kind set. Reads work at once. The claim lasts until Run
+// returns. An informer that is never run holds it until the DB is closed.
 //
 // The error is boltstore.ErrClaimed if the source is in use in this process,
 // and reflector.ErrUnidentified if it cannot be told which source it is.
@@ -143,7 +142,7 @@ func (inf *Informer) SetTransform(fn cache.TransformFunc) error {
 	inf.transform = fn
 	inf.store.SetTransformVersion(transformVersion(fn, inf.o.TransformVersion))
 	if fn != nil && inf.o.TransformVersion == "" {
-		inf.o.Logger.Info("The transform has no version, each new build of this program will read all objects anew; set Options.TransformVersion",
+		inf.o.Logger.Info("The transform has no version, each new build of this program will relist all objects; set Options.TransformVersion",
 			"source", inf.store.Source().String())
 	}
 	return nil
@@ -165,8 +164,8 @@ func (inf *Informer) SetWatchErrorHandlerWithContext(fn cache.WatchErrorHandlerW
 	return nil
 }
 
-// HasSynced is true once the server has confirmed the state and everything up
-// to there is in the store, or what the file held was fresh enough.
+// HasSynced is true once the server has confirmed the state and everything up to there
+// is in the store, or if the file was fresh enough for Options.MaxStaleness.
 func (inf *Informer) HasSynced() bool { return cache.IsDone(inf.HasSyncedChecker()) }
 
 // HasSyncedChecker is done when HasSynced is true.
@@ -182,8 +181,8 @@ type doneChecker struct {
 func (d doneChecker) Name() string          { return d.name }
 func (d doneChecker) Done() <-chan struct{} { return d.done }
 
-// LastSyncResourceVersion is the version up to which everything has been
-// accepted; before Run, the version in the file.
+// LastSyncResourceVersion is the version up to which every change has been accepted.
+// Before Run it is the version in the file.
 func (inf *Informer) LastSyncResourceVersion() string {
 	inf.mu.Lock()
 	q := inf.queue
@@ -214,10 +213,9 @@ func (inf *Informer) Run(stop <-chan struct{}) {
 	inf.RunWithContext(wait.ContextForChannel(stop))
 }
 
-// RunWithContext runs the informer until ctx is cancelled, or until the file is
-// moved if Options.EndWhenMoved asks for that. Before it returns, what was
-// accepted is in the file, handlers' calls have returned, and the source is
-// released.
+// RunWithContext runs the informer until ctx is cancelled, or until the file is moved
+// if Options.EndWhenMoved asks for that. Before it returns, accepted changes are in
+// the file, handlers' calls have returned, and the source is released.
 func (inf *Informer) RunWithContext(ctx context.Context) {
 	if inf.moved != nil {
 		var end context.CancelFunc
@@ -309,8 +307,8 @@ func (inf *Informer) watchErrorHandler() cache.WatchErrorHandlerWithContext {
 	}
 }
 
-// awaitSync tells when the queue has synced, and from then on lets the told
-// mark go past handlers that are no more.
+// awaitSync notes when the queue has synced. From then on it lets the told mark go past
+// removed handlers.
 func (inf *Informer) awaitSync(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -323,8 +321,8 @@ func (inf *Informer) awaitSync(ctx context.Context) {
 	inf.forgetRemoved(ctx)
 }
 
-// process takes a popped delta to the handlers' backlog. It does not block:
-// the watch never waits for a handler.
+// process puts a popped delta into the handlers' backlog. It does not block: the watch
+// never waits for a handler.
 func (inf *Informer) process(obj any, _ bool) error {
 	deltas, ok := obj.(cache.Deltas)
 	if !ok {
@@ -357,8 +355,8 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 	return nil
 }
 
-// noteTold moves the told mark to what all handlers have returned from, those
-// included that were removed not long ago.
+// noteTold moves the told mark to the lowest cursor of all handlers, including those
+// that were removed not long ago.
 func (inf *Informer) noteTold() {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()

@@ -10,10 +10,9 @@
 // what is in them. The committer asks for the position within its transaction
 // (boltstore.Positioner). Each part of a Handler has one job:
 //
-//	position   how far it has come, in memory and in the file
-//	queues     what was taken in and not acknowledged, by key
-//	memory     how much of that is held, and whether filling waits for room
-//	retries    keys that wait for their backoff
+//	position   how far it has come
+//	queues     what was taken in and not acknowledged, by key, and its telling:
+//	           with memory, which bounds that, and retries, which wait for a time
 //	parking    what the commit under way moves from memory to the file
 //	unparking  the walk over what the file has parked
 //	replay     the walk over all objects

@@ -7,14 +7,13 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// Filling takes into the queues of keys what a durable handler has to be told,
-// in one goroutine.
+// One goroutine fills the queues of keys with what the handler has to be told.
 
-// aheadOfCommit is how many entries a handler that is behind takes in while a
-// commit is under way.
+// aheadOfCommit is how many entries a handler that is behind takes in while a commit
+// is under way.
 const aheadOfCommit = 1024
 
-// fill takes more into the queues, and says whether there is more to do at once.
+// fill takes more into the queues. It says whether there is more to do at once.
 func (d *Handler) fill() bool {
 	room := d.room()
 	if d.reload(room) {
@@ -34,8 +33,8 @@ func (d *Handler) fill() bool {
 	return d.fillEntries(d.host.Backlog.Last())
 }
 
-// room says whether something may be taken in. It starts over where that is
-// due, and nothing is taken in before that is acknowledged.
+// room says whether anything may be taken in. It begins a start-over where one is
+// due, and nothing is taken in until that is acknowledged.
 func (d *Handler) room() bool {
 	epoch := d.host.Store.Epoch()
 	d.mu.Lock()
@@ -50,18 +49,18 @@ func (d *Handler) room() bool {
 	case d.over.owed():
 		// The last call to return wakes us, or the commit, or the acknowledgement.
 		if d.queues.calls == 0 && d.over.tell() {
-			d.add("", &task{reset: true})
+			d.queues.add("", &task{reset: true})
 		}
 		return false
-	case d.full():
+	case d.queues.memory.full(&d.o):
 		d.block()
 		return false
 	}
 	return true
 }
 
-// fillEntries takes in entries behind the cursor, up to a seq, as much as comes
-// at once, and says whether there was any.
+// fillEntries takes in entries behind the cursor, up to a seq, as many as come at
+// once. It says whether there was any.
 func (d *Handler) fillEntries(upto uint64) bool {
 	d.mu.Lock()
 	from, epoch := d.pos.cursor+1, d.pos.epoch
@@ -109,17 +108,17 @@ func (d *Handler) fillEntries(upto uint64) bool {
 		}
 		if d.pos.reach > 0 && e.Seq > d.pos.reach {
 			d.pos.fenced = true
-			d.changed()
+			d.claim.Changed()
 			return false
 		}
-		if d.full() {
+		if d.queues.memory.full(&d.o) {
 			d.block()
 			return false
 		}
 		first, pending := d.pos.inherited[e.Key]
 		switch unacked := e.Seq > d.pos.inheritedTo || pending && first <= e.Seq; {
 		case unacked && d.due(e):
-			d.add(e.Key, &task{entry: e, seq: e.Seq, first: e.Seq, last: e.Seq})
+			d.queues.add(e.Key, &task{entry: e, seq: e.Seq, first: e.Seq, last: e.Seq})
 		case unacked:
 			d.leave(e)
 		}
@@ -127,28 +126,18 @@ func (d *Handler) fillEntries(upto uint64) bool {
 			d.pos.inherited[e.Key] = max(first, e.Seq+1)
 		}
 		d.pos.cursor = e.Seq
-		d.passInherited()
+		d.pos.passInherited()
 	}
-	d.changed()
+	d.claim.Changed()
 	return true
 }
 
-// leave notes that an entry is left to the replay. A commit may be parking it
-// now: that goes with what is told of the key before.
+// leave notes that an entry is left to the replay. A commit may be parking it now.
+// What that parks counts as acknowledged together with the key's earlier tasks.
 func (d *Handler) leave(e *boltstore.Entry) {
 	var tasks []*task
 	if q := d.queues.ofKey[e.Key]; q != nil {
 		tasks = q.tasks
 	}
-	d.passOver(e.Key, tasks, e.Seq)
-}
-
-// passOver notes that nothing is told of a key behind some tasks, up to a seq.
-func (d *Handler) passOver(key string, tasks []*task, seq uint64) {
-	if len(tasks) == 0 {
-		d.pos.settled[key] = max(d.pos.settled[key], seq)
-		return
-	}
-	t := tasks[len(tasks)-1]
-	t.last, t.more = max(t.last, seq), false
+	d.pos.passOver(e.Key, tasks, e.Seq)
 }

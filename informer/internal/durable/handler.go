@@ -36,13 +36,16 @@ type Store interface {
 	Before(key string, place []byte) bool
 }
 
-// Handler brings one durable handler what it has not acknowledged. One goroutine
-// fills the queues of keys; Options.Workers goroutines tell what is in them. It
-// is the handler's registration with the informer.
+// Handler brings one durable handler what it has not acknowledged. It is also the
+// handler's registration with the informer. One goroutine fills the queues of keys;
+// Options.Workers goroutines tell what is in them.
+//
+// It has more than thirty methods: seven are the registration, three the
+// committer's, and the others are the steps of one goroutine, which read and write
+// several parts under one lock.
 type Handler struct {
 	host    Host
 	name    string
-	call    Func
 	o       Options
 	log     klog.Logger
 	claim   *boltstore.Handler
@@ -55,8 +58,6 @@ type Handler struct {
 	mu      sync.Mutex // guards the parts below
 	pos     position
 	queues  queues
-	memory  memory
-	retries retries
 	parking parking
 	parked  unparking
 	replay  replay
@@ -67,21 +68,19 @@ type Handler struct {
 // file has for it. The error is boltstore.ErrClaimed if the name is in use.
 func New(host Host, name string, call Func, o Options) (*Handler, error) {
 	o = o.withDefaults()
-	d := &Handler{
-		host: host, name: name, call: call, o: o, log: *o.Logger, synced: make(chan struct{}), ended: make(chan struct{}),
-	}
-	d.queues.ofKey = map[string]*keyQueue{}
-	d.queues.ready.L = &d.mu
-	d.retries.wake = make(chan struct{}, 1)
-	d.pos.settled, d.pos.inherited = map[string]uint64{}, map[string]uint64{}
+	d := &Handler{host: host, name: name, o: o, log: *o.Logger, synced: make(chan struct{}), ended: make(chan struct{})}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.pos.settled, d.pos.inherited = map[string]uint64{}, map[string]uint64{}
+	d.queues = queues{host: &d.host, name: name, call: call, o: &d.o, log: d.log, ctx: d.ctx, owner: d, mu: &d.mu, ofKey: map[string]*keyQueue{}}
+	d.queues.ready.L = &d.mu
+	d.queues.retries.wake = make(chan struct{}, 1)
 	var err error
 	if d.claim, err = host.Store.ClaimHandler(name, d, d.load); err != nil {
 		d.cancel()
 		return nil, err
 	}
 	if d.parked.active { // of an earlier registration, which has ended by now
-		d.pos.known = host.Store.State().Seq + 1
+		d.queues.known = host.Store.State().Seq + 1
 	}
 	return d, nil
 }
@@ -139,9 +138,9 @@ func (d *Handler) run() {
 	defer close(d.ended)
 	var workers sync.WaitGroup
 	for range d.o.Workers {
-		workers.Go(d.work)
+		workers.Go(d.queues.work)
 	}
-	workers.Go(d.retrying)
+	workers.Go(d.queues.retrying)
 	for d.ctx.Err() == nil {
 		tick := d.host.Backlog.Tick()
 		more := d.fill()
@@ -162,8 +161,8 @@ func (d *Handler) run() {
 	}
 }
 
-// checkSynced notes that the handler has been told of all that there was when
-// the informer synced. The caller holds the mutex.
+// checkSynced notes that the handler was told everything that was there when the
+// informer synced. The caller holds the mutex.
 func (d *Handler) checkSynced() {
 	seq, ok := d.host.Synced()
 	if !ok || cache.IsDone(syncedChecker{d}) {
@@ -173,10 +172,27 @@ func (d *Handler) checkSynced() {
 		return
 	}
 	for _, q := range d.queues.ofKey {
-		// A key that is told no more of before it answers has been told.
+		// A key that is told nothing more before it answers counts as told.
 		if q.told < min(len(q.tasks), AheadOfAck) && q.failed == 0 && q.tasks[q.told].first <= seq {
 			return
 		}
 	}
 	close(d.synced)
 }
+
+// acknowledged implements owner.
+func (d *Handler) acknowledged(key string, t *task) {
+	switch {
+	case t.reset:
+		d.over.acknowledge()
+		d.host.Backlog.Wake()
+	case t.more: // a delete, up to which nothing is left
+		d.pos.settle(key, t.seq)
+	default:
+		d.pos.settle(key, t.last)
+	}
+	d.claim.Changed()
+}
+
+// returned implements owner.
+func (d *Handler) returned() { d.checkSynced() }

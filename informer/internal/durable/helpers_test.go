@@ -125,7 +125,7 @@ func (s *standing) called(key string) *Delivery {
 	q := d.queues.ofKey[key]
 	d.queues.due, q.ready, q.busy = nil, false, true
 	d.queues.calls++
-	return &Delivery{d: d, q: q, t: q.tasks[q.told], turn: q.turn}
+	return &Delivery{s: &d.queues, q: q, t: q.tasks[q.told], turn: q.turn}
 }
 
 // ackAll acknowledges all that is in hand.
@@ -139,7 +139,7 @@ func (s *standing) ackAll() {
 	d.mu.Unlock()
 	for key, n := range left {
 		for range n {
-			d.returned(s.called(key), nil)
+			d.queues.returned(s.called(key), nil)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (s *standing) movedOut(key string) {
 	})
 	d.mu.Lock()
 	d.o.MaxPending = full
-	d.unblock()
+	d.queues.unblock()
 	d.mu.Unlock()
 }
 

@@ -34,7 +34,7 @@ func (d *Handler) String() string {
 	defer d.mu.Unlock()
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s: cursor %d, mark %d, inherited to %d, replay %+v, parked %+v, memory %+v, looking %v, due %d, loads %d, retries %d, keys %d, start-over %+v\n",
-		d.name, d.pos.cursor, d.pos.mark, d.pos.inheritedTo, d.replay, d.parked, d.memory, d.parking.looking, len(d.queues.due), len(d.queues.loads), len(d.retries.all), len(d.queues.ofKey), d.over)
+		d.name, d.pos.cursor, d.pos.mark, d.pos.inheritedTo, d.replay, d.parked, d.queues.memory, d.queues.looking, len(d.queues.due), len(d.queues.loads), len(d.queues.retries.all), len(d.queues.ofKey), d.over)
 	for _, q := range d.queues.ofKey {
 		fmt.Fprintf(&s, "  %s: %d tasks, %d told, busy %v, again %v, waiting %v, loading %v\n", q.key, len(q.tasks), q.told, q.busy, q.again, q.waiting, q.loading)
 	}
@@ -53,13 +53,13 @@ type Inspected struct {
 	Handler string
 	Turn    Turn
 	First   uint64 // seq of the first entry in it, 0 if it is not from the journal
-	Parked  bool   // the file's parked has it
-	More    bool   // what follows is of the same entries
+	Parked  bool   // it is among the file's parked entries
+	More    bool   // the next task is of the same entries
 }
 
 // Inspect returns what the delivery is of.
 func (dl *Delivery) Inspect() Inspected {
-	dl.d.mu.Lock()
-	defer dl.d.mu.Unlock()
-	return Inspected{dl.d.name, Turn{dl.q, dl.turn}, dl.t.first, dl.t.parked, dl.t.more}
+	dl.s.mu.Lock()
+	defer dl.s.mu.Unlock()
+	return Inspected{dl.s.name, Turn{dl.q, dl.turn}, dl.t.first, dl.t.parked, dl.t.more}
 }

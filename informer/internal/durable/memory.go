@@ -1,56 +1,59 @@
 package durable
 
-// memory counts what is held of what waits to be told or acknowledged.
+// memory bounds what waits in memory to be told or acknowledged.
 type memory struct {
 	held    int  // tasks
 	bytes   int  // of these
 	blocked bool // filling waits for room
 }
 
-// hold counts what is in memory.
-func (d *Handler) hold(t *task, n int) {
+// hold counts a task in with n = 1, and out with n = -1.
+func (m *memory) hold(t *task, n int) {
 	if t.entry != nil {
-		d.memory.held += n
-		d.memory.bytes += n * t.size()
+		m.held += n
+		m.bytes += n * t.size()
 	}
 }
 
-// unblock goes on with filling once there is room, for an eighth of the bounds
-// if these are large: it does not begin anew for each event.
-func (d *Handler) unblock() {
-	if d.memory.blocked && d.alone() {
-		d.host.Backlog.Wake()
-	}
-	if d.memory.blocked && d.memory.held <= d.o.MaxPending-1-d.o.MaxPending/8 && d.memory.bytes < d.o.PendingBytes-d.o.PendingBytes/8 {
-		d.memory.blocked = false
-		d.host.Backlog.Wake()
-	}
+func (m *memory) full(o *Options) bool { return m.held >= o.MaxPending || m.bytes >= o.PendingBytes }
+
+// roomy says whether filling may go on. It asks for an eighth of the bounds, so
+// that filling does not begin again for each event.
+func (m *memory) roomy(o *Options) bool {
+	return m.held <= o.MaxPending-1-o.MaxPending/8 && m.bytes < o.PendingBytes-o.PendingBytes/8
 }
 
-func (d *Handler) full() bool {
-	return d.memory.held >= d.o.MaxPending || d.memory.bytes >= d.o.PendingBytes
-}
-
-// block notes that filling waits for room, and makes some if keys are stuck.
-// The caller holds the mutex.
+// block notes that filling waits for room. If keys are stuck it has a commit make
+// some. The caller holds the mutex.
 func (d *Handler) block() {
-	d.memory.blocked = true
+	d.queues.memory.blocked = true
 	for _, q := range d.queues.ofKey {
-		if d.isStuck(q) {
-			d.changed()
+		if d.queues.isStuck(q) {
+			d.claim.Changed()
 			d.host.Store.Flush()
 			break
 		}
 	}
-	if !d.parking.looking {
-		d.parking.looking = true
-		d.retryAt(nil, d.host.Clock.Now().Add(d.o.StuckAfter))
+	if !d.queues.looking {
+		d.queues.looking = true
+		d.queues.retries.at(d.host.Clock.Now().Add(d.o.StuckAfter), nil)
 	}
 }
 
-// alone says whether nothing can be told but what is to be read from the file:
-// then that must not wait for room, which what waits behind it may have taken.
-// The caller holds the mutex.
-func (d *Handler) alone() bool {
-	return len(d.queues.loads) > 0 && d.queues.calls < d.o.Workers && len(d.queues.due) == 0 && !d.over.owed()
+// unblock lets filling go on once there is room, or nothing else can.
+func (s *queues) unblock() {
+	if s.memory.blocked && s.alone() {
+		s.host.Backlog.Wake()
+	}
+	if s.memory.blocked && s.memory.roomy(s.o) {
+		s.memory.blocked = false
+		s.host.Backlog.Wake()
+	}
+}
+
+// alone says whether nothing can be told but keys that are to be read from the
+// file. Reading them must not wait for room, which may be taken by what waits
+// behind them. The caller holds the mutex.
+func (s *queues) alone() bool {
+	return len(s.loads) > 0 && s.calls < s.o.Workers && len(s.due) == 0
 }

@@ -8,28 +8,28 @@ import (
 
 // parking is what the commit under way moves from memory to the file.
 type parking struct {
-	tasks   []*task
-	bytes   int
-	looking bool // a look for stuck keys is among the retries
+	tasks []*task
+	bytes int
 }
 
-// What is stuck is moved to the file when memory is full: keys that wait for
-// their retry, and those that have been told of and not acknowledged for long.
-// What is left of them here says only how far they are parked.
+// When memory is full, stuck keys are moved to the file: keys that wait for their
+// retry, and keys that have gone unacknowledged for long. The tasks that remain of
+// them in memory only say how far they are parked.
 
 // parkAtOnce bounds what one commit parks, in bytes.
 const parkAtOnce = 1 << 20
 
-func (d *Handler) isStuck(q *keyQueue) bool {
+// isStuck says whether a key may be moved to the file.
+func (s *queues) isStuck(q *keyQueue) bool {
 	if q.busy || q.loading || q.ready || q.dropped || len(q.tasks) == 0 || q.tasks[0].reset || q.tasks[len(q.tasks)-1].entry == nil {
 		return false
 	}
-	return q.waiting || q.told >= min(len(q.tasks), AheadOfAck) && d.host.Clock.Since(q.since) >= d.o.StuckAfter
+	return q.waiting || q.told >= min(len(q.tasks), AheadOfAck) && s.host.Clock.Since(q.since) >= s.o.StuckAfter
 }
 
-// park makes a key part of the commit, if it is stuck.
+// park makes a key part of the commit if it is stuck. It says whether it has.
 func (d *Handler) park(p *boltstore.Position, q *keyQueue) bool {
-	if len(p.Park) > 0 && d.parking.bytes >= parkAtOnce || !d.isStuck(q) {
+	if len(p.Park) > 0 && d.parking.bytes >= parkAtOnce || !d.queues.isStuck(q) {
 		return false
 	}
 	if len(p.Park) == 0 {
@@ -51,8 +51,8 @@ func (d *Handler) park(p *boltstore.Position, q *keyQueue) bool {
 	return true
 }
 
-// parkedNow forgets what the file has, unless the handler is being told of it
-// by now.
+// parkedNow notes that the commit has succeeded. It drops from memory what the
+// file has, unless the handler is being told it by now.
 func (d *Handler) parkedNow() {
 	for _, t := range d.parking.tasks {
 		t.parking, t.parked, t.first = false, true, 0
@@ -60,25 +60,25 @@ func (d *Handler) parkedNow() {
 	if len(d.parking.tasks) > 0 {
 		d.parking.tasks = nil
 		for _, q := range d.queues.ofKey {
-			if !d.isStuck(q) {
+			if !d.queues.isStuck(q) {
 				continue
 			}
 			if !slices.ContainsFunc(q.tasks, func(t *task) bool { return !t.parked }) {
-				d.letGo(q)
+				d.queues.letGo(q)
 			}
 		}
 	}
-	if d.memory.blocked && d.full() {
+	if d.queues.memory.blocked && d.queues.memory.full(&d.o) {
 		d.block() // there may be more
 	}
-	d.unblock()
+	d.queues.unblock()
 }
 
-// letGo keeps of a key, all of which the file has, only what has been told, and
-// how far it is parked. The caller holds the mutex.
-func (d *Handler) letGo(q *keyQueue) {
+// letGo drops the entries of a key that the file has completely. The tasks that
+// were told remain, and one that says how far it is parked.
+func (s *queues) letGo(q *keyQueue) {
 	for _, t := range q.tasks {
-		d.hold(t, -1)
+		s.memory.hold(t, -1)
 		t.entry = nil
 	}
 	if at, last := q.untold(), len(q.tasks)-1; at < last {

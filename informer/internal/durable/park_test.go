@@ -24,7 +24,7 @@ func TestNackWhileReady(t *testing.T) {
 	for len(d.queues.ofKey) == 0 && d.fill() {
 	}
 	told := s.called("default/a")
-	d.returned(told, ErrAckLater)
+	d.queues.returned(told, ErrAckLater)
 	s.movedOut("default/a")
 	s.change(cache.Updated, "a")
 	s.flush()
@@ -37,9 +37,9 @@ func TestNackWhileReady(t *testing.T) {
 	told.End(errUnwilling)
 	d.mu.Lock()
 	q.waiting = false // it is time
-	d.schedule(q)
+	d.queues.schedule(q)
 	d.mu.Unlock()
-	go d.work()
+	go d.queues.work()
 	eventually(t, "it is told from the file", func() bool {
 		d.fill()
 		d.mu.Lock()
@@ -80,12 +80,12 @@ func TestLoadsWithoutRoom(t *testing.T) {
 		return err == nil && len(hs) == 1 && hs[0].Parked == 10
 	})
 	d.mu.Lock()
-	d.memory.held += d.o.MaxPending
+	d.queues.memory.held += d.o.MaxPending
 	d.mu.Unlock()
 	s.answers(nil)
 	eventually(t, "they are told", func() bool { return len(d.Inspect().Tasks) == 0 })
 	d.mu.Lock()
-	d.memory.held -= d.o.MaxPending
+	d.queues.memory.held -= d.o.MaxPending
 	d.mu.Unlock()
 	cancel()
 	running.Wait()
@@ -120,10 +120,10 @@ func TestReloadsWithinAPage(t *testing.T) {
 		q := d.queues.ofKey[key]
 		d.queues.due, q.ready, q.busy = nil, false, true
 		d.queues.calls++
-		return q, &Delivery{d: d, q: q, t: q.tasks[0], turn: q.turn}
+		return q, &Delivery{s: &d.queues, q: q, t: q.tasks[0], turn: q.turn}
 	}
 	a, call := called("default/a")
-	d.returned(call, errors.New("no"))
+	d.queues.returned(call, errors.New("no"))
 	d.mu.Lock()
 	d.block()
 	d.mu.Unlock()
@@ -148,21 +148,21 @@ func TestReloadsWithinAPage(t *testing.T) {
 	eventually(t, "full", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.memory.blocked && d.queues.ofKey["default/b"] != nil
+		return d.queues.memory.blocked && d.queues.ofKey["default/b"] != nil
 	})
 	_, call = called("default/b")
 	d.mu.Lock()
 	a.waiting = false
-	d.schedule(a)
+	d.queues.schedule(a)
 	d.mu.Unlock()
 	eventually(t, "a is read from the file", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.queues.loads) == 0 && a.tasks[0].entry != nil
 	})
-	d.returned(call, nil)
+	d.queues.returned(call, nil)
 	_, call = called("default/a")
-	d.returned(call, nil)
+	d.queues.returned(call, nil)
 	d.cancel()
 	d.wakeAll()
 	filling.Wait()

@@ -14,12 +14,12 @@ type unparking struct {
 	to uint64 // the cursor when the walk began
 }
 
-// What the file has parked of keys is read when a life begins, when the file has
-// parked what was not taken in yet, and when a key is to be told again that was
+// Parked entries are read from the file when a life begins, when a commit has parked
+// entries that were not taken in yet, and when a key is to be told again that was
 // moved out of memory.
 
-// fillParked takes in a page of what is parked. It begins with the cursor
-// behind the file's mark: what is between is parked or acknowledged.
+// fillParked takes in a page of parked keys. The cursor first goes to the file's
+// mark: the entries between are parked or acknowledged.
 func (d *Handler) fillParked() bool {
 	d.mu.Lock()
 	from, shownAt, persisted := d.parked.next, d.replay.shownAt, d.pos.persisted
@@ -38,7 +38,7 @@ func (d *Handler) fillParked() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pos.persisted != persisted {
-		return true // what is gone from the file by now may be in hand
+		return true // the page may have what is in hand and gone from the file
 	}
 	if !d.parked.begun {
 		d.parked.to = d.pos.cursor
@@ -55,18 +55,18 @@ func (d *Handler) fillParked() bool {
 	if d.parked.next = p.Next; p.Next == nil {
 		d.parked.walk = walk{}
 	}
-	d.passInherited()
-	d.changed()
+	d.pos.passInherited()
+	d.claim.Changed()
 	return true
 }
 
-// unpark takes in what is parked of one key, unless it is in hand.
+// unpark takes in the parked entries of one key, unless they are in hand.
 func (d *Handler) unpark(key string, last uint64, entries []*boltstore.Entry) {
 	// Objects of the first list have no seq: theirs is 0.
 	if last <= d.parked.to && d.parked.to > 0 {
 		return
 	}
-	if seq, ok := d.acked(key); ok && seq >= last {
+	if seq, ok := d.pos.acked(key); ok && seq >= last {
 		return
 	}
 	q := d.queues.ofKey[key]
@@ -80,34 +80,34 @@ func (d *Handler) unpark(key string, last uint64, entries []*boltstore.Entry) {
 		}
 	}
 	d.replace(q, last, entries)
-	d.settle(q)
+	d.queues.settle(q)
 }
 
-// replace puts what the file has parked of a key in the place of what has not
-// been told of it up to there, but for what is left to the replay, and for
-// deletes of before what has been told or acknowledged: these have been, too, or
-// need not be.
+// replace puts the parked entries of a key in the place of its tasks up to last that
+// were not told. It leaves out entries that are left to the replay, and deletes
+// before the last task that was told or acknowledged: the handler knows of these,
+// or need not.
 func (d *Handler) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) {
 	at := q.untold()
 	told, rest := q.tasks[:at:at], q.tasks[at:]
-	// Entries that were collapsed are of use as a whole only: where what is
-	// parked ends among them, they tell the rest of it.
+	// Collapsed tasks are of use as a whole only. Where the parked entries end among
+	// them, the tasks tell what follows.
 	among := slices.ContainsFunc(rest, func(t *task) bool { return t.first > 0 && t.first <= last && last < t.seq })
-	// What the replay has shown stays if what is parked begins with it.
+	// An object that the replay has shown stays if the parked entries begin with it.
 	updated := slices.ContainsFunc(entries, func(e *boltstore.Entry) bool { return e.Type == cache.Updated })
 	upto, initial := uint64(0), false
 	rest = slices.DeleteFunc(slices.Clone(rest), func(t *task) bool {
 		if !t.away() && !t.parked && (among || t.seq > last || t.initial && updated) {
 			return false
 		}
-		d.hold(t, -1)
+		d.queues.memory.hold(t, -1)
 		upto, initial = max(upto, t.last), initial || t.initial
 		return true
 	})
 	if !among {
 		upto = max(upto, last)
 	}
-	before, _ := d.acked(q.key)
+	before, _ := d.pos.acked(q.key)
 	for _, t := range told {
 		before = max(before, t.seq)
 	}
@@ -116,10 +116,10 @@ func (d *Handler) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) 
 	}), upto)
 	for _, t := range tasks {
 		t.parked, t.initial = true, initial && t.entry.Type == cache.Added
-		d.hold(t, 1)
+		d.queues.memory.hold(t, 1)
 	}
 	if len(tasks) == 0 {
-		d.passOver(q.key, told, upto)
+		d.pos.passOver(q.key, told, upto)
 	}
 	n := len(tasks)
 	if len(rest) > 0 && rest[0].initial {
@@ -135,8 +135,8 @@ func (d *Handler) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) 
 	}
 }
 
-// tellAdded has an update that comes first told as Added: what was before it has
-// not been told.
+// tellAdded has the first object told as Added: the handler was not told the state
+// before it.
 func tellAdded(tasks []*task) {
 	for _, t := range tasks {
 		if t.entry.Type != cache.Deleted {
@@ -146,8 +146,8 @@ func tellAdded(tasks []*task) {
 	}
 }
 
-// reload reads what is parked of keys that are to be told again, as far as there
-// is room or must be, and says whether there was any.
+// reload reads the parked entries of keys that are to be told again, if there is
+// room, or if nothing else can go on. It says whether there was any.
 func (d *Handler) reload(room bool) bool {
 	d.mu.Lock()
 	n := 0
@@ -155,15 +155,15 @@ func (d *Handler) reload(room bool) bool {
 	case len(d.queues.loads) == 0:
 	case room:
 		n = 64
-	case d.alone():
+	case d.queues.alone():
 		n = 1
 	}
 	d.mu.Unlock()
 	return n > 0 && d.fillLoads(n)
 }
 
-// fillLoads reads what is parked of keys that are to be told again, of most at
-// once.
+// fillLoads reads the parked entries of keys that are to be told again, of a number
+// of keys at most.
 func (d *Handler) fillLoads(most int) bool {
 	d.mu.Lock()
 	loads, shownAt, persisted := d.queues.loads[:min(len(d.queues.loads), most)], d.replay.shownAt, d.pos.persisted
@@ -198,7 +198,7 @@ func (d *Handler) fillLoads(most int) bool {
 			last, entries = p.Last[i], p.Entries[i]
 		}
 		d.replace(q, last, entries)
-		d.settle(q)
+		d.queues.settle(q)
 	}
 	return true
 }

@@ -33,7 +33,7 @@ func TestReloadedBehindInitial(t *testing.T) {
 	}
 	q := d.queues.ofKey["default/a"]
 	d.o.MaxPending = 1
-	d.returned(s.called("default/a"), errors.New("no"))
+	d.queues.returned(s.called("default/a"), errors.New("no"))
 	d.mu.Lock()
 	d.block()
 	d.mu.Unlock()
@@ -58,14 +58,14 @@ func TestReloadedBehindInitial(t *testing.T) {
 	}
 	d.mu.Lock()
 	d.pos.cursor, d.replay.walk = page.Seq, walk{begun: true}
-	d.add("default/a", &task{entry: page.Entries[0], initial: true, last: page.Seq})
+	d.queues.add("default/a", &task{entry: page.Entries[0], initial: true, last: page.Seq})
 	d.mu.Unlock()
 	s.change(cache.Updated, "a")
 	last = s.flush()
 	parkedTo(last)
 	d.mu.Lock()
 	q.waiting = false
-	d.schedule(q)
+	d.queues.schedule(q)
 	d.mu.Unlock()
 	for len(d.queues.loads) > 0 && d.fillLoads(1) {
 	}
@@ -117,7 +117,7 @@ func TestParkedTwice(t *testing.T) {
 				if i < c.acked {
 					err = nil
 				}
-				s.d.returned(s.called("default/a"), err)
+				s.d.queues.returned(s.called("default/a"), err)
 			}
 			cursor, settled := s.swap(s.d.pos.cursor, map[string]uint64{}) // a commit that has asked before knows nothing of it
 			s.change(cache.Updated, "a")
@@ -155,7 +155,7 @@ func TestParkedIntoCollapsed(t *testing.T) {
 	s.flush()
 	for len(d.queues.ofKey) == 0 && d.fill() {
 	}
-	d.returned(s.called("default/a"), errUnwilling)
+	d.queues.returned(s.called("default/a"), errUnwilling)
 	s.movedOut("default/a")
 	var middle uint64
 	for i := range AheadOfAck {
@@ -175,7 +175,7 @@ func TestParkedIntoCollapsed(t *testing.T) {
 	q := d.queues.ofKey["default/a"]
 	d.mu.Lock()
 	q.waiting = false // it is time
-	d.schedule(q)
+	d.queues.schedule(q)
 	d.mu.Unlock()
 	for len(d.queues.loads) > 0 && d.fillLoads(1) {
 	}

@@ -5,31 +5,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// position is how far the handler has come, as its record in the file says it.
+// position is how far the handler has come.
 type position struct {
-	epoch uint64
-	// known is one above the last seq of an earlier life that the handler was
-	// registered in, 0 without one.
-	known  uint64
+	epoch  uint64
 	cursor uint64 // entries up to it have been taken into the queues
 	mark   uint64 // the file's: entries up to it may have been parked
 
 	persisted uint64 // counts commits
-	// reach is the seq up to which entries are taken in before Persisted, which
-	// the commit under way has been told; 0 without one.
+	// reach is the seq up to which entries are taken in before Persisted is called.
+	// The commit under way was told it. 0 without a commit.
 	reach  uint64
-	fenced bool // it has been reached, filling waits
+	fenced bool // the cursor has come to it, filling waits
 
-	// inherited are the first unacknowledged entries behind the cursor of keys,
-	// of an earlier life, as long as the cursor is below inheritedTo.
+	// inherited has keys of an earlier life, each with its first unacknowledged
+	// entry, as long as the cursor is below inheritedTo.
 	inherited   map[string]uint64
 	inheritedTo uint64
-	// settled and leaving are what was acknowledged since the last commit, and
-	// is part of the one under way.
+	// settled has the keys in which something was acknowledged since the last commit,
+	// each with the seq up to which. leaving has those in the commit under way.
 	settled, leaving map[string]uint64
 }
 
-// load takes up the position that the file has.
+// load takes up the file's position. known says that it is of an earlier
+// registration.
 func (d *Handler) load(p boltstore.Position, mark uint64, known bool) {
 	d.pos.epoch, d.pos.cursor, d.pos.mark = p.Epoch, mark, mark
 	d.pos.inherited, d.pos.inheritedTo = p.Pending, max(p.Cursor, mark)
@@ -62,7 +60,7 @@ func (d *Handler) Position() boltstore.Position {
 	}
 	d.parking.tasks = nil
 	for key, q := range d.queues.ofKey {
-		if d.memory.blocked && d.park(&p, q) {
+		if d.queues.memory.blocked && d.park(&p, q) {
 			continue
 		}
 		for _, t := range q.tasks {
@@ -79,7 +77,7 @@ func (d *Handler) Position() boltstore.Position {
 	}
 	if d.pos.leaving == nil {
 		d.pos.leaving, d.pos.settled = d.pos.settled, map[string]uint64{}
-	} else { // the commit that it was part of has failed
+	} else { // the last commit has failed
 		for key, seq := range d.pos.settled {
 			d.pos.leaving[key] = max(d.pos.leaving[key], seq)
 		}
@@ -115,19 +113,31 @@ func (d *Handler) Lost() {
 	d.host.Backlog.Wake()
 }
 
-func (d *Handler) changed() { d.claim.Changed() }
-
-// passInherited forgets what an earlier life left once the cursor is past it.
-func (d *Handler) passInherited() {
-	if d.pos.cursor >= d.pos.inheritedTo {
-		clear(d.pos.inherited)
+// passInherited drops the inherited keys once the cursor is past them.
+func (p *position) passInherited() {
+	if p.cursor >= p.inheritedTo {
+		clear(p.inherited)
 	}
 }
 
-// acked is the seq up to which a key was acknowledged, as far as the file may
-// not say so yet.
-func (d *Handler) acked(key string) (seq uint64, ok bool) {
-	settled, ok := d.pos.settled[key]
-	leaving, left := d.pos.leaving[key]
+// settle notes that a key is acknowledged up to a seq.
+func (p *position) settle(key string, seq uint64) { p.settled[key] = max(p.settled[key], seq) }
+
+// passOver notes that entries of a key up to a seq are not told. They count as
+// acknowledged with the last of some tasks, or at once if there is none.
+func (p *position) passOver(key string, tasks []*task, seq uint64) {
+	if len(tasks) == 0 {
+		p.settle(key, seq)
+		return
+	}
+	t := tasks[len(tasks)-1]
+	t.last, t.more = max(t.last, seq), false
+}
+
+// acked is the seq up to which a key was acknowledged, if the file may not say so
+// yet.
+func (p *position) acked(key string) (seq uint64, ok bool) {
+	settled, ok := p.settled[key]
+	leaving, left := p.leaving[key]
 	return max(settled, leaving), ok || left
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// walk is a pass over all that there is, page by page.
+// walk is a pass over objects or parked keys, page by page.
 type walk struct {
 	active bool
 	begun  bool
@@ -26,14 +26,14 @@ func (w *walk) passed(s Store, key string) bool {
 	return !w.active || w.begun && s.Before(key, w.next)
 }
 
-// due says whether an entry is to be told: it is not left to the replay. Of
-// what the replay has not reached only deletes of what an earlier life may have
-// told are.
+// due says whether an entry is to be told, and not left to the replay. Of keys that
+// the replay has not reached only deletes are told, of objects that an earlier life
+// may have told.
 func (d *Handler) due(e *boltstore.Entry) bool {
-	return d.replay.passed(d.host.Store, e.Key) && !d.replay.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born < d.pos.known || e.Unknown()
+	return d.replay.passed(d.host.Store, e.Key) && !d.replay.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born < d.queues.known || e.Unknown()
 }
 
-// fillReplay takes in the next page of objects, after every entry that its
+// fillReplay takes in the next page of objects, after every entry that the page's
 // snapshot contains.
 func (d *Handler) fillReplay() bool {
 	count, again := d.over.count, d.replay.shown.UnsortedList()
@@ -46,8 +46,7 @@ func (d *Handler) fillReplay() bool {
 		p, err = d.host.Store.Replay(d.replay.next, d.host.Page)
 	}
 	if err != nil {
-		// Damage is noted by the store, and a relist under way, which tells of
-		// what could not be read.
+		// The store has noted the damage. A relist will tell what could not be read.
 		d.log.V(2).Info("Replay is incomplete", "source", d.host.Store.Source().String(), "handler", d.name, "err", err)
 		if len(p.Entries) == 0 {
 			return false
@@ -74,7 +73,7 @@ func (d *Handler) fillReplay() bool {
 		return true // it has started over, or gone past the page: read it again
 	}
 	for _, e := range p.Entries {
-		d.add(e.Key, &task{entry: e, seq: e.Seq, initial: true, last: e.Seq})
+		d.queues.add(e.Key, &task{entry: e, seq: e.Seq, initial: true, last: e.Seq})
 	}
 	d.replay.shownAt = p.Seq
 	if len(again) > 0 {
@@ -82,12 +81,12 @@ func (d *Handler) fillReplay() bool {
 	} else {
 		d.replay.walk = walk{active: p.Next != nil, begun: true, next: p.Next}
 	}
-	d.changed()
+	d.claim.Changed()
 	return true
 }
 
-// behind says whether entries up to seq have still to be taken in. Nothing is
-// where they have been parked meanwhile, or where it has to start over.
+// behind says whether entries up to seq have still to be taken in: they have not
+// been parked meanwhile, and no start-over is under way.
 func (d *Handler) behind(seq uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

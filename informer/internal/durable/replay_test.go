@@ -30,7 +30,7 @@ func TestLeftToTheReplay(t *testing.T) {
 		t.Errorf("settled %v: a record of it would stay", d.pos.settled)
 	}
 	// The same behind a delete that is told: it goes with that.
-	d.pos.known = last + 1
+	d.queues.known = last + 1
 	s.change(cache.Deleted, "a")
 	s.change(cache.Added, "a")
 	last = s.flush()
@@ -67,7 +67,7 @@ func TestGoneBeforeItWasShown(t *testing.T) {
 			s.swap(shown, settled)
 			want := fmt.Sprintf("Added %d", s.rvOf["a"])
 			if told {
-				d.returned(s.called("default/a"), ErrAckLater)
+				d.queues.returned(s.called("default/a"), ErrAckLater)
 				want = fmt.Sprintf("Added 4, Added %d", s.rvOf["a"])
 			}
 			s.unparkAll()
@@ -129,7 +129,7 @@ func TestParkedBeforeReplay(t *testing.T) {
 	}
 	// The delete fails, and moves to the file since memory is full.
 	d.o.MaxPending = 1
-	d.returned(s.called("default/a"), errors.New("no"))
+	d.queues.returned(s.called("default/a"), errors.New("no"))
 	d.mu.Lock()
 	d.block()
 	d.mu.Unlock()
@@ -142,7 +142,7 @@ func TestParkedBeforeReplay(t *testing.T) {
 	})
 	d.mu.Lock()
 	q.waiting = false // it is time
-	d.schedule(q)
+	d.queues.schedule(q)
 	d.mu.Unlock()
 	if len(d.queues.loads) != 1 {
 		t.Fatalf("%+v", q)
@@ -213,7 +213,7 @@ func TestParkedAcrossReplay(t *testing.T) {
 	if typ := toldOf(); typ != string(cache.Added) {
 		t.Errorf("%s from before it was shown", typ)
 	}
-	d.returned(call, nil) // it acknowledges what it was shown, no more
+	d.queues.returned(call, nil) // it acknowledges what it was shown, no more
 	s.end()
 
 	s = stand(t, path, boltstore.Options{})

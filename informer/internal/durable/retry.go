@@ -1,67 +1,72 @@
 package durable
 
-import (
-	"time"
-)
+import "time"
 
-// retries has what is to be done at a time: keys whose backoff ends then, and,
-// without a key, a look for keys that are stuck.
+// retries has what is to be done at a time. A key's backoff ends then; an entry
+// without a key is a look for keys that are stuck.
 type retries struct {
 	all  []retry
 	wake chan struct{} // there is one more
 }
 
 type retry struct {
-	q  *keyQueue
-	at time.Time
+	q    *keyQueue
+	when time.Time
 }
 
-// retryAt tells a key again at a time.
-func (d *Handler) retryAt(q *keyQueue, at time.Time) {
-	d.retries.all = append(d.retries.all, retry{q, at})
+// at adds a retry.
+func (r *retries) at(when time.Time, q *keyQueue) {
+	r.all = append(r.all, retry{q, when})
 	select {
-	case d.retries.wake <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// retrying makes keys ready again when their backoff is over.
-func (d *Handler) retrying() {
-	for {
-		d.mu.Lock()
-		now := d.host.Clock.Now()
-		var next time.Time
-		left := d.retries.all[:0]
-		for _, r := range d.retries.all {
-			switch {
-			case r.at.After(now):
-			case r.q == nil:
-				d.parking.looking = false
-				d.host.Backlog.Wake()
-				continue
-			default:
-				r.q.waiting = false
-				d.schedule(r.q)
-				continue
-			}
-			if left = append(left, r); next.IsZero() || r.at.Before(next) {
-				next = r.at
-			}
+// due removes and returns what is due, and says when the next one is.
+func (r *retries) due(now time.Time) (due []retry, next time.Time) {
+	left := r.all[:0]
+	for _, one := range r.all {
+		if !one.when.After(now) {
+			due = append(due, one)
+			continue
 		}
-		d.retries.all = left
-		d.mu.Unlock()
+		if left = append(left, one); next.IsZero() || one.when.Before(next) {
+			next = one.when
+		}
+	}
+	r.all = left
+	return due, next
+}
+
+// retrying does what is due until the handler ends.
+func (s *queues) retrying() {
+	for {
+		s.mu.Lock()
+		now := s.host.Clock.Now()
+		due, next := s.retries.due(now)
+		for _, r := range due {
+			if r.q == nil {
+				s.looking = false
+				s.host.Backlog.Wake()
+				continue
+			}
+			r.q.waiting = false
+			s.schedule(r.q)
+		}
+		s.mu.Unlock()
 		stop := func() bool { return false }
-		var due <-chan time.Time
+		var timeout <-chan time.Time
 		if !next.IsZero() {
-			timer := d.host.Clock.NewTimer(next.Sub(now))
-			due, stop = timer.C(), timer.Stop
+			timer := s.host.Clock.NewTimer(next.Sub(now))
+			timeout, stop = timer.C(), timer.Stop
 		}
 		select {
-		case <-d.ctx.Done():
+		case <-s.ctx.Done():
 			stop()
 			return
-		case <-d.retries.wake:
-		case <-due:
+		case <-s.retries.wake:
+		case <-timeout:
 		}
 		stop()
 	}

@@ -91,19 +91,15 @@ func (s *startOver) owed() bool { return s.phase >= phaseDue }
 // startOver drops what is in hand and makes a start-over due, as of a seq of an
 // epoch. The caller holds the mutex.
 func (d *Handler) startOver(epoch, seq uint64) {
-	for _, q := range d.queues.ofKey {
-		q.dropped = true
-		d.o.RateLimiter.Forget(q.key)
-	}
-	d.queues.ofKey, d.queues.due, d.queues.loads, d.parking.tasks = map[string]*keyQueue{}, nil, nil, nil
-	d.memory.held, d.memory.bytes = 0, 0
+	d.queues.reset()
+	d.queues.known, d.parking.tasks = 0, nil
 	d.pos.inherited, d.pos.inheritedTo, d.pos.settled = map[string]uint64{}, 0, map[string]uint64{}
 	d.replay.shown, d.replay.shownAt = sets.New[string](), 0
-	d.pos.epoch, d.pos.known, d.pos.cursor, d.pos.mark = epoch, 0, seq, seq
+	d.pos.epoch, d.pos.cursor, d.pos.mark = epoch, seq, seq
 	d.pos.reach = 0
 	d.parked.walk, d.replay.walk = walk{}, walk{active: true}
 	d.over.begin()
-	d.changed()
+	d.claim.Changed()
 	d.host.Store.Flush()
 }
 

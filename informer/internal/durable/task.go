@@ -2,18 +2,18 @@ package durable
 
 import "github.com/kubewake/kubewake/boltstore"
 
-// task is something to be told and acknowledged: an entry of the journal, what
-// was parked, an object of the replay, or a reset.
+// task is one thing to be told and acknowledged: a journal entry, a parked entry, an
+// object of the replay, or a reset.
 type task struct {
 	entry   *boltstore.Entry // nil for a reset, or where only the file has it
 	reset   bool
-	initial bool   // of the replay
+	initial bool   // an object of the replay
 	added   bool   // told as Added, whatever the entry is
-	parked  bool   // the file's parked has it
+	parked  bool   // it is among the file's parked entries
 	seq     uint64 // its own; 0 if that is not known
 	first   uint64 // seq of the first entry in it; 0 unless from the journal
 	last    uint64 // seq of the last entry in it
-	more    bool   // what follows is of the same entries: last is settled with that
+	more    bool   // the next task is of the same entries: last is settled with that
 	acked   bool
 	parking bool // part of the commit under way
 }

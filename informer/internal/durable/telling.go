@@ -10,7 +10,7 @@ import (
 
 // Delivery is one telling of a task, which is acknowledged or refused.
 type Delivery struct {
-	d    *Handler
+	s    *queues
 	q    *keyQueue
 	t    *task
 	turn int // of the queue
@@ -18,45 +18,45 @@ type Delivery struct {
 
 // End acknowledges what was told if err is nil, and refuses it otherwise. It has
 // no effect if the key is being told again already, or the task is settled.
-func (dl *Delivery) End(err error) { dl.d.end(dl, err) }
+func (dl *Delivery) End(err error) { dl.s.end(dl, err) }
 
-// work tells what is ready until the handler is gone.
-func (d *Handler) work() {
+// work tells what is due until the handler ends.
+func (s *queues) work() {
 	for {
-		d.mu.Lock()
-		for len(d.queues.due) == 0 && d.ctx.Err() == nil {
-			d.queues.ready.Wait()
+		s.mu.Lock()
+		for len(s.due) == 0 && s.ctx.Err() == nil {
+			s.ready.Wait()
 		}
-		if d.ctx.Err() != nil {
-			d.mu.Unlock()
+		if s.ctx.Err() != nil {
+			s.mu.Unlock()
 			return
 		}
-		q := d.queues.due[0]
-		d.queues.due = d.queues.due[1:]
+		q := s.due[0]
+		s.due = s.due[1:]
 		q.ready = false
 		t := q.next()
-		if t == nil || t.away() { // it was refused, or moved to the file, since it became ready
-			d.schedule(q)
-			d.mu.Unlock()
+		if t == nil || t.away() { // refused, or moved to the file, since it became due
+			s.schedule(q)
+			s.mu.Unlock()
 			continue
 		}
 		q.busy = true
-		d.queues.calls++
+		s.calls++
 		q.reached = max(q.reached, t.last)
 		if q.told == 0 {
-			q.since = d.host.Clock.Now()
+			q.since = s.host.Clock.Now()
 		}
 		attempt := q.failed + 1
-		dl := &Delivery{d: d, q: q, t: t, turn: q.turn}
-		d.mu.Unlock()
-		err := d.tell(dl, attempt)
-		d.returned(dl, err)
+		dl := &Delivery{s: s, q: q, t: t, turn: q.turn}
+		s.mu.Unlock()
+		err := s.tell(dl, attempt)
+		s.returned(dl, err)
 	}
 }
 
-// tell calls the handler. An entry that cannot be decoded is not told: its
-// source is degraded and will be read anew.
-func (d *Handler) tell(dl *Delivery, attempt int) (err error) {
+// tell calls the handler. An entry that cannot be decoded is not told: its source
+// is degraded and will be relisted.
+func (s *queues) tell(dl *Delivery, attempt int) (err error) {
 	t := dl.t
 	e := Telling{Key: dl.q.key, Attempt: attempt, Initial: t.initial, Delivery: dl}
 	switch {
@@ -68,45 +68,45 @@ func (d *Handler) tell(dl *Delivery, attempt int) (err error) {
 			e.Type = cache.Added
 		}
 		if e.Object, err = t.entry.Object(); err != nil {
-			d.log.Error(err, "An entry cannot be told in full", "source", d.host.Store.Source().String(), "handler", d.name, "key", e.Key)
+			s.log.Error(err, "An entry cannot be told in full", "source", s.host.Store.Source().String(), "handler", s.name, "key", e.Key)
 			if e.Type != cache.Deleted {
 				return nil
 			}
 		}
 		if e.Type == cache.Updated {
-			e.Old = d.previous(t.entry)
+			e.Old = s.previous(t.entry)
 		}
 	}
 	err = errPanicked
-	defer utilruntime.HandleCrashWithLogger(d.log)
-	return d.call(d.ctx, e)
+	defer utilruntime.HandleCrashWithLogger(s.log)
+	return s.call(s.ctx, e)
 }
 
-// previous decodes the object before a change, when asked.
-func (d *Handler) previous(e *boltstore.Entry) func() any {
+// previous returns a function that decodes the object before a change.
+func (s *queues) previous(e *boltstore.Entry) func() any {
 	return func() any {
 		old, err := e.Previous()
 		if err != nil {
-			d.log.Error(err, "The object before a change cannot be told", "source", d.host.Store.Source().String(), "handler", d.name, "key", e.Key)
+			s.log.Error(err, "The object before a change cannot be told", "source", s.host.Store.Source().String(), "handler", s.name, "key", e.Key)
 		}
 		return old
 	}
 }
 
-// errPanicked is what a call returns that did not return, where panics do not
-// end the process.
+// errPanicked is the result of a call that panicked, where panics do not end the
+// process.
 var errPanicked = errors.New("the handler panicked")
 
 // returned notes how a call ended.
-func (d *Handler) returned(dl *Delivery, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *queues) returned(dl *Delivery, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	q := dl.q
 	q.busy = false
-	d.queues.calls--
+	s.calls--
 	if q.dropped {
-		if d.queues.calls == 0 {
-			d.host.Backlog.Wake()
+		if s.calls == 0 {
+			s.host.Backlog.Wake()
 		}
 		return
 	}
@@ -115,27 +115,27 @@ func (d *Handler) returned(dl *Delivery, err error) {
 	case err == nil:
 		dl.t.acked = true
 	case errors.Is(err, ErrAckLater):
-	case d.ctx.Err() != nil: // told again by the next life
+	case s.ctx.Err() != nil: // told again by the next life
 	default:
-		d.log.V(2).Info("A durable handler failed, it will be told again", "source", d.host.Store.Source().String(), "handler", d.name, "key", q.key, "err", err)
+		s.log.V(2).Info("A durable handler failed, it will be told again", "source", s.host.Store.Source().String(), "handler", s.name, "key", q.key, "err", err)
 		q.again = true
 	}
-	d.settle(q)
-	d.checkSynced()
+	s.settle(q)
+	s.owner.returned()
 }
 
 // end is an Ack or a Nack.
-func (d *Handler) end(dl *Delivery, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (s *queues) end(dl *Delivery, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	q := dl.q
 	if q.dropped || dl.turn != q.turn || dl.t.acked {
-		return // it is being told anew, or settled
+		return // it is being told again, or settled
 	}
 	if err != nil {
 		q.again = true
 	} else {
 		dl.t.acked = true
 	}
-	d.settle(q)
+	s.settle(q)
 }
