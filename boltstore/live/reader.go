@@ -217,8 +217,8 @@ func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {
 	return fn(u)
 }
 
-// hides says whether secret data of objects must be redacted. Objects kept as metadata
-// have none.
+// hides says whether secret data of objects must be redacted. Secrets kept as metadata
+// have another kind, so the resource counts, too.
 func (v *view) hides() bool {
 	src := v.state.Source
 	return (v.state.Kind == "Secret" || src.Group == "" && src.Resource == "secrets") && !v.query.Secrets

@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// question is what objects of a type are asked for.
+// question says which objects of a type a command asks for.
 type question struct {
 	namespace string // "" for all
 	selector  labels.Selector
 	upheld    map[boltstore.Source]bool // see ofType
 }
 
-// ask is the question for a namespace, or for all of them. Objects of the
-// cluster are in none.
+// ask makes the question for a namespace, or for all of them. A cluster-scoped type has
+// no namespace.
 func ask(sources []boltstore.State, namespace string, all bool, selector labels.Selector) question {
 	cluster := slices.ContainsFunc(sources, func(st boltstore.State) bool { return st.Scope == boltstore.ScopeCluster })
 	if all || cluster {
@@ -29,12 +29,13 @@ func ask(sources []boltstore.State, namespace string, all bool, selector labels.
 	return question{namespace: namespace, selector: selector}
 }
 
-// answer says which sources of a type answer a question, of which there must be
-// some. A question has one source: records of two are of two moments. It is the
-// one that the server has confirmed last of those that cover the question. Only
-// where none covers all namespaces are there several, one for each namespace
-// that the file has. What the answer lacks is in note. Sources that were never
-// read answer only what no other source can.
+// answer says which of a type's sources answer the question; there must be at least
+// one. One source answers, since records of two are of two moments: of those that cover
+// the question, the one that the server confirmed last.
+//
+// Only if none covers all namespaces are there several, one for each namespace in the
+// file. note says what the answer lacks. A source that was never listed answers only
+// what no other source can.
 func (q question) answer(sources []boltstore.State) (by []boltstore.State, note string, err error) {
 	read := slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool { return !st.Synced })
 	if by, note, err := q.answerOf(read); err == nil {
@@ -48,15 +49,15 @@ func (q question) answerOf(sources []boltstore.State) (by []boltstore.State, not
 		return []boltstore.State{q.latest(by)}, "", nil
 	}
 	if by := q.byNamespace(sources, q.selector); len(by) > 0 {
-		return by, fmt.Sprintf("no source has all namespaces; put together from those of: %s", namespacesOf(by)), nil
+		return by, fmt.Sprintf("no source has all namespaces; showing the namespaces in the file: %s", namespacesOf(by)), nil
 	}
-	// What is there answers a part of the question.
+	// The sources answer a part of the question.
 	if by := q.byNamespace(sources, nil); len(by) > 0 {
 		names := make([]string, len(by))
 		for i, st := range by {
 			names[i] = st.Source.String()
 		}
-		return by, "no source has all that was asked for, only: " + strings.Join(names, ", "), nil
+		return by, "no source has all that you asked for, only: " + strings.Join(names, ", "), nil
 	}
 	names := make([]string, len(sources))
 	for i, st := range sources {
@@ -65,7 +66,7 @@ func (q question) answerOf(sources []boltstore.State) (by []boltstore.State, not
 	return nil, "", fmt.Errorf("no source has namespace %s of this type, only: %s", q.namespace, strings.Join(names, ", "))
 }
 
-// covering returns the sources that have all that is asked for.
+// covering returns the sources that have all that the question asks for.
 func covering(sources []boltstore.State, q question) []boltstore.State {
 	return slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool { return !covers(st.Source, q) })
 }
@@ -75,8 +76,8 @@ func covers(src boltstore.Source, q question) bool {
 		implies(q.selector, src.LabelSelector)
 }
 
-// implies says whether what has the labels of q has those of a source's
-// selector: each of its requirements is one of q's, too.
+// implies says whether each object that matches q also matches a source's selector. It
+// does if each requirement of that selector is one of q's.
 func implies(q labels.Selector, of string) bool {
 	has, err := labels.Parse(of)
 	if err != nil {
@@ -98,8 +99,8 @@ func implies(q labels.Selector, of string) bool {
 	return true
 }
 
-// same says whether two requirements are one, however it is written: app=shop,
-// app==shop and app in (shop) are.
+// same says whether two requirements mean the same: app=shop, app==shop and app in
+// (shop) do.
 func same(a, b labels.Requirement) bool {
 	operator := func(r labels.Requirement) selection.Operator {
 		switch r.Operator() {
@@ -113,9 +114,9 @@ func same(a, b labels.Requirement) bool {
 	return a.Key() == b.Key() && operator(a) == operator(b) && a.Values().Equal(b.Values())
 }
 
-// byNamespace returns a source for each namespace that is asked for: the latest
-// of those that cover it with that selector, or of any if it is nil. A source
-// of all namespaces is of each, and then the only one.
+// byNamespace returns a source for each namespace of the question. It is the latest of
+// those that cover the namespace with that selector, or of any if selector is nil. A
+// source of all namespaces counts for each, and is then the only one.
 func (q question) byNamespace(sources []boltstore.State, selector labels.Selector) (by []boltstore.State) {
 	of := map[string][]boltstore.State{}
 	for _, st := range sources {
@@ -142,9 +143,9 @@ func namespacesOf(by []boltstore.State) string {
 	return strings.Join(names, ", ")
 }
 
-// lately compares when two sources were confirmed. On a device whose clock
-// restarts with it the times say nothing of those whose age is not known: then
-// the server's versions do, where they can be compared.
+// lately compares when two sources were confirmed. On a device whose clock restarts at
+// boot, times do not count if an age is not known. Then the server's versions count, if
+// they can be compared.
 func lately(a, b boltstore.State) int {
 	switch {
 	case a.ConfirmedAge != nil && b.ConfirmedAge != nil:
@@ -162,10 +163,9 @@ func lately(a, b boltstore.State) int {
 	return a.Confirmed.Compare(b.Confirmed)
 }
 
-// latest returns the source that is confirmed last, of which there must be one.
-// Those that have been read come first, and whole objects before metadata. What
-// the file's owner keeps up to date is confirmed at the moment, of which the file
-// says something only now and then.
+// latest returns the source that was confirmed last; there must be at least one. Listed
+// sources come first, and whole objects before metadata. A source that the file's owner
+// keeps up to date counts as confirmed now: the file notes that only now and then.
 func (q question) latest(sources []boltstore.State) boltstore.State {
 	truth := func(b bool) int {
 		if b {

@@ -49,7 +49,7 @@ func TestInFile(t *testing.T) {
 			got = append(got, strings.TrimSuffix(st.Source.String(), " (unstructured)"))
 		}
 		if err != nil {
-			_, types, _ := strings.Cut(err.Error(), "give its group too: ")
+			_, types, _ := strings.Cut(err.Error(), "add the group: ")
 			got = []string{types}
 		}
 		if strings.Join(got, " and ") != tc.want {
@@ -152,13 +152,13 @@ func TestAnswer(t *testing.T) {
 		{"metadata alone", "", "", []boltstore.State{metadata}, "0", ""},
 		{"what has been read", "", "", []boltstore.State{unread, old}, "1", ""},
 		{"what has not", "", "", []boltstore.State{unread}, "0", ""},
-		{"a part that has been read", "", "", []boltstore.State{unread, web}, "1", "put together from those of: web"},
+		{"a part that has been read", "", "", []boltstore.State{unread, web}, "1", "showing the namespaces in the file: web"},
 		{"a part that has not", "other", "", []boltstore.State{unread, web}, "0", ""},
 		{"of the cluster", "web", "", []boltstore.State{node}, "0", ""},
-		{"put together", "", "", []boltstore.State{web, other, webShop}, "1 0", "put together from those of: other, web"},
-		{"put together, selected", "", "app=shop", []boltstore.State{other, webShop}, "0 1", "put together from those of: other, web"},
+		{"put together", "", "", []boltstore.State{web, other, webShop}, "1 0", "showing the namespaces in the file: other, web"},
+		{"put together, selected", "", "app=shop", []boltstore.State{other, webShop}, "0 1", "showing the namespaces in the file: other, web"},
 		{"a part", "web", "", []boltstore.State{webShop, other}, "0", "only: pods/v1 -n web -l app=shop (unstructured)"},
-		{"a part of all", "", "", []boltstore.State{shop, web}, "1", "put together from those of: web"},
+		{"a part of all", "", "", []boltstore.State{shop, web}, "1", "showing the namespaces in the file: web"},
 		{"nothing", "db", "", []boltstore.State{web, other}, "", ""},
 	} {
 		selector, err := labels.Parse(tc.selector)

@@ -20,8 +20,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// check verifies a file in a child process: following a damaged page can fault
-// or overflow the stack in ways that a Go program does not survive.
+// check verifies a file in a child process. Following a damaged page can fault or
+// overflow the stack in ways that a Go program does not survive.
 type check struct {
 	streams genericiooptions.IOStreams
 	db      dbFile
@@ -35,7 +35,7 @@ func newCheck(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "check",
 		Short: "Verify every page, record, index entry, digest and journal block of the file",
 		Long: "Verify every page, record, index entry, digest and journal block of the file. If a program has it open,\n" +
-			"a snapshot is verified. It keeps no program from opening the file meanwhile.\n\nExit codes: 0 sound, 1 damaged, 2 could not check.",
+			"a snapshot is verified. Other programs can open the file meanwhile.\n\nExit codes: 0 sound, 1 damaged, 2 not checked.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
 				return exitCode{2, err}
@@ -47,17 +47,17 @@ func newCheck(streams genericiooptions.IOStreams) *cobra.Command {
 	c.db.addFlags(cmd)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitCode{2, err} })
 	cmd.Flags().StringVarP(&c.output, "output", "o", "", "json; text by default")
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 10*time.Minute, "give up after so long")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 10*time.Minute, "give up after this time")
 	cmd.AddCommand(newCheckChild(streams))
 	return cmd
 }
 
-// verdict is what the child says on its standard output.
+// verdict is the child's answer on its standard output.
 type verdict struct {
 	Report boltstore.Report
-	Error  string // why it could not check
+	Error  string // why the child could not check
 	Locked bool
-	Taken  bool // by another program, while it checked
+	Taken  bool // another program wrote to the file meanwhile
 }
 
 func (c *check) run(ctx context.Context) error {
@@ -70,7 +70,7 @@ func (c *check) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("it took longer than %s (--timeout)", c.timeout))
 	defer cancel()
 	v, err := c.child(ctx, c.db)
-	for range 2 { // of a program that has come and gone
+	for range 2 { // the other program may have ended
 		if err == nil && v.Taken {
 			v, err = c.child(ctx, c.db)
 		}
@@ -144,13 +144,13 @@ func (c *check) child(ctx context.Context, db dbFile) (v verdict, err error) {
 	case err == nil:
 		return v, json.Unmarshal(out.Bytes(), &v)
 	case !errors.As(err, &exit):
-		return v, err // it did not start
+		return v, err // the child did not start
 	case exit.ExitCode() == 1:
 		return v, errors.New(strings.TrimPrefix(strings.TrimSpace(errs.String()), "Error: "))
 	case exit.String() == "signal: killed":
 		return v, errors.New("the process that checks it was killed from outside; is there enough memory?")
 	}
-	// What another program writes meanwhile may look like anything.
+	// If another program writes meanwhile, the file may look damaged.
 	if now, err := os.Stat(db.path); before == nil || err != nil || !os.SameFile(before, now) || !now.ModTime().Equal(before.ModTime()) {
 		return verdict{Error: oneLine(boltstore.ErrTaken), Taken: true}, nil
 	}
@@ -163,7 +163,7 @@ func (c *check) child(ctx context.Context, db dbFile) (v verdict, err error) {
 	return v, nil
 }
 
-// head keeps the beginning of what is written.
+// head keeps the first max bytes written to it.
 type head struct {
 	bytes.Buffer
 	max int
@@ -174,8 +174,8 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// newCheckChild is the child. It ends with exit code 0 if it lives to say what
-// it found.
+// newCheckChild is the command that the child runs. Its exit code is 0 if it survives
+// to report.
 func newCheckChild(streams genericiooptions.IOStreams) *cobra.Command {
 	var db dbFile
 	cmd := &cobra.Command{
@@ -183,7 +183,7 @@ func newCheckChild(streams genericiooptions.IOStreams) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			debug.SetMaxStack(64 << 20) // a cycle of pages ends in no time
+			debug.SetMaxStack(64 << 20) // a cycle of pages overflows it soon
 			return json.NewEncoder(streams.Out).Encode(verify(db))
 		},
 	}
@@ -209,8 +209,8 @@ func verify(f dbFile) (v verdict) {
 	return v
 }
 
-// checkUntilTaken ends early once another program writes to the file: what is
-// found then says nothing. The process ends with it.
+// checkUntilTaken ends early once another program writes to the file, since the
+// findings then mean nothing. The check itself ends with the process.
 func checkUntilTaken(db *boltstore.DB) (boltstore.Report, error) {
 	type result struct {
 		r   boltstore.Report

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// listWatch lists a type in protobuf and its Go type where client-go has one,
-// else unstructured.
+// listWatch lists a type in protobuf, as its Go type, if client-go has one. Otherwise
+// it lists unstructured objects.
 func listWatch(cfg *rest.Config, r resource, namespace, selector string) (cache.ListerWatcher, runtime.Object, error) {
 	modify := func(o *metav1.ListOptions) { o.LabelSelector = selector }
 	if example, err := scheme.Scheme.New(r.gvk); err == nil {

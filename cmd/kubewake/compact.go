@@ -18,10 +18,10 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 	var after time.Duration
 	cmd := &cobra.Command{
 		Use:   "compact",
-		Short: "Write the file anew without the space that it no longer uses",
-		Long: "Write the file anew without the space that it no longer uses. No program may have it open.\n\n" +
-			"With --collect-after, remove sources that no program has used for that long first, and contents of other clusters " +
-			"that were set aside that long ago. Interrupted at any time, it leaves the file with the same content, but for what it has removed until then.",
+		Short: "Rewrite the file without its unused space",
+		Long: "Rewrite the file without its unused space. No program may have it open.\n\n" +
+			"With --collect-after, first remove sources that no program has used for that long, and contents of other clusters " +
+			"that were set aside that long ago. You can interrupt the command at any time: the file keeps its content, except for what was removed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf(output, "", "json"); err != nil {
@@ -32,7 +32,7 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 			}
 			o := db.options()
 			o.CollectAfter, o.Logger = after, loggerTo(streams.ErrOut)
-			o.TrustClock = true // by whoever states a time
+			o.TrustClock = true // the user who gives a time vouches for the clock
 			progress, end := showProgress(streams.ErrOut, db.path)
 			c, err := boltstore.Compact(cmd.Context(), db.path, o, progress)
 			end()
@@ -50,7 +50,7 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	db.addFlags(cmd)
-	cmd.Flags().DurationVar(&after, "collect-after", 0, "remove sources not used for this long by the machine's clock, such as 720h; keeps all by default")
+	cmd.Flags().DurationVar(&after, "collect-after", 0, "remove sources that no program has used for this long, such as 720h; keeps all by default")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json; text by default")
 	return cmd
 }
@@ -79,7 +79,7 @@ func showProgress(w io.Writer, path string) (progress boltstore.Progress, end fu
 	}
 }
 
-// human is a number of bytes as a person reads it.
+// human returns a number of bytes with a decimal unit, such as 1.5 MB.
 func human(n int64) string {
 	if n < 0 {
 		return "-" + human(-n)

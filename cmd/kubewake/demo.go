@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// demo is the main job with no cluster at hand.
+// demo shows a restart without a cluster.
 type demo struct {
 	streams genericiooptions.IOStreams
 	objects int
@@ -38,25 +38,25 @@ func newDemo(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Mirror a simulated cluster, kill the mirror, and wake it",
-		Long: "Starts a simulated API server, mirrors its pods to a file, kills the mirror with SIGKILL while\n" +
-			"things change, changes more while it is down, wakes it, and shows what that took, beside a\n" +
-			"stock client-go informer. Fails if the woken cache differs from the server.",
+		Long: "Start a simulated API server, mirror its pods to a file and kill the mirror with SIGKILL while\n" +
+			"pods change. Change more while it is down, wake it, and show what that cost, beside a\n" +
+			"stock client-go informer. The demo fails if the woken cache differs from the server.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&d.objects, "objects", 10_000, "how many pods")
-	f.Uint64Var(&d.seed, "seed", 1, "of the pods")
+	f.IntVar(&d.objects, "objects", 10_000, "number of pods")
+	f.Uint64Var(&d.seed, "seed", 1, "seed of the pods' content")
 	f.StringVar(&d.dir, "dir", "", "keep the files in this folder (default: a temporary one, removed at the end)")
 	f.StringVarP(&d.output, "output", "o", "", "json; a table by default")
 	cmd.AddCommand(newStock(streams))
 	return cmd
 }
 
-// outcome is what the demo shows.
+// outcome is the result of the demo.
 type outcome struct {
 	Pods        int     `json:"pods"`
-	JSONBytes   int     `json:"jsonBytes"` // of all, as a list
+	JSONBytes   int     `json:"jsonBytes"` // of all pods, as a list
 	Compression float64 `json:"compression"`
 	File        int64   `json:"fileBytes"`
 	Down        changes `json:"whileDown"`
@@ -64,7 +64,7 @@ type outcome struct {
 	Stock       life    `json:"clientGo"`
 }
 
-// changes are what happened while the mirror was down.
+// changes counts the changes while the mirror was down.
 type changes struct{ Added, Updated, Deleted int }
 
 func (d *demo) run(ctx context.Context) error {
@@ -114,7 +114,7 @@ func (d *demo) run(ctx context.Context) error {
 	return nil
 }
 
-// progress is for people only.
+// progress prints on a terminal only.
 func (d *demo) progress(what string) {
 	if f, ok := d.streams.ErrOut.(*os.File); ok {
 		if st, err := f.Stat(); err == nil && st.Mode()&os.ModeCharDevice != 0 {
@@ -161,7 +161,7 @@ func (d *demo) add() (*corev1.Pod, error) {
 	return p, d.sim.Create(p)
 }
 
-// change updates the nth pod that was made, if it is still there.
+// change updates the nth pod, if it still exists.
 func (d *demo) change(n int) (bool, error) {
 	p := d.gen.Pod(n)
 	if err := d.sim.Get(p); err != nil {
@@ -213,7 +213,7 @@ func (d *demo) mirrorAndKill(ctx context.Context, _ *outcome) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(500 * time.Millisecond): // in the middle of it
+	case <-time.After(500 * time.Millisecond): // in the middle of the changes
 	}
 	m.kill()
 	close(stop)

@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// life is what one life of a process took, in milliseconds since it was
-// started, and what its handler was told.
+// life says what one life of a process took, in milliseconds since its start, and what
+// its handler was told.
 type life struct {
 	FirstRead float64 `json:"firstReadMs"`
 	Replayed  float64 `json:"replayedMs"`
@@ -38,7 +38,7 @@ type life struct {
 	Deleted   int64   `json:"deleted"`
 }
 
-// envStarted tells a child when it was started.
+// envStarted has the time at which a child was started.
 const envStarted = "KUBEWAKE_DEMO_STARTED"
 
 // sinceStart is the time since this process was started, in milliseconds.
@@ -47,13 +47,13 @@ func sinceStart() float64 { return sinceStartAt(time.Now()) }
 func sinceStartAt(t time.Time) float64 {
 	ns, err := strconv.ParseInt(os.Getenv(envStarted), 10, 64)
 	if err != nil {
-		return 0 // nobody asks
+		return 0 // not started by the demo
 	}
 	return float64(t.Sub(time.Unix(0, ns)).Microseconds()) / 1000
 }
 
-// newStock is a program that watches pods with client-go's own informer: it
-// prints a line of JSON when it has synced, then waits to be told to end.
+// newStock is a program that watches pods with client-go's own informer. It prints a
+// line of JSON when it has synced, and runs until it is interrupted.
 func newStock(streams genericiooptions.IOStreams) *cobra.Command {
 	var kubeconfig string
 	cmd := &cobra.Command{
@@ -101,7 +101,7 @@ func stock(ctx context.Context, streams genericiooptions.IOStreams, kubeconfig s
 	return err
 }
 
-// child is a process of the demo's.
+// child is a process that the demo started.
 type child struct {
 	cmd  *exec.Cmd
 	out  *bufio.Scanner
@@ -150,7 +150,8 @@ func (c *child) kill() {
 	_ = c.cmd.Wait() // its exit is the kill
 }
 
-// end asks the child to end in order, where that can be asked.
+// end asks the child to end in order. On systems where it cannot ask, it kills the
+// child.
 func (c *child) end() error {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		c.kill()
@@ -173,7 +174,7 @@ func (d *demo) stock(ctx context.Context, out *outcome) error {
 	return d.time(ctx, &out.Stock, stockAgent, "demo", "stock")
 }
 
-// time lets a child live until it has synced and counts what it sent.
+// time runs a child until it has synced, and counts its requests.
 func (d *demo) time(ctx context.Context, l *life, userAgent string, args ...string) error {
 	d.sim.ResetRequests()
 	c, err := d.start(args...)
@@ -192,7 +193,7 @@ func (d *demo) time(ctx context.Context, l *life, userAgent string, args ...stri
 	return c.end()
 }
 
-// compare holds the file against the server, object by object, as JSON.
+// compare compares the file with the server, object by object, as JSON.
 func (d *demo) compare(_ context.Context, out *outcome) error {
 	db, err := boltstore.Open(d.file(), boltstore.Options{ReadOnly: true})
 	if err != nil {
@@ -231,7 +232,7 @@ func (d *demo) compare(_ context.Context, out *outcome) error {
 		delete(byKey, key)
 	}
 	if len(byKey) > 0 {
-		return fmt.Errorf("the woken cache has %d objects that the server has not", len(byKey))
+		return fmt.Errorf("the woken cache has %d objects that the server does not have", len(byKey))
 	}
 	return nil
 }

@@ -18,14 +18,14 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
-// dbFile is the file that a command is about.
+// dbFile is the file that a command reads or writes.
 type dbFile struct {
 	path   string
 	keyset string
 	unsafe bool
 	trust  bool // the machine's clock
 
-	cluster *string // of which a type's sources are to be, nil for the only one
+	cluster *string // the cluster of a type's sources, nil for the only one
 }
 
 func (f *dbFile) addFlags(cmd *cobra.Command) {
@@ -40,14 +40,14 @@ func (f *dbFile) addFlags(cmd *cobra.Command) {
 
 // clusterFlag adds --cluster, which may be empty.
 func (f *dbFile) clusterFlag(cmd *cobra.Command) {
-	cmd.Flags().Func("cluster", "the `name` of a cluster, as status shows it, where the file has several", func(name string) error {
+	cmd.Flags().Func("cluster", "the `name` of a cluster, as status shows it; needed if the file has several", func(name string) error {
 		f.cluster = &name
 		return nil
 	})
 }
 
-// ofCluster returns those of a type's sources that are of the cluster that was
-// given, or of the only one: no object of one is to be taken for another's.
+// ofCluster returns those of a type's sources that belong to the given cluster, or to
+// the only one. It never mixes objects of two clusters.
 func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.State, error) {
 	var clusters []string
 	for _, st := range sources {
@@ -57,7 +57,7 @@ func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.S
 	clusters = slices.Compact(clusters)
 	if f.cluster == nil {
 		if len(clusters) > 1 {
-			return nil, fmt.Errorf("%s are of several clusters, give one of them (--cluster): %s", typ, strings.Join(clusters, ", "))
+			return nil, fmt.Errorf("%s are of several clusters; name one (--cluster): %s", typ, strings.Join(clusters, ", "))
 		}
 		return sources, nil
 	}
@@ -70,11 +70,11 @@ func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.S
 
 // namespaceFlag adds --namespace.
 func namespaceFlag(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "namespace; the kubeconfig's, if there is one, is the default, as it is mirror's")
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "namespace; the kubeconfig's by default, as in mirror")
 }
 
-// namespaceOf is the one that was given, or the default. A kubeconfig that
-// cannot be used is as none: no server is asked.
+// namespaceOf returns the given namespace, or the default one. A kubeconfig that cannot
+// be used counts as missing, since the command asks no server.
 func namespaceOf(given string) string {
 	if given != "" {
 		return given
@@ -86,25 +86,25 @@ func namespaceOf(given string) string {
 	return ns
 }
 
-// options with which the flags have the file opened.
+// options returns the options that the flags stand for.
 func (f *dbFile) options() boltstore.Options {
 	return boltstore.Options{AllowUnsafePath: f.unsafe, Keyset: keysetOf(f.keyset), TrustClock: f.trust}
 }
 
 // clockFlag adds --trust-clock.
 func (f *dbFile) clockFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.trust, "trust-clock", false, "the machine's clock is right at any time, as one with a battery; else ages of an earlier boot are known only while the system says that it is synchronised, or where a server on another machine has the same time")
+	cmd.Flags().BoolVar(&f.trust, "trust-clock", false, "the machine's clock is always right, as one with a battery; without this flag, ages of an earlier boot are known only while the system calls its clock synchronised, or a server on another machine has the same time")
 }
 
-// open opens a file that must be there, for reading.
+// open opens an existing file for reading.
 func (f *dbFile) open() (*boltstore.DB, error) {
 	o := f.options()
-	o.ReadOnly, o.GiveWay = true, true // however long it takes to read
+	o.ReadOnly, o.GiveWay = true, true // other programs need not wait for this one
 	db, err := boltstore.Open(f.path, o)
 	return db, flagOf(err)
 }
 
-// read reads the file, through its owner's socket if it has one.
+// read reads the file, through its owner's socket if another process has it open.
 func (f *dbFile) read() (live.Reader, error) {
 	db, err := f.open()
 	if err == nil {
@@ -127,12 +127,12 @@ func (f *dbFile) read() (live.Reader, error) {
 	return c, nil
 }
 
-// notMoved says whether the process that serves the socket of a file has that
-// file open. Another process may have it, which serves none.
+// notMoved returns an error if the process that serves a file's socket has another file
+// open. Then the process that has this file serves no socket.
 func notMoved(c *live.Client) error {
 	st, err := c.Status(context.Background())
 	if err == nil && st.Owner != nil && st.Owner.Moved != "" {
-		err = fmt.Errorf("process %d serves the socket, but has another file open, which was here before: %s", st.Owner.PID, st.Owner.Moved)
+		err = fmt.Errorf("process %d serves the socket, but has another file open, which was at this path before: %s", st.Owner.PID, st.Owner.Moved)
 	}
 	if err != nil {
 		return errors.Join(err, c.Close())
@@ -140,15 +140,15 @@ func notMoved(c *live.Client) error {
 	return nil
 }
 
-// ofType is a file in which the sources of a type are read.
+// ofType reads the sources of one type in a file.
 type ofType struct {
 	live.Reader
 	sources []boltstore.State         // at least one
-	upheld  map[boltstore.Source]bool // those that the file's owner keeps up to date at the moment
+	upheld  map[boltstore.Source]bool // sources that the file's owner keeps up to date at the moment
 }
 
-// readType is read, and the sources of the one type that was meant, of which
-// the file must have one.
+// readType is read, with the sources of the one type that typ means. It fails if the
+// file has none.
 func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 	r, err := f.read()
 	if err != nil {

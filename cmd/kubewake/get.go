@@ -35,9 +35,9 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get TYPE [NAME...]",
 		Short: "Show objects in the file; no server is asked",
-		Long: "Show objects in the file; no server is asked. TYPE is meant as kubectl means it: the core's type comes before\n" +
-			"others of its name, then the built-in one; TYPE.GROUP names any. Of several sources of a type that have all that\n" +
-			"is asked for, the one that the server confirmed last answers. Standard error says which, and how old it is.",
+		Long: "Show objects in the file; no server is asked. TYPE means what it means to kubectl: a type of the core group comes\n" +
+			"before others of its name, then a built-in one. TYPE.GROUP names any type. If several sources have all that you\n" +
+			"ask for, the one that the server confirmed last answers. Standard error says which one, and how old it is.",
 		Example: `  kubewake get pods -n web -l app=shop --db cache.db
   kubewake get deployments.apps shop -n web -o yaml`,
 		Args: cobra.MinimumNArgs(1),
@@ -50,8 +50,8 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	namespaceFlag(cmd, &g.namespace)
 	f.BoolVarP(&g.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&g.selector, "selector", "l", "", "only objects with these labels")
-	f.StringVarP(&g.output, "output", "o", "", "json, yaml, name or wide; a table by default")
-	f.BoolVar(&g.noHeaders, "no-headers", false, "no header in tables")
+	f.StringVarP(&g.output, "output", "o", "", "output format: json, yaml, name or wide; a table by default")
+	f.BoolVar(&g.noHeaders, "no-headers", false, "print tables without headers")
 	f.BoolVar(&g.secrets, "show-secrets", false, "show the data of secrets")
 	return cmd
 }
@@ -101,7 +101,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	}
 	objs, missing := pick(found, names)
 	if len(objs) > 0 || len(names) == 0 {
-		var out bytes.Buffer // the printers do not tell that they cannot write
+		var out bytes.Buffer // the printers do not return errors of the writer
 		if err := g.print(&out, sources[0], objs, len(names) == 1); err != nil {
 			return err
 		}
@@ -119,7 +119,8 @@ func notInFile(typ, path string, states []boltstore.State) error {
 	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(typesIn(states), ", "))
 }
 
-// pick returns the objects in order, those with names if there are any.
+// pick returns the objects with the given names, or all without names, sorted by key.
+// missing has the names without an object, quoted.
 func pick(found map[string]*unstructured.Unstructured, names []string) (objs []*unstructured.Unstructured, missing []string) {
 	have := map[string]bool{}
 	for _, u := range found {

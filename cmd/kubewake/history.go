@@ -32,8 +32,8 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history TYPE [NAME]",
 		Short: "Show what happened to objects: when, by whom, and what changed",
-		Long: "Show what happened to objects: when, by whom, and what changed. It goes back as far as the file's journal does: " +
-			"--journal-age and --journal-bytes of the mirror. What the first list brought is not in it.",
+		Long: "Show what happened to objects: when, by whom, and what changed. It goes back as far as the file's journal: " +
+			"see --journal-age and --journal-bytes of mirror. The objects of a type's first list are not in the journal.",
 		Example: `  kubewake history pods shop-1 -n web --db cache.db
   kubewake history pods -A --since 10m -o json`,
 		Args: cobra.RangeArgs(1, 2),
@@ -46,8 +46,8 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmd.Flags()
 	namespaceFlag(cmd, &h.namespace)
 	f.BoolVarP(&h.all, "all-namespaces", "A", false, "all namespaces")
-	f.StringVarP(&h.output, "output", "o", "", "json, one version a line, with the objects; text by default")
-	f.DurationVar(&h.since, "since", 0, "only versions not older than this, such as 10m")
+	f.StringVarP(&h.output, "output", "o", "", "output format: json, with one version a line and the objects; text by default")
+	f.DurationVar(&h.since, "since", 0, "only versions newer than this, such as 10m")
 	f.BoolVar(&h.secrets, "show-secrets", false, "show the data of secrets")
 	return cmd
 }
@@ -68,8 +68,8 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 		return err
 	}
 	defer r.Close()
-	// An owner does not wait for a client, nor does this one for a pager: what is
-	// printed slowly is printed at the end.
+	// An owner does not wait for a client, and this client does not wait for a pager:
+	// all output comes at the end.
 	var out bytes.Buffer
 	q := ask(r.sources, h.namespace, h.all, nil)
 	q.upheld = r.upheld
@@ -94,14 +94,14 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 		}
 	}
 	if out.Len() == 0 {
-		fmt.Fprintf(h.streams.ErrOut, "The journal of %s has nothing of it.\n", h.db.path)
+		fmt.Fprintf(h.streams.ErrOut, "The journal of %s has nothing about it.\n", h.db.path)
 	}
 	_, err = out.WriteTo(h.streams.Out)
 	return err
 }
 
-// wants says whether a version was asked for. Objects of the cluster are of
-// every namespace, as with get.
+// wants says whether the command asks for a version. Cluster-scoped objects count for
+// every namespace, as in get.
 func (h *historyCmd) wants(v live.Version, name string) bool {
 	ns, n, err := cache.SplitMetaNamespaceKey(v.Key)
 	return err == nil && (h.all || ns == "" || ns == h.namespace) && (name == "" || n == name) &&
@@ -127,7 +127,7 @@ func (h *historyCmd) print(out io.Writer, v live.Version) error {
 	return nil
 }
 
-// short is a field's value in one line, short.
+// short returns a field's value as JSON, cut to 120 characters.
 func short(v any) string {
 	if v == nil {
 		return "none"

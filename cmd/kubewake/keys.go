@@ -14,10 +14,10 @@ import (
 // keysetFlag adds --keyset.
 func keysetFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "keyset", os.Getenv("KUBEWAKE_KEYSET"),
-		"the Tink keyset `file` that encrypts the file, made by kubewake keys generate; $KUBEWAKE_KEYSET, if set, is the default")
+		"the `file` with the Tink keyset that encrypts the database, made by kubewake keys generate; $KUBEWAKE_KEYSET, if set, is the default")
 }
 
-// keysetOf is nil without a file.
+// keysetOf returns the keyset in a file, nil for no file.
 func keysetOf(file string) *seal.Keyset {
 	if file == "" {
 		return nil
@@ -25,7 +25,7 @@ func keysetOf(file string) *seal.Keyset {
 	return seal.File(file)
 }
 
-// flagOf says which flag an error of opening a file is about.
+// flagOf adds to an error of opening a file the flag that it is about.
 func flagOf(err error) error {
 	switch {
 	case err == nil:
@@ -41,7 +41,7 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "keys",
 		Short: "Make the keyset that encrypts files, rotate it, encrypt and decrypt files",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // or Args would not be looked at
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without RunE, cobra would not check Args
 	}
 	say := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(streams.Out, format+"\n", args...)
@@ -49,13 +49,13 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "generate FILE",
-		Short: "Write a new keyset, for its owner only; what is there already is not overwritten",
+		Short: "Write a new keyset that only its owner can read; an existing file is not overwritten",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := seal.Generate(args[0]); err != nil {
 				return err
 			}
-			return say("%s: keep it apart from what it encrypts, and a copy of it", args[0])
+			return say("%s: keep it apart from the files that it encrypts, and keep a copy", args[0])
 		},
 	})
 
@@ -63,17 +63,17 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 	rotate := &cobra.Command{
 		Use:   "rotate",
 		Short: "Add a key to the keyset and make it the primary one",
-		Long: "Add a key to the keyset and make it the primary one. A file that is encrypted with the keyset gets new keys when it is " +
-			"opened for writing the next time, or now if it is given as --db. Older keys stay in the keyset for files that have not been opened since.",
+		Long: "Add a key to the keyset and make it the primary one. A file that the keyset encrypts gets new data keys when it is " +
+			"next opened for writing, or now if you name it with --db. Older keys stay in the keyset for files that have not been opened since.",
 		Args: cobra.NoArgs,
 	}
 	keysetFlag(rotate, &file.keyset)
-	rotate.Flags().StringVar(&file.path, "db", "", "a file that is to have new keys now")
+	rotate.Flags().StringVar(&file.path, "db", "", "a file that gets new data keys now")
 	rotate.RunE = func(*cobra.Command, []string) error {
 		if file.keyset == "" {
 			return errNoKeyset
 		}
-		if file.path != "" { // nothing is changed if it cannot be opened
+		if file.path != "" { // if it cannot be opened, nothing changes
 			db, err := file.open()
 			if err != nil {
 				return err
@@ -83,7 +83,7 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 				return err
 			}
 			if !encrypted {
-				return fmt.Errorf("%s is not encrypted, nothing was changed; kubewake keys encrypt does it (--db)", file.path)
+				return fmt.Errorf("%s is not encrypted and nothing was changed; kubewake keys encrypt encrypts it (--db)", file.path)
 			}
 		}
 		if err := seal.Rotate(file.keyset); err != nil {
@@ -108,18 +108,18 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 
 	cmd.AddCommand(rotate,
 		newConvert(streams, "encrypt", "Encrypt a file with the keyset", func(path string) error { return say("%s is encrypted", path) }, false),
-		newConvert(streams, "decrypt", "Turn an encrypted file into a plain one", func(path string) error { return say("%s is not encrypted any more", path) }, true))
+		newConvert(streams, "decrypt", "Decrypt an encrypted file", func(path string) error { return say("%s is no longer encrypted", path) }, true))
 	return cmd
 }
 
-var errNoKeyset = errors.New("no keyset was given; name its file (--keyset, or $KUBEWAKE_KEYSET), or make one with `kubewake keys generate FILE`")
+var errNoKeyset = errors.New("no keyset was given; name its file (--keyset or $KUBEWAKE_KEYSET), or make one with `kubewake keys generate FILE`")
 
 func newConvert(streams genericiooptions.IOStreams, use, short string, done func(path string) error, decrypt bool) *cobra.Command {
 	var file dbFile
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
-		Long:  short + ". The file is copied and the copy renamed over it. The disk's blocks that held the old one are free and not wiped.",
+		Long:  short + ". The file is copied, and the copy renamed over it. The disk blocks of the old file are freed, but not wiped.",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if file.keyset == "" {
@@ -139,8 +139,8 @@ func newConvert(streams genericiooptions.IOStreams, use, short string, done func
 	return cmd
 }
 
-// openExisting opens a file for writing, and thereby converts it. One that is
-// not there, or cannot be read, is left alone.
+// openExisting opens a file for writing, which converts it. It does not touch a file
+// that is missing or cannot be read.
 func openExisting(streams genericiooptions.IOStreams, file dbFile, decrypt bool) (*boltstore.DB, error) {
 	db, err := file.open()
 	if err != nil {

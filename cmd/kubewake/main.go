@@ -22,8 +22,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop)   // a second signal ends it at once: the file is safe from that
-	klog.SetLogger(logr.Discard()) // client-go's own messages: what there is to say is said here
+	context.AfterFunc(ctx, stop)   // a second signal ends the program at once, which does the file no harm
+	klog.SetLogger(logr.Discard()) // silences client-go: the command reports errors itself
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	os.Exit(run(ctx, streams, os.Args[1:]))
 }
@@ -47,8 +47,8 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 	return 1
 }
 
-// exitCode is an error with an exit code of its own; without an error there is
-// nothing more to say.
+// exitCode is an error with an exit code. If err is nil, the command has already said
+// everything.
 type exitCode struct {
 	code int
 	err  error
@@ -56,7 +56,8 @@ type exitCode struct {
 
 func (e exitCode) Error() string { return fmt.Sprint("exit code ", e.code) }
 
-// oneLine is the text of an error; those that were joined have a line each.
+// oneLine returns the text of an error in one line. Joined errors are separated by ";
+// ".
 func oneLine(err error) string {
 	lines := strings.FieldsFunc(strings.TrimPrefix(err.Error(), "boltstore: "), func(r rune) bool { return r == '\n' })
 	for i, l := range lines {
@@ -65,14 +66,14 @@ func oneLine(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// logger takes the library's messages to a person.
+// logger passes the library's messages to say, as text.
 func logger(say func(line string)) *klog.Logger {
 	noLevel := ""
 	l := funcr.New(func(_, args string) { say(args) }, funcr.Options{LogInfoLevel: &noLevel})
 	return &l
 }
 
-// loggerTo is for commands that only write lines.
+// loggerTo writes the library's messages to w, one a line.
 func loggerTo(w io.Writer) *klog.Logger {
 	return logger(func(line string) { fmt.Fprintln(w, line) })
 }
@@ -102,7 +103,7 @@ func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 }
 
-// version is the module's, as the Go command recorded it.
+// version returns the module's version as the Go command recorded it.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version

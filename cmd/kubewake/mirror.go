@@ -28,7 +28,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// mirror keeps types in a file until it is told to end.
+// mirror keeps types in a file until it is interrupted.
 type mirror struct {
 	streams  genericiooptions.IOStreams
 	flags    *genericclioptions.ConfigFlags
@@ -64,7 +64,7 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	m := &mirror{streams: streams, flags: genericclioptions.NewConfigFlags(false)}
 	cmd := &cobra.Command{
 		Use:   "mirror TYPE[.GROUP]...",
-		Short: "Keep these types in the file, until told to end",
+		Short: "Mirror these types to the file, until interrupted",
 		Example: `  kubewake mirror pods configmaps -A --db cache.db
   kubewake mirror deployments.apps -n web -l app=shop --http 127.0.0.1:8080`,
 		Args: cobra.MinimumNArgs(1),
@@ -79,20 +79,20 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	f.BoolVarP(&m.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&m.selector, "selector", "l", "", "only objects with these labels")
 	f.StringVar(&m.http, "http", "", "serve /healthz, /readyz, /status and /metrics at this address")
-	f.BoolVar(&m.purge, "purge-denied", false, "delete from the file what the server has refused for a minute: 401, 403, or the type is gone")
-	f.BoolVar(&m.process, "no-sync", false, "do not sync each commit: survives the death of the process, not of the machine")
-	f.DurationVar(&m.window, "window", 0, "gather changes to a busy file for so long (default 20ms; seconds spare flash)")
-	f.Int64Var(&m.journal, "journal-bytes", 0, "history kept for each type (default 16 MiB)")
-	f.DurationVar(&m.age, "journal-age", 0, "history kept for each type (default 1h)")
-	f.IntVar(&m.maxSize, "max-size", 0, "bound of the file in bytes (default none)")
-	f.BoolVar(&m.fallBack, "fall-back", false, "if another process has the file, go on with a temporary one until it is free, as a new start")
-	f.BoolVar(&m.reopen, "reopen", false, "if the file is removed from its path or replaced by another, go on with what is there then, as a new start")
-	f.BoolVar(&m.compress, "compress", false, "pack objects as they are stored: about half the disk and the bytes written, for half as much processor time again")
-	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket beside the file, through which the other commands read it meanwhile")
-	f.DurationVar(&m.wait, "wait", 0, "wait so long for another process to close the file, as a replica that is being replaced does")
-	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: what, type, namespace/name, UID, resourceVersion")
-	f.BoolVar(&m.report, "report", false, "print what the start took once it is over, for the demo")
-	_ = f.MarkHidden("report") // fails only for a flag that is not there
+	f.BoolVar(&m.purge, "purge-denied", false, "delete a type from the file once the server has refused it for a minute: 401, 403, or the type is gone")
+	f.BoolVar(&m.process, "no-sync", false, "do not sync each commit: the file survives the end of the process, but not a crash of the machine")
+	f.DurationVar(&m.window, "window", 0, "gather changes to a busy file for this long (default 20ms; seconds spare flash)")
+	f.Int64Var(&m.journal, "journal-bytes", 0, "bytes of history kept for each type (default 16 MiB)")
+	f.DurationVar(&m.age, "journal-age", 0, "age of history kept for each type (default 1h)")
+	f.IntVar(&m.maxSize, "max-size", 0, "largest size of the file in bytes (default unlimited)")
+	f.BoolVar(&m.fallBack, "fall-back", false, "if another process has the file open, use a temporary file until it is free, then start again with the file")
+	f.BoolVar(&m.reopen, "reopen", false, "if the file is removed or another file takes its path, start again with the file at the path")
+	f.BoolVar(&m.compress, "compress", false, "compress stored objects: about half the disk space and bytes written, for about half as much processor time again")
+	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket through which other commands read the file meanwhile")
+	f.DurationVar(&m.wait, "wait", 0, "wait this long for another process to close the file, such as a replica that is being replaced")
+	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: kind of change, type, namespace/name, UID, resourceVersion")
+	f.BoolVar(&m.report, "report", false, "print what the start cost, once it is over, for the demo")
+	_ = f.MarkHidden("report") // fails only for an unknown flag
 	return cmd, m
 }
 
@@ -102,7 +102,7 @@ func (m *mirror) logf(format string, args ...any) {
 	fmt.Fprintf(m.streams.ErrOut, format+"\n", args...)
 }
 
-// logger takes the library's messages to the log.
+// logger passes the library's messages to logf.
 func (m *mirror) logger() *klog.Logger {
 	return logger(func(line string) { m.logf("%s", line) })
 }
@@ -123,7 +123,8 @@ func (m *mirror) config() (*rest.Config, error) {
 	return reflector.WrapConfig(cfg), nil
 }
 
-// madeUp says whether the server is the one that client-go names where nobody has.
+// madeUp says whether the server is client-go's default, because neither flags nor a
+// kubeconfig name one.
 func (m *mirror) madeUp(cfg *rest.Config) bool {
 	if cfg.Host != clientcmd.ClusterDefaults.Server || *m.flags.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
 		return false
@@ -132,8 +133,8 @@ func (m *mirror) madeUp(cfg *rest.Config) bool {
 	return err == nil && clientcmdapi.IsConfigEmpty(&raw)
 }
 
-// open waits for a file that another process has open, as long as it is told
-// to. Then it may go on with a temporary one until the file is free.
+// open waits up to --wait for a file that another process has open. Then, with
+// --fall-back, it opens a temporary one until the file is free.
 func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, <-chan struct{}, error) {
 	for end := time.Now().Add(m.wait); ; { // each try waits for LockTimeout
 		last := !time.Now().Before(end)
@@ -147,7 +148,7 @@ func (m *mirror) open(ctx context.Context, o boltstore.Options) (*boltstore.DB, 
 	}
 }
 
-// options with which the flags have the file opened.
+// options returns the options that the flags stand for.
 func (m *mirror) options() boltstore.Options {
 	o := m.db.options()
 	o.Logger, o.Window, o.MaxSize = m.logger(), m.window, m.maxSize
@@ -178,12 +179,12 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 		if !again {
 			return err
 		}
-		m.logf("going on with what is at %s, as a new start", m.db.path)
+		m.logf("starting again with the file at %s", m.db.path)
 	}
 }
 
-// life is that of one file. Another one follows if that was temporary, and the
-// one that was asked for is free.
+// life mirrors to one file. again says that another life follows: the file at the path
+// is free, or another one.
 func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options, types []string) (again bool, err error) {
 	db, free, err := m.open(ctx, o)
 	if err != nil {
@@ -191,7 +192,7 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	}
 	m.stats.begin(db)
 	for _, aside := range db.AsidePaths() {
-		m.logf("%s could not be used and is now %s; it is rebuilt from the server", m.db.path, aside)
+		m.logf("%s could not be used and was renamed to %s; a new file is filled from the server", m.db.path, aside)
 	}
 	closeSocket := func() {}
 	living, end := context.WithCancel(ctx)
@@ -223,8 +224,8 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	return again && err == nil, err
 }
 
-// socket serves the file's socket until the function it returns is called.
-// Without one the mirror works as well.
+// socket serves the file's socket until end is called. The mirror works without the
+// socket, too.
 func (m *mirror) socket(db *boltstore.DB) (end func()) {
 	if m.noSocket {
 		return func() {}
@@ -241,8 +242,7 @@ func (m *mirror) socket(db *boltstore.DB) (end func()) {
 	}
 }
 
-// live runs an informer for each type. The first one that cannot go on ends
-// all.
+// live runs an informer for each type. The first one that cannot go on ends all.
 func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, types []string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -260,7 +260,7 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 			cancel(err)
 			return err
 		}
-		if !slices.ContainsFunc(known, func(other resource) bool { return other.gvr == r.gvr }) { // it is with pods and po
+		if !slices.ContainsFunc(known, func(other resource) bool { return other.gvr == r.gvr }) { // pods and po are one type
 			known = append(known, r)
 		}
 	}
@@ -280,8 +280,8 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 	return context.Cause(ctx)
 }
 
-// resolve finds out what a type is: from the file, if that tells all that is
-// needed, so that no server is; else from the server, however long that takes.
+// resolve finds out what a type is. It asks the file first, so that no server is
+// needed. If the file does not say all, it asks the server, however long that takes.
 func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (resource, error) {
 	states, err := db.States()
 	if err != nil {
@@ -308,12 +308,12 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (res
 		case meta.IsNoMatchError(err):
 			return resource{}, unknownType(arg, "the server")
 		case meta.IsAmbiguousError(err):
-			return resource{}, fmt.Errorf("%q is not one type, give its group too: %w", arg, err)
+			return resource{}, fmt.Errorf("%q means several types; add the group: %w", arg, err)
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return resource{}, fmt.Errorf("the server does not let you ask for its types: %w", err)
 		}
 		if msg := oneLine(err); msg != said {
-			m.logf("%s: the server cannot be asked what this type is, trying on: %s", arg, msg)
+			m.logf("%s: the server cannot be asked about this type; trying again: %s", arg, msg)
 			said = msg
 		}
 		select {
@@ -324,8 +324,8 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (res
 	}
 }
 
-// namesOf are the singular and short names of a type. Without them it is known
-// by its resource and its kind.
+// namesOf returns the singular and short names of a type, nil if the server does not
+// say. The type is then known by its resource and kind only.
 func (m *mirror) namesOf(gvr schema.GroupVersionResource) []string {
 	client, err := m.flags.ToDiscoveryClient()
 	if err != nil {
@@ -362,7 +362,7 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	src := &source{live: make(chan struct{})}
 	staleness := time.Duration(-1)
 	if m.report {
-		staleness = 0 // what is reported is complete once the server has confirmed it
+		staleness = 0 // the report is complete once the server has confirmed the state
 	}
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
 		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
@@ -375,8 +375,8 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 		return nil, err
 	}
 	src.name = src.inf.Store().Source().String()
-	if err := src.inf.Store().Describe(r.Description); err != nil { // the next start asks the server
-		m.logf("%s: its scope and names could not be noted: %s", src.name, oneLine(err))
+	if err := src.inf.Store().Describe(r.Description); err != nil { // the next start asks the server again
+		m.logf("%s: its scope and names could not be stored: %s", src.name, oneLine(err))
 	}
 	handler, err := src.inf.AddEventHandler(m.counter(src))
 	if err != nil {

@@ -32,8 +32,8 @@ func orNone(rv string) string {
 	return "resourceVersion " + rv
 }
 
-// printReport prints a line of JSON once everything is live, and the handlers
-// have been told of all that the server had confirmed by then.
+// printReport prints a line of JSON once all types are live and the handlers have been
+// told all that the server had confirmed by then.
 func (m *mirror) printReport(ctx context.Context) {
 	l := life{FirstRead: m.firstRead}
 	for _, src := range m.stats.all() {
@@ -54,16 +54,16 @@ func (m *mirror) printReport(ctx context.Context) {
 	}
 	m.out.Lock()
 	defer m.out.Unlock()
-	_ = json.NewEncoder(m.streams.Out).Encode(l) // whoever asked for it has gone
+	_ = json.NewEncoder(m.streams.Out).Encode(l) // the reader may have gone
 }
 
-// confirmedAgo is how long ago the server confirmed a source, as far as the clock
-// of the device can tell.
+// confirmedAgo says how long ago the server confirmed a source, if the device's clock
+// can tell.
 func confirmedAgo(st boltstore.State) string {
 	return ago(st.Confirmed, st.ConfirmedAge)
 }
 
-// ago is how long ago something was, as kubectl says it. A nil age is not known.
+// ago says how long ago t was, in kubectl's form. A nil age means not known.
 func ago(t time.Time, age *time.Duration) string {
 	switch {
 	case t.IsZero():
@@ -74,7 +74,7 @@ func ago(t time.Time, age *time.Duration) string {
 	return humanDuration(*age) + " ago"
 }
 
-// counter counts, and prints if asked to, what handlers are told.
+// counter is a handler that counts events, and prints them with --events.
 func (m *mirror) counter(src *source) cache.ResourceEventHandler {
 	tell := func(what string, obj any) {
 		src.told(what)

@@ -19,9 +19,9 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "snapshot FILE",
-		Short: "Copy the file, also while a program has it open",
-		Long: "Copy the file as one commit left it, also while a program has it open. The copy is a kubewake file\n" +
-			"itself; it appears under its name when it is complete and on the disk.",
+		Short: "Copy the file, even while a program has it open",
+		Long: "Copy the file as one commit left it, even while a program has it open. The copy is a kubewake file\n" +
+			"itself. It gets its name once it is complete and on the disk.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := db.read()
@@ -42,9 +42,8 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// snapshot makes the file to, mode 0600, whole or not at all. With force it
-// replaces a file that is there, but none of keep and none that a program has
-// open.
+// snapshot makes the file at to, with mode 0600, whole or not at all. With force it
+// replaces an existing file, but none of keep and none that a program has open.
 func snapshot(ctx context.Context, r live.Reader, to string, force bool, keep ...string) (size int64, err error) {
 	exists := func() error {
 		if _, err := os.Lstat(to); err == nil && !force {
@@ -77,11 +76,11 @@ func snapshot(ctx context.Context, r live.Reader, to string, force bool, keep ..
 	}
 	if force {
 		err = replaceWith(f.Name(), to, keep)
-	} else if err = os.Link(f.Name(), to); err != nil { // unlike a rename it replaces nothing
+	} else if err = os.Link(f.Name(), to); err != nil { // a link, unlike a rename, replaces nothing
 		if err := exists(); err != nil {
 			return 0, err
 		}
-		err = os.Rename(f.Name(), to) // a file system without links
+		err = os.Rename(f.Name(), to) // the file system has no links
 	}
 	if err != nil {
 		return 0, err
@@ -94,8 +93,8 @@ func snapshot(ctx context.Context, r live.Reader, to string, force bool, keep ..
 	return st.Size(), d.Close()
 }
 
-// replaceable says why what is at a path is not to be replaced: it is one of the
-// files that the command reads, by whatever name, or something else than a file.
+// replaceable returns an error if the file at to must not be replaced: it is one of
+// keep under another name, or no regular file.
 func replaceable(to string, keep []string) error {
 	st, err := os.Lstat(to)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +104,7 @@ func replaceable(to string, keep []string) error {
 		return err
 	}
 	if !st.Mode().IsRegular() && st.Mode().Type() != fs.ModeSymlink {
-		return errors.New("it is not a file; it is not replaced")
+		return errors.New("it is not a regular file, so it is not replaced")
 	}
 	target, err := os.Stat(to)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +121,8 @@ func replaceable(to string, keep []string) error {
 	return nil
 }
 
-// replaceWith renames a file over another one. Nobody opens that meanwhile.
+// replaceWith renames the file name to to, over another file, while no other program
+// has that file open.
 func replaceWith(name, to string, keep []string) error {
 	if err := replaceable(to, keep); err != nil {
 		return err
@@ -132,7 +132,7 @@ func replaceWith(name, to string, keep []string) error {
 		release, err = func() {}, nil
 	}
 	if errors.Is(err, boltstore.ErrLocked) {
-		return fmt.Errorf("%w; it is not replaced under that program", err)
+		return fmt.Errorf("%w; it is not replaced while that program has it open", err)
 	}
 	if err != nil {
 		return err

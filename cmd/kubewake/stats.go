@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// source is one type that is mirrored.
+// source is one mirrored type.
 type source struct {
 	name    string
 	inf     *informer.Informer
@@ -30,7 +30,7 @@ type source struct {
 	live    chan struct{} // closed once it has been live
 
 	added, modified, deleted atomic.Int64
-	replayed                 atomic.Int64 // when the handler was told of the last object of a replay, unix ns
+	replayed                 atomic.Int64 // when the handler was told the last object of a replay, unix ns
 }
 
 func (s *source) told(what string) {
@@ -44,7 +44,7 @@ func (s *source) told(what string) {
 	}
 }
 
-// stats are what /metrics, /healthz and /readyz tell.
+// stats is the state behind /status, /metrics, /healthz and /readyz.
 type stats struct {
 	ready    atomic.Bool // all types are known
 	requests atomic.Int64
@@ -61,7 +61,7 @@ func (s *stats) wrapper(compress bool) func(http.RoundTripper) http.RoundTripper
 	}
 }
 
-// begin is for a new file.
+// begin starts over with a new file.
 func (s *stats) begin(db *boltstore.DB) {
 	s.ready.Store(false)
 	s.mu.Lock()
@@ -87,7 +87,7 @@ func (s *stats) all() []*source {
 	return append([]*source(nil), s.sources...)
 }
 
-// phases says, by name, how the sources stand.
+// phases returns the state of each source in one line, by name.
 func (s *stats) phases() map[string]string {
 	phases := map[string]string{}
 	for _, src := range s.all() {
@@ -96,7 +96,7 @@ func (s *stats) phases() map[string]string {
 	return phases
 }
 
-// deeds is the state, and what it has come to in this life, in one line.
+// deeds returns a source's state, and what it has done in this life, in one line.
 func deeds(st reflector.State, now time.Time) string {
 	text := st.String()
 	if age, ok := st.Age(now); ok {
@@ -116,7 +116,8 @@ func deeds(st reflector.State, now time.Time) string {
 	return text
 }
 
-// unready says what is not confirmed by the server yet.
+// unready names the sources that the server has not confirmed yet, "" if there are
+// none.
 func (s *stats) unready() string {
 	if !s.ready.Load() {
 		return "the types are not known yet"
@@ -130,7 +131,7 @@ func (s *stats) unready() string {
 	return strings.Join(names, "; ")
 }
 
-// serve answers until ctx ends.
+// serve serves HTTP until ctx ends.
 func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(s)
@@ -147,7 +148,7 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 	}
 	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = printJSON(w, allStatus{s.status(), s.db().Aside()}) // whoever asked for it has gone
+		_ = printJSON(w, allStatus{s.status(), s.db().Aside()}) // the client may have gone
 	})
 	mux.HandleFunc("/readyz", answer(s.unready))
 	mux.HandleFunc("/healthz", answer(func() string {
@@ -171,13 +172,13 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 	return nil
 }
 
-// allStatus is what /status tells.
+// allStatus is the answer of /status.
 type allStatus struct {
 	Sources  []liveStatus      `json:"sources"`
 	SetAside []boltstore.Aside `json:"setAside,omitempty"` // files that could not be used
 }
 
-// liveStatus is what /status tells of a source.
+// liveStatus is what /status says of a source.
 type liveStatus struct {
 	Name string `json:"name"`
 	reflector.State
@@ -203,28 +204,28 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descObjects   = desc("source_objects", "Objects in the file.", "source")
-	descBytes     = desc("source_bytes", "Bytes of their records.", "source")
+	descBytes     = desc("source_bytes", "Bytes of the records in the file.", "source")
 	descAge       = desc("source_age_seconds", "Time since the server last confirmed the state.", "source")
 	descPhase     = desc("source_phase", "1 for the phase that the source is in.", "source", "phase")
-	descVersion   = desc("source_resource_version", "1 for the version up to which everything is stored.", "source", "resource_version")
-	descResumes   = desc("source_resumes_total", "Lists answered from the file, and gone on from.", "source")
+	descVersion   = desc("source_resource_version", "1 for the resourceVersion up to which every change is stored.", "source", "resource_version")
+	descResumes   = desc("source_resumes_total", "Lists answered from the file, after which the watch resumed.", "source")
 	descRelists   = desc("source_relists_total", "Lists read from the server.", "source", "reason")
-	descRelisted  = desc("source_last_relist_timestamp_seconds", "When everything was last read from the server in this life, and why.", "source", "reason")
-	descSaved     = desc("source_saved_bytes_total", "Records that lists answered from the file would have brought.", "source")
+	descRelisted  = desc("source_last_relist_timestamp_seconds", "Time of the last relist in this life, and its reason.", "source", "reason")
+	descSaved     = desc("source_saved_bytes_total", "Bytes of records that lists answered from the file did not transfer.", "source")
 	descFailed    = desc("source_failed_total", "Objects that could not be stored.", "source")
-	descDegraded  = desc("source_degraded", "1 while an object is not in the file that should be, or one there is damaged.", "source")
-	descUnstored  = desc("source_unstored", "Objects that the server has shown and the file has not, or not in that state: they could not be transformed, keyed or encoded.", "source")
+	descDegraded  = desc("source_degraded", "1 while an object is missing from the file or damaged there.", "source")
+	descUnstored  = desc("source_unstored", "Objects that could not be transformed, keyed or encoded as the server showed them.", "source")
 	descUnindexed = desc("source_unindexed", "Objects in the file without values of an index whose function failed.", "source")
 	descTold      = desc("source_told_total", "Calls of the handler.", "source", "type")
-	descLag       = desc("source_told_lag", "Journal entries that the handler has not been told of.", "source")
+	descLag       = desc("source_told_lag", "Journal entries that the handler has not been told.", "source")
 	descFile      = desc("file_bytes", "Size of the file.")
 	descRequests  = desc("requests_total", "Requests sent to the server.")
 	descReceived  = desc("response_bytes_total", "Bytes of response bodies, as sent.")
-	descOutdated  = desc("source_outdated", "1 while what the file holds is not used, and why.", "source", "reason")
-	descReindexed = desc("source_reindexed_total", "Times the objects in the file were indexed anew in this life.", "source", "index")
+	descOutdated  = desc("source_outdated", "1 while the objects in the file are not served, and why.", "source", "reason")
+	descReindexed = desc("source_reindexed_total", "Times the objects in the file were indexed again in this life.", "source", "index")
 	descAside     = desc("files_set_aside", "Files beside this one that could not be used.", "reason")
 	descAsides    = desc("files_set_aside_total", "Files set aside in this life.")
-	descMoved     = desc("file_moved", "1 while the file is no longer at its path: it was removed or renamed, or another one is there.")
+	descMoved     = desc("file_moved", "1 while the file is not at its path: it was removed or renamed, or another file is there.")
 	descCommitBad = desc("commit_failing", "1 while commits fail and are retried.")
 )
 

@@ -55,7 +55,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 			for _, st := range status.Sources {
 				for _, why := range []string{st.Degraded, st.Outdated} {
 					if why != "" {
-						fmt.Fprintf(streams.ErrOut, "%s is to be read anew: %s\n", st.Source, why)
+						fmt.Fprintf(streams.ErrOut, "%s needs a relist: %s\n", st.Source, why)
 					}
 				}
 			}
@@ -66,7 +66,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 			if o := status.Owner; o != nil {
 				printOwner(streams.ErrOut, o)
 			} else if o := movedOwner(cmd.Context(), db.path); o != nil {
-				fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was here before: %s\n", o.PID, o.Moved)
+				fmt.Fprintf(streams.ErrOut, "process %d has another file open, which was at this path before: %s\n", o.PID, o.Moved)
 			}
 			return nil
 		},
@@ -77,8 +77,8 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// movedOwner is the process that had the file open that was at the path before,
-// if it serves its socket.
+// movedOwner returns the process that has the file open that was at the path before, if
+// it serves its socket.
 func movedOwner(ctx context.Context, path string) *live.Owner {
 	c, err := live.Dial(path)
 	if err != nil {
@@ -92,14 +92,14 @@ func movedOwner(ctx context.Context, path string) *live.Owner {
 	return st.Owner
 }
 
-// printNoted says of which objects something could not be stored.
+// printNoted prints how many objects could not be stored or indexed.
 func printNoted(w io.Writer, states []boltstore.State) {
 	for _, st := range states {
 		if st.Unstored > 0 {
-			fmt.Fprintf(w, "%s: %d objects could not be stored and are to be read again, the last because of: %s\n", st.Source, st.Unstored, st.UnstoredReason)
+			fmt.Fprintf(w, "%s: %d objects could not be stored and will be read again; the last one because: %s\n", st.Source, st.Unstored, st.UnstoredReason)
 		}
 		if st.Unindexed > 0 {
-			fmt.Fprintf(w, "%s: %d objects are without values of an index whose function failed on them\n", st.Source, st.Unindexed)
+			fmt.Fprintf(w, "%s: %d objects lack values in an index whose function failed on them\n", st.Source, st.Unindexed)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func printNoted(w io.Writer, states []boltstore.State) {
 func printOwner(w io.Writer, o *live.Owner) {
 	fmt.Fprintf(w, "open in process %d\n", o.PID)
 	if o.Moved != "" {
-		fmt.Fprintf(w, "what it keeps is found by nobody: %s\n", o.Moved)
+		fmt.Fprintf(w, "no other program finds its file: %s\n", o.Moved)
 	}
 	if o.Error != "" {
 		fmt.Fprintf(w, "commits fail and are retried: %s\n", o.Error)
@@ -117,7 +117,7 @@ func printOwner(w io.Writer, o *live.Owner) {
 	}
 }
 
-// printHandlers shows how far behind the durable handlers are, if there are any.
+// printHandlers prints how far behind each durable handler is, if there are any.
 func printHandlers(out io.Writer, states []boltstore.State) error {
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	header := "\nHANDLER\tSOURCE\tBEHIND\tENTRIES\tBYTES\tPARKED\tPARKEDBYTES\tCOLLAPSED\tSEEN\n"

@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// column is one of a table; wide ones come last and only with -o wide.
+// column is a column of a table. Wide columns come last, and only with -o wide.
 type column struct {
 	name  string
 	wide  bool
 	value func(o map[string]any) string
 }
 
-// groups are those of the kinds that columns has, other than the core. Another
-// group's kind of that name is another type.
+// groups has the groups of the kinds in columns, except for the core group. A kind of
+// that name in another group is another type.
 var groups = map[string]string{"Deployment": "apps", "StatefulSet": "apps", "ReplicaSet": "apps", "DaemonSet": "apps"}
 
-// columns are, for the kinds that people look at most, what kubectl shows. A
-// server prints tables itself; there is none to ask.
+// columns has kubectl's columns for common kinds. A server prints tables itself, but
+// there is no server here.
 var columns = map[string][]column{
 	"Pod": {
 		{name: "Ready", value: podReady}, {name: "Status", value: podStatus}, {name: "Restarts", value: podRestarts},
@@ -40,7 +40,7 @@ var columns = map[string][]column{
 	"Node":        {{name: "Status", value: nodeStatus}, {name: "Version", value: field("status", "nodeInfo", "kubeletVersion")}},
 }
 
-// tableOf shows objects of a kind as rows.
+// tableOf returns a table with a row for each object.
 func tableOf(group, kind string, objs []*unstructured.Unstructured, now time.Time) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{{Name: "Name", Type: "string"}}}
 	add := func(c column, priority int32) {
@@ -94,7 +94,7 @@ func field(path ...string) func(map[string]any) string {
 
 func number(path ...string) func(map[string]any) string {
 	return func(o map[string]any) string {
-		n, _, _ := unstructured.NestedInt64(o, path...) // 0 where there is none
+		n, _, _ := unstructured.NestedInt64(o, path...) // 0 if the field is missing
 		return fmt.Sprint(n)
 	}
 }
@@ -106,7 +106,7 @@ func ratio(ready string) func(map[string]any) string {
 }
 
 func maps(o map[string]any, path ...string) (out []map[string]any) {
-	list, _, _ := unstructured.NestedSlice(o, path...) // none where there is none
+	list, _, _ := unstructured.NestedSlice(o, path...) // empty if the field is missing
 	for _, e := range list {
 		if m, ok := e.(map[string]any); ok {
 			out = append(out, m)
@@ -125,7 +125,7 @@ func podReady(o map[string]any) string {
 	return fmt.Sprintf("%d/%d", ready, len(maps(o, "spec", "containers")))
 }
 
-// podStatus is the reason that says most, as kubectl chooses it.
+// podStatus returns the most telling reason, as kubectl chooses it.
 func podStatus(o map[string]any) string {
 	status := field("status", "phase")(o)
 	if reason, ok, _ := unstructured.NestedString(o, "status", "reason"); ok && reason != "" {

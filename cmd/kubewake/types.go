@@ -13,8 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// shortNames are those of kubectl for built-in types, for when there is no
-// server to ask.
+// shortNames are kubectl's short names of built-in types, for use without a server.
 var shortNames = map[string]schema.GroupResource{
 	"cm": {Resource: "configmaps"}, "cj": {Group: "batch", Resource: "cronjobs"}, "crd": {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 	"deploy": {Group: "apps", Resource: "deployments"}, "ds": {Group: "apps", Resource: "daemonsets"}, "ep": {Resource: "endpoints"}, "ev": {Resource: "events"},
@@ -25,8 +24,8 @@ var shortNames = map[string]schema.GroupResource{
 	"sa": {Resource: "serviceaccounts"}, "sc": {Group: "storage.k8s.io", Resource: "storageclasses"}, "sts": {Group: "apps", Resource: "statefulsets"}, "svc": {Resource: "services"},
 }
 
-// builtIn are the types of client-go's scheme by resource and by kind, each in
-// lower case, and the groups that have them.
+// builtIn has the groups of each type in client-go's scheme, by resource and by kind in
+// lower case.
 var builtIn = sync.OnceValue(func() map[string]map[string]bool {
 	groups := map[string]map[string]bool{}
 	for gvk := range scheme.Scheme.AllKnownTypes() {
@@ -44,32 +43,31 @@ var builtIn = sync.OnceValue(func() map[string]map[string]bool {
 	return groups
 })
 
-// typed is a type as a person typed it: po, deployment, deployments.apps,
+// typed is a type as a user typed it: po, deployment, deployments.apps,
 // deployments.v1.apps, services.serving.
 type typed struct{ name, rest string }
 
 func typedAs(arg string) typed {
-	name, rest, _ := strings.Cut(strings.TrimSuffix(strings.ToLower(arg), "."), ".") // pods.v1. is kubectl's
+	name, rest, _ := strings.Cut(strings.TrimSuffix(strings.ToLower(arg), "."), ".") // kubectl also accepts pods.v1.
 	return typed{name, rest}
 }
 
-// names says whether that is what a source's type is called, whatever its group.
+// names says whether the name is one of a source's type, whatever its group.
 func (t typed) names(st boltstore.State) bool {
 	if st.Source.Version == "" {
-		return false // what it is cannot be read
+		return false // its meta cannot be read
 	}
 	return t.name == st.Source.Resource || t.name == strings.ToLower(st.Kind) || slices.Contains(st.Names, t.name) ||
 		shortNames[t.name] == groupOf(st)
 }
 
-// exactly says whether the group that was given, if one was, is the source's.
+// exactly says whether the given group, if any, is the source's.
 func (t typed) exactly(st boltstore.State) bool {
 	src := st.Source
 	return t.rest == "" || t.rest == src.Group || t.rest == strings.TrimSuffix(src.Version+"."+src.Group, ".")
 }
 
-// matches says whether a type as typed by a person is that source's, whatever
-// others there are.
+// matches says whether arg can mean the source's type, whatever other types there are.
 func matches(arg string, st boltstore.State) bool {
 	t := typedAs(arg)
 	return t.names(st) && t.exactly(st)
@@ -79,10 +77,10 @@ func groupOf(st boltstore.State) schema.GroupResource {
 	return schema.GroupResource{Group: st.Source.Group, Resource: st.Source.Resource}
 }
 
-// inFile returns the sources of the one type that arg means among those in the
-// file, as kubectl chooses: a group that was given must match, else begin so;
-// without one the core type is meant, else the only built-in one, else the only
-// one. Where that leaves several the error names them.
+// inFile returns the sources of the one type that arg means, as kubectl chooses. A
+// given group must match, otherwise a group that begins with it. Without a group the
+// core type is meant, otherwise the only built-in one, otherwise the only one. If
+// several types are left, the error names them.
 func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
 	t := typedAs(arg)
 	var found []boltstore.State
@@ -103,15 +101,14 @@ func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
 		case 1:
 			return of, nil
 		default:
-			return nil, fmt.Errorf("%q is not one type, give its group too: %s", arg, strings.Join(types, ", "))
+			return nil, fmt.Errorf("%q means several types; add the group: %s", arg, strings.Join(types, ", "))
 		}
 	}
 	return nil, nil
 }
 
-// elsewhere says whether a type that was typed without a group may be another
-// one than that in the file: a built-in one comes first, and the core's before
-// all.
+// elsewhere says whether a type without a group may mean another one than g in the
+// file. A built-in type comes first, and the core group's before all.
 func elsewhere(arg string, g schema.GroupResource) bool {
 	t := typedAs(arg)
 	if t.rest != "" {
@@ -124,7 +121,7 @@ func elsewhere(arg string, g schema.GroupResource) bool {
 	return groups[""] && g.Group != "" || len(groups) > 0 && !groups[g.Group]
 }
 
-// typesIn are the types of sources, each once, as they can be typed.
+// typesIn returns the sources' types, sorted and each once, as a user can type them.
 func typesIn(states []boltstore.State) (types []string) {
 	for _, st := range states {
 		if st.Source.Version != "" {
@@ -135,15 +132,15 @@ func typesIn(states []boltstore.State) (types []string) {
 	return slices.Compact(types)
 }
 
-// resource is what a type turned out to be.
+// resource is a type that the file or the server knows.
 type resource struct {
 	gvr schema.GroupVersionResource
 	gvk schema.GroupVersionKind
 	boltstore.Description
 }
 
-// known is what the file tells of a type by its sources: that of the version
-// which was confirmed last, and the scope by any.
+// known returns what the sources say of their type: the version that was confirmed
+// last, and scope and names from any.
 func known(sources []boltstore.State) (r resource, ok bool) {
 	if len(sources) == 0 {
 		return r, false
@@ -193,7 +190,7 @@ func fromServer(mapper meta.RESTMapper, arg string) (resource, error) {
 	return r, nil
 }
 
-// unknownType is the error for a type that nobody knows.
+// unknownType is the error for an unknown type.
 func unknownType(arg, where string) error {
 	return fmt.Errorf("%s has no resource type %q", where, arg)
 }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// wire counts what goes over it. It asks for compressed answers itself, if
-// there are to be any, so that what it counts is what was sent.
+// wire counts requests and bytes. If answers may be compressed, it asks for that
+// itself, so that it counts the bytes that were sent.
 type wire struct {
 	next     http.RoundTripper
 	compress bool
@@ -36,7 +36,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WrappedRoundTripper lets client-go find the transport beneath.
+// WrappedRoundTripper returns the transport beneath, for client-go.
 func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 type counted struct {

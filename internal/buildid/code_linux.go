@@ -13,9 +13,9 @@ import (
 
 const self = "/proc/self/exe"
 
-// openCode opens the file that this code runs from. That is the executable as
-// it was started, also when its path has gone or is another file by now. Only
-// a shared library, or a program that a loader was given, is another file.
+// openCode opens the file that this code runs from. That is the executable as it was
+// started, even if its path is gone or leads to another file by now. It is another file
+// only for a shared library, or for a program that was given to a loader.
 func openCode() (*os.File, error) {
 	exe, err := os.Readlink(self)
 	if err != nil {
@@ -26,7 +26,7 @@ func openCode() (*os.File, error) {
 	case err != nil:
 		return nil, err
 	case m.path == exe || !strings.HasPrefix(m.path, "/") || strings.HasPrefix(m.path, "/memfd:"):
-		return os.Open(self) // what a packer unpacked has no file
+		return os.Open(self) // an unpacked program has no file
 	}
 	f, err := os.Open(m.path)
 	if err != nil {
@@ -84,7 +84,7 @@ func parseMapping(line string, addr uint64) (m mapping, ok bool) {
 	if err != nil || err2 != nil || addr < low || addr >= high {
 		return m, false
 	}
-	m.inode, _ = strconv.ParseUint(fields[4], 10, 64) // 0 is no file's
+	m.inode, _ = strconv.ParseUint(fields[4], 10, 64) // 0 means no file
 	m.path = strings.ReplaceAll(strings.TrimLeft(rest, " "), `\012`, "\n")
 	return m, true
 }

@@ -11,9 +11,8 @@ import (
 // of it.
 const headSize = 64 << 10
 
-// find returns the id that cmd/go gave the executable r, "" if there is none.
-// An id that was set by hand, such as "redacted", is none: it may be that of
-// every build.
+// find returns the id that cmd/go gave the executable r, "" if there is none. An id set
+// by hand, such as "redacted", counts as none: every build may have it.
 func find(r io.ReaderAt) string {
 	head := make([]byte, headSize)
 	n, err := r.ReadAt(head, 0)
@@ -48,14 +47,14 @@ func inText(head []byte) string {
 	const prefix, suffix = "\xff Go build ID: \"", "\"\n \xff"
 	_, rest, ok := bytes.Cut(head, []byte(prefix))
 	id, _, ended := bytes.Cut(rest, []byte(suffix))
-	if !ok || !ended || bytes.Contains(rest, []byte(prefix)) { // of two, either may be foreign
+	if !ok || !ended || bytes.Contains(rest, []byte(prefix)) { // one of two may be foreign
 		return ""
 	}
 	return string(id)
 }
 
-// inNotes returns the id in an ELF file's notes. Only what the program headers
-// name is a note: a program may carry another one's as data.
+// inNotes returns the id in an ELF file's notes. Only notes in the program headers
+// count: a program may carry another one's as data.
 func inNotes(r io.ReaderAt, head []byte) string {
 	const note = 4 // PT_NOTE
 	var order binary.ByteOrder = binary.LittleEndian

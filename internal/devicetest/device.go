@@ -1,5 +1,5 @@
-// Package devicetest has a clock that stands for a device without a battery for
-// its clock: wall time begins anew at each boot.
+// Package devicetest has a clock of a device without a battery for its clock: wall time
+// starts again at each boot.
 package devicetest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Device is a boltstore.DeviceClock. Time passes on it as on the machine that
-// runs the test, and by what Off, Sleep and Pass say.
+// Device is a boltstore.DeviceClock. Time passes on it as on the machine that runs the
+// test, plus what Off, Sleep and Pass add.
 type Device struct {
 	clock.RealClock
 
@@ -19,7 +19,7 @@ type Device struct {
 	boots  int
 	ahead  time.Duration // of the real clock
 	booted time.Time     // by the real clock
-	passed time.Duration // in this boot, beside real time
+	passed time.Duration // in this boot, besides real time
 	slept  time.Duration // of that
 	synced bool
 }
@@ -40,14 +40,14 @@ func (d *Device) Reboot(wall time.Time) {
 	d.ahead = wall.Sub(d.booted)
 }
 
-// Pass lets time go by, in which the test's process does nothing.
+// Pass lets time go by while the test's process does nothing.
 func (d *Device) Pass(t time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.passed, d.ahead = d.passed+t, d.ahead+t
 }
 
-// Set sets the clock. Nothing that was told by it before may be compared in this
+// Set sets the clock. Times from before cannot be compared with later ones in this
 // life.
 func (d *Device) Set(wall time.Time, synchronised bool) {
 	d.mu.Lock()

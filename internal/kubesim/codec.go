@@ -34,8 +34,8 @@ type version struct {
 	labels          labels.Set
 	fields          fields.Set
 
-	// raw is the protobuf message without its envelope, or for a custom
-	// resource the JSON. The others are derived from it when asked for.
+	// raw is the protobuf message without its envelope, or for a custom resource the
+	// JSON. The other forms are derived from it on demand.
 	raw                       []byte
 	json, metaJSON, metaProto lazy[[]byte]
 }

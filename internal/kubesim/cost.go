@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Cost is what a client has asked for, by kind, and what the answers weighed.
+// Cost counts what a client has asked for, by kind, and the bytes of the answers.
 type Cost struct {
 	Questions int // lists that brought at most one object
 	FullReads int // pages of lists, and watches that began with the state
@@ -38,14 +38,14 @@ func CostOf(records []RequestRecord) (c Cost) {
 	return c
 }
 
-// Since is what has been spent after before, of the same requests.
+// Since returns the cost after before, of the same requests.
 func (c Cost) Since(before Cost) Cost {
 	return Cost{c.Questions - before.Questions, c.FullReads - before.FullReads, c.Watches - before.Watches,
 		c.Others - before.Others, c.Forms - before.Forms, c.Bytes - before.Bytes}
 }
 
-// Exceeds says which number of the cost is above the bound, "" if none is. A cost
-// that is far below its bound is no failure: less traffic never is.
+// Exceeds says which number of the cost is above the bound, "" if none is. A cost far
+// below its bound is never a failure.
 func (c Cost) Exceeds(most Cost) string {
 	for _, n := range []struct {
 		what      string

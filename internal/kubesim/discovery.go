@@ -39,9 +39,9 @@ func (s *Server) servesGroupVersion(gv schema.GroupVersion) bool {
 	return false
 }
 
-// isBuiltIn says whether the group version has a type that is not a custom
-// resource. For a resource that it has not, a group of custom resources answers
-// in plain text and a built-in one with a Status.
+// isBuiltIn says whether the group version has a type that is not a custom resource.
+// For an unknown resource, a group of custom resources answers in plain text, and a
+// built-in one with a Status.
 func (s *Server) isBuiltIn(gv schema.GroupVersion) bool {
 	for _, t := range s.tables {
 		if t.GroupVersion() == gv && !t.kind.custom {

@@ -16,10 +16,10 @@ import (
 // watches are too old afterwards.
 const restartWrites = 5
 
-// faults is what is scripted at the moment, guarded by Server.mu.
+// faults are the faults that are scripted at the moment, guarded by Server.mu.
 type faults struct {
 	rules        []*failRule
-	initializing int           // requests still to be told 429
+	initializing int           // requests that still get 429
 	refusing     bool          // no listener
 	outages      int           // how often refusing was set or reset
 	stalled      chan struct{} // closed when the stall ends; nil if there is none
@@ -33,11 +33,11 @@ type failRule struct {
 	with  http.HandlerFunc
 }
 
-// streamEnd tells how a request that runs is ended from outside.
+// streamEnd tells how a running request is ended from outside.
 type streamEnd struct {
 	mute   bool           // nothing more comes, and the connection stays open
 	abort  bool           // the connection breaks
-	status *metav1.Status // else a watch sends this as ERROR, if set, and ends
+	status *metav1.Status // otherwise a watch sends this as ERROR, if set, and ends
 }
 
 // RestartOptions tell what clients meet between the end of one server process
@@ -166,9 +166,8 @@ func (s *Server) Rewind(rv uint64) error {
 	return nil
 }
 
-// Recreate has another cluster answer at the same address: nothing is left of
-// the one before, UIDs are others, and revisions begin behind rv. Every
-// connection closes.
+// Recreate puts another cluster at the same address. It has no objects of the one
+// before and other UIDs, and its revisions begin after rv. Every connection closes.
 func (s *Server) Recreate(rv uint64) error {
 	s.mu.Lock()
 	err := s.found(rv)
@@ -253,9 +252,9 @@ func (s *Server) pace(ctx context.Context, n int) {
 	}
 }
 
-// FailNext lets with answer the next requests that match, times in number.
-// A nil match is every request; a nil with closes the connection without an
-// answer. Rules are tried in the order in which they were added.
+// FailNext makes with answer the next requests that match, as many as times. A nil
+// match matches every request. A nil with closes the connection without an answer.
+// Rules are tried in the order in which they were added.
 func (s *Server) FailNext(match func(*http.Request) bool, times int, with http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,8 +306,8 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, objects bool) boo
 	return initializing
 }
 
-// waitStall returns when no stall is on. It aborts the request if the client
-// leaves or the connection is to break first.
+// waitStall returns when no stall is on. It aborts the request if the client leaves
+// first, or the connection must break.
 func (s *Server) waitStall(ctx context.Context, gen *generation) {
 	for {
 		s.mu.Lock()
@@ -322,8 +321,8 @@ func (s *Server) waitStall(ctx context.Context, gen *generation) {
 		case <-ctx.Done():
 			panic(http.ErrAbortHandler)
 		case <-gen.done:
-			// A watch that was ended in good order also ends here: its peer
-			// is stalled, so it cannot tell.
+			// A watch that was ended in order also ends here: its peer is stalled and
+			// cannot tell.
 			panic(http.ErrAbortHandler)
 		}
 	}

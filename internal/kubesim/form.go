@@ -13,17 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Reform serves another content of obj under the version that it has, as new
-// defaults or another conversion of a custom resource do, or another release of
-// the server. The OpenAPI document of its group version has another hash then.
-// Watches are not told.
+// Reform serves another content of obj under the same version, as new defaults, another
+// conversion of a custom resource, or another release of the server do. The OpenAPI
+// document of its group version then has another hash. Watches are not told.
 func (s *Server) Reform(obj Object) error { return s.reform(obj, true) }
 
-// Reconvert is Reform for a change that the document does not show, as one of the
-// conversion webhook: only the definition of the custom resource is another.
+// Reconvert is Reform for a change that the document does not show, such as one of the
+// conversion webhook. Only the definition of the custom resource changes.
 func (s *Server) Reconvert(obj Object) error { return s.reform(obj, false) }
 
-// Upgrade has the server be of another release.
+// Upgrade gives the server another release.
 func (s *Server) Upgrade(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +65,8 @@ func (s *Server) reform(obj Object, schemaToo bool) error {
 	return nil
 }
 
-// serveSchema tells the hash of a group version's OpenAPI document, under another
-// one. The document itself is not served.
+// serveSchema answers with the hash of a group version's OpenAPI document, under
+// another hash's address. It does not serve the document itself.
 func (s *Server) serveSchema(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/openapi/v3/")
 	gv, err := schema.ParseGroupVersion(strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/"))
@@ -109,8 +108,7 @@ func (s *Server) serveDefinition(w http.ResponseWriter, name string) {
 	writeStatus(w, apierrors.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, name), false)
 }
 
-// HideForm takes back what Reform has changed of hashes: nothing tells of the
-// other contents.
+// HideForm undoes Reform's changes of hashes, so that nothing shows the other contents.
 func (s *Server) HideForm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ type request struct {
 	s   *Server
 	t   *table
 	w   *recorder
-	gen *generation // of the time it arrived
+	gen *generation // at the time of its arrival
 	enc encoding
 }
 

@@ -2,11 +2,11 @@
 // contract of Kubernetes over HTTP, held in memory, with faults that are
 // scripted and therefore repeatable.
 //
-// What a client can observe is meant to be what kube-apiserver 1.36 shows it:
-// status codes, reasons and messages, resource versions, continue tokens,
-// bookmarks, 410 after a restart. Left out is everything else a cluster does:
-// admission, defaulting, managedFields, finalizers, graceful deletion,
-// authentication. A write to the status subresource replaces the whole object.
+// A client should observe what kube-apiserver 1.36 shows it: status codes, reasons and
+// messages, resource versions, continue tokens, bookmarks, 410 after a restart. The
+// rest of a cluster is left out: admission, defaulting, managedFields, finalizers,
+// graceful deletion, authentication. A write to the status subresource replaces the
+// whole object.
 //
 // State is one revision counter, as in etcd, and for each object the list of
 // its versions:
@@ -79,16 +79,16 @@ type Options struct {
 	// InitialRV is the revision before the first write. The server itself
 	// writes the four system namespaces first, if it serves namespaces.
 	InitialRV uint64
-	// NoBookmarks: the server sends none, as very old ones and some aggregated
-	// ones do.
+	// NoBookmarks: the server sends no bookmarks, as very old servers and some
+	// aggregated ones.
 	NoBookmarks bool
 	// LargestPage caps the objects of a page, whatever limit a list names, as
 	// some aggregated servers and proxies do. kube-apiserver does not, nor does
 	// a Server by default. A list without a limit, and one of version 0, is not
 	// paged at all.
 	LargestPage int64
-	// NoFlowSchemas: answers do not tell the flow schema of their request, as
-	// those of servers without priority and fairness do not.
+	// NoFlowSchemas: answers do not name the flow schema of their request, as those of
+	// servers without priority and fairness.
 	NoFlowSchemas bool
 	// Logger receives encoding failures. Nil discards them.
 	Logger *slog.Logger
@@ -114,7 +114,7 @@ type Server struct {
 	streams   *generation
 	faults    faults
 	forms     map[schema.GroupVersion]int // counts Reform
-	release   string                      // "": that of serverVersion
+	release   string                      // "" means serverVersion
 	flow      string                      // UID of the flow schema that all requests match
 	closed    bool
 	closing   chan struct{} // closed with closed
@@ -130,8 +130,8 @@ type Server struct {
 	conns map[net.Conn]struct{}
 }
 
-// generation is the set of requests that one fault ends together: done is
-// closed, then end tells how.
+// generation is the set of requests that one fault ends together. done is closed, and
+// end then says how.
 type generation struct {
 	done chan struct{}
 	end  streamEnd
@@ -167,8 +167,8 @@ func New(opts Options) *Server {
 	return s
 }
 
-// found begins a new cluster, whose revisions begin behind rv. The caller holds
-// the mutex, if anybody else has the server.
+// found begins a new cluster, whose revisions begin after rv. The caller holds the
+// mutex, unless no other goroutine has the server yet.
 func (s *Server) found(rv uint64) error {
 	s.truncate(0)
 	for _, t := range s.tables {

@@ -32,8 +32,8 @@ func (s *Server) Create(obj Object) error {
 }
 
 // Update replaces the stored object by obj as a PUT would, and sets obj's
-// resourceVersion. An empty resourceVersion overwrites whatever is stored; a
-// change that is none keeps the stored version.
+// resourceVersion. An empty resourceVersion overwrites any stored version. If nothing
+// changes, the stored version stays.
 func (s *Server) Update(obj Object) error {
 	t, err := s.tableOf(obj)
 	if err != nil {

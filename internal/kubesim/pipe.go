@@ -73,7 +73,7 @@ func (s *Server) dialPipe(ctx context.Context, network, addr string) (net.Conn, 
 	}
 }
 
-// pipeConn has an address of its own, as a socket has.
+// pipeConn has its own address, as a socket has.
 type pipeConn struct{ net.Conn }
 
 func (c *pipeConn) LocalAddr() net.Addr { return pipeEnd(fmt.Sprintf("pipe %p", c)) }

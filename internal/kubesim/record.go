@@ -116,14 +116,14 @@ func (l *requestLog) update(rec *RequestRecord, f func(*RequestRecord)) {
 	f(rec)
 }
 
-// requestPath is what a URL path names.
+// requestPath is the parsed path of a URL.
 type requestPath struct {
 	gv                                     schema.GroupVersion
 	resource, namespace, name, subresource string
 }
 
-// parsePath returns the zero requestPath for what is not below a group version,
-// and no resource for the group version itself.
+// parsePath returns the zero requestPath for a path that is not below a group version.
+// The path of the group version itself has no resource.
 func parsePath(path string) requestPath {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var p requestPath

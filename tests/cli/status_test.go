@@ -189,14 +189,14 @@ func TestStatusOfMismatches(t *testing.T) {
 	await(t, url+"/metrics", 200, `kubewake_files_set_aside{reason="damaged"} 0`, log)
 	await(t, url+"/metrics", 200, `kubewake_files_set_aside_total 0`, log)
 	await(t, url+"/status", 200, `"outdated": "the transform has changed"`, log)
-	if got := status(t, path); !strings.Contains(got, "pods/v1 is to be read anew: the transform has changed\n") || strings.Contains(got, "configmaps/v1 is to be read anew") || strings.Contains(got, "set aside") {
+	if got := status(t, path); !strings.Contains(got, "pods/v1 needs a relist: the transform has changed\n") || strings.Contains(got, "configmaps/v1 needs a relist") || strings.Contains(got, "set aside") {
 		t.Error(got)
 	}
 	if err := sim.RefuseConnections(false); err != nil {
 		t.Fatal(err)
 	}
 	await(t, url+"/readyz", 200, "ok", log)
-	if got := status(t, path); strings.Contains(got, "read anew") {
+	if got := status(t, path); strings.Contains(got, "needs a relist") {
 		t.Error(got)
 	}
 }
@@ -268,7 +268,7 @@ func TestStatusOfDamage(t *testing.T) {
 	await(t, url+"/status", 200, `"setAside": [`, log)
 	await(t, url+"/status", 200, `f.db.corrupt-`, log)
 	got := status(t, path)
-	if !regexp.MustCompile(`(?m)^configmaps/v1 is to be read anew: the file was damaged, \d+ of 200 objects could be saved$`).MatchString(got) {
+	if !regexp.MustCompile(`(?m)^configmaps/v1 needs a relist: the file was damaged, \d+ of 200 objects could be saved$`).MatchString(got) {
 		t.Error(got)
 	}
 	want := fmt.Sprintf(`(?m)^set aside at \S+, damaged: .*f\.db\.corrupt-\S+, %d bytes$`, len(b))
