@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// asked is what the servers of one config said of themselves. Sources that
-// start together share an answer: it serves whoever waited while it was got.
+// asked is what the servers of one config said of themselves. Sources that start
+// together share an answer: it serves all that waited for it.
 type asked struct {
 	begun atomic.Uint64 // counts the questions
 	turn  chan struct{} // to ask, and to touch uids
@@ -20,9 +20,9 @@ type asked struct {
 }
 
 type clusterUID struct {
-	uid  string // "": the server does not tell it
+	uid  string // "": the server does not say
 	none bool   // kube-system is not there
-	ca   string // as in link
+	ca   string // as in origin
 	n    uint64 // number of the question
 }
 
@@ -41,7 +41,7 @@ func (t *transport) clusterUID(req *http.Request) (k clusterUID, err error) {
 		return k, req.Context().Err()
 	}
 	if k, ok := t.asked.uids[host]; ok && k.n > before {
-		return k, nil // it was asked for while we waited
+		return k, nil // another source has asked meanwhile
 	}
 	n := t.asked.begun.Add(1)
 	if k, err = t.askClusterUID(req, server); err == nil {
@@ -71,7 +71,7 @@ func (t *transport) askClusterUID(req *http.Request, server string) (k clusterUI
 		k.none = true
 		return k, nil
 	case resp.StatusCode >= 300 && resp.StatusCode < 500 && resp.StatusCode != http.StatusRequestTimeout && resp.StatusCode != http.StatusTooManyRequests:
-		return k, nil // it does not tell
+		return k, nil // the server does not say
 	case resp.StatusCode != http.StatusOK:
 		return k, fmt.Errorf("reflector: ask for the cluster's identity: %s", resp.Status)
 	}

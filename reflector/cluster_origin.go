@@ -15,16 +15,16 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// origin tells by what came over it which server answers. While the connection is
-// the same one the server's process has not changed, and so its history has not.
-// While the flow schema that the answers name is the same one the cluster has
-// not: it is an object of the cluster's.
+// origin notes which server answers requests. As long as the connection is the
+// same, so is the server's process, and with it the history. As long as the
+// answers name the same flow schema, the cluster is the same, since the schema is
+// an object in it.
 type origin struct {
-	dated func(time.Time) // is told of the server's time, if not nil
+	dated func(time.Time) // gets the server's time, if not nil
 
 	mu   sync.Mutex
 	conn string
-	self bool // it leads to this machine
+	self bool // the connection leads to this machine
 	flow string
 	ca   string // hash of the public key that vouches for the server's
 }
@@ -41,8 +41,8 @@ func (o *origin) trace(ctx context.Context) context.Context {
 	}})
 }
 
-// noteAnswer notes what the answer to a list says of its server. Other requests
-// may match another schema.
+// noteAnswer notes what the answer to a list says of its server. Only lists count:
+// other requests may match another flow schema.
 func noteAnswer(req *http.Request, resp *http.Response) {
 	o, _ := req.Context().Value(originKey{}).(*origin)
 	if o == nil {
@@ -59,9 +59,9 @@ func noteAnswer(req *http.Request, resp *http.Response) {
 	o.flow, o.ca = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), caOf(resp)
 }
 
-// here says whether the server is reached at an address of this machine: its
-// clock is ours then, and vouches for nothing. Both ends of such a connection
-// have one address, or are loopback ones.
+// here says whether the server is at an address of this machine. Then its clock is
+// this machine's, and vouches for nothing. Both ends of such a connection have the
+// same address, or are loopback addresses.
 func (o *origin) here() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,8 +77,8 @@ func ofThisMachine(c net.Conn) bool {
 	return remote.IP.IsLoopback() || local.IP.Equal(remote.IP)
 }
 
-// caOf is "" where the connection is not secured, or trusted unseen. A
-// certificate that was renewed with its key is the same.
+// caOf is "" if the connection is not secured, or its certificate is not checked. A
+// certificate that was renewed with its key counts as the same.
 func caOf(resp *http.Response) string {
 	if resp.TLS == nil || len(resp.TLS.VerifiedChains) == 0 {
 		return ""
@@ -88,8 +88,8 @@ func caOf(resp *http.Response) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// told names the connection, "" for clients that do not use HTTP, and the flow
-// schema, "" where the server names none. A nil origin has told nothing.
+// told returns the connection, "" for clients that do not use HTTP, and the flow
+// schema, "" if the server names none. Both are "" for a nil origin.
 func (o *origin) told() (conn, flow string) {
 	if o == nil {
 		return "", ""
@@ -99,7 +99,7 @@ func (o *origin) told() (conn, flow string) {
 	return o.conn, o.flow
 }
 
-// server is what was told of who answers.
+// server is what the answers said of the server.
 func (o *origin) server() (by boltstore.Server) {
 	if o == nil {
 		return by

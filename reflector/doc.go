@@ -1,12 +1,18 @@
 // Package reflector stands between client-go's Reflector and the server, so
-// that a Reflector goes on from the file instead of listing the world.
+// that a Reflector goes on from the file instead of listing everything.
 //
-// [ListerWatcher] is a cache.ListerWatcher. It answers lists from the file: none of
-// the objects, only the version to go on from. It opens watches at that
-// version, after it has asked the server for its current one, and repairs an
-// expired version inside Watch, unseen by the Reflector: a paged list is
-// compared with the file and only what differs is journaled.
+// [ListerWatcher] is a cache.ListerWatcher. It answers lists from the file, with
+// none of the objects and only the version to go on from. Before it opens a watch
+// at that version it asks the server for its current one. It repairs an expired
+// version inside Watch, unseen by the Reflector: a relist in pages is compared with
+// the file, and only what differs is journaled. docs/design/waking.md has the
+// states of the link to the server, and link.go the code.
 //
-// [WrapConfig] and [Identify] tell which list/watch a ListerWatcher is,
-// without a request.
+// [NewStandalone] puts the same under an unmodified client-go informer.
+// [WrapConfig] and [Identify] find out what a client lists, without a request.
+//
+// The files sort by subject: link (what the server has stated), cluster (which
+// one answers), form (how it serves objects), watch, relist (why and how often),
+// list (one list and its pages), request and transport (what goes over the wire;
+// internal/wire reads the answers), state (what users see).
 package reflector

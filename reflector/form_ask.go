@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// servedForm asks for the sign, with the credentials of req. Sources that wait for
-// it share the answers. With late an answer that is not quite new will do.
+// servedForm asks for the sign with the credentials of req. Sources that wait for
+// it share the answers. With late an answer from a moment ago will do.
 func (t *transport) servedForm(req *http.Request, late bool) (sign, definition string, err error) {
 	server, _, err := splitPath(req.URL.Path)
 	if err != nil {
@@ -39,7 +39,7 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 	n := t.formed.begun.Add(1)
 	shared := func(path string, ask func(*http.Request, string, string) (string, error)) (string, error) {
 		key := req.URL.Host + server + path
-		// Waited for, or late: a sign from before the list is no worse than none.
+		// An old sign is no worse for a list than none.
 		if f, ok := t.formed.of[key]; ok && (f.n > before || late && time.Since(f.at) < shareFor) {
 			return f.sign, nil
 		}
@@ -57,12 +57,12 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 	return sign, definition, err
 }
 
-// shareFor is how long the server's version holds on one connection, and a sign
-// for a list that has been read without one.
+// shareFor is how long the server's version counts on one connection, and an old
+// sign for a late list.
 const shareFor = time.Minute
 
-// formed is what the servers of one config said of the forms that they serve, as
-// asked is.
+// formed is what the servers of one config said of the forms that they serve.
+// Sources share it as they share asked.
 type formed struct {
 	begun    atomic.Uint64 // counts the questions
 	turn     chan struct{} // to ask, and to touch the rest
@@ -76,21 +76,21 @@ func newFormed() *formed {
 
 // answer is the sign of a group version, or of a custom resource.
 type answer struct {
-	sign string // "": the server does not tell it
+	sign string // "": the server does not say
 	n    uint64 // number of the question
 	at   time.Time
 }
 
-// serverVersion is that of the process at the other end of a connection.
+// serverVersion is the version of the server at the other end of a connection.
 type serverVersion struct {
 	version, conn string
 	at            time.Time
 }
 
-// askForm asks for the schema of a group version under a hash that none has: the
-// answer, which has no body, names the one that it has. It asks for the server's
-// version too, once for each connection, and after a minute: a proxy may keep the
-// connection and change the server.
+// askForm asks for the schema of a group version under a hash that no schema has.
+// The answer has no body and names the schema's real hash. askForm also asks for
+// the server's version, once for each connection and each minute: a proxy may
+// keep the connection and change the server.
 func (t *transport) askForm(req *http.Request, server, path string) (string, error) {
 	_, hash, conn, err := t.askAt(req, server+path, "hash=0")
 	if err != nil || hash == "" {
@@ -113,9 +113,9 @@ func (t *transport) askForm(req *http.Request, server, path string) (string, err
 	return hashed(v.version + " " + fmt.Sprintf("%q", hash)), nil
 }
 
-// askDefinition asks for the UID and the generation of the definition of a custom
-// resource, which tell of changes that its schema does not: of the conversion, or
-// of the stored version. It is "" where that may not be read.
+// askDefinition asks for the UID and the generation of a custom resource's
+// definition. They change with the conversion and the stored version, which the
+// schema does not show. The answer is "" if the definition may not be read.
 func (t *transport) askDefinition(req *http.Request, server, path string) (string, error) {
 	body, _, _, err := t.askAt(req, server+path, "")
 	var crd metav1.PartialObjectMetadata
@@ -130,9 +130,9 @@ func hashed(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// askAt gets what is at the path, the tag that it has, and over which connection.
-// Body and tag are empty, without an error, where the server refuses it or has
-// nothing there.
+// askAt gets what is at the path. It returns the body, the ETag and the
+// connection. Body and tag are empty, without an error, if the server refuses or
+// has nothing there.
 func (t *transport) askAt(req *http.Request, path, query string) (body []byte, tag, conn string, err error) {
 	var over origin
 	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)

@@ -22,15 +22,15 @@ import (
 // never guessed.
 var ErrUnidentified = errors.New("reflector: the source's identity cannot be learned: build the client from a rest.Config given to reflector.WrapConfig, with list and watch functions that pass their context on, or state the source in the options")
 
-// probe is carried by the context of a request that must not leave the
-// process; the transport notes it there.
+// probe travels in the context of a request that must not leave the process. The
+// transport notes in it what it was, and what it asks for in its place.
 type probe struct {
 	mu  sync.Mutex
 	url *url.URL
-	// cluster asks for the UID of kube-system in place of the request.
+	// cluster: ask for the UID of kube-system.
 	cluster bool
 	told    clusterUID
-	// form asks for the sign of the served form.
+	// form: ask for the sign of the served form.
 	form, late       bool
 	sign, definition string
 	err              error // why it could not be asked
@@ -40,8 +40,8 @@ type probeKey struct{}
 
 var errProbed = errors.New("reflector: request intercepted to learn its URL")
 
-// Identify learns which list/watch lw is, and the address of its server,
-// without a request. It fails with ErrUnidentified where that is not possible.
+// Identify learns which list/watch lw is, and the address of its server, without a
+// request. It fails with ErrUnidentified if it cannot.
 func Identify(ctx context.Context, lw cache.ListerWatcher, example runtime.Object) (boltstore.Source, string, error) {
 	p := &probe{}
 	if err := intercept(ctx, lw, p); err != nil {
@@ -56,7 +56,7 @@ func Identify(ctx context.Context, lw cache.ListerWatcher, example runtime.Objec
 	return src, p.url.Scheme + "://" + p.url.Host + server, nil
 }
 
-// FormOf is the form that objects like example have.
+// FormOf is the form of objects like example: typed, unstructured or metadata.
 func FormOf(example runtime.Object) boltstore.Form {
 	switch example.(type) {
 	case *unstructured.Unstructured:
@@ -67,7 +67,7 @@ func FormOf(example runtime.Object) boltstore.Form {
 	return boltstore.FormTyped
 }
 
-// intercept starts a watch that the transport does not let out.
+// intercept starts a watch whose request the transport does not send.
 func intercept(ctx context.Context, lw cache.ListerWatcher, p *probe) error {
 	// Exec and auth-provider plugins wrap outside our transport and may run.
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, probeKey{}, p), 15*time.Second)
@@ -119,8 +119,8 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	return src, nil
 }
 
-// splitPath separates what is before /api or /apis, which a proxy in front of
-// several clusters may need, from the rest.
+// splitPath separates what comes before /api or /apis from the rest. A proxy in
+// front of several clusters may need a prefix.
 func splitPath(path string) (prefix string, rest []string, err error) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	for i, p := range parts {

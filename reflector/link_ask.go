@@ -10,8 +10,8 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// wentBack says whether the server is not what it was when it was last asked:
-// its version is behind what was accepted, or it may be another cluster's.
+// wentBack asks the server again, and says whether it is another one than before:
+// its version is behind the accepted one, or it may be of another cluster.
 func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 	_, before := s.cluster.told()
 	rv, err := s.serverVersion(ctx)
@@ -24,16 +24,15 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 	return isBehind(rv, s.queue.Accepted()), nil
 }
 
-// ask learns the server's current version, once after the link was broken, and
-// whether it is still the same cluster's. If it is behind the file's the server
-// has been restored.
+// ask asks for the server's version and for its cluster, once after the link has
+// broken. It returns why everything must be read, if it must.
 func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	began, slept := s.o.Clock.Now(), s.store.DB().Slept()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)
 	}
-	began = began.Add(slept - s.store.DB().Slept()) // should the machine have slept meanwhile
+	began = began.Add(slept - s.store.DB().Slept()) // if the machine has slept meanwhile
 	s.link.answers()
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err
@@ -52,9 +51,9 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// saysNothing says whether changes may have been missed although the server
-// states the file's own version, since nothing shows that its versions move, or
-// whatever it states, since they do not move with each change.
+// saysNothing says whether changes may have been missed whatever version the
+// server states, since versions do not move with each change. It also does if the
+// server states the file's own version and nothing shows that versions move.
 func (s *ListerWatcher) saysNothing(rv string) bool {
 	if s.store.Stands() {
 		return true
@@ -62,9 +61,9 @@ func (s *ListerWatcher) saysNothing(rv string) bool {
 	return rv == s.queue.Accepted() && !s.store.Moves(rv) && !s.etcds()
 }
 
-// etcds says whether the versions are known to be etcd's, where the server names a
-// flow schema, or has: those of groups of Kubernetes itself, and of custom
-// resources whose definition the server has shown.
+// etcds says whether the versions are known to be etcd's. They are if the server
+// names a flow schema, or has named one, and the group is Kubernetes' own or the
+// server has shown the custom resource's definition.
 func (s *ListerWatcher) etcds() bool {
 	_, flow := s.cluster.told()
 	if cmp.Or(flow, s.store.State().FlowSchemaUID) == "" {

@@ -7,29 +7,27 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// Repair says what relists ask the server for, where the file can recognise
-// what has not changed: with a client of a config that WrapConfig was given,
-// unless Compare is CompareDecoded.
+// Repair says what relists ask the server for. It needs a client whose config
+// WrapConfig has seen, and does nothing under CompareDecoded.
 type Repair int
 
 const (
-	// RepairAuto asks for metadata first where by the sizes seen that sends
-	// less.
+	// RepairAuto asks for metadata first if that sends less, by the sizes of
+	// earlier answers.
 	RepairAuto Repair = iota
 	// RepairFull asks for whole objects.
 	RepairFull
 	// RepairMetadata asks for metadata, and then for each object that has
-	// changed, unless those are more than a fifth. It needs the permission to
-	// get objects; without it whole objects are listed.
+	// changed, unless more than a fifth have. It needs the permission to get
+	// objects. Without it whole objects are listed.
 	RepairMetadata
 )
 
 var (
-	// errInFull: this page, and the rest of its list, are better asked for in
-	// full.
+	// errInFull: this page and the rest of its list are asked for in full.
 	errInFull = errors.New("reflector: better in full")
-	// errNoMetadata: the server does not answer as it would have to. It is not
-	// asked for metadata again.
+	// errNoMetadata: the server's answer is no use. It is not asked for metadata
+	// again.
 	errNoMetadata = errors.New("reflector: no metadata first")
 )
 
@@ -40,7 +38,7 @@ const (
 	getCost = 300
 )
 
-// metadataFirst is carried by a page's request that asks for metadata first.
+// metadataFirst belongs to a page that asks for metadata first.
 type metadataFirst struct {
 	// worth says whether to get so many of a page's objects one by one.
 	worth func(objects, changed int) bool
@@ -48,11 +46,11 @@ type metadataFirst struct {
 
 	sent    int64 // bytes of the metadata, as they came
 	objects int
-	moved   bool // an object has changed since, and was left to the watch
+	moved   bool // an object has changed since; the watch brings it
 }
 
-// metadata returns what has a page's request ask for metadata, nil if it is to
-// ask for everything.
+// metadata returns what the next page needs to ask for metadata, nil if it asks
+// for whole objects.
 func (l *lister) metadata() *metadataFirst {
 	if l.inFull || l.s.facts.noMetadata || l.s.link.bookmarkless() || l.s.store.Source().Form == boltstore.FormMetadata || !l.s.facts.metadataPays(l.s.o.Repair, l.s.store) {
 		return nil
@@ -65,7 +63,7 @@ func (l *lister) metadata() *metadataFirst {
 	}}
 }
 
-// measured notes a page's sizes, those of its list together.
+// measured adds a page's sizes to those of its list.
 func (l *lister) measured(p *rawPage, unpacked int64, objects int) {
 	if p == nil {
 		return

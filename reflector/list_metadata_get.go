@@ -18,9 +18,10 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// metadataFirst answers a page's request with a list of what the file has not,
-// which it gets one by one. What has changed since it was listed is left to the
-// watch, which begins at the list's version: the file keeps what it has.
+// metadataFirst answers a page's request with a list of the objects that the file
+// has not, which it gets one by one. An object that has changed since it was
+// listed is left to the watch, which begins at the list's version. Until then the
+// file keeps what it has of it.
 func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response, error) {
 	m := p.metadata
 	accept := acceptMetadata(req.Header.Get("Accept"))
@@ -38,10 +39,10 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 		return nil, p.fail(err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return resp, nil // the client's to understand
+		return resp, nil // the client understands it
 	}
 	defer resp.Body.Close()
-	before := p.sent.Load() // of an earlier try
+	before := p.sent.Load() // by an earlier try
 	listed, about, err := wire.ReadMetadata(resp)
 	if err != nil {
 		return nil, p.failUnlessLink(err)
@@ -98,9 +99,9 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	}, nil
 }
 
-// acceptMetadata is the Accept header of a list of metadata, in the encoding
-// that the client would take a list in. It is "" where the client wants something
-// else than lists in an encoding that we know.
+// acceptMetadata is the Accept header for a list of metadata in the encoding that
+// the client asks for. It is "" if the client asks for something else, or for an
+// unknown encoding.
 func acceptMetadata(accept string) string {
 	media, params, err := mime.ParseMediaType(strings.Split(accept, ",")[0])
 	if err != nil || params["as"] != "" || !wire.Known(media) {
@@ -109,8 +110,8 @@ func acceptMetadata(accept string) string {
 	return media + ";as=" + wire.PartialKind + "List;g=meta.k8s.io;v=v1"
 }
 
-// notUnderstood is why the page is to be asked for in full, if it may be the
-// question for metadata that the server does not answer.
+// notUnderstood returns an error if the server may not answer requests for
+// metadata. The page is then asked for in full.
 func notUnderstood(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusBadRequest, http.StatusUnprocessableEntity,
@@ -122,7 +123,7 @@ func notUnderstood(resp *http.Response) error {
 	return nil
 }
 
-// failUnlessLink notes the error if it says that metadata cannot be had.
+// failUnlessLink notes the error if it means that metadata cannot be had.
 func (p *rawPage) failUnlessLink(err error) error {
 	if errors.Is(err, wire.ErrForm) {
 		err = fmt.Errorf("%w: %w", errNoMetadata, err)
@@ -133,14 +134,15 @@ func (p *rawPage) failUnlessLink(err error) error {
 	return err
 }
 
-// change is an object that the file has not, or has otherwise.
+// change is an object that the file has not, or has in another version.
 type change struct {
 	listed boltstore.Listed
 	known  bool // the file has another version of it
 	object wire.Object
-	moved  bool // it is not as it was listed any more
+	moved  bool // it has changed since it was listed
 }
 
+// divide separates what the file has from what is to be asked for.
 func (p *rawPage) divide(listed []boltstore.Listed) (kept []boltstore.Listed, wanted []*change, err error) {
 	found, err := p.same(listed)
 	if err != nil {
@@ -156,7 +158,8 @@ func (p *rawPage) divide(listed []boltstore.Listed) (kept []boltstore.Listed, wa
 	return kept, wanted, nil
 }
 
-// getAll gets the objects, or one of those that the file has, for its kind.
+// getAll gets the wanted objects. If none is wanted and the kind is unknown, it
+// gets one that the file has, for its kind.
 func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unknown bool, any boltstore.Listed) ([]*change, error) {
 	if unknown {
 		c := &change{listed: any}
@@ -197,7 +200,7 @@ func cutLast(path string) (dir, last string, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// get fills in the object, as the list's client would be given it.
+// get fills in the object, in the encoding that the list's client asks for.
 func (t *transport) get(ctx context.Context, list *http.Request, c *change) error {
 	get := list.Clone(apart{ctx})
 	dir, resource, _ := cutLast(strings.TrimSuffix(list.URL.Path, "/"))
@@ -216,7 +219,7 @@ func (t *transport) get(ctx context.Context, list *http.Request, c *change) erro
 	}
 	switch code := resp.StatusCode; {
 	case code == http.StatusNotFound && bytes.Contains(body, []byte(metav1.StatusReasonNotFound)) && bytes.Contains(body, []byte(c.listed.Name)):
-		c.moved = true // by the server's own word
+		c.moved = true // the server itself says so
 		return nil
 	case code == http.StatusTooManyRequests || code >= 500:
 		return fmt.Errorf("%w: %s: %s", errInFull, get.URL.Path, resp.Status)
@@ -239,8 +242,9 @@ func (t *transport) get(ctx context.Context, list *http.Request, c *change) erro
 	return nil
 }
 
-// apart hides that a request is a part of a page's: neither is its answer one,
-// nor does the connection matter, which is another one under HTTP/1.
+// apart is the context of a request for one object of a page. It hides the page,
+// since the answer is no page, and the origin, since under HTTP/1 the connection
+// is another one.
 type apart struct{ context.Context }
 
 func (a apart) Value(key any) any {

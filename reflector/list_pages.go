@@ -21,28 +21,28 @@ const (
 	// aheadAfter is how long a list may take before its watch is opened beside
 	// it: servers keep at least 75 s of events.
 	aheadAfter = 15 * time.Second
-	// pagePatience is how long a page is tried again. What a repair has read by
-	// then is lost; the next one goes on with a first list.
+	// pagePatience is how long a page is tried again. After that a repair loses
+	// what it has read. The next list goes on with a first one.
 	pagePatience = 10 * time.Minute
 )
 
 // lister reads all pages of one list into one relist.
 type lister struct {
 	s      *ListerWatcher
-	ctx    context.Context // that of its caller, not only of the pages
+	ctx    context.Context // of the caller; pages may have one of their own
 	reason string
-	turn   *turn // left while a page is waited for
+	turn   *turn // given up while a page has to wait
 	o      boltstore.RelistOptions
 	relist *fifo.Relist // once it has begun
 	size   pageSize
 
-	least  string // versions before it are of another history; "": none are
-	flow   string // what the pages' answers must name; "": what the first one does
-	whole  bool   // not in pages
-	taken  bool   // from one that was interrupted
-	inFull bool   // no metadata first, for the rest of this list
-	moved  bool   // something was left to the watch
-	late   bool   // the sign of the served form is learned behind the first page
+	least  string // an earlier version is of another history; "": any will do
+	flow   string // flow schema that pages must name; "": the first page's
+	whole  bool   // the list is asked for without pages
+	taken  bool   // the list goes on with one that was interrupted
+	inFull bool   // the rest of this list is asked for without metadata first
+	moved  bool   // objects have changed since they were listed; the watch brings them
+	late   bool   // the sign of the served form is asked for after the first page
 
 	at            progress
 	form          string // sign of the served form
@@ -52,11 +52,11 @@ type lister struct {
 
 // progress is how far a list has come.
 type progress struct {
-	rv      string // of the first page
-	newest  string // of the last
-	settled string // how far the watch must go for what was left to it
-	stated  string // by the server, when the list was taken up
-	token   string // for the next page
+	rv      string // version of the first page
+	newest  string // version of the last page, or a later one that the watch must reach
+	settled string // version by which the watch has brought what was left to it
+	stated  string // version that the server stated when the list was taken up
+	token   string // continue token of the next page
 	began   time.Time
 }
 
@@ -69,7 +69,8 @@ func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *
 	return l
 }
 
-// pages lists consistently. While one page is taken the next is read.
+// pages reads the pages, all of one version, and hands them to the relist. While
+// the relist takes one page the next is read.
 func (l *lister) pages(ctx context.Context) error {
 	if err := l.takeUp(ctx); err != nil {
 		return err
@@ -130,9 +131,9 @@ type listPage struct {
 	at   boltstore.ListProgress
 }
 
-// next reads a page. Once there is something to lose, a page that fails is
-// tried again, where it is; and where the server no longer knows the list's
-// version but offers the rest as it is now, that is taken.
+// next reads a page. Any page but the first is tried again if it fails. If the
+// server has forgotten the list's version and offers the rest as it is now, next
+// takes that.
 func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	backoff := newBackoff()
 	retried, rest := false, false
@@ -180,29 +181,39 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			if l.at.token = restToken(err); l.at.token == "" || rest {
 				return p, fmt.Errorf("%w: %w", errTokenExpired, err)
 			}
-			rest = true // as it is now, which does not expire
+			rest = true // it is as of now, and does not expire
 			continue
-		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge): // it does not know the list's version yet, or any more
+		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge): // the server is behind the list
 			return p, fmt.Errorf("%w: %w", errWentBack, err)
 		case errors.Is(err, errAnother) || !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
 			return p, err
 		}
 		retried = true
 		l.resize(0, 0, slowPage)
-		l.s.enter(PhaseOffline, err.Error())
-		l.turn.leave()
-		select {
-		case <-ctx.Done():
-			return p, context.Cause(ctx)
-		case <-l.s.o.Clock.After(backoff.Step()):
-		}
-		left := l.s.o.Clock.Now()
-		if err := l.turn.take(ctx); err != nil {
+		waited, err := l.pause(ctx, err, backoff.Step())
+		if err != nil {
 			return p, err
 		}
-		since = since.Add(l.s.o.Clock.Since(left)) // others' time is not its own
-		l.s.enter(PhaseRelisting, l.reason)
+		since = since.Add(waited)
 	}
+}
+
+// pause waits before a page is tried again. Other relists may go on meanwhile. It
+// returns how long it has waited for them after that.
+func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (waited time.Duration, err error) {
+	l.s.enter(PhaseOffline, failed.Error())
+	l.turn.leave()
+	select {
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-l.s.o.Clock.After(d):
+	}
+	began := l.s.o.Clock.Now()
+	if err := l.turn.take(ctx); err != nil {
+		return 0, err
+	}
+	l.s.enter(PhaseRelisting, l.reason)
+	return l.s.o.Clock.Since(began), nil
 }
 
 // keepAhead has a watch open, which begins at the list's version.
@@ -214,12 +225,12 @@ func (l *lister) keepAhead() {
 	}
 }
 
-// same fails if the page that has been read may be of another cluster than those
-// before it, or than what the file has. The cluster is asked for where its answer
-// names another flow schema, or none and was read behind a broken link.
+// same fails if the page may be of another cluster than the pages before it, or
+// than the file's objects. It asks for the cluster if the page names another flow
+// schema, or if it names none and was read after the link broke.
 func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.o.Server == "" {
-		return nil // not a client whose answers we can see
+		return nil // the client's answers cannot be seen
 	}
 	_, flow := l.s.cluster.told()
 	if l.at.rv == "" && l.flow == "" {
@@ -233,16 +244,16 @@ func (l *lister) same(ctx context.Context, retried bool) error {
 	case err != nil:
 		return err
 	case uid == "" && flow == l.flow:
-		return nil // nothing tells them apart
+		return nil // no difference can be seen
 	case uid == "" || uid != told.uid && (told.uid != "" || flow != l.flow):
 		return errAnother
 	}
-	l.flow = flow // a server that starts names others at first
+	l.flow = flow // a server that starts names other schemas at first
 	return nil
 }
 
-// settle learns, at the last page, how far the watch must go until the file has
-// what was left to it.
+// settle asks at the last page how far the watch must go to bring what was left
+// to it.
 func (l *lister) settle(ctx context.Context, list runtime.Object) error {
 	if !l.moved {
 		return nil
@@ -255,8 +266,8 @@ func (l *lister) settle(ctx context.Context, list runtime.Object) error {
 	return err
 }
 
-// weight is what a page costs in memory; of metadata, what the page would in
-// full: the next one may have to be.
+// weight is what a page costs in memory. For a page of metadata it is a quarter
+// of the full page, or more: the next page may have to be a full one.
 func (l *lister) weight(p *rawPage, size int64) int64 {
 	w := p.weight(size)
 	if p != nil && p.metadata != nil {
@@ -266,6 +277,7 @@ func (l *lister) weight(p *rawPage, size int64) int64 {
 	return w
 }
 
+// accept takes the objects out of a page, and notes how far the list has come.
 func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at boltstore.ListProgress, err error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
@@ -306,14 +318,14 @@ func restToken(err error) string {
 func isTransient(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return true // of the link
+		return true // an error of the link
 	}
 	code := status.Status().Code
 	return code >= 500 || code == 429 || code == 408
 }
 
-// shrink has the next list begin with fewer objects than this one, whose first
-// page has not come as a whole.
+// shrink has the next list begin with fewer objects: the first page of this one
+// has not come as a whole.
 func (l *lister) shrink() {
 	if !l.size.fixed {
 		l.s.facts.pageSize = max(l.size.limit/2, smallestPage)

@@ -12,9 +12,8 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// Compare says how relists find out what has changed. All but CompareDecoded
-// need a client of a config that WrapConfig was given, and otherwise are the
-// same as that.
+// Compare says how relists find out what has changed. Clients whose config
+// WrapConfig has not seen have no choice but CompareDecoded.
 type Compare int
 
 const (
@@ -22,31 +21,30 @@ const (
 	// decodes it, and leaves out what has not changed.
 	CompareAuto Compare = iota
 	// CompareDecoded has the client decode everything. It is for list functions
-	// that make of the answers something else than lists of these objects.
+	// that turn the answers into something other than lists of these objects.
 	CompareDecoded
 )
 
-// rawPage is carried by the context of a page's request. Our transport leaves
-// out of the answer what is in the file already, before the client decodes it:
-// an object of the same UID and version needs no more than a look at its
-// metadata. The client gets a list of the others.
+// rawPage travels in the context of a page's request. The transport leaves out of
+// the answer what is in the file already, before the client decodes it. The
+// client gets a list of the other objects.
 type rawPage struct {
 	of      boltstore.Source
 	compare wire.Compare // nil: nothing is left out
-	sent    atomic.Int64 // bytes of answers as they came, packed or not, 0 if they cannot be seen
+	sent    atomic.Int64 // bytes of answers as they came; 0 if they cannot be seen
 
 	mu       sync.Mutex
 	metadata *metadataFirst // nil: whole objects are asked for
 	answers  int
 	kept     []boltstore.Listed // what was left out
-	held     int64              // most bytes of the answer, or of what was left of it and decoded, that were in memory
-	err      error              // why it could not be, unless it is the link
+	held     int64              // most memory that the answer took, see wire.Sifted
+	err      error              // why nothing could be left out, unless it is the link
 }
 
 type rawKey struct{}
 
-// raw returns what carries the answer to a page's request, nil if it is
-// another's to look at.
+// raw returns what the next page's request carries, nil if its answer is left to
+// the client.
 func (l *lister) raw() *rawPage {
 	if l.s.o.Compare == CompareDecoded || l.s.facts.notRaw {
 		return nil
@@ -58,6 +56,7 @@ func (l *lister) raw() *rawPage {
 	return p
 }
 
+// in returns the context of the page's request.
 func (p *rawPage) in(ctx context.Context) context.Context {
 	if p == nil {
 		return ctx
@@ -91,8 +90,8 @@ func (p *rawPage) weight(size int64) int64 {
 	return p.held
 }
 
-// pageOf returns what the request carries if it is a page's that may be looked
-// at.
+// pageOf returns the page whose request this is, nil if its answer is not to be
+// sifted.
 func pageOf(req *http.Request) *rawPage {
 	p, _ := req.Context().Value(rawKey{}).(*rawPage)
 	if p == nil || p.compare == nil || req.Method != http.MethodGet {

@@ -11,9 +11,9 @@ import (
 )
 
 // takeUp goes on with a first list that was interrupted, if the relist has one.
-// The server's version is asked for before: a server that is behind what has
-// been read is not the one it was read from. What has happened since is left to
-// the watch, which must reach that version until anything is confirmed.
+// It asks for the server's version first: a server that is behind the pages that
+// were read is not the one that they came from. The watch brings what has
+// happened since. Nothing is confirmed before it has reached that version.
 func (l *lister) takeUp(ctx context.Context) error {
 	p, ok := l.relist.TakenUp()
 	if !ok {
@@ -31,21 +31,20 @@ func (l *lister) takeUp(ctx context.Context) error {
 	if mayBeOther(p.By, by, l.s.cluster.uid()) {
 		return fmt.Errorf("%w: flow schema and CA were %q and %q, and are %q and %q", errOtherServer, p.By.FlowSchemaUID, p.By.CA, by.FlowSchemaUID, by.CA)
 	}
-	l.flow = by.FlowSchemaUID // the pages to come must name it, too
+	l.flow = by.FlowSchemaUID // the next pages must name it, too
 	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
 	l.at.newest = later(p.Newest, stated)
-	l.form = p.Form // not of the pages to come: they are compared once more where it has changed
+	l.form = p.Form // if it has changed since, the next relist compares content
 	if !l.size.fixed && p.PageSize > 0 {
 		l.size.limit = p.PageSize
 	}
-	l.s.o.Logger.V(1).Info("An interrupted list is gone on with", "source", l.s.store.Source().String(),
+	l.s.o.Logger.V(1).Info("A list that was interrupted goes on", "source", l.s.store.Source().String(),
 		"resourceVersion", l.at.rv, "began", l.at.began, "objects", l.relist.Objects)
 	return nil
 }
 
-// soon leaves the watch that was opened for a list that was taken up at the given
-// time, since its version was old, if it has ended soon: a short one confirms
-// sooner.
+// soon ends the watch that was opened beside a list, if the list has ended soon
+// after it was taken up: a short watch confirms sooner.
 func (l *lister) soon(taken time.Time) {
 	if l.s.o.Clock.Since(taken) < aheadAfter {
 		l.ahead.Stop()
@@ -53,15 +52,15 @@ func (l *lister) soon(taken time.Time) {
 	}
 }
 
-// progress is what has been read once this page is in the file. newest is the
-// page's version.
+// progress is how far the list has come once this page is in the file. newest is
+// the page's version.
 func (l *lister) progress(newest string) boltstore.ListProgress {
 	return boltstore.ListProgress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: l.s.cluster.answered(), Form: l.form}
 }
 
-// mayBeOther says whether the cluster that answers may be another than that of
-// before. Where its UID is not known (the store has compared it where it is) any
-// difference counts: what is at stake is progress only.
+// mayBeOther says whether another cluster than before may answer. If the UID is
+// known, the store has compared it. Otherwise any difference counts, since all
+// that can be lost is progress.
 func mayBeOther(before, by boltstore.Server, clusterUID string) bool {
 	if clusterUID != "" {
 		return false

@@ -39,7 +39,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 		return err
 	}
 	defer t.leave()
-	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page tells
+	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page shows which cluster it is
 		other, err := s.otherCluster(ctx)
 		if err != nil {
 			return err
@@ -65,7 +65,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	return nil
 }
 
-// pace has relists wait for each other that follow soon.
+// pace has a relist wait that follows another one soon.
 type pace struct {
 	clock   clock.Clock
 	backoff wait.Backoff
@@ -86,7 +86,7 @@ func (p *pace) wait(ctx context.Context) error {
 	return nil
 }
 
-// newBackoff is that of client-go's Reflector, from a shorter start.
+// newBackoff is the backoff of client-go's Reflector, with a shorter start.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 }

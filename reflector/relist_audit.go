@@ -27,10 +27,10 @@ type audit struct {
 
 	mu        sync.Mutex
 	counted   bool      // the server's number of objects has been compared since the last outage
-	countDue  bool      // it is time to
-	countless bool      // it says nothing
-	read      time.Time // when everything was last read, or this source made
-	notBefore time.Time // what need not be read now is not
+	countDue  bool      // it is time to compare it
+	countless bool      // it is no use
+	read      time.Time // when everything was last read, or this life began
+	notBefore time.Time // when a relist that can wait may be tried again
 }
 
 // endedLong: a long watch has ended in order, which is a good moment to count.
@@ -75,7 +75,8 @@ func (a *audit) miscounted(ctx context.Context) (bool, error) {
 	return differs, nil
 }
 
-// differs is false where the server does not tell.
+// differs says whether the server counts another number of objects at the file's
+// version. It is false if the server does not say.
 func (a *audit) differs(ctx context.Context) (bool, error) {
 	if err := a.queue.Flush(ctx); err != nil {
 		return false, err
@@ -110,8 +111,8 @@ func (a *audit) differs(ctx context.Context) (bool, error) {
 	return n != int64(a.store.State().Objects), nil
 }
 
-// recount looks whether a relist has made the numbers equal. If not, the list
-// function does not return all that the server has, and numbers mean nothing.
+// recount finds out whether a relist has made the numbers equal. If not, the list
+// function leaves objects out, and numbers mean nothing.
 func (a *audit) recount(ctx context.Context) error {
 	differs, err := a.differs(ctx)
 	if err != nil || !differs {
@@ -142,14 +143,14 @@ func (a *audit) in() (d time.Duration, ok bool) {
 // not tried again.
 const postponed = 5 * time.Minute
 
-// postpone puts off what need not be read now.
+// postpone puts off relists that can wait.
 func (a *audit) postpone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.notBefore = a.clock.Now().Add(postponed)
 }
 
-// putOff is for how long that still holds.
+// putOff is how long relists that can wait are put off, zero or less if not.
 func (a *audit) putOff() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -28,13 +28,16 @@ var (
 type again int
 
 const (
-	againNot         again = iota
-	againFromStart         // the rest of an interrupted list cannot be had
-	againWhole             // continue tokens expire before the list ends
-	againRestored          // the server has gone back
-	againElsewhere         // another cluster may have answered
-	mostAgainByOther = 3   // how often for the last two
+	againNot       again = iota
+	againFromStart       // the rest of an interrupted list cannot be had
+	againWhole           // continue tokens expire before the list ends
+	againRestored        // the server has gone back
+	againElsewhere       // another cluster may have answered
 )
+
+// mostAgainByOther is how often a list is read again because another server has
+// answered, or the same one has gone back.
+const mostAgainByOther = 3
 
 // again says why the list is to be read again after the error.
 func (l *lister) again(err error) again {
@@ -103,7 +106,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (*lister, error) {
 	s.enter(PhaseRelisting, reason)
 	l := s.newLister(ctx, reason, t)
-	// What is read is not compared by version then.
+	// A list that is late in asking for the sign compares content.
 	l.late = s.link.isRefused() || !s.store.State().Synced || s.form.untold()
 	sign := ""
 	if !l.late {

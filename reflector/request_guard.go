@@ -16,18 +16,18 @@ import (
 const (
 	// askPatience is how long the server may take to begin a short answer.
 	askPatience = 30 * time.Second
-	// blindPatience is how long a request may take whose bytes cannot be seen,
+	// blindPatience is how long a request may take if its bytes cannot be seen,
 	// since its client was built without WrapConfig.
 	blindPatience = 10 * time.Minute
-	// mostPause is how long a request may wait because the server asks for it
-	// (Retry-After) before the source is said to be offline.
+	// mostPause is how long a request may wait at the server's wish (Retry-After)
+	// before the source counts as offline.
 	mostPause = 2 * time.Minute
 )
 
 // errQuiet is why a request was given up.
 var errQuiet = errors.New("reflector: nothing comes over the link")
 
-// guarded ends the context of a watch with it.
+// guarded is a watch that ends its context when it is stopped.
 type guarded struct {
 	watch.Interface
 	cancel context.CancelCauseFunc
@@ -46,7 +46,7 @@ type guard struct {
 	p      *pulse
 }
 
-// end of the request, whose error it explains.
+// end ends the guard, and explains the request's error.
 func (g *guard) end(err error) error {
 	close(g.done)
 	if cause := context.Cause(g.ctx); err != nil && errors.Is(cause, errQuiet) {
@@ -73,7 +73,7 @@ func (r *requests) guard(ctx context.Context, patience time.Duration) (context.C
 			case <-alarm.C():
 			}
 			now := p.beats.Load()
-			if pause := p.pause.Swap(0); pause > 0 { // the client waits, as it was asked to
+			if pause := p.pause.Swap(0); pause > 0 { // the client waits, since the server has asked for it
 				before = now
 				alarm.Reset(patience + time.Duration(pause))
 				continue
@@ -89,7 +89,7 @@ func (r *requests) guard(ctx context.Context, patience time.Duration) (context.C
 	return ctx, g
 }
 
-// pulse counts signs of life of a request: what our transport sees of it.
+// pulse counts the signs of life of a request that the transport sees.
 type pulse struct {
 	seen  atomic.Bool
 	beats atomic.Int64
@@ -99,7 +99,7 @@ type pulse struct {
 
 type pulseKey struct{}
 
-// watchPulse lets the answer to a request note its pulse.
+// notePulse sends a request, and counts the signs of life of its answer.
 func notePulse(next func(*http.Request) (*http.Response, error), req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(pulseKey{}).(*pulse)
 	if p == nil {
@@ -109,7 +109,7 @@ func notePulse(next func(*http.Request) (*http.Response, error), req *http.Reque
 	resp, err := next(req)
 	if err == nil {
 		p.beats.Add(1)
-		// client-go waits for seconds, and for no date.
+		// client-go obeys seconds, and no date.
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && resp.StatusCode >= 400 {
 			p.pause.Store(int64(time.Duration(min(s, int(mostPause/time.Second))) * time.Second))
 		}

@@ -22,29 +22,28 @@ import (
 // StandaloneOptions configure a Standalone.
 type StandaloneOptions struct {
 	Options
-	// Source states which list/watch it is, Cluster names its cluster; see
+	// Source states which list/watch it is. Cluster names its cluster. See
 	// informer.Options.
 	Source  *boltstore.Source
 	Cluster string
 }
 
 // Standalone is a cache.ListerWatcher for one unmodified client-go informer or
-// Reflector, which thereby wakes: its first list has the file's objects,
-// whether or not the server can be reached, and its watch goes on from the
-// file's version. What it hands out is in the file. The informer keeps its own
-// copy of everything in memory and, as always, tells its handlers nothing of
-// what was deleted while the process was down.
+// Reflector. The first list has the file's objects, whether or not the server can
+// be reached. The watch goes on from the file's version. Everything that it hands
+// out is in the file. The informer keeps its own copy of everything in memory. As
+// with client-go, its handlers hear nothing of objects that were deleted while the
+// process was down.
 //
-// Such an informer has synced once it has the file's objects; State says how
-// old they are. Stop the informer, then Close.
+// Such an informer has synced once it has the file's objects. State says how old
+// they are. Stop the informer, then Close.
 //
-// While the server cannot be reached the informer goes on from the file, and its
-// handlers are told nothing. They are told updates without a change, as by
-// client-go, where the Reflector has to list: once a server that refused watches
-// allows them, and where a repair is too large to be told change by change. The
-// delete of an object whose final state was missed comes with the last state
-// that was known, where client-go gives a cache.DeletedFinalStateUnknown: a watch
-// cannot say more.
+// While the server cannot be reached handlers hear nothing. They get updates
+// without a change whenever the Reflector has to list, as with client-go: when a
+// server that refused watches allows them, and after a repair that is too large to
+// be handed out change by change. The delete of an object whose final state was
+// missed comes with the last known state, since a watch has no
+// cache.DeletedFinalStateUnknown.
 type Standalone struct {
 	source  *ListerWatcher
 	queue   *fifo.Queue
@@ -55,9 +54,9 @@ type Standalone struct {
 
 	mu      sync.Mutex
 	cond    sync.Cond
-	listing bool    // what is popped is in the list
+	listing bool    // changes that are popped are in the list
 	current *stream // nil between watches
-	latest  *stream // that has been opened, whether or not it has ended
+	latest  *stream // the last one that was opened; it may have ended
 	seq     uint64  // of the last change that was listed or handed out
 	refused bool    // the last watch could not be opened
 }
@@ -144,7 +143,7 @@ func (s *Standalone) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), o)
 }
 
-// place is where a list goes on; its JSON is the continue token.
+// place is where a list goes on. Its JSON is the continue token.
 type place struct {
 	Seq  uint64 `json:"seq"`
 	Next []byte `json:"next"`
@@ -187,7 +186,7 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 		return nil, err
 	}
 	rv := list.(*metav1.List).ResourceVersion
-	// What is popped from here on has come after the list.
+	// Changes that are popped from here on have come after the list.
 	if err := s.queue.WaitVersion(ctx, rv); err != nil {
 		return nil, err
 	}
@@ -199,8 +198,8 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	return s.page(at, o.Limit)
 }
 
-// reachable fails while the server refuses the watch for which the Reflector
-// lists again: it has the file's objects already.
+// reachable fails while the server refuses watches. The Reflector lists again
+// after a refusal, and has the file's objects already.
 func (s *Standalone) reachable(ctx context.Context, o metav1.ListOptions) error {
 	s.mu.Lock()
 	refused := s.refused
@@ -218,12 +217,11 @@ func (s *Standalone) reachable(ctx context.Context, o metav1.ListOptions) error 
 	return nil
 }
 
-// purged is the list of a source that the server has refused for so long that
-// OnDenied has deleted it.
+// purged is the list of a source whose objects OnDenied has deleted.
 func (s *Standalone) purged() runtime.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seq = s.store.State().Seq // the deletes are told by the list
+	s.seq = s.store.State().Seq // the list shows the deletes
 	s.store.SetTold(s.seq)
 	return &metav1.List{}
 }
@@ -234,7 +232,7 @@ type noAnswer struct{ error }
 
 func (e noAnswer) Unwrap() []error { return []error{e.error, syscall.ECONNREFUSED} }
 
-// begin has what is popped dropped, once the watch before has ended.
+// begin ends the latest watch, and has changes dropped until the list is ready.
 func (s *Standalone) begin(ctx context.Context) error {
 	if err := s.endWatch(ctx); err != nil {
 		return err
@@ -289,7 +287,7 @@ func (s *Standalone) page(at place, limit int64) (runtime.Object, error) {
 			if !ok {
 				return nil, fmt.Errorf("reflector: the file has a %T", obj)
 			}
-			// The informer may do with it as it likes, its transform does.
+			// The informer may change its objects, as its transform does.
 			list.Items = append(list.Items, runtime.RawExtension{Object: ro.DeepCopyObject()})
 		}
 		if at.Next = p.Next; at.Next == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// WatchWithContext goes on from what was last listed or handed out, whatever
-// the caller's version.
+// WatchWithContext goes on after the change that was last listed or handed out,
+// whatever the caller's version.
 func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if err := s.endWatch(ctx); err != nil {
 		return nil, err
@@ -68,14 +68,14 @@ func (s *Standalone) pop() {
 	}
 }
 
-// deliver waits for a watch to take the change, or for a list that has it.
+// deliver waits until a watch has taken the change, or a list has it.
 func (s *Standalone) deliver(d cache.Delta) {
 	ev, seq := s.event(d)
 	r, ok := d.Object.(fifo.Relisted)
-	anew := ok && r.Anew // by a watch: other contents, with seqs of their own
+	fresh := ok && r.Anew // other contents, with seqs of their own
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for (seq > s.seq || anew) && !s.listing && s.ctx.Err() == nil {
+	for (seq > s.seq || fresh) && !s.listing && s.ctx.Err() == nil {
 		w := s.current
 		if w == nil {
 			s.cond.Wait()
@@ -95,8 +95,8 @@ func (s *Standalone) deliver(d cache.Delta) {
 	}
 }
 
-// event is what a change looks like to the Reflector. More than can be told one
-// by one leads to another list, as any expired version does.
+// event is what a change looks like to the Reflector. Changes that are too many to
+// be handed out one by one lead to a list, as an expired version does.
 func (s *Standalone) event(d cache.Delta) (watch.Event, uint64) {
 	again := func(why string) watch.Event {
 		return watch.Event{Type: watch.Error, Object: &apierrors.NewResourceExpired(why).ErrStatus}
@@ -139,6 +139,7 @@ func (w *stream) Stop() {
 	w.inner.Stop()
 }
 
+// send hands an event to the Reflector, unless the watch has ended.
 func (w *stream) send(ev watch.Event) bool {
 	w.sending.Lock()
 	defer w.sending.Unlock()
@@ -153,7 +154,8 @@ func (w *stream) send(ev watch.Event) bool {
 	}
 }
 
-// pump puts what the server sends into the queue. It is handed out once it is in the file.
+// pump puts what the server sends into the queue. The queue hands it out once it is
+// in the file.
 func (w *stream) pump() {
 	defer func() {
 		w.Stop()
@@ -173,7 +175,7 @@ func (w *stream) pump() {
 		case watch.Deleted:
 			err = q.Delete(ev.Object)
 		case watch.Bookmark:
-			// The Reflector takes its version for that of what it has.
+			// The Reflector takes its version for that of its objects.
 			if err = q.Bookmark(versionOf(ev.Object)); err == nil {
 				err = q.WaitVersion(w.ctx, versionOf(ev.Object))
 			}

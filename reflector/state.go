@@ -36,24 +36,24 @@ type State struct {
 	// if it never has. The clock may have been set since, or restarted with the
 	// device: see Age.
 	Confirmed time.Time `json:"confirmed"`
-	// Resumes counts lists answered from the file from which a watch went on,
-	// Relists those read from the server, for each reason, the last of them with
-	// its reason and end.
+	// Resumes counts the lists that the file has answered and from which a watch
+	// went on. Relists counts the lists read from the server, for each reason.
+	// LastRelist is the reason of the last one, LastRelistAt its end.
 	Resumes      uint64            `json:"resumes"`
 	Relists      map[string]uint64 `json:"relists,omitempty"`
 	LastRelist   string            `json:"lastRelist,omitempty"`
 	LastRelistAt time.Time         `json:"lastRelistAt,omitzero"`
-	// BytesSaved are the records that lists answered from the file would have
-	// brought, as stored and not as the server would have compressed them.
+	// BytesSaved is the size of the records in the file at each resume, as stored.
+	// The server might have compressed them.
 	BytesSaved uint64 `json:"bytesSaved"`
-	// Failed counts objects that could not be stored. Unstored are those that are
-	// still not in the file as the server has shown them, in this life or an
-	// earlier one, and Degraded is why the last one is not. They are read again.
+	// Failed counts objects that could not be stored. Unstored counts those that
+	// are still not in the file as the server has shown them, in this life or an
+	// earlier one. They are read again. Degraded is why the last one is not stored.
 	Failed   uint64 `json:"failed"`
 	Unstored uint64 `json:"unstored,omitempty"`
 	Degraded string `json:"degraded,omitempty"`
-	// Unindexed objects are in the file without values of an index whose function
-	// failed on them. It is called again.
+	// Unindexed counts objects in the file without values of an index, since its
+	// function failed on them. It is called again.
 	Unindexed uint64 `json:"unindexed,omitempty"`
 
 	taken time.Time      // when the State was; zero: not by a source
@@ -61,12 +61,11 @@ type State struct {
 }
 
 // Age is how long before now the server last confirmed what is cached, for a now
-// shortly after the State was taken. Within a boot of the machine, in this life
-// of the process or a later one, it is by the time since boot, with the time that
-// the machine slept, whatever the wall clock does. Across boots it is by the wall
-// clock, if that was known to be right when the server confirmed, and is. Else,
-// and if the server never has confirmed, ok is false: the age is not known. See
-// boltstore.Options.TrustClock.
+// shortly after the State was taken. Within a boot of the machine it counts the
+// time since boot, sleep included, whatever the wall clock does. Across boots it
+// counts by the wall clock, if that is known to be right now and was known to be
+// right then. Otherwise the age is not known and ok is false, as it is if the
+// server has never confirmed. See boltstore.Options.TrustClock.
 func (s State) Age(now time.Time) (age time.Duration, ok bool) {
 	switch {
 	case s.taken.IsZero(): // made by hand
@@ -79,8 +78,8 @@ func (s State) Age(now time.Time) (age time.Duration, ok bool) {
 	return max(now.Sub(s.Confirmed), wall, 0), !s.Confirmed.IsZero() && wall >= 0
 }
 
-// StateOf is that of a source which has not begun in this life of the process, by
-// the clock that its file has.
+// StateOf is the State of a source that has not begun in this life of the process,
+// by its file's clock.
 func StateOf(file boltstore.State, now time.Time) State {
 	return State{Phase: PhaseStarting, Confirmed: file.Confirmed, ResourceVersion: file.ResourceVersion,
 		Degraded: cmp.Or(file.Degraded, file.UnstoredReason), Unstored: file.Unstored, Unindexed: file.Unindexed, taken: now, age: file.ConfirmedAge}
@@ -94,15 +93,15 @@ const (
 	ReasonDamaged  = "damage in the file"
 	ReasonCluster  = "another cluster"
 	ReasonAudit    = "audit"
-	// The server has another number of objects at the file's version: it has
+	// The server counts another number of objects at the file's version: it has
 	// been restored, and has overtaken that version since.
 	ReasonCounts = "number of objects differs"
-	// The server gives lists no version, or the last one has been purged, or
-	// nothing shows that its versions move with each change: there is nothing to go
-	// on from.
+	// There is no version to go on from: the server gives lists none, or the
+	// objects have been purged, or nothing shows that versions move with each
+	// change.
 	ReasonNoVersion = "no version"
 	// Several watches in a row have ended with an error in place of their first
-	// event: one that the client cannot read, say.
+	// event, which the client may not be able to read.
 	ReasonUnreadable = "watches end in errors"
 	// Objects that a list or the watch has brought could not be stored.
 	ReasonUnstored = "objects not stored"

@@ -18,8 +18,8 @@ type OnDenied int
 const (
 	// DeniedKeep serves them, unconfirmed.
 	DeniedKeep OnDenied = iota
-	// DeniedPurge deletes them from the file, journal entries apart, and tells
-	// handlers so, once the refusal has lasted a minute: a starting server
+	// DeniedPurge deletes them from the file, except for journal entries, and tells
+	// handlers. It waits until the refusal has lasted a minute: a starting server
 	// refuses for a moment what it will allow.
 	DeniedPurge
 )
@@ -39,7 +39,7 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by boltstore.Serv
 	if s.o.OnDenied != DeniedPurge || lasted < purgeAfter {
 		return
 	}
-	if !s.store.State().Synced { // what an interrupted list has left must not stay, either
+	if !s.store.State().Synced { // what an interrupted list has left goes, too
 		if err := s.store.DropProgress(); err != nil {
 			s.o.Logger.Error(err, "The server refuses these objects, and what was listed of them could not be removed yet", "source", s.store.Source().String())
 		}

@@ -15,7 +15,7 @@ type status struct {
 }
 
 // enter notes the phase, and says whether it is another one. doubted is when the
-// server last came to be asked again.
+// link last came into doubt: a phase that is entered again after that is new.
 func (s *status) enter(p Phase, reason string, now, doubted time.Time) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,6 +73,7 @@ func (s *status) notUsed(reason string) bool {
 	return news
 }
 
+// get returns a copy.
 func (s *status) get() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// WrapConfig lets clients built on cfg tell the identity of their lists, and
-// share one connection where they begin at once. It changes cfg; give it the
-// config before a client is made of it.
+// WrapConfig lets Identify learn what clients built on cfg list, and relists
+// compare before objects are decoded. Clients that start together share one
+// connection. WrapConfig changes cfg: call it before a client is built.
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
 	formed := newFormed()
@@ -21,6 +21,7 @@ func WrapConfig(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
+// transport sees the requests of all clients that are built on one config.
 type transport struct {
 	next   http.RoundTripper
 	asked  *asked
@@ -29,6 +30,8 @@ type transport struct {
 	plain  bool // answers are not to be compressed
 }
 
+// RoundTrip implements http.RoundTripper. A request that carries a probe does not
+// leave the process.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
@@ -54,6 +57,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errProbed
 }
 
+// send sends a request, and notes what its answer shows of link and server.
 func (t *transport) send(req *http.Request) (*http.Response, error) {
 	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return notePulse(t.measure, req) })
 	if err == nil {
@@ -62,7 +66,8 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// measure sends a request, and counts what comes in answer to a page's.
+// measure sends a request. It counts the bytes of the answer if the request is a
+// page's.
 func (t *transport) measure(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(rawKey{}).(*rawPage)
 	if p == nil {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// gate has the requests of one config share a connection. net/http opens one
-// for each request that finds none, and under HTTP/2 keeps one of them: where
-// many sources begin, or lose their link, at once, each would pay for a TLS
-// handshake. While no connection is known to work one request goes ahead, and
-// the others follow once it is answered.
+// gate has the requests of one config share a connection. net/http opens one for
+// each request that finds none, and under HTTP/2 keeps only one of them. When many
+// sources start or lose their link at once, each would pay for a TLS handshake. So
+// while no connection is known to work one request goes ahead. The others follow
+// once it is answered.
 type gate struct {
 	up       atomic.Bool   // the last request was answered
 	turn     chan struct{} // to go ahead
 	patience time.Duration // for the one ahead
 }
 
-// gatePatience is how long requests wait for the one ahead: its server may be
-// another one, which does not answer.
+// gatePatience is how long requests wait for the one ahead: it may be for another
+// server, which does not answer.
 const gatePatience = 3 * time.Second
 
 func newGate() *gate { return &gate{turn: make(chan struct{}, 1), patience: gatePatience} }
@@ -44,7 +44,8 @@ func (g *gate) roundTrip(req *http.Request, next func(*http.Request) (*http.Resp
 	return resp, err
 }
 
-// enter waits for the request's turn, a connection, or as long as it may.
+// enter waits until it is the request's turn, or a connection works, or patience
+// ends.
 func (g *gate) enter(ctx context.Context) (leave func()) {
 	patience := time.NewTimer(g.patience)
 	defer patience.Stop()
@@ -60,7 +61,7 @@ func (g *gate) enter(ctx context.Context) (leave func()) {
 	return func() {}
 }
 
-// gated is the body of an answer. If it breaks off so has the connection.
+// gated is the body of an answer. If it breaks off, the connection is broken.
 type gated struct {
 	io.ReadCloser
 	g   *gate

@@ -78,9 +78,9 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		return nil, s.fail(ctx, err)
 	}
 	if asked, _ := s.cluster.told(); phase == PhaseLive && over != asked {
-		// The version was stated over another connection: should the server
-		// have been restored since, this watch would hang without a word. A
-		// short watch notices that by itself.
+		// The version was stated over another connection. If the server has been
+		// restored since, this watch would be silent for ever. A short watch
+		// would notice that by itself.
 		if back, err := s.wentBack(ctx); back || err != nil {
 			w.Stop()
 			s.broken()

@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// The events that wait for a slow relist to end are bounded, in bytes as sent
-// and in number. Beyond it the relist goes on without them.
+// Bounds of the events that wait for a slow relist to end, in bytes as sent and in
+// number. Beyond them the relist goes on without a watch.
 const (
 	aheadBytes  = 8 << 20
 	aheadEvents = 20_000
 )
 
-// ahead is a watch that is opened while a relist still reads pages, at the
-// version of the first: when the last one has come, on a slow link, the server
-// may have forgotten that version. It keeps what comes and gives it out later.
+// ahead is a watch that is opened while a relist still reads pages, at the version
+// of the first page. On a slow link the server may have forgotten that version
+// when the last page has come. The watch keeps what comes, and gives it out later.
 type ahead struct {
 	from string // version that it began at
 	over string // connection
@@ -37,13 +37,13 @@ type ahead struct {
 	opening bool
 	ended   bool  // nothing more comes
 	failed  bool  // something is missing
-	bytes   int64 // that came over watches before this one
+	bytes   int64 // that came over earlier watches
 	taken   bool  // it is being read
 }
 
 var _ watch.Interface = &ahead{}
 
-// openAhead returns a watch that begins at the version.
+// openAhead returns a watch that begins at the version and lives as long as ctx.
 func openAhead(ctx context.Context, requests *requests, patience time.Duration, rv string) *ahead {
 	a := &ahead{from: rv, last: rv, out: make(chan watch.Event), done: make(chan struct{})}
 	a.cond.L = &a.mu
@@ -61,8 +61,8 @@ func (a *ahead) again(ctx context.Context, requests *requests, patience time.Dur
 	}
 }
 
-// open opens the watch, which no page waits for. It lives as long as ctx, or until
-// Stop.
+// open opens the watch, without waiting for the answer. The watch lives as long as
+// ctx, or until Stop.
 func (a *ahead) open(ctx context.Context, requests *requests, patience time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *ahead) open(ctx context.Context, requests *requests, patience time.Dura
 		switch {
 		case !ended:
 			a.keep(ctx, w, p)
-		case err == nil: // Stop did not know of it
+		case err == nil: // Stop came before the answer
 			w.Stop()
 		}
 	}()
@@ -136,13 +136,13 @@ func nextOf(ctx context.Context, w watch.Interface) (ev watch.Event, ok bool) {
 	return ev, ok
 }
 
-// left is the watch that a relist has left, if any.
+// left is the watch that a relist has left for the next Watch call, if any.
 type left struct {
 	mu sync.Mutex
 	a  *ahead
 }
 
-// put keeps a in place of what was left before.
+// put keeps a, and stops what was left before.
 func (l *left) put(a *ahead) {
 	l.mu.Lock()
 	old := l.a
@@ -151,8 +151,8 @@ func (l *left) put(a *ahead) {
 	old.Stop()
 }
 
-// take returns the watch if it is whole and of this version, and the connection
-// that it came over.
+// take returns the watch, if it is whole and began at this version, and the
+// connection that it came over.
 func (l *left) take(rv string) (watch.Interface, string) {
 	l.mu.Lock()
 	a := l.a
@@ -173,7 +173,7 @@ func (l *left) take(rv string) (watch.Interface, string) {
 	return a, a.over
 }
 
-// give hands out what was kept, then what comes.
+// give hands out the events that were kept, then those that come.
 func (a *ahead) give() {
 	defer close(a.out)
 	for {

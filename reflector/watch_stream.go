@@ -14,22 +14,22 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// watcher passes a server's events on to the Reflector, but for the one that
-// says that the version has expired: that is repaired within the next Watch,
-// since the Reflector would sleep on its backoff first, then list.
+// watcher passes a server's events on to the Reflector. It hides the one that says
+// that the version has expired: the next Watch repairs that, while the Reflector
+// would sleep on its backoff and list.
 type watcher struct {
 	s     *ListerWatcher
 	inner watch.Interface
 	until time.Time // when the server is to end it
 	quiet time.Duration
-	short bool // to be confirmed by
+	short bool // it is to bring the bookmark that confirms
 	moved bool // something has come
 	out   chan watch.Event
 	done  chan struct{}
 	once  sync.Once
 }
 
-// stream has the events of a watch that was opened.
+// stream returns what the Reflector reads of a watch that was opened.
 func (s *ListerWatcher) stream(inner watch.Interface, timeoutSeconds *int64, repaired bool) watch.Interface {
 	w := &watcher{s: s, inner: inner, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
 	if timeoutSeconds != nil {
@@ -89,7 +89,7 @@ func (w *watcher) run(repaired bool) {
 		case <-w.s.fresh.hurry:
 			_, kept := w.inner.(*ahead)
 			if w.short || kept && !w.s.queue.Reached() || !w.s.fresh.want() {
-				continue // it is under way
+				continue // an answer is under way
 			}
 			w.s.broken()
 			w.send(w.bookmark()) // the next Watch asks the server
@@ -117,7 +117,7 @@ func (w *watcher) run(repaired bool) {
 		case ev, open = <-w.inner.ResultChan():
 		}
 		select {
-		case <-w.done: // what comes of that says nothing of the link
+		case <-w.done: // an end after Stop says nothing of the link
 			return
 		default:
 		}
@@ -129,8 +129,8 @@ func (w *watcher) run(repaired bool) {
 			w.s.broken()
 			if isExpired(apierrors.FromObject(ev.Object)) {
 				w.s.link.expired()
-				// Without an event in its first second a watch counts as a
-				// failure that is backed off from.
+				// The Reflector backs off from a watch that brings no event in
+				// its first second.
 				w.send(w.bookmark())
 				return
 			}
@@ -151,7 +151,7 @@ func (w *watcher) run(repaired bool) {
 		last = clock.Now()
 		if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(versionOf(ev.Object)) {
 			w.s.enter(PhaseLive, "")
-			if w.s.fresh.wantAnswer() { // somebody has come since the server was asked
+			if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
 				w.s.broken()
 				w.send(w.bookmark())
 				return
@@ -160,8 +160,8 @@ func (w *watcher) run(repaired bool) {
 	}
 }
 
-// readIn is how long a watch may go on until everything is to be read: to be
-// compared, or because a proof was put off. ok says whether it is.
+// readIn is how long a watch may go on until everything is to be read, for an
+// audit or for a proof that was put off. ok says whether that is to come.
 func (w *watcher) readIn() (time.Duration, bool) {
 	s := w.s
 	d, ok := s.audit.in()
@@ -171,8 +171,8 @@ func (w *watcher) readIn() (time.Duration, bool) {
 	return d, ok
 }
 
-// isInternal says whether the client could not read what came, or the server not
-// send it.
+// isInternal says whether the client could not read an event, or the server could
+// not send it.
 func isInternal(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
@@ -180,13 +180,13 @@ func isInternal(err error) bool {
 
 // ended notes that the server has ended the watch.
 func (w *watcher) ended() {
-	// A watch that ends when it was to end leaves nothing to ask. The link
-	// under one that ends earlier has broken, and who knows what comes back.
+	// A watch that ends at its time leaves nothing to ask. If it ends earlier the
+	// link has broken, and another server may answer next.
 	early, behind := w.until.IsZero() || w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
 	if early {
 		w.s.form.doubt()
 	}
-	if early || behind || !w.moved { // nothing to tell, or nothing told?
+	if early || behind || !w.moved { // was there nothing to send, or was nothing sent?
 		w.s.broken()
 	}
 	if !early && !w.short && !w.until.IsZero() {
@@ -214,7 +214,7 @@ func (w *watcher) send(ev watch.Event) bool {
 	}
 }
 
-// bookmark is an event that tells the Reflector the version to go on from.
+// bookmark is an event with the version from which the Reflector goes on.
 func (w *watcher) bookmark() watch.Event {
 	s := w.s
 	obj := reflect.New(reflect.TypeOf(s.example).Elem()).Interface().(runtime.Object)
@@ -228,7 +228,7 @@ func (w *watcher) bookmark() watch.Event {
 
 // clockTimer is a timer that need not run.
 type clockTimer struct {
-	C   <-chan time.Time // nil: it does not
+	C   <-chan time.Time // nil: it does not run
 	clk clock.Clock
 	t   clock.Timer
 }
@@ -240,7 +240,7 @@ func (t *clockTimer) stop() {
 	t.C, t.t = nil, nil
 }
 
-// reset has it run for that long, if it is to run.
+// reset starts the timer again, if it is to run.
 func (t *clockTimer) reset(d time.Duration, run bool) {
 	t.stop()
 	if run {
