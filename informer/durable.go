@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // AddDurableHandler adds a handler whose position is in the file. Its name must be
@@ -33,13 +34,10 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	if inf.stopped {
 		return nil, fmt.Errorf("informer: durable handler %q was not added because the informer has stopped already", name)
 	}
-	if o.Logger == nil {
-		o.Logger = inf.o.Logger
-	}
 	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.Clock, Page: inf.page, Synced: inf.syncedAt}
 	d, err := durable.New(host, name, func(ctx context.Context, t durable.Telling) error {
 		return h.HandleEvent(ctx, eventOf(t))
-	}, durable.Options(o))
+	}, durable.Options{Workers: o.Workers, MaxPending: o.MaxPending, PendingBytes: o.pendingBytes, StuckAfter: o.stuckAfter, RateLimiter: o.RateLimiter, Logger: inf.o.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // EventReset is the type of an event that has a durable handler start over: it was
@@ -101,20 +101,18 @@ type DurableOptions struct {
 	// Workers is how many goroutines call the handler, for different keys.
 	// Default 1.
 	Workers int
-	// MaxPending and PendingBytes bound the events that wait in memory for a
-	// call, a retry or an acknowledgement. Further ones are read from the file
-	// later, which holds up nobody else. Defaults 1024 and 8 MiB.
-	MaxPending   int
-	PendingBytes int
-	// StuckAfter is how long a key may wait for an acknowledgement while memory is
-	// full. Then, and while it waits for a retry, it is moved to the file,
-	// collapsed, so that other keys go on. Default 10 s.
-	StuckAfter time.Duration
+	// MaxPending bounds the events that wait in memory for a call, a retry or an
+	// acknowledgement; 8 MiB of objects do, too. Further ones are read from the file
+	// later, which holds up nobody else. Then a key that waits for a retry, or for
+	// an acknowledgement for 10 s, is moved to the file, collapsed, so that other
+	// keys go on. Default 1024.
+	MaxPending int
 	// RateLimiter says how long to wait before a key is told again. Default:
 	// exponential, from 5 ms to 5 min.
 	RateLimiter workqueue.TypedRateLimiter[string]
-	// Logger. Default: the informer's.
-	Logger *klog.Logger
+
+	pendingBytes int           // default 8 MiB
+	stuckAfter   time.Duration // default 10 s
 }
 
 func eventOf(t durable.Telling) Event {

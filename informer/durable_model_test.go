@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // believer is a durable handler of random answers that checks what it is told
@@ -152,7 +153,7 @@ func durableProgram(t *testing.T, seed uint64, steps int) {
 	start := func() *life {
 		l := w.live(Options{HandlerGrace: time.Nanosecond})
 		if _, err := l.inf.AddDurableHandler("model", handler, DurableOptions{
-			Workers: 1 + rnd.IntN(3), MaxPending: 2 + rnd.IntN(20), StuckAfter: time.Millisecond,
+			Workers: 1 + rnd.IntN(3), MaxPending: 2 + rnd.IntN(20), stuckAfter: time.Millisecond,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond, 20*time.Millisecond),
 		}); err != nil {
 			t.Fatal(err)

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // TestDurableStuck: keys that are stuck do not hold up others, however many.
@@ -33,7 +34,7 @@ func TestDurableStuck(t *testing.T) {
 		}
 		return ErrAckLater
 	})
-	o := DurableOptions{MaxPending: 4, StuckAfter: 1}
+	o := DurableOptions{MaxPending: 4, stuckAfter: 1}
 	l := w.durably(o, r).run().synced().replayed()
 	for i := range 40 {
 		w.create(fmt.Sprint("bad", i))
@@ -116,7 +117,7 @@ func TestHotKeysThatWait(t *testing.T) {
 		return ErrAckLater
 	}
 	r.answers(answers)
-	o := DurableOptions{MaxPending: 3 * durable.AheadOfAck, StuckAfter: 1}
+	o := DurableOptions{MaxPending: 3 * durable.AheadOfAck, stuckAfter: 1}
 	l := w.durably(o, r).run().synced().replayed()
 	for i := range 6 {
 		w.create(fmt.Sprint("hot", i))

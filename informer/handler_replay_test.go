@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/tuning"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // replayed counts what it is told, and looks at the heap on the way.
@@ -128,7 +129,7 @@ func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 			t.Fatal(err)
 		}
 		inf, err := NewSharedIndexInformer(db, still(n, lives), &corev1.ConfigMap{}, Options{
-			Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, PageSize: 200,
+			Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Reflector: reflector.Options{PageSize: 200},
 		})
 		if err != nil {
 			t.Fatal(err)

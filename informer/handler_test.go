@@ -56,7 +56,7 @@ func TestSlowHandler(t *testing.T) {
 		seen = append(seen, obj.(*corev1.ConfigMap).Data["data"])
 	}}
 	r := newRecorder(t)
-	l := w.live(Options{BacklogBytes: 1000}, slow, r).run().synced().equal().replayed()
+	l := w.live(Options{backlogBytes: 1000}, slow, r).run().synced().equal().replayed()
 	for i := range 300 {
 		w.update("x", fmt.Sprint(i))
 	}

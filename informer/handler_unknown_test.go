@@ -10,13 +10,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // fed is a ListerWatcher whose lists and events a test gives.
@@ -281,7 +282,7 @@ func TestUnknownDeleteIsParked(t *testing.T) {
 			return errors.New("not now")
 		}
 	})
-	if _, err := inf.AddDurableHandler("d", h, DurableOptions{MaxPending: 2, StuckAfter: 1}); err != nil {
+	if _, err := inf.AddDurableHandler("d", h, DurableOptions{MaxPending: 2, stuckAfter: 1}); err != nil {
 		t.Fatal(err)
 	}
 	feeding(t, inf)

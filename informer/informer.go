@@ -90,7 +90,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	inf := &Informer{
 		told: st.Told, noted: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
-		backlog: backlog.New(st.Seq, o.BacklogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]struct{}{},
+		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]struct{}{},
 		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
 	}
 	if st.Synced || st.Seq > 0 {
@@ -275,9 +275,9 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 	}
 	inf.started = true
 	inf.queue = fifo.New(inf.store, fifo.Options{Transform: inf.transform, Logger: inf.o.Logger, Now: inf.o.Clock.Now})
-	inf.source = reflector.New(inf.lw, inf.queue, inf.store, inf.example, reflector.Options{
-		Server: inf.server, PageSize: inf.o.PageSize, Compare: inf.o.Compare, Repair: inf.o.Repair, AuditEvery: inf.o.AuditEvery, RetryUnstored: inf.o.RetryUnstored, QuietTimeout: inf.o.QuietTimeout, OnDenied: inf.o.OnDenied, OnState: inf.o.OnState, Logger: inf.o.Logger, Clock: inf.o.Clock,
-	})
+	o := inf.o.Reflector
+	o.Server, o.Logger, o.Clock = inf.server, inf.o.Logger, inf.o.Clock
+	inf.source = reflector.New(inf.lw, inf.queue, inf.store, inf.example, o)
 	st := inf.store.State()
 	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness && st.Unstored == 0
 	if st.Synced && st.ResourceVersion != "" && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
@@ -287,7 +287,6 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 		Queue:                        inf.queue,
 		ListerWatcher:                inf.source,
 		ObjectType:                   inf.example,
-		ObjectDescription:            inf.o.ObjectDescription,
 		FullResyncPeriod:             inf.resyncCheck,
 		ShouldResync:                 inf.shouldResync,
 		Process:                      inf.process,

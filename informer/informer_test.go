@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/devicetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
-	bolt "go.etcd.io/bbolt"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/cache"
 )
 
 func TestSleepAndWake(t *testing.T) {
@@ -69,7 +70,7 @@ func TestExpiredVersionIsRepaired(t *testing.T) {
 	w.create("goes")
 	w.create("changes")
 	r := newRecorder(t)
-	l := w.live(Options{PageSize: 5}, r).run().synced().equal()
+	l := w.live(Options{Reflector: reflector.Options{PageSize: 5}}, r).run().synced().equal()
 	eventually(t, "told", func() bool { return len(r.names()) == 22 })
 	r.take()
 	// Not seen by the watch: it is cut first.

@@ -20,6 +20,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/tuning"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // op is one step of a program.
@@ -244,9 +245,9 @@ func (m *model) start() {
 	o := m.fileOptions()
 	io := Options{Source: &modelSource, HandlerGrace: m.grace, Clock: m.clock,
 		Indexers: m.faults.options().Indexers, IndexVersions: m.faults.options().IndexVersions,
-		Transform: m.faults.options().Transform, TransformVersion: "1", RetryUnstored: time.Millisecond}
+		Transform: m.faults.options().Transform, TransformVersion: "1", Reflector: reflector.Options{RetryUnstored: time.Millisecond}}
 	if m.small {
-		o.JournalBytes, io.BacklogBytes = 2000, 3000
+		o.JournalBytes, io.backlogBytes = 2000, 3000
 		tuning.SetFile(&o, tuning.File{HotBytes: 2000})
 	}
 	var err error
@@ -281,7 +282,7 @@ func (m *model) start() {
 func (m *model) addDurable(name string, o *observer, lost bool) cache.ResourceEventHandlerRegistration {
 	d := DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond, time.Millisecond)}
 	if m.small {
-		d.MaxPending, d.Workers, d.StuckAfter = 5, 2, time.Millisecond
+		d.MaxPending, d.Workers, d.stuckAfter = 5, 2, time.Millisecond
 		if name == "second" {
 			d.MaxPending = 24 // a key's are collapsed before
 		}

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/internal/buildid"
 	"github.com/kubewake/kubewake/reflector"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 // Options of an informer. The zero value is a good default.
@@ -41,36 +42,11 @@ type Options struct {
 	// were stored under another structure of their Go type or another
 	// transform; see boltstore.Claim.
 	ServeOutdated bool
-	// ObjectDescription for logs. Default: the type.
-	ObjectDescription string
 	// Codec for types with a form of their own, see boltstore.Claim.
 	Codec codec.Codec
-	// PageSize of full lists, in objects. By default it follows their size and
-	// the link's speed.
-	PageSize int64
-	// Compare says how full lists are compared with the file, see
-	// reflector.Options.
-	Compare reflector.Compare
-	// Repair says whether full lists ask for metadata first, see
-	// reflector.Options.
-	Repair reflector.Repair
-	// AuditEvery is how long after it was last read everything is compared with
-	// the server again, see reflector.Options. Default 0, never.
-	AuditEvery time.Duration
-	// RetryUnstored is the first wait before everything is listed again for an
-	// object that could not be stored, see reflector.Options. Default 1 s.
-	RetryUnstored time.Duration
-	// OnDenied says what becomes of the objects while the server refuses
-	// access to them, or has the type no more. Default reflector.DeniedKeep.
-	OnDenied reflector.OnDenied
-	// QuietTimeout is how long a watch may bring neither event nor bookmark
-	// before the server is asked anew, see reflector.Options. Default 90 s.
-	QuietTimeout time.Duration
-	// BacklogBytes is how much of what handlers have yet to be told is kept in
-	// memory, for all handlers together and counted with its objects; the rest
-	// is read from the file, which takes more processor time. What all of them
-	// have been told is not kept. Default 8 MiB, more than one large commit.
-	BacklogBytes int
+	// Reflector says how the source is read from the server. Its Server, Logger and
+	// Clock are the informer's, whatever they say.
+	Reflector reflector.Options
 	// HandlerGrace is how long the informer keeps what a handler would have to
 	// be told that is not there: after the sync for the first one to come, and
 	// after its removal for a removed one. If the process ends meanwhile, the
@@ -81,20 +57,23 @@ type Options struct {
 	// DB.Err then says so. By default the informer goes on with the file it has,
 	// which nobody else finds.
 	EndWhenMoved bool
-	// OnState is called when the source changes its phase. It must not block. A
-	// watch that breaks is told of only if the next one cannot be opened.
-	OnState func(reflector.State)
 	// Logger. Default klog.Background().
 	Logger *klog.Logger
 	// Clock for tests.
 	Clock clock.WithTicker
+
+	// backlogBytes is how much of what handlers have yet to be told is kept in
+	// memory, for all handlers together and counted with its objects. The rest is
+	// read from the file, which takes more processor time. Default 8 MiB, more than
+	// one large commit.
+	backlogBytes int
 }
 
 func (o Options) withDefaults() Options {
 	if o.ResyncPeriod = max(o.ResyncPeriod, 0); o.ResyncPeriod > 0 {
 		o.ResyncPeriod = max(o.ResyncPeriod, minimumResyncPeriod)
 	}
-	o.BacklogBytes = cmp.Or(o.BacklogBytes, 8<<20)
+	o.backlogBytes = cmp.Or(o.backlogBytes, 8<<20)
 	o.HandlerGrace = cmp.Or(o.HandlerGrace, 30*time.Second)
 	if o.Logger == nil {
 		l := klog.Background()

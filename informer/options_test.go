@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
-	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 const longest, shortest = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
@@ -52,7 +53,7 @@ func TestOptionsArrive(t *testing.T) {
 		wants, else_         string
 	}{
 		"AuditEvery": {
-			with: Options{AuditEvery: time.Hour},
+			with: Options{Reflector: reflector.Options{AuditEvery: time.Hour}},
 			shows: func(l *life) string {
 				l.run().synced()
 				after(61 * time.Minute)
@@ -61,7 +62,7 @@ func TestOptionsArrive(t *testing.T) {
 			wants: "1", else_: "0",
 		},
 		"OnDenied": {
-			with: Options{OnDenied: reflector.DeniedPurge},
+			with: Options{Reflector: reflector.Options{OnDenied: reflector.DeniedPurge}},
 			shows: func(l *life) string {
 				on := &atomic.Bool{}
 				l.sim.FailNext(func(r *http.Request) bool { return on.Load() && strings.HasSuffix(r.URL.Path, "/configmaps") }, 1<<30,
@@ -75,7 +76,7 @@ func TestOptionsArrive(t *testing.T) {
 			wants: "0denied", else_: "1denied",
 		},
 		"QuietTimeout": {
-			with: Options{QuietTimeout: 20 * time.Second},
+			with: Options{Reflector: reflector.Options{QuietTimeout: 20 * time.Second}},
 			shows: func(l *life) string {
 				l.run().synced()
 				after(time.Second)
@@ -127,13 +128,13 @@ func TestOddOptions(t *testing.T) {
 	for _, d := range []time.Duration{-1, 1, shortest, longest} {
 		cases[fmt.Sprint("ResyncPeriod ", int64(d))] = Options{ResyncPeriod: d}
 		cases[fmt.Sprint("MaxStaleness ", int64(d))] = Options{MaxStaleness: d}
-		cases[fmt.Sprint("AuditEvery ", int64(d))] = Options{AuditEvery: d}
-		cases[fmt.Sprint("QuietTimeout ", int64(d))] = Options{QuietTimeout: d}
+		cases[fmt.Sprint("AuditEvery ", int64(d))] = Options{Reflector: reflector.Options{AuditEvery: d}}
+		cases[fmt.Sprint("QuietTimeout ", int64(d))] = Options{Reflector: reflector.Options{QuietTimeout: d}}
 		cases[fmt.Sprint("HandlerGrace ", int64(d))] = Options{HandlerGrace: d}
 	}
 	for _, n := range []int64{-1, 1, math.MinInt64, math.MaxInt64} {
-		cases[fmt.Sprint("PageSize ", n)] = Options{PageSize: n}
-		cases[fmt.Sprint("BacklogBytes ", n)] = Options{BacklogBytes: int(n)}
+		cases[fmt.Sprint("PageSize ", n)] = Options{Reflector: reflector.Options{PageSize: n}}
+		cases[fmt.Sprint("backlogBytes ", n)] = Options{backlogBytes: int(n)}
 	}
 	for name, o := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -170,12 +171,12 @@ func TestOddOptions(t *testing.T) {
 func TestOddDurableOptions(t *testing.T) {
 	cases := map[string]DurableOptions{}
 	for _, n := range []int{-1, 1, math.MinInt, math.MaxInt} {
-		cases[fmt.Sprint("MaxPending ", n)] = DurableOptions{MaxPending: n, StuckAfter: time.Second}
-		cases[fmt.Sprint("PendingBytes ", n)] = DurableOptions{PendingBytes: n, StuckAfter: time.Second}
+		cases[fmt.Sprint("MaxPending ", n)] = DurableOptions{MaxPending: n, stuckAfter: time.Second}
+		cases[fmt.Sprint("pendingBytes ", n)] = DurableOptions{pendingBytes: n, stuckAfter: time.Second}
 	}
 	for _, d := range []time.Duration{-1, 1, shortest, longest} {
-		cases[fmt.Sprint("StuckAfter ", int64(d))] = DurableOptions{StuckAfter: d, MaxPending: 100}
-		cases[fmt.Sprint("StuckAfter full ", int64(d))] = DurableOptions{StuckAfter: d, MaxPending: 2}
+		cases[fmt.Sprint("stuckAfter ", int64(d))] = DurableOptions{stuckAfter: d, MaxPending: 100}
+		cases[fmt.Sprint("stuckAfter full ", int64(d))] = DurableOptions{stuckAfter: d, MaxPending: 2}
 	}
 	cases["Workers negative"] = DurableOptions{Workers: -1}
 	for name, o := range cases {

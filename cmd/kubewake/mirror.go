@@ -367,9 +367,11 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
 		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		MaxStaleness: staleness,
-		OnDenied:     onDenied,
 		Logger:       m.logger(),
-		OnState:      func(st reflector.State) { m.changed(src, st, end) },
+		Reflector: reflector.Options{
+			OnDenied: onDenied,
+			OnState:  func(st reflector.State) { m.changed(src, st, end) },
+		},
 	})
 	if err != nil {
 		return nil, err

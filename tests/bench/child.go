@@ -240,7 +240,7 @@ func (s spec) informer(client kubernetes.Interface) (*cached, error) {
 	c.opened = time.Now()
 	o := informer.Options{Indexers: indexers}
 	if s.Decoded {
-		o.Compare = reflector.CompareDecoded
+		o.Reflector.Compare = reflector.CompareDecoded
 	}
 	c.SharedIndexInformer, err = informer.NewSharedIndexInformer(c.db, lw, &corev1.Pod{}, o)
 	return c, err

@@ -14,10 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer"
-	"github.com/kubewake/kubewake/reflector"
-	"github.com/kubewake/kubewake/tests/apiserver"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +25,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
 var (
@@ -339,7 +340,7 @@ func slow(w *world) {
 		w.create(configMaps, fmt.Sprintf("slow%03d", i), strings.Repeat(fmt.Sprint(i), 300))
 	}
 	w.link.limit(20_000)
-	m := w.mirror(configMaps, apiserver.Admin, informer.Options{PageSize: 40})
+	m := w.mirror(configMaps, apiserver.Admin, informer.Options{Reflector: reflector.Options{PageSize: 40}})
 	ctx, cancel := context.WithCancel(w.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {

@@ -28,7 +28,7 @@ func restartsWith(w *world, repair reflector.Repair, prefix string) {
 		for i := range 300 {
 			w.create(gvr, name(i), "before")
 		}
-		m := w.mirror(gvr, apiserver.Admin, informer.Options{PageSize: 100, Repair: repair})
+		m := w.mirror(gvr, apiserver.Admin, informer.Options{Reflector: reflector.Options{PageSize: 100, Repair: repair}})
 		m.phase(reflector.PhaseLive)
 		m.equal()
 		m.mu.Lock()

@@ -14,10 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer"
-	"github.com/kubewake/kubewake/reflector"
-	"github.com/kubewake/kubewake/tests/apiserver"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +21,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
 // The test binary is also the program whose first list is interrupted: with
@@ -92,7 +93,7 @@ func child(path string) error {
 			return client.List(asked, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return client.Watch(ctx, o) },
-	}, example, informer.Options{PageSize: takeUpPage})
+	}, example, informer.Options{Reflector: reflector.Options{PageSize: takeUpPage}})
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func takenUp(w *world) {
 			}
 		}
 	}
-	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{PageSize: takeUpPage})
+	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{Reflector: reflector.Options{PageSize: takeUpPage}})
 	m.until(time.Minute, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
 	m.phase(reflector.PhaseLive)
 	m.equal()
