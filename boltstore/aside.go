@@ -31,7 +31,7 @@ func (s *Claimed) SetAside() error {
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, Seq: old.Seq, Told: old.Seq}).clone()
 		m.claimedNow(s.db.device)
-		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.asideTime())
+		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.collecting().asideTime())
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
 const undated = 1 << 62
 
 // asideTime is the time under which contents are set aside now.
-func (db *DB) asideTime() time.Time {
+func (db collecting) asideTime() time.Time {
 	now := db.opts.Clock.Now()
 	if db.device.right() {
 		return now
@@ -105,7 +105,7 @@ func (db *DB) asideTime() time.Time {
 }
 
 // dateAside gives undated contents the present time. The clock must be right now.
-func (db *DB) dateAside() error {
+func (db collecting) dateAside() error {
 	last := func(tx *bolt.Tx) []byte {
 		aside := tx.Bucket(layout.BucketAside)
 		if aside == nil {

@@ -64,7 +64,7 @@ func asideReason(path string) string {
 
 // noteReindexed counts the indices that are built or brought up to date. It logs them
 // if there are objects.
-func (s *Store) noteReindexed(m *sourceMeta, build map[string]bool) {
+func (s indexing) noteReindexed(m *sourceMeta, build map[string]bool) {
 	if m.Items.Count == 0 {
 		return
 	}

@@ -39,7 +39,7 @@ func TestAsideIsKept(t *testing.T) {
 			want := 0
 			switch name {
 			case "open":
-				db.heal(errTripped)
+				db.healing().heal(errTripped)
 				want = 1
 			case "rotated":
 				db = rotated(t, db)

@@ -90,7 +90,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 		s.release()
 		return nil, err
 	}
-	if err := s.reindexNoted(); err != nil { // retried later
+	if err := s.indexing().reindexNoted(); err != nil { // retried later
 		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
 	}
 	return claimed, nil
@@ -156,7 +156,7 @@ func (s *Store) load() error {
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "What the file says of a source is damaged; the source is set aside and will be listed", "source", s.source.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
-			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.asideTime())
+			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.collecting().asideTime())
 			return err
 		}, nil)
 	}

@@ -103,7 +103,7 @@ func TestCollectAfterAcrossBoots(t *testing.T) {
 		t.Helper()
 		db := openTest(t, path, Options{Clock: dev, CollectAfter: -1})
 		defer closeTest(t, db)
-		got, err := db.collect(context.Background(), 24*time.Hour)
+		got, err := db.collecting().collect(context.Background(), 24*time.Hour)
 		if err != nil || len(got) != want {
 			t.Errorf("%s: %+v, %v", when, got, err)
 		}

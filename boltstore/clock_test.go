@@ -137,7 +137,7 @@ func TestJumpedClock(t *testing.T) {
 					t.Error("the journal has been trimmed by a clock that is not right")
 				}
 			}
-			got, err := db.collect(context.Background(), 24*time.Hour)
+			got, err := db.collecting().collect(context.Background(), 24*time.Hour)
 			if err != nil || len(got) > 0 {
 				t.Errorf("collected %+v, %v", got, err)
 			}
@@ -145,7 +145,7 @@ func TestJumpedClock(t *testing.T) {
 	}
 	dev.Pass(25 * time.Hour)
 	life(func(db *DB, _ *Claimed) {
-		got, err := db.collect(context.Background(), 24*time.Hour)
+		got, err := db.collecting().collect(context.Background(), 24*time.Hour)
 		if err != nil || len(got) != 1 || got[0].Source != other {
 			t.Errorf("collected %+v, %v", got, err)
 		}
@@ -170,7 +170,7 @@ func TestAsideOfAWrongClock(t *testing.T) {
 	}
 	collect := func(db *DB, want int, when string) {
 		t.Helper()
-		if _, err := db.collect(context.Background(), 24*time.Hour); err != nil || asides(t, db) != want {
+		if _, err := db.collecting().collect(context.Background(), 24*time.Hour); err != nil || asides(t, db) != want {
 			t.Errorf("%s: %d aside, not %d; %v", when, asides(t, db), want, err)
 		}
 	}

@@ -25,7 +25,7 @@ func (s *Store) claimDue() bool {
 // journalFrom is the time before which the journal's blocks are too old. If the clock
 // is not known to be right, only this life counts: what it found in the file may be
 // minutes old.
-func (db *DB) journalFrom() time.Time {
+func (db collecting) journalFrom() time.Time {
 	now := db.opts.Clock.Now()
 	if age := now.Sub(db.opened) + db.Slept() - db.openedSlept; age < db.opts.JournalAge && !db.device.right() {
 		return time.Unix(0, 0)
@@ -49,7 +49,7 @@ type Collected struct {
 // collect removes the sources that nobody has claimed for the given time, and contents
 // that were set aside that long ago. It does nothing if the clock is not known to be
 // right.
-func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Collected, err error) {
+func (db collecting) collect(ctx context.Context, after time.Duration) (collected []Collected, err error) {
 	if !db.device.right() {
 		return nil, nil // it is not known how long ago that was
 	}
@@ -102,13 +102,13 @@ func (db *DB) collect(ctx context.Context, after time.Duration) (collected []Col
 	return collected, err
 }
 
-func (db *DB) unclaimed(m *sourceMeta, before time.Time) bool {
+func (db collecting) unclaimed(m *sourceMeta, before time.Time) bool {
 	return m.Claimed != 0 && (m.ClaimedRight || db.device.trust) && time.Unix(0, m.Claimed).Before(before)
 }
 
 // date notes an unclaimed source as used now: the clock of its last claim may have been
 // wrong.
-func (db *DB) date(id string) error {
+func (db collecting) date(id string) error {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()
 	db.mu.Lock()
@@ -133,7 +133,7 @@ func (db *DB) date(id string) error {
 
 // discard sets a source aside in one step, for pruneAside to remove. It does nothing if
 // the source is claimed, or was since before.
-func (db *DB) discard(id string, before time.Time) (gone bool, err error) {
+func (db collecting) discard(id string, before time.Time) (gone bool, err error) {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()
 	db.mu.Lock()
@@ -162,7 +162,7 @@ var discarded = time.Unix(0, 0)
 
 // pruneAside removes contents that were set aside before the given time, in bounded
 // transactions.
-func (db *DB) pruneAside(ctx context.Context, before time.Time) error {
+func (db collecting) pruneAside(ctx context.Context, before time.Time) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -238,3 +238,8 @@ func prune(b *bolt.Bucket, room *int) (empty bool, err error) {
 	}
 	return k == nil, nil
 }
+
+// collecting is the part of a DB that removes what no source needs any more.
+type collecting struct{ *DB }
+
+func (db *DB) collecting() collecting { return collecting{db} }

@@ -149,7 +149,7 @@ func TestCollectCut(t *testing.T) {
 			return nil
 		}
 		db.h.writeMu.Unlock()
-		_, err := db.collect(t.Context(), time.Hour)
+		_, err := db.collecting().collect(t.Context(), time.Hour)
 		done := err == nil
 		_ = db.commit.stop()
 		db.closed = true
@@ -165,7 +165,7 @@ func TestCollectCut(t *testing.T) {
 		fill(t, s, 40, 2)
 		s.Release()
 		clk.Step(2 * time.Hour)
-		if _, err := db.collect(t.Context(), time.Hour); err != nil {
+		if _, err := db.collecting().collect(t.Context(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		if len(sources(t, db)) != 0 || asides(t, db) != 0 {

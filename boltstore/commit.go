@@ -103,7 +103,7 @@ func (c *committer) round(take what) (size int, worked, more bool) {
 	}
 	for _, w := range works {
 		for _, ch := range w.b.Changes {
-			w.s.refresh(ch)
+			w.s.indexing().refresh(ch)
 		}
 		size += w.b.size()
 	}
@@ -189,7 +189,7 @@ func (c *committer) commitRound(works []*work) map[*work]error {
 func (c *committer) try(works []*work) error {
 	err := c.db.h.update(func(tx *bolt.Tx) error {
 		if !c.marked {
-			if err := c.db.putHeader(tx, false); err != nil {
+			if err := c.db.replacing().putHeader(tx, false); err != nil {
 				return err
 			}
 		}

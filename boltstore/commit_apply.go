@@ -63,7 +63,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 		if w.positions, err = w.s.positions(src, w.meta); err != nil {
 			return err
 		}
-		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.journalFrom()); err != nil {
+		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.collecting().journalFrom()); err != nil {
 			return err
 		}
 	}
@@ -265,7 +265,7 @@ func (a *applier) forgetIndices() {
 	}
 	a.forgot = true
 	for name, im := range a.m.Indices {
-		if fn, _ := a.s.indexer(name); fn == nil && im.Complete {
+		if fn, _ := a.s.indexing().indexer(name); fn == nil && im.Complete {
 			im.Complete = false
 			a.m.Indices[name] = im
 		}
@@ -365,7 +365,7 @@ func (a *applier) journal() error {
 	if len(a.drafts) == 0 {
 		return nil
 	}
-	n, err := a.src.appendBlock(a.m.Seq, a.s.plainDrafts(a.drafts))
+	n, err := a.src.appendBlock(a.m.Seq, a.s.packing().plainDrafts(a.drafts))
 	if err != nil {
 		return err
 	}

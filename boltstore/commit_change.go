@@ -83,7 +83,7 @@ func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.pack(c)
+	s.packing().pack(c)
 	return c, nil
 }
 
@@ -126,8 +126,8 @@ func (s *Store) encode(c *Change) error {
 	}
 	var err error
 	if c.typ != cache.Deleted {
-		c.set = s.indexSet()
-		s.values(c)
+		c.set = s.indexing().indexSet()
+		s.indexing().values(c)
 	}
 	if c.whole, err = s.codec.Append(format.ZeroHead[:], ro); err != nil {
 		return fmt.Errorf("boltstore: encode %q: %w", c.key, err)

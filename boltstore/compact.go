@@ -45,25 +45,25 @@ func Compact(ctx context.Context, path string, o Options, progress Progress) (Co
 	if err != nil {
 		return Compaction{}, err
 	}
-	if err := db.readKeyset(); err != nil {
+	if err := db.converting().readKeyset(); err != nil {
 		return Compaction{}, err
 	}
-	if err := db.checkPath(); err != nil {
-		return Compaction{}, db.explain(err)
+	if err := db.opening().checkPath(); err != nil {
+		return Compaction{}, db.opening().explain(err)
 	}
-	b, err := db.tryOpen()
+	b, err := db.opening().tryOpen()
 	if errors.Is(err, fs.ErrNotExist) && osfile.IsEmpty(path) {
 		err = errEmpty
 	}
 	if err != nil {
-		return Compaction{}, db.explain(err)
+		return Compaction{}, db.opening().explain(err)
 	}
 	db.h.swap(b)
 	db.beside.RemoveLeftovers()
 	before := db.Size()
 	var collected []Collected
 	if collectAfter > 0 {
-		collected, err = db.collect(ctx, collectAfter)
+		collected, err = db.collecting().collect(ctx, collectAfter)
 	}
 	var c Compaction
 	if err == nil {
@@ -127,12 +127,12 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 		err = errNone
 	}
 	if err == nil {
-		err = db.inPlace(path)
+		err = db.replacing().inPlace(path)
 	}
 	if err != nil {
 		return err
 	}
-	tmp, err := db.tempFile(path)
+	tmp, err := db.replacing().tempFile(path)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 	if err := errors.Join(ctx.Err(), db.step("rename")); err != nil {
 		return errors.Join(err, b.Close())
 	}
-	if err := db.takePlace(tmp, path, old.is); err != nil {
+	if err := db.replacing().takePlace(tmp, path, old.is); err != nil {
 		return errors.Join(err, b.Close())
 	}
 	renamed = true
@@ -172,7 +172,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 // copyTo copies the open file to tmp and returns both. The copy is synced, open and
 // locked.
 func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b *boltFile, err error) {
-	if err := db.inherit(tmp); err != nil {
+	if err := db.replacing().inherit(tmp); err != nil {
 		return nil, nil, err
 	}
 	o := boltOptions(db.opts)

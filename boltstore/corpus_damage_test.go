@@ -147,9 +147,9 @@ func rewriteFile(file []byte, r *rand.Rand, fn func(src sourceTx, m *sourceMeta,
 func handleOf(tx *bolt.Tx) (*handle, error) {
 	db := &DB{opts: Options{Keyset: sealtest.Keyset()}}
 	var h header
-	err := errors.Join(db.readKeyset(), format.Get(tx.Bucket(layout.BucketFile), layout.KeyHeader, &h))
+	err := errors.Join(db.converting().readKeyset(), format.Get(tx.Bucket(layout.BucketFile), layout.KeyHeader, &h))
 	if err == nil {
-		db.h.seal, err = db.unlock(h)
+		db.h.seal, err = db.converting().unlock(h)
 	}
 	return &db.h, err
 }

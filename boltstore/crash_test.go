@@ -264,7 +264,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 		{name: "migration, without syncs", filled: true, with: Options{migrations: fromZero, Durability: DurabilityProcess}, mend: withHeader(func(h *header) { h.Format = 0 }), run: opened(nil), ops: "commit commit"},
 		{name: "verification after an unclean boot", filled: true, with: Options{Durability: DurabilityProcess},
 			mend: withHeader(ofUncleanBoot), run: opened(nil), ops: "create write write write sync rename sync"},
-		{name: "healing", filled: true, run: opened(func(db *DB) error { return db.healNow(errors.New("said the test")) }), ops: "create sync create write write write sync rename sync"},
+		{name: "healing", filled: true, run: opened(func(db *DB) error { return db.healing().healNow(errors.New("said the test")) }), ops: "create sync create write write write sync rename sync"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			made := t.TempDir()
@@ -296,7 +296,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", what, err)
 				}
-				if got := readSmall(t, db); got != want || len(db.AsidePaths()) > 0 || db.Encrypted() != db.wanted() || db.KeysDue() {
+				if got := readSmall(t, db); got != want || len(db.AsidePaths()) > 0 || db.Encrypted() != db.converting().wanted() || db.KeysDue() {
 					t.Fatalf("%s: set aside %q, encrypted %v; it has %.500q, not %.500q", what, db.AsidePaths(), db.Encrypted(), got, want)
 				}
 				if err := db.Close(); err != nil {

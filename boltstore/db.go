@@ -102,10 +102,10 @@ func Open(path string, o Options) (*DB, error) {
 		return nil, err
 	}
 	path = db.path
-	if err := db.readKeyset(); err != nil {
+	if err := db.converting().readKeyset(); err != nil {
 		return nil, err
 	}
-	b, err := db.openFile()
+	b, err := db.opening().openFile()
 	if err != nil {
 		return nil, err
 	}
@@ -117,23 +117,23 @@ func Open(path string, o Options) (*DB, error) {
 		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
 	}
 	db.beside.RemoveLeftovers()
-	err = db.migrate()
+	err = db.converting().migrate()
 	if err == nil {
-		err = db.settleKeys()
+		err = db.converting().settleKeys()
 	}
 	if err != nil {
-		return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
+		return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 	}
 	if db.opts.Durability == DurabilityProcess {
 		// The header must say on disk that the file is in use, before any write that is
 		// not synced.
-		mark := func(tx *bolt.Tx) error { return db.putHeader(tx, false) }
-		if err := db.durably(mark, nil); err != nil {
-			return nil, errors.Join(db.explain(err), db.h.swap(nil).Close())
+		mark := func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, false) }
+		if err := db.converting().durably(mark, nil); err != nil {
+			return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 		}
 	}
 	db.commit = newCommitter(db)
-	db.h.tripped = db.heal
+	db.h.tripped = db.healing().heal
 	return db, nil
 }
 
@@ -243,7 +243,7 @@ func (db *DB) closeClean() error {
 	if err := db.h.sync(); err != nil {
 		return err
 	}
-	return db.durably(func(tx *bolt.Tx) error { return db.putHeader(tx, true) }, nil)
+	return db.converting().durably(func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, true) }, nil)
 }
 
 // release ends a claim.

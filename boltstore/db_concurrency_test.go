@@ -149,12 +149,12 @@ func TestLostDictionaryIsNotReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.heal(errTripped)
+	db.healing().heal(errTripped)
 	if err := s.Err(); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("it says %v", err)
 	}
 	s.packs.Forget()
-	s.trainStored()
+	s.packing().trainStored()
 	if v := dictVersions(t, s); v[len(v)-1] != 4 {
 		t.Errorf("dictionaries %v", v)
 	}
@@ -321,7 +321,7 @@ func TestConversionBehindLink(t *testing.T) {
 	}
 	closeTest(t, db)
 	db = openTest(t, path, Options{AllowUnsafePath: true, Keyset: sealtest.Keyset()})
-	db.heal(errors.New("a test"))
+	db.healing().heal(errors.New("a test"))
 	if st, err := os.Lstat(path); err != nil || st.Mode().Type() != os.ModeSymlink {
 		t.Errorf("the link is %v %v", st, err)
 	}

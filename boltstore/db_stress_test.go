@@ -72,7 +72,7 @@ func TestAllAtOnce(t *testing.T) {
 		db.healMu.Lock()
 		db.healed = time.Time{}
 		db.healMu.Unlock()
-		db.heal(errors.New("a test"))
+		db.healing().heal(errors.New("a test"))
 		return nil
 	})
 	beside("snapshot", 100, func(*rand.Rand) error {
@@ -84,7 +84,7 @@ func TestAllAtOnce(t *testing.T) {
 	})
 	beside("train", 300, func(*rand.Rand) error {
 		s.packs.Hurry(false)
-		s.trainStored()
+		s.packing().trainStored()
 		return nil
 	})
 	n := 0

@@ -16,7 +16,7 @@ import (
 )
 
 // readKeyset reads the keyset before the file is touched.
-func (db *DB) readKeyset() error {
+func (db converting) readKeyset() error {
 	if db.opts.Keyset == nil {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (db *DB) readKeyset() error {
 }
 
 // unlock opens the data keys of a file with that header.
-func (db *DB) unlock(h header) (*seal.Sealer, error) {
+func (db converting) unlock(h header) (*seal.Sealer, error) {
 	switch {
 	case h.Keys == nil:
 		return nil, nil
@@ -40,10 +40,10 @@ func (db *DB) unlock(h header) (*seal.Sealer, error) {
 }
 
 // wanted says whether the file is to be encrypted.
-func (db *DB) wanted() bool { return db.master != nil && !db.opts.Decrypt }
+func (db converting) wanted() bool { return db.master != nil && !db.opts.Decrypt }
 
 // newKeys makes data keys for a file, nil for a plain one.
-func (db *DB) newKeys() (*seal.Sealer, *seal.Envelope, error) {
+func (db converting) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 	if !db.wanted() {
 		return nil, nil, nil
 	}
@@ -57,7 +57,7 @@ func (db *DB) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 
 // settleKeys brings a file that was opened for writing to what the options ask
 // for: encrypted or plain, with data keys of the keyset's primary key.
-func (db *DB) settleKeys() error {
+func (db converting) settleKeys() error {
 	h, err := db.header()
 	if err != nil {
 		return err
@@ -83,14 +83,14 @@ func (db *DB) settleKeys() error {
 // the file is as good as before, and they are still due.
 func (db *DB) rotate() error {
 	if !db.master.Current(db.h.keys) {
-		if err := db.rewrap(); err != nil {
+		if err := db.converting().rewrap(); err != nil {
 			return err
 		}
 	}
 	if !db.h.rotate {
 		return nil
 	}
-	if err := db.rekey(); err != nil {
+	if err := db.converting().rekey(); err != nil {
 		return err
 	}
 	db.log().Info("The file has new data keys", "file", db.path)
@@ -106,7 +106,7 @@ func (db *DB) KeysDue() bool {
 
 // warnPlainAside names what was set aside while the file was plain, which may
 // say all that an encrypted file hides. It is not ours to remove.
-func (db *DB) warnPlainAside() {
+func (db converting) warnPlainAside() {
 	var plain []string
 	for _, name := range db.beside.Aside() {
 		if h, ok := headerOf(name); !ok || h.Keys == nil {
@@ -120,7 +120,7 @@ func (db *DB) warnPlainAside() {
 
 // rewrap seals the data keys by the keyset's primary key, and notes that new
 // ones are due.
-func (db *DB) rewrap() error {
+func (db converting) rewrap() error {
 	e, err := db.master.Wrap(db.h.seal)
 	if err != nil {
 		return err
@@ -141,16 +141,16 @@ func (db *DB) rewrap() error {
 // found there is no error: then nothing of it can be saved. A keyset that is not
 // the file's is. known says that the file is not known to be of another format,
 // which would be misread.
-func (db *DB) damagedKeys() (s *seal.Sealer, next header, known bool, err error) {
+func (db healing) damagedKeys() (s *seal.Sealer, next header, known bool, err error) {
 	h, ok := headerOf(db.path)
 	switch {
 	case !ok:
 		return nil, header{}, true, nil
 	case h.Format != formatVersion:
-		_, keys, err := db.newKeys()
+		_, keys, err := db.converting().newKeys()
 		return nil, header{Keys: keys}, false, err
 	}
-	s, err = db.unlock(h)
+	s, err = db.converting().unlock(h)
 	return s, header{Keys: h.Keys, Rotate: h.Rotate}, true, err
 }
 

@@ -18,7 +18,7 @@ import (
 // options want it. Only Open calls it, before anybody reads or writes. A crash
 // leaves the old file or the new one. After an error the old one is still in
 // use, unless the new one is whole.
-func (db *DB) rekey() error {
+func (db converting) rekey() error {
 	to, keys, err := db.newKeys()
 	if err != nil {
 		return err
@@ -39,14 +39,14 @@ func (db *DB) rekey() error {
 
 // rewrite copies the file and renames the copy over it. A file of which something
 // could not be converted is set aside.
-func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, error) {
-	old, path := db.h.db, db.realPath()
-	if err := db.inPlace(path); err != nil {
+func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, error) {
+	old, path := db.h.db, db.replacing().realPath()
+	if err := db.replacing().inPlace(path); err != nil {
 		return nil, err
 	}
 	var res salvaged
-	name, err := db.makeFile(path, header{Keys: keys}, func(b *bolt.DB) error {
-		if err := db.inherit(b.Path()); err != nil {
+	name, err := db.replacing().makeFile(path, header{Keys: keys}, func(b *bolt.DB) error {
+		if err := db.replacing().inherit(b.Path()); err != nil {
 			return err
 		}
 		cp := newCopying(old.f, b, seals{db.h.seal, to})
@@ -69,14 +69,14 @@ func (db *DB) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, error) {
 	if err != nil {
 		err = errors.Join(err, db.files.Remove(name))
 	} else {
-		b, err = db.install(name, path, old.is)
+		b, err = db.replacing().install(name, path, old.is)
 	}
 	switch {
 	case aside == "":
 	case err != nil:
 		err = errors.Join(err, db.files.Remove(aside))
 	default:
-		db.noteAside(aside, fmt.Errorf("%w: found while the file was converted", ErrDamaged), res)
+		db.replacing().noteAside(aside, fmt.Errorf("%w: found while the file was converted", ErrDamaged), res)
 	}
 	return b, err
 }
@@ -99,3 +99,8 @@ func (cp *copying) all(known map[string]*sourceMeta) {
 		cp.sources(cp.from.Top(), [][]byte{layout.BucketAside, at}, nil)
 	}
 }
+
+// converting is the part of a DB that gives the file other data keys, or another format.
+type converting struct{ *DB }
+
+func (db *DB) converting() converting { return converting{db} }

@@ -93,7 +93,7 @@ func (e *Entry) Object() (any, error) {
 	case e.obj != nil:
 		return e.obj, nil
 	case e.next != nil:
-		obj, err := e.s.decodeRaw(e.Key, e.next)
+		obj, err := e.s.reading().decodeRaw(e.Key, e.next)
 		if err == nil || e.Type != cache.Deleted {
 			return obj, err
 		}
@@ -108,14 +108,14 @@ func (e *Entry) Object() (any, error) {
 func (e *Entry) Previous() (any, error) {
 	e.once.Do(func() {
 		if e.prevObj == nil && e.prev != nil {
-			e.prevObj, e.prevErr = e.s.decodeRaw(e.Key, e.prev.Apply(e.next))
+			e.prevObj, e.prevErr = e.s.reading().decodeRaw(e.Key, e.prev.Apply(e.next))
 		}
 	})
 	return e.prevObj, e.prevErr
 }
 
 // decodeRaw decodes a record that was copied out of the file.
-func (s *Store) decodeRaw(key string, raw []byte) (any, error) {
+func (s reading) decodeRaw(key string, raw []byte) (any, error) {
 	_, r, err := format.ParseRecord(index.AppendKey(nil, key), raw)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *Store) decodeRaw(key string, raw []byte) (any, error) {
 // ReadJournal reads committed entries from seq on, in order, up to the end of a block.
 // It returns none if there are none yet. It skips entries that the journal has trimmed.
 func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
-	return s.readJournal(seq, func(sourceTx) error { return nil })
+	return s.reading().readJournal(seq, func(sourceTx) error { return nil })
 }
 
 // SkipJournal returns where ReadJournal can go on after the damaged block with seq.
@@ -145,7 +145,7 @@ func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 }
 
 // readJournal is ReadJournal and runs also on the same commit.
-func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
+func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
 	var drafts []format.Draft
 	var first uint64
 	err := s.view(func(m *sourceMeta, src sourceTx) (err error) {
@@ -172,7 +172,7 @@ func (s *Store) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, er
 	var entries []*Entry
 	for i, d := range drafts {
 		if n := first + uint64(i); n >= seq {
-			entries = append(entries, newEntry(s, n, d))
+			entries = append(entries, newEntry(s.Store, n, d))
 		}
 	}
 	return entries, nil

@@ -5,7 +5,7 @@ import (
 )
 
 // checkPath refuses a path that other users can change.
-func (db *DB) checkPath() error {
+func (db opening) checkPath() error {
 	if db.opts.AllowUnsafePath {
 		return nil
 	}
@@ -14,7 +14,7 @@ func (db *DB) checkPath() error {
 
 // inherit gives the file name the mode and owner of db's file, whose place it will
 // take.
-func (db *DB) inherit(name string) error {
+func (db replacing) inherit(name string) error {
 	st, err := db.h.now.Load().f.Stat()
 	if err != nil {
 		return err

@@ -131,7 +131,7 @@ func isAsJudged(path string, judged os.FileInfo) bool {
 }
 
 // inPlace verifies that the open file is the one at path.
-func (db *DB) inPlace(path string) error {
+func (db replacing) inPlace(path string) error {
 	b := db.h.now.Load()
 	if b == nil {
 		return ErrClosed
@@ -143,7 +143,7 @@ func (db *DB) inPlace(path string) error {
 // with links resolved. Any other file at path stays, even one that comes at the last
 // moment, if the system can exchange two names. Elsewhere a moment remains between the
 // look and the rename.
-func (db *DB) takePlace(name, path string, was os.FileInfo) error {
+func (db replacing) takePlace(name, path string, was os.FileInfo) error {
 	is, err := os.Stat(name)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (db *DB) takePlace(name, path string, was os.FileInfo) error {
 	return nil
 }
 
-func (db *DB) exchangeNames(name, path string, was os.FileInfo) error {
+func (db replacing) exchangeNames(name, path string, was os.FileInfo) error {
 	if db.opts.plainRename || osfile.Exchange(name, path) != nil { // the system cannot exchange names
 		if err := isAt(path, was); err != nil {
 			return err
@@ -194,3 +194,8 @@ func (p *pathWatch) taking(is os.FileInfo) {
 	defer p.mu.Unlock()
 	p.next = is
 }
+
+// replacing is the part of a DB that puts another file in the place of the open one.
+type replacing struct{ *DB }
+
+func (db *DB) replacing() replacing { return replacing{db} }

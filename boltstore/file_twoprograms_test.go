@@ -177,7 +177,7 @@ func (y *yard) step() {
 	case 0:
 		what, err = "compact", y.beside(func() error { _, err := p.db.Compact(context.Background(), nil); return err })
 	case 1:
-		what, err = "heal", y.beside(func() error { return p.db.healNow(errors.New("said the test")) })
+		what, err = "heal", y.beside(func() error { return p.db.healing().healNow(errors.New("said the test")) })
 	case 2:
 		what, err = "rotate the keyset", seal.Rotate(y.keyset)
 	case 3:

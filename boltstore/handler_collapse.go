@@ -29,7 +29,7 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 	if j == nil {
 		return nil
 	}
-	size, before := int64(m.JournalBytes), s.db.journalFrom().UnixNano()
+	size, before := int64(m.JournalBytes), s.db.collecting().journalFrom().UnixNano()
 	c := j.Cursor()
 	k, v := c.First()
 	for done := 0; k != nil && done < pressBlocks; k, v = c.Next() {

@@ -257,7 +257,7 @@ func TestDurableIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	durableOf(t, db).same(t, "compacted", was, true)
-	db.heal(errors.New("said the test"))
+	db.healing().heal(errors.New("said the test"))
 	durableOf(t, db).same(t, "healed", was, true)
 	closeTest(t, db)
 	for _, f := range filesIn(t, filepath.Dir(path)) {
@@ -290,7 +290,7 @@ func TestDurableIsKept(t *testing.T) {
 	was = durableOf(t, db)
 	was.same(t, "begun", was, true)
 	clk.Step(time.Hour)
-	db.heal(errors.New("said the test"))
+	db.healing().heal(errors.New("said the test"))
 	durableOf(t, db).same(t, "healed", was, true)
 	hidden("healed")
 	closeTest(t, db)
@@ -303,7 +303,7 @@ func TestDurableIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.judged = st
-	if err := errors.Join(db.readKeyset(), db.replace(fmt.Errorf("%w: said the test", ErrDamaged))); err != nil {
+	if err := errors.Join(db.converting().readKeyset(), db.healing().replace(fmt.Errorf("%w: said the test", ErrDamaged))); err != nil {
 		t.Fatal(err)
 	}
 	db = open(Options{Keyset: ks})
@@ -343,7 +343,7 @@ func TestPlainFilesAside(t *testing.T) {
 	path := testPath(t)
 	fillCluster(t, path, Options{}, 20)
 	db := openTest(t, path, Options{Decrypt: true})
-	db.heal(errors.New("said the test"))
+	db.healing().heal(errors.New("said the test"))
 	aside := db.AsidePaths()
 	closeTest(t, db)
 	warned := func(o Options) (got []string) {
@@ -365,7 +365,7 @@ func TestPlainFilesAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	db = openTest(t, path, Options{Keyset: sealtest.Keyset()})
-	db.heal(errors.New("said the test"))
+	db.healing().heal(errors.New("said the test"))
 	if len(db.AsidePaths()) != 1 {
 		t.Fatal(db.AsidePaths())
 	}

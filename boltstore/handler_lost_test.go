@@ -158,7 +158,7 @@ func TestLostParked(t *testing.T) {
 				t.Fatalf("%+v", st)
 			}
 			ruinBucket(t, db, bucket)
-			db.heal(errTripped)
+			db.healing().heal(errTripped)
 			before := pos.lost
 			p.add(t, s, configMap("a", "after", 1001, nil))
 			p.wait(t)

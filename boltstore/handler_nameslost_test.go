@@ -45,7 +45,7 @@ func TestNamesLost(t *testing.T) {
 				case where == "nothing":
 				case open:
 					ruin(t, path, page)
-					db.heal(errTripped)
+					db.healing().heal(errTripped)
 				}
 				if !open {
 					closeTest(t, db)

@@ -213,7 +213,7 @@ func (t sourceTx) handler(name string) (*handlerState, error) {
 // ReadJournal is Store.ReadJournal, with the handler's mark as of the same
 // commit: entries up to it may have been parked and are not returned.
 func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err error) {
-	entries, err = h.s.readJournal(seq, func(t sourceTx) error {
+	entries, err = h.s.reading().readJournal(seq, func(t sourceTx) error {
 		st, err := t.handler(h.name)
 		if err == nil {
 			mark = st.mark

@@ -25,7 +25,7 @@ type ReplayPage struct {
 // Replay is ServerPage for durable handlers.
 func (s *Claimed) Replay(from []byte, n int) (ReplayPage, error) {
 	return s.replay(func(p *ReplayPage, g genTx) error {
-		raws, next, err := s.pageOf(g, from, n)
+		raws, next, err := s.reading().pageOf(g, from, n)
 		p.Next = next
 		errs := []error{err}
 		for _, r := range raws {

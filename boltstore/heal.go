@@ -20,22 +20,22 @@ const minHeal = time.Minute
 
 // replace sets a file that cannot be opened aside, and puts a new one with what can be
 // saved in its place.
-func (db *DB) replace(why error) error {
+func (db healing) replace(why error) error {
 	same, next, known, err := db.damagedKeys()
 	if err != nil {
-		return db.explain(err)
+		return db.opening().explain(err)
 	}
 	release, err := osfile.Lock(db.path)
 	if err != nil {
-		return db.explain(err)
+		return db.opening().explain(err)
 	}
 	defer release()
-	path := db.realPath()
+	path := db.replacing().realPath()
 	if !isAsJudged(path, db.judged) {
 		return errReplaced // another file is there now
 	}
 	var saved salvaged
-	name, err := db.makeFile(path, next, func(to *bolt.DB) error {
+	name, err := db.replacing().makeFile(path, next, func(to *bolt.DB) error {
 		if !errors.Is(why, ErrForeign) {
 			db.beside.TryLike(to.Path(), db.judged)
 		}
@@ -45,29 +45,29 @@ func (db *DB) replace(why error) error {
 		return saved.unwritten()
 	})
 	if err != nil {
-		return db.explain(err)
+		return db.opening().explain(err)
 	}
 	if errors.Is(why, errUncleanBoot) && saved.whole() {
-		if err := db.takeName(name, path, db.judged); err != nil {
-			return db.explain(errors.Join(err, db.files.Remove(name)))
+		if err := db.replacing().takeName(name, path, db.judged); err != nil {
+			return db.opening().explain(errors.Join(err, db.files.Remove(name)))
 		}
 		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
 		return nil
 	}
 	aside, err := db.beside.SetAside(path, db.judged)
 	if err != nil {
-		return db.explain(errors.Join(err, db.files.Remove(name)))
+		return db.opening().explain(errors.Join(err, db.files.Remove(name)))
 	}
-	if err := db.takeName(name, path, db.judged); err != nil {
-		return db.explain(errors.Join(err, db.files.Remove(name), db.files.Remove(aside)))
+	if err := db.replacing().takeName(name, path, db.judged); err != nil {
+		return db.opening().explain(errors.Join(err, db.files.Remove(name), db.files.Remove(aside)))
 	}
-	db.noteAside(aside, why, saved)
+	db.replacing().noteAside(aside, why, saved)
 	return nil
 }
 
 // heal replaces the open file by a new one with what can be saved. Readers and writers
 // wait meanwhile. Sources that have lost something become degraded.
-func (db *DB) heal(why error) {
+func (db healing) heal(why error) {
 	db.healMu.Lock()
 	defer db.healMu.Unlock()
 	now := db.opts.Clock.Now()
@@ -80,7 +80,7 @@ func (db *DB) heal(why error) {
 	}
 }
 
-func (db *DB) healNow(why error) error {
+func (db healing) healNow(why error) error {
 	db.h.long.Lock()
 	defer db.h.long.Unlock()
 	db.h.writeMu.Lock()
@@ -90,9 +90,9 @@ func (db *DB) healNow(why error) error {
 	if db.h.db == nil {
 		return nil
 	}
-	known := db.claimedMetas()
-	old, path := db.h.db, db.realPath()
-	if err := db.inPlace(path); err != nil {
+	known := db.replacing().claimedMetas()
+	old, path := db.h.db, db.replacing().realPath()
+	if err := db.replacing().inPlace(path); err != nil {
 		return err
 	}
 	aside, err := db.beside.Copy(old.f)
@@ -101,7 +101,7 @@ func (db *DB) healNow(why error) error {
 	}
 	var saved salvaged
 	same := seals{db.h.seal, db.h.seal}
-	name, err := db.makeFile(path, header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
+	name, err := db.replacing().makeFile(path, header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
 		if st, err := old.f.Stat(); err == nil {
 			db.beside.TryLike(to.Path(), st)
 		}
@@ -111,7 +111,7 @@ func (db *DB) healNow(why error) error {
 	if err != nil {
 		return errors.Join(err, db.files.Remove(aside))
 	}
-	b, err := db.install(name, path, old.is)
+	b, err := db.replacing().install(name, path, old.is)
 	if err != nil {
 		return errors.Join(err, db.files.Remove(aside))
 	}
@@ -119,12 +119,12 @@ func (db *DB) healNow(why error) error {
 	db.commit.marked = false
 	db.replaced.Add(1)
 	go func() { _ = faults.Contain(old.Close) }() // Close may hang on the same damage
-	db.noteAside(aside, why, saved)
-	return db.reload(b)
+	db.replacing().noteAside(aside, why, saved)
+	return db.replacing().reload(b)
 }
 
 // claimedMetas returns the metas of the claimed sources, from memory.
-func (db *DB) claimedMetas() map[string]*sourceMeta {
+func (db replacing) claimedMetas() map[string]*sourceMeta {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	metas := map[string]*sourceMeta{}
@@ -138,7 +138,7 @@ func (db *DB) claimedMetas() map[string]*sourceMeta {
 
 // install opens a file made by makeFile and moves it to path, in place of the file was.
 // It is locked before, so no other process can open it in between.
-func (db *DB) install(name, path string, was os.FileInfo) (*boltFile, error) {
+func (db replacing) install(name, path string, was os.FileInfo) (*boltFile, error) {
 	b, err := openBolt(name, boltOptions(db.opts))
 	if err != nil {
 		return nil, errors.Join(err, db.files.Remove(name))
@@ -157,7 +157,7 @@ func (db *DB) install(name, path string, was os.FileInfo) (*boltFile, error) {
 }
 
 // takeName is takePlace, synced to disk.
-func (db *DB) takeName(name, path string, was os.FileInfo) error {
+func (db replacing) takeName(name, path string, was os.FileInfo) error {
 	if err := db.takePlace(name, path, was); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (db *DB) takeName(name, path string, was os.FileInfo) error {
 }
 
 // reload updates the claimed sources' memory from the new file.
-func (db *DB) reload(b *boltFile) error {
+func (db replacing) reload(b *boltFile) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return b.View(func(tx *bolt.Tx) error {
@@ -199,7 +199,7 @@ func (db *DB) reload(b *boltFile) error {
 	})
 }
 
-func (db *DB) noteAside(aside string, why error, saved salvaged) {
+func (db replacing) noteAside(aside string, why error, saved salvaged) {
 	db.mu.Lock()
 	db.aside = append(db.aside, aside)
 	db.mu.Unlock()
@@ -207,3 +207,8 @@ func (db *DB) noteAside(aside string, why error, saved salvaged) {
 		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.Err())
 	db.beside.Trim()
 }
+
+// healing is the part of a DB that saves what it can of a damaged file.
+type healing struct{ *DB }
+
+func (db *DB) healing() healing { return healing{db} }

@@ -118,7 +118,7 @@ func dictVersions(t testing.TB, s *Claimed) (versions []uint32) {
 func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}
-	raws, _, _, _, err := s.rawPage(s.metaNow, nil, 1<<30)
+	raws, _, _, _, err := s.indexing().rawPage(s.metaNow, nil, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,13 +17,13 @@ import (
 // indexSet is the indexers of a source at one time. It is immutable.
 type indexSet struct{ fns cache.Indexers }
 
-func (s *Store) indexSet() *indexSet {
+func (s indexing) indexSet() *indexSet {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.indexers
 }
 
-func (s *Store) setIndexers(set *indexSet) {
+func (s indexing) setIndexers(set *indexSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.indexers = set
@@ -31,7 +31,7 @@ func (s *Store) setIndexers(set *indexSet) {
 
 // refresh computes the index values of a change that was prepared before
 // indices were added.
-func (s *Store) refresh(c *Change) {
+func (s indexing) refresh(c *Change) {
 	set := s.indexSet()
 	if c.set == set || c.typ == cache.Deleted || c.unstored != "" {
 		return
@@ -41,7 +41,7 @@ func (s *Store) refresh(c *Change) {
 }
 
 // objectOf returns a change's object. It decodes the payload if the object was let go.
-func (s *Store) objectOf(c *Change) (any, error) {
+func (s indexing) objectOf(c *Change) (any, error) {
 	if c.obj != nil {
 		return c.obj, nil
 	}
@@ -66,7 +66,7 @@ func (s *Store) objectOf(c *Change) (any, error) {
 // Entries and records agree before and after each step. So a crash or a concurrent
 // change does no harm: a later run finds what is not done. The indices become complete
 // at the end.
-func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update func(fn func(sourceTx, *sourceMeta) error, visible func()) error) error {
+func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update func(fn func(sourceTx, *sourceMeta) error, visible func()) error) error {
 	const step = 500
 	var from []byte
 	var file uint64
@@ -110,7 +110,7 @@ func (s *Store) reindex(build cache.Indexers, meta func() *sourceMeta, update fu
 }
 
 // complete notes that every record has values by the given functions.
-func (s *Store) complete(m *sourceMeta, fns cache.Indexers) {
+func (s indexing) complete(m *sourceMeta, fns cache.Indexers) {
 	for name, fn := range fns {
 		im := m.Indices[name]
 		im.Version, im.Complete = s.indexVersion(name, fn), true
@@ -120,7 +120,7 @@ func (s *Store) complete(m *sourceMeta, fns cache.Indexers) {
 
 // rawPage copies records out of the file, so that user functions run outside any
 // transaction. file is DB.replaced at that time.
-func (s *Store) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []layout.Raw, noted map[string][]string, next []byte, file uint64, err error) {
+func (s indexing) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []layout.Raw, noted map[string][]string, next []byte, file uint64, err error) {
 	err = s.view(func(_ *sourceMeta, src sourceTx) error {
 		file = s.db.replaced.Load()
 		m := meta()
@@ -160,8 +160,8 @@ type reindexed struct {
 
 // newValues returns, by item key, the records whose values have changed. It also
 // returns those with a function that failed, now or before, as noted.
-func (s *Store) newValues(raws []layout.Raw, build cache.Indexers, noted map[string][]string) (map[string]reindexed, error) {
-	keys, objs, err := s.decodeAll(raws, false)
+func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[string][]string) (map[string]reindexed, error) {
+	keys, objs, err := s.reading().decodeAll(raws, false)
 	if s.note(err) != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
 	}
@@ -196,12 +196,12 @@ func (s *Store) newValues(raws []layout.Raw, build cache.Indexers, noted map[str
 
 // rewrite stores the new values of records that are still there. A record that has
 // changed meanwhile has its values already.
-func (s *Store) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
+func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
 	g := src.gen(m.Generation)
 	if g.Items == nil {
 		return nil
 	}
-	a := &applier{s: s, src: src, m: m, from: g, to: g, now: s.db.opts.Clock.Now().UnixNano()}
+	a := &applier{s: s.Store, src: src, m: m, from: g, to: g, now: s.db.opts.Clock.Now().UnixNano()}
 	for k, c := range changed {
 		v := g.Items.Get([]byte(k))
 		if v == nil {
@@ -251,3 +251,9 @@ func has(all []format.IndexValues, name string) bool {
 	}
 	return false
 }
+
+// indexing is the part of a Store that calls index functions and keeps the indices in
+// the file complete.
+type indexing struct{ *Store }
+
+func (s *Store) indexing() indexing { return indexing{s} }

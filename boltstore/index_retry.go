@@ -48,12 +48,12 @@ func (a *applier) noteReindexed(k []byte, key string, c reindexed) error {
 // reindexNoted calls the index functions again that failed on objects in the file. An
 // index that the program does not use becomes incomplete instead: it is built when a
 // program adds it.
-func (s *Store) reindexNoted() error {
+func (s indexing) reindexNoted() error {
 	if s.metaNow().Noted.Unindexed == 0 {
 		return nil
 	}
-	s.indexing.Lock()
-	defer s.indexing.Unlock()
+	s.indexLock.Lock()
+	defer s.indexLock.Unlock()
 	if m := s.metaNow(); !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
 		return nil // the next relist indexes all objects
 	}
@@ -85,7 +85,7 @@ func (s *Store) reindexNoted() error {
 
 // notedPage copies records that lack values of indices out of the file. noted has these
 // indices by item key.
-func (s *Store) notedPage(from []byte, most int) (raws []layout.Raw, noted map[string][]string, next []byte, err error) {
+func (s indexing) notedPage(from []byte, most int) (raws []layout.Raw, noted map[string][]string, next []byte, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		raws, noted = nil, map[string][]string{}
 		g := src.gen(m.Generation)
@@ -105,7 +105,7 @@ func (s *Store) notedPage(from []byte, most int) (raws []layout.Raw, noted map[s
 
 // againValues is newValues for each record's noted indices. forget has those without a
 // function.
-func (s *Store) againValues(raws []layout.Raw, noted map[string][]string) (changed map[string]reindexed, forget []string, err error) {
+func (s indexing) againValues(raws []layout.Raw, noted map[string][]string) (changed map[string]reindexed, forget []string, err error) {
 	fns := s.indexSet().fns
 	changed = map[string]reindexed{}
 	for _, r := range raws {
@@ -134,7 +134,7 @@ func (s *Store) againValues(raws []layout.Raw, noted map[string][]string) (chang
 
 // retryIndices starts a goroutine that calls failed index functions again until none is
 // left or the store is released. The caller holds s.mu.
-func (s *Store) retryIndices() {
+func (s indexing) retryIndices() {
 	if s.retrying || s.viewed || s.meta == nil || s.meta.Noted.Unindexed == 0 {
 		return
 	}

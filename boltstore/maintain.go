@@ -59,12 +59,12 @@ func (k *keeper) run(collect, compact bool, train []*Store) {
 	db := k.db
 	for _, s := range train {
 		if db.ctx.Err() == nil {
-			s.trainStored()
+			s.packing().trainStored()
 		}
 	}
 	var err error
 	if collect {
-		_, err = db.collect(db.ctx, db.opts.CollectAfter)
+		_, err = db.collecting().collect(db.ctx, db.opts.CollectAfter)
 	}
 	if compact && err == nil {
 		var c Compaction

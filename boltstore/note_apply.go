@@ -41,7 +41,7 @@ func (a *applier) noteUnstored(c *Change, w was, before *note) error {
 	case w.here:
 	case c.hide:
 		if n.Indices = nil; w.told != nil {
-			n.Record = bytes.Clone(a.s.plainRaw(c.key, w.toldRaw))
+			n.Record = bytes.Clone(a.s.packing().plainRaw(c.key, w.toldRaw))
 		}
 	case w.item != nil || w.owned:
 		if err := a.carryOver(w.k, c.key, w); err != nil {

@@ -79,7 +79,7 @@ func TestOwnWriteUnindexedBesideAStage(t *testing.T) {
 	expectNoted(t, "after", s, "ns/a odd")
 	wantsSound(t, "committed", db)
 	bad = nil
-	if err := s.reindexNoted(); err != nil {
+	if err := s.indexing().reindexNoted(); err != nil {
 		t.Fatal(err)
 	}
 	if objs, err := s.ByIndex("odd", "v20"); err != nil || len(objs) != 1 {
@@ -178,7 +178,7 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.heal(ErrDamaged)
+	db.healing().heal(ErrDamaged)
 	if s.Err() == nil {
 		t.Error("not damaged?")
 	}

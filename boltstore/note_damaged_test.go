@@ -50,7 +50,7 @@ func TestDamagedNote(t *testing.T) {
 			case "list":
 				relistSome(t, s, "10", RelistOptions{Transform: refusing("a")}, objs)
 			case "index":
-				if err := s.reindexNoted(); err != nil {
+				if err := s.indexing().reindexNoted(); err != nil {
 					t.Fatal(err)
 				}
 			case "restart":
@@ -73,7 +73,7 @@ func TestDamagedNote(t *testing.T) {
 			if s.UnstoredObjects() != 0 || s.Err() != nil {
 				t.Errorf("%d unstored, %v", s.UnstoredObjects(), s.Err())
 			}
-			if err := s.reindexNoted(); err != nil {
+			if err := s.indexing().reindexNoted(); err != nil {
 				t.Fatal(err)
 			}
 			expectNoted(t, "at last", s)
@@ -151,7 +151,7 @@ func TestChangeBesideADamagedBase(t *testing.T) {
 					return nil
 				}, nil))
 				if how == "salvaged" {
-					f.must(f.db.healNow(errors.New("a test")))
+					f.must(f.db.healing().healNow(errors.New("a test")))
 				} else {
 					f.s.Release()
 					f.must(f.db.Close())

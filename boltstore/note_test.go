@@ -92,7 +92,7 @@ func TestNotesStay(t *testing.T) {
 	again("rotated and reopened", o)
 	again("decrypted", Options{Keyset: o.Keyset, Decrypt: true})
 	again("encrypted", o)
-	db.heal(ErrDamaged)
+	db.healing().heal(ErrDamaged)
 	expectNoted(t, "healed", s, want...)
 	snap, err := db.Snapshot()
 	if err != nil {
@@ -114,7 +114,7 @@ func TestNotesStay(t *testing.T) {
 	// A list that has all of them forgets all of them.
 	bad = nil
 	relistSome(t, s, "120", RelistOptions{}, srv.list())
-	if err := s.reindexNoted(); err != nil {
+	if err := s.indexing().reindexNoted(); err != nil {
 		t.Fatal(err)
 	}
 	expectNoted(t, "at last", s)

@@ -24,7 +24,7 @@ import (
 )
 
 // openFile opens db's file. It creates or replaces the file if the options allow it.
-func (db *DB) openFile() (*boltFile, error) {
+func (db opening) openFile() (*boltFile, error) {
 	if err := db.checkPath(); err != nil {
 		return nil, db.explain(err)
 	}
@@ -43,7 +43,7 @@ func (db *DB) openFile() (*boltFile, error) {
 			errors.Is(err, ErrForeign) && !db.opts.ReplaceForeign:
 			return nil, db.explain(err)
 		case errors.Is(err, ErrDamaged), errors.Is(err, ErrForeign), errors.Is(err, ErrNewerFormat):
-			if err := db.replace(err); err != nil && !errors.Is(err, errReplaced) && !errors.Is(err, ErrMoved) {
+			if err := db.healing().replace(err); err != nil && !errors.Is(err, errReplaced) && !errors.Is(err, ErrMoved) {
 				return nil, err
 			}
 		default:
@@ -52,7 +52,7 @@ func (db *DB) openFile() (*boltFile, error) {
 	}
 }
 
-func (db *DB) tryOpen() (*boltFile, error) {
+func (db opening) tryOpen() (*boltFile, error) {
 	st, err := os.Stat(db.path)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ var errNoFile = fmt.Errorf("%w: it is not a regular file", ErrForeign)
 
 // lookAt verifies the file's pages under its lock: a file that is being written looks
 // damaged.
-func (db *DB) lookAt() error {
+func (db opening) lookAt() error {
 	if db.lends() {
 		return db.lookLent()
 	}
@@ -161,7 +161,7 @@ func boltOptions(o Options) *bolt.Options {
 
 // readHeader tells kubewake's files from other programs' and from newer ones. It
 // verifies a file whose last commits may not have reached the disk.
-func (db *DB) readHeader(b *boltFile) error {
+func (db opening) readHeader(b *boltFile) error {
 	var h header
 	err := faults.Contain(func() error {
 		return b.View(func(tx *bolt.Tx) error {
@@ -176,12 +176,12 @@ func (db *DB) readHeader(b *boltFile) error {
 		})
 	})
 	if err == nil {
-		err = db.checkFormat(h.Format)
+		err = db.converting().checkFormat(h.Format)
 	}
 	if err != nil {
 		return err
 	}
-	s, err := db.unlock(h)
+	s, err := db.converting().unlock(h)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", Er
 
 // putHeader notes whether the file is in use or was closed in order. Only files written
 // without syncs have a boot id; the others need no verification.
-func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
+func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
 	f, err := tx.CreateBucketIfNotExists(layout.BucketFile)
 	if err != nil {
 		return err
@@ -224,8 +224,8 @@ func (db *DB) putHeader(tx *bolt.Tx, clean bool) error {
 }
 
 // create makes an empty file, encrypted if the options ask for it.
-func (db *DB) create() error {
-	_, keys, err := db.newKeys()
+func (db opening) create() error {
+	_, keys, err := db.converting().newKeys()
 	if err != nil {
 		return err
 	}
@@ -235,9 +235,9 @@ func (db *DB) create() error {
 // createFile makes an empty kubewake file under a temporary name, syncs it and links it
 // to the path: bbolt's own creation is not crash-safe (bbolt#567). A file that another
 // process has made meanwhile stays.
-func (db *DB) createFile(keys *seal.Envelope) error {
-	path := db.realPath()
-	name, err := db.makeFile(path, header{Keys: keys}, nil)
+func (db opening) createFile(keys *seal.Envelope) error {
+	path := db.replacing().realPath()
+	name, err := db.replacing().makeFile(path, header{Keys: keys}, nil)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (db *DB) createFile(keys *seal.Envelope) error {
 // takeEmpty renames a file to path if it could not be linked. Either an empty file is
 // there, or the file system has no links. In that case an empty file is made, whose
 // lock keeps other processes out. A file with content stays.
-func (db *DB) takeEmpty(name, path string) error {
+func (db opening) takeEmpty(name, path string) error {
 	if err := db.files.Op("create", path); err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func (db *DB) takeEmpty(name, path string) error {
 
 // realPath is the open file's path with links resolved. So a link stays a link when the
 // file is replaced.
-func (db *DB) realPath() string {
+func (db replacing) realPath() string {
 	if path, err := filepath.EvalSymlinks(db.path); err == nil {
 		return path
 	}
@@ -288,7 +288,7 @@ func (db *DB) realPath() string {
 }
 
 // tempFile makes an empty file beside the one at path, which it is to replace.
-func (db *DB) tempFile(path string) (string, error) {
+func (db replacing) tempFile(path string) (string, error) {
 	was := db.judged
 	if b := db.h.now.Load(); b != nil {
 		was = b.is
@@ -298,7 +298,7 @@ func (db *DB) tempFile(path string) (string, error) {
 
 // makeFile makes a file for path under a temporary name, which it returns. fill may
 // fill it. Only h's fields about keys are used.
-func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name string, err error) {
+func (db replacing) makeFile(path string, h header, fill func(*bolt.DB) error) (name string, err error) {
 	if name, err = db.tempFile(path); err != nil {
 		return "", err
 	}
@@ -333,7 +333,7 @@ func (db *DB) makeFile(path string, h header, fill func(*bolt.DB) error) (name s
 }
 
 // explain adds to err the file's name and what to do.
-func (db *DB) explain(err error) error {
+func (db opening) explain(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, ErrLocked):
@@ -359,3 +359,8 @@ func (db *DB) explain(err error) error {
 	}
 	return fmt.Errorf("boltstore: open %s: %w%s", db.given, err, hint)
 }
+
+// opening is the part of a DB that finds, judges, creates and opens the file.
+type opening struct{ *DB }
+
+func (db *DB) opening() opening { return opening{db} }

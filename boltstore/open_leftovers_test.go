@@ -92,7 +92,7 @@ func TestAnotherUnderTheSameInode(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(good, now.Add(later))
-			if err := db.replace(ErrDamaged); !errors.Is(err, errReplaced) {
+			if err := db.healing().replace(ErrDamaged); !errors.Is(err, errReplaced) {
 				t.Errorf("replaced: %v", err)
 			}
 			if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, good) {

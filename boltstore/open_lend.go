@@ -22,7 +22,7 @@ import (
 // thrown away, be it an error or a panic.
 
 // lends says whether the lock is held only while the file is opened.
-func (db *DB) lends() bool {
+func (db opening) lends() bool {
 	if !db.opts.ReadOnly || !db.opts.GiveWay || !osfile.CanUnlock {
 		return false
 	}
@@ -31,7 +31,7 @@ func (db *DB) lends() bool {
 }
 
 // lookLent is lookAt without the lock.
-func (db *DB) lookLent() error {
+func (db opening) lookLent() error {
 	release, err := osfile.WaitLock(db.path, db.opts.LockTimeout, true)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func newestID(path string) (uint64, error) {
 
 // lend releases the lock of a file that was just opened and verified. Its header is
 // then read without the lock.
-func (db *DB) lend(b *boltFile) error {
+func (db opening) lend(b *boltFile) error {
 	id, err := b.newest()
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ type migration func(tx *bolt.Tx, s *seal.Sealer) error
 // format yet.
 var migrations = map[int]migration{}
 
-func (db *DB) migration(from int) migration {
+func (db converting) migration(from int) migration {
 	if m := db.opts.migrations[from]; m != nil {
 		return m
 	}
@@ -30,7 +30,7 @@ func (db *DB) migration(from int) migration {
 }
 
 // checkFormat returns an error if the program cannot use a file of that format.
-func (db *DB) checkFormat(format int) error {
+func (db converting) checkFormat(format int) error {
 	switch {
 	case format > formatVersion:
 		return fmt.Errorf("%w: format %d, this program knows %d", ErrNewerFormat, format, formatVersion)
@@ -51,7 +51,7 @@ func (db *DB) checkFormat(format int) error {
 var errOldFormat = errors.New("the file has the older format")
 
 // migrate brings a file of an older format to formatVersion.
-func (db *DB) migrate() error {
+func (db converting) migrate() error {
 	h, err := db.header()
 	if err != nil || h.Format >= formatVersion {
 		return err
@@ -69,7 +69,7 @@ func (db *DB) migrate() error {
 
 // durably is handle.update with a sync, even if the file is written without syncs. It
 // is for changes that must not be on the disk in part.
-func (db *DB) durably(fn func(tx *bolt.Tx) error, visible func()) error {
+func (db converting) durably(fn func(tx *bolt.Tx) error, visible func()) error {
 	if err := db.files.Op("commit", db.path); err != nil {
 		return err
 	}

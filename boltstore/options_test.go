@@ -84,7 +84,7 @@ func TestOddOptions(t *testing.T) {
 			if _, err := s.ReadJournal(changes); err != nil {
 				t.Error(err)
 			}
-			if _, err := db.collect(t.Context(), db.opts.CollectAfter); err != nil {
+			if _, err := db.collecting().collect(t.Context(), db.opts.CollectAfter); err != nil {
 				t.Error(err)
 			}
 			if hs, err := s.Handlers(); err != nil || len(hs) != 1 {

@@ -228,7 +228,7 @@ func (a *applier) unchanged(c *Change, r *format.Record) bool {
 	case packed == r.Packed && bytes.Equal(is, r.Payload):
 		return true
 	}
-	was, err := a.s.plain(r, nil)
+	was, err := a.s.packing().plain(r, nil)
 	if err == nil && c.by != nil {
 		is, err = c.by.Unpack(c.payload, c.size, nil)
 	}

@@ -275,7 +275,7 @@ var between = map[string]func(f *ownTest){
 		}
 	},
 	"salvage": func(f *ownTest) {
-		f.must(f.db.healNow(errors.New("a test")))
+		f.must(f.db.healing().healNow(errors.New("a test")))
 		if f.s.Err() != nil {
 			f.t.Fatal("not all was saved: ", f.s.Err())
 		}

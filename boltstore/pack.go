@@ -41,7 +41,7 @@ func (db *DB) packers(id string) *pack.Set {
 }
 
 // pack packs a change's payload as the options say.
-func (s *Store) pack(c *Change) {
+func (s packing) pack(c *Change) {
 	if c.payload == nil || c.by != nil || s.db.opts.Compression == CompressionNone {
 		return
 	}
@@ -53,7 +53,7 @@ func (s *Store) pack(c *Change) {
 
 // packAll packs the changes on all cores. It first trains a dictionary from them if
 // there is none yet.
-func (s *Store) packAll(changes []*Change) {
+func (s packing) packAll(changes []*Change) {
 	if s.db.opts.Compression == CompressionNone {
 		return
 	}
@@ -74,7 +74,7 @@ func (s *Store) packAll(changes []*Change) {
 
 // plain returns a record's payload, unpacked. It uses buf if the payload is packed and
 // fits.
-func (s *Store) plain(r *format.Record, buf []byte) ([]byte, error) {
+func (s packing) plain(r *format.Record, buf []byte) ([]byte, error) {
 	if r.Packed == format.NotPacked {
 		return r.Payload, nil
 	}
@@ -88,7 +88,7 @@ func (s *Store) plain(r *format.Record, buf []byte) ([]byte, error) {
 // plainDrafts returns the drafts with their records unpacked. A block is compressed as
 // a whole: states of one object, and objects of one kind, then cost far less than each
 // packed separately.
-func (s *Store) plainDrafts(drafts []format.Draft) []format.Draft {
+func (s packing) plainDrafts(drafts []format.Draft) []format.Draft {
 	out := slices.Clone(drafts)
 	for i := range out {
 		if out[i].Unpacked {
@@ -103,7 +103,7 @@ func (s *Store) plainDrafts(drafts []format.Draft) []format.Draft {
 
 // plainRaw returns a verified record with its payload unpacked. It returns the record
 // as it is if that fails.
-func (s *Store) plainRaw(key string, raw []byte) []byte {
+func (s packing) plainRaw(key string, raw []byte) []byte {
 	if raw == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (s *Store) plainRaw(key string, raw []byte) []byte {
 }
 
 // usable returns an error if the record's payload cannot be unpacked.
-func (s *Store) usable(r *format.Record) error {
+func (s packing) usable(r *format.Record) error {
 	if r.Packed == format.NotPacked {
 		return nil
 	}
@@ -180,3 +180,8 @@ func (m *sourceMeta) neededDicts(p *pack.Set) error {
 	}
 	return errors.Join(errs...)
 }
+
+// packing is the part of a Store that packs payloads and trains dictionaries.
+type packing struct{ *Store }
+
+func (s *Store) packing() packing { return packing{s} }

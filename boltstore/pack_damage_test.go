@@ -114,7 +114,7 @@ func TestDamagedPacked(t *testing.T) {
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)
-	raws, _, _, _, err := s.rawPage(s.metaNow, nil, 1)
+	raws, _, _, _, err := s.indexing().rawPage(s.metaNow, nil, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestDamagedPacked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.decodeRaw(key, raw); err != nil && !errors.Is(err, ErrDamaged) {
+		if _, err := s.reading().decodeRaw(key, raw); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Fatalf("byte %d: %v", i, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestDamagedPacked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.decodeRaw(key, raw); !errors.Is(err, ErrDamaged) {
+		if _, err := s.reading().decodeRaw(key, raw); !errors.Is(err, ErrDamaged) {
 			t.Fatalf("version %d: %v", version, err)
 		}
 	}

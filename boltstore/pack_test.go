@@ -28,7 +28,7 @@ func retrain(t testing.TB, s *Claimed) {
 	t.Helper()
 	before := s.packs.Current().Version
 	s.packs.Hurry(true)
-	s.trainStored()
+	s.packing().trainStored()
 	if now := s.packs.Current().Version; now <= before {
 		t.Fatalf("no dictionary after %d", before)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // trainFrom trains a dictionary from the payloads of changes, if there is none.
-func (s *Store) trainFrom(changes []*Change) {
+func (s packing) trainFrom(changes []*Change) {
 	if s.packs.Current().Version >= format.PackedByDict || len(changes) < pack.MinObjects || !s.packs.Begin(s.db.opts.Clock.Now()) {
 		return
 	}
@@ -46,7 +46,7 @@ func (c *committer) trainable(now time.Time) (due []*Store) {
 }
 
 // trainStored trains a dictionary from the records in the file, if it is due.
-func (s *Store) trainStored() {
+func (s packing) trainStored() {
 	m := s.metaNow()
 	if s.db.opts.Compression == CompressionNone || m.Items.Count < pack.MinObjects || m.TypeHash != s.type_ ||
 		!s.packs.Begin(s.db.opts.Clock.Now()) {
@@ -78,7 +78,7 @@ func (s *Store) trainStored() {
 	s.noteTraining(err)
 }
 
-func (s *Store) noteTraining(err error) {
+func (s packing) noteTraining(err error) {
 	if err != nil {
 		s.db.log().V(1).Info("No dictionary was trained, payloads are packed as before", "source", s.source.String(), "reason", err.Error())
 	}
@@ -86,7 +86,7 @@ func (s *Store) noteTraining(err error) {
 
 // train makes a dictionary of the samples and stores it, if it saves enough. Later
 // objects are packed by it.
-func (s *Store) train(samples [][]byte) error {
+func (s packing) train(samples [][]byte) error {
 	var version uint32
 	var n int
 	err := s.view(func(m *sourceMeta, src sourceTx) error { version, n = src.nextDict(m); return nil })

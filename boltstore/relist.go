@@ -227,7 +227,7 @@ func (r *Relist) compare(items []item) error {
 			}
 			_, old, err := format.ParseRecord(it.k, v.Open())
 			if err == nil {
-				err = r.s.usable(old)
+				err = r.s.packing().usable(old)
 			}
 			switch {
 			case err != nil:
@@ -254,7 +254,7 @@ func (r *Relist) compare(items []item) error {
 		if err := r.s.encode(it.c); err != nil {
 			continue // r.encode meets the error again and reports it
 		}
-		if m.old.Payload, err = r.s.plain(m.old, nil); err != nil {
+		if m.old.Payload, err = r.s.packing().plain(m.old, nil); err != nil {
 			continue
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) {
@@ -305,7 +305,7 @@ func (r *Relist) encode(items []item) {
 			changes = append(changes, it.c)
 		}
 	}
-	r.s.packAll(changes)
+	r.s.packing().packAll(changes)
 }
 
 // current is the generation to compare with, whether it is served or not. It is empty

@@ -90,8 +90,8 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 	if err := r.sweep(resourceVersion); err != nil {
 		return err
 	}
-	r.s.indexing.Lock() // no index is added before the result is visible
-	defer r.s.indexing.Unlock()
+	r.s.indexLock.Lock() // no index is added before the result is visible
+	defer r.s.indexLock.Unlock()
 	if err := r.index(); err != nil {
 		return err
 	}
@@ -132,17 +132,17 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 
 // index adds the values of indices that were added since the changes were prepared.
 func (r *Relist) index() error {
-	set := r.s.indexSet()
+	set := r.s.indexing().indexSet()
 	if r.stage == nil {
 		for _, c := range r.changes {
-			r.s.refresh(c)
+			r.s.indexing().refresh(c)
 		}
 		return nil
 	}
 	if r.stage.set == set {
 		return nil
 	}
-	if err := r.s.reindex(set.fns, r.stageMeta, r.updateStage); err != nil {
+	if err := r.s.indexing().reindex(set.fns, r.stageMeta, r.updateStage); err != nil {
 		return err
 	}
 	r.stage.set = set

@@ -61,7 +61,7 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 				continue
 			}
 			_, old, err := format.ParseRecord(k, v.Open())
-			if err != nil || r.s.usable(old) != nil {
+			if err != nil || r.s.packing().usable(old) != nil {
 				continue
 			}
 			found[i] = MatchDiffers

@@ -255,10 +255,10 @@ func (p *progress) indices(m *sourceMeta) {
 // Otherwise it marks the incomplete ones in m and returns an empty set. The commit of
 // the relist then brings the indices up to date.
 func (s *Store) stagedSet(m *sourceMeta) *indexSet {
-	set := s.indexSet()
+	set := s.indexing().indexSet()
 	whole := true
 	for name, fn := range set.fns {
-		if im := m.Indices[name]; !im.Complete || im.Version != s.indexVersion(name, fn) {
+		if im := m.Indices[name]; !im.Complete || im.Version != s.indexing().indexVersion(name, fn) {
 			im.Complete = false
 			m.Indices[name] = im
 			whole = false

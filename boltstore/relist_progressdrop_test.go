@@ -165,7 +165,7 @@ func TestProgressDropped(t *testing.T) {
 	})
 	t.Run("healing", func(t *testing.T) {
 		_, db, s, l := begun(t, Options{})
-		if err := db.healNow(errors.New("said the test")); err != nil {
+		if err := db.healing().healNow(errors.New("said the test")); err != nil {
 			t.Fatal(err)
 		}
 		gone(t, s, l)
@@ -173,7 +173,7 @@ func TestProgressDropped(t *testing.T) {
 	t.Run("collected", func(t *testing.T) {
 		path, db, s, _ := begun(t, Options{TrustClock: true})
 		s.Release()
-		if _, err := db.collect(context.Background(), -time.Hour); err != nil {
+		if _, err := db.collecting().collect(context.Background(), -time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		closeTest(t, db)

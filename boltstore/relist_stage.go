@@ -26,10 +26,10 @@ type stage struct {
 
 // toStage begins a new generation and stages what was kept in memory.
 func (r *Relist) toStage() error {
-	r.s.indexing.Lock()
+	r.s.indexLock.Lock()
 	m := r.s.metaNow().clone()
-	set := r.s.indexSet()
-	r.s.indexing.Unlock()
+	set := r.s.indexing().indexSet()
+	r.s.indexLock.Unlock()
 	m.Items, m.Own, m.Bytes, m.Degraded, m.Noted = digest{}, digest{}, 0, "", noted{}
 	for name, im := range m.Indices {
 		im.Digest = digest{}
@@ -72,7 +72,7 @@ func (r *Relist) fill() error {
 	changed := map[uint64]struct{}{}
 	var changes []item
 	for _, c := range r.changes {
-		r.s.refresh(c) // indices may have been added since
+		r.s.indexing().refresh(c) // indices may have been added since
 		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c}
 		changed[r.hash(it.k)] = struct{}{}
 		changes = append(changes, it)
@@ -208,7 +208,7 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 	m.JournalBytes = now.JournalBytes + m.JournalBytes - r.stage.journalBytes
 	r.noteNameless(m)
 	if r.first || r.all { // every record has values for these
-		r.s.complete(m, r.stage.set.fns)
+		r.s.indexing().complete(m, r.stage.set.fns)
 	}
 	if err := r.carryOwn(src, m, resourceVersion); err != nil {
 		return nil, err

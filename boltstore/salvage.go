@@ -43,7 +43,7 @@ type seals struct{ from, to *seal.Sealer }
 //
 // known has metas that are trusted instead of the file's. If stopped is set in the
 // result, the new file is not complete.
-func (db *DB) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
+func (db healing) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
 	f, err := os.Open(path)
 	if err != nil {
 		s := salvaged{}

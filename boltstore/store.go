@@ -53,7 +53,7 @@ type Store struct {
 	committed time.Time
 	knownSeq  atomic.Uint64 // last seq of an earlier claim, or of a handler that was registered here and left no position
 
-	indexing sync.Mutex // held while indices are added, and when a relist becomes visible
+	indexLock sync.Mutex // held while indices are added, and when a relist becomes visible
 
 	mu        sync.RWMutex
 	meta      *sourceMeta
@@ -93,7 +93,7 @@ func (s *Store) setMeta(m *sourceMeta) {
 		s.seen = nil
 	}
 	s.meta = m
-	s.retryIndices()
+	s.indexing().retryIndices()
 }
 
 // setSeen notes the version of the program's last write. nil leaves it.
@@ -128,7 +128,7 @@ func (s *Claimed) SetTold(seq uint64) {
 func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
 
 // indexVersion is the version of the function of index name.
-func (s *Store) indexVersion(name string, fn cache.IndexFunc) string {
+func (s indexing) indexVersion(name string, fn cache.IndexFunc) string {
 	if v := s.versions[name]; v != "" {
 		return v
 	}

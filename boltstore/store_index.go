@@ -15,9 +15,9 @@ import (
 )
 
 // GetIndexers returns a copy of the indexers.
-func (s *Store) GetIndexers() cache.Indexers { return maps.Clone(s.indexSet().fns) }
+func (s *Store) GetIndexers() cache.Indexers { return maps.Clone(s.indexing().indexSet().fns) }
 
-func (s *Store) indexer(name string) (cache.IndexFunc, error) {
+func (s indexing) indexer(name string) (cache.IndexFunc, error) {
 	if f := s.indexSet().fns[name]; f != nil {
 		return f, nil
 	}
@@ -26,7 +26,7 @@ func (s *Store) indexer(name string) (cache.IndexFunc, error) {
 
 // values computes the index values of a change's object. An index whose function fails
 // or panics has no values; the change notes the failure.
-func (s *Store) values(c *Change) {
+func (s indexing) values(c *Change) {
 	c.values, c.failed, c.failedWhy = nil, nil, ""
 	obj, undecoded := s.objectOf(c)
 	for _, name := range slices.Sorted(maps.Keys(c.set.fns)) {
@@ -45,7 +45,7 @@ func (s *Store) values(c *Change) {
 
 // unindexed logs failures of index functions: the first, the second, the fourth, and so
 // on.
-func (s *Store) unindexed(err error, key string) {
+func (s indexing) unindexed(err error, key string) {
 	if n := s.indexFailures.Add(1); n&(n-1) == 0 {
 		s.db.log().Error(err, "An object is without values in an index until its function succeeds", "source", s.source.String(), "key", key, "failures", n)
 	}
@@ -65,7 +65,7 @@ func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err
 
 // Index returns the objects that share a value of the index with obj.
 func (s *Store) Index(name string, obj any) ([]any, error) {
-	fn, err := s.indexer(name)
+	fn, err := s.indexing().indexer(name)
 	if err != nil {
 		return nil, err
 	}
@@ -73,18 +73,18 @@ func (s *Store) Index(name string, obj any) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.byIndex(name, values)
+	return s.indexing().byIndex(name, values)
 }
 
 // ByIndex returns the objects that have the value under the index.
 func (s *Store) ByIndex(name, value string) ([]any, error) {
-	if _, err := s.indexer(name); err != nil {
+	if _, err := s.indexing().indexer(name); err != nil {
 		return nil, err
 	}
-	return s.byIndex(name, []string{value})
+	return s.indexing().byIndex(name, []string{value})
 }
 
-func (s *Store) byIndex(name string, values []string) ([]any, error) {
+func (s indexing) byIndex(name string, values []string) ([]any, error) {
 	objs := []any{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
 		keys, err := g.keys(name, values)
@@ -101,7 +101,7 @@ func (s *Store) byIndex(name string, values []string) ([]any, error) {
 				missing = fmt.Errorf("index %s: %w: it lists %q, which is missing", name, ErrDamaged, key)
 			}
 		}
-		_, decoded, err := s.decodeListed(raws, true, name, values)
+		_, decoded, err := s.reading().decodeListed(raws, true, name, values)
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
 		return errors.Join(missing, err)
 	})
@@ -128,7 +128,7 @@ func (g genTx) keys(name string, values []string) ([]string, error) {
 
 // IndexKeys returns the keys that have the value under the index, sorted.
 func (s *Store) IndexKeys(name, value string) ([]string, error) {
-	if _, err := s.indexer(name); err != nil {
+	if _, err := s.indexing().indexer(name); err != nil {
 		return nil, err
 	}
 	var keys []string
@@ -152,6 +152,6 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 		}
 		return nil
 	})
-	s.tellClosed(s.note(err)) // cache.Indexer has no error to return
+	s.reading().tellClosed(s.note(err)) // cache.Indexer has no error to return
 	return values
 }

@@ -50,7 +50,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		if k != nil && bytes.HasPrefix(k, prefix) {
 			p.Next = bytes.Clone(k)
 		}
-		p.Keys, p.Objects, err = s.decodeListed(raws, false, name, []string{value})
+		p.Keys, p.Objects, err = s.reading().decodeListed(raws, false, name, []string{value})
 		return err
 	})
 	if s.note(err) != nil {

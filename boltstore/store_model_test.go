@@ -332,7 +332,7 @@ func (m *storeModel) step() {
 	case n < 87:
 		m.say("salvage")
 		before := m.s.Err()
-		m.must(m.db.healNow(errors.New("a test")))
+		m.must(m.db.healing().healNow(errors.New("a test")))
 		if before == nil && m.s.Err() != nil {
 			m.fail("not all was saved: %v", m.s.Err())
 		}
@@ -350,7 +350,7 @@ func (m *storeModel) step() {
 		m.say("bad: %v", m.bad)
 	case n < 97:
 		m.say("index again, bad %v", m.bad)
-		m.must(m.s.reindexNoted())
+		m.must(m.s.indexing().reindexNoted())
 	default:
 		m.addIndex()
 	}

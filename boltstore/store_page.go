@@ -37,7 +37,7 @@ func (s *Claimed) Before(key string, next []byte) bool {
 // of about 256 KiB in the file, all from one commit. The order is stable while the file
 // is open. An object is in one page only, whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
-	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
+	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		g.Own = nil
 		return g
 	})
@@ -46,7 +46,7 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 // ServerPage is Page with the objects as the server showed them last, for handlers. It
 // leaves out own writes. It is not synced before the first list.
 func (s *Store) ServerPage(from []byte, n int) (p Page, err error) {
-	return s.pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
+	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		if !m.listed() {
 			return genTx{}
 		}
@@ -54,7 +54,7 @@ func (s *Store) ServerPage(from []byte, n int) (p Page, err error) {
 	})
 }
 
-func (s *Store) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (p Page, err error) {
+func (s reading) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (p Page, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		g = as(m, g)
 		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
@@ -81,7 +81,7 @@ const pageBytes = 256 << 10
 
 // pageOf returns a page's records and where the next page begins. If g has the bases of
 // own writes, the records are what the server showed last.
-func (s *Store) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
+func (s reading) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
 	next, err = layout.Page(g.cursor(), from, func(_ []byte, w pair) bool {
 		if len(raws) == n || size >= pageBytes {

@@ -48,7 +48,7 @@ func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 }
 
 // decode returns the object of a verified record, from the cache if it is there.
-func (s *Store) decode(key string, r *format.Record) (any, error) {
+func (s reading) decode(key string, r *format.Record) (any, error) {
 	if obj := s.hot.get(key, r); obj != nil {
 		return obj, nil
 	}
@@ -57,7 +57,7 @@ func (s *Store) decode(key string, r *format.Record) (any, error) {
 	}
 	buf := plainBufs.Get().(*[]byte)
 	defer plainBufs.Put(buf)
-	payload, err := s.plain(r, *buf)
+	payload, err := s.packing().plain(r, *buf)
 	if err != nil {
 		return nil, fmt.Errorf("record of %q: %w", key, err)
 	}
@@ -77,14 +77,14 @@ var plainBufs = sync.Pool{New: func() any { return new([]byte) }}
 // decodeAll opens and decodes records on all cores, within their transaction. The
 // results are in the order of raws. An object that cannot be served is nil, and the
 // error says why.
-func (s *Store) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs []any, err error) {
+func (s reading) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs []any, err error) {
 	return s.decodeListed(raws, keep, "", nil)
 }
 
 // decodeListed is decodeAll for records that an index lists under values; name "" means
 // no index. A record without any of these values is not served. Its entry is damage
 // that no checksum shows, such as an old page.
-func (s *Store) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
+func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
 	errs := make([]error, len(raws))
 	workers := min(runtime.GOMAXPROCS(0), len(raws)/8+1)
@@ -145,7 +145,7 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 		if !ok {
 			return nil
 		}
-		_, objs, err := s.decodeAll([]layout.Raw{r}, true)
+		_, objs, err := s.reading().decodeAll([]layout.Raw{r}, true)
 		obj, exists = objs[0], objs[0] != nil
 		return err
 	})
@@ -156,7 +156,7 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 }
 
 // tellClosed logs, once, that a method without an error to return reads a closed file.
-func (s *Store) tellClosed(err error) {
+func (s reading) tellClosed(err error) {
 	if errors.Is(err, ErrClosed) {
 		s.toldClosed.Do(func() {
 			s.db.log().Error(err, "The file is closed: lists of its objects are empty. Stop the goroutines that read it before DB.Close", "source", s.source.String(), "file", s.db.path)
@@ -170,7 +170,7 @@ func (s *Store) tellClosed(err error) {
 // [DB.Err] reports it. Methods with an error return ErrClosed.
 func (s *Store) List() []any {
 	objs, err := s.ListErr()
-	s.tellClosed(err)
+	s.reading().tellClosed(err)
 	return objs
 }
 
@@ -183,7 +183,7 @@ func (s *Store) ListErr() ([]any, error) {
 		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
 			return err
 		}
-		_, decoded, err := s.decodeAll(raws, false)
+		_, decoded, err := s.reading().decodeAll(raws, false)
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
 		if err == nil && g.Items != nil && m.Degraded == "" {
 			err = m.Items.compare(raws)
@@ -213,7 +213,7 @@ func (s *Store) ListKeys() []string {
 			}
 		})
 	})
-	s.tellClosed(s.note(err)) // cache.Store has no error to return
+	s.reading().tellClosed(s.note(err)) // cache.Store has no error to return
 	return keys
 }
 
@@ -240,3 +240,8 @@ func (s *Store) LastStoreSyncResourceVersion() string {
 
 // Resync does nothing.
 func (s *Claimed) Resync() error { return nil }
+
+// reading is the part of a Store that finds and decodes records.
+type reading struct{ *Store }
+
+func (s *Store) reading() reading { return reading{s} }

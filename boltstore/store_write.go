@@ -157,22 +157,22 @@ func (s *Claimed) Bookmark(rv string) {
 // indexed, which it does locally and in steps. It writes only records whose values
 // differ.
 func (s *Claimed) AddIndexers(add cache.Indexers) error {
-	s.indexing.Lock()
-	defer s.indexing.Unlock()
-	before := s.indexSet()
+	s.indexLock.Lock()
+	defer s.indexLock.Unlock()
+	before := s.indexing().indexSet()
 	have, want := sets.KeySet(before.fns), sets.KeySet(add)
 	if both := have.Intersection(want); len(both) > 0 {
 		return fmt.Errorf("indexer conflict: %v", both)
 	}
 	all := maps.Clone(before.fns)
 	maps.Copy(all, add)
-	s.setIndexers(&indexSet{all})
+	s.indexing().setIndexers(&indexSet{all})
 	s.db.commit.settled() // later commits enter their objects in the new indices
 
 	m := s.metaNow()
 	build := cache.Indexers{}
 	for n, f := range add {
-		if im := m.Indices[n]; !im.Complete || im.Version != s.indexVersion(n, f) {
+		if im := m.Indices[n]; !im.Complete || im.Version != s.indexing().indexVersion(n, f) {
 			build[n] = f
 		}
 	}
@@ -183,9 +183,9 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	for name := range build {
 		names[name] = true
 	}
-	s.noteReindexed(m, names)
-	if err := s.reindex(build, s.metaNow, s.updateMeta); err != nil {
-		s.setIndexers(before)
+	s.indexing().noteReindexed(m, names)
+	if err := s.indexing().reindex(build, s.metaNow, s.updateMeta); err != nil {
+		s.indexing().setIndexers(before)
 		return fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}
 	return nil
