@@ -10,9 +10,9 @@ import (
 // facts are what lists have shown in this life. They do not depend on each other
 // or on the link. Only a relist uses them, one goroutine at a time.
 type facts struct {
-	pageSize   int64 // in objects, that suits them and the link
+	pageSize   int64 // in objects, as suits them and the link
 	notRaw     bool  // answers to lists are left to the client
-	noMetadata bool  // the server did not answer a request for metadata with it
+	noMetadata bool  // the server does not answer requests for metadata
 	sizes      sizes
 	kind       wire.Kind   // of the source's objects, zero if not known yet
 	zero       atomic.Bool // the last list was at version 0, see listVersion

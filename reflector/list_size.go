@@ -3,13 +3,13 @@ package reflector
 import "time"
 
 const (
-	firstPage    = 250 // not more, since only its end shows version and speed
+	firstPage    = 250 // only its end shows the version and the link's speed
 	largestPage  = 10_000
 	smallestPage = 20
 	// Servers compress answers above 128 KiB.
 	compressed = 160 << 10
-	// A page that takes longer than slowPage is too large for its link: what a
-	// break costs is a page.
+	// A page that takes longer than slowPage is too large for its link: a break
+	// costs a page.
 	slowPage, fastPage = 20 * time.Second, 5 * time.Second
 )
 

@@ -30,8 +30,8 @@ type requests struct {
 	clock  clock.Clock
 }
 
-// giveUp calls fn, and returns the cause of stop's end if that comes first. Then
-// drop is called with what fn returns, once it does. A panic is the caller's.
+// giveUp calls fn. If stop ends first, it returns the cause, and calls drop with
+// fn's value when there is one. A panic of fn is the caller's.
 func giveUp[T any](stop context.Context, fn func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		v        T
@@ -142,8 +142,8 @@ func (r *requests) clusterUID(ctx context.Context) (clusterUID, error) {
 }
 
 // form asks for the sign of the form in which the server serves the source's
-// objects, and for that of a custom resource's definition. Both are "" where
-// they cannot be learned. With late an answer that is not quite new will do.
+// objects, and for the sign of a custom resource's definition. Both are "" if they
+// cannot be learned. With late an answer from a moment ago will do.
 func (r *requests) form(ctx context.Context, late bool) (sign, definition string, err error) {
 	if r.server == "" {
 		return "", "", nil

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// jsonList is a list in JSON. It is read as a whole before its items are told
-// apart; nothing else of it is parsed.
+// jsonList is a list in JSON. It is read as a whole before its items are found.
+// Nothing else of it is parsed.
 type jsonList struct {
 	from  io.Reader
 	all   []byte
@@ -53,7 +53,7 @@ func (l *jsonList) begin() (err error) {
 	if _, err := buf.ReadFrom(l.from); err != nil {
 		return err
 	}
-	l.all = append(buf.Bytes(), '\n') // not nil, and after each value something comes
+	l.all = append(buf.Bytes(), '\n') // not nil, and each value has a byte behind it
 	return jsonMembers(l.all, skipSpace(l.all, 0), func(key string, from, _ int) error {
 		if key != "items" || l.all[from] == 'n' { // null
 			return nil
@@ -67,7 +67,7 @@ func (l *jsonList) begin() (err error) {
 	})
 }
 
-// jsonListed reads what of an object's metadata matters.
+// jsonListed reads from an object's metadata what identifies it.
 func jsonListed(item []byte) (l boltstore.Listed, err error) {
 	err = jsonMembers(item, 0, func(key string, from, _ int) error {
 		if key != "metadata" || item[from] != '{' {
@@ -112,8 +112,8 @@ func (l *jsonList) other() []byte {
 
 func (l *jsonList) held() int64 { return int64(len(l.all)) }
 
-// jsonMembers calls fn for each member of the object at b[i]: its key and where
-// its value lies. Keys with escapes are left as they are written.
+// jsonMembers calls fn with each member of the object at b[i]: its key, and where
+// its value begins and ends. Escapes in keys stay as they are.
 func jsonMembers(b []byte, i int, fn func(key string, from, to int) error) error {
 	cut := fmt.Errorf("%w: no JSON object", ErrForm)
 	if i >= len(b) || b[i] != '{' {
@@ -176,7 +176,7 @@ func skipValue(b []byte, i int) int {
 			if depth--; depth == 0 {
 				return i + 1
 			}
-			if depth < 0 { // of what is around a number or a word
+			if depth < 0 { // the end of what a number or a word is in
 				return nonEmpty(begin, i)
 			}
 		case ',', ' ', '\n', '\t', '\r':
@@ -207,7 +207,7 @@ func skipString(b []byte, i int) int {
 	return -1
 }
 
-// head is that of the list that has been read.
+// head is the kind and the metadata of the list that has been read.
 func (l *jsonList) head() (kind string, about metav1.ListMeta, err error) {
 	err = jsonMembers(l.all, skipSpace(l.all, 0), func(key string, from, to int) error {
 		switch key {

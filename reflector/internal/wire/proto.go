@@ -15,9 +15,15 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// protoList is a list in protobuf: "k8s\0" and a runtime.Unknown, whose raw
-// field is the message of the list, whose field 1 is its metadata and field 2
-// an item, whose field 1 is its metadata.
+// protoList is a list in protobuf:
+//
+//	"k8s\0", then a runtime.Unknown:
+//	  1 TypeMeta
+//	  2 the list:
+//	      1 ListMeta
+//	      2 an item, any number of times:
+//	          1 ObjectMeta: 1 name, 3 namespace, 5 uid, 6 resourceVersion
+//	  and nothing more but empty fields
 type protoList struct {
 	from source
 	r    *bufio.Reader
@@ -59,8 +65,7 @@ func newProtoList(r io.Reader) *protoList {
 	return l
 }
 
-// trouble is the error of the link or, where the answer came whole, that it has
-// another form.
+// trouble is the error of the link. If the answer came whole, it is ErrForm.
 func (l *protoList) trouble(err error) error {
 	if l.from.err != nil && !errors.Is(l.from.err, io.EOF) {
 		return l.from.err
@@ -87,6 +92,7 @@ func (l *protoList) field() (num protowire.Number, size uint64, read uint64, err
 	return num, size, uint64(protowire.SizeVarint(tag)) + uint64(protowire.SizeVarint(size)) + size, nil
 }
 
+// bytes reads a field's bytes, which are valid until the next call.
 func (l *protoList) bytes(size, most uint64) ([]byte, error) {
 	l.item.Reset()
 	if size > most {
@@ -96,7 +102,7 @@ func (l *protoList) bytes(size, most uint64) ([]byte, error) {
 	return l.item.Bytes(), err
 }
 
-// head reads what is before the message.
+// begin reads the magic and the type, up to the list.
 func (l *protoList) begin() error {
 	magic := make([]byte, len(protoMagic))
 	if _, err := io.ReadFull(l.r, magic); err != nil {
@@ -136,7 +142,7 @@ func (l *protoList) next() (boltstore.Listed, []byte, error) {
 
 var errShort = fmt.Errorf("%w: it ends early", ErrForm)
 
-// read is next; io.EOF is only the end.
+// read is next. Its io.EOF means the end of the list and nothing else.
 func (l *protoList) read() (id boltstore.Listed, item []byte, err error) {
 	if !l.begun {
 		if err := l.begin(); err != nil {
@@ -173,6 +179,7 @@ func (l *protoList) read() (id boltstore.Listed, item []byte, err error) {
 	return id, nil, l.tail()
 }
 
+// noEOF has an end within the list be ErrForm.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return errShort
@@ -180,7 +187,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// tail reads what is after the message. It returns io.EOF.
+// tail reads the fields after the list. It returns io.EOF.
 func (l *protoList) tail() error {
 	for {
 		if _, err := l.r.Peek(1); err != nil {
@@ -196,7 +203,7 @@ func (l *protoList) tail() error {
 	}
 }
 
-// protoListed reads an object's metadata, as far as it must.
+// protoListed reads from an object's metadata what identifies it.
 func protoListed(item []byte) (l boltstore.Listed, err error) {
 	num, typ, n := protowire.ConsumeTag(item)
 	if n < 0 || num != 1 || typ != protowire.BytesType {
@@ -249,11 +256,11 @@ func (l *protoList) other() []byte {
 	return append(append(b, msg...), l.added...)
 }
 
-// held is a quarter of the list: the next one of as many items might have more
-// that have changed.
+// held is a quarter of the list: the next one of as many items may have more that
+// have changed.
 func (l *protoList) held() int64 { return l.from.n / 4 }
 
-// head of the list that has been read: its kind, and what it says of itself.
+// head is the kind and the metadata of the list that has been read.
 func (l *protoList) head() (kind string, about metav1.ListMeta, err error) {
 	var typ runtime.TypeMeta
 	if err = typ.Unmarshal(l.typ); err == nil {
