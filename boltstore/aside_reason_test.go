@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestAsideReasons: each kind of file that cannot be used is named with its own
-// reason, also after a restart.
+// TestAsideReasons: each kind of unusable file has its own reason, even after a
+// restart.
 func TestAsideReasons(t *testing.T) {
 	good := filled(t)
 	newer := testPath(t)
@@ -55,8 +55,7 @@ func TestAsideReasons(t *testing.T) {
 	}
 }
 
-// TestNewerIsNotSalvaged: what a newer program has written is not taken for
-// ours, however damaged.
+// TestNewerIsNotSalvaged: the file of a newer program is not salvaged, however damaged.
 func TestNewerIsNotSalvaged(t *testing.T) {
 	path := testPath(t)
 	fillSmall(t, path, Options{})
@@ -90,8 +89,8 @@ func TestNewerIsNotSalvaged(t *testing.T) {
 	}
 }
 
-// TestMismatchesAreSeen: the Go type, the transform and an index version that
-// are not those of the file show in the state, each by its own reason.
+// TestMismatchesAreSeen: the state shows, with its own reason, each mismatch between
+// program and file: Go type, transform, index version.
 func TestMismatchesAreSeen(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestAsideIsKept: what a source had set aside stays where the file is replaced,
-// for the time that it is to be kept.
+// TestAsideIsKept: a source's contents that were set aside survive a replacement of the
+// file, for as long as they must be kept.
 func TestAsideIsKept(t *testing.T) {
 	for name, o := range map[string]Options{"unclean boot": {}, "damaged": {}, "open": {}, "rotated": {Keyset: sealtest.Keyset()}} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +59,7 @@ func TestAsideIsKept(t *testing.T) {
 	}
 }
 
-// TestHalfRemovedAside: what was aside only to be removed, and was in part, is no
-// damage, and need not be kept.
+// TestHalfRemovedAside: a half-removed source is no damage, and need not be kept.
 func TestHalfRemovedAside(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -88,9 +87,8 @@ func TestHalfRemovedAside(t *testing.T) {
 	}
 }
 
-// TestRotateWithDamagedMeta: a source whose meta is damaged does not stop a
-// conversion, nor do others suffer. What is lost with it is in the file of
-// before, which is set aside.
+// TestRotateWithDamagedMeta: a source with a damaged meta does not stop a conversion,
+// and other sources do not suffer. The old file, with what is lost, is set aside.
 func TestRotateWithDamagedMeta(t *testing.T) {
 	path := testPath(t)
 	o := Options{Keyset: sealtest.Keyset(), Window: time.Nanosecond}

@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestDamageIsToldBriefly: however much of a file is damaged, it is told in a few
-// lines, with how much more there is.
+// TestDamageIsToldBriefly: damage is reported in a few lines and a count of the rest,
+// however much there is.
 func TestDamageIsToldBriefly(t *testing.T) {
 	path := testPath(t)
 	stored(t, path, 3000, 1, Options{})
@@ -40,7 +40,7 @@ func TestDamageIsToldBriefly(t *testing.T) {
 	}
 }
 
-// TestCheckIsBrief: so is what is wrong with a file's list of free pages.
+// TestCheckIsBrief: so are problems of a file's list of free pages.
 func TestCheckIsBrief(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -15,8 +15,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestCheckReports: each way in which journal, marks and handlers can disagree
-// is named by Check. What a report says elsewhere is TestCorpus'.
+// TestCheckReports: Check names each way in which journal, marks and handlers can
+// disagree. TestCorpus covers the rest of a report.
 func TestCheckReports(t *testing.T) {
 	meta := func(change func(m *sourceMeta)) func(sourceTx) error {
 		return func(src sourceTx) error {

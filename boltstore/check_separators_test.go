@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// bucketAt is where the bucket at path is in the file f.
+// bucketAt returns the bucket at path in the file f.
 func bucketAt(t *testing.T, f *pages.File, path ...[]byte) pages.Bucket {
 	t.Helper()
 	b := f.Top()
@@ -28,9 +28,9 @@ func bucketAt(t *testing.T, f *pages.File, path ...[]byte) pages.Bucket {
 	return b
 }
 
-// TestBranchKey: a bit that is flipped in a key of a branch page, by which
-// objects are looked for in the wrong page. The file is not used as it is: all
-// objects are found by key, and a delete of one is told.
+// TestBranchKey: a flipped bit in a key of a branch page, which makes bbolt search in
+// the wrong page. The file is replaced: all objects are found by key, and a delete of
+// one is told.
 func TestBranchKey(t *testing.T) {
 	path := testPath(t)
 	o := Options{Decrypt: true} // the place depends on the names
@@ -78,7 +78,7 @@ func TestBranchKey(t *testing.T) {
 	sameObjects(t, "after", srv.anys(), s.List())
 }
 
-// TestBranchKeyBeyondPage: a branch page whose key is said to be beyond it.
+// TestBranchKeyBeyondPage: a branch page with a key position outside it.
 func TestBranchKeyBeyondPage(t *testing.T) {
 	path := testPath(t)
 	srv := stored(t, path, 600, 0, Options{Decrypt: true})
@@ -96,8 +96,8 @@ func TestBranchKeyBeyondPage(t *testing.T) {
 	sameObjects(t, "after", srv.anys(), claimTest(t, db, Claim{}).List())
 }
 
-// TestSeparatorsAreFirstKeys: what is demanded of a file is what bbolt writes,
-// whatever is put and deleted, and however long the keys are.
+// TestSeparatorsAreFirstKeys: bbolt's own files pass the check of separators, whatever
+// is put and deleted, and however long the keys are.
 func TestSeparatorsAreFirstKeys(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

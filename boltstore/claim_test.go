@@ -13,8 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestClaimHeals: a claim that is the first to trip over damage gets what could
-// be saved.
+// TestClaimHeals: a claim that meets damage first gets what could be saved.
 func TestClaimHeals(t *testing.T) {
 	path := testPath(t)
 	srv := stored(t, path, 300, 150, Options{})
@@ -48,9 +47,9 @@ func TestClaimHeals(t *testing.T) {
 	}
 }
 
-// TestDictKey: a damaged key of a dictionary, which bbolt does not notice, and
-// refuses where it is copied. What is packed by that dictionary is not served,
-// and no more than that is lost, whether or not the file is replaced.
+// TestDictKey: a damaged key of a dictionary, which bbolt does not notice but refuses
+// to copy. Objects packed with that dictionary are not served, and nothing else is
+// lost, whether or not the file is replaced.
 func TestDictKey(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		t.Run(fmt.Sprint("replaced: ", replaced), func(t *testing.T) {

@@ -19,7 +19,7 @@ type aged struct {
 	rv   int
 }
 
-// life opens the file, and has the handler registered if it is to be.
+// life opens the file, and registers the handler if asked to.
 func (a *aged) life(registered bool, fn func(db *DB, add func(), s *Claimed)) {
 	a.t.Helper()
 	db := openTest(a.t, a.path, a.o)
@@ -46,7 +46,7 @@ func (a *aged) life(registered bool, fn func(db *DB, add func(), s *Claimed)) {
 	}, s)
 }
 
-// handler is what the file says of it, with an entry to acknowledge.
+// handlerOf is the handler's state in the file. It must have an entry to acknowledge.
 func handlerOf(t *testing.T, s *Claimed) (h HandlerState, there bool) {
 	t.Helper()
 	hs, err := s.Handlers()
@@ -59,8 +59,8 @@ func handlerOf(t *testing.T, s *Claimed) (h HandlerState, there bool) {
 	return hs[0], true
 }
 
-// TestHandlerAgeAcrossBoots: a durable handler that was registered lately is not
-// removed, whatever a clock says that is not known to be right, or was not.
+// TestHandlerAgeAcrossBoots: a recently registered durable handler is not removed,
+// whatever a clock says that is not known to be right.
 func TestHandlerAgeAcrossBoots(t *testing.T) {
 	begins, right := time.Unix(0, 0).Add(24*time.Hour), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for name, boot := range map[string]func(dev *devicetest.Device){
@@ -94,7 +94,7 @@ func TestHandlerAgeAcrossBoots(t *testing.T) {
 	}
 }
 
-// TestCollectAfterAcrossBoots: so is a source that was claimed lately.
+// TestCollectAfterAcrossBoots: nor is a recently claimed source.
 func TestCollectAfterAcrossBoots(t *testing.T) {
 	begins, right := time.Unix(0, 0).Add(24*time.Hour), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	dev := devicetest.New(begins)
@@ -129,9 +129,9 @@ func TestCollectAfterAcrossBoots(t *testing.T) {
 	collect("more than a day later", 1)
 }
 
-// TestAgesAcrossBoots: how long ago a source was claimed and a handler seen, and
-// how far that is behind, is known within a boot and by a clock that was right all
-// the time. It is told of no other one.
+// TestAgesAcrossBoots: the ages of claims and handlers, and a handler's lag, are known
+// within a boot, and by a clock that was right all the time. Otherwise they are not
+// reported.
 func TestAgesAcrossBoots(t *testing.T) {
 	begins, right := time.Unix(0, 0).Add(24*time.Hour), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, tc := range []struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/kubewake/kubewake/internal/devicetest"
 )
 
-// TestAgeIsNeverTooYoung: whatever a device's clock does between boots, an age that
-// is told is not less than the true one, but for how far a server may be off.
+// TestAgeIsNeverTooYoung: a reported age is never below the true one, except for a
+// server's allowed error, whatever the device's clock does between boots.
 func TestAgeIsNeverTooYoung(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for seed := range uint64(2000) {
@@ -33,7 +33,7 @@ func TestAgeIsNeverTooYoung(t *testing.T) {
 				passed += time.Minute
 				dev.Reboot(wrong())
 				db = &DB{device: newDevice(Options{Clock: dev})}
-			case 3: // by NTP; nothing of this life may be compared with what was before
+			case 3: // by NTP; times of this life cannot be compared with earlier ones
 				dev.Set(began.Add(passed), true)
 				db = &DB{device: newDevice(Options{Clock: dev})}
 			case 4: // another process of the same boot
@@ -52,8 +52,8 @@ func TestAgeIsNeverTooYoung(t *testing.T) {
 	}
 }
 
-// TestEntryAgeIsTrue: of the ages of journal entries that are told none is another
-// than the true one, but for how far a server may be off.
+// TestEntryAgeIsTrue: each reported age of a journal entry is the true one, except for
+// a server's allowed error.
 func TestEntryAgeIsTrue(t *testing.T) {
 	type entry struct {
 		wall int64

@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/internal/devicetest"
 )
 
-// TestMachine: this machine is told of as one that runs.
+// TestMachine: this machine's boot and uptime look like those of a running machine.
 func TestMachine(t *testing.T) {
 	m := machine{}
 	up := m.Uptime()
@@ -27,8 +27,8 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// TestOldAges: what an earlier version has confirmed has an age by a clock that
-// is right.
+// TestOldAges: a confirmation by an earlier version has an age by a clock that is
+// right.
 func TestOldAges(t *testing.T) {
 	dev := devicetest.New(time.Unix(1000, 0))
 	d := newDevice(Options{Clock: dev})
@@ -49,8 +49,8 @@ func TestOldAges(t *testing.T) {
 	}
 }
 
-// TestServerTime: a server that gives the device's time vouches for its clock,
-// until that is set.
+// TestServerTime: a server with the device's time vouches for its clock until the clock
+// is set.
 func TestServerTime(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	dev := devicetest.New(now)
@@ -73,8 +73,8 @@ func TestServerTime(t *testing.T) {
 	right("a server that is behind", false)
 }
 
-// TestJumpedClock: a clock that restarts, and is set later on, has nothing
-// removed that was in use lately: neither sources nor handlers, nor the journal.
+// TestJumpedClock: a clock that restarts and is set later removes nothing that was in
+// use recently: no sources, handlers or journal.
 func TestJumpedClock(t *testing.T) {
 	right := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	begins := time.Unix(0, 0).Add(time.Hour)
@@ -152,8 +152,8 @@ func TestJumpedClock(t *testing.T) {
 	})
 }
 
-// TestAsideOfAWrongClock: what is set aside while nobody vouches for the clock is
-// kept for as long as else, from when that is right.
+// TestAsideOfAWrongClock: contents that are set aside under an unconfirmed clock are
+// kept for the full time from when the clock is right.
 func TestAsideOfAWrongClock(t *testing.T) {
 	dev := devicetest.New(time.Unix(0, 0).Add(time.Hour))
 	path, o := testPath(t), Options{Clock: dev}
@@ -199,7 +199,7 @@ func TestAsideOfAWrongClock(t *testing.T) {
 	}
 }
 
-// TestFirstListOfManyBoots: when an interrupted list was asked for is known
+// TestFirstListOfManyBoots: the time of an interrupted list's first request is known
 // within a boot, or by a clock that is right.
 func TestFirstListOfManyBoots(t *testing.T) {
 	right := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)

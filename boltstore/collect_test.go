@@ -27,8 +27,8 @@ func sources(t testing.TB, db *DB) (names []string) {
 	return names
 }
 
-// TestClaimedIsNoted: the time of a claim is kept up to date, at most once an
-// hour, and without a commit of its own as long as there are others.
+// TestClaimedIsNoted: the time of a claim's use is updated at most once an hour, and
+// without its own commit as long as there are others.
 func TestClaimedIsNoted(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)
@@ -57,20 +57,20 @@ func TestClaimedIsNoted(t *testing.T) {
 	}
 }
 
-// idle is a producer that never has anything.
+// idle is a producer without changes.
 type idle struct{}
 
 func (idle) Take(int, bool) (*Batch, bool) { return nil, false }
 func (idle) Committed([]*Entry)            {}
 
-// TestClaimedIsFlushed: a claim under which nothing changes is noted, too.
+// TestClaimedIsFlushed: the use of a claim without changes is noted, too.
 func TestClaimedIsFlushed(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	db := openTest(t, testPath(t), Options{Clock: clk})
 	s := claimTest(t, db, Claim{})
 	s.Attach(idle{})
 	clk.Step(time.Hour)
-	for deadline := time.Now().Add(time.Minute); !s.State().Claimed.Equal(clk.Now()); time.Sleep(time.Millisecond) { // between two looks: nothing tells that it was noted
+	for deadline := time.Now().Add(time.Minute); !s.State().Claimed.Equal(clk.Now()); time.Sleep(time.Millisecond) { // between two looks: there is no signal to wait for
 		if time.Now().After(deadline) {
 			t.Fatal("not noted")
 		}
@@ -78,8 +78,8 @@ func TestClaimedIsFlushed(t *testing.T) {
 	}
 }
 
-// TestCollects: sources that are not claimed go after the time, those that are
-// stay whatever the file says, and what was set aside goes as well.
+// TestCollects: unclaimed sources, and contents that were set aside, go after the given
+// time. Claimed sources stay, whatever the file says.
 func TestCollects(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)
@@ -128,8 +128,8 @@ func TestCollects(t *testing.T) {
 	}
 }
 
-// TestCollectCut crashes a collection at each of its commits: the file stays
-// sound, the source is there as it was or gone, and the next one ends the work.
+// TestCollectCut crashes a collection at each of its commits. The file stays sound, the
+// source is whole or gone, and the next collection finishes the work.
 func TestCollectCut(t *testing.T) {
 	for k := 1; ; k++ {
 		clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
@@ -160,7 +160,7 @@ func TestCollectCut(t *testing.T) {
 				t.Fatalf("cut at %d: half a source: %v", k, err)
 			}
 		}
-		// It is claimed and filled anew before the rest is removed.
+		// It is claimed and filled again before the rest is removed.
 		s = claimTest(t, db, Claim{Source: inNamespace("a"), Indexers: indexers})
 		fill(t, s, 40, 2)
 		s.Release()

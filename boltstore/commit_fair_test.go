@@ -16,7 +16,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// endless is a producer that has always more than a transaction may take.
+// endless is a producer that always has more than fits in a transaction.
 type endless struct {
 	t    *testing.T
 	s    *Claimed
@@ -52,8 +52,8 @@ func (p *endless) end() {
 	p.stop = true
 }
 
-// TestFairBetweenSources: one source that has always more than fits does not
-// keep the others waiting.
+// TestFairBetweenSources: a source that always has more than fits does not keep the
+// others waiting.
 func TestFairBetweenSources(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, maxCommitBytes: 64 << 10})
 	busy := claimTest(t, db, Claim{})
@@ -80,8 +80,8 @@ func TestFairBetweenSources(t *testing.T) {
 	}
 }
 
-// TestFailingSourceAlone: a source that cannot be committed is tried again by
-// itself, with its own changes in order, while the others' commits go on.
+// TestFailingSourceAlone: a source whose commit fails is retried alone, with its
+// changes in order, while other sources' commits go on.
 func TestFailingSourceAlone(t *testing.T) {
 	// What waits behind that is committed with it, and not with the next flush.
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour})
@@ -137,8 +137,7 @@ func TestFailingSourceAlone(t *testing.T) {
 	}
 }
 
-// TestReadsBesideACommit: nothing that reads waits for a commit that is on its
-// way to the disk.
+// TestReadsBesideACommit: no read waits for a commit that is being synced.
 func TestReadsBesideACommit(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Indexers: indexers})
@@ -215,9 +214,8 @@ func (p *lazyProducer) Take(_ int, lazy bool) (*Batch, bool) {
 
 func (p *lazyProducer) Committed([]*Entry) { p.written.Add(1) }
 
-// TestBookmarkInterval: a bookmark of a source to which nothing else happens is
-// written once nothing of it has been for bookmarkInterval, and sooner where a
-// commit is due anyway.
+// TestBookmarkInterval: an idle source's bookmark is written once nothing was written
+// for bookmarkInterval, and sooner with another commit.
 func TestBookmarkInterval(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		t.Run(fmt.Sprint("marked ", marked), func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestMaxSize: at its bound the file takes nothing more and loses nothing, the
-// resume point stays and reads go on; commits do once the bound is raised. (A
-// delete needs pages before it gives some back: it may not fit either.)
+// TestMaxSize: a full file accepts no commits and loses nothing: the resume point stays
+// and reads go on. Commits succeed once the bound is raised. (A delete needs pages
+// before it frees some, so it may not fit either.)
 func TestMaxSize(t *testing.T) {
 	path := testPath(t)
 	o := Options{Window: time.Nanosecond, MaxSize: 4 << 20}
@@ -84,8 +84,7 @@ func TestMaxSize(t *testing.T) {
 	}
 }
 
-// TestSmallMaxSize: the file stays below a bound of any size, and most of that
-// can be used.
+// TestSmallMaxSize: the file stays below a bound of any size, and can use most of it.
 func TestSmallMaxSize(t *testing.T) {
 	for _, most := range []int{300_000, 1_000_000} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {

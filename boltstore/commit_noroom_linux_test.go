@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestDiskFullAtOpen is TestNoRoomToOpen with a file system that is full,
-// sooner or later.
+// TestDiskFullAtOpen is TestNoRoomToOpen with a file system that gets full at different
+// points.
 func TestDiskFullAtOpen(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"); err != nil {
@@ -55,9 +55,8 @@ func TestDiskFullAtOpen(t *testing.T) {
 	}
 }
 
-// TestDiskFullAtRotation: a disk without room for a copy keeps nobody from
-// opening a file that is to have new data keys. It gets them at the next Open
-// that finds room.
+// TestDiskFullAtRotation: a disk without room for a copy does not keep a file from
+// being opened when new data keys are due. The next Open with room makes them.
 func TestDiskFullAtRotation(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"); err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// testProducer hands over the batches it is given and keeps what comes back.
+// testProducer hands over given batches and keeps the committed entries.
 type testProducer struct {
 	mu      sync.Mutex
 	batches []*Batch

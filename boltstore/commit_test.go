@@ -30,8 +30,8 @@ func (p *testProducer) add(t *testing.T, s *Claimed, objs ...*corev1.ConfigMap) 
 	s.wake(false)
 }
 
-// TestFailedCommitIsRetried is invariant 9: while the disk fails the resume
-// point stays, health says so, other sources' reads go on, and nothing is lost.
+// TestFailedCommitIsRetried is invariant 9: while the disk fails the resume point
+// stays, Err says so, other sources can be read, and nothing is lost.
 func TestFailedCommitIsRetried(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{})
@@ -74,8 +74,8 @@ func TestFailedCommitIsRetried(t *testing.T) {
 	}
 }
 
-// TestIndexAddedBesideAChange: a change that was prepared before an index was
-// added, and is committed after, is in the index; so is one under way.
+// TestIndexAddedBesideAChange: a change that was prepared before an index was added,
+// and is committed later, is in the index. So is one under way.
 func TestIndexAddedBesideAChange(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{})
@@ -134,7 +134,7 @@ func TestLeadingEdge(t *testing.T) {
 	}
 }
 
-// TestSourcesShareCommits: what several sources have pending is one transaction.
+// TestSourcesShareCommits: pending changes of several sources share one transaction.
 func TestSourcesShareCommits(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Hour, FlushInterval: 24 * time.Hour, Clock: clk})
@@ -177,8 +177,8 @@ func transactions(t *testing.T, db *DB) (id int) {
 	return id
 }
 
-// TestJournalRetention: blocks go when size and age ask for it, and never
-// before everybody has been told.
+// TestJournalRetention: blocks go when size and age ask for it, and never before all
+// handlers have been told.
 func TestJournalRetention(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalBytes: 1})
 	s := claimTest(t, db, Claim{})
@@ -207,7 +207,7 @@ func TestJournalRetention(t *testing.T) {
 	}
 }
 
-// TestLargeBlock: a block that is packed in parts reads as one.
+// TestLargeBlock: a block that is compressed in parts reads as one.
 func TestLargeBlock(t *testing.T) {
 	var drafts []format.Draft
 	for i := range 300 {

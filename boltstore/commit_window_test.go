@@ -20,8 +20,8 @@ func (h *handle) setHook(fn func(*bolt.Tx) error) {
 	h.hook = fn
 }
 
-// TestMarksRideOnTheWindow: where the window is longer than FlushInterval, marks
-// are written with what it has gathered, not beside it.
+// TestMarksRideOnTheWindow: if the window is longer than FlushInterval, marks are
+// written with the window's changes, not on their own.
 func TestMarksRideOnTheWindow(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Minute, FlushInterval: 5 * time.Second, Clock: clk})
@@ -59,8 +59,8 @@ func TestMarksRideOnTheWindow(t *testing.T) {
 	}
 }
 
-// TestRetryInAWindow: what has failed is tried again although another source's
-// changes are being gathered.
+// TestRetryInAWindow: failed work is retried while another source's changes are being
+// gathered.
 func TestRetryInAWindow(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Hour})
 	s, p := claimTest(t, db, Claim{}), &testProducer{}
@@ -77,8 +77,8 @@ func TestRetryInAWindow(t *testing.T) {
 	p.wait(t)
 }
 
-// TestDirectWritesFail: of many who write, all are told that the disk fails,
-// not only the first.
+// TestDirectWritesFail: all concurrent writers get the disk's error, not only the
+// first.
 func TestDirectWritesFail(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Hour, FlushInterval: time.Hour})
 	s := claimTest(t, db, Claim{})
@@ -115,8 +115,8 @@ func TestDirectWritesFail(t *testing.T) {
 	}
 }
 
-// TestWindowAfterCommit: the time that a commit takes counts into the window
-// after it, but for that of a large one.
+// TestWindowAfterCommit: the time of a commit counts towards the next window, except
+// after a large commit.
 func TestWindowAfterCommit(t *testing.T) {
 	for _, size := range []int{100, largeCommit} {
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
@@ -148,8 +148,8 @@ func TestWindowAfterCommit(t *testing.T) {
 	}
 }
 
-// TestIdleBetweenFlushes: however short FlushInterval, the committer does not
-// keep a processor busy.
+// TestIdleBetweenFlushes: the committer does not keep a processor busy, however short
+// FlushInterval is.
 func TestIdleBetweenFlushes(t *testing.T) {
 	for _, d := range []time.Duration{-1, 1} {
 		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: d})
@@ -166,7 +166,7 @@ func TestIdleBetweenFlushes(t *testing.T) {
 	}
 }
 
-// askedProducer counts how often it is asked.
+// askedProducer counts calls of Take.
 type askedProducer struct {
 	testProducer
 	asked atomic.Int64

@@ -127,7 +127,7 @@ func TestCompactRefuses(t *testing.T) {
 	}
 }
 
-// TestCompactLooksAtThePath: what Open refuses it refuses.
+// TestCompactLooksAtThePath: Compact refuses what Open refuses.
 func TestCompactLooksAtThePath(t *testing.T) {
 	path := testPath(t)
 	wasteful(t, path)
@@ -146,8 +146,8 @@ func TestCompactLooksAtThePath(t *testing.T) {
 	}
 }
 
-// TestCompactAfterUncleanBoot: what was not verified yet is not compacted, and
-// nobody is told to give up what it still owes its handlers.
+// TestCompactAfterUncleanBoot: a file that was not verified yet is not compacted, and
+// the error does not tell the user to give it up.
 func TestCompactAfterUncleanBoot(t *testing.T) {
 	path := testPath(t)
 	wasteful(t, path)
@@ -162,8 +162,8 @@ func TestCompactAfterUncleanBoot(t *testing.T) {
 	}
 }
 
-// TestCompactSyncs: commits of an offline compaction are not those of a file
-// that its header says to be in use, and are synced.
+// TestCompactSyncs: commits of an offline compaction are synced, and the header does
+// not say that the file is in use.
 func TestCompactSyncs(t *testing.T) {
 	o := offline(Options{Durability: DurabilityProcess, ReadOnly: true, CollectAfter: time.Hour})
 	if b := boltOptions(o); b.NoSync || b.ReadOnly {
@@ -171,9 +171,8 @@ func TestCompactSyncs(t *testing.T) {
 	}
 }
 
-// TestCompactSteps fails a compaction at each of its steps, and looks at what
-// a kill there would leave: the file opens with the content of before, either
-// way, and without leftovers.
+// TestCompactSteps fails a compaction at each of its steps, and opens what a kill there
+// would leave. The file has the old content either way, without leftovers.
 func TestCompactSteps(t *testing.T) {
 	made := testPath(t)
 	wasteful(t, made)
@@ -210,7 +209,7 @@ func TestCompactSteps(t *testing.T) {
 		if !errors.Is(err, errStep) {
 			t.Fatalf("step %d, %s: %v", k, at, err)
 		}
-		// Alive after the error: it still takes changes.
+		// Alive after the error: the file still takes changes.
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		if err := s.Add(configMap("ns", "after", 9000, nil)); err != nil {
 			t.Fatal(err)
@@ -252,7 +251,7 @@ func copyDir(t *testing.T, from, to string) {
 	}
 }
 
-// TestCompactUnderLoad compacts again and again beside readers and writers.
+// TestCompactUnderLoad compacts repeatedly while others read and write.
 func TestCompactUnderLoad(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond, Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{Indexers: indexers})
@@ -326,7 +325,7 @@ func TestCompactAndClose(t *testing.T) {
 	}
 }
 
-// TestCompactsByItself: above the ratio once, below it not.
+// TestCompactsByItself: the keeper compacts once above the ratio, and not below it.
 func TestCompactsByItself(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -375,7 +374,7 @@ func TestCompactsByItself(t *testing.T) {
 func kept(t testing.TB, db *DB) {
 	t.Helper()
 	k := &db.keeper
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // between two looks: the keeper tells nobody
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) { // between two looks: there is no signal to wait for
 		k.mu.Lock()
 		done := !k.running && k.next.After(db.opts.Clock.Now())
 		k.mu.Unlock()

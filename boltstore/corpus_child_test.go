@@ -35,7 +35,7 @@ func runCorpusChild(t *testing.T, kind, dir string, from int) (lines []string, o
 	}
 	sc := bufio.NewScanner(stdout)
 	sc.Buffer(nil, 4<<20)
-	// One case takes milliseconds. A hang is told by its stack.
+	// One case takes milliseconds. A hang shows its stack.
 	hang := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // fails if it has just ended
 	defer hang.Stop()
 	for sc.Scan() {
@@ -80,7 +80,7 @@ func keyAndContent(o any) string {
 	return cm.Namespace + "/" + cm.Name + "=" + cm.ResourceVersion + cm.Data["words"] + cm.Data["k"]
 }
 
-// readWhole does what a program does, and reads all that there is.
+// readWhole opens the file as a program does, and reads everything in it.
 func readWhole(path string, o Options) (word string, objs []string) {
 	log := klog.NewKlogr().V(9)
 	o.Logger = &log
@@ -124,7 +124,7 @@ func readWhole(path string, o Options) (word string, objs []string) {
 		p, shownErr := s.ServerPage(at, 100)
 		bad = bad || shownErr != nil
 		for _, o := range p.Objects {
-			if o != nil { // else it is damaged, which the source says
+			if o != nil { // otherwise it is damaged, and the source says so
 				objs = append(objs, "shown "+keyAndContent(o))
 			}
 		}

@@ -18,7 +18,7 @@ import (
 // damage is one way to spoil the file.
 type damage struct {
 	kind  string
-	older bool // it can lead to pages of before, which are free now
+	older bool // it can lead to old pages, which are free now
 	do    func(c corpus, r *rand.Rand) []byte
 }
 
@@ -103,10 +103,11 @@ var damages = []damage{
 	{"notes swapped", false, func(c corpus, r *rand.Rand) []byte { return rewriteFile(c.after, r, swapOf(notesIn)) }},
 }
 
-// noticed are the kinds that leave no file sound.
+// noticed are the kinds of damage that must always be reported.
 var noticed = []string{"record dropped", "index entry dropped", "base dropped", "bases swapped", "own write dropped", "note dropped", "notes swapped"}
 
-// rewrite changes the file as bbolt would, so that only we can notice.
+// rewriteFile changes the file through bbolt, so that only kubewake's own checks can
+// notice.
 func rewriteFile(file []byte, r *rand.Rand, fn func(src sourceTx, m *sourceMeta, r *rand.Rand) error) []byte {
 	f, err := os.CreateTemp("", "corpus")
 	if err != nil {
@@ -189,7 +190,7 @@ func basesOf(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Genera
 
 func notesIn(src sourceTx, m *sourceMeta) *bolt.Bucket { return src.gen(m.Generation).Notes().Bucket }
 
-// anyOf is what is in a bucket at a place that is not the one that is left out.
+// anyOf returns a random element of a bucket, but not the one at the key without.
 func anyOf(b *bolt.Bucket, r *rand.Rand, without []byte) (k, v []byte) {
 	for n := r.IntN(20); k == nil || n > 0 || bytes.Equal(k, without); n-- {
 		c := b.Cursor()
@@ -220,7 +221,7 @@ func swapOf(of func(sourceTx, *sourceMeta) *bolt.Bucket) func(sourceTx, *sourceM
 	}
 }
 
-// dropOwnWrite takes away what the program has stored, and leaves the base.
+// dropOwnWrite removes an own write and leaves its base.
 func dropOwnWrite(src sourceTx, m *sourceMeta, r *rand.Rand) error {
 	k, _ := anyOf(basesOf(src, m), r, nil)
 	return src.gen(m.Generation).Items.Bucket.Delete(k)

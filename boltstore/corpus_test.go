@@ -18,17 +18,17 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// The corpus test damages a file in many ways. For each, a full read returns
-// what was stored or reports damage: never a crash, a hang or a wrong object.
-// Since damage can crash what Go cannot contain, children do the reading.
+// The corpus test damages a file in many ways. For each, a full read returns what was
+// stored or reports damage. It never crashes, hangs or returns a wrong object. Children
+// do the reading, since damage can crash in ways that Go cannot contain.
 
 const corpusEnv = "KUBEWAKE_TEST_CORPUS"
 
-// corpus is a file in two states, and what the later one holds.
+// corpus is a file in two states, with the content of the later one.
 type corpus struct {
 	before, after []byte
 	want, old     map[string]string // see corpusContent; of the later and the earlier state
-	first         map[string]string // of which free pages may be left
+	first         map[string]string // free pages may still have it
 }
 
 func makeCorpus(t *testing.T, o Options) corpus {
@@ -103,8 +103,8 @@ func makeCorpus(t *testing.T, o Options) corpus {
 	return c
 }
 
-// corpusContent is what the file has under each key: what readers see, what the server has
-// shown, and what of it could not be stored.
+// corpusContent returns what the file has under each key: what readers see, what the
+// server has shown, and the notes.
 func corpusContent(srv, own, refused server) map[string]string {
 	m := map[string]string{}
 	for k, o := range srv {
@@ -138,8 +138,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// corpusKind is a kind of file. In an encrypted one all payloads are packed,
-// too.
+// corpusKind is a kind of file. Encrypted files have packed payloads, too.
 type corpusKind struct {
 	name    string
 	options Options
@@ -197,8 +196,8 @@ func runCorpus(t *testing.T, kind corpusKind, perKind int) {
 	}
 }
 
-// memoryDir is a directory in memory, where there is one: what a power failure
-// leaves is not the point (TestPowerFailure in tests/wake).
+// memoryDir is a directory in memory, if there is one. Power failures are not tested
+// here (see TestPowerFailure in tests/wake).
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "kubewake")
@@ -212,13 +211,13 @@ func memoryDir(t *testing.T) string {
 // judge compares what a child read with what was stored: key=content pairs
 // behind a word that says whether damage was reported.
 //
-// Without a report all is as it was stored. There is one other file that is
-// sound: whose meta pages are both of an earlier commit, and all that they lead
-// to is still there. bbolt knows no other commit then, and neither do we; with
-// one of them it goes on with the other.
+// Without a report everything is as it was stored, with one exception. If both meta
+// pages are of an earlier commit, and all their pages are still there, that commit's
+// state is sound. bbolt knows no other commit then, and neither does kubewake. If only
+// one meta page is old, bbolt uses the other.
 //
-// Beside a report there are objects as they were stored, or as they were stored
-// before where d can lead to pages of then, each record of which verifies.
+// With a report the objects are as they were stored. They may be as in the earlier
+// state if d can lead to pages of that time, since each such record verifies.
 func (c corpus) judge(t *testing.T, d damage, name string, damaged []byte, line string, counts map[string]int) {
 	t.Helper()
 	word, rest, _ := strings.Cut(line, "\t")
@@ -235,7 +234,7 @@ func (c corpus) judge(t *testing.T, d damage, name string, damaged []byte, line 
 		case c.old[k], c.first[k]:
 			stale++
 		case c.want[strings.TrimPrefix(k, "shown ")]:
-			if word == "sound" { // where bases are lost handlers are shown what the program has stored
+			if word == "sound" { // without bases, handlers are shown own writes
 				t.Errorf("%s: the program's object is shown at %s", name, k)
 			}
 		default:

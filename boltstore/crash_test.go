@@ -20,14 +20,14 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// disk stands beside a folder and knows what of it a power failure may leave.
-// It is told before each operation on files. It keeps each file open, so that
-// the content of one without a name can be read, and no inode is used twice.
+// disk watches a folder and knows what a power failure may leave of it. It is called
+// before each operation on files. It keeps each file open, so that it can read a file
+// without a name, and no inode is used twice.
 type disk struct {
 	t      *testing.T
 	dir    string
 	files  []*inode
-	names  map[string]*inode // that are on the disk for certain
+	names  map[string]*inode // names that are on the disk for certain
 	last   string            // the operation that was begun before
 	lastOn string
 	states map[string]state // by content
@@ -37,7 +37,7 @@ type disk struct {
 type inode struct {
 	f      *os.File
 	info   os.FileInfo
-	synced []byte // what of it is on the disk for certain
+	synced []byte // content that is on the disk for certain
 }
 
 // state is what a crash leaves of the folder.
@@ -107,7 +107,7 @@ func (d *disk) now() map[string]*inode {
 	return names
 }
 
-// before is told of an operation. The one told of before has ended.
+// before is called before an operation. The previous operation has ended.
 func (d *disk) before(op, path string) error {
 	now := d.now()
 	if d.last == "sync" && d.lastOn == d.dir {
@@ -145,7 +145,7 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
-// readSmall is all of it, as text; the file must be sound.
+// readSmall returns the whole content as text. The file must be sound.
 func readSmall(t *testing.T, db *DB) string {
 	t.Helper()
 	if r, err := db.Check(); err != nil || !r.Sound() {
@@ -195,20 +195,17 @@ func readSmall(t *testing.T, db *DB) string {
 	return b.String()
 }
 
-// TestCrashAtEachOperation lets a program die, or the power fail, before each
-// operation on files of all that makes, replaces or changes a file as a whole.
-// The next opening succeeds, with all that was in the file, sets nothing aside
-// and removes what was left behind.
+// TestCrashAtEachOperation ends a program, or cuts the power, before each operation on
+// files of everything that makes, replaces or changes a file as a whole. The next Open
+// succeeds with all of the content, sets nothing aside and removes leftovers. Each
+// operation is also made to fail.
 //
-// Of a power failure four extremes are looked at: what was written and not
-// synced is there or not, and so are names that the folder has got or lost
-// since it was synced. Writes by bbolt are cut between transactions only, not
-// within: those to a file without its name are of no use until the rename, and
-// those to one that is in use are bbolt's own promise (its data pages are
-// synced before the page that points at them). TestPowerFailure in tests/wake
-// cuts the power of a real file system at random moments, within writes, too;
-// the kill rounds there end the process only. Each operation is also made to
-// fail.
+// A power failure has four extremes: unsynced writes are there or not, and so are names
+// that the folder has got or lost since its sync. bbolt's writes are cut between
+// transactions only. Writes to a file without its final name do not matter before the
+// rename. In a file in use, bbolt itself syncs data pages before the page that points
+// at them. TestPowerFailure in tests/wake cuts the power of a real file system at
+// random moments, even within writes. The kill rounds there end only the process.
 func TestCrashAtEachOperation(t *testing.T) {
 	ks := sealtest.Keyset()
 	rotated := filepath.Join(t.TempDir(), "keyset.json")
@@ -243,11 +240,11 @@ func TestCrashAtEachOperation(t *testing.T) {
 		filled bool
 		before Options
 		with   Options
-		mend   func(path string) // what was filled
+		mend   func(path string) // repairs what was filled
 		run    func(path string, o Options) error
-		ops    string // that must have been among them
+		ops    string // operations that must have occurred
 
-		noLinks bool // the file system has none
+		noLinks bool // the file system has no links
 	}{
 		{name: "creation", run: opened(nil), ops: "create write sync link remove sync"},
 		{name: "creation, encrypted, without syncs", with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync link remove sync commit"},

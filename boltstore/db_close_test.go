@@ -8,8 +8,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestConcurrentCloses: whichever call of Close returns, the file is closed by
-// then, with what was pending in it.
+// TestConcurrentCloses: once any call of Close returns, the file is closed, with all
+// pending changes in it.
 func TestConcurrentCloses(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

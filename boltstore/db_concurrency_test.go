@@ -21,9 +21,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// Tests of what one part of the package does while another is at work.
+// Tests of two parts of the package at work at the same time.
 
-// TestCompactEncrypted: a file that is encrypted is compacted, given its keyset.
+// TestCompactEncrypted: an encrypted file is compacted, given its keyset.
 func TestCompactEncrypted(t *testing.T) {
 	path := testPath(t)
 	o := Options{Keyset: sealtest.Keyset()}
@@ -45,8 +45,8 @@ func TestCompactEncrypted(t *testing.T) {
 	}
 }
 
-// TestParkedOutlivesDictionary: what is parked can be told when the dictionary
-// is gone by which the objects were packed.
+// TestParkedOutlivesDictionary: parked entries can be told after the dictionary that
+// packed their objects is gone.
 func TestParkedOutlivesDictionary(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)
@@ -125,9 +125,9 @@ func TestParkedOutlivesDictionary(t *testing.T) {
 	}
 }
 
-// TestLostDictionaryIsNotReplaced: a file is given up while it is open and its
-// newest dictionary cannot be saved. The next one has another version, so that
-// nothing that the lost one has packed is unpacked by it.
+// TestLostDictionaryIsNotReplaced: an open file is replaced, and its newest dictionary
+// cannot be saved. The next dictionary has another version, so it unpacks nothing that
+// the lost one packed.
 func TestLostDictionaryIsNotReplaced(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())
@@ -173,8 +173,8 @@ func TestLostDictionaryIsNotReplaced(t *testing.T) {
 	serves(t, s, objs)
 }
 
-// TestReleasedStoreDoesNotWrite: what a store remembers does not get over what
-// a later claim has written.
+// TestReleasedStoreDoesNotWrite: a released store does not overwrite what a later claim
+// has written.
 func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	before := claimTest(t, db, Claim{Indexers: indexers})
@@ -209,9 +209,8 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	}
 }
 
-// TestCloseBesideHandlers: a handler that looks into the file when it is asked
-// for its position, as one does that waits for somebody who looks into the
-// file, does not hang because the file is being closed.
+// TestCloseBesideHandlers: Close does not hang if a handler reads the file when it is
+// asked for its position.
 func TestCloseBesideHandlers(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -251,9 +250,8 @@ func TestCloseBesideHandlers(t *testing.T) {
 	db.closed = true
 }
 
-// TestCommitAfterFailedAbort: the disk fails while a relist is staged, and while
-// what is staged is removed. What is committed once it works again is told, and
-// nothing of the relist.
+// TestCommitAfterFailedAbort: the disk fails while a relist is staged and aborted.
+// Later commits are told, and nothing of the relist is.
 func TestCommitAfterFailedAbort(t *testing.T) {
 	for _, size := range []int{1, 1000} { // blocks among others, and in buckets of their own
 		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, maxCommitBytes: 1500})
@@ -304,8 +302,8 @@ func TestCommitAfterFailedAbort(t *testing.T) {
 	}
 }
 
-// TestConversionBehindLink: the path is a link. Encrypting the file, and giving
-// it up, leaves nothing readable where the link leads.
+// TestConversionBehindLink: the path is a link. Encrypting the file, or replacing a
+// damaged one, leaves nothing readable where the link leads.
 func TestConversionBehindLink(t *testing.T) {
 	real, path := testPath(t), filepath.Join(t.TempDir(), "link.db")
 	if err := os.Symlink(real, path); err != nil {

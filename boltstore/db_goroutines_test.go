@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestGoroutines: a file that is open has a goroutine only while a source is
-// claimed, whatever has been done with it.
+// TestGoroutines: an open file has a goroutine only while a source is claimed, whatever
+// was done with it.
 func TestGoroutines(t *testing.T) {
 	for name, o := range map[string]Options{
 		"plain": {}, "packed": {Compression: CompressionZstd}, "sealed": {Keyset: sealtest.Keyset()}, "unsynced": {Durability: DurabilityProcess},
@@ -62,8 +62,8 @@ func TestGoroutines(t *testing.T) {
 	}
 }
 
-// TestClaimsComeAndGo: the committer's goroutine begins and ends beside claims,
-// releases and Close, and no write is lost or waits for ever.
+// TestClaimsComeAndGo: the committer's goroutine begins and ends with claims, releases
+// and Close. No write is lost or waits for ever.
 func TestClaimsComeAndGo(t *testing.T) {
 	before := leaktest.Ours(nil)
 	path := testPath(t)

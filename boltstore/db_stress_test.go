@@ -16,10 +16,10 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestAllAtOnce: a source is changed, listed anew, indexed and read in pages,
-// while its file is compacted, given new keys, replaced, copied and its
-// dictionaries are trained. Nothing hangs, every walk shows each object that
-// stays once, and what is there in the end is what was written.
+// TestAllAtOnce: a source is changed, relisted, indexed and read in pages, while its
+// file is compacted, replaced and copied and dictionaries are trained. Nothing hangs,
+// every walk shows each object that stays once, and the file ends with what was
+// written.
 func TestAllAtOnce(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: CompressionZstd, Keyset: sealtest.Keyset(),
 		JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, CompactRatio: -1, KeepCorrupt: 1})

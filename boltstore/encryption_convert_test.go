@@ -12,9 +12,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestConversionCutAtEachStep: whenever a conversion or rotation is cut, by a
-// crash or by the disk, the old file is there or the new one, and the next
-// opening brings it to an end and cleans up.
+// TestConversionCutAtEachStep: a crash or disk error at any step of a conversion or
+// rotation leaves the old file or the new one. The next Open completes it and cleans
+// up.
 func TestConversionCutAtEachStep(t *testing.T) {
 	ks := sealtest.Keyset()
 	for name, tc := range map[string]struct {
@@ -109,8 +109,8 @@ func TestConversionCutAtEachStep(t *testing.T) {
 	}
 }
 
-// TestRotationFollowsKeyset: another primary key in the keyset means new data
-// keys, also where the first try is cut, and the older key is not needed then.
+// TestRotationFollowsKeyset: another primary key in the keyset leads to new data keys,
+// even if the first try is cut. Then the older key is not needed.
 func TestRotationFollowsKeyset(t *testing.T) {
 	path, file := testPath(t), filepath.Join(t.TempDir(), "keyset.json")
 	if err := seal.Generate(file); err != nil {
@@ -154,8 +154,8 @@ func TestRotationFollowsKeyset(t *testing.T) {
 	}
 }
 
-// TestRotationFailsAtEachOperation: whatever fails while a file is to get new
-// data keys, it is served, and the next Open gives it the keys.
+// TestRotationFailsAtEachOperation: a failed change of data keys leaves a usable file,
+// and the next Open makes the keys.
 func TestRotationFailsAtEachOperation(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "keyset.json")
 	if err := seal.Generate(keys); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// TestKeysetFromEnv: a keyset in the environment opens what the same one in a
+// TestKeysetFromEnv: a keyset in the environment opens a file that the same keyset in a
 // file has encrypted.
 func TestKeysetFromEnv(t *testing.T) {
 	at, path := filepath.Join(t.TempDir(), "keyset.json"), testPath(t)

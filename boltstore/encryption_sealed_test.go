@@ -18,7 +18,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// leaf is a place in a file where something sealed is.
+// leaf is the place of a sealed key or value in a file.
 type leaf struct {
 	path [][]byte
 	k, v []byte
@@ -46,7 +46,7 @@ func leaves(t *testing.T, db *DB) (all []leaf) {
 	return all
 }
 
-// put writes past all that seals.
+// put writes to bbolt without sealing.
 func put(t *testing.T, db *DB, path [][]byte, k, v, drop []byte) {
 	t.Helper()
 	err := db.h.update(func(tx *bolt.Tx) error {
@@ -85,8 +85,8 @@ func sealedFile(t *testing.T) (*DB, map[string]*corev1.ConfigMap) {
 	return db, want
 }
 
-// readSealed reads everything there is, and fails if any of it is wrong. It
-// says whether anything was missing or an error.
+// readSealed reads everything and fails if any of it is wrong. It says whether anything
+// was missing or an error.
 func readSealed(t *testing.T, db *DB, want map[string]*corev1.ConfigMap) (noticed bool) {
 	t.Helper()
 	s, err := db.View(configMaps)
@@ -129,8 +129,8 @@ func readSealed(t *testing.T, db *DB, want map[string]*corev1.ConfigMap) (notice
 	return noticed
 }
 
-// TestFlippedSealedBytes: any byte that is flipped in a key or a value of an
-// encrypted file is noticed by a check, and no read is wrong.
+// TestFlippedSealedBytes: Check notices any flipped byte in a key or value of an
+// encrypted file, and no read is wrong.
 func TestFlippedSealedBytes(t *testing.T) {
 	db, want := sealedFile(t)
 	if readSealed(t, db, want) {
@@ -171,7 +171,7 @@ func TestFlippedSealedBytes(t *testing.T) {
 	}
 }
 
-// TestMovedSealedValues: what is sealed for one place is not taken for another's.
+// TestMovedSealedValues: a value sealed for one place is not accepted at another.
 func TestMovedSealedValues(t *testing.T) {
 	db, want := sealedFile(t)
 	all := leaves(t, db)
@@ -227,9 +227,9 @@ func TestMovedSealedValues(t *testing.T) {
 	}
 }
 
-// TestWalkAcrossRotations: a walk over the file's pages comes to each object
-// once, and Before knows where it is. In the next life it goes on from there,
-// unless the file has other data keys: then it begins again.
+// TestWalkAcrossRotations: a walk over the file's pages visits each object once, and
+// Before knows its place. The next life continues it, unless the file has other data
+// keys: then it begins again.
 func TestWalkAcrossRotations(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Keyset: sealtest.Keyset(), Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{})
@@ -289,8 +289,8 @@ func TestWalkAcrossRotations(t *testing.T) {
 	}
 }
 
-// TestPlainFormIsAsBefore: without a keyset items and entries are what package
-// index makes of them.
+// TestPlainFormIsAsBefore: in a file that is not encrypted, items and entries are in
+// package index's form.
 func TestPlainFormIsAsBefore(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Decrypt: true})
 	s := claimTest(t, db, Claim{Indexers: indexers})

@@ -43,11 +43,11 @@ var (
 	}
 )
 
-// needles are what must not be found in a file: those that a plain one has as
-// they are, for being names, and all others.
+// needles are strings that must not be found in an encrypted file: names, which an
+// unencrypted file has as they are, and the rest.
 type needles struct{ names, rest map[string]bool }
 
-// inEveryFile is what is in every file.
+// inEveryFile has words that are in every file.
 const inEveryFile = "file header sources meta gen items index journal handlers aside format bootID clean created keys keyID names values rotate node label long namespace"
 
 func (n needles) add(to map[string]bool, all ...string) {
@@ -205,8 +205,8 @@ func contentOf(t testing.TB, db *DB) (objs []any, entries int) {
 	return objs, entries
 }
 
-// TestNothingIsReadable: of what objects say, and what they are called, nothing
-// can be found in the bytes of an encrypted file, also of one that was plain.
+// TestNothingIsReadable: no content or name of an object is in the bytes of an
+// encrypted file, even if the file was converted.
 func TestNothingIsReadable(t *testing.T) {
 	read := func(path string) []byte {
 		b, err := os.ReadFile(path)
@@ -253,7 +253,7 @@ func TestNothingIsReadable(t *testing.T) {
 	got, _ = contentOf(t, db)
 	sameObjects(t, "rotated", objs, got)
 	closeTest(t, db)
-	// With other keys nothing that was sealed is as it was.
+	// With other keys all sealed bytes differ.
 	after, same := read(plain), 0
 	for i := 8 * 4096; i+16 <= min(len(before), len(after)); i += 512 {
 		if chunk := after[i : i+16]; !bytes.Equal(chunk, make([]byte, 16)) && bytes.Contains(before, chunk) && len(bytes.Trim(chunk, "\x00")) > 14 {
@@ -271,8 +271,8 @@ func TestNothingIsReadable(t *testing.T) {
 	}
 }
 
-// TestKeysetErrors: whatever is wrong with the keyset is said in one line, and
-// the file stays as it is.
+// TestKeysetErrors: each problem with the keyset gives one line, and the file stays
+// unchanged.
 func TestKeysetErrors(t *testing.T) {
 	path := testPath(t)
 	dir := t.TempDir()
@@ -334,7 +334,7 @@ func TestKeysetErrors(t *testing.T) {
 			}
 		}
 	}
-	// A file is not made either.
+	// Nor is a file made.
 	path = testPath(t)
 	if _, err := Open(path, Options{Keyset: seal.File(filepath.Join(dir, "no"))}); !errors.Is(err, ErrKeyset) {
 		t.Error(err)
@@ -344,7 +344,7 @@ func TestKeysetErrors(t *testing.T) {
 	}
 }
 
-// TestSecretsInAPlainFile: one warning, that says how.
+// TestSecretsInAPlainFile: there is one warning, which says how to encrypt the file.
 func TestSecretsInAPlainFile(t *testing.T) {
 	for _, ks := range []*seal.Keyset{nil, sealtest.Keyset()} {
 		var lines []string

@@ -35,8 +35,8 @@ func closeRuined(t *testing.T, db *DB) {
 	ruin(t, db.path, page)
 }
 
-// TestHealGoesOnWithRotation: data keys that are to be replaced still are where
-// the file is replaced first, since it is damaged, open or closed.
+// TestHealGoesOnWithRotation: due data keys are still made after a damaged file was
+// replaced, open or closed.
 func TestHealGoesOnWithRotation(t *testing.T) {
 	errCut := errors.New("cut here")
 	for name, damage := range map[string]func(t *testing.T, path string, o Options){
@@ -87,8 +87,8 @@ func TestHealGoesOnWithRotation(t *testing.T) {
 	}
 }
 
-// TestOwnerIsKept: a file that takes the place of another one, and what is left
-// of a damaged one, belong to whom that belonged, whoever ran the program.
+// TestOwnerIsKept: a file that replaces another one, and the copy of a damaged one,
+// keep the old file's owner, whoever ran the program.
 func TestOwnerIsKept(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")

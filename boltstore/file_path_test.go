@@ -17,7 +17,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// swaps are the operations that put another file in an open one's place.
+// swaps are the operations that put another file in an open file's place.
 func swaps(db *DB) map[string]func() error {
 	return map[string]func() error{
 		"compact": func() error { _, err := db.Compact(context.Background(), nil); return err },
@@ -50,9 +50,9 @@ func skipOpenFiles(t *testing.T) {
 	}
 }
 
-// TestMovedFile: A has the file open, which is moved away or removed; B makes
-// another one at the path. Whatever A does, B's file stays, and A says why it
-// does not do it. Once the file is back all goes on.
+// TestMovedFile: A has the file open; it is moved or removed, and B makes another one
+// at the path. B's file stays whatever A does, and A's errors say why. Once the file is
+// back everything works again.
 func TestMovedFile(t *testing.T) {
 	skipOpenFiles(t)
 	for name, away := range map[string]func(path string) error{
@@ -159,7 +159,7 @@ func movedAtTheLastMoment(t *testing.T, plain bool) {
 	}
 }
 
-// TestRelativePath: a program that changes its folder goes on with its file.
+// TestRelativePath: a program that changes its working folder keeps using its file.
 func TestRelativePath(t *testing.T) {
 	skipOpenFiles(t)
 	dir, other := t.TempDir(), t.TempDir()
@@ -187,8 +187,8 @@ func TestRelativePath(t *testing.T) {
 	}
 }
 
-// TestMovedIsNoticed: by the committer, with no one asking, and by who asks. A
-// file that comes back is one that was never away; a compaction is no move.
+// TestMovedIsNoticed: the committer notices a moved file on its own, and so do AtPath
+// and Err. A file that comes back counts as never moved; a compaction is no move.
 func TestMovedIsNoticed(t *testing.T) {
 	skipOpenFiles(t)
 	path := testPath(t)
@@ -247,8 +247,8 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// TestReplacedWhileItWasLookedAt: what Open finds damaged is moved away, and
-// another program's file comes, before Open replaces it.
+// TestReplacedWhileItWasLookedAt: between Open's finding of damage and its replacement,
+// the file is moved away and another program's comes.
 func TestReplacedWhileItWasLookedAt(t *testing.T) {
 	skipOpenFiles(t)
 	for _, at := range []string{"create", "link", "rename"} {
@@ -287,8 +287,7 @@ func TestReplacedWhileItWasLookedAt(t *testing.T) {
 	}
 }
 
-// TestConvertMoved: a file is converted when it is opened, and replaces no
-// other one.
+// TestConvertMoved: the conversion of a file at Open replaces no other file.
 func TestConvertMoved(t *testing.T) {
 	skipOpenFiles(t)
 	path := testPath(t)
@@ -310,7 +309,7 @@ func TestConvertMoved(t *testing.T) {
 	noLeftovers(t, path)
 }
 
-// TestReadOnlyMoved: what a reader copies is the file that it has open.
+// TestReadOnlyMoved: a reader's snapshot is of the file that it has open.
 func TestReadOnlyMoved(t *testing.T) {
 	skipOpenFiles(t)
 	path := testPath(t)
@@ -347,8 +346,8 @@ func TestReadOnlyMoved(t *testing.T) {
 	closeTest(t, openTest(t, to, Options{ReadOnly: true}))
 }
 
-// TestMountedFile: a file that is mounted by itself, as into a container, cannot
-// be replaced. The error says what to do, and the program goes on.
+// TestMountedFile: a file that is a mount point, as in a container, cannot be replaced.
+// The error says what to do, and the program goes on.
 func TestMountedFile(t *testing.T) {
 	busy := false
 	o := Options{Keyset: sealtest.Keyset(), op: func(name, _ string) error {

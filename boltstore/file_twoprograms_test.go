@@ -17,8 +17,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// program is one of the programs of TestTwoPrograms: a file that it has open, and
-// what it has committed to that.
+// program is one of the programs of TestTwoPrograms: its open file, and what it has
+// committed.
 type program struct {
 	db    *DB
 	s     *Claimed
@@ -34,13 +34,13 @@ type yard struct {
 	keyset string // its file
 	n      int
 	live   []*program
-	// moved are the operator's names of files, and dead what is in those that
-	// nobody has open, by a key that is in no other one.
+	// moved are the operator's names of files. dead is the content of files that no
+	// program has open, by a key unique to the file.
 	moved []string
 	dead  map[string]map[string]bool
 	log   []string
 	in    bool // in an operation of a DB: what happens meanwhile does not nest
-	over  bool // nothing happens any more
+	over  bool // nothing more happens
 }
 
 func (y *yard) logf(format string, args ...any) { y.log = append(y.log, fmt.Sprintf(format, args...)) }
@@ -48,7 +48,7 @@ func (y *yard) logf(format string, args ...any) { y.log = append(y.log, fmt.Spri
 func (y *yard) options() Options {
 	silent := logr.Discard()
 	return Options{Keyset: seal.File(y.keyset), Logger: &silent, KeepCorrupt: 1 << 20, LockTimeout: -1, op: func(op, _ string) error {
-		// Who moves the file of before it got its name back moves a copy.
+		// A file that is moved before it got its name back is a copy.
 		if y.in && op != "exchange" && y.r.IntN(8) == 0 {
 			y.in = false
 			y.logf("  at %s:", op)
@@ -65,14 +65,14 @@ func (y *yard) options() Options {
 	}}
 }
 
-// beside runs an operation in the middle of which others do theirs.
+// beside runs an operation; other programs run theirs in the middle of it.
 func (y *yard) beside(fn func() error) error {
 	y.in = true
 	defer func() { y.in = false }()
 	return fn()
 }
 
-// outside is what an operator does, or another program that begins.
+// outside is a step of the operator, or the start of another program.
 func (y *yard) outside() {
 	switch y.r.IntN(4) {
 	case 0: // away
@@ -106,7 +106,7 @@ func (y *yard) outside() {
 	}
 }
 
-// begin has a program open the path.
+// begin starts a program that opens the path.
 func (y *yard) begin() {
 	if len(y.live) == 3 {
 		return
@@ -163,7 +163,7 @@ func (y *yard) same(p *program, want map[string]bool) {
 	}
 }
 
-// step is what one program does.
+// step is a step of one program.
 func (y *yard) step() {
 	if len(y.live) == 0 {
 		y.begin()
@@ -203,11 +203,10 @@ func (y *yard) step() {
 	}
 }
 
-// TestTwoPrograms: programs have files open that were at one path one after the
-// other, compact and heal them, give them new data keys as they begin, and end,
-// while an operator moves the files away, back, and in exchange for one another,
-// also in the middle of these operations. Each file that was committed to is there at the end, with
-// all of it and nothing else.
+// TestTwoPrograms: programs open, compact, heal and close files that were at one path
+// one after the other. An operator moves the files away, back, and in exchange for one
+// another, even in the middle of these operations. At the end each committed file is
+// there with exactly its content.
 func TestTwoPrograms(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 		t.Skip("names cannot be exchanged in one step")

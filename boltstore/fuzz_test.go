@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The fuzz targets of what the file holds. Each is given bytes whose checksum
-// is right, which damage does not have, but what is read is to be safe without.
-// What they have found interesting is kept below testdata/fuzz.
+// Fuzz targets of the file's forms. Their inputs have valid checksums, unlike damage,
+// but reading must be safe without checksums. Interesting inputs are below
+// testdata/fuzz.
 
 func fuzzSeed(f *testing.F, v any) []byte {
 	f.Helper()
@@ -24,7 +24,7 @@ func fuzzSeed(f *testing.F, v any) []byte {
 	return b
 }
 
-// again encodes v and parses that: it must come out the same.
+// again encodes v and parses the result, which must equal v.
 func again[T any](t *testing.T, v *T, parse func([]byte) (*T, error), prefix []byte) {
 	t.Helper()
 	b, err := msgpack.Marshal(v)

@@ -24,13 +24,13 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// Golden files are what released programs have written. They are never written
-// again: a new format gets new ones beside them. Each is the file, gzipped, and
-// what it holds, as text.
+// Golden files were written by released programs. They are never written again: a new
+// format gets new files beside them. Each is the file, gzipped, and its content as
+// text.
 //
 //	go test ./boltstore -run TestGolden -write-golden
 //
-// writes those of the current format that are missing.
+// writes the missing files of the current format.
 var writeGolden = flag.Bool("write-golden", false, "write the golden files of the current format that are missing")
 
 var (
@@ -129,7 +129,7 @@ func makeGolden(t *testing.T, path string, o Options) {
 	}
 }
 
-// goldenText is all that the file says.
+// goldenText returns the whole content of the file.
 func goldenText(t *testing.T, db *DB) string {
 	t.Helper()
 	if r, err := db.Check(); err != nil || !r.Sound() {
@@ -201,8 +201,8 @@ func goldenText(t *testing.T, db *DB) string {
 	return b.String()
 }
 
-// TestGolden: files of every released format, and of this one, are opened and
-// hold what they held.
+// TestGolden: files of every released format, and of this one, open and have their
+// content.
 func TestGolden(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Now())
 	if *writeGolden {

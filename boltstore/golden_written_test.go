@@ -14,10 +14,10 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
-// goldenHidden is a source of which a later transform refuses objects.
+// goldenHidden is a source with objects that a later transform refuses.
 var goldenHidden = Source{Version: "v1", Resource: "configmaps", Namespace: "hidden", Form: FormTyped}
 
-// written is the server's state beneath what the program has written.
+// written is the server's state beneath the own writes.
 func written() (srv server) {
 	srv = server{}
 	for i := range 60 { // enough for a dictionary
@@ -89,8 +89,8 @@ func makeGoldenWritten(t *testing.T, path string, o Options) {
 	}
 }
 
-// goldenWrittenText is all that the file says, and what handlers are told once the
-// server shows each object in another state, or no more.
+// goldenWrittenText returns the whole content, and what handlers are told once the
+// server shows each object in another state, or no longer.
 func goldenWrittenText(t *testing.T, db *DB) string {
 	t.Helper()
 	var b strings.Builder

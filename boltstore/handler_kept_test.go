@@ -25,9 +25,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// fillDurable makes a file with packed pods, two dictionaries, and durable
-// handlers: one with parked entries, one with pending keys, one that is in the
-// middle of being shown the objects. It returns strings of the objects.
+// fillDurable makes a file with packed pods, two dictionaries and durable handlers: one
+// with parked entries, one with pending keys, one in the middle of a replay. It returns
+// strings of the objects.
 func fillDurable(t testing.TB, path string, o Options) needles {
 	t.Helper()
 	n := needles{map[string]bool{}, map[string]bool{}}
@@ -109,7 +109,7 @@ func fillDurable(t testing.TB, path string, o Options) needles {
 	return n
 }
 
-// durable is what a file keeps of a source with durable handlers.
+// durable is what a file has about a source's durable handlers.
 type durable struct {
 	objects  []any
 	handlers map[string]handlerState
@@ -204,10 +204,9 @@ func (d durable) same(t *testing.T, what string, was durable, places bool) {
 	}
 }
 
-// TestDurableIsKept: whatever is made of a file, durable handlers are where they
-// were, with all that is parked and pending, and dictionaries open. A replay
-// goes on where it was, but in a file with other keys, and so in another order:
-// there it begins again.
+// TestDurableIsKept: each kind of copy of a file keeps positions, parked and pending
+// keys, and dictionaries. A replay continues, except in a file with other data keys,
+// whose order differs: there it begins again.
 func TestDurableIsKept(t *testing.T) {
 	path := testPath(t)
 	plainFile := Options{Decrypt: true}
@@ -319,7 +318,7 @@ func TestDurableIsKept(t *testing.T) {
 
 	db = open(Options{Keyset: ks, Decrypt: true})
 	durableOf(t, db).same(t, "decrypted", was, false)
-	// And it can be used: what is parked is handed out, the rest is shown.
+	// The copy can be used: parked entries are handed out, the rest is replayed.
 	s = claimTest(t, db, podClaim())
 	h, pos := claimHandler(t, s, "behind")
 	page, err := h.Parked(nil, 100, 0)
@@ -337,8 +336,8 @@ func TestDurableIsKept(t *testing.T) {
 	s.Release()
 }
 
-// TestPlainFilesAside: files that were set aside before the file was encrypted
-// are not, and are named.
+// TestPlainFilesAside: files that were set aside before the encryption stay
+// unencrypted, and the log names them.
 func TestPlainFilesAside(t *testing.T) {
 	path := testPath(t)
 	fillCluster(t, path, Options{}, 20)

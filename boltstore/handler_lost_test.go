@@ -24,9 +24,8 @@ func (p *askingPosition) Position() Position {
 	return p.testPosition.Position()
 }
 
-// TestLostPosition: what a handler has still to be told is damaged in a file
-// that is open. It starts over, whether it is registered or not, and what it
-// says of before does not get over that.
+// TestLostPosition: what a handler must still be told is damaged in an open file. The
+// handler starts over, registered or not, and its old reports do not undo that.
 func TestLostPosition(t *testing.T) {
 	gone := uint64(0)
 	damages := map[string]func(src sourceTx) error{
@@ -119,8 +118,7 @@ func TestLostPosition(t *testing.T) {
 	}
 }
 
-// TestLostParked: part of a file is lost that has what handlers must still be
-// told. They start over.
+// TestLostParked: handlers whose parked entries or journal are lost start over.
 func TestLostParked(t *testing.T) {
 	for _, bucket := range [][]byte{layout.BucketHandlers, layout.BucketParked} {
 		t.Run(string(bucket), func(t *testing.T) {
@@ -169,7 +167,7 @@ func TestLostParked(t *testing.T) {
 	}
 }
 
-// ruinBucket overwrites a leaf page of what the source has below a bucket.
+// ruinBucket overwrites a leaf page of the source's bucket called name.
 func ruinBucket(t *testing.T, db *DB, name []byte) {
 	t.Helper()
 	page := 0

@@ -10,9 +10,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestNamesLost: a handler whose name was lost with a damaged page while nobody
-// had it registered starts over. It is not taken for a new one, whose past
-// would be of no concern; and where nothing was lost a new one is new.
+// TestNamesLost: an unregistered handler whose name was lost with a damaged page starts
+// over. It does not count as new, since it has a past. If nothing was lost, a new
+// handler is new.
 func TestNamesLost(t *testing.T) {
 	for _, where := range []string{"nothing", "handlers", "source"} {
 		for _, open := range []bool{true, false} {

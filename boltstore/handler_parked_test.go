@@ -13,7 +13,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// TestParkKey: what several commits park of a key tells the same as the entries.
+// TestParkKey: entries of a key that several commits park tell the same as the entries
+// themselves.
 func TestParkKey(t *testing.T) {
 	added := func(seq uint64, next string) numbered {
 		return numbered{seq, format.Draft{Type: cache.Added, Key: "ns/a", Next: []byte(next)}}
@@ -88,8 +89,7 @@ func TestParkKey(t *testing.T) {
 	s.Release()
 }
 
-// TestSettleParked: what is acknowledged of a key does not stay for what came
-// after it.
+// TestSettleParked: acknowledged entries of a key go, and later ones stay.
 func TestSettleParked(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -136,9 +136,8 @@ func TestSettleParked(t *testing.T) {
 	s.Release()
 }
 
-// TestParkedGone: of objects that came and went under one key, those that the
-// handler may have been told of are kept, also of those that it may be told of
-// while the commit is under way. Of many others some are left out.
+// TestParkedGone: of objects that came and went under one key, those are kept that the
+// handler may have been told, even during the commit. Some of many others are left out.
 func TestParkedGone(t *testing.T) {
 	db := openTest(t, testPath(t), Options{JournalBytes: 1})
 	s := claimTest(t, db, Claim{})

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// broken has what a handler depends on rot.
+// broken damages what a handler depends on.
 func broken(t *testing.T, s *Claimed, fn func(src sourceTx) error) {
 	t.Helper()
 	if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }, nil); err != nil {
@@ -28,8 +28,8 @@ func brokenPosition(src sourceTx) error {
 	return src.HandlerBox(src.Root.Bucket(layout.BucketHandlers)).Put([]byte("test"), []byte("not a position, and long enough for one"))
 }
 
-// startingOver is a store with three entries and a handler that has started
-// over at the third, which the file says.
+// startingOver returns a store with three entries and a handler that has started over
+// at the third. The file says so.
 func startingOver(t *testing.T) (*Claimed, func(), *testPosition) {
 	t.Helper()
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour, JournalBytes: 1})
@@ -52,8 +52,8 @@ func startingOver(t *testing.T) (*Claimed, func(), *testPosition) {
 	return s, change, pos
 }
 
-// TestStartsOverByItself: a handler has noticed before the file did that it has
-// to start over. What came since is kept for it.
+// TestStartsOverByItself: a handler starts over before the file says so. Later entries
+// are kept for it.
 func TestStartsOverByItself(t *testing.T) {
 	s, change, pos := startingOver(t)
 	broken(t, s, brokenPosition)
@@ -66,8 +66,8 @@ func TestStartsOverByItself(t *testing.T) {
 	}
 }
 
-// TestStartsOverAgain: damage while a handler starts over, or has acknowledged
-// that and the file does not say so yet: what it says is of before.
+// TestStartsOverAgain: damage while a handler starts over, or after it has and before
+// the file says so. Its reports are about the time before.
 func TestStartsOverAgain(t *testing.T) {
 	for name, damage := range map[string]func(s *Claimed, src sourceTx) error{
 		"the position":       func(_ *Claimed, src sourceTx) error { return brokenPosition(src) },
@@ -104,7 +104,7 @@ func TestStartsOverAgain(t *testing.T) {
 	}
 }
 
-// brokenParked has something parked that cannot be read.
+// brokenParked makes a parked key unreadable.
 func brokenParked(_ *Claimed, src sourceTx) error {
 	b, err := src.createParked("test")
 	if err != nil {
@@ -119,7 +119,8 @@ func brokenParked(_ *Claimed, src sourceTx) error {
 	return errors.Join(src.putHandler("test", st), b.Put(index.AppendKey(nil, "a/1"), []byte("junk")))
 }
 
-// brokenJournal has the oldest block that the handler needs rot, which presses.
+// brokenJournal damages the oldest block that the handler needs, when the journal must
+// be collapsed.
 func brokenJournal(_ *Claimed, src sourceTx) error {
 	j := src.Journal()
 	_, v := j.Cursor().Seek(layout.U64(4))
@@ -128,8 +129,8 @@ func brokenJournal(_ *Claimed, src sourceTx) error {
 	return j.Put(layout.U64(4), v)
 }
 
-// TestDamagedParkedIsNotReplaced: what is parked and cannot be read may have a
-// delete in it. The handler starts over, whatever comes across it.
+// TestDamagedParkedIsNotReplaced: an unreadable parked key may contain a delete. The
+// handler starts over, whatever meets it.
 func TestDamagedParkedIsNotReplaced(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

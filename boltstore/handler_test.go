@@ -14,7 +14,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// testPosition is a Positioner that says what it is told to.
+// testPosition is a Positioner with a position that the test sets.
 type testPosition struct {
 	mu   sync.Mutex
 	p    Position
@@ -65,8 +65,8 @@ func (p *testProducer) stepped(t *testing.T, clk *testingclock.FakeClock) {
 	}
 }
 
-// TestPositionsRideAlong: a position is written with a commit, needs none of its
-// own, and is never ahead of what it acknowledges.
+// TestPositionsRideAlong: a position is written with a commit, needs none of its own,
+// and is never ahead of the acknowledged entries.
 func TestPositionsRideAlong(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour, Clock: clk})
@@ -127,8 +127,8 @@ func TestPositionsRideAlong(t *testing.T) {
 	}
 }
 
-// TestMarksFailBeforeRelease: a commit of nothing but marks that has failed is
-// no loss once Release has written them.
+// TestMarksFailBeforeRelease: a failed commit of only marks is no loss once Release has
+// written them.
 func TestMarksFailBeforeRelease(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0)) // nothing is tried again by itself
 	path := testPath(t)
@@ -165,8 +165,8 @@ func TestMarksFailBeforeRelease(t *testing.T) {
 	}
 }
 
-// TestCollapse: what a handler that is behind needs of a journal that is too
-// large, or too old, is kept for each key, and goes when it is acknowledged.
+// TestCollapse: what a slow handler needs of a journal that is too large or too old is
+// kept by key, and goes once it is acknowledged.
 func TestCollapse(t *testing.T) {
 	t.Run("large", func(t *testing.T) { testCollapse(t, Options{Window: time.Nanosecond, JournalBytes: 1}) })
 	t.Run("old", func(t *testing.T) { testCollapse(t, Options{Window: time.Nanosecond, JournalAge: 1}) })
@@ -282,7 +282,7 @@ func testCollapse(t *testing.T, o Options) {
 	}
 }
 
-// TestForgottenHandler: a name that nobody registers for HandlerAge goes.
+// TestForgottenHandler: a handler that is not registered for HandlerAge is removed.
 func TestForgottenHandler(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
@@ -304,8 +304,8 @@ func TestForgottenHandler(t *testing.T) {
 	}
 }
 
-// TestShortHandlerAge: however short the time, a name does not go before it is
-// over, although it is not noted exactly when its handler was last registered.
+// TestShortHandlerAge: a handler is not removed before HandlerAge is over, however
+// short it is, although its last use is noted only now and then.
 func TestShortHandlerAge(t *testing.T) {
 	for _, age := range []time.Duration{time.Minute, 10 * time.Minute, 3 * time.Hour, math.MaxInt64} {
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0).Truncate(time.Hour).Add(-time.Second))
@@ -340,8 +340,8 @@ func TestShortHandlerAge(t *testing.T) {
 	}
 }
 
-// TestRemoveClaimedHandler: a name that is in use is forgotten, and whoever
-// claimed it has no say in what comes after.
+// TestRemoveClaimedHandler: a registered handler can be removed, and its registration
+// has no effect afterwards.
 func TestRemoveClaimedHandler(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{})

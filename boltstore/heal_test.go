@@ -14,9 +14,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestHeal: pages that bbolt trips over, in a file that is open. What can be
-// read is saved, commits go on, readers get no error but the first, and a
-// relist brings back the rest and tells what was deleted meanwhile.
+// TestHeal: bbolt trips over damaged pages of an open file. Readable objects are saved,
+// commits go on, and readers get one error at most. A relist brings the rest back and
+// tells what was deleted meanwhile.
 func TestHeal(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{Window: time.Nanosecond})
@@ -113,7 +113,7 @@ func TestHealWhileRelisting(t *testing.T) {
 	}
 }
 
-// TestHealBesideReadersAndWriters is for the race detector, and for locks.
+// TestHealBesideReadersAndWriters is for the race detector and for deadlocks.
 func TestHealBesideReadersAndWriters(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{Window: time.Nanosecond})
@@ -159,8 +159,8 @@ func TestHealBesideReadersAndWriters(t *testing.T) {
 	sameObjects(t, "after", srv.anys(), s.List())
 }
 
-// TestSalvageTruncated: whatever is left of a truncated file, what is served
-// is as it was, what is not says so, and a relist brings it back.
+// TestSalvageTruncated: objects served from a truncated file are as stored, the source
+// says what is missing, and a relist brings it back.
 func TestSalvageTruncated(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -198,7 +198,7 @@ func TestSalvageTruncated(t *testing.T) {
 	t.Logf("at most %d of 500 objects were saved", most)
 }
 
-// TestCorruptFilesAreBounded: the newest ones stay.
+// TestCorruptFilesAreBounded: only the newest files that were set aside stay.
 func TestCorruptFilesAreBounded(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	path := filepath.Join(t.TempDir(), "odd[name]*.db")

@@ -20,7 +20,7 @@ import (
 	"github.com/kubewake/kubewake/internal/podgen"
 )
 
-// event brings an event to the file, or what says that it cannot be stored.
+// event commits an event, or the note of an object that cannot be stored.
 func event(t *testing.T, s *Claimed, p *testProducer, typ cache.DeltaType, obj any, why error) {
 	t.Helper()
 	c, err := s.Prepare(typ, obj)
@@ -42,7 +42,7 @@ func expectNoted(t *testing.T, what string, s *Claimed, want ...string) {
 	}
 }
 
-// failing is an index of which the function fails on some objects.
+// failing is an index whose function fails on some objects.
 func failing(names *[]string) Claim {
 	return Claim{
 		Indexers: cache.Indexers{"words": indexers["words"], "odd": func(o any) ([]string, error) {
@@ -65,7 +65,7 @@ func refusing(names ...string) func(runtime.Object) (runtime.Object, error) {
 	}
 }
 
-// relistSome relists where some objects cannot be stored.
+// relistSome relists; some objects cannot be stored.
 func relistSome(t *testing.T, s *Claimed, rv string, o RelistOptions, objs []runtime.Object) []*Entry {
 	t.Helper()
 	o.OnError = func(_ runtime.Object, err error) {
@@ -136,7 +136,7 @@ func podClaim() Claim {
 	return Claim{Source: pods, Example: &corev1.Pod{}, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}}
 }
 
-// serves compares all that the store serves with objs, by all ways of reading.
+// serves compares what the store serves with objs, by each way of reading.
 func serves(t testing.TB, s *Claimed, objs []runtime.Object) {
 	t.Helper()
 	var want []any

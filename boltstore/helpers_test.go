@@ -45,7 +45,7 @@ func rewritePage(t *testing.T, path string, f *pages.File, id uint64, change fun
 	}
 }
 
-// asides counts what is set aside.
+// asides counts the contents that are set aside.
 func asides(t testing.TB, db *DB) (n int) {
 	t.Helper()
 	err := db.h.view(func(tx *bolt.Tx) error {
@@ -70,7 +70,7 @@ func noLeftovers(t testing.TB, path string) {
 	}
 }
 
-// changeHeader changes what a closed file says of itself.
+// changeHeader changes the header of a closed file.
 func changeHeader(t *testing.T, path string, change func(h *header)) {
 	t.Helper()
 	b, err := bolt.Open(path, 0o600, nil)
@@ -91,7 +91,7 @@ func changeHeader(t *testing.T, path string, change func(h *header)) {
 	}
 }
 
-// copied is what a crash leaves of the folder.
+// copied returns a copy of the folder as a crash leaves it.
 func copied(t *testing.T, from string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -155,9 +155,8 @@ func handlerState1(t *testing.T, s *Claimed) HandlerState {
 	return hs[0]
 }
 
-// itemPages returns the leaf pages that have config maps of the generation that
-// is served. A relist under way may have the same records in pages of its own,
-// which nobody reads yet.
+// itemPages returns the leaf pages with config maps of the served generation. A relist
+// under way may have the same records in its own pages, which nobody reads yet.
 func itemPages(t *testing.T, db *DB) (leaves []int) {
 	t.Helper()
 	err := db.h.view(func(tx *bolt.Tx) error {
@@ -191,7 +190,7 @@ func keyOfObject(o any) string {
 	return key
 }
 
-// ruin overwrites the head of a page of a file that is open.
+// ruin overwrites the head of a page of an open file.
 func ruin(t *testing.T, path string, page int) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -227,8 +226,8 @@ func filled(t testing.TB) []byte {
 // machine stopped.
 func ofUncleanBoot(h *header) { h.BootID, h.Clean = "another boot", false }
 
-// stored makes a closed file with n config maps, of which one has changed in
-// as many commits.
+// stored makes a closed file with n config maps. One of them changes in each of the
+// given commits.
 func stored(t *testing.T, path string, n, commits int, o Options) server {
 	t.Helper()
 	o.Window = time.Nanosecond
@@ -271,7 +270,7 @@ func closeTest(t testing.TB, db *DB) {
 		return
 	}
 	r, err := db.Check()
-	for i := range r.Sources { // one that waits to be read anew is no news
+	for i := range r.Sources { // a source that needs a relist is expected
 		r.Sources[i].Problems = slices.DeleteFunc(r.Sources[i].Problems, func(p string) bool { return strings.HasPrefix(p, "marked degraded") })
 	}
 	if err != nil || !r.Sound() {

@@ -11,9 +11,9 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// TestStaleIndexEntry: an entry of an index that the object's record does not
-// list, as a page of before would bring back, is damage. The object is not
-// served under that value, and is under its own.
+// TestStaleIndexEntry: an index entry without a matching value in the record, as an old
+// page brings back, is damage. The object is not served under that value, but is under
+// its own.
 func TestStaleIndexEntry(t *testing.T) {
 	db, err := Open(testPath(t), Options{}) // it ends damaged
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestJournalAge: blocks go once they are older than JournalAge, however few
-// they are, and never before everybody has been told.
+// TestJournalAge: blocks older than JournalAge go, however few they are, and never
+// before all handlers have been told.
 func TestJournalAge(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalAge: time.Hour, FlushInterval: 1000 * time.Hour, Clock: clk})
@@ -51,7 +51,7 @@ func TestJournalAge(t *testing.T) {
 	clk.Step(2 * time.Minute)
 	add()
 	kept(6, 7)
-	clk.Step(48 * time.Hour) // nobody has been told of 6 and 7
+	clk.Step(48 * time.Hour) // 6 and 7 have not been told
 	add()
 	kept(6, 8)
 	s.SetTold(6)
@@ -59,8 +59,8 @@ func TestJournalAge(t *testing.T) {
 	kept(7, 9)
 }
 
-// TestHandlerLag: how far behind a durable handler is, in entries, in bytes of
-// whole blocks, and in time.
+// TestHandlerLag: a durable handler's lag is reported in entries, in bytes of whole
+// blocks, and in time.
 func TestHandlerLag(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour, Clock: clk})
@@ -133,9 +133,8 @@ func TestHandlerLag(t *testing.T) {
 	is(1, blocks(5), 4)
 }
 
-// TestOnlyUncleanBootsAreVerified: a file that was closed in order, or that is
-// used again in the same boot, is opened without being read. What is lost in it
-// is noticed when it is read.
+// TestOnlyUncleanBootsAreVerified: a file that was closed in order, or is opened again
+// in the same boot, is not verified at Open. Its damage is noticed when it is read.
 func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 	if osfile.BootID() == "" || osfile.BootID() == osfile.UnknownBoot {
 		t.Skip("this system does not tell its boot id")
@@ -185,8 +184,8 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 	}
 }
 
-// TestKeepCorrupt: of files set aside the oldest go, by number and by size; the
-// newest one stays, whatever the bounds say.
+// TestKeepCorrupt: the oldest files that were set aside go, by number and by size. The
+// newest one stays whatever the bounds say.
 func TestKeepCorrupt(t *testing.T) {
 	const content = "not ours" // 8 bytes
 	for _, c := range []struct {

@@ -16,8 +16,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// wantsSound wants a file without problems, but for those that the file itself
-// says it has.
+// wantsSound wants a file whose only problems are those that the file itself states.
 func wantsSound(t *testing.T, what string, db *DB) {
 	t.Helper()
 	r, err := db.Check()
@@ -33,7 +32,7 @@ func wantsSound(t *testing.T, what string, db *DB) {
 	}
 }
 
-// flipNoted flips a bit of what b has of each key for which is says so.
+// flipNoted flips a bit of each value in b that is selects.
 func flipNoted(t *testing.T, b *bolt.Bucket, is func(k, v []byte) bool) {
 	t.Helper()
 	var keys [][]byte
@@ -54,8 +53,8 @@ func flipNoted(t *testing.T, b *bolt.Bucket, is func(k, v []byte) bool) {
 	}
 }
 
-// TestOwnWriteUnindexedBesideAStage: an index function that failed on what the
-// program has written beside a staged list is called again once that is done.
+// TestOwnWriteUnindexedBesideAStage: an index function that failed on an own write
+// beside a staged list is called again after the list.
 func TestOwnWriteUnindexedBesideAStage(t *testing.T) {
 	db := openTest(t, testPath(t), Options{maxCommitBytes: 1})
 	bad := []string{}
@@ -87,9 +86,8 @@ func TestOwnWriteUnindexedBesideAStage(t *testing.T) {
 	}
 }
 
-// TestNamelessOfAnInterruptedList: an object without a key that an interrupted
-// first list has shown is known to the one that goes on from there. Its content
-// is not in what is said of it.
+// TestNamelessOfAnInterruptedList: the relist that continues an interrupted first list
+// knows of an object without a key. Its reason does not contain the object's content.
 func TestNamelessOfAnInterruptedList(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	c := Claim{KeyFunc: func(o any) (string, error) {
@@ -127,7 +125,7 @@ func TestNamelessOfAnInterruptedList(t *testing.T) {
 }
 
 // TestOwnWriteOverAHiddenRecord: the program writes and deletes an object that an
-// earlier program has stored and the transform of this one refuses.
+// earlier program stored and this one's transform refuses.
 func TestOwnWriteOverAHiddenRecord(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -156,8 +154,8 @@ func TestOwnWriteOverAHiddenRecord(t *testing.T) {
 	}
 }
 
-// TestSalvageOfNotedRecords: a record that cannot be saved leaves neither a note
-// of its indices nor an empty base.
+// TestSalvageOfNotedRecords: a record that cannot be saved leaves no note of its
+// indices and no empty base.
 func TestSalvageOfNotedRecords(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -192,8 +190,8 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	expectNoted(t, "relisted", s, "ns/a odd")
 }
 
-// TestNotesForgottenByAnOlderProgram: what an older program has forgotten could
-// not be stored is read again, and what has no values is indexed again.
+// TestNotesForgottenByAnOlderProgram: after an older program has dropped the notes,
+// unstored objects are read again, and objects without values are indexed again.
 func TestNotesForgottenByAnOlderProgram(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -230,8 +228,8 @@ func TestNotesForgottenByAnOlderProgram(t *testing.T) {
 	}
 }
 
-// TestNewlyUnindexedInAList: a list whose content is compared, and that shows an
-// object as it is in the file, notes that an index function fails on it.
+// TestNewlyUnindexedInAList: a list that compares content and finds an object unchanged
+// notes that an index function fails on it.
 func TestNewlyUnindexedInAList(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	bad := []string{"a"}

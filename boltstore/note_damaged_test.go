@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-// TestDamagedNote: a note that is damaged is noticed by whatever meets it, and
-// hides nothing that is noted of another object.
+// TestDamagedNote: each reader of a damaged note notices the damage, and notes of other
+// objects stay visible.
 func TestDamagedNote(t *testing.T) {
 	for _, how := range []string{"event", "list", "index", "restart", "staged"} {
 		t.Run(how, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestDamagedNote(t *testing.T) {
 }
 
 // TestOwnWriteOverADamagedRecord: the program deletes an object whose record is
-// damaged, or stores the server's answer there. Handlers are told what became of
-// it by the next list.
+// damaged, or stores the server's answer there. The next list tells handlers what
+// became of it.
 func TestOwnWriteOverADamagedRecord(t *testing.T) {
 	for _, want := range []cache.DeltaType{cache.Deleted, cache.Updated} {
 		t.Run(string(want), func(t *testing.T) { ownWriteOverADamagedRecord(t, want) })
@@ -122,9 +122,9 @@ func ownWriteOverADamagedRecord(t *testing.T, want cache.DeltaType) {
 	wantsSound(t, "at last", db)
 }
 
-// TestChangeBesideADamagedBase: the program has stored a change before the
-// server brought it, or something else under the same version, and what handlers
-// were told is lost. They are told what the next list shows, and that is read.
+// TestChangeBesideADamagedBase: the base of an own write is damaged, before the server
+// brings the change or other content under its version. Handlers are told what the next
+// list shows, and readers see it.
 func TestChangeBesideADamagedBase(t *testing.T) {
 	for _, how := range []string{"claimed", "salvaged", "all gone"} {
 		for _, what := range []string{"change", "other content", "new"} {
@@ -165,7 +165,7 @@ func TestChangeBesideADamagedBase(t *testing.T) {
 				if err := f.s.Err(); err != nil || f.read() != "7y" || f.replay() != "7y" || f.bases() != 0 || f.s.UnstoredObjects() != 0 {
 					t.Fatal(err, f.read(), f.replay(), f.bases(), f.s.UnstoredObjects())
 				}
-				// Without its key it is not known that something was not told.
+				// Without its key nothing shows that something was not told.
 				if got := f.told(); !strings.HasSuffix(got, "7y") && (how != "all gone" || what == "other content") {
 					t.Fatalf("told %q", got)
 				}

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestIndexFunctionRecovers: a function that failed is called again after a
-// second, two, four, up to ten minutes.
+// TestIndexFunctionRecovers: a failed function is called again after one, two, four
+// seconds, and so on up to ten minutes.
 func TestIndexFunctionRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openTest(t, testPath(t), Options{})
@@ -65,8 +65,8 @@ func TestIndexFunctionRecovers(t *testing.T) {
 	})
 }
 
-// TestIndexNoLongerAsked: what is noted under an index that a program does not
-// ask for any more is forgotten, and that index built when one asks again.
+// TestIndexNoLongerAsked: notes under an index that the program no longer has are
+// removed. The index is built when a program adds it again.
 func TestIndexNoLongerAsked(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

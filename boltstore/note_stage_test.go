@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestStagedNotes: a relist that is staged has notes of its own, and leaves none
-// behind if it is aborted.
+// TestStagedNotes: a staged relist has its own notes, and leaves none behind if it is
+// aborted.
 func TestStagedNotes(t *testing.T) {
 	db := openTest(t, testPath(t), Options{maxCommitBytes: 4000})
 	bad := []string{"cm7"}
@@ -48,8 +48,8 @@ func TestStagedNotes(t *testing.T) {
 	}
 }
 
-// TestNotesOfAnInterruptedList: what a first list could not store is known when
-// another one goes on from it.
+// TestNotesOfAnInterruptedList: a relist that continues an interrupted first list knows
+// its unstored objects.
 func TestNotesOfAnInterruptedList(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -23,7 +23,7 @@ import (
 // errRefused is why a transform of these tests refuses an object.
 var errRefused = errors.New("zq-refused")
 
-// notes are the keys of which something is noted, sorted, with what.
+// notedOf returns the noted keys, sorted, with what is noted.
 func notedOf(t *testing.T, s interface{ Noted(int) ([]Noted, error) }) (all []string) {
 	t.Helper()
 	ns, err := s.Noted(1 << 20)
@@ -44,8 +44,8 @@ func notedOf(t *testing.T, s interface{ Noted(int) ([]Noted, error) }) (all []st
 	return all
 }
 
-// TestNotesStay: notes are carried by whatever makes another file of this one,
-// and in an encrypted file nothing of them can be read.
+// TestNotesStay: each kind of copy of a file carries the notes, and in an encrypted
+// file they cannot be read.
 func TestNotesStay(t *testing.T) {
 	path := testPath(t)
 	o := Options{Keyset: sealtest.Keyset()}
@@ -111,7 +111,7 @@ func TestNotesStay(t *testing.T) {
 	}
 	expectNoted(t, "the snapshot", claimTest(t, openTest(t, other, o), failing(&bad)), want...)
 
-	// A list that has all of them forgets all of them.
+	// A list with all of the objects removes all notes.
 	bad = nil
 	relistSome(t, s, "120", RelistOptions{}, srv.list())
 	if err := s.indexing().reindexNoted(); err != nil {
@@ -124,8 +124,8 @@ func TestNotesStay(t *testing.T) {
 	}
 }
 
-// TestNotesOfAnOlderProgram: one that does not know of notes writes meta without
-// them. They are removed at the next claim.
+// TestNotesOfAnOlderProgram: a program that does not know notes writes meta without
+// them. The next claim removes the notes.
 func TestNotesOfAnOlderProgram(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -151,8 +151,8 @@ func TestNotesOfAnOlderProgram(t *testing.T) {
 	}
 }
 
-// TestRefusedAfterAnUpgrade: what an earlier program has stored and the new one's
-// transform refuses is not served, and has not been deleted either.
+// TestRefusedAfterAnUpgrade: an object that an earlier program stored and the new one's
+// transform refuses is not served, and counts as existing.
 func TestRefusedAfterAnUpgrade(t *testing.T) {
 	for _, how := range []string{"stored", "stored by the watch", "gone", "gone by the watch", "refused again", "replaced"} {
 		t.Run(how, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestRefusedAfterAnUpgrade(t *testing.T) {
 				closeTest(t, db)
 				db = openTest(t, path, Options{})
 				s = claimTest(t, db, Claim{Indexers: indexers})
-				s.SetTransformVersion("3") // all anew, over the note
+				s.SetTransformVersion("3") // stores all objects again, over the note
 				relistSome(t, s, "130", RelistOptions{Transform: refusing("cm3")}, srv.list())
 				expectNoted(t, "and again", s, "ns/cm3 at 4")
 				delete(srv, "ns/cm3")
@@ -233,8 +233,8 @@ func TestRefusedAfterAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestNotesOfEvents: a note goes with the version that it is of, not with one
-// that comes late, and with the object.
+// TestNotesOfEvents: a note goes with its version or a later one, or with the object,
+// and not with an older version that comes late.
 func TestNotesOfEvents(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -272,8 +272,7 @@ func TestNotesOfEvents(t *testing.T) {
 	}
 }
 
-// TestNotedIsNotSame: a list that shows a noted object is never taken to show
-// what the file has.
+// TestNotedIsNotSame: a list never takes a noted object for unchanged.
 func TestNotedIsNotSame(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -292,8 +291,8 @@ func TestNotedIsNotSame(t *testing.T) {
 	}
 }
 
-// TestManyUnstored: where nothing can be stored, what is noted lies in the file,
-// and meta stays small.
+// TestManyUnstored: if no object can be stored, the notes are in the file, and meta
+// stays small.
 func TestManyUnstored(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -324,8 +323,8 @@ func TestManyUnstored(t *testing.T) {
 	}
 }
 
-// TestDeleteOfAnother: the object that took a key could not be stored, and is
-// deleted. Handlers know the one before it, and are told that that one is gone.
+// TestDeleteOfAnother: an object that took over a key could not be stored, and is
+// deleted. Handlers know the one before it, and are told its delete.
 func TestDeleteOfAnother(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestCreatedAtOnce: two processes make the file at the same time, the second
-// one before any operation of the first, and goes on with it or closes it. There
-// is one file, and what whoever opened it has written is in it.
+// TestCreatedAtOnce: two processes make the file at the same time. The second one comes
+// before any operation of the first, and keeps the file open or closes it. There is one
+// file, with all that was written.
 func TestCreatedAtOnce(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		for _, empty := range []bool{true, false} {
@@ -96,8 +96,8 @@ func TestCreatedAtOnce(t *testing.T) {
 	}
 }
 
-// TestCreatedConcurrently is that with processes that wait for one another, in
-// whatever order they come.
+// TestCreatedConcurrently is TestCreatedAtOnce with processes that wait for one
+// another, in any order.
 func TestCreatedConcurrently(t *testing.T) {
 	for round := range 20 {
 		path := testPath(t)

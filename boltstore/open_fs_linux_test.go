@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// mounted is a folder with a file system of its own.
+// mounted returns a folder with its own file system.
 func mounted(t *testing.T, kind, data string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -32,8 +32,8 @@ func mounted(t *testing.T, kind, data string) string {
 	return dir
 }
 
-// TestOverlayIsWarnedOf: a file on an overlay, as a container without a volume
-// has it, works, with a warning that names the file system.
+// TestOverlayIsWarnedOf: a file on an overlay, as in a container without a volume,
+// works. A warning names the file system.
 func TestOverlayIsWarnedOf(t *testing.T) {
 	below := mounted(t, "tmpfs", "")
 	var dirs []string
@@ -64,9 +64,9 @@ func TestOverlayIsWarnedOf(t *testing.T) {
 	}
 }
 
-// TestReadOnlyFileSystem: a file on one can be read, and not be opened for
-// writing: nothing is set aside then, and it is as it was once it can be
-// written again.
+// TestReadOnlyFileSystem: a file on a read-only file system can be read, and not opened
+// for writing. Nothing is set aside, and the file is unchanged once it can be written
+// again.
 func TestReadOnlyFileSystem(t *testing.T) {
 	dir := mounted(t, "tmpfs", "")
 	remount := func(flags uintptr) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestDiedBetweenExchanges: a file comes to the path after the look, and the
-// program dies before it has its name back. The next Open keeps it.
+// TestDiedBetweenExchanges: another file comes to the path, and the program dies before
+// that file has its name back. The next Open keeps it.
 func TestDiedBetweenExchanges(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 		t.Skip("names cannot be exchanged in one step")
@@ -64,8 +64,8 @@ func TestDiedBetweenExchanges(t *testing.T) {
 	}
 }
 
-// TestAnotherUnderTheSameInode: a file that was written since it was looked at, or
-// that has the inode of one that was removed, is not set aside unseen.
+// TestAnotherUnderTheSameInode: Open does not set aside a file that was written since
+// its check, or that has a removed file's inode.
 func TestAnotherUnderTheSameInode(t *testing.T) {
 	path := testPath(t)
 	good := filled(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// generation are the objects of which all have the same data.
+// generation returns objects that all have the same data.
 func generation(n int) (objs []any) {
 	for i := range 300 {
 		objs = append(objs, configMap("ns", fmt.Sprintf("cm%03d", i), n, map[string]string{"generation": fmt.Sprint(n), "words": fmt.Sprint(i)}))
@@ -53,9 +53,8 @@ func skipWithoutLending(t *testing.T) {
 	}
 }
 
-// TestReaderGivesWay: a reader is in the middle of a read that does not end. A
-// program opens the file meanwhile, as soon as if there was no reader. Until it
-// writes, the reader reads on; then it is told.
+// TestReaderGivesWay: a program opens the file in the middle of a reader's long read,
+// without waiting. The reader reads on until the program writes. Then it gets ErrTaken.
 func TestReaderGivesWay(t *testing.T) {
 	skipWithoutLending(t)
 	path := testPath(t)
@@ -123,8 +122,8 @@ func TestReaderGivesWay(t *testing.T) {
 	}
 }
 
-// TestReaderKeepsReplacedFile: a file that is compacted meanwhile is read to its
-// end: the reader has the old one, to which nobody writes.
+// TestReaderKeepsReplacedFile: a reader reads a compacted file to its end. It has the
+// old file, to which no program writes.
 func TestReaderKeepsReplacedFile(t *testing.T) {
 	skipWithoutLending(t)
 	path := testPath(t)
@@ -147,9 +146,8 @@ func TestReaderKeepsReplacedFile(t *testing.T) {
 	}
 }
 
-// TestReadersBesideWriters: writers come and go while readers read. All that a
-// reader gets is of one state; it never takes what it must not see for damage,
-// and no writer waits.
+// TestReadersBesideWriters: writers come and go while readers read. Each reader sees
+// one state, never reports a torn read as damage, and delays no writer.
 func TestReadersBesideWriters(t *testing.T) {
 	skipWithoutLending(t)
 	path := testPath(t)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestNoFile: a path at which there is something else than a file is refused,
-// without waiting for anyone, and what is there stays.
+// TestNoFile: a path with something other than a regular file is refused without
+// waiting, and what is there stays.
 func TestNoFile(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"fifo":   func(path string) error { return syscall.Mkfifo(path, 0o600) },

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ruined is the folder of a file with 200 objects, of which a page is ruined.
+// ruined returns the folder of a file with 200 objects and a ruined page.
 func ruined(t *testing.T) (dir string) {
 	t.Helper()
 	path := testPath(t)
@@ -24,8 +24,8 @@ func ruined(t *testing.T) (dir string) {
 	return filepath.Dir(path)
 }
 
-// TestReplaceKeepsLink: where the path is a link to a damaged file the new file
-// is where the link leads, and the link stays.
+// TestReplaceKeepsLink: if the path is a link to a damaged file, the new file is where
+// the link leads, and the link stays.
 func TestReplaceKeepsLink(t *testing.T) {
 	real := filepath.Join(ruined(t), "test.db")
 	path := filepath.Join(t.TempDir(), "link.db")
@@ -63,9 +63,8 @@ func TestReplaceKeepsLink(t *testing.T) {
 	}
 }
 
-// TestReplaceInOneStep: at the path is the damaged file or the new one at any
-// moment, also where the file system has no links, and whichever operation
-// fails besides.
+// TestReplaceInOneStep: the damaged file or the new one is at the path at any moment,
+// even on a file system without links, and whichever operation fails.
 func TestReplaceInOneStep(t *testing.T) {
 	made := ruined(t)
 	damaged, err := os.ReadFile(filepath.Join(made, "test.db"))

@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// TestUnsafePath: a file that others can change is refused, with the reason,
-// and not touched, unless that is allowed.
+// TestUnsafePath: a file that others can change is refused with the reason and not
+// touched, unless the options allow it.
 func TestUnsafePath(t *testing.T) {
 	filled := filled(t)
 	const stranger = 12345
@@ -87,8 +87,8 @@ func TestUnsafePath(t *testing.T) {
 // writableButSticky: root reads a stranger's file in a sticky folder.
 const writableButSticky = ""
 
-// TestLockTimeout: a second opener names who has the file within a second, or
-// waits as long as it was told.
+// TestLockTimeout: a second Open fails within a second and names the process that has
+// the file, or waits for LockTimeout.
 func TestLockTimeout(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

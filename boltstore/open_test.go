@@ -81,7 +81,7 @@ func TestOpenBadFiles(t *testing.T) {
 	}
 }
 
-// withoutHeader is a file of ours whose header bucket is gone.
+// withoutHeader makes a kubewake file without its header bucket.
 func withoutHeader(good []byte) func(string) error {
 	return func(path string) error {
 		if err := os.WriteFile(path, good, 0o600); err != nil {
@@ -124,7 +124,8 @@ func newerFormat(path string) error {
 	return errors.Join(err, b.Close())
 }
 
-// TestForeignStays: another program's file is not touched unless that is asked for.
+// TestForeignStays: another program's file is not touched unless the options ask for
+// it.
 func TestForeignStays(t *testing.T) {
 	path := testPath(t)
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
@@ -183,7 +184,7 @@ func TestUncleanBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	crashed, err := os.ReadFile(path) // as it is while nobody writes
+	crashed, err := os.ReadFile(path) // as it is while no one writes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,8 +224,8 @@ func TestUncleanBoot(t *testing.T) {
 	}
 }
 
-// TestDamagedMeta: a source whose meta is damaged is set aside, and the claim
-// goes on with nothing.
+// TestDamagedMeta: a claim sets a source with a damaged meta aside, and goes on with an
+// empty one.
 func TestDamagedMeta(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -256,8 +257,8 @@ func damageMeta(t *testing.T, db *DB) {
 	}
 }
 
-// TestStatesBesideDamage: a source whose meta is damaged is shown as such, and
-// does not hide the others. While it is claimed it is shown as memory knows it.
+// TestStatesBesideDamage: a source with a damaged meta is listed as degraded, and does
+// not hide the others. While it is claimed its state comes from memory.
 func TestStatesBesideDamage(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

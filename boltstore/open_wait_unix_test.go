@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestWaitsForABusyFile: a file that another process is writing looks damaged
-// to one who waits for it. It is not looked at before it is free.
+// TestWaitsForABusyFile: a file that another process is writing looks damaged, so Open
+// does not check it before it is free.
 func TestWaitsForABusyFile(t *testing.T) {
 	good := filled(t)
 	path := testPath(t)
@@ -53,7 +53,7 @@ func TestWaitsForABusyFile(t *testing.T) {
 	}
 }
 
-// TestWaitsForCompaction opens a file while its holder compacts it: whoever
+// TestWaitsForCompaction opens a file while its holder compacts it. A process that
 // waits for the lock must not get the file that lost its name.
 func TestWaitsForCompaction(t *testing.T) {
 	path := testPath(t)

@@ -12,8 +12,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestOddOptions: no value of a bound or a time keeps a file from doing all that
-// a file does.
+// TestOddOptions: a file works with any value of its bounds and times.
 func TestOddOptions(t *testing.T) {
 	const most, least = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
 	cases := map[string]Options{}

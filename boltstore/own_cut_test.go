@@ -13,7 +13,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// belief is what a handler knows, by key.
+// belief is a handler's knowledge, by key.
 type belief map[string]string
 
 func (b belief) tell(t *testing.T, e *Entry) {
@@ -56,11 +56,10 @@ func sameBelief(t *testing.T, what string, got, want belief) {
 	}
 }
 
-// TestOwnWritesCutAtEachCommit: a program writes to its store, what it is sent
-// cannot be stored or is, and lists are committed at once and staged. It may die
-// after each transaction. What a handler knew before and what the file has for it
-// make up what the server has shown, also where the journal is collapsed and
-// parked; the next list leaves nothing noted and nothing untold.
+// TestOwnWritesCutAtEachCommit: a program makes own writes, events can be stored or
+// not, lists are committed at once or staged. It may die after each transaction. What a
+// handler knew and what the file has for it add up to the server's state, even if the
+// journal is collapsed. The next list leaves no notes and nothing untold.
 func TestOwnWritesCutAtEachCommit(t *testing.T) {
 	for name, o := range map[string]Options{"journaled": {}, "parked": {JournalBytes: 1}, "parked, encrypted": {JournalBytes: 1, Keyset: sealtest.Keyset(), Compression: CompressionZstd}} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestOwnWriteBesideAStage: what the program writes while a list is staged does
-// not step back when that is done, and is told when it comes.
+// TestOwnWriteBesideAStage: an own write while a list is staged stays when the list is
+// committed, and is told when the server brings it.
 func TestOwnWriteBesideAStage(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
@@ -59,8 +59,8 @@ func TestOwnWriteBesideAStage(t *testing.T) {
 	}
 }
 
-// TestOwnWriteOfNoVersion: what the program says of a version that the server's
-// list has passed does not stay.
+// TestOwnWriteOfNoVersion: an own write with a version that the list has passed does
+// not stay.
 func TestOwnWriteOfNoVersion(t *testing.T) {
 	f := newOwnTest(t, Options{Durability: DurabilityProcess})
 	f.list(5, at(5, "x"))
@@ -75,8 +75,8 @@ func TestOwnWriteOfNoVersion(t *testing.T) {
 	}
 }
 
-// TestOwnWriteIsKept: an object that differs, and that a relist cannot have any
-// more, stays as it is, with its base; so does one that cannot be stored.
+// TestOwnWriteIsKept: an object that differs, and that a relist cannot get any more,
+// stays with its base. So does one that cannot be stored.
 func TestOwnWriteIsKept(t *testing.T) {
 	for _, o := range []Options{{Durability: DurabilityProcess}, {Durability: DurabilityProcess, maxCommitBytes: 1}} {
 		for _, own := range []func(s *Claimed) error{
@@ -105,8 +105,7 @@ func TestOwnWriteIsKept(t *testing.T) {
 	}
 }
 
-// TestPackedBase: the dictionary that a base is packed by stays as long as the
-// base does.
+// TestPackedBase: the dictionary of a packed base stays as long as the base.
 func TestPackedBase(t *testing.T) {
 	path := testPath(t)
 	objs := somePods(0, 300)
@@ -146,8 +145,8 @@ func TestPackedBase(t *testing.T) {
 	}
 }
 
-// TestOwnWritesBeforeTheFirstList: what a program stores before the server has
-// been read is for readers only, and neither ends nor spoils the first list.
+// TestOwnWritesBeforeTheFirstList: only readers see own writes before the first list,
+// which they neither end nor spoil.
 func TestOwnWritesBeforeTheFirstList(t *testing.T) {
 	for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
 		for _, when := range []string{"before", "meanwhile", "in between", "both"} {
@@ -189,8 +188,8 @@ func TestOwnWritesBeforeTheFirstList(t *testing.T) {
 	}
 }
 
-// TestOwnWritesAlone: a store that no list has filled keeps no bases, and its
-// resume point is what its program says.
+// TestOwnWritesAlone: a store without lists keeps no bases, and its program states the
+// resume point.
 func TestOwnWritesAlone(t *testing.T) {
 	f := newOwnTest(t, Options{})
 	f.must(f.s.Replace([]any{at(5, "x"), configMap("z", "other", 1, nil)}, "5"))
@@ -207,8 +206,8 @@ func TestOwnWritesAlone(t *testing.T) {
 	}
 }
 
-// TestDamagedBase: a base that is damaged, or that another program has left
-// behind, is noticed, and the source is read anew.
+// TestDamagedBase: a damaged base, or one that another program has left behind, is
+// noticed, and the source is relisted.
 func TestDamagedBase(t *testing.T) {
 	for name, damage := range map[string]func(src sourceTx, m *sourceMeta) error{
 		"flipped": func(src sourceTx, m *sourceMeta) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// ownTest is a source whose program writes to it.
+// ownTest is a source with own writes.
 type ownTest struct {
 	t    *testing.T
 	o    Options
@@ -85,7 +85,7 @@ func (f *ownTest) list(rv int, objs ...*corev1.ConfigMap) {
 	f.must(err)
 }
 
-// told is what handlers are told, since the test began.
+// told returns what handlers are told since the test began.
 func (f *ownTest) told() string {
 	f.t.Helper()
 	var all []string
@@ -118,7 +118,7 @@ func shortly(obj any) string {
 	return o.ResourceVersion + o.Data["words"]
 }
 
-// read is what readers see, by key and by index.
+// read returns what readers see, by key and by index.
 func (f *ownTest) read() string {
 	f.t.Helper()
 	obj, ok, err := f.s.GetByKey("a/o")
@@ -136,7 +136,7 @@ func (f *ownTest) read() string {
 	return shortly(obj)
 }
 
-// replay is what a handler is shown that comes now.
+// replay returns what a new handler is shown.
 func (f *ownTest) replay() string {
 	f.t.Helper()
 	p, err := f.s.ServerPage(nil, 100)
@@ -167,9 +167,8 @@ func (f *ownTest) replay() string {
 
 func (f *ownTest) bases() uint64 { return f.s.metaNow().Own.Count }
 
-// ownCases are what a program does to its store, what the server says of it and
-// what is told, read and kept then. What is read after the program's write
-// follows its name.
+// ownCases have own writes, the server's word, and what is then told, read and kept.
+// What is read after the own write follows its name.
 var ownCases = []struct {
 	name   string
 	before []*corev1.ConfigMap // on the server
@@ -255,8 +254,7 @@ var ownCases = []struct {
 		told: "Updated 5x>7y", left: "7y"},
 }
 
-// between is what happens to the file between the program's write and the
-// server's word.
+// between is what happens to the file between the own write and the server's word.
 var between = map[string]func(f *ownTest){
 	"nothing": func(*ownTest) {},
 	"restart": func(f *ownTest) { closeTest(f.t, f.db); f.open() },
@@ -288,9 +286,8 @@ var between = map[string]func(f *ownTest){
 	},
 }
 
-// TestOwnWrites: readers see what the program writes to its store, and handlers
-// are told what the server says of it, whether or not the program has stored it
-// first.
+// TestOwnWrites: readers see own writes, and handlers are told what the server says,
+// whether or not the program has stored it first.
 func TestOwnWrites(t *testing.T) {
 	for _, tc := range ownCases {
 		for how, meanwhile := range between {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestDictionaryGoneMeanwhile: a change that was prepared by a dictionary that
-// the source lost with its contents is stored all the same.
+// TestDictionaryGoneMeanwhile: a change is stored even if the dictionary that packed it
+// was set aside with the source's contents.
 func TestDictionaryGoneMeanwhile(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())
@@ -44,8 +44,8 @@ func TestDictionaryGoneMeanwhile(t *testing.T) {
 	serves(t, s, objs)
 }
 
-// TestDamagedDictionary: whatever happens to a dictionary, nothing wrong is
-// served, the source says so, and heals by a relist.
+// TestDamagedDictionary: with a damaged dictionary nothing wrong is served, the source
+// says so, and a relist heals it.
 func TestDamagedDictionary(t *testing.T) {
 	objs := somePods(0, 100)
 	for name, damage := range map[string]func(b *bolt.Bucket) error{
@@ -107,8 +107,8 @@ func TestDamagedDictionary(t *testing.T) {
 	}
 }
 
-// TestDamagedPacked flips each byte of packed payloads, with a checksum that
-// is right: what unpacks to something else is damage, and nothing panics.
+// TestDamagedPacked flips each byte of packed payloads, with valid checksums. Payloads
+// that unpack differently are damage, and nothing panics.
 func TestDamagedPacked(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())

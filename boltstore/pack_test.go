@@ -23,7 +23,7 @@ import (
 
 var pods = Source{Version: "v1", Resource: "pods", Form: FormTyped}
 
-// retrain trains another dictionary from what the file holds.
+// retrain trains another dictionary from the objects in the file.
 func retrain(t testing.TB, s *Claimed) {
 	t.Helper()
 	before := s.packs.Current().Version
@@ -34,9 +34,9 @@ func retrain(t testing.TB, s *Claimed) {
 	}
 }
 
-// TestPackedFirstList: the first list trains a dictionary and is packed by it,
-// all of it; the file is far smaller, and says the same after a restart, also
-// to a program that does not pack.
+// TestPackedFirstList: the first list trains a dictionary and is packed with it as a
+// whole. The file is far smaller, and has the same content after a restart, even for a
+// program that does not pack.
 func TestPackedFirstList(t *testing.T) {
 	path := testPath(t)
 	objs := somePods(0, 300)
@@ -75,7 +75,7 @@ func TestPackedFirstList(t *testing.T) {
 	}
 }
 
-// TestManyDictionaries: records of every age can be read, in the journal, too.
+// TestManyDictionaries: records of every age can be read, even in the journal.
 func TestManyDictionaries(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{Compression: CompressionZstd})
@@ -110,7 +110,7 @@ func TestManyDictionaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	retrain(t, s)
-	// Every object changes: in the journal are those of before.
+	// Every object changes: the journal has the old ones.
 	var changed []runtime.Object
 	for i, o := range objs[:180] {
 		o := o.(*corev1.Pod).DeepCopy()
@@ -213,7 +213,7 @@ func TestUnusedDictionariesGo(t *testing.T) {
 	serves(t, s, objs[1:])
 }
 
-// TestRelistComparesContent: after a restore of the server the content counts,
+// TestRelistComparesContent: after a restore of the server, content is compared,
 // however it is packed.
 func TestRelistComparesContent(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
@@ -233,8 +233,8 @@ func TestRelistComparesContent(t *testing.T) {
 	serves(t, s, objs)
 }
 
-// TestTrainsByItself: a source that fills up by events gets a dictionary, and
-// another one once its objects have changed; not before an hour.
+// TestTrainsByItself: a source that fills by events gets a dictionary, and another one
+// once its objects have changed, at least an hour later.
 func TestTrainsByItself(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	db := openTest(t, testPath(t), Options{Compression: CompressionZstd, Clock: clk, Window: time.Nanosecond})
@@ -285,8 +285,8 @@ func TestTrainsByItself(t *testing.T) {
 	tick(keeperEvery, 2) // an hour has not passed
 }
 
-// TestPackConcurrently packs and unpacks by one dictionary from many goroutines
-// while another one is trained.
+// TestPackConcurrently packs and unpacks with one dictionary in many goroutines while
+// another one is trained.
 func TestPackConcurrently(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Compression: CompressionZstd, Window: time.Millisecond, Durability: DurabilityProcess})
 	s := claimTest(t, db, podClaim())
@@ -312,8 +312,8 @@ func TestPackConcurrently(t *testing.T) {
 	serves(t, s, objs)
 }
 
-// TestHotBudgetCountsPlain: objects are as large in memory, however small they
-// are in the file.
+// TestHotBudgetCountsPlain: the cache counts objects by their unpacked size, however
+// small they are in the file.
 func TestHotBudgetCountsPlain(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Compression: CompressionZstd, hotBytes: 200_000})
 	s := claimTest(t, db, podClaim())

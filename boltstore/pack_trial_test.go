@@ -15,7 +15,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
-// account is a custom resource whose marshaler leaves the password out.
+// account is a custom resource whose marshaler leaves out the password.
 type account struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -85,8 +85,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestTrialEnds: later objects, those of a codec that was given and those of
-// Kubernetes' own types cost nothing.
+// TestTrialEnds: later objects are not tried, nor are those of a given codec or of
+// Kubernetes' own types.
 func TestTrialEnds(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	own, err := codec.For(&account{})
@@ -117,7 +117,7 @@ func TestTrialEnds(t *testing.T) {
 	}
 }
 
-// reader fills a field that no marshaler of its own tells.
+// reader fills a field that it has no marshaler for.
 type reader struct {
 	account
 	Half half
@@ -129,7 +129,8 @@ func (h *half) UnmarshalJSON(data []byte) error { h.what = string(data); return 
 
 func (r *reader) DeepCopyObject() runtime.Object { c := *r; return &c }
 
-// TestHalfMarshalerIsRefused at the claim, with a way out.
+// TestHalfMarshalerIsRefused: a claim refuses half a pair of marshalers, and the error
+// says what to do.
 func TestHalfMarshalerIsRefused(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	c := Claim{Source: accounts, Example: &reader{}}

@@ -9,8 +9,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestDictionaryVersionsGoOn: the version of a dictionary that is gone does not
-// come back in a file that was copied: what is in memory may be packed by it.
+// TestDictionaryVersionsGoOn: a copied file does not use the version of a lost
+// dictionary again, since objects in memory may be packed with it.
 func TestDictionaryVersionsGoOn(t *testing.T) {
 	for _, o := range []Options{{}, {Keyset: sealtest.Keyset()}} {
 		o.Compression = CompressionZstd

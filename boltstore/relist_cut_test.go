@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestRelistCutAtEachCommit lets the k-th transaction of a staged relist be
-// the last one of the process, for each k: the next life must see the state
-// from before, and complete another relist.
+// TestRelistCutAtEachCommit makes the k-th transaction of a staged relist the last one
+// of the process, for each k. The next life sees the old state, and completes another
+// relist.
 func TestRelistCutAtEachCommit(t *testing.T) {
 	for k := 1; ; k++ {
 		path := testPath(t)
@@ -66,8 +66,8 @@ func TestRelistCutAtEachCommit(t *testing.T) {
 
 var errCut = errors.New("cut")
 
-// cutAfter runs fn on a file that is gone after k transactions, as for a
-// process that dies, and says whether fn completed.
+// cutAfter runs fn on a file that fails after k transactions, as for a process that
+// dies. It says whether fn completed.
 func cutAfter(db *DB, k int, fn func() error) bool {
 	b := db.h.swap(nil)
 	db.h.swap(b)
@@ -86,8 +86,8 @@ func cutAfter(db *DB, k int, fn func() error) bool {
 	return err == nil
 }
 
-// TestRelistCommitRetried: a commit that fails is tried again, and tells what
-// the first try would have.
+// TestRelistCommitRetried: a relist's commit that failed can be retried, and tells what
+// the first try would have told.
 func TestRelistCommitRetried(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 1500} {
 		db := openTest(t, testPath(t), Options{maxCommitBytes: commitBytes})

@@ -10,9 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestRelistLetsObjectsGo: of many differences only the first are kept with
-// their decoded objects; an index that is added meanwhile has them all, and
-// handlers are told of them all.
+// TestRelistLetsObjectsGo: only the first of many differences keep their decoded
+// objects. An index that is added meanwhile has them all, and handlers are told all.
 func TestRelistLetsObjectsGo(t *testing.T) {
 	for _, c := range []Compression{CompressionNone, CompressionZstd} {
 		t.Run(fmt.Sprint("compression ", c), func(t *testing.T) {

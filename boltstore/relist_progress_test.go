@@ -20,7 +20,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// listing is a first list of pages that is read in several attempts.
+// listing is a first list that is read in several attempts.
 type listing struct {
 	t     *testing.T
 	pages [][]runtime.Object
@@ -37,7 +37,7 @@ func (l *listing) to(n int) ListProgress {
 	return p
 }
 
-// begin says how many pages an earlier attempt has read.
+// begin begins a relist and returns how many pages an earlier attempt has read.
 func (l *listing) begin(s *Claimed) (*Relist, int) {
 	l.t.Helper()
 	r, err := s.BeginRelist(l.o)
@@ -75,8 +75,8 @@ func (l *listing) read(r *Relist, n, m int) error {
 	return nil
 }
 
-// attempt reads on up to the m-th page, all if that is above, and gives up or
-// commits.
+// attempt reads on up to the m-th page and aborts. If there are fewer pages, it reads
+// all and commits.
 func (l *listing) attempt(s *Claimed, m int) (from int) {
 	l.t.Helper()
 	r, from := l.begin(s)
@@ -91,7 +91,7 @@ func (l *listing) attempt(s *Claimed, m int) (from int) {
 	return from
 }
 
-// nothing wants that nothing can be seen of what has been staged.
+// nothing fails if any of the stage can be seen.
 func nothing(t *testing.T, s *Claimed) {
 	t.Helper()
 	st := s.State()
@@ -132,7 +132,7 @@ func listed(n int) server {
 	return srv
 }
 
-// wants compares everything with the server's, indices too.
+// wants compares everything with the server's state, indices too.
 func wants(t *testing.T, what string, s *Claimed, srv server) {
 	t.Helper()
 	sameObjects(t, what, srv.anys(), s.List())
@@ -160,8 +160,8 @@ func wants(t *testing.T, what string, s *Claimed, srv server) {
 	}
 }
 
-// TestListTakenUp: a first list goes on where it was interrupted, in the same
-// life or the next; nothing of it can be seen before it ends.
+// TestListTakenUp: a first list goes on where it was interrupted, in the same life or
+// the next. Nothing of it is visible before it ends.
 func TestListTakenUp(t *testing.T) {
 	for name, o := range map[string]Options{
 		"plain": {}, "small commits": {maxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()}, "packed": {Compression: CompressionZstd},
@@ -210,8 +210,8 @@ func TestListTakenUp(t *testing.T) {
 	}
 }
 
-// TestTakenUpCutAtEachCommit lets the k-th transaction of a list, and of the
-// attempt that goes on with it, be the last one of the process.
+// TestTakenUpCutAtEachCommit makes the k-th transaction of a list, and of the attempt
+// that continues it, the last one of the process.
 func TestTakenUpCutAtEachCommit(t *testing.T) {
 	for k := 1; ; k++ {
 		path := testPath(t)
@@ -261,8 +261,8 @@ func TestTakenUpCutAtEachCommit(t *testing.T) {
 	}
 }
 
-// TestTakenUpUnderOtherIndices: pages of different lives are in the indices of
-// the last one, whatever those before had.
+// TestTakenUpUnderOtherIndices: pages of different lives are in the indices of the last
+// one, whatever indices the earlier lives had.
 func TestTakenUpUnderOtherIndices(t *testing.T) {
 	upper := func(o any) ([]string, error) {
 		return []string{strings.ToUpper(o.(*corev1.ConfigMap).Data["words"])}, nil
@@ -326,8 +326,8 @@ func TestUnstoredIsRemembered(t *testing.T) {
 	}
 }
 
-// TestReleasedRelistWritesNothing: a relist whose store was released does not
-// touch the stage, which another claim goes on with.
+// TestReleasedRelistWritesNothing: a relist whose store was released does not touch the
+// stage, which another claim may continue.
 func TestReleasedRelistWritesNothing(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Indexers: indexers})
@@ -355,8 +355,8 @@ func TestReleasedRelistWritesNothing(t *testing.T) {
 	wants(t, "of the second claim", s, srv)
 }
 
-// TestStageIsNotReadable: of what is staged, and how far that has come, nothing
-// can be found in an encrypted file.
+// TestStageIsNotReadable: nothing of a stage or its progress can be read in an
+// encrypted file.
 func TestStageIsNotReadable(t *testing.T) {
 	for _, ks := range []*seal.Keyset{nil, sealtest.Keyset()} {
 		path := testPath(t)

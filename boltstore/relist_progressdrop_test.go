@@ -17,8 +17,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestProgressOfNoUse: what was staged under other conditions, or is damaged,
-// is not gone on with.
+// TestProgressOfNoUse: a stage from other conditions, or a damaged one, is not
+// continued.
 func TestProgressOfNoUse(t *testing.T) {
 	change := func(t *testing.T, s *Claimed, fn func(src sourceTx) error) {
 		t.Helper()
@@ -107,8 +107,8 @@ func TestProgressOfNoUse(t *testing.T) {
 	}
 }
 
-// TestProgressDropped: what an interrupted list has left does not stay once it
-// is of no use, and does not get into what else there is.
+// TestProgressDropped: the stage of an interrupted list goes once it is of no use, and
+// does not mix with other contents.
 func TestProgressDropped(t *testing.T) {
 	begun := func(t *testing.T, o Options) (string, *DB, *Claimed, *listing) {
 		path := testPath(t)

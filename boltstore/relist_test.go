@@ -37,9 +37,9 @@ func (m server) anys() (objs []any) {
 	return objs
 }
 
-// TestRelistIsADiff relists random servers, small enough for one transaction
-// and so large that a generation is staged. What is journaled must turn what
-// was there into what is there, delete before add where the UID changed.
+// TestRelistIsADiff relists random servers, some in one transaction and some in a
+// stage. The journal must turn the old contents into the new ones, with the delete
+// before the add if the UID changed.
 func TestRelistIsADiff(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 3000} {
 		for seed := range uint64(5) {
@@ -165,8 +165,8 @@ func TestOlderChangesAreDropped(t *testing.T) {
 	}
 }
 
-// TestOutdatedIsHidden: contents of another Go type or transform are not
-// served, but tell what was deleted meanwhile.
+// TestOutdatedIsHidden: contents of another Go type or transform are not served, but
+// show what was deleted meanwhile.
 func TestOutdatedIsHidden(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -194,7 +194,7 @@ func TestOutdatedIsHidden(t *testing.T) {
 	sameObjects(t, "after", srv.anys(), s.List())
 }
 
-// TestServeOutdated: on request they are served until the server is read anew.
+// TestServeOutdated: on request outdated contents are served until a relist.
 func TestServeOutdated(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -247,8 +247,8 @@ func TestUnorderedPages(t *testing.T) {
 	}
 }
 
-// TestIndexAddedWhileRelisting: whenever an index is added, all that a relist
-// has read before or reads after is in it once the relist is visible.
+// TestIndexAddedWhileRelisting: an index that is added during a relist has all its
+// objects once the relist is visible.
 func TestIndexAddedWhileRelisting(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for _, commitBytes := range []int{4 << 20, 1500} {
@@ -293,8 +293,8 @@ func TestIndexAddedWhileRelisting(t *testing.T) {
 	}
 }
 
-// TestIndexUnderTransform: the transform is stated after the claim; indices are
-// built all the same.
+// TestIndexUnderTransform: indices are built although the transform is stated after the
+// claim.
 func TestIndexUnderTransform(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -314,8 +314,8 @@ func TestIndexUnderTransform(t *testing.T) {
 	}
 }
 
-// TestIndexAddedBeforeAStage: what a relist has taken before an index was added
-// is listed there, also if a generation is staged after that.
+// TestIndexAddedBeforeAStage: an added index has the objects that a relist took
+// earlier, even if it is staged afterwards.
 func TestIndexAddedBeforeAStage(t *testing.T) {
 	s := claimTest(t, openTest(t, testPath(t), Options{maxCommitBytes: 4000}), Claim{})
 	var objs []runtime.Object

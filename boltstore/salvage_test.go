@@ -19,7 +19,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// onlyFile says that nothing is beside the file but what was set aside.
+// onlyFile fails if anything is beside the file but the given files that were set
+// aside.
 func onlyFile(t *testing.T, path string, aside ...string) {
 	t.Helper()
 	if files := filesIn(t, filepath.Dir(path)); !slices.Equal(files, append([]string{path}, aside...)) {
@@ -42,9 +43,8 @@ func (f *failWrites) op(name, _ string) error {
 	return nil
 }
 
-// TestNoRoomToOpen: where a file has to be replaced and what is saved of it
-// cannot be written, it stays, and nothing is left beside it. Once there is
-// room all of it is there.
+// TestNoRoomToOpen: a damaged file stays if its replacement cannot be written, and
+// nothing is left beside it. Once there is room, all of its content is there.
 func TestNoRoomToOpen(t *testing.T) {
 	path := testPath(t)
 	srv := stored(t, path, 300, 3, Options{})
@@ -77,9 +77,8 @@ func TestNoRoomToOpen(t *testing.T) {
 	}
 }
 
-// TestNoRoomToHeal: so does a file that is open, also where the new one cannot
-// take its name: no copies of it pile up. Its sources can be written on,
-// and it is healed later.
+// TestNoRoomToHeal: so does an open file, even if only the rename fails, and no copies
+// pile up. Its sources can be written, and it is healed later.
 func TestNoRoomToHeal(t *testing.T) {
 	path := testPath(t)
 	stored(t, path, 400, 1, Options{})
@@ -120,8 +119,8 @@ func TestNoRoomToHeal(t *testing.T) {
 	}
 }
 
-// TestJournalGap: a gap in the journal is told, and that plain handlers may miss
-// deletes, if they have not been told all that was in it.
+// TestJournalGap: the log reports a gap in the journal, and that plain handlers may
+// miss deletes if they had not been told all of it.
 func TestJournalGap(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		t.Run(fmt.Sprint("told: ", told), func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestSnapshotOfReadOnly: nothing is written into the folder of a file that is
-// open for reading only, and what is read is that file.
+// TestSnapshotOfReadOnly: a snapshot of a file that is open for reading only is the
+// file itself, and writes nothing to its folder.
 func TestSnapshotOfReadOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	db, err := Open(path, Options{})

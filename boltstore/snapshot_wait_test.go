@@ -9,9 +9,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestNobodyWaitsForSnapshot: while a snapshot is being written, and what is
-// going to put another file beneath the handle waits for it, everybody else
-// reads and writes.
+// TestNobodyWaitsForSnapshot: while a snapshot is written, and a swap of the file waits
+// for it, all other readers and writers go on.
 func TestNobodyWaitsForSnapshot(t *testing.T) {
 	for name, swap := range map[string]func(db *DB) error{
 		"compact": func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err },

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// storeCalls are calls of cache.Indexer whose answers are compared with
-// client-go's as they are: an empty slice is not a nil one.
+// storeCalls are calls of cache.Indexer whose answers are compared with client-go's
+// exactly: an empty slice is not a nil one.
 var storeCalls = map[string]func(i cache.Indexer) any{
 	"List":                        func(i cache.Indexer) any { return i.List() },
 	"ListKeys":                    func(i cache.Indexer) any { return i.ListKeys() },
@@ -57,7 +57,7 @@ func answer(v any, err error) any { return []any{v, fmt.Sprint(err)} }
 
 func found(obj any, ok bool, err error) any { return []any{obj, ok, err} }
 
-// storeWrites are programs that are run side by side.
+// storeWrites are programs of writes that run on both stores.
 var storeWrites = map[string]func(i cache.Indexer) error{
 	"nothing": func(cache.Indexer) error { return nil },
 	"add":     func(i cache.Indexer) error { return i.Add(at(5, "x")) },
@@ -91,9 +91,8 @@ func asError(err *cache.TransactionError) error {
 	return err
 }
 
-// TestAnswersOfClientGo: each call of the store answers as client-go's does,
-// after each program of writes, to a store of its own and to one that has been
-// read from the server.
+// TestAnswersOfClientGo: each call answers as client-go's, after each program of
+// writes, in a store that its program fills and in one that has been listed.
 func TestAnswersOfClientGo(t *testing.T) {
 	if !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
 		t.Fatal("client-go's store does not state its version")
@@ -132,8 +131,8 @@ func cloneIndexers() cache.Indexers {
 	return c
 }
 
-// TestVersionOfTheServerAgain: what the program has written counts as seen until
-// the server's version moves.
+// TestVersionOfTheServerAgain: LastStoreSyncResourceVersion is an own write's version
+// until the server's version moves.
 func TestVersionOfTheServerAgain(t *testing.T) {
 	f := newOwnTest(t, Options{Durability: DurabilityProcess})
 	f.list(5, at(5, "x"))
@@ -147,8 +146,8 @@ func TestVersionOfTheServerAgain(t *testing.T) {
 	}
 }
 
-// TestWritesAfterRelease: a store that has been released says so at once; the
-// file is open, and what another claim writes goes on.
+// TestWritesAfterRelease: writes to a released store fail at once; the file stays open,
+// and another claim's writes go on.
 func TestWritesAfterRelease(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
 	for _, again := range []bool{false, true} {
@@ -188,8 +187,8 @@ func TestWritesAfterRelease(t *testing.T) {
 	}
 }
 
-// TestSameVersion: an object that has changed under the same version, or without
-// one, is stored and told; one that has not is neither.
+// TestSameVersion: an object that has changed under the same version, or without one,
+// is stored and told. An unchanged one is not.
 func TestSameVersion(t *testing.T) {
 	for _, o := range []Options{{Durability: DurabilityProcess}, {Durability: DurabilityProcess, Compression: CompressionZstd}} {
 		for _, version := range []string{"5", "", "opaque"} {

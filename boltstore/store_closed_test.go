@@ -8,8 +8,8 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// TestReadsAfterClose: a method that has an error returns ErrClosed, and of the
-// others the log says, once, why they are empty.
+// TestReadsAfterClose: methods with an error return ErrClosed. For the others the log
+// says, once, why they return nothing.
 func TestReadsAfterClose(t *testing.T) {
 	var log []string
 	l := funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{})

@@ -27,8 +27,8 @@ func lastTx(t *testing.T, db *DB) (id int) {
 	return id
 }
 
-// TestDescribe: what discovery said is in the file, also for a source without
-// objects, and survives what copies or resets the source.
+// TestDescribe: discovery's answer is in the file, even for a source without objects,
+// and survives copies and resets of the source.
 func TestDescribe(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -72,7 +72,7 @@ func TestDescribe(t *testing.T) {
 	known("compacted", openTest(t, path, Options{}))
 }
 
-// TestScopeByObjects: files that say nothing of it tell by their objects.
+// TestScopeByObjects: without a description, the objects tell the scope.
 func TestScopeByObjects(t *testing.T) {
 	for namespace, want := range map[string]Scope{"a": ScopeNamespaced, "": ScopeCluster} {
 		db := openTest(t, testPath(t), Options{})

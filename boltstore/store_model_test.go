@@ -21,9 +21,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// storeModel takes random steps with one source: the server changes objects,
-// events and lists come, of which some cannot be stored or indexed, the program
-// writes, and the file is opened again, copied and converted.
+// storeModel takes random steps with one source. The server changes objects. Events and
+// lists come, some of whose objects cannot be stored or indexed. The program makes own
+// writes, and the file is reopened, copied and converted.
 type storeModel struct {
 	t     *testing.T
 	rnd   *rand.Rand
@@ -141,7 +141,7 @@ func (m *storeModel) state() server {
 	return m.past[m.at-1]
 }
 
-// deliver brings some of the events that the file does not have.
+// deliver commits some of the events that the file does not have.
 func (m *storeModel) deliver() {
 	if !m.s.State().Synced || m.s.Outdated() != "" || m.s.Err() != nil {
 		m.list()
@@ -171,7 +171,7 @@ func (m *storeModel) deliver() {
 	}
 }
 
-// write is a write of the program's own.
+// write makes an own write.
 func (m *storeModel) write() {
 	key := "ns/" + m.name()
 	var obj *corev1.ConfigMap

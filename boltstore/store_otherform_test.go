@@ -10,14 +10,13 @@ import (
 	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
-// otherForm is a codec by another ID.
+// otherForm is a codec with another ID.
 type otherForm struct{ codec.Codec }
 
 func (otherForm) ID() byte { return 200 }
 
-// TestAnotherForm: objects whose Go type has come to be stored in another form
-// are not decoded by it. They are read again and told as changed, and of what
-// has gone meanwhile the delete is told, without its last state.
+// TestAnotherForm: objects that were stored with another codec are not decoded. They
+// are read again and told as changed. Deletes are told without the last state.
 func TestAnotherForm(t *testing.T) {
 	own, err := codec.For(&corev1.ConfigMap{})
 	if err != nil {

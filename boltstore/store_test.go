@@ -143,7 +143,7 @@ func compareIndexers(t *testing.T, model, store cache.Indexer) {
 			}
 		}
 	}
-	// ListAllByNamespace indexes by a mere ObjectMeta.
+	// ListAllByNamespace indexes with only an ObjectMeta.
 	ao, _ := model.Index(cache.NamespaceIndex, &metav1.ObjectMeta{Namespace: "ns1"})
 	bo, err := store.Index(cache.NamespaceIndex, &metav1.ObjectMeta{Namespace: "ns1"})
 	if err != nil {
@@ -185,8 +185,8 @@ func TestErrorsOfClientGo(t *testing.T) {
 	}
 }
 
-// TestIndexersChange adds, changes and drops indices between lives; each life
-// must find them as if computed from the items.
+// TestIndexersChange adds, changes and drops indices between lives. In each life they
+// must equal those computed from the objects.
 func TestIndexersChange(t *testing.T) {
 	path := testPath(t)
 	by := func(field string) cache.IndexFunc {

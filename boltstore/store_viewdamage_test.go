@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestViewTellsClaim: damage that is met through a view is for the claim of the
-// same source to cure, and for no other.
+// TestViewTellsClaim: damage that a view meets degrades the claim of the same source,
+// and no other.
 func TestViewTellsClaim(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	db, err := Open(path, Options{})
