@@ -27,6 +27,10 @@ import (
 // DB is one open file. Its methods may be called concurrently. Only one process can
 // have a file open for writing. A DB has a goroutine only while a source is claimed,
 // and while maintenance after commits runs.
+//
+// It is one type because everything in it belongs to the one open file and its locks.
+// What it does in one role is on a type of that name, which holds the DB: opening,
+// replacing, healing, converting, collecting.
 type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // as given to Open, for errors
@@ -34,33 +38,29 @@ type DB struct {
 	files  *osfile.Files // operations on files, which tests look into
 	beside beside.Files
 	device *device
-	// opened is when Open was called, openedSlept how long the machine had slept by
-	// then.
-	opened      time.Time
-	openedSlept time.Duration
-	h           handle
-	commit      *committer
-	master      *seal.Master // nil without a keyset
+	since  struct { // when Open was called
+		at    time.Time
+		slept time.Duration // how long the machine had slept by then
+	}
+	h      handle
+	commit *committer
+	master *seal.Master // nil without a keyset
 
 	plainSecrets sync.Once
 
 	// replaced counts how often another file took the place of the open one.
 	replaced atomic.Uint64
 	at       pathWatch
-	judged   os.FileInfo // the file that Open judged last
-	lookedID uint64      // newest transaction of judged, if the file is lent
-	healMu   sync.Mutex
-	healed   time.Time // when the last healing was
+	judged   judged // what Open looked at last
+	heals    struct {
+		mu   sync.Mutex
+		last time.Time
+	}
 
 	relisting chan struct{} // one element for each relist under way, at most maxRelists
 
-	keeper  keeper
-	cleanUp func() error // after Close, if not nil
-
-	closing sync.Mutex // held by Close until the file is closed
-
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
+	keeper keeper
+	life   life
 
 	// claiming is held for reading while a claim begins, and for writing while a source
 	// is removed. It is taken before all other locks.
@@ -71,6 +71,20 @@ type DB struct {
 	packs  map[string]*pack.Set // by source id
 	closed bool
 	aside  []string
+}
+
+// judged is a file that Open looked at: it uses no other one.
+type judged struct {
+	file   os.FileInfo
+	newest uint64 // its latest transaction, if the file is lent
+}
+
+// life is the time from Open to Close.
+type life struct {
+	ctx     context.Context // ends with Close
+	end     context.CancelFunc
+	closing sync.Mutex   // held by Close until the file is closed
+	cleanUp func() error // called after Close, if not nil
 }
 
 func newDB(path string, o Options) (*DB, error) {
@@ -84,8 +98,8 @@ func newDB(path string, o Options) (*DB, error) {
 	}
 	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.maxRelists)}
 	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.KeepCorrupt, KeepBytes: o.keepCorruptBytes}
-	db.opened, db.openedSlept = o.Clock.Now(), db.Slept()
-	db.ctx, db.cancel = context.WithCancel(context.Background())
+	db.since.at, db.since.slept = o.Clock.Now(), db.Slept()
+	db.life.ctx, db.life.end = context.WithCancel(context.Background())
 	db.keeper.init(db)
 	db.at.moved = make(chan struct{})
 	return db, nil
@@ -189,8 +203,8 @@ func (db *DB) log() klog.Logger { return *db.opts.Logger }
 // an informer that never ran, is released. A second call waits for the first one and
 // returns nil.
 func (db *DB) Close() error {
-	db.closing.Lock()
-	defer db.closing.Unlock()
+	db.life.closing.Lock()
+	defer db.life.closing.Unlock()
 	db.mu.Lock()
 	if db.closed {
 		db.mu.Unlock()
@@ -208,7 +222,7 @@ func (db *DB) Close() error {
 		}
 	}
 	db.mu.Unlock()
-	db.cancel()
+	db.life.end()
 	for _, s := range idle {
 		s.release()
 	}
@@ -228,8 +242,8 @@ func (db *DB) Close() error {
 		}
 		errs = append(errs, b.Close())
 	}
-	if db.cleanUp != nil {
-		errs = append(errs, db.cleanUp())
+	if db.life.cleanUp != nil {
+		errs = append(errs, db.life.cleanUp())
 	}
 	if len(running) > 0 {
 		slices.Sort(running)

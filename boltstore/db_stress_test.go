@@ -69,9 +69,9 @@ func TestAllAtOnce(t *testing.T) {
 	}
 	beside("compact", 200, func(*rand.Rand) error { _, err := db.Compact(t.Context(), nil); return err })
 	beside("replace", 400, func(*rand.Rand) error {
-		db.healMu.Lock()
-		db.healed = time.Time{}
-		db.healMu.Unlock()
+		db.heals.mu.Lock()
+		db.heals.last = time.Time{}
+		db.heals.mu.Unlock()
 		db.healing().heal(errors.New("a test"))
 		return nil
 	})

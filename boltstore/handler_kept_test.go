@@ -301,7 +301,7 @@ func TestDurableIsKept(t *testing.T) {
 	if db, err = newDB(path, Options{Keyset: ks, Clock: clk}.withDefaults()); err != nil {
 		t.Fatal(err)
 	}
-	db.judged = st
+	db.judged.file = st
 	if err := errors.Join(db.converting().readKeyset(), db.healing().replace(fmt.Errorf("%w: said the test", ErrDamaged))); err != nil {
 		t.Fatal(err)
 	}

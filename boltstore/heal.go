@@ -31,16 +31,16 @@ func (db healing) replace(why error) error {
 	}
 	defer release()
 	path := db.replacing().realPath()
-	if !isAsJudged(path, db.judged) {
+	if !isAsJudged(path, db.judged.file) {
 		return errReplaced // another file is there now
 	}
 	var saved salvaged
 	name, err := db.replacing().makeFile(path, next, func(to *bolt.DB) error {
 		if !errors.Is(why, ErrForeign) {
-			db.beside.TryLike(to.Path(), db.judged)
+			db.beside.TryLike(to.Path(), db.judged.file)
 		}
 		if errors.Is(why, ErrDamaged) && known {
-			saved = db.salvage(path, db.judged, to, seals{same, same}, nil)
+			saved = db.salvage(path, db.judged.file, to, seals{same, same}, nil)
 		}
 		return saved.unwritten()
 	})
@@ -48,17 +48,17 @@ func (db healing) replace(why error) error {
 		return db.opening().explain(err)
 	}
 	if errors.Is(why, errUncleanBoot) && saved.whole() {
-		if err := db.replacing().takeName(name, path, db.judged); err != nil {
+		if err := db.replacing().takeName(name, path, db.judged.file); err != nil {
 			return db.opening().explain(errors.Join(err, db.files.Remove(name)))
 		}
 		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
 		return nil
 	}
-	aside, err := db.beside.SetAside(path, db.judged)
+	aside, err := db.beside.SetAside(path, db.judged.file)
 	if err != nil {
 		return db.opening().explain(errors.Join(err, db.files.Remove(name)))
 	}
-	if err := db.replacing().takeName(name, path, db.judged); err != nil {
+	if err := db.replacing().takeName(name, path, db.judged.file); err != nil {
 		return db.opening().explain(errors.Join(err, db.files.Remove(name), db.files.Remove(aside)))
 	}
 	db.replacing().noteAside(aside, why, saved)
@@ -68,13 +68,13 @@ func (db healing) replace(why error) error {
 // heal replaces the open file by a new one with what can be saved. Readers and writers
 // wait meanwhile. Sources that have lost something become degraded.
 func (db healing) heal(why error) {
-	db.healMu.Lock()
-	defer db.healMu.Unlock()
+	db.heals.mu.Lock()
+	defer db.heals.mu.Unlock()
 	now := db.opts.Clock.Now()
-	if !db.healed.IsZero() && now.Sub(db.healed) < minHeal {
+	if !db.heals.last.IsZero() && now.Sub(db.heals.last) < minHeal {
 		return
 	}
-	db.healed = now
+	db.heals.last = now
 	if err := db.healNow(why); err != nil {
 		db.log().Error(err, "The file is damaged and could not be replaced; restart the program when there is room for another file", "file", db.path)
 	}

@@ -153,7 +153,7 @@ func (s indexing) retryIndices() {
 			case <-s.ended:
 				timer.Stop()
 				return
-			case <-s.db.ctx.Done():
+			case <-s.db.life.ctx.Done():
 				timer.Stop()
 				return
 			}

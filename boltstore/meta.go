@@ -69,6 +69,8 @@ type indexMeta struct {
 // Confirmed is a wall time. ConfirmedBy adds the boot in which it was, the time since
 // that boot, and whether the clock was known to be right. Claimed and ClaimedBy, and a
 // handler's last use, have the same form.
+//
+// It has many fields because all of them must change together or not at all.
 type sourceMeta struct {
 	Source          Source               `msgpack:"source"`
 	ClusterUID      string               `msgpack:"clusterUID"`
@@ -163,6 +165,8 @@ func parseMeta(raw []byte) (*sourceMeta, error) {
 }
 
 // sourceTx is one source's buckets within a transaction.
+// Its methods are in the files of what they read or write: dictionaries, handler
+// positions, journal, notes, progress.
 type sourceTx struct{ layout.Tree }
 
 func sourceIn(b *bolt.Bucket, id string, s *seal.Sealer) sourceTx {

@@ -57,7 +57,7 @@ func (db opening) tryOpen() (*boltFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.judged = st
+	db.judged.file = st
 	if !st.Mode().IsRegular() {
 		return nil, errNoFile
 	}
@@ -289,7 +289,7 @@ func (db replacing) realPath() string {
 
 // tempFile makes an empty file beside the one at path, which it is to replace.
 func (db replacing) tempFile(path string) (string, error) {
-	was := db.judged
+	was := db.judged.file
 	if b := db.h.now.Load(); b != nil {
 		was = b.is
 	}

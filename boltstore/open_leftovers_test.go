@@ -88,7 +88,7 @@ func TestAnotherUnderTheSameInode(t *testing.T) {
 			}
 			closeTest(t, db)
 			db.path = path
-			if db.judged, err = os.Stat(path); err != nil {
+			if db.judged.file, err = os.Stat(path); err != nil {
 				t.Fatal(err)
 			}
 			write(good, now.Add(later))

@@ -45,7 +45,7 @@ func (db opening) lookLent() error {
 	if now, ierr := newestID(db.path); ierr != nil || now != id {
 		return errReplaced // look at it again
 	}
-	db.lookedID = id
+	db.judged.newest = id
 	return err
 }
 
@@ -65,7 +65,7 @@ func (db opening) lend(b *boltFile) error {
 	if err != nil {
 		return err
 	}
-	if uint64(id) != db.lookedID {
+	if uint64(id) != db.judged.newest {
 		return errReplaced
 	}
 	if err := osfile.Unlock(b.f); err != nil {

@@ -62,18 +62,18 @@ func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err 
 	polled := make(chan struct{})
 	go func() {
 		defer close(polled)
-		for db.ctx.Err() == nil {
+		for db.life.ctx.Err() == nil {
 			if osfile.IsFree(path) {
 				close(freed)
 				return
 			}
 			select {
 			case <-db.opts.Clock.After(freePoll):
-			case <-db.ctx.Done():
+			case <-db.life.ctx.Done():
 			}
 		}
 	}()
-	db.cleanUp = func() error { <-polled; return remove() }
+	db.life.cleanUp = func() error { <-polled; return remove() }
 	return db, freed, nil
 }
 

@@ -55,6 +55,10 @@ type RelistOptions struct {
 //
 // Nothing else may change the source while a relist is under way. A crash leaves the
 // contents as they were before.
+//
+// It is one type because all of it is the state of one relist, which one goroutine
+// drives: pages (relist.go, relist_compare.go), the stage (relist_stage.go) and the end
+// (relist_commit.go).
 type Relist struct {
 	s     *Claimed
 	o     RelistOptions

@@ -91,9 +91,9 @@ func TestNoRoomToHeal(t *testing.T) {
 	ruin(t, path, leaves[len(leaves)/2])
 	n := 0
 	for writes := range 100 {
-		db.healMu.Lock()
-		db.healed = time.Time{} // more than a minute ago
-		db.healMu.Unlock()
+		db.heals.mu.Lock()
+		db.heals.last = time.Time{} // more than a minute ago
+		db.heals.mu.Unlock()
 		disk.left = writes
 		if _, err := s.ListErr(); !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
