@@ -50,6 +50,7 @@ type DB struct {
 
 	// replaced counts how often another file took the place of the open one.
 	replaced atomic.Uint64
+	givenUp  sync.WaitGroup // files being closed that healing has replaced; only tests wait for it
 	at       pathWatch
 	judged   judged // what Open looked at last
 	heals    struct {

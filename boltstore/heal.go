@@ -118,7 +118,7 @@ func (db healing) healNow(why error) error {
 	db.h.put(b)
 	db.commit.marked = false
 	db.replaced.Add(1)
-	go func() { _ = faults.Contain(old.Close) }() // Close may hang on the same damage
+	db.givenUp.Go(func() { _ = faults.Contain(old.Close) }) // it may hang on the same damage
 	db.replacing().noteAside(aside, why, saved)
 	return db.replacing().reload(b)
 }
