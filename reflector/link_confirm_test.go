@@ -105,7 +105,7 @@ func TestFreshBehindSlowList(t *testing.T) {
 // TestOddConfirmTimeout: a timeout that is not whole seconds proves a server
 // without bookmarks all the same.
 func TestOddConfirmTimeout(t *testing.T) {
-	bubble(t, 3, kubesim.Options{NoBookmarks: true}, Options{ConfirmTimeout: 3500 * time.Millisecond}, func(f *fixture) {
+	bubble(t, 3, kubesim.Options{NoBookmarks: true}, Options{confirmTimeout: 3500 * time.Millisecond}, func(f *fixture) {
 		f.list()
 		f.other()
 		f.restart()

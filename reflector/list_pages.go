@@ -62,7 +62,7 @@ type progress struct {
 
 func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *lister {
 	l := &lister{s: s, ctx: ctx, reason: reason, turn: t, at: progress{began: s.o.Clock.Now()}}
-	l.size = pageSize{limit: s.facts.pageSize, smallest: firstPage, bytes: s.o.PageBytes}
+	l.size = pageSize{limit: s.facts.pageSize, smallest: firstPage, bytes: s.o.pageBytes}
 	if s.o.PageSize > 0 {
 		l.size.limit, l.size.fixed = s.o.PageSize, true
 	}

@@ -18,7 +18,7 @@ type pageSize struct {
 	limit    int64
 	fixed    bool  // the caller has set it
 	smallest int64 // a page with fewer objects would not be compressed
-	bytes    int64 // Options.PageBytes
+	bytes    int64 // Options.pageBytes
 }
 
 // fit makes the next page larger or smaller, by this one's bytes, 0 if they are

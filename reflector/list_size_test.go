@@ -28,7 +28,7 @@ func TestPagesGrow(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	bubble(t, 4000, kubesim.Options{}, Options{PageBytes: 200_000}, func(f *fixture) {
+	bubble(t, 4000, kubesim.Options{}, Options{pageBytes: 200_000}, func(f *fixture) {
 		if got := limits(f); len(got) < 5 {
 			t.Error(got)
 		}

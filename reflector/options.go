@@ -14,19 +14,12 @@ type Options struct {
 	// it; "" if unknown.
 	Server string
 	// PageSize of relists, in objects. By default the first page has 250, and
-	// later ones as many as suit PageBytes and the link.
+	// later ones as many as suit pageBytes and the link.
 	PageSize int64
-	// PageBytes is how large a page grows, in bytes of its unpacked answer. A
-	// relist has two pages in memory. Default 4 MiB.
-	PageBytes int64
 	// Compare says how relists find out what has changed.
 	Compare Compare
 	// Repair says what relists ask for.
 	Repair Repair
-	// ConfirmTimeout is the timeout of a watch that is behind what the server
-	// states. The server sends a bookmark about 2 s before it, and none if it is
-	// shorter than 3 s. At most a day. Default 3 s.
-	ConfirmTimeout time.Duration
 	// QuietTimeout is how long a watch may bring neither event nor bookmark, and
 	// a request not a byte. Then it is given up and the server asked. The server
 	// sends a bookmark about once a minute; where it sends none the time grows to
@@ -50,14 +43,22 @@ type Options struct {
 	Logger *klog.Logger
 	// Clock for tests.
 	Clock clock.Clock
+
+	// pageBytes is how large a page grows, in bytes of its unpacked answer. A
+	// relist has two pages in memory. Default 4 MiB.
+	pageBytes int64
+	// confirmTimeout is the timeout of a watch that is behind what the server
+	// states. The server sends a bookmark about 2 s before it, and none if it is
+	// shorter than 3 s. At most a day. Default 3 s.
+	confirmTimeout time.Duration
 }
 
 // withDefaults fills in what is not set.
 func (o Options) withDefaults() Options {
-	o.PageBytes = cmp.Or(o.PageBytes, 4<<20)
+	o.pageBytes = cmp.Or(o.pageBytes, 4<<20)
 	// The server counts seconds.
-	o.ConfirmTimeout = min(max(cmp.Or(o.ConfirmTimeout, 3*time.Second), 1), 24*time.Hour)
-	o.ConfirmTimeout = (o.ConfirmTimeout + time.Second - 1).Truncate(time.Second)
+	o.confirmTimeout = min(max(cmp.Or(o.confirmTimeout, 3*time.Second), 1), 24*time.Hour)
+	o.confirmTimeout = (o.confirmTimeout + time.Second - 1).Truncate(time.Second)
 	if o.RetryUnstored <= 0 {
 		o.RetryUnstored = time.Second
 	}

@@ -53,7 +53,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	if !s.queue.Reached() {
 		phase = PhaseCatchingUp
 		if !s.link.bookmarkless() {
-			o.TimeoutSeconds = new(int64(s.o.ConfirmTimeout / time.Second))
+			o.TimeoutSeconds = new(int64(s.o.confirmTimeout / time.Second))
 		}
 	}
 	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
