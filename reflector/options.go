@@ -14,7 +14,7 @@ type Options struct {
 	// it; "" if unknown.
 	Server string
 	// PageSize of relists, in objects. By default the first page has 250, and
-	// later ones as many as suit pageBytes and the link.
+	// later ones as many as suit 4 MiB and the link.
 	PageSize int64
 	// Compare says how relists find out what has changed.
 	Compare Compare
