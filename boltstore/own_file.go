@@ -16,8 +16,8 @@ var errOwnUnknown = errors.New("it is not known which objects are own writes")
 
 // This file verifies bases, copies them, and carries them into a new generation.
 
-// carryOwn copies own writes that came while the generation was staged into it, if they
-// are newer than the list.
+// carryOwn copies into a staged generation the own writes that are newer than the list.
+// While it was staged the list's version was not known.
 func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) error {
 	now := r.s.metaNow()
 	from, to := src.gen(now.Generation), src.gen(m.Generation)

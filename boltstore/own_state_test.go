@@ -60,18 +60,31 @@ func TestOwnWriteBesideAStage(t *testing.T) {
 }
 
 // TestOwnWriteOfNoVersion: an own write with a version that the list has passed does
-// not stay.
+// not stay, whether the list is kept in memory or staged.
 func TestOwnWriteOfNoVersion(t *testing.T) {
-	f := newOwnTest(t, Options{Durability: DurabilityProcess})
-	f.list(5, at(5, "x"))
-	f.must(f.s.Update(at(50, "mine")))
-	f.list(49, at(5, "x"))
-	if got := f.read(); got != "50mine" || f.bases() != 1 {
-		t.Fatal(got, f.bases())
-	}
-	f.list(50, at(5, "x"))
-	if got := f.read(); got != "5x" || f.bases() != 0 {
-		t.Fatal(got, f.bases())
+	for _, most := range []int{0, 1} {
+		for shown, want := range map[string]*corev1.ConfigMap{"5x": at(5, "x"), "6z": at(6, "z"), "nothing": nil} {
+			t.Run(fmt.Sprint(most, " ", shown), func(t *testing.T) {
+				f := newOwnTest(t, Options{Durability: DurabilityProcess, maxCommitBytes: most})
+				list := func(rv int) {
+					objs := []*corev1.ConfigMap{configMap("z", "new", rv, nil)}
+					if want != nil {
+						objs = append(objs, want)
+					}
+					f.list(rv, objs...)
+				}
+				f.list(5, at(5, "x"))
+				f.must(f.s.Update(at(50, "mine")))
+				list(49)
+				if got := f.read(); got != "50mine" || f.bases() != 1 || f.replay() != shown {
+					t.Fatal(got, f.bases(), f.replay())
+				}
+				list(50)
+				if got := f.read(); got != shown || f.bases() != 0 {
+					t.Fatal(got, f.bases())
+				}
+			})
+		}
 	}
 }
 

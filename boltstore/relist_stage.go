@@ -105,8 +105,9 @@ func (r *Relist) stageItems(items []item) (int, error) {
 		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) {
 			n = 0
 			m.date(r.s.db.device)
+			// The list's version is not known yet: carryOwn decides about own writes.
 			a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
-				anew: r.anew(), from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
+				anew: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
 			for room := r.s.db.opts.maxCommitBytes; room > 0 && done+n < len(items); n++ {
 				it := items[done+n]
 				room -= it.bytes()
