@@ -25,9 +25,9 @@ func gateServer(t *testing.T) (srv *httptest.Server, conns *atomic.Int64, stuck 
 			close(stuck)
 		} else {
 			w.WriteHeader(http.StatusOK)
-			if err := http.NewResponseController(w).Flush(); err != nil {
-				t.Error(err)
-			}
+			// An error here may be of the connection that the test has closed, with
+			// the answer read. If there is no answer, the client says so.
+			_ = http.NewResponseController(w).Flush()
 		}
 		<-r.Context().Done()
 	}))
