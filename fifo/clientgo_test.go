@@ -203,7 +203,7 @@ func beside(t *testing.T, rnd *rand.Rand, replaces bool) {
 			rv++
 			each("bookmark", func(q cache.Queue) error { return q.(interface{ Bookmark(string) error }).Bookmark(fmt.Sprint(rv)) })
 		case dice < 18 && replaces:
-			drain() // a Reflector lists anew when the watch has ended; what is queued is told before
+			drain() // a Reflector lists again when the watch has ended; queued changes are told before
 			replace()
 		default:
 			drain()

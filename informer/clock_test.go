@@ -10,7 +10,7 @@ import (
 )
 
 // TestReboots: what a device without a battery for its clock confirmed in an
-// earlier boot is not taken for young because the clock began anew. An age is
+// earlier boot is not taken for young because the clock began again. An age is
 // known within a boot, and where the clock was known to be right both times.
 func TestReboots(t *testing.T) {
 	const week = 7 * 24 * time.Hour

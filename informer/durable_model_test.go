@@ -31,7 +31,7 @@ type believer struct {
 	// good: it acknowledges everything.
 	good  bool
 	there map[string]*corev1.ConfigMap
-	uids  map[types.UID]cache.DeltaType // what it was last told of each object
+	uids  map[types.UID]cache.DeltaType // the type of what it was last told, for each object
 	acked map[string]uint64             // in this life, or durably
 	last  map[string]uint64             // seq last told
 	later []Event
@@ -56,7 +56,7 @@ func (b *believer) handle(e Event) error {
 		return nil
 	}
 	if turn := e.delivery.Inspect().Turn; b.turns[e.Key] != turn {
-		delete(b.open, e.Key) // told anew, answers to what was told before do not count
+		delete(b.open, e.Key) // told again: answers to earlier tellings do not count
 		b.turns[e.Key] = turn
 	}
 	if e.Seq < b.acked[e.Key] {

@@ -37,7 +37,7 @@ func TestDurableStartsOver(t *testing.T) {
 	r.expect("add more")
 	l.acknowledged().end()
 
-	// Changes that nobody was told of, in a block that is damaged.
+	// Changes that nobody was told, in a block that is damaged.
 	r.answers(func(Event) error { return ErrAckLater })
 	l = other.durably(DurableOptions{}, r).run().synced()
 	other.delete("more")

@@ -162,7 +162,7 @@ func TestDurableRetries(t *testing.T) {
 	l.end()
 }
 
-// TestDurableNack: telling begins anew at the first that is not acknowledged.
+// TestDurableNack: telling goes back to the first event that is not acknowledged.
 func TestDurableNack(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

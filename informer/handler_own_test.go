@@ -56,7 +56,7 @@ func (h *tellings) durable() DurableHandler {
 	})
 }
 
-// answered changes an object on the server and has each store told of it before
+// answered changes an object on the server and has each store learn that before
 // a watch is.
 func (s *modelServer) answered(do string, key int, write func(e watch.Event)) {
 	s.mu.Lock()
@@ -80,7 +80,7 @@ func storeAnswer(i cache.Store, e watch.Event) error {
 	return i.Update(e.Object)
 }
 
-// TestToldOfOwnWrites: handlers are told of what the server says, like
+// TestToldOfOwnWrites: handlers are told what the server says, like
 // client-go's, also where the program has stored it first, over restarts, too.
 func TestToldOfOwnWrites(t *testing.T) {
 	s := newModelServer()

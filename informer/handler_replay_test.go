@@ -164,7 +164,7 @@ func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 
 // TestGoneBeforeItsPage: of an object of a new file's first list that is deleted
 // before the replay comes to it a handler without an earlier life is told
-// nothing; one that has been told of it in an earlier life is.
+// nothing; one that was told it in an earlier life is.
 func TestGoneBeforeItsPage(t *testing.T) {
 	for _, durable := range []bool{false, true} {
 		t.Run(fmt.Sprint("durable ", durable), func(t *testing.T) {

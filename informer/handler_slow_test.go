@@ -51,7 +51,7 @@ type stalled struct {
 	told     atomic.Int64
 
 	mu    sync.Mutex
-	turns map[string]int // last turn told of each key
+	turns map[string]int // last turn that was told, for each key
 	uids  map[string]types.UID
 }
 
@@ -102,7 +102,7 @@ func (s *stalled) HandleEvent(_ context.Context, e Event) error {
 }
 
 // TestStalledHandler: a handler that does not return while very many changes
-// pass costs disk and hardly any memory, and is told of them afterwards, in
+// pass costs disk and hardly any memory, and is told them afterwards, in
 // order. KUBEWAKE_STALL says how many changes.
 func TestStalledHandler(t *testing.T) {
 	n := 50_000

@@ -269,7 +269,7 @@ func TestIdentity(t *testing.T) {
 }
 
 // TestDamageHeals: a record that is found damaged while the informer runs is
-// never served, and read anew from the server.
+// never served, and read again from the server.
 func TestDamageHeals(t *testing.T) {
 	w := newWorld(t)
 	for i := range 5 {

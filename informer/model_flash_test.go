@@ -91,7 +91,7 @@ func (o *observer) flashTold(obj *corev1.ConfigMap) {
 	}
 }
 
-// owes says which flash it was not told of.
+// owes says which flash the observer was not told.
 func (o *observer) owes() string {
 	for name, all := range o.owed {
 		for _, f := range all {
@@ -104,7 +104,7 @@ func (o *observer) owes() string {
 	return ""
 }
 
-// hasSettled notes that it was told of all deletes.
+// hasSettled notes that the observer was told all deletes.
 func (o *observer) hasSettled(s *modelServer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

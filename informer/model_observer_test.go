@@ -27,20 +27,20 @@ type observer struct {
 	calls  int
 	faults []string
 	there  map[string]*corev1.ConfigMap
-	last   map[types.UID]cache.DeltaType // what it was last told of each object
+	last   map[types.UID]cache.DeltaType // the type of what it was last told, for each object
 	seen   map[string]bool               // versions
 	acked  map[string]uint64             // since a crash
 	fresh  map[string]bool               // keys of which it was told in this life
 	seqs   map[string]uint64             // last told
-	trace  map[string][]string           // the last that it was told of each key
+	trace  map[string][]string           // the last that it was told, for each key
 
 	// later are events to be acknowledged when it goes on, open those of each
-	// key that were told since it was last told anew.
+	// key that were told since telling last went back to the first.
 	later []Event
 	open  map[string]map[*durable.Delivery]bool
 	turns map[string]durable.Turn
 
-	owed    map[string][]*flash // by name; what it was not told of yet
+	owed    map[string][]*flash // by name; what it was not told yet
 	settled map[string]int64    // deletes of which it was told
 }
 
@@ -101,7 +101,7 @@ func (o *observer) answer(n int) {
 		switch e := o.later[i]; (i + n) % 4 {
 		case 0:
 			o.trace[nameOf(e)] = append(o.trace[nameOf(e)], fmt.Sprint("refuses ", e.Seq))
-			e.Nack(errUnwilling) // it is open until it is told anew
+			e.Nack(errUnwilling) // it is open until it is told again
 		case 1:
 			left = append(left, e)
 		default:
@@ -155,7 +155,7 @@ func (o *observer) die() {
 	o.cond.Broadcast()
 }
 
-// note keeps the last that was told of a key.
+// note keeps what was last told for a key.
 func (o *observer) note(typ cache.DeltaType, obj *corev1.ConfigMap, old any, e *Event) {
 	s := fmt.Sprintf("%s %s %s", typ, obj.UID, obj.ResourceVersion)
 	if p, ok := old.(*corev1.ConfigMap); ok {
@@ -194,8 +194,8 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 		return errUnwilling
 	}
 	t.note(typ, o, old, e)
-	// In a new life, and where a key's events are told anew, what comes first may
-	// be of before what it knows.
+	// In a new life, and where a key's events are told again, the first may be older than
+	// what it knows.
 	anew := !t.fresh[o.Name]
 	if e != nil {
 		anew = anew || e.Attempt > 1 && t.turns[e.Key] != e.delivery.Inspect().Turn
@@ -240,7 +240,7 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	return nil
 }
 
-// judge holds what it is told against what it knows. anew: that may be of later.
+// judge compares what it is told with what it knows. anew: it may know something later.
 func (t *teller) judge(typ cache.DeltaType, o *corev1.ConfigMap, old any, anew bool) {
 	was := t.there[o.Name]
 	if prev, ok := old.(*corev1.ConfigMap); ok {
@@ -285,7 +285,7 @@ func (t *teller) HandleEvent(_ context.Context, e Event) error {
 	return t.told(e.Type, e.Object, e.Old(), &e)
 }
 
-// differs says what it was not told of that is there, or is gone.
+// differs says which object it does not know, or still knows although it is gone.
 func (o *observer) differs(want map[string]*corev1.ConfigMap) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -193,7 +193,7 @@ func (s *standing) unparkAll() {
 	}
 }
 
-// inHand is what a key has been told of and not acknowledged, and will be told.
+// inHand is what a key was told and has not acknowledged, and what it will be told.
 func (s *standing) inHand(key string) string {
 	s.t.Helper()
 	s.d.mu.Lock()

@@ -45,7 +45,7 @@ func TestLeftToTheReplay(t *testing.T) {
 	s.end()
 }
 
-// TestGoneBeforeItWasShown: deletes of before a page that shows the key's object
+// TestGoneBeforeItWasShown: deletes that are older than a page that shows the key's object
 // are not told after it, if the object is still to be shown.
 func TestGoneBeforeItWasShown(t *testing.T) {
 	for _, told := range []bool{false, true} {
