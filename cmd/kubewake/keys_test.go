@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/seal"
+)
+
+// TestKeysRotate: the keyset has another primary key, and the file new data keys
+// at once: the older keyset opens it no more.
+func TestKeysRotate(t *testing.T) {
+	dir := t.TempDir()
+	keys, old, path := filepath.Join(dir, "keyset.json"), filepath.Join(dir, "old.json"), filepath.Join(dir, "k.db")
+	if err := seal.Generate(keys); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(keys)
+	if err == nil {
+		err = os.WriteFile(old, before, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	opens := func(keys string, o boltstore.Options) error {
+		o.Keyset = seal.File(keys)
+		db, err := boltstore.Open(path, o)
+		if err != nil {
+			return err
+		}
+		if db.KeysDue() {
+			t.Error("new data keys are due")
+		}
+		return db.Close()
+	}
+	if err := opens(keys, boltstore.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := newKeys(genericiooptions.NewTestIOStreamsDiscard())
+	cmd.SetArgs([]string{"rotate", "--keyset", keys, "--db", path})
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if err := opens(keys, boltstore.Options{ReadOnly: true}); err != nil {
+		t.Error(err)
+	}
+	if err := opens(old, boltstore.Options{ReadOnly: true}); err == nil {
+		t.Error("the older keyset still opens it")
+	}
+}
