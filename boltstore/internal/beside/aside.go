@@ -102,8 +102,8 @@ func (f *Files) copyTo(src io.Reader, to string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// TryLike gives the file name the mode and owner of from, and logs if it cannot: a
-// damaged file has to be replaced, whoever does it.
+// TryLike gives the file name the mode and owner of from. It only logs a failure, since
+// a damaged file must be replaced all the same.
 func (f *Files) TryLike(name string, from os.FileInfo) {
 	if err := osfile.Like(name, from); err != nil {
 		f.Log.Error(err, "The mode and owner of a damaged file could not be given to its replacement or copy", "file", name)
@@ -140,7 +140,7 @@ func (f *Files) Trim() {
 	}
 }
 
-// globEscape quotes what filepath.Glob would take for a pattern.
+// globEscape escapes the characters that filepath.Glob takes for a pattern.
 func globEscape(path string) string {
 	var b []byte
 	for _, c := range []byte(path) {

@@ -35,9 +35,9 @@ func (f *Files) Temp(path string, was os.FileInfo) (string, error) {
 	return name, nil
 }
 
-// isNewcomer says whether the file called name, which was made for path, is a third
-// file: neither the one that was made nor the one that it was to replace, while the
-// one that was made is at path. In a copy of the folder no file is any of these.
+// isNewcomer says whether the file at a temporary name is another program's, which came
+// to path during an exchange of names. It is neither of the two files that the name
+// says, and the new one of these is at path. In a copy of the folder no file is.
 func isNewcomer(name, path string) bool {
 	var was, made uint64
 	_, err := fmt.Sscanf(strings.TrimPrefix(filepath.Base(name), TempPrefix(path)), "%x-%x-", &was, &made)
@@ -79,7 +79,7 @@ func (f *Files) RemoveLeftovers() {
 		name := filepath.Join(filepath.Dir(path), e.Name())
 		release, err := osfile.Lock(name)
 		if err != nil && sameFile(name, path) {
-			release, err = func() {}, nil // the file itself, by the name under which it was made
+			release, err = func() {}, nil // a second name of the file itself
 		}
 		if err == nil {
 			f.removeLeftover(name, path)
