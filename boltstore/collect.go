@@ -239,7 +239,7 @@ func prune(b *bolt.Bucket, room *int) (empty bool, err error) {
 	return k == nil, nil
 }
 
-// collecting is the part of a DB that removes what no source needs any more.
+// collecting is the part of a DB that removes unused sources and old contents.
 type collecting struct{ *DB }
 
 func (db *DB) collecting() collecting { return collecting{db} }

@@ -93,7 +93,8 @@ func (w *work) generation(src sourceTx) error {
 // applier turns changes into records, index entries, digests and journal entries. It
 // compares with the generation from and writes the generation to. The two differ only
 // while a relist is staged.
-// It is one type because each change touches all of what it has, in one transaction.
+//
+// It is one type because each change touches all of its parts, in one transaction.
 type applier struct {
 	s        *Store
 	src      sourceTx

@@ -24,12 +24,12 @@ func (g genTx) cursor() *unionCursor {
 	return c
 }
 
-// pair is what is at one key: a record, the base of an own write, or both. In is
-// nil in what is not there.
+// pair is the record at a key, the base of an own write, or both. In is nil in the one
+// that is not there.
 type pair struct{ item, base layout.Raw }
 
-// Seek goes to the first key at or after the place at and returns its place, nil at the
-// end. item and base are what is there; In is nil in one that is not there.
+// Seek goes to the first key at or after the place at. It returns the key's place, nil
+// at the end, and its pair.
 func (c *unionCursor) Seek(at []byte) (place []byte, w pair) {
 	c.itemAt, c.item = c.items.Seek(at)
 	if c.hasOwn {
@@ -80,7 +80,7 @@ func shown(item, base layout.Raw) layout.Raw {
 	return base
 }
 
-// key is the key of the record, or else of the base.
+// key is the key of the record, or of the base if there is no record.
 func (w pair) key() (string, error) {
 	if w.item.In != nil {
 		return keyOf(w.item)

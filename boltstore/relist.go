@@ -76,7 +76,7 @@ type Relist struct {
 	bytes   int
 	stage   *stage
 
-	swept  []byte // place from which Commit has yet to look for what is gone
+	swept  []byte // place from which Commit still has to look for objects that are gone
 	tailed bool   // swept has reached the end
 	noteAt []byte // place up to which Commit has looked through the notes
 	noNote bool

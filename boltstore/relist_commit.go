@@ -37,9 +37,9 @@ func (r *Relist) sweep(resourceVersion string) error {
 	return r.sweepNotes(resourceVersion)
 }
 
-// scan looks at up to 1,000 keys of the generation from the place from on, nil being
-// the start. It returns those that want asks for, and the place of the next key, nil
-// at the end.
+// scan looks at up to 1,000 keys of the generation from the place from on; nil is the
+// start. It returns those that want accepts, and the place of the next key, nil at the
+// end.
 func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []item, next []byte, err error) {
 	const most = 1000
 	err = r.s.db.h.view(func(tx *bolt.Tx) error {

@@ -20,9 +20,9 @@ import (
 // methods are safe for concurrent use. [DB.View] and an informer's Store method return
 // a Store.
 //
-// It is one type because everything in it belongs to one source, its state and the lock
-// over them. What it does in one role is on a type of that name, which holds the Store:
-// indexing, packing, reading. A third of its methods are cache.Indexer's.
+// It is one type because everything in it belongs to one source, its state and its
+// lock. Its roles have types that hold the Store: indexing, packing, reading. A third
+// of its methods are cache.Indexer's.
 type Store struct {
 	db       *DB
 	source   Source

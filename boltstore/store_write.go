@@ -12,7 +12,7 @@ import (
 )
 
 // The writes of cache.Store, for callers that fill a store themselves. They return once
-// committed. They are not journaled, and no handler is told of them, as in client-go.
+// committed. They are not journaled, and handlers are not told them, as in client-go.
 // In a source that has been listed they are own writes; see own.go.
 
 // Add stores obj, whatever was at its key. If the source has been listed, Add does not

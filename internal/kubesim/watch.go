@@ -62,8 +62,8 @@ func (r *request) watch() error {
 	st := &stream{request: r, q: q, deadline: now.Add(timeout)}
 	st.scheduleBookmark(now)
 
-	// The timer starts before the headers are sent, so that whoever sees the
-	// watch established may move a fake clock.
+	// The timer starts before the headers are sent. So a test that sees the watch
+	// established may move a fake clock.
 	timer := r.s.clock.NewTimer(st.nextWake().Sub(now))
 	defer timer.Stop()
 	media := mediaJSON
@@ -243,8 +243,8 @@ func (st *stream) ended() error {
 	}
 }
 
-// broken ends a watch that has begun, where no error can become an HTTP status
-// any more: in good order, with an ERROR event, or by closing the connection.
+// broken ends a watch that has begun, when an error can no longer become an HTTP
+// status: in good order, with an ERROR event, or by closing the connection.
 func (st *stream) broken(err error) error {
 	var status *apierrors.StatusError
 	switch {

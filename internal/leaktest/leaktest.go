@@ -1,4 +1,4 @@
-// Package leaktest finds goroutines that this module, or what it uses, has left
+// Package leaktest finds goroutines that this module or its dependencies have left
 // behind, as a program's own leak test would.
 package leaktest
 
@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// modules are those whose goroutines count.
+// modules are the modules whose goroutines count.
 var modules = []string{"kubewake/", "go.etcd.io/bbolt", "klauspost/compress", "golang-lru", "k8s.io/client-go", "k8s.io/apimachinery"}
 
-// Ours are the stacks of the goroutines that count, but for those of tests and of
-// the simulated server, and for those that are in before, an earlier answer.
+// Ours returns the stacks of the goroutines that count. It leaves out tests, the
+// simulated server, and the goroutines in before, an earlier result.
 func Ours(before []string) (all []string) {
 	buf := make([]byte, 4<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -28,7 +28,7 @@ func Ours(before []string) (all []string) {
 	return all
 }
 
-// None waits, for a minute, until there are none.
+// None fails the test if such goroutines are left after a minute.
 func None(t testing.TB, when string, before []string) {
 	t.Helper()
 	var left []string

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// status is that of a pod that started soon after created and is ready.
+// status returns the status of a pod that started soon after created and is ready.
 func status(r source, p *corev1.Pod, node int, created time.Time) corev1.PodStatus {
 	scheduled := metav1.NewTime(created.Add(time.Second))
 	ready := metav1.NewTime(created.Add(time.Duration(8+r.IntN(50)) * time.Second))

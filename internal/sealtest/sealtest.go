@@ -14,17 +14,17 @@ import (
 // Default run on encrypted files.
 const Variable = "KUBEWAKE_TEST_ENCRYPTED"
 
-// content is of no use but here.
+// content is a keyset for tests only.
 const content = `{"primaryKeyId":1495226049,"key":[{"keyData":{"typeUrl":"type.googleapis.com/google.crypto.tink.AesGcmKey","value":"GiDNEeAYxf3iR4lFhkbZZVu5nKIwG+3EkuAZEFd/XK+G8g==","keyMaterialType":"SYMMETRIC"},"status":"ENABLED","keyId":1495226049,"outputPrefixType":"TINK"}]}`
 
-// Keyset is always the same one.
+// Keyset returns the same keyset each time.
 func Keyset() *seal.Keyset {
 	return seal.Func("of the tests", func() (*keyset.Handle, error) {
 		return insecurecleartextkeyset.Read(keyset.NewJSONReader(strings.NewReader(content)))
 	})
 }
 
-// Default is Keyset where [Variable] is set, else nil.
+// Default is Keyset if [Variable] is set, otherwise nil.
 func Default() *seal.Keyset {
 	if os.Getenv(Variable) == "" {
 		return nil
