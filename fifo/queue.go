@@ -34,6 +34,9 @@ type Options struct {
 
 // Queue is the write-ahead queue of one source. All methods may be called
 // concurrently; a single consumer pops.
+//
+// It is one type because one lock is over what comes in and what goes out. Some twenty
+// of its methods are those of client-go's Queue and of boltstore's Producer.
 type Queue struct {
 	o     Options
 	store *boltstore.Claimed

@@ -23,6 +23,9 @@ import (
 
 // Informer is a cache.SharedIndexInformer over the file, with methods beyond that
 // interface.
+//
+// Half of its methods are those of client-go's interface, one line each; what handlers
+// need is in packages of their own below internal.
 type Informer struct {
 	o       Options
 	store   *boltstore.Claimed
