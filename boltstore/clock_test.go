@@ -125,7 +125,7 @@ func TestJumpedClock(t *testing.T) {
 		o.Release()
 	})
 	for _, set := range []func(){
-		func() { dev.Reboot(begins.Add(30 * 24 * time.Hour)) }, // the clock says so, and nobody vouches for it
+		func() { dev.Reboot(begins.Add(30 * 24 * time.Hour)) }, // the clock says so, and nothing vouches for it
 		func() { dev.Reboot(begins); dev.Set(right, true) },
 	} {
 		set()

@@ -293,7 +293,8 @@ func TestDurableIsKept(t *testing.T) {
 	durableOf(t, db).same(t, "healed", was, true)
 	hidden("healed")
 	closeTest(t, db)
-	// Damaged while nobody has it open: set aside, and what is in it saved.
+	// Damaged while no process has it open: the file is set aside, and its content
+	// saved.
 	st, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)

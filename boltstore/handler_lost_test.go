@@ -46,7 +46,7 @@ func TestLostPosition(t *testing.T) {
 	for name, damage := range damages {
 		for _, registered := range []bool{true, false} {
 			if !registered && name == "position is gone" {
-				continue // nobody knows of it
+				continue // nothing says that it existed
 			}
 			t.Run(fmt.Sprint(name, registered), func(t *testing.T) {
 				db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalBytes: 1})

@@ -28,8 +28,8 @@ func pod(rv, uid string, change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// TestHistory: each version with who changed what, also across a delete and an
-// object of the same name, from a file that is open for reading only.
+// TestHistory: each version has its managers and changes, even across a delete and a
+// new object of the same name, from a file that is open for reading only.
 func TestHistory(t *testing.T) {
 	path := t.TempDir() + "/h.db"
 	db, err := boltstore.Open(path, boltstore.Options{Window: time.Nanosecond})

@@ -16,7 +16,7 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// pod is one as clusters have them: two containers, conditions, managedFields.
+// pod is a typical pod: two containers, conditions, managedFields.
 func pod() *corev1.Pod {
 	at := metav1.NewTime(time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC).Local())
 	container := func(name string, port int32) corev1.Container {
@@ -101,7 +101,7 @@ func unstructuredPod() *unstructured.Unstructured {
 	return u
 }
 
-// structPod is a Pod that takes the struct codec, since it is not of k8s.io/api.
+// structPod is a Pod for the struct codec, since it is not of k8s.io/api.
 type structPod struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

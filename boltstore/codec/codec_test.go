@@ -33,8 +33,8 @@ func codecFor(t testing.TB, example runtime.Object) codec.Codec {
 	return c
 }
 
-// comesBack is the property: obj is kept, its bytes depend on nothing else, and
-// neither direction keeps or changes what it is given.
+// comesBack is the property of all codecs: obj comes back, its bytes depend on nothing
+// else, and neither direction keeps or changes its arguments.
 func comesBack(t testing.TB, c codec.Codec, obj runtime.Object) {
 	t.Helper()
 	before := obj.DeepCopyObject()
@@ -90,7 +90,7 @@ func TestEveryKindComesBack(t *testing.T) {
 	}
 }
 
-// TestWhoTakesProtobuf pins the choice for kinds that tell.
+// TestWhoTakesProtobuf pins the choice of codec for telling kinds.
 func TestWhoTakesProtobuf(t *testing.T) {
 	for _, c := range []struct {
 		example runtime.Object

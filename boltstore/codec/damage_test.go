@@ -30,8 +30,8 @@ func examples() map[string]kruntime.Object {
 	}
 }
 
-// survives decodes what may be damaged. What it gives must be an object as
-// good as any other, and decoding must not need memory out of proportion.
+// survives decodes data that may be damaged. The result must be an object as good as
+// any other, and decoding must not need memory out of proportion.
 func survives(t *testing.T, c codec.Codec, data []byte) {
 	t.Helper()
 	before := bytes.Clone(data)
@@ -87,7 +87,7 @@ func TestDamagedPayloads(t *testing.T) {
 	}
 }
 
-// TestHugeLengths: a length in the data is no reason to allocate.
+// TestHugeLengths: a length in the data does not cause an allocation of that size.
 func TestHugeLengths(t *testing.T) {
 	huge := "\xff\xff\xff\xff"
 	pad := strings.Repeat("\xc1", 1<<20) // the one code that msgpack never uses

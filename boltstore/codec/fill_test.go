@@ -23,8 +23,8 @@ import (
 // quantities are of every format, scale and sign, and one is not canonical.
 var quantities = []string{"0", "1", "-7", "100m", "1500m", "0.5", "2Gi", "1.5Gi", "12e6", "3n", "-250u", "9223372036854775807", "100E", "123456789012345678901234567890"}
 
-// filler fills objects. With typeMeta, apiVersion and kind too, at any depth.
-// What Kubernetes' own filler leaves empty, is filled: see [TestFillerFills].
+// filler fills objects; with typeMeta also apiVersion and kind, at any depth. It fills
+// what Kubernetes' own filler leaves empty: see [TestFillerFills].
 func filler(seed int64, typeMeta bool) *randfill.Filler {
 	own := func(serializer.CodecFactory) []any {
 		return []any{
@@ -107,8 +107,8 @@ func count(v reflect.Value, types map[reflect.Type]int) {
 	}
 }
 
-// TestFillerFills: zero values prove nothing, since a codec that loses them
-// gives them back all the same.
+// TestFillerFills: the filler leaves no zero values. They prove nothing, since a codec
+// that loses them gives them back.
 func TestFillerFills(t *testing.T) {
 	types := map[reflect.Type]int{
 		reflect.TypeFor[resource.Quantity]():         0,

@@ -121,8 +121,8 @@ func (a *anyOwn) UnmarshalJSON(b []byte) error         { return json.Unmarshal(b
 func (selfish) MarshalJSON() ([]byte, error)           { return []byte("null"), nil }
 func (*selfish) UnmarshalJSON([]byte) error            { return nil }
 
-// TestMarshalersThatLeaveOut: what a type's parts say is stored, whatever its
-// marshalers make of it.
+// TestMarshalersThatLeaveOut: a type's parts are stored, whatever its marshalers leave
+// out.
 func TestMarshalersThatLeaveOut(t *testing.T) {
 	n := int64(7)
 	two := "two"
@@ -190,7 +190,7 @@ func TestMarshalersThatLeaveOut(t *testing.T) {
 	}
 }
 
-// TestTypesThatCannotBeKept are refused by what the type tells.
+// TestTypesThatCannotBeKept: For refuses types that show that they cannot be kept.
 func TestTypesThatCannotBeKept(t *testing.T) {
 	for want, example := range map[string]runtime.Object{
 		"password":                     &of[readsHidden]{},
@@ -211,8 +211,8 @@ func TestTypesThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestObjectsThatCannotBeKept: where a field that is not exported is set the
-// object is refused, not stored without it.
+// TestObjectsThatCannotBeKept: an object with a set field that is not exported is
+// refused, not stored without it.
 func TestObjectsThatCannotBeKept(t *testing.T) {
 	for want, obj := range map[string]runtime.Object{
 		"spec: cache":    &of[hidden]{Spec: hidden{"u", "c"}},
@@ -230,7 +230,8 @@ func TestObjectsThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// TestRoundTripNotices what marshalers of a type with hidden state leave out.
+// TestRoundTripNotices: RoundTrip notices what marshalers of a type with hidden state
+// leave out.
 func TestRoundTripNotices(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("z", 3600))
 	for _, tc := range []struct {
@@ -287,7 +288,7 @@ func (*message) ProtoReflect()                  {}
 func (m *message) MarshalJSON() ([]byte, error) { return json.Marshal(m.Host) }
 func (m *message) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &m.Host) }
 
-// TestProtobufMessages keep a size for themselves, which need not come back.
+// TestProtobufMessages: the size that protobuf messages cache need not come back.
 func TestProtobufMessages(t *testing.T) {
 	for obj, ok := range map[*of[message]]bool{
 		{Spec: message{Host: "h", sizeCache: 5}}:             true,
@@ -304,7 +305,7 @@ func TestProtobufMessages(t *testing.T) {
 	}
 }
 
-// Types as controller-gen is given them, with what the API machinery offers.
+// Types as users write them for controller-gen, with types of the API machinery.
 type (
 	schemaJSON        struct{ Raw []byte }
 	schemaPropsOrBool struct {
@@ -360,8 +361,8 @@ func (v volatileTime) MarshalJSON() ([]byte, error)       { return v.Inner.Marsh
 func (v *volatileTime) UnmarshalJSON(b []byte) error      { return v.Inner.UnmarshalJSON(b) }
 func (c *crd) DeepCopyObject() runtime.Object             { d := *c; return &d }
 
-// TestCustomResourcesAreKept: ordinary custom resources are accepted, and come
-// back whatever they hold.
+// TestCustomResourcesAreKept: ordinary custom resources are accepted, and come back
+// whole.
 func TestCustomResourcesAreKept(t *testing.T) {
 	c := codecFor(t, &crd{})
 	for seed := range int64(200) {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The variants of a tree: each differs from the first in one thing.
+// Variants of a tree: each differs from the first in one thing.
 type (
 	leafBase    struct{ N int32 }
 	leafAdded   struct{ N, M int32 }
@@ -85,7 +85,7 @@ func TestStructureHashOfEveryKind(t *testing.T) {
 	}
 }
 
-// TestStructureHashIsStable asks another process.
+// TestStructureHashIsStable: another process computes the same hash.
 func TestStructureHashIsStable(t *testing.T) {
 	hash := "hash=" + codec.StructureHash(reflect.TypeFor[*corev1.Pod]()) + codec.StructureHash(reflect.TypeFor[*Widget]())
 	if os.Getenv("KUBEWAKE_PRINT_HASH") != "" {
@@ -100,8 +100,8 @@ func TestStructureHashIsStable(t *testing.T) {
 	}
 }
 
-// TestStructureHashIsPinned: with another hash all that files hold would be
-// read anew.
+// TestStructureHashIsPinned: the hash does not change, since then all existing files
+// would be relisted.
 func TestStructureHashIsPinned(t *testing.T) {
 	typ := reflect.TypeFor[struct {
 		Time     metav1.Time          `json:"time"`

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Types whose marshalers do not expect what they are given, such as a nil that
-// a transform has left.
+// Types whose marshalers do not expect some values, such as a nil that a transform has
+// left.
 type (
 	writesJSONNot struct{ s *string }
 	readsJSONNot  struct{ s string }
@@ -34,8 +34,8 @@ var (
 	_ encoding.TextUnmarshaler = &readsTextNot{}
 )
 
-// TestPanics: a type's own marshaler that panics is an error of that object.
-// The process goes on, and the codec with other objects.
+// TestPanics: a panic of a type's own marshaler becomes an error of that object. The
+// process goes on, and so does the codec with other objects.
 func TestPanics(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -68,7 +68,7 @@ type (
 	}
 )
 
-// Temperature hides what it holds from everything but its own marshaler.
+// Temperature hides its content from everything but its own marshaler.
 type Temperature struct{ kelvin float64 }
 
 func (t Temperature) MarshalJSON() ([]byte, error) {

@@ -14,7 +14,7 @@ import (
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// asDecoded makes all quantities such as a decoder gives: they have no text yet.
+// asDecoded makes all quantities as a decoder returns them: without a text.
 func asDecoded(v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -49,8 +49,8 @@ func asDecoded(v reflect.Value) (n int) {
 	return n
 }
 
-// TestAppendWritesNothing: encoding leaves each object as it was, down to what it
-// does not export.
+// TestAppendWritesNothing: encoding leaves each object as it was, even its fields that
+// are not exported.
 func TestAppendWritesNothing(t *testing.T) {
 	found := 0
 	for _, k := range append(kinds(), reflect.TypeFor[metav1.PartialObjectMetadata]()) {
@@ -76,7 +76,7 @@ func TestAppendWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAppendShared: an object may be encoded by several at once, as where fakes
+// TestAppendShared: several goroutines may encode an object at once, as when fakes
 // share it.
 func TestAppendShared(t *testing.T) {
 	limit, target := resource.NewQuantity(1<<20, resource.BinarySI), resource.NewMilliQuantity(1500, resource.DecimalSI)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestClosedServer: a request whose handler comes to run after Close is turned
-// away: the file may be closed by then.
+// TestClosedServer: a request whose handler runs only after Close is turned away, since
+// the file may be closed by then.
 func TestClosedServer(t *testing.T) {
 	path := testPath(t)
 	db, _ := world(t, path, 3, 1)

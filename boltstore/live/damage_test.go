@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestBesideDamage: a source of which the file does not say what it is hides no
-// other, and whoever asks for it is told why it is not shown.
+// TestBesideDamage: a source with an unreadable meta hides no other, and a request for
+// it gets the reason.
 func TestBesideDamage(t *testing.T) {
 	path := testPath(t)
 	pods := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// FuzzRequests sends any bytes to the socket. The connection ends, within its
-// limits, whatever is sent says nothing of secrets unless it asks for them, and
-// the next client is served.
+// FuzzRequests sends any bytes to the socket. The connection ends within its limits. No
+// answer contains secrets unless the request asks for them. The next client is served.
 func FuzzRequests(f *testing.F) {
 	path := testPath(f)
 	db, _ := world(f, path, 3, 20)

@@ -56,7 +56,7 @@ func world(t testing.TB, path string, n, size int) (*boltstore.DB, *boltstore.Cl
 	return db, s
 }
 
-// relist makes n secrets the contents.
+// relist makes n secrets the contents of the source.
 func relist(t testing.TB, s *boltstore.Claimed, n, size int, version string) {
 	t.Helper()
 	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
@@ -131,7 +131,7 @@ func objects(t *testing.T, r Reader, q Query) (all []string) {
 	return all
 }
 
-// TestSameAnswers: the socket says what the file says.
+// TestSameAnswers: the socket gives the same answers as the file.
 func TestSameAnswers(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 700, 10)
@@ -188,8 +188,8 @@ func TestSameAnswers(t *testing.T) {
 	}
 }
 
-// TestSnapshot: it is a sound file with everything in it, taken while a writer
-// works, and leaves nothing behind.
+// TestSnapshot: a snapshot is a sound file with everything in it, even if a writer
+// works meanwhile, and leaves nothing behind.
 func TestSnapshot(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 300, 500)
@@ -242,7 +242,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// raw connects as no client of ours would.
+// raw sends a request that this package's client would not send.
 func raw(t *testing.T, path, request string) *net.UnixConn {
 	t.Helper()
 	c, err := net.Dial("unix", path+".sock")
@@ -258,7 +258,7 @@ func raw(t *testing.T, path, request string) *net.UnixConn {
 
 var shortLimits = limits{conns: 4, header: 4 << 10, read: 200 * time.Millisecond, write: 200 * time.Millisecond}
 
-// served says that the writer and well-behaved clients are not held up.
+// served fails if the writer or well-behaved clients are held up.
 func served(t *testing.T, path string, s *boltstore.Claimed) {
 	t.Helper()
 	if err := s.Update(secret(0, 10)); err != nil {
@@ -282,9 +282,9 @@ func ended(t *testing.T, c net.Conn) {
 	}
 }
 
-// TestNeverReads: clients that ask for much and never read lose their
-// connection; neither the writer nor other clients wait for them for ever, and
-// what they asked for does not pile up in memory.
+// TestNeverReads: clients that ask for much and never read lose their connection.
+// Neither the writer nor other clients wait for them, and their answers do not pile up
+// in memory.
 func TestNeverReads(t *testing.T) {
 	path := testPath(t)
 	n := 2000 // 80 MB as JSON
@@ -312,8 +312,8 @@ func TestNeverReads(t *testing.T) {
 	}
 }
 
-// TestNeverSends: silent clients, and those that send a part of a request or
-// of a body, are hung up on.
+// TestNeverSends: silent clients, and those that send a part of a request or body, lose
+// their connection.
 func TestNeverSends(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 10, 10)
@@ -329,7 +329,7 @@ func TestNeverSends(t *testing.T) {
 	}
 }
 
-// TestHugeHeader: a header of 1 GiB is not read, let alone kept.
+// TestHugeHeader: a header of 1 GiB is neither read nor kept.
 func TestHugeHeader(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 10, 10)
@@ -353,7 +353,7 @@ func TestHugeHeader(t *testing.T) {
 	served(t, path, s)
 }
 
-// TestManyConnections: however many there are, few are served at a time.
+// TestManyConnections: few connections are served at a time, however many there are.
 func TestManyConnections(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 10, 10)
@@ -385,8 +385,8 @@ func TestCutAnswer(t *testing.T) {
 	}
 }
 
-// TestContentsGoMeanwhile: contents that are set aside while they are being
-// read are not shown as if they had been all.
+// TestContentsGoMeanwhile: if contents are set aside while they are read, the reader
+// gets an error, not a part as if it were all.
 func TestContentsGoMeanwhile(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 600, 10)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestMovedFile: the owner's file is moved away. As long as nothing is at the
-// path the owner answers, and says so. Where another file is it tells nothing of
-// its own as if it were that, and leaves the socket to the other's owner.
+// TestMovedFile: the owner's file is moved away. While nothing is at the path the owner
+// answers, and says so. If another file is there, the owner tells nothing of its own,
+// and leaves the socket to the other's owner.
 func TestMovedFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files that are open cannot be renamed")

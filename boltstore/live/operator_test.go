@@ -11,8 +11,8 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestMetadataOfSecrets: the annotation that repeats the data is not shown of
-// Secrets that are kept as metadata either.
+// TestMetadataOfSecrets: the annotation that repeats the data is redacted even in
+// Secrets that are kept as metadata.
 func TestMetadataOfSecrets(t *testing.T) {
 	db, err := boltstore.Open(testPath(t), boltstore.Options{})
 	if err != nil {
@@ -54,8 +54,8 @@ func TestMetadataOfSecrets(t *testing.T) {
 	}
 }
 
-// TestSilentOwner: an owner that does not answer is said to, without the
-// address by which it was asked.
+// TestSilentOwner: the error for an owner that does not answer says so, without the
+// URL.
 func TestSilentOwner(t *testing.T) {
 	path := testPath(t)
 	world(t, path, 1, 1)

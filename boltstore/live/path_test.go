@@ -98,8 +98,8 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
-// TestOneSocketForAllPaths: owner and client find the same socket, by whatever
-// path either of them names the file.
+// TestOneSocketForAllPaths: owner and client find the same socket by any path of the
+// file.
 func TestOneSocketForAllPaths(t *testing.T) {
 	for _, name := range []string{"d", strings.Repeat("d", 100)} {
 		dir := filepath.Join(filepath.Dir(testPath(t)), name)
@@ -137,8 +137,8 @@ func TestOneSocketForAllPaths(t *testing.T) {
 	}
 }
 
-// TestShorterPathElsewhere: an owner to whom the path of the file is shorter, as
-// in a container, has its socket beside the file; from there it can be found.
+// TestShorterPathElsewhere: an owner with a shorter path of the file, as in a
+// container, has its socket beside the file. Clients outside find it there.
 func TestShorterPathElsewhere(t *testing.T) {
 	dir := filepath.Join(filepath.Dir(testPath(t)), strings.Repeat("d", 100))
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -22,7 +22,7 @@ const (
 	stranger    = 54321                    // a user that nobody is
 )
 
-// TestMain runs the part of another user, too.
+// TestMain also runs the part of another user.
 func TestMain(m *testing.M) {
 	if sock := os.Getenv(strangerEnv); sock != "" {
 		c, err := net.Dial("unix", sock)
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// as is this program run by another user.
+// as returns a command that runs this program as another user.
 func as(t *testing.T, uid uint32, env string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -69,7 +69,7 @@ func as(t *testing.T, uid uint32, env string) *exec.Cmd {
 	return cmd
 }
 
-// openDir is a folder that all can enter and write.
+// openDir returns a folder that all users can enter and write.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "live-")
@@ -83,8 +83,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// TestStrangerIsRefused: another user is told nothing, by the socket's mode and,
-// where that lets it in, by its user id. The owner and root are.
+// TestStrangerIsRefused: another user is refused by the socket's mode or, if that lets
+// it in, by its user id. The owner and root are served.
 func TestStrangerIsRefused(t *testing.T) {
 	path := testPath(t)
 	db, _ := world(t, path, 3, 10)
@@ -112,8 +112,8 @@ func TestStrangerIsRefused(t *testing.T) {
 	}
 }
 
-// TestImpostor: what a process says that is neither the file's owner's nor
-// root's is not believed.
+// TestImpostor: the client does not believe a process that is neither the file owner's
+// nor root's.
 func TestImpostor(t *testing.T) {
 	for _, c := range []struct {
 		uid  uint32 // of who serves

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// in is a source of a file, confirmed at that minute.
+// in returns a source that was confirmed at that minute.
 func in(kind, resource, namespace, selector string, minute int) boltstore.State {
 	g := schema.ParseGroupResource(resource)
 	return boltstore.State{Kind: kind, APIVersion: schema.GroupVersion{Group: g.Group, Version: "v1"}.String(), Synced: true, Confirmed: time.Unix(int64(minute*60), 0),
@@ -58,8 +58,8 @@ func TestInFile(t *testing.T) {
 	}
 }
 
-// TestElsewhere: a name that a built-in type has is asked for where the file
-// has another type of that name only.
+// TestElsewhere: for the name of a built-in type the server is asked, if the file has
+// only another type of that name.
 func TestElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		arg, group string
@@ -91,8 +91,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestLatest: an age that is known decides, then the server's version, then the
-// time by whatever clock it was.
+// TestLatest: a known age decides, then the server's version, then the time by any
+// clock.
 func TestLatest(t *testing.T) {
 	age := func(d time.Duration, st boltstore.State) boltstore.State { st.ConfirmedAge = &d; return st }
 	at := func(rv string, st boltstore.State) boltstore.State { st.ResourceVersion = rv; return st }

@@ -30,8 +30,8 @@ func (p *pager) Write(b []byte) (int, error) {
 	return p.Buffer.Write(b)
 }
 
-// TestHistoryInPager: who reads a history slowly gets all of it, for which the
-// owner, which waits for no client, does not have to wait.
+// TestHistoryInPager: a slow reader gets all of a history, and the owner does not wait
+// for it.
 func TestHistoryInPager(t *testing.T) {
 	dir, err := os.MkdirTemp("", "history-") // t.TempDir's may be too long for a socket
 	if err != nil {
@@ -47,7 +47,7 @@ func TestHistoryInPager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := fifo.New(s, fifo.Options{MaxBytes: 1 << 30}) // nobody pops
+	j := fifo.New(s, fifo.Options{MaxBytes: 1 << 30}) // nothing pops
 	const n = 400
 	for i := range n { // more than the socket's buffers hold
 		meta := metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: "u", ResourceVersion: fmt.Sprint(i + 1)}

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// TestKeysRotate: the keyset has another primary key, and the file new data keys
-// at once: the older keyset opens it no more.
+// TestKeysRotate: the keyset gets another primary key, and the file new data keys at
+// once. The older keyset no longer opens it.
 func TestKeysRotate(t *testing.T) {
 	dir := t.TempDir()
 	keys, old, path := filepath.Join(dir, "keyset.json"), filepath.Join(dir, "old.json"), filepath.Join(dir, "k.db")

@@ -36,8 +36,8 @@ func TestDisableCompression(t *testing.T) {
 	}
 }
 
-// TestMirrorOptions: what the flags say of the file reaches it, and what they
-// don't say is the library's to choose.
+// TestMirrorOptions: flags about the file become its options, and the library chooses
+// the rest.
 func TestMirrorOptions(t *testing.T) {
 	for _, tc := range []struct {
 		args []string

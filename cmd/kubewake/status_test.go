@@ -23,8 +23,8 @@ func (s *still) Position() boltstore.Position { return s.at }
 func (s *still) Persisted(uint64)             {}
 func (s *still) Lost()                        {}
 
-// TestStatusOfAWrongClock: what was dated by a clock that nobody vouches for has no
-// age in status, but where the user does.
+// TestStatusOfAWrongClock: a time by an unconfirmed clock has no age in status, unless
+// the user vouches for it.
 func TestStatusOfAWrongClock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	db, err := boltstore.Open(path, boltstore.Options{Window: time.Nanosecond, Clock: devicetest.New(time.Now().Add(-3 * time.Hour))})

@@ -29,8 +29,8 @@ func run(t *testing.T, exe string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestSecondBuild: functions without a version are another build's where the
-// build is another one, also where the build has no id, or one set by hand.
+// TestSecondBuild: functions without a version count as changed in another build, even
+// if the build has no id, or one set by hand.
 func TestSecondBuild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
@@ -60,8 +60,8 @@ func TestSecondBuild(t *testing.T) {
 	}
 }
 
-// TestNames: a build has one name, wherever its file is and whatever has
-// become of it, and no two builds have the same.
+// TestNames: a build has one name, wherever its file is, and no two builds have the
+// same.
 func TestNames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
@@ -87,8 +87,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestReplacedExecutable: a program whose file has been replaced or removed
-// while it ran does not take the new build's name.
+// TestReplacedExecutable: a program whose file was replaced or removed while it ran
+// does not take the new build's name.
 func TestReplacedExecutable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")

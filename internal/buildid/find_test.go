@@ -98,8 +98,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFindAsTheGoCommand builds for other systems: the id found is the one that
-// go tool buildid tells.
+// TestFindAsTheGoCommand builds for other systems: the id found is that of go tool
+// buildid.
 func TestFindAsTheGoCommand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
@@ -164,7 +164,7 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// BenchmarkHash is what a build without an id costs, once in a process.
+// BenchmarkHash measures what a build without an id costs once in a process.
 func BenchmarkHash(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "exe")
 	if err := os.WriteFile(path, bytes.Repeat([]byte("machine code"), 80<<20/12), 0o600); err != nil {

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestCost: each request counts as one kind, its answer's bytes once, and a
-// bound that is broken is named, and a loose one is not.
+// TestCost: each request counts as one kind, and its answer's bytes once. A broken
+// bound is named; a loose one is not.
 func TestCost(t *testing.T) {
 	s := start(t, Options{})
 	seed(t, s, 3)

@@ -14,7 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// reach sends a GET over a connection of its own.
+// reach sends a GET over its own connection.
 func reach(t *testing.T, s *Server, path string) (int, error) {
 	t.Helper()
 	req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+path, nil))(t)

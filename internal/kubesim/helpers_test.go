@@ -46,7 +46,7 @@ func clientset(t *testing.T, s *Server, contentType string) kubernetes.Interface
 	return must(kubernetes.NewForConfig(cfg))(t)
 }
 
-// must returns a function that fails the test for err and else returns v.
+// must returns a function that fails the test for err and otherwise returns v.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

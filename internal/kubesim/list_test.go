@@ -58,8 +58,8 @@ func TestPagesAreOneSnapshot(t *testing.T) {
 	}
 }
 
-// TestLargestPage: pages have no more than the server's bound, and are one
-// snapshot all the same; what is not paged stays whole.
+// TestLargestPage: pages respect the server's bound and are still one snapshot. Lists
+// that are not paged stay whole.
 func TestLargestPage(t *testing.T) {
 	s := start(t, Options{LargestPage: 2})
 	objs := seed(t, s, 5)

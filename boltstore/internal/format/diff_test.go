@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// TestDiffIsSmall: states of an object that hardly differ are told in few bytes,
-// where one length has changed and where none has.
+// TestDiffIsSmall: similar states of an object give small diffs, whether or not a
+// length has changed.
 func TestDiffIsSmall(t *testing.T) {
 	var pod []byte
 	for i := range 600 {
@@ -54,7 +54,7 @@ func TestDiffIsSmall(t *testing.T) {
 	}
 }
 
-// TestDiffOfAnotherBase is not taken for a record.
+// TestDiffOfAnotherBase: a diff from another base gives no record.
 func TestDiffOfAnotherBase(t *testing.T) {
 	base, record := []byte(strings.Repeat("abcdefgh", 100)), []byte(strings.Repeat("abcdefgh", 90))
 	d := DiffOf(base, record)
@@ -73,8 +73,8 @@ func TestDiffOfAnotherBase(t *testing.T) {
 	}
 }
 
-// TestBlockWithABadDiff is damaged, though its checksum is right: the object
-// before would else be told as none.
+// TestBlockWithABadDiff: a block with a bad diff is damaged, although its checksum is
+// right. Otherwise the previous object would seem to be missing.
 func TestBlockWithABadDiff(t *testing.T) {
 	next := []byte("an object")
 	for _, prev := range []Diff{{5}, DiffOf([]byte("an object that is longer"), []byte("an object that was longer"))} {

@@ -9,8 +9,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// words is a cursor over words in the order in which they stand, as damage may have
-// left them.
+// words is a cursor over words in their given order, as damage may leave them.
 type words struct {
 	all []string
 	at  int
@@ -58,7 +57,7 @@ func TestPage(t *testing.T) {
 					break
 				}
 			}
-			circle := name == "circle" && (size == 1 || size == 3) // else the page has it all
+			circle := name == "circle" && (size == 1 || size == 3) // otherwise the page has it all
 			if circle != errors.Is(err, faults.ErrDamaged) {
 				t.Errorf("%s, pages of %d: %v", name, size, err)
 			}

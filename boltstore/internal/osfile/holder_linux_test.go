@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestHolder: the process is found by device and inode, those that only wait
-// and those that cannot be seen from here are not named.
+// TestHolder: the holder is found by device and inode. Processes that only wait, or
+// that cannot be seen from here, are not named.
 func TestHolder(t *testing.T) {
 	const locks = `1: POSIX  ADVISORY  WRITE 11 08:01:77 0 EOF
 2: FLOCK  ADVISORY  WRITE 12 08:01:777 0 EOF
@@ -38,8 +38,8 @@ short
 	}
 }
 
-// TestUntrusted: /proc is not among the file systems that are warned of, and
-// the name is that of the file system.
+// TestUntrusted: /proc is not among the untrusted file systems; the name is that of the
+// file system.
 func TestUntrusted(t *testing.T) {
 	if got := Untrusted("/proc"); got != "" {
 		t.Error(got)

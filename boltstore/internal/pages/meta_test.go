@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// forgeMeta puts a meta page of the latest transaction, with the given number
-// of pages, behind the head of the page at b, for pages of that size.
+// forgeMeta writes a meta page of the latest transaction, with the given number of
+// pages, after the head of the page at b.
 func forgeMeta(b []byte, pageSize uint32, pages uint64) {
 	o := binary.NativeEndian
 	m := b[pageHead:][:metaBytes]
@@ -32,8 +32,8 @@ func forgeMeta(b []byte, pageSize uint32, pages uint64) {
 	o.PutUint64(m[56:], h.Sum64())
 }
 
-// TestForgedMeta: what looks like a meta page where pages of another size would
-// have theirs, as an object's content can be made to, is none.
+// TestForgedMeta: bytes that look like a meta page, at the place for another page size,
+// are not taken for one. An object's content can be made to look so.
 func TestForgedMeta(t *testing.T) {
 	path := written(t, 600, 100)
 	whole, err := os.ReadFile(path)
@@ -72,8 +72,8 @@ func TestForgedMeta(t *testing.T) {
 	}
 }
 
-// TestForgedPageCount: a meta page that says that there are more pages than the
-// file has costs no memory for them.
+// TestForgedPageCount: a meta page with more pages than the file has costs no memory
+// for them.
 func TestForgedPageCount(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	b := make([]byte, 4*os.Getpagesize())
@@ -121,8 +121,8 @@ func written(t testing.TB, n, size int) string {
 	return path
 }
 
-// FuzzPages gives any bytes for a bbolt file behind its meta pages. Looking at
-// it ends, and so does reading what is there.
+// FuzzPages takes any bytes for the pages after the meta pages of a bbolt file.
+// Checking and reading them ends.
 func FuzzPages(f *testing.F) {
 	path := written(f, 20, 1)
 	b, err := os.ReadFile(path)
@@ -155,8 +155,8 @@ func FuzzPages(f *testing.F) {
 	})
 }
 
-// nested is a leaf page whose two elements are the same inline bucket, in which
-// there is the same again: 2^depth buckets.
+// nested returns a leaf page whose two elements are the same inline bucket, which
+// contains the same again: 2^depth buckets.
 func nested(depth int) []byte {
 	o := binary.NativeEndian
 	var inner []byte
