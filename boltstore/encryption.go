@@ -39,10 +39,10 @@ func (db converting) unlock(h header) (*seal.Sealer, error) {
 	return db.master.Unwrap(h.Keys)
 }
 
-// wanted says whether the file is to be encrypted.
+// wanted says whether the options ask for encryption.
 func (db converting) wanted() bool { return db.master != nil && !db.opts.Decrypt }
 
-// newKeys makes data keys for a file, nil for a plain one.
+// newKeys makes data keys for a file, nil without encryption.
 func (db converting) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 	if !db.wanted() {
 		return nil, nil, nil
@@ -55,8 +55,8 @@ func (db converting) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 	return s, e, err
 }
 
-// settleKeys brings a file that was opened for writing to what the options ask
-// for: encrypted or plain, with data keys of the keyset's primary key.
+// settleKeys converts a file that was opened for writing as the options ask: encrypted
+// or not, with data keys that the keyset's primary key seals.
 func (db converting) settleKeys() error {
 	h, err := db.header()
 	if err != nil {
@@ -79,8 +79,8 @@ func (db converting) settleKeys() error {
 	return nil
 }
 
-// rotate gives an encrypted file new data keys if they are due. After an error
-// the file is as good as before, and they are still due.
+// rotate gives an encrypted file new data keys if they are due. After an error the file
+// is as before, and they are still due.
 func (db *DB) rotate() error {
 	if !db.master.Current(db.h.keys) {
 		if err := db.converting().rewrap(); err != nil {
@@ -97,15 +97,15 @@ func (db *DB) rotate() error {
 	return nil
 }
 
-// KeysDue says whether the data keys of an encrypted file are older than the
-// keyset's primary key. Open gives such a file new ones; where that fails, for
-// lack of room, the file is used as it is and the next Open tries again.
+// KeysDue says whether the data keys of an encrypted file are older than the keyset's
+// primary key. Open gives such a file new ones. If that fails, for lack of room, the
+// file is used as it is, and the next Open tries again.
 func (db *DB) KeysDue() bool {
 	return db.h.rotate || db.h.keys != nil && !db.master.Current(db.h.keys)
 }
 
-// warnPlainAside names what was set aside while the file was plain, which may
-// say all that an encrypted file hides. It is not ours to remove.
+// warnPlainAside names, in the log, files that were set aside before the file was
+// encrypted. They may contain what it hides. Only the user may remove them.
 func (db converting) warnPlainAside() {
 	var plain []string
 	for _, name := range db.beside.Aside() {
@@ -118,8 +118,8 @@ func (db converting) warnPlainAside() {
 	}
 }
 
-// rewrap seals the data keys by the keyset's primary key, and notes that new
-// ones are due.
+// rewrap seals the data keys with the keyset's primary key, and notes that new ones are
+// due.
 func (db converting) rewrap() error {
 	e, err := db.master.Wrap(db.h.seal)
 	if err != nil {
@@ -136,11 +136,10 @@ func (db converting) rewrap() error {
 	}, func() { db.h.keys, db.h.rotate = e, true })
 }
 
-// damagedKeys opens the data keys of a file that cannot be opened itself, and
-// returns the header of the one that is to take its place. That they cannot be
-// found there is no error: then nothing of it can be saved. A keyset that is not
-// the file's is. known says that the file is not known to be of another format,
-// which would be misread.
+// damagedKeys opens the data keys of a file that cannot be opened itself. next is the
+// header for the file that replaces it. It is no error if the keys cannot be found
+// there: then nothing of the file can be saved. A keyset that is not the file's is an
+// error. known is false if the file may have another format, which would be misread.
 func (db healing) damagedKeys() (s *seal.Sealer, next header, known bool, err error) {
 	h, ok := headerOf(db.path)
 	switch {
@@ -179,10 +178,10 @@ func (db *DB) header() (h header, err error) {
 	return h, err
 }
 
-// Encrypted says whether the file is.
+// Encrypted says whether the file is encrypted.
 func (db *DB) Encrypted() bool { return db.h.seal != nil }
 
-// warnSecrets says once that Secrets go into a plain file.
+// warnSecrets warns, once, that Secrets go into a file that is not encrypted.
 func (db *DB) warnSecrets(src Source) {
 	if src.Group != "" || src.Resource != "secrets" || db.Encrypted() {
 		return
@@ -192,9 +191,9 @@ func (db *DB) warnSecrets(src Source) {
 	})
 }
 
-// keepPlace turns the place of a walk (see Page) into one that means something
-// in a later life of the process. It begins with what tells the data keys, and
-// with them the order, from others. The caller is in a transaction.
+// keepPlace turns a place of Page into one that a later life can use. It begins with an
+// identity of the data keys, since they decide the order. The caller is in a
+// transaction.
 func (s *Store) keepPlace(next []byte) ([]byte, error) {
 	if next == nil {
 		return nil, nil
@@ -203,7 +202,7 @@ func (s *Store) keepPlace(next []byte) ([]byte, error) {
 	return append(id, next...), err
 }
 
-// takePlace is the reverse. A place under other data keys is the start.
+// takePlace reverses keepPlace. A place under other data keys becomes the start.
 func (s *Store) takePlace(kept []byte) ([]byte, error) {
 	id, err := layout.KeysID(s.db.h.seal)
 	at, same := bytes.CutPrefix(kept, id)

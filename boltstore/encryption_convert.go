@@ -14,10 +14,10 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// rekey puts a copy in the file's place that has new data keys, or none: as the
-// options want it. Only Open calls it, before anybody reads or writes. A crash
-// leaves the old file or the new one. After an error the old one is still in
-// use, unless the new one is whole.
+// rekey replaces the file by a copy with new data keys, or without encryption, as the
+// options ask. Only Open calls it, before any reader or writer. A crash leaves the old
+// file or the new one. After an error the old one is still in use, unless the new one
+// is whole.
 func (db converting) rekey() error {
 	to, keys, err := db.newKeys()
 	if err != nil {
@@ -37,8 +37,8 @@ func (db converting) rekey() error {
 	return db.step("done")
 }
 
-// rewrite copies the file and renames the copy over it. A file of which something
-// could not be converted is set aside.
+// rewrite copies the file and renames the copy over it. If a part of the file cannot be
+// converted, the old file is set aside.
 func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, error) {
 	old, path := db.h.db, db.replacing().realPath()
 	if err := db.replacing().inPlace(path); err != nil {
@@ -81,8 +81,8 @@ func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, e
 	return b, err
 }
 
-// all copies the sources, of which those that are known are believed (see
-// salvage), and what was set aside of other clusters.
+// all copies the sources, and those that were set aside. known has metas that are
+// trusted instead of the file's (see salvage).
 func (cp *copying) all(known map[string]*sourceMeta) {
 	cp.sources(cp.from.Top(), [][]byte{layout.BucketSources}, known)
 	var times [][]byte
@@ -94,7 +94,7 @@ func (cp *copying) all(known map[string]*sourceMeta) {
 	}))
 	for _, at := range times {
 		if bytes.Equal(at, layout.U64(uint64(discarded.UnixNano()))) {
-			continue // to be removed, and part of it may be
+			continue // it waits for its removal, and a part of it may be gone
 		}
 		cp.sources(cp.from.Top(), [][]byte{layout.BucketAside, at}, nil)
 	}

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Handler is the claim on the position of a durable handler.
+// Handler is the registration of a durable handler.
 type Handler struct {
 	s    *Store
 	name string
 	p    Positioner
 
 	changes  atomic.Uint64
-	reported uint64 // changes, in the transaction under way
+	reported uint64 // changes that the transaction under way contains
 	persist  atomic.Uint64
 
 	over uint64 // the file's last start-over that the Positioner knows of
 
-	// In the transaction under way:
-	starting uint64 // over, once it is visible
+	// Of the transaction under way:
+	starting uint64 // over, once the transaction is visible
 	stale    bool   // the Positioner is in an earlier epoch
 }
 
-// ClaimHandler registers a durable handler under a name, or takes up its
-// position. known says that the file has the position of an earlier
-// registration, or may have lost it by damage, so that it starts over. A new one
-// is at the end of the journal, and replaying. It is ErrClaimed if the name is in use in this process. start is called with the
-// position, before the Positioner is.
+// ClaimHandler registers a durable handler under a name, or takes up its position.
+// known says that the file has the position of an earlier registration, or may have
+// lost it by damage, so that the handler starts over. A new handler begins at the end
+// of the journal, with a replay. start is called with the position before p is called.
+// The error is ErrClaimed if the name is in use in this process.
 func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Position, mark uint64, known bool)) (*Handler, error) {
 	fail := func(err error) (*Handler, error) {
 		return nil, fmt.Errorf("boltstore: handler %q of %s: %w", name, s.source, err)
@@ -43,7 +43,7 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 		s.mu.Unlock()
 		return fail(ErrClaimed)
 	}
-	s.handlers[name] = nil // taken; not asked before it has started
+	s.handlers[name] = nil // taken; p is not called before start
 	s.mu.Unlock()
 	var st *handlerState
 	var next []byte
@@ -80,12 +80,12 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 	return h, nil
 }
 
-// Changed says that the position has. It is written with the next commit of
-// the source, or within FlushInterval.
+// Changed says that the position has changed. The next commit of the source writes it,
+// at most FlushInterval later.
 func (h *Handler) Changed() { h.changes.Add(1) }
 
-// Release writes the position and lets another claim take it. It does nothing
-// once the name has been removed.
+// Release writes the position and ends the registration. It does nothing once the
+// handler has been removed.
 func (h *Handler) Release() error {
 	h.s.mu.RLock()
 	claimed := h.s.handlers[h.name] == h
@@ -94,7 +94,7 @@ func (h *Handler) Release() error {
 		return nil
 	}
 	err := h.s.writePositions()
-	if err != nil { // the file knows less than the handler has been told
+	if err != nil { // the file knows less than the handler has acknowledged
 		h.s.knownSeq.Store(h.s.metaNow().Seq)
 	}
 	h.s.mu.Lock()
@@ -108,9 +108,9 @@ func (h *Handler) Release() error {
 	return err
 }
 
-// RemoveHandler forgets the name and what is kept for it. A claim on it ends:
-// what its Positioner says does not count any more, and the name can be claimed
-// again. It is ErrClaimed while the name is just being claimed.
+// RemoveHandler removes the handler called name and everything kept for it. If it is
+// registered, the registration ends and the name can be registered again. The error is
+// ErrClaimed while the name is being registered.
 func (s *Claimed) RemoveHandler(name string) error {
 	s.mu.Lock()
 	h, taken := s.handlers[name]
@@ -119,7 +119,7 @@ func (s *Claimed) RemoveHandler(name string) error {
 	}
 	s.mu.Unlock()
 	if taken && h == nil {
-		return fmt.Errorf("boltstore: handler %q of %s: %w, it is just being registered", name, s.source, ErrClaimed)
+		return fmt.Errorf("boltstore: handler %q of %s: %w, it is being registered", name, s.source, ErrClaimed)
 	}
 	return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) }, nil)
 }
@@ -152,7 +152,7 @@ func (s *Store) handlerClaimed(name string) bool {
 	return ok
 }
 
-// positionsChanged says whether a handler has something to be written.
+// positionsChanged says whether a handler has something to write.
 func (s *Store) positionsChanged() bool {
 	for _, h := range s.claimedHandlers() {
 		if h.changes.Load() != h.persist.Load() {
@@ -162,8 +162,8 @@ func (s *Store) positionsChanged() bool {
 	return false
 }
 
-// writePositions writes told mark, positions and the claim in a transaction of
-// its own.
+// writePositions writes the told mark, positions and the claim's time in its own
+// transaction.
 func (s *Store) writePositions() error {
 	var visible func()
 	return s.updateMeta(func(t sourceTx, m *sourceMeta) (err error) {
@@ -178,44 +178,46 @@ func (s *Store) writePositions() error {
 	})
 }
 
-// handlerSeen is how exactly is noted when a handler was last registered: so
-// that an idle one need not be written.
+// handlerSeen is how exactly a handler's last registration is noted. So an idle handler
+// need not be written often.
 func (o Options) handlerSeen() time.Duration { return max(o.HandlerAge/16, time.Minute) }
 
-// HandlerState is what the file says of a durable handler.
+// HandlerState is the state of a durable handler in the file.
 type HandlerState struct {
 	Name string `json:"name"`
-	// Registered, or last seen so, then. SeenAge is how long ago that was when the
-	// state was taken, nil if that is not known, see Options.TrustClock.
+	// Seen is when the handler was last seen registered. SeenAge is how long ago that
+	// was when the state was taken. It is nil if that is not known; see
+	// Options.TrustClock.
 	Seen    time.Time      `json:"seen"`
 	SeenAge *time.Duration `json:"seenAgeNanoseconds,omitempty"`
-	// Mark is the seq up to which it needs nothing of the journal.
+	// Mark is the seq up to which the handler needs nothing of the journal.
 	Mark uint64 `json:"mark"`
-	// Entries and Bytes of the journal that are kept for it, the bytes of whole
-	// blocks. Behind is how old the oldest unacknowledged entry among them is.
+	// Entries and Bytes are the part of the journal that is kept for the handler; Bytes
+	// counts whole blocks. Behind is the age of the oldest unacknowledged entry among
+	// them.
 	Entries uint64        `json:"entries"`
 	Bytes   uint64        `json:"bytes"`
 	Behind  time.Duration `json:"behindNanoseconds"`
-	// BehindUnknown: the clock that dated that entry, or the present one, may be
-	// wrong. Behind is 0 then.
+	// BehindUnknown: the clock that dated the entry, or the present one, may be wrong.
+	// Behind is then 0.
 	BehindUnknown bool `json:"behindUnknown,omitempty"`
-	// Pending keys above the mark have unacknowledged entries and have been told
-	// of later ones, or are being retried.
+	// Pending counts keys above the mark with unacknowledged entries. The handler has
+	// been told later ones, or they are being retried.
 	Pending int `json:"pending"`
-	// Parked keys have unacknowledged changes that were collapsed to one each,
-	// because the journal pressed. ParkedBytes is what they take.
+	// Parked counts keys whose unacknowledged changes were collapsed to one each,
+	// because the journal was too large or too old. ParkedBytes is their size.
 	Parked      uint64 `json:"parked"`
 	ParkedBytes uint64 `json:"parkedBytes"`
-	// Collapsed counts the entries that it will not be told of one by one.
+	// Collapsed counts entries that the handler is not told one by one.
 	Collapsed uint64 `json:"collapsed"`
-	// Replaying: it has not been shown all objects yet.
+	// Replaying: the handler has not been shown all objects yet.
 	Replaying bool `json:"replaying"`
-	// Reset: it has to be told to start over.
+	// Reset: the handler must still be told to start over.
 	Reset bool `json:"reset,omitempty"`
 }
 
-// Handlers returns what the file says of the source's durable handlers, by
-// name. What was acknowledged since the last commit is not in it.
+// Handlers returns the state of the source's durable handlers in the file, by name. It
+// does not contain what was acknowledged since the last commit.
 func (s *Store) Handlers() (all []HandlerState, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) (err error) {
 		all, err = t.handlerStates(m, s.db.device)

@@ -17,13 +17,13 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// pressBlocks is how many blocks are collapsed in a commit, at most: more than
-// a commit writes, so that it gets ahead, and few, so that none is stalled.
+// pressBlocks is how many blocks a commit collapses at most. It is more than a commit
+// writes, so that collapsing catches up, and too few to stall one.
 const pressBlocks = 2
 
-// press collapses what handlers that are behind need of the oldest blocks, so
-// that these can be trimmed, as long as the journal is larger, or they are
-// older, than it should be.
+// press collapses what slow handlers need of the oldest blocks, so that these can be
+// trimmed. It does so while the journal is larger, or its blocks older, than the
+// options say.
 func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
 	j := t.Journal()
 	if j == nil {
@@ -59,7 +59,7 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 	return nil
 }
 
-// park collapses one block for handlers.
+// park collapses one block for the handlers behind.
 func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, first, last uint64, block []byte) error {
 	var drafts []format.Draft
 	block, err := t.OpenBlock(first, block)
@@ -106,9 +106,9 @@ type numbered struct {
 	format.Draft
 }
 
-// parkKey takes entries of a key, in order, into what is parked of it, unless
-// they are there already. Those that were collapsed before have one seq. It is
-// ErrDamaged if what is parked of it is.
+// parkKey adds entries of a key, in order, to what is parked under the key, unless they
+// are there already. Entries that were collapsed before have one seq. The error is
+// ErrDamaged if the parked key is damaged.
 func (st *handlerState) parkKey(b *layout.Box, key string, told uint64, entries ...numbered) error {
 	k := index.AppendKey(nil, key)
 	p := &parked{Key: key}
@@ -128,7 +128,7 @@ func (st *handlerState) parkKey(b *layout.Box, key string, told uint64, entries 
 			}
 			p.fold(e.seq, e.Draft, told)
 		case e.Type == cache.Added && p.Prev != nil:
-			// It was shown the object, and has not acknowledged that; changes
+			// The handler was shown the object and has not acknowledged it. Changes
 			// since were collapsed first.
 			p.Prev = nil
 		default:
@@ -142,7 +142,7 @@ func (st *handlerState) parkKey(b *layout.Box, key string, told uint64, entries 
 	return st.putParked(b, k, old, p)
 }
 
-// putParked stores what is parked at k in the place of old.
+// putParked stores a parked key at k, in place of old.
 func (st *handlerState) putParked(b *layout.Box, k, old []byte, p *parked) error {
 	if old != nil {
 		st.Parked--

@@ -19,25 +19,25 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// parked is what a durable handler has not acknowledged of one key, collapsed:
-// the objects that are gone, in order, then the one that is there. It is kept
-// when the journal is too large for its bound and the handler is behind.
+// parked is a parked key: a durable handler's unacknowledged entries of one key,
+// collapsed. It has the objects that are gone, in order, then the one that is there. It
+// is made when the journal exceeds its bounds and the handler is behind.
 type parked struct {
 	Key   string `msgpack:"key"`
 	Last  uint64 `msgpack:"last"`  // seq of the last entry
 	Count uint64 `msgpack:"count"` // entries
-	Time  int64  `msgpack:"time"`  // of the last entry, unix ns
+	Time  int64  `msgpack:"time"`  // time of the last entry, unix ns
 	Gone  []gone `msgpack:"gone"`
-	Prev  []byte `msgpack:"prev"` // before the entry Since; nil if it was not there, or is among Gone
+	Prev  []byte `msgpack:"prev"` // record before the entry Since; nil if there was none, or it is among Gone
 	Since uint64 `msgpack:"since"`
-	Next  []byte `msgpack:"next"` // nil: not there
+	Next  []byte `msgpack:"next"` // record now; nil if the object is gone
 }
 
 // gone is an object that was deleted, in its final or last known state.
 type gone struct {
 	Record []byte `msgpack:"record"`
 	Final  bool   `msgpack:"final"`
-	Seq    uint64 `msgpack:"seq"` // of the delete; 0 if that is not known
+	Seq    uint64 `msgpack:"seq"` // seq of the delete; 0 if not known
 }
 
 func (g gone) born() uint64 {
@@ -47,13 +47,12 @@ func (g gone) born() uint64 {
 	return 0
 }
 
-// maxGone is how many objects that took one another's key are kept, whether or
-// not the handler can have been told of them.
+// maxGone is how many deleted objects of one key are kept, even if the handler cannot
+// have been told them.
 const maxGone = 8
 
-// fold takes in the key's next entry. told is the seq up to which the handler
-// may have been told: an object that came and went after that can be left out,
-// if there are many.
+// fold adds the key's next entry. told is the seq up to which the handler may have been
+// told. If there are many objects, those that came and went after told can be left out.
 func (p *parked) fold(seq uint64, d format.Draft, told uint64) {
 	first := p.Count == 0
 	p.Last, p.Time = seq, d.Time
@@ -79,9 +78,9 @@ func (p *parked) fold(seq uint64, d format.Draft, told uint64) {
 	}
 }
 
-// drafts are the entries that tell the same to a handler that has been shown
-// objects as of the given seq, or of before: it may have been shown this one
-// behind Prev, and never that.
+// drafts returns entries that tell a handler the same. The handler has been shown
+// objects as of seq shown or earlier. It may have been shown the object after Prev, and
+// never Prev.
 func (p *parked) drafts(shown uint64) (ds []numbered) {
 	for _, g := range p.Gone {
 		d := format.Draft{Type: cache.Deleted, Time: p.Time, Key: p.Key}
@@ -101,9 +100,9 @@ func (p *parked) drafts(shown uint64) (ds []numbered) {
 	return ds
 }
 
-// acknowledged leaves out what a handler has acknowledged up to a seq, and says
-// whether there was any. What of the object that is there was acknowledged stays
-// in what is told of it.
+// acknowledged removes what a handler has acknowledged up to a seq, and says whether
+// there was any. The present object stays as a whole, even if a part of its changes was
+// acknowledged.
 func (p *parked) acknowledged(seq uint64) bool {
 	n := len(p.Gone)
 	p.Gone = slices.DeleteFunc(p.Gone, func(g gone) bool { return g.Seq > 0 && g.Seq <= seq })
@@ -122,22 +121,23 @@ func parseParked(b []byte) (*parked, error) {
 	return p, nil
 }
 
-// ParkedPage is a run of keys with what is parked of them.
+// ParkedPage is a run of parked keys.
 type ParkedPage struct {
-	// Keys, and for each the seq up to which it is parked and the entries that
-	// tell the same. A delete has its own seq, others have that seq.
+	// Keys are the keys. Each has the seq up to which it is parked, and entries that
+	// tell the same as the collapsed ones. A delete has its own seq; other entries have
+	// that seq.
 	Keys    []string
 	Last    []uint64
 	Entries [][]*Entry
-	// Next is where the following page begins, nil after the last one.
+	// Next is where the next page begins, nil after the last one.
 	Next []byte
 	// Mark is the seq up to which the handler needs nothing of the journal.
 	Mark uint64
 }
 
-// Parked reads what is parked for the handler from the given place on, nil
-// being the start: at most n keys and about a MiB. shown is Position.ShownAt: an
-// update that began before it is an Added.
+// Parked reads the handler's parked keys from the given place on: at most n keys and
+// about a MiB. nil is the start. shown is Position.ShownAt: an update that began before
+// it becomes an Added.
 func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err error) {
 	return h.readParked(func(p *ParkedPage, b *layout.Box) (err error) {
 		var errs []error
@@ -156,8 +156,8 @@ func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err er
 	})
 }
 
-// ParkedOf reads what is parked of keys, as a page. Keys of which nothing is
-// parked are left out.
+// ParkedOf reads the given parked keys, as a page. Keys that are not parked are left
+// out.
 func (h *Handler) ParkedOf(keys []string, shown uint64) (p ParkedPage, err error) {
 	return h.readParked(func(p *ParkedPage, b *layout.Box) error {
 		var errs []error
@@ -210,8 +210,8 @@ func (t sourceTx) handler(name string) (*handlerState, error) {
 	return parseHandlerState(v)
 }
 
-// ReadJournal is Store.ReadJournal, with the handler's mark as of the same
-// commit: entries up to it may have been parked and are not returned.
+// ReadJournal is Store.ReadJournal, and returns the handler's mark as of the same
+// commit. Entries up to the mark may be parked; they are left out.
 func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err error) {
 	entries, err = h.s.reading().readJournal(seq, func(t sourceTx) error {
 		st, err := t.handler(h.name)
@@ -226,10 +226,10 @@ func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err er
 	return entries, mark, err
 }
 
-// Collapse returns fewer entries that say the same as those of one key, in
-// their order: which of its objects are gone, and what is there now, with the
-// seq of the last one. Of many objects that came and went after told, the
-// seq up to which the handler may have been told, some are left out.
+// Collapse returns fewer entries that tell the same as the given ones, which are of one
+// key and in order. They say which objects are gone, and what is there now, with the
+// seq of the last entry. told is the seq up to which the handler may have been told. Of
+// many objects that came and went after it, some are left out.
 func Collapse(entries []*Entry, told uint64) []*Entry {
 	p := &parked{}
 	for _, e := range entries {
@@ -243,7 +243,7 @@ func Collapse(entries []*Entry, told uint64) []*Entry {
 	return out
 }
 
-// handlerStates says how far behind the handlers are.
+// handlerStates returns the states of all handlers, with how far behind they are.
 func (t sourceTx) handlerStates(m *sourceMeta, d *device) ([]HandlerState, error) {
 	states, err := t.handlers(m)
 	if err != nil {
@@ -281,7 +281,7 @@ func (t sourceTx) handlerStates(m *sourceMeta, d *device) ([]HandlerState, error
 	return all, nil
 }
 
-// handlers verifies the positions of durable handlers and what is parked.
+// handlers verifies the positions of durable handlers and their parked keys.
 func (v *verifier) handlers(src sourceTx) {
 	states := map[string]*handlerState{}
 	_ = src.HandlerBox(src.Root.Bucket(layout.BucketHandlers)).Each(func(k, b []byte) {
@@ -313,7 +313,7 @@ func (v *verifier) handlers(src sourceTx) {
 	if b := src.Root.Bucket(layout.BucketParked); b != nil {
 		_ = b.ForEachBucket(func(k []byte) error {
 			if states[string(k)] == nil {
-				v.problem("parked for handler %q, which is not there", k)
+				v.problem("keys are parked for handler %q, which does not exist", k)
 			}
 			return nil
 		})

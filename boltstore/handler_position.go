@@ -17,58 +17,56 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Position is how far a durable handler has come.
+// Position is the handler position: how far a durable handler has acknowledged.
 //
-// An entry up to Cursor is unacknowledged if Pending has its key with that seq
-// or a lower one; so is every entry above Cursor. What has been parked is
-// unacknowledged, whatever its seqs.
+// Every entry above Cursor is unacknowledged. An entry up to Cursor is unacknowledged
+// if Pending has its key with that seq or a lower one. Parked entries are
+// unacknowledged, whatever their seqs.
 type Position struct {
-	// Epoch of the objects that the handler knows, see Store.Epoch.
+	// Epoch is that of the objects that the handler knows; see Claimed.Epoch.
 	Epoch uint64
-	// Cursor is the seq up to which entries have been handed to the handler, or
-	// need not be.
+	// Cursor is the seq up to which entries have been handed to the handler, or need
+	// not be.
 	Cursor uint64
 	// Pending has the keys with unacknowledged entries up to Cursor, each with
 	// the seq of its first one.
 	Pending map[string]uint64
-	// Replaying: the handler is being shown the objects in the file. It has been
-	// shown those before Next, see Store.Page. nil is the start.
+	// Replaying: the handler is being shown the objects in the file. It has been shown
+	// those before Next (see Store.Page); nil is the start.
 	Replaying bool
 	Next      []byte
-	// Shown are the keys of objects that it has been shown and has not
+	// Shown are the keys of objects that the handler has been shown and has not
 	// acknowledged.
 	Shown []string
-	// ShownAt is the seq as of which it was last shown objects, 0 if never. What
-	// was there before may have been left out.
+	// ShownAt is the seq as of which the handler was last shown objects, 0 if never.
+	// Earlier states may have been left out.
 	ShownAt uint64
-	// Reset: the handler has still to be told to start over.
+	// Reset: the handler must still be told to start over.
 	Reset bool
 
 	// Reach is the seq up to which entries may be handed to the handler before
-	// Persisted is called; at least Cursor. An object that comes and goes behind
-	// it may be left out of what is parked. Only for what is reported.
+	// Persisted is called; it is at least Cursor. An object that comes and goes after
+	// Reach may be left out of a parked key. Only reports have it.
 	Reach uint64
-	// Settled are the keys in which something was acknowledged since the last
-	// commit, each with the seq up to which: what is parked of them up to there
-	// goes. Only for what is reported.
+	// Settled has the keys with entries acknowledged since the last commit, each with
+	// the seq up to which. Parked entries up to there go. Only reports have it.
 	Settled map[string]uint64
-	// Park are keys whose unacknowledged entries are to be parked; they are in
-	// neither Pending nor Shown. Only for what is reported.
+	// Park are keys whose unacknowledged entries must be parked. They are in neither
+	// Pending nor Shown. Only reports have it.
 	Park []Parking
 	// Anew: the handler has started over, as of Cursor, since Persisted was last
-	// called with it; what was parked before is of no use. Only for what is
-	// reported.
+	// called. Keys parked earlier are of no use. Only reports have it.
 	Anew bool
 }
 
-// Parking is a key with all that is unacknowledged of it up to the cursor and
-// not parked yet, in order.
+// Parking is a key with its unacknowledged entries up to the cursor that are not parked
+// yet, in order.
 type Parking struct {
 	Key     string
 	Entries []*Entry
 }
 
-// low is the seq up to which nothing is unacknowledged.
+// low is the seq up to which everything is acknowledged.
 func (p *Position) low() uint64 {
 	low := p.Cursor
 	for _, seq := range p.Pending {
@@ -77,22 +75,22 @@ func (p *Position) low() uint64 {
 	return low
 }
 
-// Positioner is asked by the committer how far a handler has come. Its methods
-// are called in commit order and must neither block nor call the Store.
+// Positioner tells the committer how far a handler has come. Its methods are called in
+// commit order. They must neither block nor call the Store.
 type Positioner interface {
-	// Position is called within a transaction, perhaps in several that fail.
+	// Position is called within a transaction, perhaps repeatedly if transactions fail.
 	Position() Position
-	// Persisted is called once what Position last returned is in the file. What
-	// the handler needs of the entries up to mark is parked from then on.
+	// Persisted is called once the last result of Position is in the file. The entries
+	// up to mark that the handler needs are parked from then on.
 	Persisted(mark uint64)
-	// Lost is called instead where part of what the handler has still to be told
-	// is damaged: it has to start over, and is asked again until Position says
-	// so by Anew.
+	// Lost is called instead if something that the handler must still be told is
+	// damaged. The handler must start over. Position is called again until it says so
+	// by Anew.
 	Lost()
 }
 
-// handlerState is what the file says of a durable handler, after the seq up to
-// which the journal is not needed for it: the mark.
+// handlerState is the stored state of a durable handler. The mark precedes it: the seq
+// up to which the handler does not need the journal.
 type handlerState struct {
 	mark  uint64
 	reach uint64 // as reported for the transaction under way
@@ -105,16 +103,16 @@ type handlerState struct {
 	Shown     []string          `msgpack:"shown"`
 	ShownAt   uint64            `msgpack:"shownAt"`
 	Reset     bool              `msgpack:"reset"`
-	// Over tells the last time that the file had the handler start over from
-	// others. What the handler says counts once it has started over since.
+	// Over identifies the last time that the file made the handler start over. Reports
+	// of the handler count once it has started over since.
 	Over uint64 `msgpack:"over"`
 
 	Seen        int64   `msgpack:"seen"`                // unix ns, when it was last registered
-	SeenRight   bool    `msgpack:"seenRight,omitempty"` // by a clock that was known to be right
+	SeenRight   bool    `msgpack:"seenRight,omitempty"` // the clock was known to be right
 	SeenBy      *moment `msgpack:"seenBy,omitempty"`
 	Parked      uint64  `msgpack:"parked"`      // keys
 	ParkedBytes uint64  `msgpack:"parkedBytes"` // their size
-	Collapsed   uint64  `msgpack:"collapsed"`   // entries that went into another one's, ever
+	Collapsed   uint64  `msgpack:"collapsed"`   // entries collapsed into others, ever
 }
 
 func (st *handlerState) position(next []byte) Position {
@@ -122,7 +120,8 @@ func (st *handlerState) position(next []byte) Position {
 		Next: next, Shown: st.Shown, ShownAt: st.ShownAt, Reset: st.Reset}
 }
 
-// needs says whether an entry is unacknowledged and not parked.
+// needs says whether the handler needs an entry in the journal: it is unacknowledged
+// and not parked.
 func (st *handlerState) needs(seq uint64, key string) bool {
 	if seq <= st.mark {
 		return false
@@ -135,9 +134,10 @@ func (st *handlerState) startOver(m *sourceMeta) {
 	*st = handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true, Reset: true, Over: rand.Uint64(), Seen: st.Seen, SeenBy: st.SeenBy, SeenRight: st.SeenRight, Collapsed: st.Collapsed}
 }
 
-// restart makes a handler start over because of damage to what it has to be told.
+// restart makes a handler start over, because something that it must be told is
+// damaged.
 func (s *Store) restart(t sourceTx, m *sourceMeta, name string, st *handlerState, damage error) error {
-	s.db.log().Error(damage, "Part of what a durable handler has to be told is damaged, it has to start over", "source", s.source.String(), "handler", name)
+	s.db.log().Error(damage, "Changes that a durable handler must be told are damaged; it starts over", "source", s.source.String(), "handler", name)
 	st.startOver(m)
 	return t.dropParked(name)
 }
@@ -157,8 +157,8 @@ func parseHandlerState(b []byte) (*handlerState, error) {
 	return st, nil
 }
 
-// handlers reads the states of all handlers. One that is damaged has to start
-// over: what it was not told cannot be known.
+// handlers reads the states of all handlers. A handler with a damaged state starts
+// over, since nothing says what it was not told.
 func (t sourceTx) handlers(m *sourceMeta) (map[string]*handlerState, error) {
 	all := map[string]*handlerState{}
 	err := t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(k, v []byte) {
@@ -199,8 +199,8 @@ func (t sourceTx) dropHandler(name string) error {
 	return t.dropParked(name)
 }
 
-// dropUseless removes what is parked for a handler that starts over, and of
-// which its state says nothing.
+// dropUseless removes the parked keys of a handler that starts over, if its state does
+// not count them.
 func (t sourceTx) dropUseless(name string, st *handlerState) error {
 	if !st.Reset || st.Parked > 0 {
 		return nil
@@ -233,8 +233,8 @@ func (t sourceTx) parked(name string) *layout.Box {
 	return t.ParkedBox(b.Bucket([]byte(name)), name)
 }
 
-// restartHandlers makes all handlers start over, also those of which only what
-// is parked is left.
+// restartHandlers makes all handlers start over, even those of which only parked keys
+// are left.
 func (t sourceTx) restartHandlers(m *sourceMeta) error {
 	all, err := t.handlers(m)
 	if b := t.Root.Bucket(layout.BucketParked); b != nil && err == nil {
@@ -254,13 +254,13 @@ func (t sourceTx) restartHandlers(m *sourceMeta) error {
 	return err
 }
 
-// forgetHandlers removes names that nobody has registered for HandlerAge. A
-// program that has just been started gets the time to register.
+// forgetHandlers removes handlers that were not registered for HandlerAge. A program
+// that has just started gets time to register its own.
 func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now time.Time) error {
 	age := s.db.opts.HandlerAge
 	right := s.db.device.right()
 	for _, st := range all {
-		if st.Seen == 0 || right && !st.SeenRight { // it was damaged, or seen by another clock
+		if st.Seen == 0 || right && !st.SeenRight { // the state was damaged, or noted by a clock that may have been wrong
 			st.Seen, st.SeenBy = s.db.device.at(now)
 			st.SeenRight = right
 		}
@@ -272,7 +272,7 @@ func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now tim
 		if s.handlerClaimed(name) || now.Sub(time.Unix(0, st.Seen))-s.db.opts.handlerSeen() < age { // Seen is rounded down
 			continue
 		}
-		s.db.log().Info("A durable handler has not been registered for long, its position is removed; it starts anew if it returns",
+		s.db.log().Info("A durable handler has not been registered for long, so its position is removed; if it returns, it is a new handler",
 			"source", s.source.String(), "handler", name, "seen", time.Unix(0, st.Seen))
 		delete(all, name)
 		if err := t.dropHandler(name); err != nil {
@@ -282,7 +282,7 @@ func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now tim
 	return nil
 }
 
-// seen notes that the handler is registered, as exactly as is said.
+// seen notes that the handler is registered, to the given exactness.
 func (st *handlerState) seen(d *device, to time.Duration) {
 	wall, by := d.at(d.clock.Now().Truncate(to))
 	if by != nil && wall == st.Seen && st.SeenBy != nil && st.SeenBy.Boot == by.Boot && st.SeenRight == by.Right {
@@ -291,8 +291,8 @@ func (st *handlerState) seen(d *device, to time.Duration) {
 	st.Seen, st.SeenBy, st.SeenRight = wall, by, by != nil && by.Right
 }
 
-// moveAsideKeeping moves the source aside and makes a new one, in which its
-// handlers are registered, to start over.
+// moveAsideKeeping sets the source aside and makes a new one. The handlers are
+// registered in the new one, to start over.
 func (h *handle) moveAsideKeeping(tx *bolt.Tx, id string, m *sourceMeta, now time.Time) (sourceTx, error) {
 	var all map[string]*handlerState
 	if src, ok := h.source(tx, id); ok {

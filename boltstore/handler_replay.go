@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// ReplayPage is a run of objects in the order of the file, each as an entry
-// that adds it, of the seq and epoch of the page.
+// ReplayPage is a run of objects in the order of the file. Each is an entry that adds
+// it, with the page's seq.
 type ReplayPage struct {
 	Entries []*Entry
 	// Next, Seq, Epoch and Synced are as in ServerPage.
@@ -22,7 +22,7 @@ type ReplayPage struct {
 	Synced bool
 }
 
-// Replay is ServerPage for durable handlers.
+// Replay is ServerPage for durable handlers, as entries.
 func (s *Claimed) Replay(from []byte, n int) (ReplayPage, error) {
 	return s.replay(func(p *ReplayPage, g genTx) error {
 		raws, next, err := s.reading().pageOf(g, from, n)

@@ -15,29 +15,30 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// freePoll is how often it is tried whether a file is free. Nothing but its lock
-// is looked at: to read the keyset may be to ask a key server.
+// freePoll is how often the lock of a file is tried. Only the lock is tried, since
+// reading the keyset may mean asking a key server.
 const freePoll = 250 * time.Millisecond
 
-// OpenOrTemporary is Open for programs that must go on while another process
-// has the file: two replicas on one volume overlap during a rolling update. It
-// then opens a new file in the system's folder for temporary ones, without
-// syncs, which Close removes, or, should the program be killed, the next call of
-// any program of this user's. free is nil if db is of the file itself;
-// otherwise it is closed once all other processes have let the file go: end the
-// informers, close db, and open anew, which is what a restart of the program
-// would be, also to handlers. It is not possible to go on with the file under
-// informers that run: what they have told is not what the file has journaled.
+// OpenOrTemporary is Open for programs that must go on while another process has the
+// file open, as two replicas on one volume do during a rolling update. If the file is
+// in use, it opens a new file without syncs in the system's folder for temporary files.
+// Close removes that file. If the program is killed, the next call by any program of
+// the user removes it.
 //
-// A temporary file knows nothing: its sources are listed, no deletes from
-// before are told, and what durable handlers acknowledge is forgotten with it.
-// Add them to a db of the file only.
+// free is nil if db is the file itself. Otherwise it is closed once no other process
+// has the file open. Then end the informers, close db, and open again. To handlers this
+// is a restart of the program. Running informers cannot go on with the file: what they
+// have told is not what its journal has.
+//
+// A temporary file begins empty: its sources are listed, no earlier deletes are told,
+// and acknowledgements of durable handlers are lost with it. Add durable handlers only
+// to a db of the file itself.
 func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err error) {
 	if !o.ReadOnly {
 		removeTemporaries(*o.withDefaults().Logger)
 	}
 	if abs, err := filepath.Abs(path); err == nil && path != "" {
-		path = abs // where it is looked for, wherever the program goes
+		path = abs // valid even if the program changes its working folder
 	}
 	db, err = Open(path, o)
 	if !errors.Is(err, ErrLocked) || o.ReadOnly {
@@ -80,8 +81,8 @@ func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err 
 // temporaryPrefix begins the names of folders of temporary files.
 const temporaryPrefix = "kubewake-temporary-"
 
-// temporaryDir makes a folder for a temporary file. Its lock says that it is in
-// use until release is called.
+// temporaryDir makes a folder for a temporary file. The folder's lock says that it is
+// in use, until release is called.
 func temporaryDir() (dir string, release func(), err error) {
 	for range 10 {
 		if dir, err = os.MkdirTemp("", temporaryPrefix); err != nil {
@@ -91,16 +92,16 @@ func temporaryDir() (dir string, release func(), err error) {
 		switch {
 		case err == nil:
 			return dir, release, nil
-		case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrNotExist): // taken for one that was left, before it had its lock
-		default: // there are no locks, so nobody removes it
+		case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrNotExist): // another program removed it as a leftover before it was locked
+		default: // without locks no program removes it
 			return dir, func() {}, nil
 		}
 	}
 	return "", nil, err
 }
 
-// removeTemporaries removes the folders that programs of this user's have left
-// when they were killed: each has a copy of what such a program had cached.
+// removeTemporaries removes the folders that killed programs of this user have left.
+// Each has a copy of such a program's cache.
 func removeTemporaries(log klog.Logger) {
 	all, err := os.ReadDir(os.TempDir())
 	if err != nil {
@@ -123,7 +124,7 @@ func removeTemporaries(log klog.Logger) {
 		switch {
 		case err == nil:
 			log.Info("Removed a temporary file of a program that was killed", "folder", dir)
-		case runtime.GOOS != "windows": // where it may be in use: folders have no locks
+		case runtime.GOOS != "windows": // on Windows folders have no locks, so it may be in use
 			log.Error(err, "A temporary file of a program that was killed was not removed", "folder", dir)
 		}
 	}

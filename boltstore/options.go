@@ -15,136 +15,135 @@ import (
 type Durability int
 
 const (
-	// DurabilityFull syncs each commit to the disk: it survives a power failure.
+	// DurabilityFull syncs each commit to the disk. It survives a power failure.
 	DurabilityFull Durability = iota
-	// DurabilityProcess does not sync: a commit survives the death of the process, not
-	// that of the machine. After an unclean boot the file is verified before use.
+	// DurabilityProcess does not sync. A commit survives the end of the process, but
+	// not a crash of the machine. After an unclean boot the file is verified before
+	// use.
 	DurabilityProcess
 )
 
-// Options of a file. The zero value is a good default.
+// Options are the options of a file. The zero value is a good default.
 type Options struct {
-	// Durability of a commit. Default DurabilityFull.
+	// Durability says what a commit survives. Default DurabilityFull.
 	Durability Durability
-	// Window is how long changes to a busy file are gathered into one commit.
-	// An idle file commits a change at once. How long commits take is counted in,
-	// up to 10 ms and half of it, but for those of more than a MiB. Until then
-	// nobody can read a change, and who waits for its version, or for freshness,
-	// waits as long; the first sync, the end of an informer and a relist do not.
+	// Window is how long changes to a busy file are gathered into one commit. An idle
+	// file commits a change at once. Readers see a change once it is committed; the
+	// first sync, a relist and the end of an informer do not wait for the window.
 	// Default 20 ms; seconds spare flash.
+	//
+	// The time that a commit takes counts towards the window, up to 10 ms and half of
+	// it, except after a commit of more than a MiB.
 	Window time.Duration
-	// FlushInterval bounds how long told marks and acknowledgements wait for a
-	// commit to ride on; while changes are gathered, a longer Window does, and
-	// they ride on its commit. Beside a long Window minutes spare commits, too;
-	// after a crash handlers are told again of that much more. Default 5 s, at
-	// least 1 ms.
+	// FlushInterval bounds how long told marks and acknowledgements wait for another
+	// commit. A longer Window bounds it instead while changes are gathered. With
+	// minutes there are fewer commits, and after a crash handlers are told that much
+	// again. Default 5 s, at least 1 ms.
 	FlushInterval time.Duration
-	// JournalBytes and JournalAge bound the history kept for each source, as
-	// compressed bytes and as time. What a plain handler has still to be told is
-	// kept whatever they say; what a durable one has still to acknowledge is
-	// collapsed, one change a key. Defaults 16 MiB and 1 h.
+	// JournalBytes and JournalAge bound the history kept for each source, in compressed
+	// bytes and in time. Entries that plain handlers have not been told are kept in any
+	// case. Entries that durable handlers have not acknowledged are collapsed to one
+	// change a key. Defaults 16 MiB and 1 h.
 	JournalBytes int64
 	JournalAge   time.Duration
-	// HandlerAge is how long a durable handler may be unregistered before its
-	// name is removed, and with it what is kept for it, up to a sixteenth or a
-	// minute later, by a clock that was right then and is, see TrustClock. 0 or
-	// less: for ever.
+	// HandlerAge is how long a durable handler may be unregistered before it is
+	// removed, with everything kept for it. It may stay a sixteenth longer, or a
+	// minute. The clock must have been right then and now; see TrustClock. 0 or less
+	// keeps handlers for ever.
 	HandlerAge time.Duration
-	// MaxSize bounds the file, in bytes; a sixteenth of it, 1 MiB at most, is not
-	// used. 0 or less is no bound.
+	// MaxSize bounds the file, in bytes. A sixteenth of it, at most 1 MiB, is not used.
+	// 0 or less means no bound.
 	MaxSize int
-	// Compression of payloads. Default CompressionNone, which reads fastest; CompressionZstd
-	// spares disk and flash. It may be changed at any time: what is stored stays
-	// as it is until it changes.
+	// Compression says how payloads are stored. Default CompressionNone, which reads
+	// fastest; CompressionZstd spares disk and flash. It may be changed at any time:
+	// stored objects keep their form until they change.
 	Compression Compression
-	// CompactRatio is the share of pages not in use above which a file of at least
-	// 16 MiB is compacted while it is open (see [DB.Compact]). Negative never
-	// compacts by itself. Default 0.6, more than a relist of all objects leaves
-	// free; with less than 0.1 what each commit frees may have it compacted once a
-	// minute. Not on Windows.
+	// CompactRatio is the share of unused pages above which an open file of at least 16
+	// MiB is compacted (see [DB.Compact]). Negative turns that off. Default 0.6, which
+	// is more than a relist of all objects leaves unused. With less than 0.1 the free
+	// pages of each commit may cause a compaction a minute. Not on Windows.
 	CompactRatio float64
-	// CollectAfter is how long after its last claim, which is noted to the hour, a
-	// source is removed from the file, and contents of another cluster after they were set aside. It
-	// happens only in a file that has been open for an hour, so that a program
-	// that was off for long claims its sources first, and by a clock that was
-	// right then and is, see TrustClock. Negative keeps all.
-	// Default 30 days.
+	// CollectAfter is how long after its last claim a source is removed from the file.
+	// Contents of another cluster go that long after they were set aside. The last
+	// claim is noted to the hour.
+	//
+	// A file must have been open for an hour, so that a program that was off for long
+	// claims its sources first. The clock must have been right then and now; see
+	// TrustClock. Negative keeps all. Default 30 days.
 	CollectAfter time.Duration
 	// LockTimeout is how long Open waits for another process to close the file.
 	// Default 500 ms; negative does not wait.
 	LockTimeout time.Duration
-	// ReadOnly opens an existing file for reading: nothing is created, renamed
-	// or repaired, and sources cannot be claimed for writing.
+	// ReadOnly opens an existing file for reading. Nothing is created, renamed or
+	// repaired, and sources cannot be claimed.
 	ReadOnly bool
-	// GiveWay, with ReadOnly, keeps no other process from opening the file for
-	// writing, however long this one reads: its lock is held only while it is
-	// opened. Once another process has written to the file, reads fail with
-	// ErrTaken; all that was read before is of the state that was opened. Where
-	// locks are of another kind (Windows), and on network file systems, the lock
-	// is held as without.
+	// GiveWay, with ReadOnly, lets other processes open the file for writing at any
+	// time: the lock is held only during Open. Once another process has written to the
+	// file, reads fail with ErrTaken. Earlier reads are all of the state that was
+	// opened. On Windows and on network file systems GiveWay has no effect.
 	GiveWay bool
-	// AllowUnsafePath accepts a file or folder that other users can change, and
-	// a path that is a symlink, where Open fails with ErrUnsafe. Without it a
-	// file of this user's that others can read gets mode 0600.
+	// AllowUnsafePath accepts a file or folder that other users can change, and a path
+	// that is a symlink. Without it Open fails with ErrUnsafe, and a file of this user
+	// that others can read gets mode 0600.
 	AllowUnsafePath bool
-	// ReplaceForeign renames another program's file to <path>.corrupt-<time> and
-	// starts a new one, where Open otherwise fails with ErrForeign and leaves the
-	// file as it is. A program that must start whatever lies at its path sets it.
+	// ReplaceForeign renames another program's file to <path>.corrupt-<time> and starts
+	// a new one. Without it Open fails with ErrForeign and leaves the file as it is. It
+	// is for programs that must start whatever lies at their path.
 	ReplaceForeign bool
-	// KeepCorrupt bounds the files that were set aside as <path>.corrupt-<time>,
-	// whose sizes together are bounded by 1 GiB: the oldest are removed. The newest
-	// one always stays, alone if it is negative. Default 3.
+	// KeepCorrupt is how many files that were set aside as <path>.corrupt-<time> are
+	// kept, with at most 1 GiB together. The oldest are removed. The newest one always
+	// stays; negative keeps only that one. Default 3.
 	KeepCorrupt int
-	// Keyset encrypts the file: names, so that they can be looked up,
-	// deterministically, all else with AEAD. A plain file is converted when it
-	// is opened for writing, which takes as long as copying it; a crash leaves
-	// it as it was or converted. So does one whose keyset has another primary key
-	// since: Open gives it new data keys, see DB.KeysDue. A keyset that is
-	// malformed or not the file's is ErrKeyset, and the file stays as it is.
-	// Default none: a plain file.
+	// Keyset encrypts the file: names deterministically, so that they can be looked up,
+	// everything else with AEAD. A file that is not encrypted is converted when it is
+	// opened for writing, which takes as long as copying it. A crash leaves the old or
+	// the converted file. If the keyset has another primary key since, Open makes new
+	// data keys; see DB.KeysDue.
+	//
+	// If the keyset is malformed or not the file's, Open returns ErrKeyset and leaves
+	// the file as it is. Default none: the file is not encrypted.
 	Keyset *seal.Keyset
-	// Decrypt turns a file that Keyset has encrypted into a plain one.
+	// Decrypt decrypts a file that Keyset has encrypted.
 	Decrypt bool
-	// Logger. Default klog.Background().
+	// Logger gets messages. Default klog.Background().
 	Logger *klog.Logger
-	// TrustClock says that the device's clock is right at any time, as one with a
-	// battery is. Without it the clock counts as right while the system says that
-	// it is synchronised (Linux), or once the time of a server on another machine
-	// was the same, see [DB.ServerTime]; on other systems always. What was confirmed before the
-	// last boot has an age only by a clock that was right then and is now.
+	// TrustClock says that the device's clock is always right, as one with a battery.
+	// Without it the clock counts as right while the system calls it synchronised
+	// (Linux), or once a server on another machine had the same time, see
+	// [DB.ServerTime]. On other systems it always counts as right. A confirmation
+	// before the last boot has an age only if the clock was right then and is right
+	// now.
 	TrustClock bool
-	// Clock for tests. Default the real one. One that is a DeviceClock can stand
-	// for a device that reboots and sleeps.
+	// Clock is for tests. Default the real clock. A DeviceClock can stand for a device
+	// that reboots and sleeps.
 	Clock clock.WithTicker
 
-	// bookmarkInterval bounds how long a bookmark waits for a commit to ride on, of
-	// a source to which nothing else happens. An older version costs such a source
-	// nothing after a crash, unless the server has been restarted, while each
-	// commit wears the disk. It is looked at each FlushInterval. An orderly end
-	// writes the newest one. Default 10 min.
+	// bookmarkInterval bounds how long a bookmark of an otherwise idle source waits for
+	// a commit. An older version costs such a source nothing after a crash, unless the
+	// server was restarted, while each commit wears the disk. It is checked each
+	// FlushInterval. An orderly end writes the newest bookmark. Default 10 min.
 	bookmarkInterval time.Duration
-	// maxCommitBytes bounds a transaction: more is split over several, a change or
-	// a record each at least. Default 4 MiB.
+	// maxCommitBytes bounds a transaction. More is split over several, each with at
+	// least one change or record. Default 4 MiB.
 	maxCommitBytes int
-	// maxRelists is how many sources may read everything from their servers at
-	// once. Default 8.
+	// maxRelists is how many sources may relist at once. Default 8.
 	maxRelists int
-	// hotBytes is the budget for decoded objects kept in memory, for each source:
-	// three times their encoded size and 1.5 KB each. Default 3 MiB.
+	// hotBytes is the budget of each source for decoded objects in memory. Each counts
+	// three times its encoded size, and 1.5 KB. Default 3 MiB.
 	hotBytes int64
-	// compactMinSize is the size below which a file is not compacted by itself.
+	// compactMinSize is the size below which the keeper does not compact a file.
 	// Default 16 MiB.
 	compactMinSize int64
 	// keepCorruptBytes bounds the files that were set aside. Default 1 GiB.
 	keepCorruptBytes int64
 
-	// step, if set by a test, is called at each step of a conversion.
+	// step is set by tests. It is called at each step of a conversion or compaction.
 	step func(name string) error
-	// op, if set by a test, is called before each operation on files.
+	// op is set by tests. It is called before each operation on files.
 	op func(name, path string) error
-	// plainRename, if set by a test, is a system that exchanges no names.
+	// plainRename is set by tests. It stands for a system that cannot exchange names.
 	plainRename bool
-	// migrations of tests.
+	// migrations are those of tests.
 	migrations map[int]migration
 }
 
