@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
@@ -197,5 +200,52 @@ func TestRotationFailsAtEachOperation(t *testing.T) {
 		if n < k && due < 4 {
 			t.Errorf("%d failures left the keys as they were", due)
 		}
+	}
+}
+
+// TestConvertUnknownPart: a bucket whose name damage has changed does not keep the file
+// from being converted. The file is set aside, what is known of it is converted, and the
+// source is read from the server.
+func TestConvertUnknownPart(t *testing.T) {
+	for _, name := range []string{"journal", "handlers", "dicts", "gen"} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			srv := stored(t, path, 200, 3, Options{Decrypt: true})
+			b, err := bolt.Open(path, 0o600, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = b.Update(func(tx *bolt.Tx) error {
+				src := tx.Bucket(layout.BucketSources).Bucket([]byte(configMaps.ID()))
+				flipped := []byte(name)
+				flipped[1] ^= 4
+				to, err := src.CreateBucket(flipped)
+				if err != nil {
+					return err
+				}
+				if from := src.Bucket([]byte(name)); from != nil && name == "gen" {
+					return src.DeleteBucket([]byte(name))
+				}
+				return to.Put([]byte("k"), []byte("v"))
+			})
+			if err = errors.Join(err, b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			db := openTest(t, path, Options{Keyset: sealtest.Keyset()})
+			if len(db.AsidePaths()) != 1 || !db.Encrypted() {
+				t.Errorf("set aside %q, encrypted: %v", db.AsidePaths(), db.Encrypted())
+			}
+			s := claimTest(t, db, Claim{})
+			if s.Err() == nil {
+				t.Error("nothing says that it is to be read again")
+			}
+			if name != "gen" {
+				sameObjects(t, "after", srv.anys(), s.List())
+			}
+			closeTest(t, db)
+			if db = openTest(t, path, Options{Keyset: sealtest.Keyset()}); len(db.AsidePaths()) > 0 {
+				t.Error("it is set aside again")
+			}
+		})
 	}
 }

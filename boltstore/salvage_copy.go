@@ -125,11 +125,11 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 
 func (c *copier) note(err error) { c.errs.Add(err) }
 
-// unknown stops a conversion at a part that it cannot convert, so that the part is not
-// lost unnoticed.
+// unknown notes a part that a conversion cannot convert, as damage can leave it. The
+// file is then set aside, so that the part is not lost.
 func (c *copier) unknown(name []byte) {
 	if c.with.from != c.with.to {
-		c.res.stopped = fmt.Errorf("the file has a part %q that this program does not know how to convert", name)
+		c.note(fmt.Errorf("%w: this program does not know how to convert the part %q", ErrDamaged, name))
 	}
 }
 
