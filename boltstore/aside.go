@@ -52,7 +52,7 @@ type Server struct {
 	// ClusterUID is the UID of the namespace kube-system. FlowSchemaUID is the UID of
 	// the flow schema by which the server classifies the source's requests.
 	ClusterUID, FlowSchemaUID string
-	// CA is a hash of the public key that signed the server's.
+	// CA is a hash of the public key at the root of the server's certificate chain.
 	CA string
 }
 

@@ -29,8 +29,8 @@ func bucketAt(t *testing.T, f *pages.File, path ...[]byte) pages.Bucket {
 }
 
 // TestBranchKey: a flipped bit in a key of a branch page, which makes bbolt search in
-// the wrong page. The file is replaced: all objects are found by key, and a delete of
-// one is told.
+// the wrong page. The file is replaced. All objects are found by key, and deletes are
+// told.
 func TestBranchKey(t *testing.T) {
 	path := testPath(t)
 	o := Options{Decrypt: true} // the place depends on the names

@@ -29,8 +29,8 @@ import (
 // and while maintenance after commits runs.
 //
 // It is one type because everything in it belongs to the one open file and its locks.
-// What it does in one role is on a type of that name, which holds the DB: opening,
-// replacing, healing, converting, collecting.
+// Its roles have types that hold the DB: opening, replacing, healing, converting,
+// collecting.
 type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // as given to Open, for errors
@@ -48,7 +48,8 @@ type DB struct {
 
 	plainSecrets sync.Once
 
-	// replaced counts how often another file took the place of the open one.
+	// replaced counts how often a damaged file was replaced while the DB was open.
+	// Compaction does not count.
 	replaced atomic.Uint64
 	givenUp  sync.WaitGroup // files being closed that healing has replaced; only tests wait for it
 	at       pathWatch

@@ -155,7 +155,8 @@ func (h *handle) swap(b *boltFile) *boltFile {
 	return old
 }
 
-// trip is faults.Contain for bbolt: its panics become errTripped.
+// trip runs fn in bbolt: its panics become errTripped, and a closed file becomes
+// ErrClosed.
 func trip(fn func() error) error {
 	err := faults.Catch(errTripped, fn)
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {

@@ -47,7 +47,7 @@ func TestHeal(t *testing.T) {
 	select {
 	case <-s.Damaged():
 	default:
-		t.Fatal("not told to be read anew")
+		t.Fatal("the source does not need a relist")
 	}
 	if s.Err() == nil || len(db.AsidePaths()) != 1 || s.State().Degraded == "" {
 		t.Fatal(s.Err(), db.AsidePaths(), s.State())

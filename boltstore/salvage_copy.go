@@ -133,7 +133,8 @@ func (c *copier) unknown(name []byte) {
 	}
 }
 
-// write writes to the new file. After an error that is the file's it does nothing.
+// write runs a transaction in the new file. Once the new file has failed, it only
+// returns that error.
 func (c *copier) write(fn func(tx *bolt.Tx) error) error {
 	if c.res.stopped == nil {
 		c.res.stopped = c.step("copy")

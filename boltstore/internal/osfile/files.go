@@ -120,6 +120,6 @@ func IsEmpty(path string) bool {
 	return err == nil && st.Mode().IsRegular() && st.Size() == 0
 }
 
-// UnknownBoot stands for a boot that the system does not name. It may differ from any
-// other, even from itself.
+// UnknownBoot stands for a boot that the system does not name. Two of them may be
+// different boots.
 const UnknownBoot = "unknown"

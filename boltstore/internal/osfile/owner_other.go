@@ -4,5 +4,5 @@ package osfile
 
 import "io/fs"
 
-// sameOwner does nothing: on this system it compares no owners.
+// sameOwner does nothing: files on these systems have no owner to compare.
 func sameOwner(string, fs.FileInfo) error { return nil }
