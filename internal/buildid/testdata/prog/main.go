@@ -76,7 +76,6 @@ func run(path string, write bool) (err error) {
 		defer func() { cancel(); <-ended }()
 	} else {
 		defer cancel()
-		defer inf.Store().Release()
 	}
 	fmt.Printf("%q %q\n", inf.GetIndexer().ListIndexFuncValues("build"), inf.Store().Outdated())
 	return nil
