@@ -3,6 +3,7 @@ package beside
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,10 +16,23 @@ func TempPrefix(path string) string { return "." + filepath.Base(path) + ".new-"
 
 // Temp makes an empty file, of mode 0600, in the folder of path, for which it is
 // being made. was is the file there, nil if there is none.
-func (f *Files) Temp(path string, was os.FileInfo) (string, error) {
+func (f *Files) Temp(path string, was os.FileInfo) (name string, err error) {
 	if err := f.Op("create", TempPrefix(path)); err != nil {
 		return "", err
 	}
+	for range 100 {
+		if name, err = makeTemp(path, was); !errors.Is(err, errTaken) {
+			return name, err
+		}
+	}
+	return "", err
+}
+
+// errTaken means that another process took the new file for a leftover, before it had
+// its name, and removed it.
+var errTaken = errors.New("another process removed the new file")
+
+func makeTemp(path string, was os.FileInfo) (string, error) {
 	made, err := os.CreateTemp(filepath.Dir(path), TempPrefix(path)+"*")
 	if err != nil {
 		return "", err
@@ -29,7 +43,11 @@ func (f *Files) Temp(path string, was os.FileInfo) (string, error) {
 	}
 	random := strings.TrimPrefix(filepath.Base(made.Name()), TempPrefix(path))
 	name := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%x-%x-%s", TempPrefix(path), osfile.Inode(was), osfile.Inode(st), random))
-	if err := os.Rename(made.Name(), name); err != nil {
+	err = os.Rename(made.Name(), name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", errTaken
+	case err != nil:
 		return "", errors.Join(err, os.Remove(made.Name()))
 	}
 	return name, nil
