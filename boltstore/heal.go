@@ -205,7 +205,7 @@ func (db replacing) noteAside(aside string, why error, saved salvaged) {
 	db.mu.Unlock()
 	db.log().Error(why, "Set the file aside; what could not be saved will be read from the server", "file", db.path, "aside", aside,
 		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.Err())
-	db.beside.Trim()
+	db.beside.Trim(aside)
 }
 
 // healing is the part of a DB that saves what it can of a damaged file.

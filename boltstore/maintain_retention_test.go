@@ -218,3 +218,29 @@ func TestKeepCorrupt(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepCorruptAfterTheClockRestarts: the file that was just set aside stays, even if
+// earlier ones have later times. It may be another program's.
+func TestKeepCorruptAfterTheClockRestarts(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	path := testPath(t)
+	for i := range 6 {
+		if i == 4 {
+			clk.SetTime(time.Unix(30, 0))
+		}
+		content := fmt.Sprint("not ours ", i)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db := openTest(t, path, Options{Clock: clk, ReplaceForeign: true})
+		names, kept := db.AsidePaths(), db.Aside()
+		closeTest(t, db)
+		if len(names) != 1 || len(kept) != min(i+1, 3) {
+			t.Fatalf("file %d: set aside %q, kept %v", i, names, kept)
+		}
+		if b, err := os.ReadFile(names[0]); err != nil || string(b) != content {
+			t.Errorf("file %d: %q %v", i, b, err)
+		}
+		clk.Step(time.Hour)
+	}
+}

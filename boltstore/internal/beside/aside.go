@@ -122,10 +122,12 @@ func (f *Files) Aside() []string {
 }
 
 // Trim removes the oldest files that were set aside, as far as Keep and KeepBytes ask
-// for it. The newest always stays.
-func (f *Files) Trim() {
+// for it. newest always stays: the names of earlier ones may have later times, if the
+// clock has been set back.
+func (f *Files) Trim(newest string) {
 	var size int64
-	for i, name := range f.Aside() {
+	others := slices.DeleteFunc(f.Aside(), func(name string) bool { return name == newest })
+	for i, name := range append([]string{newest}, others...) {
 		st, err := os.Lstat(name)
 		if err != nil {
 			continue
