@@ -33,7 +33,7 @@ func bucketAt(t *testing.T, f *pages.File, path ...[]byte) pages.Bucket {
 // told.
 func TestBranchKey(t *testing.T) {
 	path := testPath(t)
-	o := Options{Decrypt: true} // the place depends on the names
+	o := Options{decrypt: true} // the place depends on the names
 	srv := stored(t, path, 600, 0, o)
 	f, done, err := pages.Open(path)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestBranchKey(t *testing.T) {
 		pos, size := binary.NativeEndian.Uint32(e), binary.NativeEndian.Uint32(e[4:])
 		e[pos+size-1] ^= 4
 	})
-	db := openTest(t, path, Options{Decrypt: true, Window: time.Nanosecond})
+	db := openTest(t, path, Options{decrypt: true, Window: time.Nanosecond})
 	if len(db.AsidePaths()) != 1 {
 		t.Error("it was not noticed")
 	}
@@ -81,7 +81,7 @@ func TestBranchKey(t *testing.T) {
 // TestBranchKeyBeyondPage: a branch page with a key position outside it.
 func TestBranchKeyBeyondPage(t *testing.T) {
 	path := testPath(t)
-	srv := stored(t, path, 600, 0, Options{Decrypt: true})
+	srv := stored(t, path, 600, 0, Options{decrypt: true})
 	f, done, err := pages.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestBranchKeyBeyondPage(t *testing.T) {
 	defer done()
 	items := bucketAt(t, f, layout.BucketSources, []byte(configMaps.ID()), layout.BucketGen, layout.U64(1), layout.BucketItems)
 	rewritePage(t, path, f, items.Root, func(p pages.Page, b []byte) { b[pages.HeadSize+16*(p.Count/2)+3] ^= 0x80 })
-	db := openTest(t, path, Options{Decrypt: true})
+	db := openTest(t, path, Options{decrypt: true})
 	if len(db.AsidePaths()) != 1 {
 		t.Error("it was not noticed")
 	}

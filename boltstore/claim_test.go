@@ -54,7 +54,7 @@ func TestDictKey(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		t.Run(fmt.Sprint("replaced: ", replaced), func(t *testing.T) {
 			path := testPath(t)
-			o := Options{Compression: CompressionZstd, Decrypt: true} // the place depends on the names
+			o := Options{Compression: CompressionZstd, decrypt: true} // the place depends on the names
 			db := openTest(t, path, o)
 			s := claimTest(t, db, podClaim())
 			pods := somePods(0, 150)

@@ -333,10 +333,10 @@ func TestCompactsByItself(t *testing.T) {
 		keep  int
 		times int
 	}{
-		{name: "above", o: Options{CompactRatio: 0.5, compactMinSize: 1 << 16}, keep: 10, times: 1},
-		{name: "below", o: Options{CompactRatio: 0.5, compactMinSize: 1 << 16}, keep: 1},
-		{name: "small", o: Options{CompactRatio: 0.5, compactMinSize: 1 << 30}, keep: 10},
-		{name: "off", o: Options{CompactRatio: -1, compactMinSize: 1 << 16}, keep: 10},
+		{name: "above", o: Options{compactRatio: 0.5, compactMinSize: 1 << 16}, keep: 10, times: 1},
+		{name: "below", o: Options{compactRatio: 0.5, compactMinSize: 1 << 16}, keep: 1},
+		{name: "small", o: Options{compactRatio: 0.5, compactMinSize: 1 << 30}, keep: 10},
+		{name: "off", o: Options{compactRatio: -1, compactMinSize: 1 << 16}, keep: 10},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			clk := testingclock.NewFakeClock(time.Unix(1000, 0))

@@ -253,7 +253,7 @@ func TestCrashAtEachOperation(t *testing.T) {
 		{name: "compaction, without syncs", filled: true, with: Options{Durability: DurabilityProcess}, run: opened(func(db *DB) error { _, err := db.Compact(t.Context(), nil); return err }), ops: "commit create write sync rename sync"},
 		{name: "encryption", filled: true, with: Options{Keyset: ks}, run: opened(nil), ops: "create write sync rename sync"},
 		{name: "encryption, without syncs", filled: true, with: Options{Keyset: ks, Durability: DurabilityProcess}, run: opened(nil), ops: "create write sync write sync rename sync"},
-		{name: "decryption", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks, Decrypt: true}, run: opened(nil), ops: "create write sync rename sync"},
+		{name: "decryption", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks, decrypt: true}, run: opened(nil), ops: "create write sync rename sync"},
 		{name: "rotation", filled: true, before: Options{Keyset: ks}, with: Options{Keyset: ks}, mend: withHeader(keysDue), run: opened(nil), ops: "create write sync rename sync"},
 		{name: "another primary key", filled: true, before: Options{Keyset: seal.File(rotated)}, with: Options{Keyset: seal.File(rotated)},
 			run: opened(nil), ops: "commit create write sync rename sync"},

@@ -22,7 +22,7 @@ import (
 // written.
 func TestAllAtOnce(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: CompressionZstd, Keyset: sealtest.Keyset(),
-		JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, CompactRatio: -1, KeepCorrupt: 1})
+		JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, compactRatio: -1, keepCorrupt: 1})
 	s := claimTest(t, db, podClaim())
 	const stay = 150
 	objs := map[string]*corev1.Pod{}

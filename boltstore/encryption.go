@@ -40,7 +40,7 @@ func (db converting) unlock(h header) (*seal.Sealer, error) {
 }
 
 // wanted says whether the options ask for encryption.
-func (db converting) wanted() bool { return db.master != nil && !db.opts.Decrypt }
+func (db converting) wanted() bool { return db.master != nil && !db.opts.decrypt }
 
 // newKeys makes data keys for a file, nil without encryption.
 func (db converting) newKeys() (*seal.Sealer, *seal.Envelope, error) {
@@ -94,6 +94,29 @@ func (db *DB) rotate() error {
 		return err
 	}
 	db.log().Info("The file has new data keys", "file", db.path)
+	return nil
+}
+
+// Decrypt decrypts the file at path, which o.Keyset has encrypted. No process may have
+// it open. The file is copied; a crash leaves the encrypted or the decrypted one. A file
+// that is missing or cannot be read stays as it is. Open the file without a Keyset from
+// then on: with one, Open encrypts it again.
+func Decrypt(path string, o Options) error {
+	if o.Keyset == nil {
+		return fmt.Errorf("boltstore: decrypt %s: %w: no keyset was given", path, ErrKeyset)
+	}
+	first := o
+	first.ReadOnly, first.GiveWay = true, true
+	o.ReadOnly, o.GiveWay, o.decrypt = false, false, true
+	for _, o := range []Options{first, o} {
+		db, err := Open(path, o)
+		if err != nil {
+			return err
+		}
+		if err := db.Close(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -24,7 +24,7 @@ func TestConversionCutAtEachStep(t *testing.T) {
 		before, after Options
 	}{
 		"encrypt": {Options{}, Options{Keyset: ks}},
-		"decrypt": {Options{Keyset: ks}, Options{Keyset: ks, Decrypt: true}},
+		"decrypt": {Options{Keyset: ks}, Options{Keyset: ks, decrypt: true}},
 		"rotate":  {Options{Keyset: ks}, Options{Keyset: ks}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestConversionCutAtEachStep(t *testing.T) {
 				}
 				for what, dir := range map[string]string{"crash": crashed, "error": dir} {
 					file := filepath.Join(dir, "test.db")
-					is := Options{Keyset: ks, ReadOnly: true, Decrypt: true}
+					is := Options{Keyset: ks, ReadOnly: true, decrypt: true}
 					db, err := Open(file, is)
 					if err != nil {
 						t.Fatalf("step %d, after the %s: %v", k, what, err)
@@ -93,7 +93,7 @@ func TestConversionCutAtEachStep(t *testing.T) {
 					}
 					got, _ = contentOf(t, db)
 					sameObjects(t, fmt.Sprint("step ", k, " ", what, " again"), want, got)
-					if db.Encrypted() == tc.after.Decrypt || db.KeysDue() {
+					if db.Encrypted() == tc.after.decrypt || db.KeysDue() {
 						t.Fatalf("step %d, after the %s: not converted", k, what)
 					}
 					if err := db.Close(); err != nil {
@@ -210,7 +210,7 @@ func TestConvertUnknownPart(t *testing.T) {
 	for _, name := range []string{"journal", "handlers", "dicts", "gen"} {
 		t.Run(name, func(t *testing.T) {
 			path := testPath(t)
-			srv := stored(t, path, 200, 3, Options{Decrypt: true})
+			srv := stored(t, path, 200, 3, Options{decrypt: true})
 			b, err := bolt.Open(path, 0o600, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -292,7 +292,7 @@ func TestWalkAcrossRotations(t *testing.T) {
 // TestPlainFormIsAsBefore: in a file that is not encrypted, items and entries are in
 // package index's form.
 func TestPlainFormIsAsBefore(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Decrypt: true})
+	db := openTest(t, testPath(t), Options{decrypt: true})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	if err := s.Add(configMap("ns", "a", 1, map[string]string{"words": "w"})); err != nil {
 		t.Fatal(err)

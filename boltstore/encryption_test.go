@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -237,7 +238,7 @@ func TestNothingIsReadable(t *testing.T) {
 	}
 	hidden("encrypted from the start", sealed)
 
-	db := openTest(t, plain, Options{Decrypt: true})
+	db := openTest(t, plain, Options{decrypt: true})
 	objs, entries := contentOf(t, db)
 	closeTest(t, db)
 	db = openTest(t, plain, Options{Keyset: sealtest.Keyset()})
@@ -263,7 +264,16 @@ func TestNothingIsReadable(t *testing.T) {
 	if same > 0 {
 		t.Errorf("%d pieces of the file are as before the rotation", same)
 	}
-	db = openTest(t, plain, Options{Keyset: sealtest.Keyset(), Decrypt: true})
+	if err := Decrypt(plain, Options{}); !errors.Is(err, ErrKeyset) {
+		t.Error("decrypted without a keyset: ", err)
+	}
+	if err := Decrypt(testPath(t), Options{Keyset: sealtest.Keyset()}); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a missing file was decrypted: ", err)
+	}
+	if err := Decrypt(plain, Options{Keyset: sealtest.Keyset()}); err != nil {
+		t.Fatal(err)
+	}
+	db = openTest(t, plain, Options{decrypt: true})
 	got, _ = contentOf(t, db)
 	sameObjects(t, "decrypted", objs, got)
 	if names, _ := n.found(read(plain)); db.Encrypted() || len(names) < len(n.names)*8/10 { // the aside and the deleted are gone from their pages
@@ -320,7 +330,7 @@ func TestKeysetErrors(t *testing.T) {
 				if err := os.WriteFile(path, content, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				_, err := Open(path, Options{Keyset: tc.keyset, ReadOnly: readOnly, Decrypt: readOnly})
+				_, err := Open(path, Options{Keyset: tc.keyset, ReadOnly: readOnly, decrypt: readOnly})
 				if !errors.Is(err, ErrKeyset) || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), path) ||
 					strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "secret words") {
 					t.Errorf("%s, %s: %v", name, state, err)

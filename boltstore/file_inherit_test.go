@@ -103,8 +103,8 @@ func TestOwnerIsKept(t *testing.T) {
 		before Options
 		change func(t *testing.T, path string)
 	}{
-		"encrypt": {Options{Decrypt: true}, func(t *testing.T, path string) { open(t, path, Options{Keyset: ks}) }},
-		"decrypt": {Options{Keyset: ks}, func(t *testing.T, path string) { open(t, path, Options{Keyset: ks, Decrypt: true}) }},
+		"encrypt": {Options{decrypt: true}, func(t *testing.T, path string) { open(t, path, Options{Keyset: ks}) }},
+		"decrypt": {Options{Keyset: ks}, func(t *testing.T, path string) { open(t, path, Options{Keyset: ks, decrypt: true}) }},
 		"rotate": {Options{Keyset: ks}, func(t *testing.T, path string) {
 			changeHeader(t, path, keysDue)
 			open(t, path, Options{Keyset: ks})

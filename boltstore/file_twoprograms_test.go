@@ -47,7 +47,7 @@ func (y *yard) logf(format string, args ...any) { y.log = append(y.log, fmt.Spri
 
 func (y *yard) options() Options {
 	silent := logr.Discard()
-	return Options{Keyset: seal.File(y.keyset), Logger: &silent, KeepCorrupt: 1 << 20, LockTimeout: -1, op: func(op, _ string) error {
+	return Options{Keyset: seal.File(y.keyset), Logger: &silent, keepCorrupt: 1 << 20, LockTimeout: -1, op: func(op, _ string) error {
 		// A file that is moved before it got its name back is a copy.
 		if y.in && op != "exchange" && y.r.IntN(8) == 0 {
 			y.in = false

@@ -249,7 +249,7 @@ func TestGolden(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, o := range []Options{{Keyset: kind.options.Keyset}, {Keyset: sealtest.Keyset()}, {Keyset: sealtest.Keyset(), Decrypt: true}} {
+				for _, o := range []Options{{Keyset: kind.options.Keyset}, {Keyset: sealtest.Keyset()}, {Keyset: sealtest.Keyset(), decrypt: true}} {
 					path := testPath(t)
 					if err := os.WriteFile(path, b, 0o600); err != nil {
 						t.Fatal(err)

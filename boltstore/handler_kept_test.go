@@ -209,7 +209,7 @@ func (d durable) same(t *testing.T, what string, was durable, places bool) {
 // whose order differs: there it begins again.
 func TestDurableIsKept(t *testing.T) {
 	path := testPath(t)
-	plainFile := Options{Decrypt: true}
+	plainFile := Options{decrypt: true}
 	n := fillDurable(t, path, Options{})
 	clk := testingclock.NewFakeClock(time.Now())
 	ks := sealtest.Keyset()
@@ -317,7 +317,7 @@ func TestDurableIsKept(t *testing.T) {
 	}
 	closeTest(t, db)
 
-	db = open(Options{Keyset: ks, Decrypt: true})
+	db = open(Options{Keyset: ks, decrypt: true})
 	durableOf(t, db).same(t, "decrypted", was, false)
 	// The copy can be used: parked entries are handed out, the rest is replayed.
 	s = claimTest(t, db, podClaim())
@@ -342,7 +342,7 @@ func TestDurableIsKept(t *testing.T) {
 func TestPlainFilesAside(t *testing.T) {
 	path := testPath(t)
 	fillCluster(t, path, Options{}, 20)
-	db := openTest(t, path, Options{Decrypt: true})
+	db := openTest(t, path, Options{decrypt: true})
 	db.healing().heal(errors.New("said the test"))
 	aside := db.AsidePaths()
 	closeTest(t, db)

@@ -287,7 +287,7 @@ func closeTest(t testing.TB, db *DB) {
 // openTest opens a file whose soundness is checked when the test ends.
 func openTest(t testing.TB, path string, o Options) *DB {
 	t.Helper()
-	if o.Keyset == nil && !o.Decrypt {
+	if o.Keyset == nil && !o.decrypt {
 		o.Keyset = sealtest.Default()
 	}
 	db, err := Open(path, o)

@@ -84,11 +84,11 @@ func (k *keeper) run(collect, compact bool, train []*Store) {
 // wasteful says whether the file has enough free pages to be compacted.
 func (k *keeper) wasteful() bool {
 	o := k.db.opts
-	if o.CompactRatio < 0 {
+	if o.compactRatio < 0 {
 		return false
 	}
 	free, size, err := k.db.usage()
-	return err == nil && size >= o.compactMinSize && float64(free) > o.CompactRatio*float64(size)
+	return err == nil && size >= o.compactMinSize && float64(free) > o.compactRatio*float64(size)
 }
 
 // usage returns the size of the file's pages in bytes, and how much of it is free.

@@ -192,8 +192,8 @@ func TestKeepCorrupt(t *testing.T) {
 		o    Options
 		kept int
 	}{
-		{Options{KeepCorrupt: 1}, 1}, {Options{KeepCorrupt: 5}, 5}, {Options{KeepCorrupt: 100}, 6},
-		{Options{KeepCorrupt: 5, keepCorruptBytes: 16}, 2}, {Options{KeepCorrupt: 5, keepCorruptBytes: 23}, 2}, {Options{keepCorruptBytes: 1}, 1},
+		{Options{keepCorrupt: 1}, 1}, {Options{keepCorrupt: 5}, 5}, {Options{keepCorrupt: 100}, 6},
+		{Options{keepCorrupt: 5, keepCorruptBytes: 16}, 2}, {Options{keepCorrupt: 5, keepCorruptBytes: 23}, 2}, {Options{keepCorruptBytes: 1}, 1},
 	} {
 		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 		c.o.Clock, c.o.ReplaceForeign = clk, true
@@ -213,7 +213,7 @@ func TestKeepCorrupt(t *testing.T) {
 		}
 		for i, name := range names {
 			if _, err := os.Stat(name); (err == nil) != (i >= 6-c.kept) {
-				t.Errorf("keep %d, %d bytes: file %d of 6: %v", c.o.KeepCorrupt, c.o.keepCorruptBytes, i+1, err)
+				t.Errorf("keep %d, %d bytes: file %d of 6: %v", c.o.keepCorrupt, c.o.keepCorruptBytes, i+1, err)
 			}
 		}
 	}

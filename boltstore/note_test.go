@@ -90,7 +90,7 @@ func TestNotesStay(t *testing.T) {
 	again("compacted and reopened", o)
 	db = rotated(t, db)
 	again("rotated and reopened", o)
-	again("decrypted", Options{Keyset: o.Keyset, Decrypt: true})
+	again("decrypted", Options{Keyset: o.Keyset, decrypt: true})
 	again("encrypted", o)
 	db.healing().heal(ErrDamaged)
 	expectNoted(t, "healed", s, want...)

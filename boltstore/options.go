@@ -58,11 +58,6 @@ type Options struct {
 	// fastest; CompressionZstd spares disk and flash. It may be changed at any time:
 	// stored objects keep their form until they change.
 	Compression Compression
-	// CompactRatio is the share of unused pages above which an open file of at least 16
-	// MiB is compacted (see [DB.Compact]). Negative turns that off. Default 0.6, which
-	// is more than a relist of all objects leaves unused. With less than 0.1 the free
-	// pages of each commit may cause a compaction a minute. Not on Windows.
-	CompactRatio float64
 	// CollectAfter is how long after its last claim a source is removed from the file.
 	// Contents of another cluster go that long after they were set aside. The last
 	// claim is noted to the hour.
@@ -90,10 +85,6 @@ type Options struct {
 	// a new one. Without it Open fails with ErrForeign and leaves the file as it is. It
 	// is for programs that must start whatever lies at their path.
 	ReplaceForeign bool
-	// KeepCorrupt is how many files that were set aside as <path>.corrupt-<time> are
-	// kept, with at most 1 GiB together. The oldest are removed. The newest one always
-	// stays; negative keeps only that one. Default 3.
-	KeepCorrupt int
 	// Keyset encrypts the file: names deterministically, so that they can be looked up,
 	// everything else with AEAD. A file that is not encrypted is converted when it is
 	// opened for writing, which takes as long as copying it. A crash leaves the old or
@@ -103,8 +94,6 @@ type Options struct {
 	// If the keyset is malformed or not the file's, Open returns ErrKeyset and leaves
 	// the file as it is. Default none: the file is not encrypted.
 	Keyset *seal.Keyset
-	// Decrypt decrypts a file that Keyset has encrypted.
-	Decrypt bool
 	// Logger gets messages. Default klog.Background().
 	Logger *klog.Logger
 	// TrustClock says that the device's clock is always right, as one with a battery.
@@ -131,11 +120,21 @@ type Options struct {
 	// hotBytes is the budget of each source for decoded objects in memory. Each counts
 	// three times its encoded size, and 1.5 KB. Default 3 MiB.
 	hotBytes int64
+	// compactRatio is the share of unused pages above which an open file of at least
+	// compactMinSize is compacted (see [DB.Compact]). Negative turns that off. Default
+	// 0.6, which is more than a relist of all objects leaves unused. With less than 0.1
+	// the free pages of each commit may cause a compaction a minute. Not on Windows.
+	compactRatio float64
 	// compactMinSize is the size below which the keeper does not compact a file.
 	// Default 16 MiB.
 	compactMinSize int64
-	// keepCorruptBytes bounds the files that were set aside. Default 1 GiB.
+	// keepCorrupt is how many files that were set aside as <path>.corrupt-<time> are
+	// kept, with at most keepCorruptBytes together. The oldest are removed. The newest
+	// one always stays; negative keeps only that one. Defaults 3 and 1 GiB.
+	keepCorrupt      int
 	keepCorruptBytes int64
+	// decrypt decrypts a file that Keyset has encrypted; see [Decrypt].
+	decrypt bool
 
 	// step is set by tests. It is called at each step of a conversion or compaction.
 	step func(name string) error
@@ -156,11 +155,11 @@ func (o Options) withDefaults() Options {
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
 	o.maxRelists = max(cmp.Or(o.maxRelists, 8), 1)
 	o.hotBytes = cmp.Or(o.hotBytes, 3<<20)
-	o.CompactRatio = cmp.Or(o.CompactRatio, 0.6)
+	o.compactRatio = cmp.Or(o.compactRatio, 0.6)
 	o.compactMinSize = cmp.Or(o.compactMinSize, 16<<20)
 	o.CollectAfter = cmp.Or(o.CollectAfter, 30*24*time.Hour)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 500*time.Millisecond)
-	o.KeepCorrupt = cmp.Or(o.KeepCorrupt, 3)
+	o.keepCorrupt = cmp.Or(o.keepCorrupt, 3)
 	o.keepCorruptBytes = cmp.Or(o.keepCorruptBytes, 1<<30)
 	if o.LockTimeout < 0 {
 		o.LockTimeout = time.Nanosecond
@@ -181,5 +180,6 @@ func init() {
 		o.bookmarkInterval = cmp.Or(t.BookmarkInterval, o.bookmarkInterval)
 		o.maxCommitBytes = cmp.Or(t.MaxCommitBytes, o.maxCommitBytes)
 		o.hotBytes = cmp.Or(t.HotBytes, o.hotBytes)
+		o.compactRatio = cmp.Or(t.CompactRatio, o.compactRatio)
 	}
 }

@@ -30,11 +30,11 @@ func TestOddOptions(t *testing.T) {
 		cases[fmt.Sprint("JournalBytes ", n)] = Options{JournalBytes: n}
 		cases[fmt.Sprint("maxRelists ", n)] = Options{maxRelists: int(n)}
 		cases[fmt.Sprint("hotBytes ", n)] = Options{hotBytes: n}
-		cases[fmt.Sprint("KeepCorrupt ", n)] = Options{KeepCorrupt: int(n), keepCorruptBytes: n}
+		cases[fmt.Sprint("keepCorrupt ", n)] = Options{keepCorrupt: int(n), keepCorruptBytes: n}
 		cases[fmt.Sprint("compactMinSize ", n)] = Options{compactMinSize: n}
 	}
 	for _, r := range []float64{1e-9, math.NaN(), math.Inf(1), math.Inf(-1)} {
-		cases[fmt.Sprint("CompactRatio ", r)] = Options{CompactRatio: r, compactMinSize: 1}
+		cases[fmt.Sprint("compactRatio ", r)] = Options{compactRatio: r, compactMinSize: 1}
 	}
 	cases["MaxSize negative"] = Options{MaxSize: -1}
 	cases["MaxSize huge"] = Options{MaxSize: math.MaxInt}

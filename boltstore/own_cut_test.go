@@ -64,7 +64,7 @@ func TestOwnWritesCutAtEachCommit(t *testing.T) {
 	for name, o := range map[string]Options{"journaled": {}, "parked": {JournalBytes: 1}, "parked, encrypted": {JournalBytes: 1, Keyset: sealtest.Keyset(), Compression: CompressionZstd}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o.Window, o.Durability, o.maxCommitBytes, o.CompactRatio = time.Nanosecond, DurabilityProcess, 1500, -1
+			o.Window, o.Durability, o.maxCommitBytes, o.compactRatio = time.Nanosecond, DurabilityProcess, 1500, -1
 			path := testPath(t)
 			db := openTest(t, path, o)
 			s := claimTest(t, db, Claim{Indexers: indexers})

@@ -264,7 +264,7 @@ var between = map[string]func(f *ownTest){
 		}
 	},
 	"encrypt, rotate, decrypt": func(f *ownTest) {
-		for _, o := range []Options{{Keyset: sealtest.Keyset()}, {Keyset: sealtest.Keyset(), Decrypt: true}, {Keyset: sealtest.Keyset()}} {
+		for _, o := range []Options{{Keyset: sealtest.Keyset()}, {Keyset: sealtest.Keyset(), decrypt: true}, {Keyset: sealtest.Keyset()}} {
 			closeTest(f.t, f.db)
 			o.maxCommitBytes, o.Durability = f.o.maxCommitBytes, DurabilityProcess
 			f.o = o

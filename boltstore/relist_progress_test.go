@@ -360,7 +360,7 @@ func TestReleasedRelistWritesNothing(t *testing.T) {
 func TestStageIsNotReadable(t *testing.T) {
 	for _, ks := range []*seal.Keyset{nil, sealtest.Keyset()} {
 		path := testPath(t)
-		db := openTest(t, path, Options{Keyset: ks, Decrypt: ks == nil})
+		db := openTest(t, path, Options{Keyset: ks, decrypt: ks == nil})
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		newListing(t, listed(30).list(), 10).attempt(s, 2)
 		b, err := os.ReadFile(path)

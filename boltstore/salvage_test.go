@@ -125,7 +125,7 @@ func TestJournalGap(t *testing.T) {
 	for _, told := range []bool{false, true} {
 		t.Run(fmt.Sprint("told: ", told), func(t *testing.T) {
 			path := testPath(t)
-			o := Options{Decrypt: true} // the place depends on the names
+			o := Options{decrypt: true} // the place depends on the names
 			srv := stored(t, path, 20, 150, o)
 			if told {
 				s := claimTest(t, openTest(t, path, o), Claim{})

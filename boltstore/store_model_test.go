@@ -298,7 +298,7 @@ func (m *storeModel) restart() {
 		m.transform++
 	}
 	if m.rnd.IntN(3) == 0 {
-		m.o.Keyset, m.o.Decrypt = sealtest.Keyset(), m.rnd.IntN(2) == 0
+		m.o.Keyset, m.o.decrypt = sealtest.Keyset(), m.rnd.IntN(2) == 0
 	}
 	if m.rnd.IntN(3) == 0 && len(m.late) > 0 {
 		m.late = m.late[:len(m.late)-1]
@@ -307,7 +307,7 @@ func (m *storeModel) restart() {
 		m.say("new data keys are due")
 		changeHeader(m.t, m.path, keysDue)
 	}
-	m.say("restart: transform %d decrypt %v late %d bad %v", m.transform, m.o.Decrypt, len(m.late), m.bad)
+	m.say("restart: transform %d decrypt %v late %d bad %v", m.transform, m.o.decrypt, len(m.late), m.bad)
 	m.open()
 }
 

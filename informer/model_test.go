@@ -230,7 +230,8 @@ func (m *model) observe(durable bool) *observer {
 var modelSource = boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
 
 func (m *model) fileOptions() boltstore.Options {
-	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, CompactRatio: -1, Clock: m.clock}
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, Clock: m.clock}
+	tuning.SetFile(&o, tuning.File{CompactRatio: -1})
 	if m.sealed {
 		o.Keyset = seal.File(m.keyset())
 	}

@@ -92,7 +92,7 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		if file.path == "" {
 			return say("%s: it has a new primary key", file.keyset)
 		}
-		db, err := openExisting(streams, file, false)
+		db, err := openExisting(streams, file)
 		if err != nil {
 			return err
 		}
@@ -107,14 +107,24 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 
 	cmd.AddCommand(rotate,
-		newConvert(streams, "encrypt", "Encrypt a file with the keyset", func(path string) error { return say("%s is encrypted", path) }, false),
-		newConvert(streams, "decrypt", "Decrypt an encrypted file", func(path string) error { return say("%s is no longer encrypted", path) }, true))
+		newConvert("encrypt", "Encrypt a file with the keyset", func(file dbFile) error {
+			db, err := openExisting(streams, file)
+			if err != nil {
+				return err
+			}
+			return db.Close()
+		}, func(path string) error { return say("%s is encrypted", path) }),
+		newConvert("decrypt", "Decrypt an encrypted file", func(file dbFile) error {
+			o := file.options()
+			o.Logger = loggerTo(streams.ErrOut)
+			return flagOf(boltstore.Decrypt(file.path, o))
+		}, func(path string) error { return say("%s is no longer encrypted", path) }))
 	return cmd
 }
 
 var errNoKeyset = errors.New("no keyset was given; name its file (--keyset or $KUBEWAKE_KEYSET), or make one with `kubewake keys generate FILE`")
 
-func newConvert(streams genericiooptions.IOStreams, use, short string, done func(path string) error, decrypt bool) *cobra.Command {
+func newConvert(use, short string, convert func(dbFile) error, done func(path string) error) *cobra.Command {
 	var file dbFile
 	cmd := &cobra.Command{
 		Use:   use,
@@ -125,11 +135,7 @@ func newConvert(streams genericiooptions.IOStreams, use, short string, done func
 			if file.keyset == "" {
 				return errNoKeyset
 			}
-			db, err := openExisting(streams, file, decrypt)
-			if err != nil {
-				return err
-			}
-			if err := db.Close(); err != nil {
+			if err := convert(file); err != nil {
 				return err
 			}
 			return done(file.path)
@@ -139,9 +145,9 @@ func newConvert(streams genericiooptions.IOStreams, use, short string, done func
 	return cmd
 }
 
-// openExisting opens a file for writing, which converts it. It does not touch a file
+// openExisting opens a file for writing, which encrypts it. It does not touch a file
 // that is missing or cannot be read.
-func openExisting(streams genericiooptions.IOStreams, file dbFile, decrypt bool) (*boltstore.DB, error) {
+func openExisting(streams genericiooptions.IOStreams, file dbFile) (*boltstore.DB, error) {
 	db, err := file.open()
 	if err != nil {
 		return nil, err
@@ -150,7 +156,7 @@ func openExisting(streams genericiooptions.IOStreams, file dbFile, decrypt bool)
 		return nil, err
 	}
 	o := file.options()
-	o.Decrypt, o.Logger = decrypt, loggerTo(streams.ErrOut)
+	o.Logger = loggerTo(streams.ErrOut)
 	db, err = boltstore.Open(file.path, o)
 	return db, flagOf(err)
 }

@@ -9,6 +9,7 @@ type File struct {
 	BookmarkInterval time.Duration
 	MaxCommitBytes   int
 	HotBytes         int64
+	CompactRatio     float64
 }
 
 // SetFile sets it; options is a *boltstore.Options. Package boltstore provides it.

@@ -110,7 +110,8 @@ func streamChild(text string) error {
 	if s.Kind == streamStock {
 		shared = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)
 	} else {
-		o := boltstore.Options{Window: s.Window, CompactRatio: -1}
+		o := boltstore.Options{Window: s.Window}
+		tuning.SetFile(&o, tuning.File{CompactRatio: -1})
 		if s.Scale > 0 {
 			defaults := [2]time.Duration{5 * time.Second, 10 * time.Minute}
 			o.FlushInterval = defaults[0] / time.Duration(s.Scale)

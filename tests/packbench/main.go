@@ -148,8 +148,8 @@ func measure(k kind, c boltstore.Compression) (f figures) {
 	check(err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "bench.db")
-	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, Window: time.Nanosecond, CompactRatio: -1}
-	tuning.SetFile(&o, tuning.File{HotBytes: 1})
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, Window: time.Nanosecond}
+	tuning.SetFile(&o, tuning.File{HotBytes: 1, CompactRatio: -1})
 	db, err := boltstore.Open(path, o)
 	check(err)
 	k.claim.Indexers = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}

@@ -27,7 +27,7 @@ type Files struct {
 	Path string
 	Log  klog.Logger
 	Now  func() time.Time
-	// Keep and KeepBytes bound the files that were set aside, as Options.KeepCorrupt.
+	// Keep and KeepBytes bound the files that were set aside, as boltstore's keepCorrupt.
 	Keep      int
 	KeepBytes int64
 }
