@@ -23,88 +23,97 @@ const (
 	DurabilityProcess
 )
 
-// Options are the options of a file. The zero value is a good default.
+// Options are the options of a file, and of the informers over it. The zero value is a
+// good default.
 type Options struct {
-	// Durability says what a commit survives. Default DurabilityFull.
+	// Durability is set to DurabilityProcess where syncs are dear and a machine that
+	// crashes may read its sources again. Default DurabilityFull.
 	Durability Durability
-	// Window is how long changes to a busy file are gathered into one commit. An idle
-	// file commits a change at once. Readers see a change once it is committed; the
-	// first sync, a relist and the end of an informer do not wait for the window.
-	// Default 20 ms; seconds spare flash.
+	// Window is set to seconds to spare flash, and to less than the default for changes
+	// that must be seen sooner. It is how long changes to a busy file are gathered into
+	// one commit. An idle file commits a change at once. Readers see a change once it
+	// is committed; the first sync, a relist and the end of an informer do not wait for
+	// the window. Default 20 ms.
 	//
 	// The time that a commit takes counts towards the window, up to 10 ms and half of
 	// it, except after a commit of more than a MiB.
 	Window time.Duration
-	// FlushInterval bounds how long told marks and acknowledgements wait for another
-	// commit. A longer Window bounds it instead while changes are gathered. With
-	// minutes there are fewer commits, and after a crash handlers are told that much
-	// again. Default 5 s, at least 1 ms.
+	// FlushInterval is set to minutes to spare flash: there are fewer commits, and after
+	// a crash handlers are told that much again. It bounds how long told marks and
+	// acknowledgements wait for another commit. A longer Window bounds it instead while
+	// changes are gathered. Default 5 s, at least 1 ms.
 	FlushInterval time.Duration
-	// JournalBytes and JournalAge bound the history kept for each source, in compressed
-	// bytes and in time. Entries that plain handlers have not been told are kept in any
-	// case. Entries that durable handlers have not acknowledged are collapsed to one
-	// change a key. Defaults 16 MiB and 1 h.
+	// JournalBytes and JournalAge are set to keep more history for `kubewake history`
+	// and for handlers that fall behind, or less on a small disk. They bound the journal
+	// of each source, in compressed bytes and in time. Entries that plain handlers have
+	// not been told are kept in any case. Entries that durable handlers have not
+	// acknowledged are collapsed to one change a key. Defaults 16 MiB and 1 h.
 	JournalBytes int64
 	JournalAge   time.Duration
-	// HandlerAge is how long a durable handler may be unregistered before it is
-	// removed, with everything kept for it. It may stay a sixteenth longer, or a
-	// minute. The clock must have been right then and now; see TrustClock. 0 or less
-	// keeps handlers for ever.
+	// HandlerAge is set where names of durable handlers go out of use. It is how long a
+	// durable handler may be unregistered before it is removed, with everything kept
+	// for it. It may stay a sixteenth longer, or a minute. The clock must have been
+	// right then and now; see TrustClock. 0 or less keeps handlers for ever.
 	HandlerAge time.Duration
-	// MaxSize bounds the file, in bytes. A sixteenth of it, at most 1 MiB, is not used.
-	// 0 or less means no bound.
+	// MaxSize bounds the file, in bytes, where the disk is not the file's alone. A
+	// sixteenth of it, at most 1 MiB, is not used. 0 or less means no bound.
 	MaxSize int
-	// Compression says how payloads are stored. Default CompressionNone, which reads
-	// fastest; CompressionZstd spares disk and flash. It may be changed at any time:
-	// stored objects keep their form until they change.
+	// Compression is set to CompressionZstd to spare disk and flash. Default
+	// CompressionNone, which reads fastest. It may be changed at any time: stored
+	// objects keep their form until they change.
 	Compression Compression
-	// CollectAfter is how long after its last claim a source is removed from the file.
-	// Contents of another cluster go that long after they were set aside. The last
-	// claim is noted to the hour.
+	// CollectAfter is set longer, or negative to keep all, where a program claims some
+	// of its sources seldom. It is how long after its last claim a source is removed
+	// from the file. Contents of another cluster go that long after they were set
+	// aside. The last claim is noted to the hour. Default 30 days.
 	//
 	// A file must have been open for an hour, so that a program that was off for long
 	// claims its sources first. The clock must have been right then and now; see
-	// TrustClock. Negative keeps all. Default 30 days.
+	// TrustClock.
 	CollectAfter time.Duration
-	// LockTimeout is how long Open waits for another process to close the file.
-	// Default 500 ms; negative does not wait.
+	// LockTimeout is set longer where a program starts while the one before it ends. It
+	// is how long Open waits for another process to close the file. Default 500 ms;
+	// negative does not wait.
 	LockTimeout time.Duration
-	// ReadOnly opens an existing file for reading. Nothing is created, renamed or
-	// repaired, and sources cannot be claimed.
+	// ReadOnly is for tools that look at an existing file. Nothing is created, renamed
+	// or repaired, and sources cannot be claimed.
 	ReadOnly bool
-	// GiveWay, with ReadOnly, lets other processes open the file for writing at any
-	// time: the lock is held only during Open. Once another process has written to the
+	// GiveWay, with ReadOnly, is for tools that must not keep the file's program from
+	// starting: other processes may open the file for writing at any time, since the
+	// lock is held only during Open. Once another process has written to the
 	// file, reads fail with ErrTaken. Earlier reads are all of the state that was
 	// opened. On Windows and on network file systems GiveWay has no effect.
 	GiveWay bool
-	// AllowUnsafePath accepts a file or folder that other users can change, and a path
-	// that is a symlink. Without it Open fails with ErrUnsafe, and a file of this user
-	// that others can read gets mode 0600.
+	// AllowUnsafePath is for files that several users share, and paths that are
+	// symlinks. Without it Open fails with ErrUnsafe if other users can change the file
+	// or its folder, and a file of this user that others can read gets mode 0600.
 	AllowUnsafePath bool
-	// ReplaceForeign renames another program's file to <path>.corrupt-<time> and starts
-	// a new one. Without it Open fails with ErrForeign and leaves the file as it is. It
-	// is for programs that must start whatever lies at their path.
+	// ReplaceForeign is for programs that must start whatever lies at their path.
+	// Another program's file is renamed to <path>.corrupt-<time>, and a new one is
+	// started. Without it Open fails with ErrForeign and leaves the file as it is.
 	ReplaceForeign bool
-	// Keyset encrypts the file: names deterministically, so that they can be looked up,
-	// everything else with AEAD. A file that is not encrypted is converted when it is
-	// opened for writing, which takes as long as copying it. A crash leaves the old or
-	// the converted file. If the keyset has another primary key since, Open makes new
-	// data keys; see DB.KeysDue.
+	// Keyset is set for Secrets, and for disks that others can read. It encrypts the
+	// file: names deterministically, so that they can be looked up, everything else
+	// with AEAD. A file that is not encrypted is converted when it is opened for
+	// writing, which takes as long as copying it. A crash leaves the old or the
+	// converted file. If the keyset has another primary key since, Open makes new data
+	// keys; see DB.KeysDue. [Decrypt] takes the encryption off.
 	//
 	// If the keyset is malformed or not the file's, Open returns ErrKeyset and leaves
 	// the file as it is. Default none: the file is not encrypted.
 	Keyset *seal.Keyset
-	// Logger gets messages. Default klog.Background().
+	// Logger is set by programs that do not log through klog. It gets the messages of
+	// the file and of its informers. Default klog.Background().
 	Logger *klog.Logger
-	// TrustClock says that the device's clock is always right, as one with a battery.
+	// TrustClock is set on devices whose clock has a battery, so is always right.
 	// Without it the clock counts as right while the system calls it synchronised
 	// (Linux), or once a server on another machine had the same time, see
 	// [DB.ServerTime]. On other systems it always counts as right. A confirmation
 	// before the last boot has an age only if the clock was right then and is right
 	// now.
 	TrustClock bool
-	// Clock is for tests. Default the real clock. A DeviceClock can stand for a device
-	// that reboots and sleeps.
+	// Clock is for tests, of the file and of its informers. Default the real clock. A
+	// DeviceClock can stand for a device that reboots and sleeps.
 	Clock clock.WithTicker
 
 	// bookmarkInterval bounds how long a bookmark of an otherwise idle source waits for

@@ -1,6 +1,10 @@
 package boltstore
 
-import "k8s.io/client-go/tools/cache"
+import (
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
 
 // Claimed is a source that this process has claimed: a [Store] to write to. It is the
 // cache.Indexer that an informer's GetIndexer returns. Its other methods serve packages
@@ -12,3 +16,9 @@ var (
 	_ cache.Indexer          = &Claimed{}
 	_ cache.TransactionStore = &Claimed{}
 )
+
+// Clock is the file's clock.
+func (s *Claimed) Clock() clock.WithTicker { return s.db.opts.Clock }
+
+// Logger is the file's logger.
+func (s *Claimed) Logger() klog.Logger { return s.db.log() }

@@ -24,14 +24,14 @@ func (q *Queue) Update(obj any) error { return q.accept(cache.Updated, obj) }
 func (q *Queue) Delete(obj any) error { return q.accept(cache.Deleted, obj) }
 
 func (q *Queue) accept(typ cache.DeltaType, obj any) error {
-	it := item{rv: versionOf(obj), came: q.o.Now()}
+	it := item{rv: versionOf(obj), came: q.now()}
 	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); !tombstone && (it.rv == "" || typ == cache.Deleted && q.passed(it.rv)) {
 		q.store.NoteStands()
 	}
 	var err error
 	if it.change, err = q.prepare(typ, obj); err != nil {
 		q.fail(err)
-		q.o.Logger.Error(err, "An object cannot be stored, it will be read again", "source", q.store.Source().String())
+		q.log.Error(err, "An object cannot be stored, it will be read again", "source", q.store.Source().String())
 		if it.change == nil { // else it is gone all the same
 			it.change = q.store.Unstored(obj, err)
 		}
@@ -71,15 +71,15 @@ func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error)
 }
 
 func (q *Queue) prepareWhole(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
-	obj, err := q.transform(obj)
+	obj, err := q.transformed(obj)
 	if err != nil {
 		return nil, err
 	}
 	return q.store.Prepare(typ, obj)
 }
 
-func (q *Queue) transform(obj any) (_ any, err error) {
-	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); tombstone || q.o.Transform == nil {
+func (q *Queue) transformed(obj any) (_ any, err error) {
+	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); tombstone || q.transform == nil {
 		return obj, nil
 	}
 	defer func() {
@@ -88,7 +88,7 @@ func (q *Queue) transform(obj any) (_ any, err error) {
 		}
 	}()
 	given := reflect.TypeOf(obj)
-	if obj, err = q.o.Transform(obj); err != nil {
+	if obj, err = q.transform(obj); err != nil {
 		return nil, fmt.Errorf("fifo: transform: %w", err)
 	}
 	if is := reflect.TypeOf(obj); is != given && is != q.store.ObjectType() {
@@ -131,9 +131,9 @@ func (q *Queue) Failed() (uint64, error) {
 func (q *Queue) enqueue(it item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.batch.bytes >= q.o.MaxBytes {
+	if q.batch.bytes >= q.most {
 		slept := q.store.DB().Slept()
-		for q.batch.bytes >= q.o.MaxBytes && !q.closed {
+		for q.batch.bytes >= q.most && !q.closed {
 			q.cond.Wait()
 		}
 		it.came = it.came.Add(slept - q.store.DB().Slept())
@@ -163,7 +163,7 @@ func (q *Queue) enqueue(it item) error {
 // urgent says whether the pending changes must not wait for more: nothing else
 // fits, or the first sync waits for them.
 func (q *Queue) urgent() bool {
-	return q.batch.bytes >= q.o.MaxBytes || q.counts.syncAt != nil && q.counts.done < *q.counts.syncAt
+	return q.batch.bytes >= q.most || q.counts.syncAt != nil && q.counts.done < *q.counts.syncAt
 }
 
 // Bookmark notes that every change up to rv has been accepted. The next commit of
@@ -191,7 +191,7 @@ func (q *Queue) Bookmark(rv string) error {
 		q.batch.pending = append(q.batch.pending, item{rv: rv})
 		q.counts.accepted++
 	}
-	q.advance(rv, q.o.Now())
+	q.advance(rv, q.now())
 	q.peel()
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 // it is newer than everything accepted, and than every page of the last list:
 // the list may have told it.
 func TestUnknownDeletes(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	list := func(rv, newest string, names ...string) {
 		t.Helper()
 		var objs []runtime.Object
@@ -71,7 +71,7 @@ func TestUnknownDeletes(t *testing.T) {
 }
 
 func TestPreviousIsBeside(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	steps := []struct {
 		do       func(any) error
 		rv       int
@@ -122,7 +122,7 @@ func TestUnstorable(t *testing.T) {
 		}
 		return o, nil
 	}
-	q, s := newQueue(t, boltstore.Options{}, Options{Transform: transform})
+	q, s := newQueue(t, boltstore.Options{}, settings{transform: transform})
 	if err := q.Add(object("unindexable", 1)); err != nil { // it is kept, without values
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestUnstorable(t *testing.T) {
 // TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
 // and Close lets it go.
 func TestFullBatchBlocks(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{MaxSize: 64 << 10}, Options{MaxBytes: 200 << 10})
+	q, _ := newQueue(t, boltstore.Options{MaxSize: 64 << 10}, settings{most: 200 << 10})
 	result := make(chan error, 1)
 	accepted := make(chan struct{}, 10_000)
 	go func() {
@@ -185,7 +185,7 @@ func TestFullBatchBlocks(t *testing.T) {
 			t.Fatal("the file's bound was not reached")
 		}
 	}
-	blocked := func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.batch.bytes >= q.o.MaxBytes }
+	blocked := func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.batch.bytes >= q.most }
 	for !blocked() {
 		if time.Now().After(deadline) {
 			t.Fatal("not blocked")
@@ -203,7 +203,7 @@ func TestFullBatchBlocks(t *testing.T) {
 // TestFullInAWindow: an Add that is held up because no more fits does not wait for the
 // window to pass, also where it is the output that was full.
 func TestFullInAWindow(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, Options{MaxBytes: 10_000})
+	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, settings{most: 10_000})
 	const n = 60 // several times what fits
 	failed := make(chan error, 1)
 	go func() {
@@ -217,7 +217,7 @@ func TestFullInAWindow(t *testing.T) {
 	full := func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return q.batch.bytes >= q.o.MaxBytes && q.output.bytes >= q.o.MaxBytes && len(q.batch.inflight) == 0
+		return q.batch.bytes >= q.most && q.output.bytes >= q.most && len(q.batch.inflight) == 0
 	}
 	for deadline := time.Now().Add(time.Minute); !full(); {
 		if time.Now().After(deadline) {
@@ -227,7 +227,7 @@ func TestFullInAWindow(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		q.mu.Lock()
-		accepted, none := q.counts.accepted, len(q.output.deltas) == 0 && len(q.batch.inflight) == 0 && q.batch.bytes < q.o.MaxBytes
+		accepted, none := q.counts.accepted, len(q.output.deltas) == 0 && len(q.batch.inflight) == 0 && q.batch.bytes < q.most
 		q.mu.Unlock()
 		switch {
 		case !none:
@@ -245,10 +245,10 @@ func TestFullInAWindow(t *testing.T) {
 	}
 }
 
-// TestOddMaxBytes: whatever the bound, one change fits.
-func TestOddMaxBytes(t *testing.T) {
-	for _, most := range []int{-1, 1, math.MinInt, math.MaxInt} {
-		q, _ := newQueue(t, boltstore.Options{Window: time.Nanosecond}, Options{MaxBytes: most})
+// TestOneChangeFits: a change that is larger than the bound is taken.
+func TestOneChangeFits(t *testing.T) {
+	for _, most := range []int{1, math.MaxInt} {
+		q, _ := newQueue(t, boltstore.Options{Window: time.Nanosecond}, settings{most: most})
 		added := make(chan error, 3)
 		go func() {
 			for i := range 3 {

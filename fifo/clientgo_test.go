@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // consumer is what an informer makes of a queue: what it tells, by key and in
@@ -115,7 +116,7 @@ func TestBesideClientGo(t *testing.T) {
 }
 
 func beside(t *testing.T, rnd *rand.Rand, replaces bool) {
-	q, s := newQueue(t, boltstore.Options{Window: time.Nanosecond, Durability: boltstore.DurabilityProcess}, Options{})
+	q, s := newQueue(t, boltstore.Options{Window: time.Nanosecond, Durability: boltstore.DurabilityProcess}, settings{})
 	store := cache.NewStore(cache.DeletionHandlingMetaNamespaceKeyFunc)
 	a := &consumer{t: t, queue: q, store: s, known: map[string]string{}, told: map[string][]string{}}
 	b := &consumer{t: t, queue: cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: cache.MetaNamespaceKeyFunc, KnownObjects: store}), store: store, known: map[string]string{}, told: map[string][]string{}}

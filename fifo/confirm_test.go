@@ -15,7 +15,7 @@ import (
 // of when it came; what an event confirms is proven as of the question before.
 func TestConfirmedWhen(t *testing.T) {
 	now := time.Unix(1000, 0)
-	q, _ := newQueue(t, boltstore.Options{}, Options{Now: func() time.Time { return now }})
+	q, _ := newQueue(t, boltstore.Options{}, settings{now: func() time.Time { return now }})
 	at := func(s int64) time.Time { return time.Unix(1000+s, 0) }
 	is := func(when string, confirmed, proven time.Time) {
 		t.Helper()
@@ -53,7 +53,7 @@ func TestConfirmedWhen(t *testing.T) {
 // TestBookmarkBehindEvent: a bookmark that confirms while an event before it
 // still waits to be popped counts as soon as that has been.
 func TestBookmarkBehindEvent(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, Options{})
+	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, settings{})
 	q.Confirm("2", time.Now())
 	if err := q.Add(object("x", 1)); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestBookmarkBehindEvent(t *testing.T) {
 // TestOwnBookmark: a bookmark that was announced as our own confirms nothing.
 func TestOwnBookmark(t *testing.T) {
 	now := time.Unix(1000, 0)
-	q, _ := newQueue(t, boltstore.Options{}, Options{Now: func() time.Time { return now }})
+	q, _ := newQueue(t, boltstore.Options{}, settings{now: func() time.Time { return now }})
 	q.Confirm("5", now)
 	if err := q.Bookmark("5"); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestOwnBookmark(t *testing.T) {
 
 // TestOpaqueTarget: versions that cannot be compared confirm if they are equal.
 func TestOpaqueTarget(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	if err := q.Bookmark("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestOpaqueTarget(t *testing.T) {
 // TestSyncInAWindow: the sync does not wait for the window to pass, however much
 // the watch has brought by then.
 func TestSyncInAWindow(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, Options{})
+	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, settings{})
 	if err := q.Add(object("first", 1)); err != nil { // it begins a window
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestSyncInAWindow(t *testing.T) {
 // TestSynced: the server's word counts, and only once everything up to it has
 // been popped.
 func TestSynced(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	if err := q.Add(object("x", 5)); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestSynced(t *testing.T) {
 func TestRelistConfirmsItsMoment(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1_000)
-	q, s := newQueue(t, boltstore.Options{}, Options{Now: func() time.Time { return time.Unix(now.Load(), 0) }})
+	q, s := newQueue(t, boltstore.Options{}, settings{now: func() time.Time { return time.Unix(now.Load(), 0) }})
 	r, err := q.BeginRelist(t.Context(), boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,20 +1,29 @@
 package fifo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-func newQueue(t *testing.T, db boltstore.Options, o Options) (*Queue, *boltstore.Claimed) {
+// settings are what a queue is made with.
+type settings struct {
+	transform cache.TransformFunc
+	most      int
+	now       func() time.Time
+}
+
+func newQueue(t *testing.T, db boltstore.Options, o settings) (*Queue, *boltstore.Claimed) {
 	t.Helper()
 	db.Keyset = sealtest.Default()
 	file, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), db)
@@ -35,7 +44,11 @@ func newQueue(t *testing.T, db boltstore.Options, o Options) (*Queue, *boltstore
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Release(); _ = file.Close() })
-	q := New(s, o)
+	q := New(s, o.transform)
+	q.most = cmp.Or(o.most, q.most)
+	if o.now != nil {
+		q.now = o.now
+	}
 	t.Cleanup(q.Close)
 	return q, s
 }

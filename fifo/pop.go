@@ -1,8 +1,9 @@
 package fifo
 
 import (
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // Committed implements boltstore.Producer.

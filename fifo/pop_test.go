@@ -7,14 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestWrittenAhead is invariant 2: what Pop hands out is in the file, with its
 // journal entry and resourceVersion.
 func TestWrittenAhead(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, Options{})
+	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, settings{})
 	for i := range 50 {
 		if err := q.Add(object(fmt.Sprint(i), i+1)); err != nil {
 			t.Fatal(err)
@@ -39,7 +40,7 @@ func TestWrittenAhead(t *testing.T) {
 }
 
 func TestPopAfterClose(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	if err := q.Add(object("x", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func TestPopAfterClose(t *testing.T) {
 }
 
 func TestResyncIsNotJournaled(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{}, Options{})
+	q, s := newQueue(t, boltstore.Options{}, settings{})
 	if err := q.Resync(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,14 +1,15 @@
 package fifo
 
 import (
-	"cmp"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // ErrClosed is what writes to a closed queue return.
@@ -17,20 +18,8 @@ var ErrClosed = fmt.Errorf("fifo: queue closed: %w", cache.ErrFIFOClosed)
 // maxBatch is how many deltas one PopBatch hands out, as in client-go.
 const maxBatch = 1000
 
-// Options of a Queue.
-type Options struct {
-	// Transform is applied to each object before it is stored, and never in a
-	// transaction.
-	Transform cache.TransformFunc
-	// MaxBytes bounds what waits to be committed, and likewise what is committed and
-	// waits to be popped, both counted with the decoded objects. Add blocks beyond
-	// it. At least one change fits. Default 3 MiB.
-	MaxBytes int
-	// Logger. Default klog.Background().
-	Logger *klog.Logger
-	// Now for tests. Default time.Now.
-	Now func() time.Time
-}
+// maxBytes is Queue.most but in tests.
+const maxBytes = 3 << 20
 
 // Queue is the write-ahead queue of one source. All methods may be called
 // concurrently; a single consumer pops.
@@ -38,9 +27,16 @@ type Options struct {
 // It is one type because one lock is over what comes in and what goes out. Some twenty
 // of its methods are those of client-go's Queue and of boltstore's Producer.
 type Queue struct {
-	o     Options
-	store *boltstore.Claimed
-	wake  func(urgent bool) // wakes the committer
+	store     *boltstore.Claimed
+	transform cache.TransformFunc
+	now       func() time.Time
+	log       klog.Logger
+	wake      func(urgent bool) // wakes the committer
+
+	// most bounds what waits to be committed, and likewise what is committed and waits
+	// to be popped, in bytes, both counted with the decoded objects. Add blocks beyond
+	// it. At least one change fits.
+	most int
 
 	mu      sync.Mutex
 	cond    sync.Cond // of everything below
@@ -129,16 +125,11 @@ type outgoing struct {
 var _ cache.QueueWithBatch = &Queue{}
 
 // New attaches a queue to a claimed store. Close it before the store is released.
-func New(store *boltstore.Claimed, o Options) *Queue {
-	o.MaxBytes = max(cmp.Or(o.MaxBytes, 3<<20), 1)
-	if o.Logger == nil {
-		l := klog.Background()
-		o.Logger = &l
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	q := &Queue{o: o, store: store, synced: make(chan struct{}), closing: make(chan struct{})}
+// transform, if not nil, is applied to each object before it is stored, and never in a
+// transaction. The queue has the file's logger and clock.
+func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
+	q := &Queue{store: store, transform: transform, now: store.Clock().Now, log: store.Logger(), most: maxBytes,
+		synced: make(chan struct{}), closing: make(chan struct{})}
 	q.failure.came, q.waiters.awaited = make(chan struct{}, 1), map[string]*awaited{}
 	q.version.accepted = store.State().ResourceVersion
 	q.version.newest = q.version.accepted
@@ -153,7 +144,7 @@ func (q *Queue) Take(max int, lazy bool) (*boltstore.Batch, bool) {
 	defer q.mu.Unlock()
 	// A consumer may wait for Flush before it pops again. So a Flush takes what is
 	// pending, although the output is full.
-	if len(q.batch.pending) == 0 || q.output.bytes >= q.o.MaxBytes && q.waiters.flushing == 0 || q.batch.bytes == 0 && !lazy {
+	if len(q.batch.pending) == 0 || q.output.bytes >= q.most && q.waiters.flushing == 0 || q.batch.bytes == 0 && !lazy {
 		return nil, false
 	}
 	b := &boltstore.Batch{}
@@ -214,4 +205,8 @@ func (q *Queue) Close() {
 	}
 	q.closed = true
 	q.cond.Broadcast()
+}
+
+func init() {
+	tuning.SetQueue = func(queue any, bytes int) { queue.(*Queue).most = bytes }
 }

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // Relisted is what Pop hands out for a relist whose changes are not kept in
@@ -80,14 +81,14 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Re
 	}
 	r := &Relist{q: q}
 	o.OnError = r.unstored
-	if q.o.Transform != nil {
+	if q.transform != nil {
 		o.Transform = q.transformListed
 	}
 	var err error
 	if r.Relist, err = q.store.BeginRelist(o); err != nil {
 		return nil, err
 	}
-	r.began, r.slept = q.o.Now(), q.store.DB().Slept()
+	r.began, r.slept = q.now(), q.store.DB().Slept()
 	if at, ok := r.TakenUp(); ok {
 		r.began = at.Began
 	}
@@ -98,7 +99,7 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Re
 func (r *Relist) unstored(_ runtime.Object, err error) {
 	r.q.fail(err)
 	if r.failed++; r.failed&(r.failed-1) == 0 { // the first, the second, the fourth, and so on
-		r.q.o.Logger.Error(err, "A listed object cannot be stored, it will be read again", "source", r.q.store.Source().String(), "objects", r.failed)
+		r.q.log.Error(err, "A listed object cannot be stored, it will be read again", "source", r.q.store.Source().String(), "objects", r.failed)
 	}
 }
 
@@ -150,7 +151,7 @@ func (r *Relist) end(ctx context.Context, rv, newest string, confirmed time.Time
 
 // transformListed is the transform for objects of a list.
 func (q *Queue) transformListed(obj runtime.Object) (runtime.Object, error) {
-	t, err := q.transform(obj)
+	t, err := q.transformed(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +170,7 @@ func (r *Relist) commit(ctx context.Context, rv string, confirmed time.Time) ([]
 		if err == nil || errors.Is(err, boltstore.ErrClosed) || errors.Is(err, boltstore.ErrReplaced) || errors.Is(err, boltstore.ErrAbandoned) {
 			return entries, err
 		}
-		q.o.Logger.Error(err, "A relist could not be committed, it will be retried", "source", q.store.Source().String())
+		q.log.Error(err, "A relist could not be committed, it will be retried", "source", q.store.Source().String())
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), err)

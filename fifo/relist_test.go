@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestRelistEndsWithTheQueue: a relist that the disk does not take ends when
@@ -26,7 +27,7 @@ func TestRelistEndsWithTheQueue(t *testing.T) {
 			}
 		}
 	}, funcr.Options{})
-	q, _ := newQueue(t, boltstore.Options{MaxSize: 128 << 10}, Options{Logger: &log})
+	q, _ := newQueue(t, boltstore.Options{MaxSize: 128 << 10, Logger: &log}, settings{})
 	if err := q.Replace([]any{object("x", 1)}, "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestRelistEndsWithTheQueue(t *testing.T) {
 
 // TestReplace is a Reflector without a Source: a full list is a diff.
 func TestReplace(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{}, Options{})
+	q, s := newQueue(t, boltstore.Options{}, settings{})
 	if err := q.Replace([]any{object("a", 1), object("b", 2)}, "3"); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestReplace(t *testing.T) {
 // it has not been deleted.
 func TestUntransformableInAList(t *testing.T) {
 	fails := false
-	q, s := newQueue(t, boltstore.Options{}, Options{Transform: func(o any) (any, error) {
+	q, s := newQueue(t, boltstore.Options{}, settings{transform: func(o any) (any, error) {
 		if fails && o.(*corev1.ConfigMap).Name == "b" {
 			return nil, errors.New("cannot transform this")
 		}
@@ -121,7 +122,7 @@ func TestUntransformableInAList(t *testing.T) {
 // TestReplaceByForeignObjects: a list with something that is no API object is
 // refused as a whole. That object is not taken for one that is gone.
 func TestReplaceByForeignObjects(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{}, Options{})
+	q, s := newQueue(t, boltstore.Options{}, settings{})
 	if err := q.Replace([]any{object("a", 1), object("b", 2)}, "3"); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // TestFlushBehindWhatNobodyPops: a Flush ends although nobody pops: the consumer
 // may be the one that waits for it.
 func TestFlushBehindWhatNobodyPops(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, Options{MaxBytes: 10_000})
+	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, settings{most: 10_000})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	added := 0
@@ -20,7 +20,7 @@ func TestFlushBehindWhatNobodyPops(t *testing.T) {
 		q.mu.Lock()
 		idle := len(q.batch.pending)+len(q.batch.inflight) == 0
 		done := full
-		full = q.output.bytes >= q.o.MaxBytes
+		full = q.output.bytes >= q.most
 		q.mu.Unlock()
 		if done || ctx.Err() != nil {
 			break
@@ -42,7 +42,7 @@ func TestFlushBehindWhatNobodyPops(t *testing.T) {
 
 // TestFlushInAWindow: a Flush does not wait for the window to pass.
 func TestFlushInAWindow(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{Window: time.Hour}, Options{})
+	q, s := newQueue(t, boltstore.Options{Window: time.Hour}, settings{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range 5 { // the first begins a window, the others come in one
@@ -60,7 +60,7 @@ func TestFlushInAWindow(t *testing.T) {
 
 // TestWaitForOpaqueVersion: one that is followed by the next at once has come.
 func TestWaitForOpaqueVersion(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{}, Options{})
+	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	done := make(chan error, 1)
 	go func() { done <- q.WaitVersion(t.Context(), "b") }()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -91,7 +91,7 @@ func TestWaitForOpaqueVersion(t *testing.T) {
 // TestFlushWritesBookmarks: an orderly end leaves the newest version in the
 // file, so that a quiet wake has nothing to wait for.
 func TestFlushWritesBookmarks(t *testing.T) {
-	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, Options{})
+	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, settings{})
 	if err := q.Add(object("x", 5)); err != nil {
 		t.Fatal(err)
 	}

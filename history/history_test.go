@@ -40,7 +40,7 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := fifo.New(s, fifo.Options{})
+	j := fifo.New(s, nil)
 	kubelet := func(p *corev1.Pod) {
 		p.Spec.Containers[1].Image = "a:2"
 		p.Labels = map[string]string{"x": "y"}

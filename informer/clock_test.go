@@ -74,13 +74,13 @@ func TestReboots(t *testing.T) {
 			if tc.before != nil {
 				tc.before(d)
 			}
-			w.live(Options{Clock: d}).run().synced().end()
+			w.live(Options{}).run().synced().end()
 			if err := w.sim.RefuseConnections(true); err != nil {
 				t.Fatal(err)
 			}
 			tc.afterwards(d)
 			for _, most := range []time.Duration{-1, time.Hour, 8 * 24 * time.Hour} {
-				l := w.live(Options{Clock: d, MaxStaleness: most})
+				l := w.live(Options{MaxStaleness: most})
 				l.is(tc.known, tc.age)
 				l.run()
 				eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
@@ -93,7 +93,7 @@ func TestReboots(t *testing.T) {
 			if err := w.sim.RefuseConnections(false); err != nil {
 				t.Fatal(err)
 			}
-			l := w.live(Options{Clock: d}).run().synced()
+			l := w.live(Options{}).run().synced()
 			l.is(true, 0)
 			l.end()
 		})
@@ -103,7 +103,7 @@ func TestReboots(t *testing.T) {
 // is fails the test if the age is another, or known where it is not.
 func (l *life) is(known bool, age time.Duration) {
 	l.t.Helper()
-	got, ok := l.inf.State().Age(l.inf.o.Clock.Now())
+	got, ok := l.inf.State().Age(l.inf.o.clock.Now())
 	if ok != known || ok && (got < age-time.Minute || got > age+time.Minute) {
 		l.t.Errorf("it is %s old, known %v, want %s, %v", got, ok, age, known)
 	}

@@ -55,7 +55,7 @@
 //     watch had not come to the last page's. The object is gone all the same.
 //
 //   - A handler that is removed is owed what it has not been told, for
-//     Options.HandlerGrace. If the life ends before that, the next one tells it.
+//     30 s. If the life ends before that, the next one tells it.
 //
 // # Differences from client-go: own writes
 //

@@ -34,10 +34,10 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	if inf.stopped {
 		return nil, fmt.Errorf("informer: durable handler %q was not added because the informer has stopped already", name)
 	}
-	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.Clock, Page: inf.page, Synced: inf.syncedAt}
+	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.clock, Page: inf.page, Synced: inf.syncedAt}
 	d, err := durable.New(host, name, func(ctx context.Context, t durable.Telling) error {
 		return h.HandleEvent(ctx, eventOf(t))
-	}, durable.Options{Workers: o.Workers, MaxPending: o.MaxPending, PendingBytes: o.pendingBytes, StuckAfter: o.stuckAfter, RateLimiter: o.RateLimiter, Logger: inf.o.Logger})
+	}, durable.Options{Workers: o.Workers, MaxPending: o.maxPending, PendingBytes: o.pendingBytes, StuckAfter: o.stuckAfter, RateLimiter: o.RateLimiter})
 	if err != nil {
 		return nil, err
 	}

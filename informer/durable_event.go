@@ -98,21 +98,22 @@ func (f DurableHandlerFunc) HandleEvent(ctx context.Context, e Event) error { re
 
 // DurableOptions of a handler. The zero value is a good default.
 type DurableOptions struct {
-	// Workers is how many goroutines call the handler, for different keys.
-	// Default 1.
+	// Workers is set for handlers that wait, say for a service: how many goroutines call
+	// the handler, for different keys. Default 1.
 	Workers int
-	// MaxPending bounds the events that wait in memory for a call, a retry or an
-	// acknowledgement; 8 MiB of objects do, too. Further ones are read from the file
-	// later, which holds up nobody else. Then a key that waits for a retry, or for
-	// an acknowledgement for 10 s, is moved to the file, collapsed, so that other
-	// keys go on. Default 1024.
-	MaxPending int
-	// RateLimiter says how long to wait before a key is told again. Default:
-	// exponential, from 5 ms to 5 min.
+	// RateLimiter is set where the default would try too often, or too seldom, after an
+	// error: how long to wait before a key is told again. Default: exponential, from
+	// 5 ms to 5 min.
 	RateLimiter workqueue.TypedRateLimiter[string]
 
-	pendingBytes int           // default 8 MiB
-	stuckAfter   time.Duration // default 10 s
+	// maxPending and pendingBytes bound the events that wait in memory for a call, a
+	// retry or an acknowledgement. Further ones are read from the file later, which
+	// holds up nobody else. Then a key that waits for a retry, or for an
+	// acknowledgement for stuckAfter, is moved to the file, collapsed, so that other
+	// keys go on. Defaults 1024, 8 MiB and 10 s.
+	maxPending   int
+	pendingBytes int
+	stuckAfter   time.Duration
 }
 
 func eventOf(t durable.Telling) Event {

@@ -151,9 +151,9 @@ func durableProgram(t *testing.T, seed uint64, steps int) {
 	b := &believer{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), there: map[string]*corev1.ConfigMap{}, uids: map[types.UID]cache.DeltaType{}, acked: map[string]uint64{}, last: map[string]uint64{}, open: map[string]map[*durable.Delivery]bool{}, turns: map[string]durable.Turn{}}
 	handler := DurableHandlerFunc(func(_ context.Context, e Event) error { return b.handle(e) })
 	start := func() *life {
-		l := w.live(Options{HandlerGrace: time.Nanosecond})
+		l := w.live(Options{handlerGrace: time.Nanosecond})
 		if _, err := l.inf.AddDurableHandler("model", handler, DurableOptions{
-			Workers: 1 + rnd.IntN(3), MaxPending: 2 + rnd.IntN(20), stuckAfter: time.Millisecond,
+			Workers: 1 + rnd.IntN(3), maxPending: 2 + rnd.IntN(20), stuckAfter: time.Millisecond,
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond, 20*time.Millisecond),
 		}); err != nil {
 			t.Fatal(err)

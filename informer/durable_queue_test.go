@@ -10,9 +10,10 @@ import (
 	"time"
 	"weak"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // request is like controller-runtime's.

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore"
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestDurableStartsOver: another cluster, and a journal that cannot be read.

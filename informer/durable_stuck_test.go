@@ -34,7 +34,7 @@ func TestDurableStuck(t *testing.T) {
 		}
 		return ErrAckLater
 	})
-	o := DurableOptions{MaxPending: 4, stuckAfter: 1}
+	o := DurableOptions{maxPending: 4, stuckAfter: 1}
 	l := w.durably(o, r).run().synced().replayed()
 	for i := range 40 {
 		w.create(fmt.Sprint("bad", i))
@@ -70,7 +70,7 @@ func TestParkedInitial(t *testing.T) {
 	for i := range 8 {
 		w.create(fmt.Sprint("o", i), "one")
 	}
-	o := DurableOptions{MaxPending: 2, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Hour, time.Hour)}
+	o := DurableOptions{maxPending: 2, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Hour, time.Hour)}
 	l := w.live(Options{})
 	failing := DurableHandlerFunc(func(context.Context, Event) error { return errors.New("not now") })
 	if _, err := l.inf.AddDurableHandler("parked", failing, o); err != nil {
@@ -117,7 +117,7 @@ func TestHotKeysThatWait(t *testing.T) {
 		return ErrAckLater
 	}
 	r.answers(answers)
-	o := DurableOptions{MaxPending: 3 * durable.AheadOfAck, stuckAfter: 1}
+	o := DurableOptions{maxPending: 3 * durable.AheadOfAck, stuckAfter: 1}
 	l := w.durably(o, r).run().synced().replayed()
 	for i := range 6 {
 		w.create(fmt.Sprint("hot", i))

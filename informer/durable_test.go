@@ -7,10 +7,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 func (w *world) durably(o DurableOptions, h DurableHandler) *life {
@@ -207,7 +208,7 @@ func TestDurableReplayGoesOn(t *testing.T) {
 		acked[e.Key] = true
 		return nil
 	})
-	l := w.durably(DurableOptions{MaxPending: 300}, r).run().synced()
+	l := w.durably(DurableOptions{maxPending: 300}, r).run().synced()
 	eventually(t, "some are acknowledged", func() bool { mu.Lock(); defer mu.Unlock(); return len(acked) == stop })
 	l.end()
 

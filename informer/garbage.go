@@ -39,7 +39,7 @@ func (inf *Informer) worked(bytes int) {
 // resting has garbage collected after bursts, until ctx ends.
 func (inf *Informer) resting(ctx context.Context) {
 	wait := func(d time.Duration) bool {
-		t := inf.o.Clock.NewTimer(d)
+		t := inf.o.clock.NewTimer(d)
 		defer t.Stop()
 		select {
 		case <-ctx.Done():

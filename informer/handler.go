@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // minimumResyncPeriod is client-go's.
@@ -32,7 +33,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 		return nil, fmt.Errorf("handler %v was not added to shared informer because it has stopped already", h)
 	}
 	l := &listener{
-		inf: inf, handler: h, log: *inf.o.Logger, ended: make(chan struct{}), synced: make(chan struct{}),
+		inf: inf, handler: h, log: inf.store.Logger(), ended: make(chan struct{}), synced: make(chan struct{}),
 		known: inf.known, owed: inf.noted, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
 	}
 	if o.Logger != nil {
@@ -42,7 +43,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 		l.requested = *o.ResyncPeriod
 	}
 	inf.agreeOnResync(l)
-	l.nextResync = inf.o.Clock.Now().Add(l.period)
+	l.nextResync = inf.o.clock.Now().Add(l.period)
 	l.cursor.Store(inf.told)
 	inf.listeners[l] = struct{}{}
 	inf.handlerCame()
@@ -85,7 +86,7 @@ func (inf *Informer) period(requested time.Duration) time.Duration {
 func (inf *Informer) shouldResync() bool {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	now := inf.o.Clock.Now()
+	now := inf.o.clock.Now()
 	due := false
 	for l := range inf.listeners {
 		l.mu.Lock()
@@ -127,7 +128,7 @@ func (inf *Informer) replayAgain() {
 // RemoveEventHandler stops calling a handler. It does not wait for a call under way;
 // cache.ShutDownEventHandler does. The next life of the process tells what the
 // handler was not told, unless this life goes on without it for
-// Options.HandlerGrace. A durable handler's name and position stay in the file;
+// the grace of 30 s. A durable handler's name and position stay in the file;
 // RemoveDurableHandler removes them, too. A handler of another informer is left
 // alone, as client-go does.
 func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
 )
 
 // gapped is an informer that does not run, with one plain handler, and a file
@@ -51,7 +52,7 @@ func newGapped(t *testing.T, lost bool) (g *gapped, last uint64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "wake.db")
 	g = openGapped(t, path)
-	q := fifo.New(g.inf.store, fifo.Options{})
+	q := fifo.New(g.inf.store, nil)
 	rv := 0
 	change := func(do func(any) error, name string) {
 		t.Helper()

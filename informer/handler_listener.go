@@ -8,10 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // pageObjects is how many objects of a replay are in memory at a time, unless a test
@@ -265,7 +266,7 @@ func (l *listener) call(fn func()) (there bool) {
 			there = true
 			select {
 			case <-l.gone.Done():
-			case <-l.inf.o.Clock.After(time.Second):
+			case <-l.inf.o.clock.After(time.Second):
 			}
 		}
 	}()

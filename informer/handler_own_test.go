@@ -8,10 +8,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // listOnly is a ListerWatcher that client-go lists.

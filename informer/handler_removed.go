@@ -11,7 +11,7 @@ import (
 
 // A handler may be removed because the process ends, and the next life may have one in
 // its place. So a removed handler holds the told mark where it stopped, until the life
-// has gone on without it for Options.HandlerGrace. A life begins with such a handler:
+// has gone on without it for the grace of 30 s. A life begins with such a handler:
 // the one that is still to be added.
 
 // removed is a handler that was removed, or is still to come.
@@ -39,7 +39,7 @@ func (inf *Informer) handlerCame() {
 func (inf *Informer) holdFor(l *listener) {
 	r := removed{l: l}
 	if inf.running != nil {
-		r.at = inf.o.Clock.Now()
+		r.at = inf.o.clock.Now()
 	}
 	inf.compactRemoved()
 	inf.removed = append(inf.removed, r)
@@ -70,13 +70,13 @@ func (inf *Informer) compactRemoved() {
 // forgetRemoved lets the told mark go past removed handlers once their time is over.
 // It is called after the sync, and returns when ctx ends.
 func (inf *Informer) forgetRemoved(ctx context.Context) {
-	for synced := inf.o.Clock.Now(); ctx.Err() == nil; {
+	for synced := inf.o.clock.Now(); ctx.Err() == nil; {
 		next, due := inf.forgetDue(synced)
 		inf.noteTold()
 		var timer clock.Timer
 		var ticks <-chan time.Time
 		if due {
-			timer = inf.o.Clock.NewTimer(next)
+			timer = inf.o.clock.NewTimer(next)
 			ticks = timer.C()
 		}
 		select {
@@ -100,7 +100,7 @@ func (inf *Informer) forgetDue(synced time.Time) (next time.Duration, more bool)
 		if since.Before(synced) {
 			since = synced
 		}
-		if next = inf.o.HandlerGrace - inf.o.Clock.Since(since); next > 0 {
+		if next = inf.o.handlerGrace - inf.o.clock.Since(since); next > 0 {
 			return next, true
 		}
 		inf.removed = inf.removed[1:]

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // gate is a handler whose calls wait while it is shut.
@@ -98,7 +99,7 @@ func TestRemovedAtTheEnd(t *testing.T) {
 				w.create(name)
 			}
 			first, second := newRecorder(t), newRecorder(t)
-			l := w.live(Options{Clock: testingclock.NewFakeClock(time.Now())}).run().synced()
+			l := w.live(Options{clock: testingclock.NewFakeClock(time.Now())}).run().synced()
 			g := newGate(first)
 			reg, other := l.add(g), l.add(second)
 			w.delete("a")
@@ -135,7 +136,7 @@ func TestRemovedBeforeItBegan(t *testing.T) {
 	w.live(Options{}, r).run().synced().equal().end()
 	w.delete("a")
 	clk := testingclock.NewFakeClock(time.Now())
-	l := w.live(Options{Clock: clk})
+	l := w.live(Options{clock: clk})
 	reg, err := l.inf.AddEventHandler(r)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +158,7 @@ func TestRemovedInMidLife(t *testing.T) {
 	w.create("b")
 	clk := testingclock.NewFakeClock(time.Now())
 	r := newRecorder(t)
-	l := w.live(Options{Clock: clk}, r).run().synced().replayed()
+	l := w.live(Options{clock: clk}, r).run().synced().replayed()
 	g := newGate(newRecorder(t))
 	reg := l.add(g)
 	w.delete("a")

@@ -20,7 +20,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/tuning"
-	"github.com/kubewake/kubewake/reflector"
 )
 
 // replayed counts what it is told, and looks at the heap on the way.
@@ -129,7 +128,7 @@ func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 			t.Fatal(err)
 		}
 		inf, err := NewSharedIndexInformer(db, still(n, lives), &corev1.ConfigMap{}, Options{
-			Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Reflector: reflector.Options{PageSize: 200},
+			Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Reflector: tuned(tuning.Reflector{PageSize: 200}),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +180,7 @@ func TestGoneBeforeItsPage(t *testing.T) {
 				var err error
 				if durable {
 					r.answers(func(Event) error { first(); return nil })
-					_, err = l.inf.AddDurableHandler("test", r, DurableOptions{MaxPending: 2})
+					_, err = l.inf.AddDurableHandler("test", r, DurableOptions{maxPending: 2})
 				} else {
 					_, err = l.inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
 						AddFunc:    func(obj any) { first(); r.OnAdd(obj, true) },

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 const (
@@ -136,7 +137,7 @@ func stall(t *testing.T, n int, durable bool, journalBytes int64) {
 	}
 	src := &changes{n: n, begin: make(chan struct{})}
 	inf, err := NewSharedIndexInformer(db, src.listWatch(), &corev1.ConfigMap{}, Options{
-		Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, HandlerGrace: time.Nanosecond,
+		Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, handlerGrace: time.Nanosecond,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -282,7 +282,7 @@ func TestUnknownDeleteIsParked(t *testing.T) {
 			return errors.New("not now")
 		}
 	})
-	if _, err := inf.AddDurableHandler("d", h, DurableOptions{MaxPending: 2, stuckAfter: 1}); err != nil {
+	if _, err := inf.AddDurableHandler("d", h, DurableOptions{maxPending: 2, stuckAfter: 1}); err != nil {
 		t.Fatal(err)
 	}
 	feeding(t, inf)

@@ -14,9 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/kubesim"
-	"github.com/kubewake/kubewake/internal/sealtest"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -26,6 +23,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/kubewake/kubewake/internal/tuning"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 func cm(name string, data ...string) *corev1.ConfigMap {
@@ -209,4 +212,10 @@ func transactions(t *testing.T, db *boltstore.DB) (id int) {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// tuned are options that users do not see.
+func tuned(t tuning.Reflector) (o reflector.Options) {
+	tuning.SetReflector(&o, t)
+	return o
 }

@@ -89,6 +89,9 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	if err != nil {
 		return nil, err
 	}
+	if o.clock == nil {
+		o.clock = store.Clock()
+	}
 	st := store.State()
 	inf := &Informer{
 		told: st.Told, noted: st.Told, page: pageObjects,
@@ -121,7 +124,7 @@ func (inf *Informer) State() reflector.State {
 	src := inf.source
 	inf.mu.Unlock()
 	if src == nil {
-		return reflector.StateOf(inf.store.State(), inf.o.Clock.Now())
+		return reflector.StateOf(inf.store.State(), inf.o.clock.Now())
 	}
 	return src.State()
 }
@@ -145,7 +148,7 @@ func (inf *Informer) SetTransform(fn cache.TransformFunc) error {
 	inf.transform = fn
 	inf.store.SetTransformVersion(transformVersion(fn, inf.o.TransformVersion))
 	if fn != nil && inf.o.TransformVersion == "" {
-		inf.o.Logger.Info("The transform has no version, each new build of this program will relist all objects; set Options.TransformVersion",
+		inf.store.Logger().Info("The transform has no version, each new build of this program will relist all objects; set Options.TransformVersion",
 			"source", inf.store.Source().String())
 	}
 	return nil
@@ -246,7 +249,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := inf.queue.Flush(flushCtx); err != nil {
-		inf.o.Logger.Error(err, "The last changes are not in the file and will be fetched again", "source", inf.store.Source().String())
+		inf.store.Logger().Error(err, "The last changes are not in the file and will be fetched again", "source", inf.store.Source().String())
 	}
 	inf.mu.Lock()
 	inf.stopped = true
@@ -277,10 +280,8 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 		return nil, false
 	}
 	inf.started = true
-	inf.queue = fifo.New(inf.store, fifo.Options{Transform: inf.transform, Logger: inf.o.Logger, Now: inf.o.Clock.Now})
-	o := inf.o.Reflector
-	o.Server, o.Logger, o.Clock = inf.server, inf.o.Logger, inf.o.Clock
-	inf.source = reflector.New(inf.lw, inf.queue, inf.store, inf.example, o)
+	inf.queue = fifo.New(inf.store, inf.transform)
+	inf.source = reflector.New(inf.lw, inf.queue, inf.store, inf.example, inf.server, inf.o.Reflector)
 	st := inf.store.State()
 	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness && st.Unstored == 0
 	if st.Synced && st.ResourceVersion != "" && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/kubewake/kubewake/internal/devicetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -70,7 +71,7 @@ func TestExpiredVersionIsRepaired(t *testing.T) {
 	w.create("goes")
 	w.create("changes")
 	r := newRecorder(t)
-	l := w.live(Options{Reflector: reflector.Options{PageSize: 5}}, r).run().synced().equal()
+	l := w.live(Options{Reflector: tuned(tuning.Reflector{PageSize: 5})}, r).run().synced().equal()
 	eventually(t, "told", func() bool { return len(r.names()) == 22 })
 	r.take()
 	// Not seen by the watch: it is cut first.
@@ -180,7 +181,7 @@ func TestMaxStaleness(t *testing.T) {
 	l.end()
 	d := devicetest.New(time.Now().Add(-2 * time.Hour)) // another boot, with a clock behind
 	w.options.Clock = d
-	l = w.live(Options{MaxStaleness: time.Hour, Clock: d}).run()
+	l = w.live(Options{MaxStaleness: time.Hour}).run()
 	eventually(t, "offline", func() bool { return l.inf.State().Phase == reflector.PhaseOffline })
 	if l.inf.HasSynced() {
 		t.Error("synced with data of an age that is not known")

@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 func (m *model) check() {

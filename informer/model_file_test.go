@@ -7,8 +7,9 @@ import (
 	"os"
 	"slices"
 
-	"github.com/kubewake/kubewake/boltstore"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // replacement is what there is at the path while the open file is elsewhere.

@@ -7,10 +7,11 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/kubewake/kubewake/informer/internal/durable"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
 // observer is a handler that keeps what it is told, over all lives, and finds

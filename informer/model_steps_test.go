@@ -10,10 +10,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/seal"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 func (m *model) step(o op) {

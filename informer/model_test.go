@@ -20,7 +20,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/tuning"
-	"github.com/kubewake/kubewake/reflector"
 )
 
 // op is one step of a program.
@@ -244,9 +243,9 @@ func (m *model) start() {
 		m.resting = nil
 	}
 	o := m.fileOptions()
-	io := Options{Source: &modelSource, HandlerGrace: m.grace, Clock: m.clock,
+	io := Options{Source: &modelSource, handlerGrace: m.grace,
 		Indexers: m.faults.options().Indexers, IndexVersions: m.faults.options().IndexVersions,
-		Transform: m.faults.options().Transform, TransformVersion: "1", Reflector: reflector.Options{RetryUnstored: time.Millisecond}}
+		Transform: m.faults.options().Transform, TransformVersion: "1", Reflector: tuned(tuning.Reflector{RetryUnstored: time.Millisecond})}
 	if m.small {
 		o.JournalBytes, io.backlogBytes = 2000, 3000
 		tuning.SetFile(&o, tuning.File{HotBytes: 2000})
@@ -283,9 +282,9 @@ func (m *model) start() {
 func (m *model) addDurable(name string, o *observer, lost bool) cache.ResourceEventHandlerRegistration {
 	d := DurableOptions{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Microsecond, time.Millisecond)}
 	if m.small {
-		d.MaxPending, d.Workers, d.stuckAfter = 5, 2, time.Millisecond
+		d.maxPending, d.Workers, d.stuckAfter = 5, 2, time.Millisecond
 		if name == "second" {
-			d.MaxPending = 24 // a key's are collapsed before
+			d.maxPending = 24 // a key's are collapsed before
 		}
 	}
 	reg, err := m.inf.AddDurableHandler(name, o.live(lost), d)

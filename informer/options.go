@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -14,59 +13,61 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// Options of an informer. The zero value is a good default.
+// Options of an informer. The zero value is a good default. The informer has the file's
+// logger and clock.
 type Options struct {
-	// Source states which list/watch the ListerWatcher is. By default it is
-	// learned from the client's transport, see reflector.WrapConfig.
+	// Source states which list and watch the ListerWatcher is, for a client that does
+	// not come from reflector.WrapConfig. Default: it is learned from the client's
+	// transport.
 	Source *boltstore.Source
-	// Cluster is a name of the caller's for the cluster, needed only where one
-	// file serves several.
+	// Cluster names the cluster, where one file serves several.
 	Cluster string
-	// ResyncPeriod is the default for handlers, at least a second. 0 or less: no
-	// resync.
+	// ResyncPeriod is for handlers that compare with something outside from time to
+	// time: how often they are told every object again, at least a second. Handlers may
+	// have periods of their own. 0 or less: no resync.
 	ResyncPeriod time.Duration
-	// Indexers and their versions, see boltstore.Claim.
+	// Indexers are the indices for ByIndex. IndexVersions has a version for each name,
+	// which the program changes with the function; without one each new build indexes
+	// the objects again, locally.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
-	// Transform is applied to each object before it is stored. Its version
-	// must change when it does, since objects stored under another version are
-	// read anew; without one the executable's build id stands in, and each new
-	// build costs a full list.
+	// Transform drops what the program does not need, before an object is stored.
+	// TransformVersion must change when it does, since objects stored under another
+	// version are read again. Without one the executable's build id stands in, and
+	// each new build costs a full list.
 	Transform        cache.TransformFunc
 	TransformVersion string
-	// MaxStaleness lets what the file holds count as synced if the server
-	// confirmed it less than that long ago and nothing of it could not be stored.
-	// Negative: whatever its age.
+	// MaxStaleness is for programs that must start without a link. What the file holds
+	// counts as synced if the server confirmed it less than that long ago and nothing
+	// of it could not be stored. Negative: whatever its age. Default 0: the server must
+	// confirm it.
 	MaxStaleness time.Duration
-	// ServeOutdated serves, until the server can be read anew, objects that
-	// were stored under another structure of their Go type or another
-	// transform; see boltstore.Claim.
+	// ServeOutdated is for programs that are upgraded while offline. Objects that were
+	// stored under another structure of their Go type, or another transform, are served
+	// until the server can be read again; see boltstore.Claim.
 	ServeOutdated bool
-	// Codec for types with a form of their own, see boltstore.Claim.
+	// Codec encodes types that the default codec refuses; see boltstore.Claim.
 	Codec codec.Codec
-	// Reflector says how the source is read from the server. Its Server, Logger and
-	// Clock are the informer's, whatever they say.
+	// Reflector says how the source is read from the server.
 	Reflector reflector.Options
-	// HandlerGrace is how long the informer keeps what a handler would have to
-	// be told that is not there: after the sync for the first one to come, and
-	// after its removal for a removed one. If the process ends meanwhile, the
-	// next life tells it. Default 30 s.
-	HandlerGrace time.Duration
-	// EndWhenMoved ends Run, in order, once the file is no longer at its path: it
-	// was removed, renamed or replaced by another one (see boltstore.DB.Moved).
-	// DB.Err then says so. By default the informer goes on with the file it has,
-	// which nobody else finds.
+	// EndWhenMoved is for programs that begin again with the file that is at the path.
+	// It ends Run, in order, once the informer's file was removed, renamed or replaced
+	// by another one (see boltstore.DB.Moved). DB.Err then says so. Default: the
+	// informer goes on with the file it has, which nobody else finds.
 	EndWhenMoved bool
-	// Logger. Default klog.Background().
-	Logger *klog.Logger
-	// Clock for tests.
-	Clock clock.WithTicker
 
+	// handlerGrace is how long the informer keeps what a handler would have to be told
+	// that is not there: after the sync for the first one to come, and after its removal
+	// for a removed one. If the process ends meanwhile, the next life tells it. Default
+	// 30 s.
+	handlerGrace time.Duration
 	// backlogBytes is how much of what handlers have yet to be told is kept in
 	// memory, for all handlers together and counted with its objects. The rest is
 	// read from the file, which takes more processor time. Default 8 MiB, more than
 	// one large commit.
 	backlogBytes int
+	// clock is set by tests. Default the file's.
+	clock clock.WithTicker
 }
 
 func (o Options) withDefaults() Options {
@@ -74,14 +75,7 @@ func (o Options) withDefaults() Options {
 		o.ResyncPeriod = max(o.ResyncPeriod, minimumResyncPeriod)
 	}
 	o.backlogBytes = cmp.Or(o.backlogBytes, 8<<20)
-	o.HandlerGrace = cmp.Or(o.HandlerGrace, 30*time.Second)
-	if o.Logger == nil {
-		l := klog.Background()
-		o.Logger = &l
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.handlerGrace = cmp.Or(o.handlerGrace, 30*time.Second)
 	return o
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -76,7 +77,7 @@ func TestOptionsArrive(t *testing.T) {
 			wants: "0denied", else_: "1denied",
 		},
 		"QuietTimeout": {
-			with: Options{Reflector: reflector.Options{QuietTimeout: 20 * time.Second}},
+			with: Options{Reflector: tuned(tuning.Reflector{QuietTimeout: 20 * time.Second})},
 			shows: func(l *life) string {
 				l.run().synced()
 				after(time.Second)
@@ -129,11 +130,11 @@ func TestOddOptions(t *testing.T) {
 		cases[fmt.Sprint("ResyncPeriod ", int64(d))] = Options{ResyncPeriod: d}
 		cases[fmt.Sprint("MaxStaleness ", int64(d))] = Options{MaxStaleness: d}
 		cases[fmt.Sprint("AuditEvery ", int64(d))] = Options{Reflector: reflector.Options{AuditEvery: d}}
-		cases[fmt.Sprint("QuietTimeout ", int64(d))] = Options{Reflector: reflector.Options{QuietTimeout: d}}
-		cases[fmt.Sprint("HandlerGrace ", int64(d))] = Options{HandlerGrace: d}
+		cases[fmt.Sprint("QuietTimeout ", int64(d))] = Options{Reflector: tuned(tuning.Reflector{QuietTimeout: d})}
+		cases[fmt.Sprint("handlerGrace ", int64(d))] = Options{handlerGrace: d}
 	}
 	for _, n := range []int64{-1, 1, math.MinInt64, math.MaxInt64} {
-		cases[fmt.Sprint("PageSize ", n)] = Options{Reflector: reflector.Options{PageSize: n}}
+		cases[fmt.Sprint("PageSize ", n)] = Options{Reflector: tuned(tuning.Reflector{PageSize: n})}
 		cases[fmt.Sprint("backlogBytes ", n)] = Options{backlogBytes: int(n)}
 	}
 	for name, o := range cases {
@@ -171,12 +172,12 @@ func TestOddOptions(t *testing.T) {
 func TestOddDurableOptions(t *testing.T) {
 	cases := map[string]DurableOptions{}
 	for _, n := range []int{-1, 1, math.MinInt, math.MaxInt} {
-		cases[fmt.Sprint("MaxPending ", n)] = DurableOptions{MaxPending: n, stuckAfter: time.Second}
+		cases[fmt.Sprint("maxPending ", n)] = DurableOptions{maxPending: n, stuckAfter: time.Second}
 		cases[fmt.Sprint("pendingBytes ", n)] = DurableOptions{pendingBytes: n, stuckAfter: time.Second}
 	}
 	for _, d := range []time.Duration{-1, 1, shortest, longest} {
-		cases[fmt.Sprint("stuckAfter ", int64(d))] = DurableOptions{stuckAfter: d, MaxPending: 100}
-		cases[fmt.Sprint("stuckAfter full ", int64(d))] = DurableOptions{stuckAfter: d, MaxPending: 2}
+		cases[fmt.Sprint("stuckAfter ", int64(d))] = DurableOptions{stuckAfter: d, maxPending: 100}
+		cases[fmt.Sprint("stuckAfter full ", int64(d))] = DurableOptions{stuckAfter: d, maxPending: 2}
 	}
 	cases["Workers negative"] = DurableOptions{Workers: -1}
 	for name, o := range cases {

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // faults are functions of the program that fail for a while: the transform, by

@@ -21,7 +21,7 @@ type cluster struct {
 	requests *requests
 	queue    *fifo.Queue
 	store    *boltstore.Claimed
-	log      *klog.Logger
+	log      klog.Logger
 
 	mu      sync.Mutex
 	origin  *origin // of the last stated version; nil: none since the link broke

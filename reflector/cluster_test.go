@@ -143,7 +143,7 @@ func TestClusterThatDoesNotTell(t *testing.T) {
 func TestClusterWithinAList(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
-			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{PageSize: 3}, func(f *fixture) {
+			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{pageSize: 3}, func(f *fixture) {
 				var pages atomic.Int64
 				f.sim.OnRequest = func(r *http.Request) {
 					if r.URL.Query().Get("limit") != "3" {
@@ -167,7 +167,7 @@ func TestUnseenClient(t *testing.T) {
 	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
 		f.restart()
-		f.o.Server, f.cluster.server, f.requests.server = "", "", ""
+		f.cluster.server, f.requests.server = "", ""
 		f.link.expired()
 		f.requests.lw = cache.ToListerWatcherWithContext(cache.NewListWatchFromClient(
 			kubernetes.NewForConfigOrDie(f.sim.RESTConfig()).CoreV1().RESTClient(), "configmaps", "", fields.Everything()))
@@ -253,7 +253,7 @@ func TestFlowSchemaOfStartingServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		var starting atomic.Bool
-		f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{PageSize: 3, Compare: CompareDecoded}, func(cfg *rest.Config) {
+		f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, Compare: CompareDecoded}, func(cfg *rest.Config) {
 			cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(req *http.Request) (*http.Response, error) {
 					resp, err := next.RoundTrip(req)
@@ -287,7 +287,7 @@ func TestFlowSchemaOfStartingServer(t *testing.T) {
 // TestClusterAskedInVain: a list whose pages must be known to be of the same
 // cluster goes on where the question for that is not answered at once.
 func TestClusterAskedInVain(t *testing.T) {
-	bubble(t, 9, kubesim.Options{NoFlowSchemas: true}, Options{PageSize: 3}, func(f *fixture) {
+	bubble(t, 9, kubesim.Options{NoFlowSchemas: true}, Options{pageSize: 3}, func(f *fixture) {
 		f.reflect()
 		after(time.Second)
 		broken := false
@@ -319,7 +319,7 @@ func TestClusterBehindAudit(t *testing.T) {
 		silent bool
 	}{"told": {}, "silent": {silent: true}} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: o.silent}, Options{PageSize: 3, AuditEvery: time.Hour}, func(f *fixture) {
+			bubble(t, 9, kubesim.Options{InitialRV: 1000, NoFlowSchemas: o.silent}, Options{pageSize: 3, AuditEvery: time.Hour}, func(f *fixture) {
 				var synced atomic.Bool
 				var reads atomic.Int64
 				f.sim.OnRequest = func(r *http.Request) {

@@ -69,7 +69,7 @@ func newCustomFixture(t *testing.T) *customFixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{})
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Clock: fileClock(clk)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func newCustomFixture(t *testing.T) *customFixture {
 		if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: example}); err != nil {
 			t.Fatal(err)
 		}
-		f.queue = fifo.New(f.store, fifo.Options{Now: clk.Now})
-		f.ListerWatcher = New(lw, f.queue, f.store, example, Options{Server: server, Clock: clk})
+		f.queue = fifo.New(f.store, nil)
+		f.ListerWatcher = New(lw, f.queue, f.store, example, server, Options{clock: clk})
 	}
 	f.claim()
 	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })

@@ -183,7 +183,7 @@ func TestFormChangesDuringTheFirstList(t *testing.T) {
 				}
 				f := &rawFixture{}
 				var once sync.Once
-				f.fixture = fixtureWith(t, sim, 0, clock.RealClock{}, Options{PageSize: 4, Repair: RepairFull}, func(cfg *rest.Config) {
+				f.fixture = fixtureWith(t, sim, 0, clock.RealClock{}, Options{pageSize: 4, Repair: RepairFull}, func(cfg *rest.Config) {
 					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 						return roundTripper(func(req *http.Request) (*http.Response, error) {
 							if !twoLives && second(req) {

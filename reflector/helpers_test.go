@@ -77,7 +77,7 @@ func newFixture(t *testing.T, n int) *fixture {
 		t.Fatal(err)
 	}
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	f := fixtureOver(t, sim, n, clk, Options{PageSize: 3})
+	f := fixtureOver(t, sim, n, clk, Options{pageSize: 3})
 	f.clock = clk
 	return f
 }
@@ -145,26 +145,40 @@ func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 	if err != nil {
 		t.Fatal(err)
 	}
-	fo := boltstore.Options{Keyset: sealtest.Default()}
-	if d, ok := clk.(boltstore.DeviceClock); ok {
-		fo.Clock = d
-	}
+	fo := boltstore.Options{Keyset: sealtest.Default(), Clock: fileClock(clk)}
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), fo)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Server, o.Clock = server, clk
+	o.clock = clk
 	f.claim = func() {
 		if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
 			t.Fatal(err)
 		}
-		f.queue = fifo.New(f.store, fifo.Options{Now: clk.Now})
-		f.ListerWatcher = New(lw, f.queue, f.store, &corev1.ConfigMap{}, o)
+		f.queue = fifo.New(f.store, nil)
+		f.ListerWatcher = New(lw, f.queue, f.store, &corev1.ConfigMap{}, server, o)
 	}
 	f.claim()
 	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })
 	return f
 }
+
+// fileClock is the clock of a file whose source has clk: it shows the same time, and the
+// committer's timers run as on the real one.
+func fileClock(clk clock.Clock) clock.WithTicker {
+	if fake, ok := clk.(*testingclock.FakeClock); ok {
+		return shownTime{shows: fake}
+	}
+	return clk.(clock.WithTicker)
+}
+
+type shownTime struct {
+	clock.RealClock
+	shows clock.PassiveClock
+}
+
+func (c shownTime) Now() time.Time                  { return c.shows.Now() }
+func (c shownTime) Since(t time.Time) time.Duration { return c.shows.Since(t) }
 
 // restart ends this life of the process and begins another.
 func (f *fixture) restart() {

@@ -27,7 +27,7 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 // ask asks for the server's version and for its cluster, once after the link has
 // broken. It returns why everything must be read, if it must.
 func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
-	began, slept := s.o.Clock.Now(), s.store.DB().Slept()
+	began, slept := s.clock.Now(), s.store.DB().Slept()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)

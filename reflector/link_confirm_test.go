@@ -23,7 +23,7 @@ import (
 // TestSlowRelistConfirms: a list confirms as of when it was begun, also once the
 // watch behind it has been opened and the Reflector told of its version.
 func TestSlowRelistConfirms(t *testing.T) {
-	bubble(t, 6, kubesim.Options{}, Options{PageSize: 3, QuietTimeout: 10 * time.Minute}, func(f *fixture) {
+	bubble(t, 6, kubesim.Options{}, Options{pageSize: 3, quietTimeout: 10 * time.Minute}, func(f *fixture) {
 		f.reflect()
 		after(5 * time.Second)
 		var slow atomic.Bool
@@ -57,7 +57,7 @@ func TestSlowRelistConfirms(t *testing.T) {
 
 // TestAuditOverDeadLink: that an audit is due confirms nothing.
 func TestAuditOverDeadLink(t *testing.T) {
-	bubble(t, 3, kubesim.Options{}, Options{AuditEvery: 10 * time.Minute, QuietTimeout: 30 * time.Minute}, func(f *fixture) {
+	bubble(t, 3, kubesim.Options{}, Options{AuditEvery: 10 * time.Minute, quietTimeout: 30 * time.Minute}, func(f *fixture) {
 		f.reflect()
 		after(5 * time.Minute)
 		var off atomic.Bool

@@ -71,7 +71,7 @@ func (w *waiters) want() bool {
 // bookmarks. Several callers share it. The error is the context's, or
 // fifo.ErrClosed.
 func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
-	now := s.o.Clock.Now()
+	now := s.clock.Now()
 	since := now.Add(-maxAge)
 	if age, ok := s.State().Age(now); (!ok || age > maxAge) && !s.queue.Confirmed().Before(since) {
 		since = now // the machine has slept, or its clock has been set

@@ -59,8 +59,8 @@ func (o *versionsFixture) life(fn func(*ListerWatcher, *boltstore.Claimed), name
 		o.t.Fatal(err)
 	}
 	defer store.Release()
-	j := fifo.New(store, fifo.Options{})
-	src := New(o.lw, j, store, o.example, Options{})
+	j := fifo.New(store, nil)
+	src := New(o.lw, j, store, o.example, "", Options{})
 	ctx, cancel := context.WithCancel(o.t.Context())
 	r := cache.NewReflectorWithOptions(src, o.example, j, cache.ReflectorOptions{})
 	done, popped := make(chan struct{}), make(chan struct{})

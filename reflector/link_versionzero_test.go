@@ -40,8 +40,8 @@ func TestVersionZero(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := fifo.New(store, fifo.Options{})
-		s := New(lw, j, store, &corev1.ConfigMap{}, Options{})
+		j := fifo.New(store, nil)
+		s := New(lw, j, store, &corev1.ConfigMap{}, "", Options{})
 		if _, err := s.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}

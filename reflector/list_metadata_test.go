@@ -168,7 +168,7 @@ func TestMetadataNotWorth(t *testing.T) {
 // TestMetadataTooMany: where too many have changed the page, and the rest, is
 // listed in full.
 func TestMetadataTooMany(t *testing.T) {
-	f := metadataFixture(t, mediaProto, Options{Repair: RepairMetadata, PageSize: 100})
+	f := metadataFixture(t, mediaProto, Options{Repair: RepairMetadata, pageSize: 100})
 	f.put("cm010", 4000, 1000)
 	for i := 100; i < 130; i++ {
 		f.put(fmt.Sprintf("cm%03d", i), 4000, uint64(1000+i))
@@ -189,7 +189,7 @@ func TestMetadataMoved(t *testing.T) {
 			var f *rawFixture
 			var armed atomic.Bool
 			var once sync.Once
-			f = metadataFixture(t, media, Options{Repair: RepairMetadata, PageSize: 200}, before(func(req *http.Request) {
+			f = metadataFixture(t, media, Options{Repair: RepairMetadata, pageSize: 200}, before(func(req *http.Request) {
 				if !armed.Load() || !isGet(req) {
 					return
 				}
@@ -311,7 +311,8 @@ func TestMetadataPods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Keyset: sealtest.Default()})
+		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+		db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Keyset: sealtest.Default(), Clock: fileClock(clk)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,10 +322,9 @@ func TestMetadataPods(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer store.Release()
-		clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-		queue := fifo.New(store, fifo.Options{Now: clk.Now})
+		queue := fifo.New(store, nil)
 		defer queue.Close()
-		s := New(lw, queue, store, &corev1.Pod{}, Options{Server: server, Clock: clk, Repair: repair})
+		s := New(lw, queue, store, &corev1.Pod{}, server, Options{clock: clk, Repair: repair})
 		if _, err := s.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}

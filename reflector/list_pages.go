@@ -61,10 +61,10 @@ type progress struct {
 }
 
 func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *lister {
-	l := &lister{s: s, ctx: ctx, reason: reason, turn: t, at: progress{began: s.o.Clock.Now()}}
+	l := &lister{s: s, ctx: ctx, reason: reason, turn: t, at: progress{began: s.clock.Now()}}
 	l.size = pageSize{limit: s.facts.pageSize, smallest: firstPage, bytes: s.o.pageBytes}
-	if s.o.PageSize > 0 {
-		l.size.limit, l.size.fixed = s.o.PageSize, true
+	if s.o.pageSize > 0 {
+		l.size.limit, l.size.fixed = s.o.pageSize, true
 	}
 	return l
 }
@@ -80,7 +80,7 @@ func (l *lister) pages(ctx context.Context) error {
 	}
 	if l.taken {
 		ctx = l.s.cluster.trace(ctx) // over which the pages come
-		defer l.soon(l.s.o.Clock.Now())
+		defer l.soon(l.s.clock.Now())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	read, failed := make(chan listPage), make(chan error, 1)
@@ -137,13 +137,13 @@ type listPage struct {
 func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	backoff := newBackoff()
 	retried, rest := false, false
-	for since := l.s.o.Clock.Now(); ; {
-		began := l.s.o.Clock.Now()
+	for since := l.s.clock.Now(); ; {
+		began := l.s.clock.Now()
 		if l.at.rv != "" && (l.taken || began.Sub(l.at.began) > aheadAfter) {
 			l.keepAhead() // without a watch the list goes on all the same
 		}
 		raw := l.raw()
-		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.QuietTimeout, metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
+		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))
@@ -153,18 +153,18 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		}
 		switch {
 		case errors.Is(rawErr, errInFull), errors.Is(rawErr, errNoMetadata):
-			l.s.o.Logger.V(1).Info("Objects are listed in full", "source", l.s.store.Source().String(), "reason", rawErr.Error())
+			l.s.log.V(1).Info("Objects are listed in full", "source", l.s.store.Source().String(), "reason", rawErr.Error())
 			l.inFull = true
 			l.s.facts.noMetadata = l.s.facts.noMetadata || errors.Is(rawErr, errNoMetadata)
 			continue
 		case errors.Is(rawErr, wire.ErrForm):
-			l.s.o.Logger.V(1).Info("Pages are left to the client", "source", l.s.store.Source().String(), "reason", rawErr.Error())
+			l.s.log.V(1).Info("Pages are left to the client", "source", l.s.store.Source().String(), "reason", rawErr.Error())
 			l.s.facts.notRaw = true
 			continue
 		case rawErr != nil:
 			return p, rawErr
 		case err == nil:
-			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.o.Clock.Since(began))
+			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.clock.Since(began))
 			p.kept = kept
 			first := l.at.rv == "" && !l.taken
 			if p.objs, p.at, err = l.accept(list); err == nil && first && l.late {
@@ -185,7 +185,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			continue
 		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge): // the server is behind the list
 			return p, fmt.Errorf("%w: %w", errWentBack, err)
-		case errors.Is(err, errAnother) || !isTransient(err) || l.s.o.Clock.Since(since) > pagePatience:
+		case errors.Is(err, errAnother) || !isTransient(err) || l.s.clock.Since(since) > pagePatience:
 			return p, err
 		}
 		retried = true
@@ -206,14 +206,14 @@ func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (wait
 	select {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
-	case <-l.s.o.Clock.After(d):
+	case <-l.s.clock.After(d):
 	}
-	began := l.s.o.Clock.Now()
+	began := l.s.clock.Now()
 	if err := l.turn.take(ctx); err != nil {
 		return 0, err
 	}
 	l.s.enter(PhaseRelisting, l.reason)
-	return l.s.o.Clock.Since(began), nil
+	return l.s.clock.Since(began), nil
 }
 
 // keepAhead has a watch open, which begins at the list's version.
@@ -229,7 +229,7 @@ func (l *lister) keepAhead() {
 // than the file's objects. It asks for the cluster if the page names another flow
 // schema, or if it names none and was read after the link broke.
 func (l *lister) same(ctx context.Context, retried bool) error {
-	if l.s.o.Server == "" {
+	if l.s.cluster.server == "" {
 		return nil // the client's answers cannot be seen
 	}
 	_, flow := l.s.cluster.told()

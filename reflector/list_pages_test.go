@@ -112,7 +112,7 @@ func TestSlowFirstSync(t *testing.T) {
 // taken; the state counts as confirmed only when the watch, which begins at the
 // first page's version, has reached the last page's.
 func TestInconsistentRest(t *testing.T) {
-	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		pages := 0
 		f.sim.OnRequest = func(r *http.Request) {
 			if r.URL.Query().Get("limit") != "3" {
@@ -147,7 +147,7 @@ func TestInconsistentRest(t *testing.T) {
 
 // TestBrokenPage: a page that fails is read again, where it is.
 func TestBrokenPage(t *testing.T) {
-	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 2, nil)
 		f.list()
 		firsts := 0

@@ -122,7 +122,7 @@ func TestRawPages(t *testing.T) {
 		repair Repair
 	}{mediaProto: {mediaProto, RepairAuto}, mediaJSON: {mediaJSON, RepairAuto}, mediaJSON + " in full": {mediaJSON, RepairFull}} {
 		t.Run(name, func(t *testing.T) {
-			f := newRawFixture(t, c.media, 0, Options{PageSize: 30, Repair: c.repair})
+			f := newRawFixture(t, c.media, 0, Options{pageSize: 30, Repair: c.repair})
 			for i := range 100 {
 				f.put(fmt.Sprintf("cm%03d", i), 500, uint64(i))
 			}
@@ -152,7 +152,7 @@ func TestRawPages(t *testing.T) {
 // TestRawStaged: more has changed than is kept in memory, so that what has not
 // is copied.
 func TestRawStaged(t *testing.T) {
-	f := newRawFixture(t, mediaProto, 0, Options{PageSize: 40, Repair: RepairFull})
+	f := newRawFixture(t, mediaProto, 0, Options{pageSize: 40, Repair: RepairFull})
 	for i := range 200 {
 		f.put(fmt.Sprintf("cm%03d", i), 60_000, uint64(i))
 	}
@@ -218,7 +218,7 @@ func mangled(change func([]byte) []byte) func(*rest.Config) {
 
 // TestRawUnexpected: an answer of another form is the client's to understand.
 func TestRawUnexpected(t *testing.T) {
-	f := newRawFixture(t, mediaProto, 20, Options{PageSize: 7}, mangled(func(body []byte) []byte {
+	f := newRawFixture(t, mediaProto, 20, Options{pageSize: 7}, mangled(func(body []byte) []byte {
 		var u runtime.Unknown
 		if err := u.Unmarshal(body[len("k8s\x00"):]); err != nil {
 			panic(err)
@@ -244,7 +244,7 @@ func TestRawUnexpected(t *testing.T) {
 // TestRawBroken: a page that breaks in the middle is read again.
 func TestRawBroken(t *testing.T) {
 	broken := 0
-	f := newRawFixture(t, mediaProto, 20, Options{PageSize: 7}, func(cfg *rest.Config) {
+	f := newRawFixture(t, mediaProto, 20, Options{pageSize: 7}, func(cfg *rest.Config) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(req *http.Request) (*http.Response, error) {
 				resp, err := next.RoundTrip(req)

@@ -33,7 +33,7 @@ func TestPagesGrow(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	bubble(t, 4000, kubesim.Options{}, Options{PageSize: 2000}, func(f *fixture) {
+	bubble(t, 4000, kubesim.Options{}, Options{pageSize: 2000}, func(f *fixture) {
 		if got := fmt.Sprint(limits(f)); got != "[2000 2000]" {
 			t.Error(got)
 		}
@@ -44,7 +44,7 @@ func TestPagesGrow(t *testing.T) {
 // end, in one list, whatever page size was asked for; and a repair of what it
 // has tells only what differs.
 func TestPagesShrink(t *testing.T) {
-	for name, o := range map[string]Options{"by itself": {}, "as the caller says": {PageSize: 20}, "metadata first": {Repair: RepairMetadata}} {
+	for name, o := range map[string]Options{"by itself": {}, "as the caller says": {pageSize: 20}, "metadata first": {Repair: RepairMetadata}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 50, kubesim.Options{LargestPage: 7}, o, func(f *fixture) {
 				f.reflect()

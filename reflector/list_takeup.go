@@ -38,7 +38,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 	if !l.size.fixed && p.PageSize > 0 {
 		l.size.limit = p.PageSize
 	}
-	l.s.o.Logger.V(1).Info("A list that was interrupted goes on", "source", l.s.store.Source().String(),
+	l.s.log.V(1).Info("A list that was interrupted goes on", "source", l.s.store.Source().String(),
 		"resourceVersion", l.at.rv, "began", l.at.began, "objects", l.relist.Objects)
 	return nil
 }
@@ -46,7 +46,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 // soon ends the watch that was opened beside a list, if the list has ended soon
 // after it was taken up: a short watch confirms sooner.
 func (l *lister) soon(taken time.Time) {
-	if l.s.o.Clock.Since(taken) < aheadAfter {
+	if l.s.clock.Since(taken) < aheadAfter {
 		l.ahead.Stop()
 		l.ahead = nil
 	}

@@ -62,7 +62,7 @@ func TestNotTakenUp(t *testing.T) {
 		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+			bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 				f.interrupted(2)
 				tc.before(f)
 				f.sim.ResetRequests()
@@ -91,7 +91,7 @@ func TestNotTakenUp(t *testing.T) {
 // unseen.
 func TestPurgeOfAnInterruptedList(t *testing.T) {
 	for _, o := range []OnDenied{DeniedKeep, DeniedPurge} {
-		bubble(t, 9, kubesim.Options{}, Options{PageSize: 3, OnDenied: o}, func(f *fixture) {
+		bubble(t, 9, kubesim.Options{}, Options{pageSize: 3, OnDenied: o}, func(f *fixture) {
 			f.interrupted(2)
 			refused := f.refuse(refusals["403"])
 			refused.Store(true)
@@ -120,7 +120,7 @@ func TestOpaqueNotTakenUp(t *testing.T) {
 			if err := sim.StartPipes(); err != nil {
 				t.Fatal(err)
 			}
-			f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{Compare: CompareDecoded, PageSize: 3}, func(*rest.Config) {}, opaque)
+			f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{Compare: CompareDecoded, pageSize: 3}, func(*rest.Config) {}, opaque)
 			f.interrupted(2)
 			if moved {
 				f.other()
@@ -138,7 +138,7 @@ func TestOpaqueNotTakenUp(t *testing.T) {
 // flow schema must be the same.
 func TestUnknownClusterNotTakenUp(t *testing.T) {
 	for _, other := range []bool{false, true} {
-		bubble(t, 9, kubesim.Options{InitialRV: 1000}, Options{PageSize: 3}, func(f *fixture) {
+		bubble(t, 9, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3}, func(f *fixture) {
 			f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30,
 				kubesim.Answer(apierrors.NewForbidden(corev1.Resource("namespaces"), "kube-system", errors.New("no"))))
 			f.interrupted(2)

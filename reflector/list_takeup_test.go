@@ -93,7 +93,7 @@ func TestFirstSyncOfManyLives(t *testing.T) {
 // TestServerAwayInTheMiddle: a server that is away for longer than a page is
 // tried again costs no page that was read, in a first sync.
 func TestServerAwayInTheMiddle(t *testing.T) {
-	bubble(t, 0, kubesim.Options{}, Options{PageSize: 100}, func(f *fixture) {
+	bubble(t, 0, kubesim.Options{}, Options{pageSize: 100}, func(f *fixture) {
 		f.slow(1000)
 		f.reflect()
 		after(2 * time.Minute)
@@ -132,7 +132,7 @@ func TestChangedBetweenLives(t *testing.T) {
 		"known to the server": func(*kubesim.Server) {}, "tokens expired": (*kubesim.Server).CompactLists, "all expired": (*kubesim.Server).Compact,
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+			bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 				began := time.Now()
 				f.interrupted(1)
 				f.delete("cm1") // has been read
@@ -232,13 +232,13 @@ func TestSlowRepair(t *testing.T) {
 // TestAllPagesReadBefore: where only the commit was missing no page is asked
 // for again.
 func TestAllPagesReadBefore(t *testing.T) {
-	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		if _, err := f.otherCluster(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		l := f.newLister(t.Context(), ReasonFirst, &turn{db: f.store.DB()})
 		var err error
-		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.o.Server})
+		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.cluster.server})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestAllPagesReadBefore(t *testing.T) {
 // TestTakenUpIsConfirmedSoon: a list that is taken up and then ends soon is
 // confirmed as soon as a resume is, although nothing of its type changes.
 func TestTakenUpIsConfirmedSoon(t *testing.T) {
-	bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.interrupted(2)
 		f.other()
 		f.reflect()

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
@@ -22,6 +24,8 @@ type ListerWatcher struct {
 	queue   *fifo.Queue
 	store   *boltstore.Claimed
 	example runtime.Object
+	clock   clock.Clock
+	log     klog.Logger
 
 	requests requests
 	link     link
@@ -44,24 +48,29 @@ var (
 )
 
 // New returns a ListerWatcher that reads through lw and keeps what it reads in
-// the queue and its store. example is an object of the type that lw returns.
-func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, o Options) *ListerWatcher {
+// the queue and its store. example is an object of the type that lw returns, and
+// server the address that it reads from, as Identify returns it, "" if unknown.
+func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, server string, o Options) *ListerWatcher {
 	o = o.withDefaults()
-	now := o.Clock.Now()
+	clock := o.clock
+	if clock == nil {
+		clock = store.Clock()
+	}
+	now, log := clock.Now(), store.Logger()
 	s := &ListerWatcher{
-		o: o, queue: queue, store: store, example: example,
-		requests: requests{lw: cache.ToListerWatcherWithContext(lw), raw: lw, source: store.Source(), server: o.Server, quiet: o.QuietTimeout, clock: o.Clock},
-		link:     link{clock: o.Clock},
-		unstored: unstored{queue: queue, store: store, clock: o.Clock, first: o.RetryUnstored},
+		o: o, queue: queue, store: store, example: example, clock: clock, log: log,
+		requests: requests{lw: cache.ToListerWatcherWithContext(lw), raw: lw, source: store.Source(), server: server, quiet: o.quietTimeout, clock: clock},
+		link:     link{clock: clock},
+		unstored: unstored{queue: queue, store: store, clock: clock, first: o.retryUnstored},
 		fresh:    waiters{queue: queue, hurry: make(chan struct{}, 1)},
-		patience: patience{least: o.QuietTimeout, now: o.QuietTimeout},
+		patience: patience{least: o.quietTimeout, now: o.quietTimeout},
 		facts:    facts{pageSize: firstPage},
-		pace:     pace{clock: o.Clock, backoff: newBackoff()},
+		pace:     pace{clock: clock, backoff: newBackoff()},
 		status:   status{state: State{Phase: PhaseStarting, Since: now}},
 	}
-	s.cluster = cluster{server: o.Server, requests: &s.requests, queue: queue, store: store, log: o.Logger}
+	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log}
 	s.form = form{requests: &s.requests, store: store}
-	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: o.Logger, clock: o.Clock, read: now}
+	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: log, clock: clock, read: now}
 	return s
 }
 
@@ -90,7 +99,7 @@ func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOption
 	s.broken()
 	if reason := s.unusable(); reason != "" {
 		if s.status.notUsed(reason) && reason != ReasonFirst {
-			s.o.Logger.Info("Everything is read from the server, since what the file holds cannot be used", "source", s.store.Source().String(), "reason", reason)
+			s.log.Info("Everything is read from the server, since what the file holds cannot be used", "source", s.store.Source().String(), "reason", reason)
 		}
 		if err := s.relist(ctx, reason); err != nil {
 			return nil, err

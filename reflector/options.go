@@ -4,46 +4,44 @@ import (
 	"cmp"
 	"time"
 
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
-// Options of a ListerWatcher. The zero value is a good default.
+// Options of a ListerWatcher. The zero value is a good default. It has the file's logger
+// and clock.
 type Options struct {
-	// Server is the address that the source is read from, as Identify returns
-	// it; "" if unknown.
-	Server string
-	// PageSize of relists, in objects. By default the first page has 250, and
-	// later ones as many as suit 4 MiB and the link.
-	PageSize int64
-	// Compare says how relists find out what has changed.
+	// Compare is set to CompareDecoded for list functions that make something else of
+	// the server's answer.
 	Compare Compare
-	// Repair says what relists ask for.
+	// Repair says what relists ask for: metadata on an expensive link, whole objects
+	// where requests count more than bytes. RepairAuto weighs the two.
 	Repair Repair
-	// QuietTimeout is how long a watch may bring neither event nor bookmark, and
+	// AuditEvery is set where a server may be restored unnoticed. It is how long after
+	// the last full read everything is compared with the server again, although the
+	// watch has brought all changes. It costs a list each time. Default 0, never.
+	AuditEvery time.Duration
+	// OnDenied is set to DeniedPurge where a program may no longer hold what it is no
+	// longer allowed to read.
+	OnDenied OnDenied
+	// OnState is set to show or to log what the source is doing. It is called at each
+	// change of phase, and must not block. A watch that breaks changes the phase only
+	// if the next one cannot be opened.
+	OnState func(State)
+
+	// pageSize of relists, in objects. By default the first page has 250, and
+	// later ones as many as suit 4 MiB and the link.
+	pageSize int64
+	// quietTimeout is how long a watch may bring neither event nor bookmark, and
 	// a request not a byte. Then it is given up and the server asked. The server
 	// sends a bookmark about once a minute; where it sends none the time grows to
 	// ten minutes. At least 1 s. Default, and if negative, 90 s.
-	QuietTimeout time.Duration
-	// AuditEvery is how long after the last full read everything is compared
-	// with the server again, although the watch has brought all changes. It is
-	// for servers that may have been restored unnoticed, and costs a list each
-	// time. Default 0, never.
-	AuditEvery time.Duration
-	// RetryUnstored is how long after an object could not be stored, by its
+	quietTimeout time.Duration
+	// retryUnstored is how long after an object could not be stored, by its
 	// transform say, everything is listed again for it. The time doubles up to
 	// ten minutes as long as there are such objects. Default 1 s.
-	RetryUnstored time.Duration
-	// OnDenied says what becomes of the objects while the server refuses them.
-	OnDenied OnDenied
-	// OnState is called at each change of phase. It must not block. A watch that
-	// breaks changes the phase only if the next one cannot be opened.
-	OnState func(State)
-	// Logger. Default klog.Background().
-	Logger *klog.Logger
-	// Clock for tests.
-	Clock clock.Clock
-
+	retryUnstored time.Duration
 	// pageBytes is how large a page grows, in bytes of its unpacked answer. A
 	// relist has two pages in memory. Default 4 MiB.
 	pageBytes int64
@@ -51,6 +49,8 @@ type Options struct {
 	// states. The server sends a bookmark about 2 s before it, and none if it is
 	// shorter than 3 s. At most a day. Default 3 s.
 	confirmTimeout time.Duration
+	// clock is set by tests. Default the file's.
+	clock clock.Clock
 }
 
 // withDefaults fills in what is not set.
@@ -59,19 +59,21 @@ func (o Options) withDefaults() Options {
 	// The server counts seconds.
 	o.confirmTimeout = min(max(cmp.Or(o.confirmTimeout, 3*time.Second), 1), 24*time.Hour)
 	o.confirmTimeout = (o.confirmTimeout + time.Second - 1).Truncate(time.Second)
-	if o.RetryUnstored <= 0 {
-		o.RetryUnstored = time.Second
+	if o.retryUnstored <= 0 {
+		o.retryUnstored = time.Second
 	}
-	if o.QuietTimeout <= 0 {
-		o.QuietTimeout = 90 * time.Second
+	if o.quietTimeout <= 0 {
+		o.quietTimeout = 90 * time.Second
 	}
-	o.QuietTimeout = max(o.QuietTimeout, time.Second)
-	if o.Logger == nil {
-		l := klog.Background()
-		o.Logger = &l
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.quietTimeout = max(o.quietTimeout, time.Second)
 	return o
+}
+
+func init() {
+	tuning.SetReflector = func(options any, t tuning.Reflector) {
+		o := options.(*Options)
+		o.pageSize = cmp.Or(t.PageSize, o.pageSize)
+		o.quietTimeout = cmp.Or(t.QuietTimeout, o.quietTimeout)
+		o.retryUnstored = cmp.Or(t.RetryUnstored, o.retryUnstored)
+	}
 }

@@ -57,10 +57,10 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.form.relisted()
 	s.audit.relisted()
 	s.unstored.tried()
-	s.status.relisted(l.reason, s.o.Clock.Now())
+	s.status.relisted(l.reason, s.clock.Now())
 	s.left.put(l.ahead)
 	r := l.relist
-	s.o.Logger.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion", s.queue.Accepted(),
+	s.log.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion", s.queue.Accepted(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
 	return nil
 }

@@ -22,7 +22,7 @@ type audit struct {
 	requests *requests
 	queue    *fifo.Queue
 	store    *boltstore.Claimed
-	log      *klog.Logger
+	log      klog.Logger
 	clock    clock.PassiveClock
 
 	mu        sync.Mutex

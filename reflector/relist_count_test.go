@@ -28,7 +28,7 @@ func newAudited(t *testing.T, o Options, wrap func(cache.ListerWatcher) cache.Li
 		wrap = func(lw cache.ListerWatcher) cache.ListerWatcher { return lw }
 	}
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	o.QuietTimeout = 10 * time.Hour
+	o.quietTimeout = 10 * time.Hour
 	f := fixtureWith(t, sim, 5, clk, o, func(*rest.Config) {}, wrap)
 	f.clock = clk
 	return f

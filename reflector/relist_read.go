@@ -78,7 +78,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 		case againNot:
 			return nil, s.fail(ctx, fmt.Errorf("relist %s: %w", s.store.Source(), err))
 		case againFromStart:
-			s.o.Logger.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())
+			s.log.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())
 			l, err = l.fromStart(s.cluster.trace(ctx)), nil
 		case againWhole:
 			l, err = l.inOneGo(), nil
@@ -118,7 +118,7 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	}
 	known := s.store.State()
 	l.flow = s.cluster.expect(known)
-	l.o = boltstore.RelistOptions{NewHistory: s.link.is(linkRestored) && known.Synced, ClusterUID: s.cluster.uid(), Server: s.o.Server, Answered: s.cluster.answered, TakeUp: true,
+	l.o = boltstore.RelistOptions{NewHistory: s.link.is(linkRestored) && known.Synced, ClusterUID: s.cluster.uid(), Server: s.cluster.server, Answered: s.cluster.answered, TakeUp: true,
 		Form: sign, Content: sign == "" || reason == ReasonAudit}
 	if !l.o.NewHistory && known.Synced {
 		l.least = s.queue.Accepted()

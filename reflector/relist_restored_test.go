@@ -67,7 +67,7 @@ func TestRestoreIsRemembered(t *testing.T) {
 // another reason before anybody has asked for its version, is noticed by the
 // list. Content is compared then, as versions mean something else.
 func TestExpiredAndRestored(t *testing.T) {
-	bubble(t, 5, kubesim.Options{}, Options{PageSize: 2}, func(f *fixture) {
+	bubble(t, 5, kubesim.Options{}, Options{pageSize: 2}, func(f *fixture) {
 		then := f.sim.Revision()
 		f.put("cm1", 10, 1)
 		f.create("lost")
@@ -126,7 +126,7 @@ func TestRestoredBetweenPages(t *testing.T) {
 		"first list": {}, "repair": {repair: true}, "first list, expired": {expired: true}, "repair, expired": {true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 9, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+			bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 				var then uint64
 				var pages atomic.Int64
 				f.sim.OnRequest = func(r *http.Request) {

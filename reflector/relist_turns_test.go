@@ -15,7 +15,7 @@ import (
 
 // TestTurnsWhileOffline: a relist that waits for its server lets others go on.
 func TestTurnsWhileOffline(t *testing.T) {
-	bubble(t, 20, kubesim.Options{}, Options{PageSize: 5}, func(f *fixture) {
+	bubble(t, 20, kubesim.Options{}, Options{pageSize: 5}, func(f *fixture) {
 		var turns []func()
 		take := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

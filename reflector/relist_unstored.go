@@ -23,7 +23,7 @@ type unstored struct {
 	queue *fifo.Queue
 	store *boltstore.Claimed
 	clock clock.PassiveClock
-	first time.Duration // Options.RetryUnstored
+	first time.Duration // Options.retryUnstored
 
 	mu   sync.Mutex
 	wait time.Duration // that has passed before the last try, 0 if there was none

@@ -102,7 +102,7 @@ func TestEachAnswer(t *testing.T) {
 					var on atomic.Bool
 					var faults, asked atomic.Int64
 					metadata := strings.HasPrefix(request, "metadata")
-					o := Options{PageSize: 4, Repair: RepairFull}
+					o := Options{pageSize: 4, Repair: RepairFull}
 					if metadata || request == "get" {
 						o.Repair = RepairMetadata
 					}

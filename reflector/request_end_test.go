@@ -30,7 +30,7 @@ func TestEndsAtEachRequest(t *testing.T) {
 					}
 					var left atomic.Int64
 					reached := make(chan struct{})
-					f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{PageSize: 3, Repair: repair}, func(cfg *rest.Config) {
+					f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, Repair: repair}, func(cfg *rest.Config) {
 						cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 							return roundTripper(func(req *http.Request) (resp *http.Response, err error) {
 								if answered {

@@ -123,7 +123,7 @@ func TestRetryAfter(t *testing.T) {
 			kubesim.Cost{Questions: 3, FullReads: 3, Watches: 4, Bytes: 3700}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 8, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+			bubble(t, 8, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 				on := &atomic.Bool{}
 				f.sim.FailNext(func(r *http.Request) bool { return on.Load() && tc.refused(r) }, 1<<30,
 					kubesim.Answer(apierrors.NewTooManyRequests("busy", 30)))

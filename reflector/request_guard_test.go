@@ -65,7 +65,7 @@ func TestStalledServer(t *testing.T) {
 // TestStalledPage: a relist whose page stops half-way is given up and done
 // again.
 func TestStalledPage(t *testing.T) {
-	bubble(t, 8, kubesim.Options{}, Options{PageSize: 3}, func(f *fixture) {
+	bubble(t, 8, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1,
 			func(w http.ResponseWriter, r *http.Request) {
 				_, _ = w.Write([]byte(`{"kind":`))

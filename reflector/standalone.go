@@ -22,8 +22,8 @@ import (
 // StandaloneOptions configure a Standalone.
 type StandaloneOptions struct {
 	Options
-	// Source states which list/watch it is. Cluster names its cluster. See
-	// informer.Options.
+	// Source is set for a client that does not come from WrapConfig, and says which list
+	// and watch it is. Cluster names the cluster, where one file serves several.
 	Source  *boltstore.Source
 	Cluster string
 }
@@ -67,12 +67,12 @@ var _ cache.ListerWatcherWithContext = &Standalone{}
 // object of the type that lw returns. Errors are those of
 // informer.NewSharedIndexInformer.
 func NewStandalone(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o StandaloneOptions) (*Standalone, error) {
-	claim := boltstore.Claim{Example: example}
+	claim, server := boltstore.Claim{Example: example}, ""
 	if o.Source != nil {
 		claim.Source = *o.Source
 	} else {
 		var err error
-		if claim.Source, o.Server, err = Identify(context.Background(), lw, example); err != nil {
+		if claim.Source, server, err = Identify(context.Background(), lw, example); err != nil {
 			return nil, err
 		}
 	}
@@ -83,12 +83,8 @@ func NewStandalone(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now
-	if o.Clock != nil {
-		now = o.Clock.Now
-	}
-	s := &Standalone{store: store, queue: fifo.New(store, fifo.Options{Logger: o.Logger, Now: now})}
-	s.source = New(lw, s.queue, store, example, o.Options)
+	s := &Standalone{store: store, queue: fifo.New(store, nil)}
+	s.source = New(lw, s.queue, store, example, server, o.Options)
 	s.cond.L = &s.mu
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.popping.Go(s.pop)

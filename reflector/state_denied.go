@@ -41,14 +41,14 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by boltstore.Serv
 	}
 	if !s.store.State().Synced { // what an interrupted list has left goes, too
 		if err := s.store.DropProgress(); err != nil {
-			s.o.Logger.Error(err, "The server refuses these objects, and what was listed of them could not be removed yet", "source", s.store.Source().String())
+			s.log.Error(err, "The server refuses these objects, and what was listed of them could not be removed yet", "source", s.store.Source().String())
 		}
 		return
 	}
 	if s.queue.Accepted() == "" {
 		return
 	}
-	if s.o.Server != "" {
+	if s.cluster.server != "" {
 		known := s.store.State()
 		id, by, err := s.cluster.identify(ctx, known, by)
 		if err == nil && id.other {
@@ -59,8 +59,8 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by boltstore.Serv
 		}
 	}
 	if err := s.queue.Purge(ctx); err != nil {
-		s.o.Logger.Error(err, "The server refuses these objects, and they could not be purged yet", "source", s.store.Source().String())
+		s.log.Error(err, "The server refuses these objects, and they could not be purged yet", "source", s.store.Source().String())
 		return
 	}
-	s.o.Logger.Info("The server refuses these objects, they have been purged", "source", s.store.Source().String(), "refused", err.Error())
+	s.log.Info("The server refuses these objects, they have been purged", "source", s.store.Source().String(), "refused", err.Error())
 }

@@ -90,7 +90,7 @@ func (s *ListerWatcher) State() State {
 	if (st.Phase == PhaseLive || st.Phase == PhaseCatchingUp) && !s.link.is(linkAsked) { // nothing is being watched
 		st.Phase, st.Since = PhaseConnecting, s.link.doubtedAt()
 	}
-	st.taken = s.o.Clock.Now()
+	st.taken = s.clock.Now()
 	if st.Confirmed = s.queue.Confirmed(); st.Confirmed.IsZero() {
 		file := s.store.State()
 		st.Confirmed, st.age = file.Confirmed, file.ConfirmedAge
@@ -114,10 +114,10 @@ func (s *ListerWatcher) State() State {
 
 // enter enters a phase, and reports it if it is another one.
 func (s *ListerWatcher) enter(p Phase, reason string) {
-	if !s.status.enter(p, reason, s.o.Clock.Now(), s.link.doubtedAt()) {
+	if !s.status.enter(p, reason, s.clock.Now(), s.link.doubtedAt()) {
 		return
 	}
-	s.o.Logger.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.queue.Accepted())
+	s.log.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.queue.Accepted())
 	if s.o.OnState != nil {
 		s.o.OnState(s.State())
 	}

@@ -62,7 +62,7 @@ func TestAhead(t *testing.T) {
 // TestAheadIsNotWaitedFor: a watch that is not answered before its first event,
 // as some proxies have it, does not hold up the pages of a slow list.
 func TestAheadIsNotWaitedFor(t *testing.T) {
-	bubble(t, 0, kubesim.Options{}, Options{PageSize: 50}, func(f *fixture) {
+	bubble(t, 0, kubesim.Options{}, Options{pageSize: 50}, func(f *fixture) {
 		f.slow(500)
 		f.sim.FailNext(isWatch, 1<<30, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		began := time.Now()

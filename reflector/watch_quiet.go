@@ -11,7 +11,7 @@ const quietest = 10 * time.Minute
 // patience is how long a watch may bring neither event nor bookmark. It learns
 // whether the server sends bookmarks.
 type patience struct {
-	least time.Duration // Options.QuietTimeout
+	least time.Duration // Options.quietTimeout
 
 	mu  sync.Mutex
 	now time.Duration

@@ -34,7 +34,7 @@ func (s *ListerWatcher) stream(inner watch.Interface, timeoutSeconds *int64, rep
 	w := &watcher{s: s, inner: inner, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
-		w.until = s.o.Clock.Now().Add(timeout)
+		w.until = s.clock.Now().Add(timeout)
 		w.short = timeout == s.o.confirmTimeout
 		if w.short && timeout < w.quiet { // the server ends it itself, unless the link is dead
 			w.quiet = timeout + askPatience
@@ -60,7 +60,7 @@ func (w *watcher) run(repaired bool) {
 	if repaired && !w.send(w.bookmark()) {
 		return
 	}
-	clock := w.s.o.Clock
+	clock := w.s.clock
 	last := clock.Now()
 	alarm := clock.NewTimer(w.quiet)
 	defer alarm.Stop()
@@ -182,7 +182,7 @@ func isInternal(err error) bool {
 func (w *watcher) ended() {
 	// A watch that ends at its time leaves nothing to ask. If it ends earlier the
 	// link has broken, and another server may answer next.
-	early, behind := w.until.IsZero() || w.s.o.Clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
+	early, behind := w.until.IsZero() || w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
 	if early {
 		w.s.form.doubt()
 	}

@@ -18,9 +18,9 @@ import (
 func TestOddTimeouts(t *testing.T) {
 	cases := map[string]Options{}
 	for _, d := range []time.Duration{-1, 1, math.MinInt64, math.MaxInt64} {
-		cases[fmt.Sprint("QuietTimeout ", int64(d))] = Options{QuietTimeout: d}
+		cases[fmt.Sprint("quietTimeout ", int64(d))] = Options{quietTimeout: d}
 		cases[fmt.Sprint("confirmTimeout ", int64(d))] = Options{confirmTimeout: d}
-		cases[fmt.Sprint("PageSize ", int64(d))] = Options{PageSize: int64(d)}
+		cases[fmt.Sprint("PageSize ", int64(d))] = Options{pageSize: int64(d)}
 		cases[fmt.Sprint("pageBytes ", int64(d))] = Options{pageBytes: int64(d)}
 	}
 	for name, o := range cases {
@@ -66,7 +66,7 @@ func TestOddTimeouts(t *testing.T) {
 	}
 }
 
-// TestQuietInALongConfirmation: a dead link is noticed within QuietTimeout, also
+// TestQuietInALongConfirmation: a dead link is noticed within quietTimeout, also
 // while a confirmation may take long.
 func TestQuietInALongConfirmation(t *testing.T) {
 	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{confirmTimeout: time.Hour}, func(f *fixture) {

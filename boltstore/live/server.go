@@ -20,8 +20,9 @@ import (
 
 // Options are the options of Serve. The zero value is good.
 type Options struct {
-	// Sources returns the state of each source that the program keeps up to date, by
-	// name. It may be called at any time, concurrently.
+	// Sources is set to show in `kubewake status` what the program's informers are doing.
+	// It returns the state of each source that the program keeps up to date, by name. It
+	// may be called at any time, concurrently.
 	Sources func() map[string]string
 }
 

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // question says which objects of a type a command asks for.

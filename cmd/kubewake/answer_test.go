@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // in returns a source that was confirmed at that minute.

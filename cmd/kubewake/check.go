@@ -14,10 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 // check verifies a file in a child process. Following a damaged page can fault or

@@ -7,9 +7,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 func newCompact(streams genericiooptions.IOStreams) *cobra.Command {

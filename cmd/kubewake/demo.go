@@ -11,13 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubewake/kubewake/internal/kubesim"
-	"github.com/kubewake/kubewake/internal/podgen"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/podgen"
 )
 
 // demo shows a restart without a cluster.

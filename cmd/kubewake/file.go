@@ -10,12 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
-	"github.com/kubewake/kubewake/reflector"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // dbFile is the file that a command reads or writes.

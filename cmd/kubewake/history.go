@@ -11,10 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/live"
 )
 
 type historyCmd struct {

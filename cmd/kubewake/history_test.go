@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
-	"github.com/kubewake/kubewake/fifo"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // pager takes nothing before the owner has ended.
@@ -47,7 +49,8 @@ func TestHistoryInPager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := fifo.New(s, fifo.Options{MaxBytes: 1 << 30}) // nothing pops
+	j := fifo.New(s, nil)
+	tuning.SetQueue(j, 1<<30) // nothing pops
 	const n = 400
 	for i := range n { // more than the socket's buffers hold
 		meta := metav1.ObjectMeta{Namespace: "web", Name: fmt.Sprint("c", i), UID: "u", ResourceVersion: fmt.Sprint(i + 1)}

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // keysetFlag adds --keyset.

@@ -9,10 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
-	"github.com/kubewake/kubewake/informer"
-	"github.com/kubewake/kubewake/reflector"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,6 +22,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // mirror keeps types in a file until it is interrupted.
@@ -367,7 +368,6 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
 		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		MaxStaleness: staleness,
-		Logger:       m.logger(),
 		Reflector: reflector.Options{
 			OnDenied: onDenied,
 			OnState:  func(st reflector.State) { m.changed(src, st, end) },

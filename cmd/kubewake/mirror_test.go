@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestDisableCompression: answers are compressed unless the flag says not to.

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
-	"github.com/kubewake/kubewake/internal/devicetest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/devicetest"
 )
 
 // still is a handler that acknowledges nothing.
@@ -39,7 +40,7 @@ func TestStatusOfAWrongClock(t *testing.T) {
 	if _, err := s.ClaimHandler("durable", h, func(at boltstore.Position, _ uint64, _ bool) { h.at = at; h.at.Replaying = false }); err != nil {
 		t.Fatal(err)
 	}
-	j := fifo.New(s, fifo.Options{})
+	j := fifo.New(s, nil)
 	for i := range 3 {
 		if err := j.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: fmt.Sprint(i + 1)}}); err != nil {
 			t.Fatal(err)

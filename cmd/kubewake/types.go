@@ -6,11 +6,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // shortNames are kubectl's short names of built-in types, for use without a server.

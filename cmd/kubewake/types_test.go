@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 func TestMatches(t *testing.T) {

@@ -14,3 +14,17 @@ type File struct {
 
 // SetFile sets it; options is a *boltstore.Options. Package boltstore provides it.
 var SetFile func(options any, t File)
+
+// Reflector is for a reflector.Options. A zero field stays as it is.
+type Reflector struct {
+	PageSize      int64
+	QuietTimeout  time.Duration
+	RetryUnstored time.Duration
+}
+
+// SetReflector sets it; options is a *reflector.Options. Package reflector provides it.
+var SetReflector func(options any, t Reflector)
+
+// SetQueue sets how many bytes a queue lets wait; queue is a *fifo.Queue that is not in
+// use yet. Package fifo provides it.
+var SetQueue func(queue any, bytes int)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
@@ -92,7 +93,7 @@ func resets(w *world) {
 	// Pages of 45 kB: the second one is the first to break.
 	began := time.Now()
 	w.link.cut(70_000, 3)
-	m := w.mirror(configMaps, apiserver.Admin, informer.Options{Reflector: reflector.Options{PageSize: 20}})
+	m := w.mirror(configMaps, apiserver.Admin, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: 20})})
 	m.until(time.Minute, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
 	m.phase(reflector.PhaseLive)
 	m.equal()

@@ -7,14 +7,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubewake/kubewake/informer"
-	"github.com/kubewake/kubewake/reflector"
-	"github.com/kubewake/kubewake/tests/apiserver"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
 // gadgets have a schema, of which the default of spec.color changes.

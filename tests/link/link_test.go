@@ -28,6 +28,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
@@ -340,7 +341,7 @@ func slow(w *world) {
 		w.create(configMaps, fmt.Sprintf("slow%03d", i), strings.Repeat(fmt.Sprint(i), 300))
 	}
 	w.link.limit(20_000)
-	m := w.mirror(configMaps, apiserver.Admin, informer.Options{Reflector: reflector.Options{PageSize: 40}})
+	m := w.mirror(configMaps, apiserver.Admin, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: 40})})
 	ctx, cancel := context.WithCancel(w.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -393,4 +394,10 @@ func fresh(w *world) {
 		w.Errorf("age %s", age)
 	}
 	w.Logf("confirmed after %s", time.Since(began).Round(time.Millisecond))
+}
+
+// tuned are options that users do not see.
+func tuned(t tuning.Reflector) (o reflector.Options) {
+	tuning.SetReflector(&o, t)
+	return o
 }

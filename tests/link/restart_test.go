@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
@@ -28,7 +29,9 @@ func restartsWith(w *world, repair reflector.Repair, prefix string) {
 		for i := range 300 {
 			w.create(gvr, name(i), "before")
 		}
-		m := w.mirror(gvr, apiserver.Admin, informer.Options{Reflector: reflector.Options{PageSize: 100, Repair: repair}})
+		o := tuned(tuning.Reflector{PageSize: 100})
+		o.Repair = repair
+		m := w.mirror(gvr, apiserver.Admin, informer.Options{Reflector: o})
 		m.phase(reflector.PhaseLive)
 		m.equal()
 		m.mu.Lock()

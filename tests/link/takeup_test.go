@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
@@ -93,7 +94,7 @@ func child(path string) error {
 			return client.List(asked, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return client.Watch(ctx, o) },
-	}, example, informer.Options{Reflector: reflector.Options{PageSize: takeUpPage}})
+	}, example, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: takeUpPage})})
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func takenUp(w *world) {
 			}
 		}
 	}
-	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{Reflector: reflector.Options{PageSize: takeUpPage}})
+	m := w.mirrorAt(path, configMaps, apiserver.Admin, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: takeUpPage})})
 	m.until(time.Minute, m.inf.HasSynced, func() string { return "not synced: " + m.inf.State().String() })
 	m.phase(reflector.PhaseLive)
 	m.equal()

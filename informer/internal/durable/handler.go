@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/informer/internal/backlog"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/internal/backlog"
 )
 
 // Host is what a handler uses of its informer.
@@ -26,6 +27,7 @@ type Host struct {
 // Store is what a handler uses of a *boltstore.Claimed: its place in the file,
 // and walks over the objects.
 type Store interface {
+	Logger() klog.Logger
 	Source() boltstore.Source
 	State() boltstore.State
 	Epoch() uint64
@@ -68,7 +70,7 @@ type Handler struct {
 // file has for it. The error is boltstore.ErrClaimed if the name is in use.
 func New(host Host, name string, call Func, o Options) (*Handler, error) {
 	o = o.withDefaults()
-	d := &Handler{host: host, name: name, o: o, log: *o.Logger, synced: make(chan struct{}), ended: make(chan struct{})}
+	d := &Handler{host: host, name: name, o: o, log: host.Store.Logger(), synced: make(chan struct{}), ended: make(chan struct{})}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.pos.settled, d.pos.inherited = map[string]uint64{}, map[string]uint64{}
 	d.queues = queues{host: &d.host, name: name, call: call, o: &d.o, log: d.log, ctx: d.ctx, owner: d, mu: &d.mu, ofKey: map[string]*keyQueue{}}

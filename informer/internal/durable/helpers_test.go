@@ -9,15 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/fifo"
-	"github.com/kubewake/kubewake/informer/internal/backlog"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/informer/internal/backlog"
+	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 var errUnwilling = errors.New("unwilling")
@@ -56,7 +58,8 @@ func stand(t *testing.T, path string, o boltstore.Options) *standing {
 	if s.d, err = New(host, "test", s.tell, Options{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
-	s.q = fifo.New(s.store, fifo.Options{MaxBytes: 1 << 30})
+	s.q = fifo.New(s.store, nil)
+	tuning.SetQueue(s.q, 1<<30)
 	return s
 }
 

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // AheadOfAck is how many tasks of one key are told before the first of them is

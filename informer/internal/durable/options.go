@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 )
 
 // Reset is the type of a telling that has the handler start over.
@@ -41,7 +40,6 @@ type Options struct {
 	PendingBytes int
 	StuckAfter   time.Duration
 	RateLimiter  workqueue.TypedRateLimiter[string]
-	Logger       *klog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -51,10 +49,6 @@ func (o Options) withDefaults() Options {
 	o.StuckAfter = max(cmp.Or(o.StuckAfter, 10*time.Second), time.Millisecond)
 	if o.RateLimiter == nil {
 		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 5*time.Minute)
-	}
-	if o.Logger == nil {
-		l := klog.Background()
-		o.Logger = &l
 	}
 	return o
 }

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // unparking is the walk over what the file has parked for the handler.

@@ -1,8 +1,9 @@
 package durable
 
 import (
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // position is how far the handler has come.

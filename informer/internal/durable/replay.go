@@ -1,9 +1,10 @@
 package durable
 
 import (
-	"github.com/kubewake/kubewake/boltstore"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // walk is a pass over objects or parked keys, page by page.

@@ -3,9 +3,10 @@ package durable
 import (
 	"errors"
 
-	"github.com/kubewake/kubewake/boltstore"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // Delivery is one telling of a task, which is acknowledged or refused.

@@ -60,7 +60,6 @@ func run(path string, write bool) (err error) {
 		Indexers:      cache.Indexers{"build": func(any) ([]string, error) { return []string{build + ", " + flag}, nil }},
 		Transform:     func(obj any) (any, error) { return obj, nil },
 		ServeOutdated: true,
-		Logger:        &discard,
 	})
 	if err != nil {
 		return err
