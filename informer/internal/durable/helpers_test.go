@@ -58,6 +58,11 @@ func stand(t *testing.T, path string, o boltstore.Options) *standing {
 	if s.d, err = New(host, "test", s.tell, Options{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
+	// A test whose handler is never done ends all the same.
+	soon, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	t.Cleanup(cancel)
+	context.AfterFunc(soon, s.d.cancel)
+	context.AfterFunc(s.d.ctx, s.d.wakeAll)
 	s.q = fifo.New(s.store, nil)
 	tuning.SetQueue(s.q, 1<<30)
 	return s
@@ -118,6 +123,37 @@ func (s *standing) end() {
 	if err := s.db.Close(); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// until takes steps until cond holds, or there is none left.
+func (s *standing) until(cond, step func() bool) {
+	s.t.Helper()
+	for !cond() && step() {
+		if s.d.ctx.Err() != nil {
+			s.t.Fatal("the handler is still being filled")
+		}
+	}
+}
+
+// fillUntil fills the handler's queues until cond holds, or nothing is left.
+func (s *standing) fillUntil(cond func() bool) {
+	s.t.Helper()
+	s.until(cond, s.d.fill)
+}
+
+// takeIn takes in entries up to a seq.
+func (s *standing) takeIn(upto uint64) {
+	s.t.Helper()
+	s.until(func() bool { return s.d.pos.cursor >= upto }, func() bool { return s.d.fillEntries(upto) })
+	if s.d.pos.cursor < upto {
+		s.t.Fatalf("at %d of %d", s.d.pos.cursor, upto)
+	}
+}
+
+// load takes in what is due again and was moved to the file.
+func (s *standing) load() {
+	s.t.Helper()
+	s.until(func() bool { return len(s.d.queues.loads) == 0 }, func() bool { return s.d.fillLoads(1) })
 }
 
 // called gives the first of a key to a worker that is not there.
@@ -189,10 +225,9 @@ func (s *standing) unparkAll() {
 		defer s.d.mu.Unlock()
 		return s.d.parked.active || s.d.pos.mark > s.d.pos.cursor
 	}
-	for parked() {
-		if !s.d.fillParked() {
-			s.t.Fatal("nothing to take in")
-		}
+	s.until(func() bool { return !parked() }, s.d.fillParked)
+	if parked() {
+		s.t.Fatal("nothing to take in")
 	}
 }
 

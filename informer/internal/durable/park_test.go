@@ -22,15 +22,13 @@ func TestNackWhileReady(t *testing.T) {
 	d.replay.walk, d.o.StuckAfter = walk{}, 0
 	s.change(cache.Added, "a")
 	s.flush()
-	for len(d.queues.ofKey) == 0 && d.fill() {
-	}
+	s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
 	told := s.called("default/a")
 	d.queues.returned(told, ErrAckLater)
 	s.movedOut("default/a")
 	s.change(cache.Updated, "a")
 	s.flush()
-	for d.fill() {
-	}
+	s.fillUntil(func() bool { return false })
 	q := d.queues.ofKey["default/a"]
 	if !q.ready {
 		t.Fatalf("%+v", q)
@@ -109,11 +107,7 @@ func TestReloadsWithinAPage(t *testing.T) {
 	d.o.MaxPending, d.o.Workers = 1, 2
 	s.change(cache.Deleted, "a")
 	last := s.flush()
-	for d.pos.cursor < last {
-		if !d.fillEntries(last) {
-			t.Fatalf("at %d of %d", d.pos.cursor, last)
-		}
-	}
+	s.takeIn(last)
 	// called gives a key to a worker that is not there.
 	called := func(key string) (*keyQueue, *Delivery) {
 		d.mu.Lock()

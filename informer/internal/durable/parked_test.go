@@ -27,11 +27,7 @@ func TestReloadedBehindInitial(t *testing.T) {
 	d := s.d
 	s.change(cache.Deleted, "a")
 	last := s.flush()
-	for d.pos.cursor < last {
-		if !d.fillEntries(last) {
-			t.Fatalf("at %d of %d", d.pos.cursor, last)
-		}
-	}
+	s.takeIn(last)
 	q := d.queues.ofKey["default/a"]
 	d.o.MaxPending = 1
 	d.queues.returned(s.called("default/a"), errors.New("no"))
@@ -68,8 +64,7 @@ func TestReloadedBehindInitial(t *testing.T) {
 	q.waiting = false
 	d.queues.schedule(q)
 	d.mu.Unlock()
-	for len(d.queues.loads) > 0 && d.fillLoads(1) {
-	}
+	s.load()
 	got := ""
 	for _, x := range q.tasks {
 		o, err := x.entry.Object()
@@ -103,8 +98,7 @@ func TestParkedTwice(t *testing.T) {
 			s := stand(t, path, boltstore.Options{JournalBytes: 1})
 			s.change(cache.Added, "a")
 			s.flush()
-			for len(s.d.queues.ofKey) == 0 && s.d.fill() {
-			}
+			s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
 			s.ackAll()
 			s.change(cache.Deleted, "a")
 			s.change(cache.Added, "a")
@@ -154,8 +148,7 @@ func TestParkedIntoCollapsed(t *testing.T) {
 	d.replay.walk = walk{}
 	s.change(cache.Added, "a")
 	s.flush()
-	for len(d.queues.ofKey) == 0 && d.fill() {
-	}
+	s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
 	d.queues.returned(s.called("default/a"), errUnwilling)
 	s.movedOut("default/a")
 	var middle uint64
@@ -167,19 +160,14 @@ func TestParkedIntoCollapsed(t *testing.T) {
 		}
 	}
 	last := s.d.host.Store.State().Seq
-	for d.pos.cursor < last {
-		if !d.fillEntries(last) {
-			t.Fatalf("at %d of %d", d.pos.cursor, last)
-		}
-	}
+	s.takeIn(last)
 	s.parkedTo("default/a", middle)
 	q := d.queues.ofKey["default/a"]
 	d.mu.Lock()
 	q.waiting = false // it is time
 	d.queues.schedule(q)
 	d.mu.Unlock()
-	for len(d.queues.loads) > 0 && d.fillLoads(1) {
-	}
+	s.load()
 	there := ""
 	for _, x := range q.tasks {
 		obj, err := x.entry.Object()

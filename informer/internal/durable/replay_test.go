@@ -22,11 +22,7 @@ func TestLeftToTheReplay(t *testing.T) {
 	if p := d.Position(); p.Cursor != 0 || !p.Replaying { // the commit might park what is behind it
 		t.Fatalf("%+v", p)
 	}
-	for d.pos.cursor < last { // meanwhile it is left to the replay
-		if !d.fillEntries(last) {
-			t.Fatalf("at %d of %d", d.pos.cursor, last)
-		}
-	}
+	s.takeIn(last) // meanwhile it is left to the replay
 	if d.pos.settled["default/a"] != last {
 		t.Errorf("settled %v: a record of it would stay", d.pos.settled)
 	}
@@ -35,11 +31,7 @@ func TestLeftToTheReplay(t *testing.T) {
 	s.change(cache.Deleted, "a")
 	s.change(cache.Added, "a")
 	last = s.flush()
-	for d.pos.cursor < last {
-		if !d.fillEntries(last) {
-			t.Fatalf("at %d of %d", d.pos.cursor, last)
-		}
-	}
+	s.takeIn(last)
 	if q := d.queues.ofKey["default/a"]; q == nil || len(q.tasks) != 1 || q.tasks[0].entry.Type != cache.Deleted || q.tasks[0].last != last {
 		t.Errorf("%+v", q)
 	}
@@ -58,8 +50,7 @@ func TestGoneBeforeItWasShown(t *testing.T) {
 			s.change(cache.Deleted, "a")
 			s.change(cache.Added, "a")
 			s.flush()
-			for len(d.queues.ofKey) == 0 && d.fill() {
-			}
+			s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
 			// A commit that has asked for the position before parks what was left
 			// to the replay, and what came after it.
 			shown, settled := s.swap(1, map[string]uint64{})
@@ -90,8 +81,7 @@ func TestParkedBehindWhatIsShown(t *testing.T) {
 	d := s.d
 	s.change(cache.Added, "a")
 	shown := s.flush()
-	for len(d.queues.ofKey) == 0 && d.fill() {
-	}
+	s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
 	if d.pos.cursor != shown {
 		t.Fatalf("at %d of %d", d.pos.cursor, shown)
 	}
@@ -119,11 +109,7 @@ func TestParkedBeforeReplay(t *testing.T) {
 	s.change(cache.Added, "a")
 	last := s.flush()
 	d := s.d
-	for d.pos.cursor < last-1 { // it has not come to the add
-		if !d.fillEntries(last - 1) {
-			t.Fatalf("at %d of %d", d.pos.cursor, last)
-		}
-	}
+	s.takeIn(last - 1) // it has not come to the add
 	q := d.queues.ofKey["default/a"]
 	if q == nil || len(q.tasks) != 1 || d.replay.begun {
 		t.Fatalf("%+v", q)
@@ -148,8 +134,7 @@ func TestParkedBeforeReplay(t *testing.T) {
 	if len(d.queues.loads) != 1 {
 		t.Fatalf("%+v", q)
 	}
-	for len(d.queues.loads) > 0 && d.fillLoads(1) {
-	}
+	s.load()
 	if len(q.tasks) != 1 || q.tasks[0].entry.Type != cache.Deleted || q.tasks[0].more {
 		for _, x := range q.tasks {
 			t.Errorf("it is told of %s at %d, more %v", x.entry.Type, x.last, x.more)
@@ -172,8 +157,7 @@ func TestParkedAcrossReplay(t *testing.T) {
 	d := s.d
 	s.change(cache.Updated, "a")
 	shown := s.flush()
-	for len(d.queues.ofKey) == 0 && d.fill() {
-	}
+	s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
 	if d.pos.cursor != shown || len(d.queues.ofKey) != 1 {
 		t.Fatalf("at %d of %d: %v", d.pos.cursor, shown, d.queues.ofKey)
 	}
@@ -199,11 +183,7 @@ func TestParkedAcrossReplay(t *testing.T) {
 	call := s.called("default/a")
 	toldOf := func() string {
 		t.Helper()
-		for d.parked.active || d.pos.mark > d.pos.cursor {
-			if !d.fillParked() {
-				t.Fatal("nothing to take in")
-			}
-		}
+		s.unparkAll()
 		q := d.queues.ofKey["default/a"]
 		task := q.tasks[len(q.tasks)-1]
 		if task.last != last {

@@ -60,8 +60,7 @@ func midReplay(t *testing.T, broken bool) *standing {
 
 	s = stand(t, path, boltstore.Options{})
 	s.rv = n
-	for !s.d.replay.begun && s.d.fill() {
-	}
+	s.fillUntil(func() bool { return s.d.replay.begun })
 	s.ackAll()
 	at := s.d.pos.cursor
 	s.change(cache.Added, "new")
@@ -132,8 +131,7 @@ func TestResetIsWrittenBeforeItIsTold(t *testing.T) {
 		return d.over.phase == phaseTold
 	})
 	s.ackAll()
-	for len(d.queues.ofKey) == 0 && d.fill() {
-	}
+	s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
 	if len(d.queues.ofKey) != 1 {
 		t.Errorf("%d objects are shown", len(d.queues.ofKey))
 	}
