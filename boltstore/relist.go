@@ -25,12 +25,9 @@ type RelistOptions struct {
 	// relist's or Content is true.
 	Form    string
 	Content bool
-	// ClusterUID and Server identify the cluster that answered. "" leaves what is
-	// known.
+	// ClusterUID and Server identify the cluster that answers. "" leaves what is
+	// known. See also [Relist.AnsweredBy].
 	ClusterUID, Server string
-	// Answered, if not nil, is called by Commit. It says what else the answers told
-	// about the server.
-	Answered func() Server
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
 	// TakeUp goes on with the pages of an interrupted first list, see [Relist.PageTo].
@@ -64,6 +61,7 @@ type Relist struct {
 	o     RelistOptions
 	first bool // the source had not been listed
 	all   bool // store every object again: type or transform have changed
+	by    Server
 	// content: equal versions need not mean equal content.
 	content bool
 
@@ -138,6 +136,9 @@ func (s *Store) ServedForm() string { return s.metaNow().Form }
 // ServedAs states RelistOptions.Form if it was not known at the beginning. It does not
 // change what has been compared.
 func (r *Relist) ServedAs(form string) { r.o.Form = form }
+
+// AnsweredBy states what the pages have told about the server. "" leaves what is known.
+func (r *Relist) AnsweredBy(by Server) { r.by = by }
 
 func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
 

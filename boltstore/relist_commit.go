@@ -116,9 +116,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if r.o.NewHistory {
 			m.History++
 		}
-		if r.o.Answered != nil {
-			m.answeredBy(r.o.Answered())
-		}
+		m.answeredBy(r.by)
 		m.answeredBy(Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server})
 		return src.putMeta(m)
 	}, func() {

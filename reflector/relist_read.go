@@ -118,7 +118,7 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	}
 	known := s.store.State()
 	l.flow = s.cluster.expect(known)
-	l.o = boltstore.RelistOptions{NewHistory: s.link.is(linkRestored) && known.Synced, ClusterUID: s.cluster.uid(), Server: s.cluster.server, Answered: s.cluster.answered, TakeUp: true,
+	l.o = boltstore.RelistOptions{NewHistory: s.link.is(linkRestored) && known.Synced, ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: true,
 		Form: sign, Content: sign == "" || reason == ReasonAudit}
 	if !l.o.NewHistory && known.Synced {
 		l.least = s.queue.Accepted()
@@ -156,5 +156,6 @@ func (l *lister) read() error {
 	if l.late {
 		r.ServedAs(l.form)
 	}
+	r.AnsweredBy(l.s.cluster.answered())
 	return r.Commit(l.ctx, l.at.rv, l.at.newest)
 }
