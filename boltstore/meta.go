@@ -81,7 +81,7 @@ type sourceMeta struct {
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
 	Epoch           uint64               `msgpack:"epoch"`      // goes up when the contents are set aside
-	History         uint64               `msgpack:"history"`    // goes up at each noticed restore of the server
+	Timeline        uint64               `msgpack:"history"`    // number of the timeline: goes up at each noticed restore of the server
 	Generation      uint64               `msgpack:"generation"` // 0: never synced
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Listed          string               `msgpack:"listed,omitempty"` // version of the last list
@@ -135,7 +135,7 @@ func (m *sourceMeta) clone() *sourceMeta {
 func (m *sourceMeta) state(d *device) State {
 	st := State{
 		Source: m.Source, ClusterUID: m.ClusterUID, Server: m.Server, FlowSchemaUID: m.FlowSchemaUID, ServerCA: m.ServerCA, Kind: m.Kind, APIVersion: m.APIVersion,
-		History: m.History, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
+		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
 		Names:    m.Names,

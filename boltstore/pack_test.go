@@ -223,7 +223,7 @@ func TestRelistComparesContent(t *testing.T) {
 	retrain(t, s)
 	objs[7] = objs[7].(*corev1.Pod).DeepCopy()
 	objs[7].(*corev1.Pod).Status.Message = "other content, same version"
-	entries, r := relist(t, s, "90", RelistOptions{NewHistory: true}, objs, 50)
+	entries, r := relist(t, s, "90", RelistOptions{NewTimeline: true}, objs, 50)
 	if len(entries) != 1 || r.Changed != 1 {
 		t.Fatalf("%d entries, %d changed", len(entries), r.Changed)
 	}

@@ -17,9 +17,9 @@ import (
 
 // RelistOptions say how a relist compares the server's objects with the file's.
 type RelistOptions struct {
-	// NewHistory: the server has been restored to an earlier state. The relist compares
+	// NewTimeline: the server has been restored to an earlier state. The relist compares
 	// content instead of versions, and overwrites the file.
-	NewHistory bool
+	NewTimeline bool
 	// Form is a sign of the form in which the server serves the objects, "" if it is
 	// not known. Content is compared, besides versions, if Form differs from the last
 	// relist's or Content is true.
@@ -119,7 +119,7 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	// It is not known which own writes a damaged source had.
-	r.content = o.NewHistory || o.Content || s.Err() != nil || o.Form != "" && o.Form != s.metaNow().Form
+	r.content = o.NewTimeline || o.Content || s.Err() != nil || o.Form != "" && o.Form != s.metaNow().Form
 	var err error
 	if r.first && o.TakeUp && s.Err() == nil {
 		err = r.takeUp()

@@ -113,8 +113,8 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		m.confirm(r.s.db.device, confirmed)
 		m.TypeHash, m.Transform = r.s.type_, r.s.transformVersion()
 		m.APIVersion, m.Kind = r.s.kind.GroupVersion().String(), r.s.kind.Kind
-		if r.o.NewHistory {
-			m.History++
+		if r.o.NewTimeline {
+			m.Timeline++
 		}
 		m.answeredBy(r.by)
 		m.answeredBy(Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server})
@@ -170,6 +170,6 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	return m, a.journal()
 }
 
-// anew says whether own writes go, whatever their version. They go in a new history,
+// anew says whether own writes go, whatever their version. They go in a new timeline,
 // where old versions mean nothing, and if type or transform have changed.
-func (r *Relist) anew() bool { return r.o.NewHistory || r.all }
+func (r *Relist) anew() bool { return r.o.NewTimeline || r.all }

@@ -34,7 +34,7 @@ const (
 // ByMetadata says whether metadata is enough to recognise an unchanged object. It is
 // not enough for a first list, after a change of type or transform, or with a key
 // function of the program's own. Nor is it if equal versions need not mean equal
-// content: in a new history, in another served form, or in a damaged source.
+// content: in a new timeline, in another served form, or in a damaged source.
 func (r *Relist) ByMetadata() bool {
 	return !r.first && !r.all && !r.content && r.s.metaKeys
 }

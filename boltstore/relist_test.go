@@ -114,7 +114,7 @@ func TestRelistAfterRestore(t *testing.T) {
 	srv = server{}
 	srv.set(configMap("a", "same", 1, nil), configMap("a", "newer", 3, map[string]string{"k": "old"}),
 		configMap("a", "twin", 7, map[string]string{"k": "server's"}))
-	entries, _ := relist(t, s, "7", RelistOptions{NewHistory: true}, srv.list(), 10)
+	entries, _ := relist(t, s, "7", RelistOptions{NewTimeline: true}, srv.list(), 10)
 	sameObjects(t, "after", srv.anys(), s.List())
 	got := map[string]cache.DeltaType{}
 	for _, e := range entries {
@@ -124,7 +124,7 @@ func TestRelistAfterRestore(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Fatalf("told %v, want %v", got, want)
 	}
-	if st := s.State(); st.History != 1 || st.ResourceVersion != "7" {
+	if st := s.State(); st.Timeline != 1 || st.ResourceVersion != "7" {
 		t.Fatalf("%+v", st)
 	}
 }

@@ -203,7 +203,7 @@ func (m *storeModel) relist(restored bool) {
 	m.db.opts.maxCommitBytes = []int{1, 4000, 4 << 20}[m.rnd.IntN(3)]
 	m.db.commit.busy.Unlock()
 	refuse := maps.Clone(m.refuse)
-	o := RelistOptions{NewHistory: restored, Content: m.rnd.IntN(4) == 0, TakeUp: false, OnError: func(runtime.Object, error) {},
+	o := RelistOptions{NewTimeline: restored, Content: m.rnd.IntN(4) == 0, TakeUp: false, OnError: func(runtime.Object, error) {},
 		Transform: func(obj runtime.Object) (runtime.Object, error) {
 			if refuse[obj.(*corev1.ConfigMap).Name] {
 				return nil, errRefused
@@ -216,7 +216,7 @@ func (m *storeModel) relist(restored bool) {
 	defer r.Abort()
 	raw = raw && r.ByMetadata()
 	objs, at, rv := m.srv.list(), len(m.log), fmt.Sprint(m.rv)
-	m.say("list of %d at %s: new history %v, content %v, outdated %v, raw %v, limit %d, abort %v, refused %v, bad %v",
+	m.say("list of %d at %s: new timeline %v, content %v, outdated %v, raw %v, limit %d, abort %v, refused %v, bad %v",
 		len(objs), rv, restored, o.Content, outdated, raw, m.db.opts.maxCommitBytes, abort, refuse, m.bad)
 	for page := range slices.Chunk(objs, 2) {
 		if m.rnd.IntN(4) == 0 && !outdated {

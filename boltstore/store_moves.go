@@ -25,7 +25,7 @@ func (s *Claimed) NoteStands() { s.stands.Store(true) }
 func (r *Relist) listedAt(m *sourceMeta, rv string) {
 	was := r.s.metaNow()
 	differs := r.Deleted > 0 || r.Changed > 0 && !r.content
-	repaired := r.all || r.first || r.o.NewHistory || was.Own.Count > 0 || was.Noted != (noted{}) || r.s.Err() != nil
+	repaired := r.all || r.first || r.o.NewTimeline || was.Own.Count > 0 || was.Noted != (noted{}) || r.s.Err() != nil
 	m.Stands = was.Stands || r.s.stands.Load() || r.unversioned || differs && rv == was.ResourceVersion && rv != "" && !repaired
 	m.Moved = was.Moved || was.Listed != "" && rv != "" && was.Listed != rv
 	m.Listed = rv

@@ -16,7 +16,7 @@ type Page struct {
 	Next []byte
 	// Seq is the number of the last journal entry that the page contains.
 	Seq uint64
-	// Epoch is the number of the history that the objects are of.
+	// Epoch is that of the objects; see Claimed.Epoch.
 	Epoch uint64
 	// Synced is false, and the page empty, before the first list, and while the objects
 	// are outdated.

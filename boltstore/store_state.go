@@ -14,7 +14,7 @@ type State struct {
 	Namespaced      bool     `json:"namespaced"`      // Scope is ScopeNamespaced
 	Scope           Scope    `json:"scope,omitempty"` // as described, otherwise as the objects show; "" if neither says
 	Names           []string `json:"names,omitempty"` // see Description
-	History         uint64   `json:"history"`
+	Timeline        uint64   `json:"timeline"`
 	Synced          bool     `json:"synced"` // has been listed once
 	ResourceVersion string   `json:"resourceVersion"`
 	// Confirmed is when the server last confirmed the state, by the device's clock at

@@ -118,7 +118,7 @@ func TestRestoredServer(t *testing.T) {
 	if r.there["old"].Data["data"] != "1" {
 		t.Errorf("the handler has %v", r.there["old"])
 	}
-	if st := l.inf.Store().State(); st.History != 1 {
+	if st := l.inf.Store().State(); st.Timeline != 1 {
 		t.Errorf("%+v", st)
 	}
 	w.create("after")

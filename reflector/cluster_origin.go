@@ -16,7 +16,7 @@ import (
 )
 
 // origin notes which server answers requests. As long as the connection is the
-// same, so is the server's process, and with it the history. As long as the
+// same, so is the server's process, and with it the timeline. As long as the
 // answers name the same flow schema, the cluster is the same, since the schema is
 // an object in it.
 type origin struct {

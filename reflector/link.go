@@ -21,7 +21,7 @@ const (
 	// linkExpired: the server has forgotten the accepted version. A relist comes
 	// before the next watch.
 	linkExpired
-	// linkRestored: the server is of another history. A relist that compares
+	// linkRestored: the server is of another timeline. A relist that compares
 	// content comes before the next watch.
 	linkRestored
 	// linkUnreadable: watches begin with errors again and again. A relist comes
@@ -81,7 +81,7 @@ func (l *link) expired() {
 	}
 }
 
-// restored: the server is of another history.
+// restored: the server is of another timeline.
 func (l *link) restored() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

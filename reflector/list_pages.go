@@ -36,7 +36,7 @@ type lister struct {
 	relist *fifo.Relist // once it has begun
 	size   pageSize
 
-	least  string // an earlier version is of another history; "": any will do
+	least  string // an earlier version is of another timeline; "": any will do
 	flow   string // flow schema that pages must name; "": the first page's
 	whole  bool   // the list is asked for without pages
 	taken  bool   // the list goes on with one that was interrupted

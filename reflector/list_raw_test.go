@@ -166,8 +166,8 @@ func TestRawStaged(t *testing.T) {
 	}
 }
 
-// TestRawNewHistory: after a restore equal versions may have another content.
-func TestRawNewHistory(t *testing.T) {
+// TestRawNewTimeline: after a restore equal versions may have another content.
+func TestRawNewTimeline(t *testing.T) {
 	f := newRawFixture(t, mediaProto, 20, Options{})
 	f.list()
 	then := f.sim.Revision()

@@ -118,9 +118,9 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	}
 	known := s.store.State()
 	l.flow = s.cluster.expect(known)
-	l.o = boltstore.RelistOptions{NewHistory: s.link.is(linkRestored) && known.Synced, ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: true,
+	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && known.Synced, ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: true,
 		Form: sign, Content: sign == "" || reason == ReasonAudit}
-	if !l.o.NewHistory && known.Synced {
+	if !l.o.NewTimeline && known.Synced {
 		l.least = s.queue.Accepted()
 	}
 	return l, nil

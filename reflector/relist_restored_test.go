@@ -86,8 +86,8 @@ func TestExpiredAndRestored(t *testing.T) {
 		if st := f.State(); st.Relists[ReasonRestored] != 1 || st.Relists[ReasonExpired] != 0 {
 			t.Errorf("%v", st.Relists)
 		}
-		if st := f.store.State(); st.History != 1 {
-			t.Errorf("history %d", st.History)
+		if st := f.store.State(); st.Timeline != 1 {
+			t.Errorf("timeline %d", st.Timeline)
 		}
 	})
 }
