@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/tink"
+
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
 // ErrKeyset is wrapped by every error about a keyset: it is missing, malformed, or not
@@ -118,15 +122,38 @@ func Generate(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
+// rotateWait is how long Rotate waits for another one of the same keyset.
+const rotateWait = 10 * time.Second
+
 // Rotate adds a key to the keyset in the file at path and makes it the primary one. The
 // other keys stay, for files that they have sealed. A crash leaves the old keyset or
-// the new one.
+// the new one. The file keeps its owner and mode, and a symlink stays one.
 func Rotate(path string) error {
-	st, err := os.Stat(path)
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w; is the path right?", ErrKeyset, err)
+	}
+	// Of two rotations at once, one would lose the other's key, by which a file may be
+	// sealed already.
+	release, err := osfile.WaitLock(real, rotateWait, false)
+	switch {
+	case err == nil:
+		defer release()
+	case errors.Is(err, faults.ErrLocked):
+		return fmt.Errorf("%w: %s: another program changes it; try again", ErrKeyset, path)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: %w", ErrKeyset, err)
+	} // otherwise the file system has no locks
+	return rotate(path, real)
+}
+
+// rotate is Rotate for the file at real, which path leads to.
+func rotate(path, real string) error {
+	st, err := os.Stat(real)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrKeyset, err)
 	}
-	h, err := File(path).read()
+	h, err := File(real).read()
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrKeyset, path, err)
 	}
@@ -145,19 +172,19 @@ func Rotate(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*")
+	f, err := os.CreateTemp(filepath.Dir(real), "."+filepath.Base(real)+".new-*")
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrKeyset, err)
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(b)
-	if err := errors.Join(err, f.Chmod(st.Mode().Perm()), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(err, osfile.Like(f.Name(), st), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("%w: %w", ErrKeyset, err)
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("%w: %w", ErrKeyset, err)
+	if err := os.Rename(f.Name(), real); err != nil {
+		return fmt.Errorf("%w: %w", ErrKeyset, osfile.SayBusy(err))
 	}
-	return syncDir(filepath.Dir(path))
+	return syncDir(filepath.Dir(real))
 }
 
 func cleartext(h *keyset.Handle) ([]byte, error) {
