@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kubewake/kubewake/reflector/internal/wire"
+	"github.com/kubewake/kubewake/internal/packed"
 )
 
 // WrapConfig lets Identify learn what clients built on cfg list, and relists
@@ -73,7 +73,7 @@ func (t *transport) measure(req *http.Request) (*http.Response, error) {
 	if p == nil {
 		return t.next.RoundTrip(req)
 	}
-	return wire.RoundTrip(t.next, req, !t.plain, &p.sent)
+	return packed.RoundTrip(t.next, req, !t.plain, &p.sent)
 }
 
 // WrappedRoundTripper lets client-go find the transport beneath.

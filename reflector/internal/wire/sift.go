@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/packed"
 )
 
 // ErrForm means that an answer has not the form of the API's lists or objects.
@@ -43,7 +44,7 @@ const (
 // of the body gets the same error. Filter leaves an answer alone that is no
 // list in an encoding it knows.
 func Filter(resp *http.Response, same Compare, done func(Sifted, error)) {
-	if resp.StatusCode != http.StatusOK || len(packings(resp.Header)) > 0 {
+	if resp.StatusCode != http.StatusOK || len(packed.By(resp.Header)) > 0 {
 		return
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))

@@ -1,4 +1,6 @@
-package wire
+// Package packed sends requests whose answers may be compressed, and counts the bytes
+// that come over the link.
+package packed
 
 import (
 	"compress/gzip"
@@ -23,7 +25,7 @@ func RoundTrip(next http.RoundTripper, req *http.Request, pack bool, sent *atomi
 		return resp, err
 	}
 	resp.Body = &counted{resp.Body, sent}
-	if names := packings(resp.Header); ours && len(names) == 1 && (names[0] == "gzip" || names[0] == "x-gzip") {
+	if names := By(resp.Header); ours && len(names) == 1 && (names[0] == "gzip" || names[0] == "x-gzip") {
 		resp.Header.Del("Content-Encoding")
 		resp.Header.Del("Content-Length")
 		resp.ContentLength, resp.Uncompressed = -1, true
@@ -32,9 +34,9 @@ func RoundTrip(next http.RoundTripper, req *http.Request, pack bool, sent *atomi
 	return resp, nil
 }
 
-// packings names how an answer is packed, in lower case, innermost first. It is
+// By names how an answer is packed, in lower case, innermost first. It is
 // empty for an answer that is sent as it is.
-func packings(h http.Header) (names []string) {
+func By(h http.Header) (names []string) {
 	for _, line := range h.Values("Content-Encoding") {
 		for name := range strings.SplitSeq(line, ",") {
 			if name = strings.ToLower(strings.TrimSpace(name)); name != "" && name != "identity" {
