@@ -105,8 +105,9 @@ func (d *device) agrees() bool {
 
 // ServerTime notes what a server gives as the present time. If it is about the
 // device's, the device's clock counts as right until it is set.
-func (db *DB) ServerTime(t time.Time) {
-	d := db.device
+func (s *Claimed) ServerTime(t time.Time) { s.db.device.serverTime(t) }
+
+func (d *device) serverTime(t time.Time) {
 	now, slept := d.clock.Now(), d.slept()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,7 +120,7 @@ func (db *DB) ServerTime(t time.Time) {
 
 // Slept is how long the machine has slept since it booted. Monotonic time, by which
 // time.Time computes differences, does not contain sleep.
-func (db *DB) Slept() time.Duration { return db.device.slept() }
+func (s *Claimed) Slept() time.Duration { return s.db.device.slept() }
 
 // at returns what the file keeps of a time of this life: wall time and moment. A zero
 // time has no moment.

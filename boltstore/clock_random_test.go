@@ -39,7 +39,7 @@ func TestAgeIsNeverTooYoung(t *testing.T) {
 			case 4: // another process of the same boot
 				db = &DB{device: newDevice(Options{Clock: dev})}
 			case 5:
-				db.ServerTime(began.Add(passed))
+				db.device.serverTime(began.Add(passed))
 			case 6:
 				wall, by = db.device.at(dev.Now())
 				at = passed
@@ -90,7 +90,7 @@ func TestEntryAgeIsTrue(t *testing.T) {
 				dev.Set(wrong(), false)
 				life()
 			case 5:
-				db.ServerTime(began.Add(passed))
+				db.device.serverTime(began.Add(passed))
 			case 6:
 				m.date(d)
 				entries = append(entries, entry{dev.Now().UnixNano(), passed})

@@ -62,14 +62,14 @@ func TestServerTime(t *testing.T) {
 		}
 	}
 	right("at first", false)
-	db.ServerTime(now.Add(2 * time.Minute))
+	db.device.serverTime(now.Add(2 * time.Minute))
 	right("another time", false)
-	db.ServerTime(now.Add(30 * time.Second))
+	db.device.serverTime(now.Add(30 * time.Second))
 	right("the same time", true)
 	dev.Pass(time.Hour)
-	db.ServerTime(dev.Now())
+	db.device.serverTime(dev.Now())
 	right("later", true)
-	db.ServerTime(now)
+	db.device.serverTime(now)
 	right("a server that is behind", false)
 }
 

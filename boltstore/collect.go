@@ -27,7 +27,7 @@ func (s *Store) claimDue() bool {
 // minutes old.
 func (db collecting) journalFrom() time.Time {
 	now := db.opts.Clock.Now()
-	if age := now.Sub(db.since.at) + db.Slept() - db.since.slept; age < db.opts.JournalAge && !db.device.right() {
+	if age := now.Sub(db.since.at) + db.device.slept() - db.since.slept; age < db.opts.JournalAge && !db.device.right() {
 		return time.Unix(0, 0)
 	}
 	return now.Add(-db.opts.JournalAge)

@@ -37,12 +37,6 @@ type Change struct {
 	hide     bool // what the file has of the object must not be served
 }
 
-// Key is the key of the object.
-func (c *Change) Key() string { return c.key }
-
-// ResourceVersion is the version of the object, "" if it has none.
-func (c *Change) ResourceVersion() string { return c.rv }
-
 // TellUnknown makes handlers hear of a delete even if the file does not hold the
 // object. The caller knows that the delete has not come before. A delete without a
 // final state stays as it is.

@@ -112,7 +112,7 @@ func readSealed(t *testing.T, db *DB, want map[string]*corev1.ConfigMap) (notice
 	}
 	check(one, nil)
 	for seq := uint64(1); seq <= 8; {
-		entries, err := s.ReadJournal(seq)
+		entries, err := (&Claimed{s}).ReadJournal(seq)
 		noticed = noticed || err != nil || len(entries) == 0
 		if err != nil || len(entries) == 0 {
 			break

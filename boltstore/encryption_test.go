@@ -185,7 +185,7 @@ func contentOf(t testing.TB, db *DB) (objs []any, entries int) {
 		}
 		objs = append(objs, all...)
 		if src == podSource {
-			e, err := s.ReadJournal(1)
+			e, err := (&Claimed{s}).ReadJournal(1)
 			if err != nil || len(e) == 0 {
 				t.Fatalf("journal: %v %v", e, err)
 			}

@@ -125,7 +125,7 @@ func (s reading) decodeRaw(key string, raw []byte) (any, error) {
 
 // ReadJournal reads committed entries from seq on, in order, up to the end of a block.
 // It returns none if there are none yet. It skips entries that the journal has trimmed.
-func (s *Store) ReadJournal(seq uint64) ([]*Entry, error) {
+func (s *Claimed) ReadJournal(seq uint64) ([]*Entry, error) {
 	return s.reading().readJournal(seq, func(sourceTx) error { return nil })
 }
 
@@ -178,28 +178,13 @@ func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, e
 	return entries, nil
 }
 
-// OldestSeq is the seq of the oldest entry in the journal, or one above the last if it
-// is empty.
-func (s *Store) OldestSeq() (seq uint64, err error) {
-	err = s.view(func(m *sourceMeta, src sourceTx) error {
-		seq = m.Seq + 1
-		if j := src.Root.Bucket(layout.BucketJournal); j != nil {
-			if k, _ := j.Cursor().First(); k != nil {
-				seq = min(seq, binary.BigEndian.Uint64(k))
-			}
-		}
-		return nil
-	})
-	return seq, err
-}
-
 // History yields the journal's entries of one key, oldest first; "" means all keys. It
 // reads each block in its own transaction. Entries that are trimmed meanwhile are left
 // out. An error ends it.
 func (s *Store) History(key string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		for next := uint64(1); ; {
-			entries, err := s.ReadJournal(next)
+			entries, err := s.reading().readJournal(next, func(sourceTx) error { return nil })
 			if err != nil {
 				yield(nil, err)
 				return

@@ -133,7 +133,7 @@ func durableOf(t *testing.T, db *DB) durable {
 	if d.objects, err = s.ListErr(); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range journalFrom(t, s, 1) {
+	for _, e := range journalFrom(t, &Claimed{s}, 1) {
 		o, err := e.Object()
 		if err != nil {
 			t.Fatal(err)

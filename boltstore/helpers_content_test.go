@@ -30,7 +30,7 @@ func event(t *testing.T, s *Claimed, p *testProducer, typ cache.DeltaType, obj a
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.put(&Batch{Changes: []*Change{c}, ResourceVersion: c.ResourceVersion()})
+	p.put(&Batch{Changes: []*Change{c}, ResourceVersion: c.rv})
 	s.wake(true)
 	p.wait(t)
 }
@@ -172,9 +172,7 @@ func newListing(t *testing.T, objs []runtime.Object, pageSize int) *listing {
 }
 
 // journalFrom reads all entries from seq on, out of the file.
-func journalFrom(t *testing.T, s interface {
-	ReadJournal(uint64) ([]*Entry, error)
-}, seq uint64) (all []*Entry) {
+func journalFrom(t *testing.T, s *Claimed, seq uint64) (all []*Entry) {
 	t.Helper()
 	for {
 		entries, err := s.ReadJournal(seq)

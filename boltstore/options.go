@@ -107,10 +107,9 @@ type Options struct {
 	Logger *klog.Logger
 	// TrustClock is set on devices whose clock has a battery, so is always right.
 	// Without it the clock counts as right while the system calls it synchronised
-	// (Linux), or once a server on another machine had the same time, see
-	// [DB.ServerTime]. On other systems it always counts as right. A confirmation
-	// before the last boot has an age only if the clock was right then and is right
-	// now.
+	// (Linux), or once a server on another machine had the same time. On other systems it
+	// always counts as right. A confirmation before the last boot has an age only if
+	// the clock was right then and is right now.
 	TrustClock bool
 	// Clock is for tests, of the file and of its informers. Default the real clock. A
 	// DeviceClock can stand for a device that reboots and sleeps.

@@ -48,7 +48,7 @@ func TestOddOptions(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := claimTest(t, db, Claim{Indexers: indexers})
-			done, err := db.BeginRelisting(t.Context())
+			done, err := s.BeginRelisting(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -131,7 +131,7 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 }
 
 // ServedForm returns the form that the last relist committed, see RelistOptions.Form.
-func (s *Store) ServedForm() string { return s.metaNow().Form }
+func (s *Claimed) ServedForm() string { return s.metaNow().Form }
 
 // ServedAs states RelistOptions.Form if it was not known at the beginning. It does not
 // change what has been compared.

@@ -147,8 +147,8 @@ func TestLandedCommit(t *testing.T) {
 	db.h.writeMu.Unlock()
 	p.add(t, s, configMap("a", "two", 2, map[string]string{"words": "w"}), configMap("a", "one", 3, nil))
 	p.wait(t)
-	if len(p.entries) != 3 || p.entries[1].Key != "a/two" || p.entries[2].Type != cache.Updated || s.Stale() != 0 {
-		t.Fatalf("told %v, %d stale", p.entries, s.Stale())
+	if len(p.entries) != 3 || p.entries[1].Key != "a/two" || p.entries[2].Type != cache.Updated || s.stale.Load() != 0 {
+		t.Fatalf("told %v, %d stale", p.entries, s.stale.Load())
 	}
 	if st := s.State(); st.Objects != 2 || st.Seq != 3 || st.ResourceVersion != "3" {
 		t.Fatalf("%+v", st)

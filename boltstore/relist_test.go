@@ -150,8 +150,8 @@ func TestOlderChangesAreDropped(t *testing.T) {
 	feed(cache.Updated, configMap("a", "b", 10, map[string]string{"k": "10"}))
 	feed(cache.Deleted, configMap("a", "b", 8, nil))
 	obj, ok, err := s.GetByKey("a/b")
-	if err != nil || !ok || obj.(*corev1.ConfigMap).Data["k"] != "10" || s.Stale() != 3 {
-		t.Fatalf("%v %v %v, %d dropped", obj, ok, err, s.Stale())
+	if err != nil || !ok || obj.(*corev1.ConfigMap).Data["k"] != "10" || s.stale.Load() != 3 {
+		t.Fatalf("%v %v %v, %d dropped", obj, ok, err, s.stale.Load())
 	}
 	opaque := configMap("a", "b", 0, map[string]string{"k": "opaque"})
 	opaque.ResourceVersion = "v:abc"

@@ -12,20 +12,21 @@ func TestMaxRelists(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	one, err := db.BeginRelisting(t.Context())
+	s := claimTest(t, db, Claim{})
+	one, err := s.BeginRelisting(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.BeginRelisting(t.Context()); err != nil {
+	if _, err := s.BeginRelisting(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := db.BeginRelisting(gone); err == nil {
+	if _, err := s.BeginRelisting(gone); err == nil {
 		t.Fatal("a third turn")
 	}
 	one()
-	if _, err := db.BeginRelisting(t.Context()); err != nil {
+	if _, err := s.BeginRelisting(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -131,7 +131,7 @@ func TestJournalGap(t *testing.T) {
 				s := claimTest(t, openTest(t, path, o), Claim{})
 				s.SetTold(s.State().Seq)
 				s.Release()
-				closeTest(t, s.DB())
+				closeTest(t, s.db)
 			}
 			f, done, err := pages.Open(path)
 			if err != nil {

@@ -81,9 +81,6 @@ func (s *Store) Source() Source { return s.source }
 // ObjectType is the Go type of the source's objects.
 func (s *Claimed) ObjectType() reflect.Type { return s.goType }
 
-// DB is the file that the store reads.
-func (s *Store) DB() *DB { return s.db }
-
 func (s *Store) metaNow() *sourceMeta {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

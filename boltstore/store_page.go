@@ -45,7 +45,7 @@ func (s *Store) Page(from []byte, n int) (p Page, err error) {
 
 // ServerPage is Page with the objects as the server showed them last, for handlers. It
 // leaves out own writes. It is not synced before the first list.
-func (s *Store) ServerPage(from []byte, n int) (p Page, err error) {
+func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
 	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		if !m.listed() {
 			return genTx{}

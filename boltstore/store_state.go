@@ -50,9 +50,6 @@ type State struct {
 	Handlers []HandlerState `json:"handlers,omitempty"`
 }
 
-// Stale counts changes that were dropped because the file held newer ones.
-func (s *Store) Stale() uint64 { return s.stale.Load() }
-
 // damaged notes that something in the file cannot be served.
 func (s *Store) damaged(err error) {
 	s.mu.Lock()

@@ -132,11 +132,11 @@ func (q *Queue) enqueue(it item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.batch.bytes >= q.most {
-		slept := q.store.DB().Slept()
+		slept := q.store.Slept()
 		for q.batch.bytes >= q.most && !q.closed {
 			q.cond.Wait()
 		}
-		it.came = it.came.Add(slept - q.store.DB().Slept())
+		it.came = it.came.Add(slept - q.store.Slept())
 	}
 	if q.closed {
 		return ErrClosed

@@ -165,7 +165,7 @@ func TestUnstorable(t *testing.T) {
 // TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
 // and Close lets it go.
 func TestFullBatchBlocks(t *testing.T) {
-	q, _ := newQueue(t, boltstore.Options{MaxSize: 64 << 10}, settings{most: 200 << 10})
+	q, _, file := newFile(t, boltstore.Options{MaxSize: 64 << 10}, settings{most: 200 << 10})
 	result := make(chan error, 1)
 	accepted := make(chan struct{}, 10_000)
 	go func() {
@@ -180,7 +180,7 @@ func TestFullBatchBlocks(t *testing.T) {
 		}
 	}()
 	deadline := time.Now().Add(time.Minute)
-	for q.store.DB().Err() == nil {
+	for file.Err() == nil {
 		if time.Now().After(deadline) {
 			t.Fatal("the file's bound was not reached")
 		}

@@ -24,7 +24,7 @@ func (q *Queue) advance(rv string, at time.Time) {
 	if !q.version.reached {
 		return
 	}
-	q.version.confirmed, q.version.slept = at, q.store.DB().Slept()
+	q.version.confirmed, q.version.slept = at, q.store.Slept()
 	if q.counts.syncAt == nil {
 		n := q.counts.accepted
 		if q.counts.syncAt = &n; q.batch.bytes > 0 {
@@ -40,7 +40,7 @@ func (q *Queue) confirmedAt() time.Time {
 	if q.version.confirmed.Unix() <= 0 { // never
 		return q.version.confirmed
 	}
-	return q.version.confirmed.Add(q.version.slept - q.store.DB().Slept())
+	return q.version.confirmed.Add(q.version.slept - q.store.Slept())
 }
 
 // atLeast says whether version a is known to be b or later. A version that cannot

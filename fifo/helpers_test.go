@@ -25,6 +25,13 @@ type settings struct {
 
 func newQueue(t *testing.T, db boltstore.Options, o settings) (*Queue, *boltstore.Claimed) {
 	t.Helper()
+	q, s, _ := newFile(t, db, o)
+	return q, s
+}
+
+// newFile is newQueue and returns the file, too.
+func newFile(t *testing.T, db boltstore.Options, o settings) (*Queue, *boltstore.Claimed, *boltstore.DB) {
+	t.Helper()
 	db.Keyset = sealtest.Default()
 	file, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), db)
 	if err != nil {
@@ -50,7 +57,7 @@ func newQueue(t *testing.T, db boltstore.Options, o settings) (*Queue, *boltstor
 		q.now = o.now
 	}
 	t.Cleanup(q.Close)
-	return q, s
+	return q, s, file
 }
 
 func object(name string, rv int) *corev1.ConfigMap {

@@ -88,7 +88,7 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Re
 	if r.Relist, err = q.store.BeginRelist(o); err != nil {
 		return nil, err
 	}
-	r.began, r.slept = q.now(), q.store.DB().Slept()
+	r.began, r.slept = q.now(), q.store.Slept()
 	if at, ok := r.TakenUp(); ok {
 		r.began = at.Began
 	}
@@ -113,7 +113,7 @@ func (r *Relist) Commit(ctx context.Context, rv, newest string) error {
 	q := r.q
 	var confirmed time.Time
 	if rv == newest || r.Consistent() {
-		confirmed = r.began.Add(r.slept - q.store.DB().Slept())
+		confirmed = r.began.Add(r.slept - q.store.Slept())
 	} else if confirmed = q.store.State().Confirmed; confirmed.IsZero() {
 		confirmed = time.Unix(0, 0)
 	}
@@ -143,7 +143,7 @@ func (r *Relist) end(ctx context.Context, rv, newest string, confirmed time.Time
 	if rv == newest {
 		q.version.reached = listed // also where there are no versions
 		q.advance(rv, confirmed)
-		q.version.confirmed, q.version.slept, q.version.proven = confirmed, q.store.DB().Slept(), confirmed
+		q.version.confirmed, q.version.slept, q.version.proven = confirmed, q.store.Slept(), confirmed
 	}
 	q.cond.Broadcast()
 	return nil

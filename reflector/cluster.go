@@ -64,7 +64,7 @@ func (c *cluster) relisted() {
 // trace has the requests of the context noted as those that state the server's
 // version.
 func (c *cluster) trace(ctx context.Context) context.Context {
-	o := &origin{dated: c.store.DB().ServerTime}
+	o := &origin{dated: c.store.ServerTime}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.origin = o

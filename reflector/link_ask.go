@@ -27,12 +27,12 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 // ask asks for the server's version and for its cluster, once after the link has
 // broken. It returns why everything must be read, if it must.
 func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
-	began, slept := s.clock.Now(), s.store.DB().Slept()
+	began, slept := s.clock.Now(), s.store.Slept()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)
 	}
-	began = began.Add(slept - s.store.DB().Slept()) // if the machine has slept meanwhile
+	began = began.Add(slept - s.store.Slept()) // if the machine has slept meanwhile
 	s.link.answers()
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err

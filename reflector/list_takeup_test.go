@@ -236,7 +236,7 @@ func TestAllPagesReadBefore(t *testing.T) {
 		if _, err := f.otherCluster(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		l := f.newLister(t.Context(), ReasonFirst, &turn{db: f.store.DB()})
+		l := f.newLister(t.Context(), ReasonFirst, &turn{store: f.store})
 		var err error
 		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.cluster.server})
 		if err != nil {

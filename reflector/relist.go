@@ -34,7 +34,7 @@ func (s *ListerWatcher) repair(ctx context.Context, reason string) error {
 
 // relist reads everything, page by page, into the file.
 func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
-	t := &turn{db: s.store.DB()}
+	t := &turn{store: s.store}
 	if err := t.take(ctx); err != nil {
 		return err
 	}
@@ -93,12 +93,12 @@ func newBackoff() wait.Backoff {
 
 // turn is one that the file gives.
 type turn struct {
-	db   *boltstore.DB
-	done func() // nil: it is not taken
+	store *boltstore.Claimed
+	done  func() // nil: it is not taken
 }
 
 func (t *turn) take(ctx context.Context) (err error) {
-	t.done, err = t.db.BeginRelisting(ctx)
+	t.done, err = t.store.BeginRelisting(ctx)
 	return err
 }
 

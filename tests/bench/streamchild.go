@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -190,16 +191,13 @@ func streamChild(text string) error {
 	r.Written = written() - wrote
 	if inf != nil {
 		last := inf.Store().State().Seq
-		seq, err := inf.Store().OldestSeq()
-		if err != nil {
-			return err
-		}
-		first := seq
-		for seq <= last {
-			entries, err := inf.Store().ReadJournal(seq)
+		first := uint64(0)
+		for seq := uint64(1); seq <= last; {
+			entries, err := inf.GetIndexer().(*boltstore.Claimed).ReadJournal(seq)
 			if err != nil {
 				return err
 			}
+			first = cmp.Or(first, entries[0].Seq)
 			seq = entries[len(entries)-1].Seq + 1
 			r.Commits++
 		}

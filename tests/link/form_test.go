@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
@@ -95,7 +96,7 @@ func (m *mirror) expectColor(color string) {
 		for _, o := range m.inf.GetStore().List() {
 			got = append(got, colorOf(o))
 		}
-		return fmt.Sprintf("not all are %s but %q; %s, relists %v, sign %s", color, got, m.inf.State(), m.inf.State().Relists, m.inf.Store().ServedForm())
+		return fmt.Sprintf("not all are %s but %q; %s, relists %v, sign %s", color, got, m.inf.State(), m.inf.State().Relists, m.inf.GetIndexer().(*boltstore.Claimed).ServedForm())
 	})
 }
 
