@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -46,25 +47,15 @@ func (s *Claimed) SetAside() error {
 	return nil
 }
 
-// Server is what is known of the server that answers. "" leaves what the file has.
-type Server struct {
-	Address string
-	// ClusterUID is the UID of the namespace kube-system. FlowSchemaUID is the UID of
-	// the flow schema by which the server classifies the source's requests.
-	ClusterUID, FlowSchemaUID string
-	// CA is a hash of the public key at the root of the server's certificate chain.
-	CA string
-}
-
 // SetServer notes which server answers.
-func (s *Claimed) SetServer(by Server) error {
+func (s *Claimed) SetServer(by listing.Server) error {
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.answeredBy(by)
 		return nil
 	}, nil)
 }
 
-func (m *sourceMeta) answeredBy(by Server) {
+func (m *sourceMeta) answeredBy(by listing.Server) {
 	m.Server = cmp.Or(by.Address, m.Server)
 	m.ClusterUID = cmp.Or(by.ClusterUID, m.ClusterUID)
 	m.FlowSchemaUID = cmp.Or(by.FlowSchemaUID, m.FlowSchemaUID)

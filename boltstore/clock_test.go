@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/internal/devicetest"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // TestMachine: this machine's boot and uptime look like those of a running machine.
@@ -230,7 +231,7 @@ func TestFirstListOfManyBoots(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.PageTo([]runtime.Object{configMap("ns", "a", 1, nil)}, ListProgress{ResourceVersion: "1", Newest: "1", Continue: "more", Began: dev.Now()}); err != nil {
+			if err := r.PageTo([]runtime.Object{configMap("ns", "a", 1, nil)}, listing.Progress{ResourceVersion: "1", Newest: "1", Continue: "more", Began: dev.Now()}); err != nil {
 				t.Fatal(err)
 			}
 			r.Abort()

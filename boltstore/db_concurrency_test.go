@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -193,7 +194,7 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	if err := before.RemoveHandler("test"); !errors.Is(err, ErrClosed) {
 		t.Errorf("remove a handler: %v", err)
 	}
-	if err := before.SetServer(Server{Address: "other"}); !errors.Is(err, ErrClosed) {
+	if err := before.SetServer(listing.Server{Address: "other"}); !errors.Is(err, ErrClosed) {
 		t.Errorf("set the server: %v", err)
 	}
 	if err := before.SetAside(); !errors.Is(err, ErrClosed) {

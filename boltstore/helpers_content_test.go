@@ -166,8 +166,8 @@ func somePods(from, n int) (objs []runtime.Object) {
 	return objs
 }
 
-func newListing(t *testing.T, objs []runtime.Object, pageSize int) *listing {
-	return &listing{t: t, pages: slices.Collect(slices.Chunk(objs, pageSize)), began: time.Unix(1000, 5),
+func newFirstList(t *testing.T, objs []runtime.Object, pageSize int) *firstList {
+	return &firstList{t: t, pages: slices.Collect(slices.Chunk(objs, pageSize)), began: time.Unix(1000, 5),
 		o: RelistOptions{TakeUp: true, ClusterUID: "c1", Server: "s1", OnError: func(_ runtime.Object, err error) { t.Error(err) }}}
 }
 

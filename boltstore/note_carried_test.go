@@ -102,7 +102,7 @@ func TestNamelessOfAnInterruptedList(t *testing.T) {
 	for i := range 9 {
 		objs = append(objs, configMap("ns", fmt.Sprint("cm", i), i+1, map[string]string{"secret": "zq-content"}))
 	}
-	l := newListing(t, objs, 3)
+	l := newFirstList(t, objs, 3)
 	l.o.OnError = func(runtime.Object, error) {}
 	r, from := l.begin(s)
 	if err := l.read(r, from, 2); err != nil {
@@ -116,7 +116,7 @@ func TestNamelessOfAnInterruptedList(t *testing.T) {
 	if s.UnstoredObjects() != 1 || !strings.Contains(st.UnstoredReason, "zq-refused") || strings.Contains(st.UnstoredReason, "zq-content") {
 		t.Errorf("%+v", st)
 	}
-	srv := newListing(t, objs, 3)
+	srv := newFirstList(t, objs, 3)
 	srv.o.OnError = l.o.OnError
 	srv.attempt(s, 1000)
 	if s.UnstoredObjects() != 1 {

@@ -58,7 +58,7 @@ func TestNotesOfAnInterruptedList(t *testing.T) {
 	for i := range 9 {
 		objs = append(objs, configMap("ns", fmt.Sprint("cm", i), i+1, nil))
 	}
-	l := newListing(t, objs, 3)
+	l := newFirstList(t, objs, 3)
 	l.o.Transform, l.o.OnError = refusing("cm1"), func(runtime.Object, error) {}
 	r, _ := l.begin(s)
 	if err := r.PageTo(l.pages[0], l.to(1)); err != nil {

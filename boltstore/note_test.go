@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -285,8 +286,8 @@ func TestNotedIsNotSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Abort()
-	got, err := r.Compare([]Listed{{"ns", "a", "uid-a", "1"}, {"ns", "b", "uid-b", "2"}})
-	if err != nil || !slices.Equal(got, []Match{MatchDiffers, MatchSame}) {
+	got, err := r.Compare([]listing.Object{{Namespace: "ns", Name: "a", UID: "uid-a", ResourceVersion: "1"}, {Namespace: "ns", Name: "b", UID: "uid-b", ResourceVersion: "2"}})
+	if err != nil || !slices.Equal(got, []listing.Match{listing.MatchDiffers, listing.MatchSame}) {
 		t.Fatal(got, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -104,7 +105,7 @@ func TestOwnWriteIsKept(t *testing.T) {
 			r, err := f.s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
 			f.must(err)
 			f.must(r.Page([]runtime.Object{configMap("z", "other", 9, nil)}))
-			f.must(r.Keep([]Listed{{Namespace: "a", Name: "o", UID: "uid-o", ResourceVersion: "9"}}))
+			f.must(r.Keep([]listing.Object{{Namespace: "a", Name: "o", UID: "uid-o", ResourceVersion: "9"}}))
 			_, err = r.Commit("9", time.Now())
 			f.must(err)
 			if f.read() != read || f.replay() != "5x" || f.bases() != 1 {
@@ -165,7 +166,7 @@ func TestOwnWritesBeforeTheFirstList(t *testing.T) {
 		for _, when := range []string{"before", "meanwhile", "in between", "both"} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				f := newOwnTest(t, o)
-				l := newListing(t, listed(100).list(), 10)
+				l := newFirstList(t, listed(100).list(), 10)
 				write := func(at string, content string) {
 					if when == at || when == "both" {
 						f.must(f.s.Update(configMap("a", "o", 3, map[string]string{"words": content})))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -72,10 +73,10 @@ func (f *ownTest) list(rv int, objs ...*corev1.ConfigMap) {
 	defer r.Abort()
 	for _, obj := range all {
 		o := obj.(*corev1.ConfigMap)
-		l := []Listed{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
+		l := []listing.Object{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
 		found, err := r.Compare(l)
 		f.must(err)
-		if found[0] == MatchSame {
+		if found[0] == listing.MatchSame {
 			f.must(r.Keep(l))
 		} else {
 			f.must(r.Page([]runtime.Object{obj}))

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,7 +62,7 @@ type Relist struct {
 	o     RelistOptions
 	first bool // the source had not been listed
 	all   bool // store every object again: type or transform have changed
-	by    Server
+	by    listing.Server
 	// content: equal versions need not mean equal content.
 	content bool
 
@@ -84,9 +85,9 @@ type Relist struct {
 	failed error // why the relist cannot go on
 	told   []*Entry
 
-	taken    *ListProgress // of the earlier relist that this one goes on with
-	unstored string        // why the last unstored object could not be stored
-	nameless uint64        // unstored objects whose keys are not known
+	taken    *listing.Progress // of the earlier relist that this one goes on with
+	unstored string            // why the last unstored object could not be stored
+	nameless uint64            // unstored objects whose keys are not known
 
 	unversioned bool // an object has no version
 
@@ -138,7 +139,7 @@ func (s *Claimed) ServedForm() string { return s.metaNow().Form }
 func (r *Relist) ServedAs(form string) { r.o.Form = form }
 
 // AnsweredBy states what the pages have told about the server. "" leaves what is known.
-func (r *Relist) AnsweredBy(by Server) { r.by = by }
+func (r *Relist) AnsweredBy(by listing.Server) { r.by = by }
 
 func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
 

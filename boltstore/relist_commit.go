@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
@@ -117,7 +118,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 			m.Timeline++
 		}
 		m.answeredBy(r.by)
-		m.answeredBy(Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server})
+		m.answeredBy(listing.Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server})
 		return src.putMeta(m)
 	}, func() {
 		r.landed = true

@@ -4,31 +4,11 @@ import (
 	"fmt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/index"
-)
-
-// Listed is what a list's metadata says of an object.
-type Listed struct{ Namespace, Name, UID, ResourceVersion string }
-
-// key is the object's key by cache.MetaNamespaceKeyFunc.
-func (l Listed) key() string {
-	if l.Namespace == "" {
-		return l.Name
-	}
-	return l.Namespace + "/" + l.Name
-}
-
-// Match says how the file's record compares with an object of a list.
-type Match int8
-
-// Results of Compare.
-const (
-	MatchAbsent  Match = iota // no record, or none that can be used
-	MatchDiffers              // a record of another version or UID, an own write, or an unstored object
-	MatchSame                 // a record of the same version and UID
 )
 
 // ByMetadata says whether metadata is enough to recognise an unchanged object. It is
@@ -41,8 +21,8 @@ func (r *Relist) ByMetadata() bool {
 
 // Compare says how the file's records compare with the listed objects, in their order.
 // It may run while another goroutine calls Page and Keep.
-func (r *Relist) Compare(listed []Listed) ([]Match, error) {
-	found := make([]Match, len(listed))
+func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
+	found := make([]listing.Match, len(listed))
 	err := r.s.db.h.view(func(tx *bolt.Tx) error {
 		g, err := r.current(tx)
 		if err != nil || g.Items == nil {
@@ -50,11 +30,11 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 		}
 		unstored := r.s.mayNote()
 		for i, l := range listed {
-			found[i] = MatchAbsent
+			found[i] = listing.MatchAbsent
 			if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
 				continue
 			}
-			k := index.AppendKey(nil, l.key())
+			k := index.AppendKey(nil, l.Key())
 			v, _ := g.Items.Find(k)
 			base, owned := g.Own.Find(k)
 			if v = shown(v, base); v.In == nil || v.Stored == nil {
@@ -64,12 +44,12 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 			if err != nil || r.s.packing().usable(old) != nil {
 				continue
 			}
-			found[i] = MatchDiffers
+			found[i] = listing.MatchDiffers
 			if unstored && g.notes.unstored(k) {
 				continue
 			}
 			if old.UID == l.UID && old.ResourceVersion == l.ResourceVersion && !owned {
-				found[i] = MatchSame
+				found[i] = listing.MatchSame
 			}
 		}
 		return nil
@@ -83,11 +63,11 @@ func (r *Relist) Compare(listed []Listed) ([]Match, error) {
 // Keep is Page for objects whose records stay as they are. Compare has found them to be
 // the same, or the server does not give them any more. After an error the caller must
 // abort the relist.
-func (r *Relist) Keep(listed []Listed) error {
+func (r *Relist) Keep(listed []listing.Object) error {
 	items := make([]item, 0, len(listed))
 	r.Objects += len(listed)
 	for _, l := range listed {
-		it := item{key: l.key()}
+		it := item{key: l.Key()}
 		it.k = index.AppendKey(nil, it.key)
 		if r.hasSeen(it.k) {
 			continue // an earlier page showed no older state

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/internal/listing"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
@@ -24,21 +25,10 @@ import (
 // keyProgress is the key of the progress in a staged generation's bucket.
 var keyProgress = []byte("progress")
 
-// ListProgress is how far a list has come. Every page up to there has been taken.
-type ListProgress struct {
-	ResourceVersion string    `msgpack:"resourceVersion"` // of the first page
-	Newest          string    `msgpack:"newest"`          // of the last page
-	Continue        string    `msgpack:"continue"`        // token of the next page, "" after the last
-	PageSize        int64     `msgpack:"pageSize"`        // a page size in objects that worked
-	Began           time.Time `msgpack:"began"`           // when the first page was asked for
-	By              Server    `msgpack:"by"`              // the server of the pages
-	Form            string    `msgpack:"form,omitempty"`  // sign of the form of the first page, see RelistOptions.Form
-}
-
 // progress is what the file says of a first list that has not ended: how far it has
 // come, in which form its records are, and what meta would say of them.
 type progress struct {
-	At         ListProgress         `msgpack:"at"`
+	At         listing.Progress     `msgpack:"at"`
 	BeganBy    *moment              `msgpack:"beganBy,omitempty"`
 	TypeHash   string               `msgpack:"typeHash"`
 	Transform  string               `msgpack:"transform"`
@@ -115,7 +105,7 @@ func (t sourceTx) dropProgress(gen uint64) error {
 // ends in Abort, or with the process, its pages up to the last PageTo stay for the next
 // relist with TakeUp. Other lists leave nothing: their unchanged objects are in the
 // file anyway.
-func (r *Relist) PageTo(objs []runtime.Object, at ListProgress) error {
+func (r *Relist) PageTo(objs []runtime.Object, at listing.Progress) error {
 	if r.first {
 		r.stage.next = &at
 		defer func() { r.stage.next = nil }()
@@ -125,9 +115,9 @@ func (r *Relist) PageTo(objs []runtime.Object, at ListProgress) error {
 
 // TakenUp says how far an earlier relist had come, if this one goes on with it. The
 // pages up to there need not be read again.
-func (r *Relist) TakenUp() (ListProgress, bool) {
+func (r *Relist) TakenUp() (listing.Progress, bool) {
 	if r.taken == nil {
-		return ListProgress{}, false
+		return listing.Progress{}, false
 	}
 	return *r.taken, true
 }
@@ -143,7 +133,7 @@ func (r *Relist) Consistent() bool {
 
 // noteProgress writes how far the list has come, in the transaction that stages its
 // pages.
-func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *ListProgress) error {
+func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *listing.Progress) error {
 	if at == nil {
 		return nil
 	}

@@ -17,11 +17,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// listing is a first list that is read in several attempts.
-type listing struct {
+// firstList is a first list that is read in several attempts.
+type firstList struct {
 	t     *testing.T
 	pages [][]runtime.Object
 	o     RelistOptions
@@ -29,8 +30,8 @@ type listing struct {
 }
 
 // to is the progress with n pages read.
-func (l *listing) to(n int) ListProgress {
-	p := ListProgress{ResourceVersion: "100", Newest: fmt.Sprint(100 + n), PageSize: 7, Began: l.began}
+func (l *firstList) to(n int) listing.Progress {
+	p := listing.Progress{ResourceVersion: "100", Newest: fmt.Sprint(100 + n), PageSize: 7, Began: l.began}
 	if n < len(l.pages) {
 		p.Continue = fmt.Sprint("page ", n)
 	}
@@ -38,7 +39,7 @@ func (l *listing) to(n int) ListProgress {
 }
 
 // begin begins a relist and returns how many pages an earlier attempt has read.
-func (l *listing) begin(s *Claimed) (*Relist, int) {
+func (l *firstList) begin(s *Claimed) (*Relist, int) {
 	l.t.Helper()
 	r, err := s.BeginRelist(l.o)
 	if err != nil {
@@ -47,7 +48,7 @@ func (l *listing) begin(s *Claimed) (*Relist, int) {
 	return r, l.place(r)
 }
 
-func (l *listing) place(r *Relist) int {
+func (l *firstList) place(r *Relist) int {
 	l.t.Helper()
 	at, ok := r.TakenUp()
 	if !ok {
@@ -66,7 +67,7 @@ func (l *listing) place(r *Relist) int {
 }
 
 // read reads the pages from the n-th up to the m-th.
-func (l *listing) read(r *Relist, n, m int) error {
+func (l *firstList) read(r *Relist, n, m int) error {
 	for i := n; i < m; i++ {
 		if err := r.PageTo(l.pages[i], l.to(i+1)); err != nil {
 			return err
@@ -77,7 +78,7 @@ func (l *listing) read(r *Relist, n, m int) error {
 
 // attempt reads on up to the m-th page and aborts. If there are fewer pages, it reads
 // all and commits.
-func (l *listing) attempt(s *Claimed, m int) (from int) {
+func (l *firstList) attempt(s *Claimed, m int) (from int) {
 	l.t.Helper()
 	r, from := l.begin(s)
 	err := l.read(r, from, min(m, len(l.pages)))
@@ -172,7 +173,7 @@ func TestListTakenUp(t *testing.T) {
 				db := openTest(t, path, o)
 				s := claimTest(t, db, Claim{Indexers: indexers})
 				srv := listed(260)
-				l := newListing(t, srv.list(), 60)
+				l := newFirstList(t, srv.list(), 60)
 				for m := range len(l.pages) + 2 {
 					if from := l.attempt(s, m); from != max(m-1, 0) {
 						t.Fatalf("attempt %d began at page %d", m, from)
@@ -216,7 +217,7 @@ func TestTakenUpCutAtEachCommit(t *testing.T) {
 	for k := 1; ; k++ {
 		path := testPath(t)
 		srv := listed(24)
-		l := newListing(t, srv.list(), 5)
+		l := newFirstList(t, srv.list(), 5)
 		read := 0
 		for n, ended := 0, false; !ended; n++ {
 			db := openTest(t, path, Options{maxCommitBytes: 4000})
@@ -278,7 +279,7 @@ func TestTakenUpUnderOtherIndices(t *testing.T) {
 			for c, third := range claims[1:3] {
 				path := testPath(t)
 				srv := listed(40)
-				l := newListing(t, srv.list(), 10)
+				l := newFirstList(t, srv.list(), 10)
 				for n, cl := range []Claim{first, second, third} {
 					db := openTest(t, path, Options{})
 					s := claimTest(t, db, cl)
@@ -305,7 +306,7 @@ func TestTakenUpUnderOtherIndices(t *testing.T) {
 func TestUnstoredIsRemembered(t *testing.T) {
 	path := testPath(t)
 	srv := listed(30)
-	l := newListing(t, srv.list(), 10)
+	l := newFirstList(t, srv.list(), 10)
 	var told []string
 	l.o.OnError = func(obj runtime.Object, err error) { told = append(told, fmt.Sprint(obj == nil, " ", err)) }
 	l.o.Transform = func(o runtime.Object) (runtime.Object, error) {
@@ -332,7 +333,7 @@ func TestReleasedRelistWritesNothing(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	srv := listed(150)
-	l := newListing(t, srv.list(), 60)
+	l := newFirstList(t, srv.list(), 60)
 	l.attempt(s, 1)
 	old, from := l.begin(s)
 	s.Release()
@@ -362,7 +363,7 @@ func TestStageIsNotReadable(t *testing.T) {
 		path := testPath(t)
 		db := openTest(t, path, Options{Keyset: ks, decrypt: ks == nil})
 		s := claimTest(t, db, Claim{Indexers: indexers})
-		newListing(t, listed(30).list(), 10).attempt(s, 2)
+		newFirstList(t, listed(30).list(), 10).attempt(s, 2)
 		b, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

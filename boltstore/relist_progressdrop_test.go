@@ -32,47 +32,47 @@ func TestProgressOfNoUse(t *testing.T) {
 		return g, slices.Clone(at), slices.Clone(r.Stored)
 	}
 	for name, tc := range map[string]struct {
-		before func(t *testing.T, s *Claimed, l *listing)
+		before func(t *testing.T, s *Claimed, l *firstList)
 		taken  bool
 	}{
-		"nothing":         {func(*testing.T, *Claimed, *listing) {}, true},
-		"other type":      {func(_ *testing.T, s *Claimed, _ *listing) { s.type_ = "other" }, false},
-		"other transform": {func(_ *testing.T, s *Claimed, _ *listing) { s.SetTransformVersion("2") }, false},
-		"other cluster":   {func(_ *testing.T, _ *Claimed, l *listing) { l.o.ClusterUID = "c2" }, false},
-		"other address":   {func(_ *testing.T, _ *Claimed, l *listing) { l.o.Server = "s2" }, true},
-		"unknown cluster": {func(_ *testing.T, _ *Claimed, l *listing) { l.o.ClusterUID = "" }, true},
-		"unknown cluster, other address": {func(_ *testing.T, _ *Claimed, l *listing) {
+		"nothing":         {func(*testing.T, *Claimed, *firstList) {}, true},
+		"other type":      {func(_ *testing.T, s *Claimed, _ *firstList) { s.type_ = "other" }, false},
+		"other transform": {func(_ *testing.T, s *Claimed, _ *firstList) { s.SetTransformVersion("2") }, false},
+		"other cluster":   {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.ClusterUID = "c2" }, false},
+		"other address":   {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.Server = "s2" }, true},
+		"unknown cluster": {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.ClusterUID = "" }, true},
+		"unknown cluster, other address": {func(_ *testing.T, _ *Claimed, l *firstList) {
 			l.o.ClusterUID, l.o.Server = "", "s2"
 		}, false},
-		"anew": {func(_ *testing.T, _ *Claimed, l *listing) { l.o.TakeUp = false }, false},
-		"damaged progress": {func(t *testing.T, s *Claimed, _ *listing) {
+		"anew": {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.TakeUp = false }, false},
+		"damaged progress": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error {
 				return src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).Put(keyProgress, []byte("damaged"))
 			})
 		}, false},
-		"damaged record": {func(t *testing.T, s *Claimed, _ *listing) {
+		"damaged record": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error {
 				g, k, v := firstItem(src)
 				v[len(v)-1] ^= 1
 				return g.Items.Bucket.Put(k, v)
 			})
 		}, false},
-		"missing record": {func(t *testing.T, s *Claimed, _ *listing) {
+		"missing record": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error { g, k, _ := firstItem(src); return g.Items.Bucket.Delete(k) })
 		}, false},
-		"missing entry": {func(t *testing.T, s *Claimed, _ *listing) {
+		"missing entry": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error {
 				b := src.gen(firstGen).Indices.Bucket.Bucket(layout.IndexBucket("words"))
 				k, _ := b.Cursor().First()
 				return b.Delete(k)
 			})
 		}, false},
-		"missing generation": {func(t *testing.T, s *Claimed, _ *listing) {
+		"missing generation": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error {
 				return src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).DeleteBucket(layout.BucketItems)
 			})
 		}, false},
-		"missing dictionary": {func(t *testing.T, s *Claimed, _ *listing) {
+		"missing dictionary": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error { return src.Root.DeleteBucket(layout.BucketDicts) })
 		}, false},
 	} {
@@ -80,7 +80,7 @@ func TestProgressOfNoUse(t *testing.T) {
 			db := openTest(t, testPath(t), Options{Compression: CompressionZstd})
 			s := claimTest(t, db, Claim{Indexers: indexers})
 			srv := listed(150)
-			l := newListing(t, srv.list(), 60)
+			l := newFirstList(t, srv.list(), 60)
 			l.attempt(s, 2)
 			tc.before(t, s, l)
 			delete(srv, "ns0/cm000") // had it been taken up it would be there
@@ -110,18 +110,18 @@ func TestProgressOfNoUse(t *testing.T) {
 // TestProgressDropped: the stage of an interrupted list goes once it is of no use, and
 // does not mix with other contents.
 func TestProgressDropped(t *testing.T) {
-	begun := func(t *testing.T, o Options) (string, *DB, *Claimed, *listing) {
+	begun := func(t *testing.T, o Options) (string, *DB, *Claimed, *firstList) {
 		path := testPath(t)
 		db := openTest(t, path, o)
 		s := claimTest(t, db, Claim{Indexers: indexers})
-		l := newListing(t, listed(150).list(), 60)
+		l := newFirstList(t, listed(150).list(), 60)
 		l.attempt(s, 2)
 		if !hasProgress(t, s) {
 			t.Fatal("nothing was left")
 		}
 		return path, db, s, l
 	}
-	gone := func(t *testing.T, s *Claimed, l *listing) {
+	gone := func(t *testing.T, s *Claimed, l *firstList) {
 		t.Helper()
 		if hasProgress(t, s) {
 			t.Error("it is still there")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -21,7 +22,7 @@ type stage struct {
 	journalBytes uint64
 	// at is how far a first list has come with what is in the file, next how far with
 	// the page being staged. nil means not known.
-	at, next *ListProgress
+	at, next *listing.Progress
 }
 
 // toStage begins a new generation and stages what was kept in memory.
@@ -102,7 +103,7 @@ func (r *Relist) stageItems(items []item) (int, error) {
 	done := 0
 	for begun := false; done < len(items) || !begun && r.stage.next != nil; begun = true {
 		n := 0
-		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) {
+		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*listing.Progress, error) {
 			n = 0
 			m.date(r.s.db.device)
 			// The list's version is not known yet: carryOwn decides about own writes.
@@ -176,13 +177,13 @@ func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }
 
 // updateStage changes the new generation in its own transaction.
 func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error, visible func()) error {
-	return r.updateStageTo(func(src sourceTx, m *sourceMeta) (*ListProgress, error) { return r.stage.at, fn(src, m) }, visible)
+	return r.updateStageTo(func(src sourceTx, m *sourceMeta) (*listing.Progress, error) { return r.stage.at, fn(src, m) }, visible)
 }
 
 // updateStageTo is updateStage; fn returns how far the list has come with it.
-func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*ListProgress, error), visible func()) error {
+func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress, error), visible func()) error {
 	var m *sourceMeta
-	var at *ListProgress
+	var at *listing.Progress
 	return r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {

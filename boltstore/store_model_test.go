@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -229,10 +230,10 @@ func (m *storeModel) relist(restored bool) {
 			var want []runtime.Object
 			for _, obj := range page {
 				o := obj.(*corev1.ConfigMap)
-				l := []Listed{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
+				l := []listing.Object{{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}}
 				found, err := r.Compare(l)
 				m.must(err)
-				if found[0] == MatchSame {
+				if found[0] == listing.MatchSame {
 					m.must(r.Keep(l))
 				} else {
 					want = append(want, obj)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // cluster finds out which cluster answers, once after each time that the link
@@ -80,18 +81,18 @@ func (c *cluster) told() (conn, flow string) {
 }
 
 // by is what the server that last stated its version has said of itself.
-func (c *cluster) by() boltstore.Server {
+func (c *cluster) by() listing.Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.origin.server()
 }
 
 // answered is what a relist notes of who has given its pages.
-func (c *cluster) answered() boltstore.Server {
+func (c *cluster) answered() listing.Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.id.sure {
-		return boltstore.Server{}
+		return listing.Server{}
 	}
 	return c.origin.server()
 }
@@ -126,7 +127,7 @@ func (c *cluster) due() bool {
 
 // believe sets the file's contents aside if the cluster is another, since none
 // of them has been deleted, and otherwise notes who answers.
-func (c *cluster) believe(ctx context.Context, known boltstore.State, id identity, by boltstore.Server) (other bool, err error) {
+func (c *cluster) believe(ctx context.Context, known boltstore.State, id identity, by listing.Server) (other bool, err error) {
 	switch {
 	case id.other:
 		if err := c.setAside(ctx, known, by); err != nil {
@@ -143,7 +144,7 @@ func (c *cluster) believe(ctx context.Context, known boltstore.State, id identit
 
 // identify asks for the UID of kube-system, if it must. It returns by with what
 // that answer has said.
-func (c *cluster) identify(ctx context.Context, known boltstore.State, by boltstore.Server) (identity, boltstore.Server, error) {
+func (c *cluster) identify(ctx context.Context, known boltstore.State, by listing.Server) (identity, listing.Server, error) {
 	by.Address = c.server
 	if by.FlowSchemaUID != "" && by.FlowSchemaUID == known.FlowSchemaUID {
 		return identity{clusterUID: known.ClusterUID, sure: true}, by, nil
@@ -163,7 +164,7 @@ func (c *cluster) identify(ctx context.Context, known boltstore.State, by boltst
 // isOther says whether the cluster that answers is another one than what the
 // file knows. Where its UID may not be read, two of address, CA and flow schema
 // must differ: each of them alone changes in the life of a cluster.
-func isOther(known boltstore.State, by boltstore.Server) bool {
+func isOther(known boltstore.State, by listing.Server) bool {
 	if by.ClusterUID != "" && known.ClusterUID != "" {
 		return by.ClusterUID != known.ClusterUID
 	}
@@ -177,7 +178,7 @@ func isOther(known boltstore.State, by boltstore.Server) bool {
 }
 
 // setAside keeps the contents apart in the file: they are of another cluster.
-func (c *cluster) setAside(ctx context.Context, known boltstore.State, by boltstore.Server) error {
+func (c *cluster) setAside(ctx context.Context, known boltstore.State, by listing.Server) error {
 	if err := c.queue.Flush(ctx); err != nil {
 		return err
 	}
@@ -192,11 +193,11 @@ func (c *cluster) setAside(ctx context.Context, known boltstore.State, by boltst
 
 // note keeps who answers beside what is cached, for the next time. If that
 // cannot be written, the cluster is asked for again then.
-func (c *cluster) note(known boltstore.State, by boltstore.Server, sure bool) {
+func (c *cluster) note(known boltstore.State, by listing.Server, sure bool) {
 	if !sure {
-		by = boltstore.Server{Address: by.Address}
+		by = listing.Server{Address: by.Address}
 	}
-	if (by == boltstore.Server{
+	if (by == listing.Server{
 		Address:       known.Server,
 		ClusterUID:    cmp.Or(by.ClusterUID, known.ClusterUID),
 		FlowSchemaUID: cmp.Or(by.FlowSchemaUID, known.FlowSchemaUID),

@@ -10,9 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // origin notes which server answers requests. As long as the connection is the
@@ -100,11 +99,11 @@ func (o *origin) told() (conn, flow string) {
 }
 
 // server is what the answers said of the server.
-func (o *origin) server() (by boltstore.Server) {
+func (o *origin) server() (by listing.Server) {
 	if o == nil {
 		return by
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return boltstore.Server{FlowSchemaUID: o.flow, CA: o.ca}
+	return listing.Server{FlowSchemaUID: o.flow, CA: o.ca}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // clusterUID is that of the server.
@@ -71,19 +72,19 @@ func TestIsOther(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		known boltstore.State
-		by    boltstore.Server
+		by    listing.Server
 		want  bool
 	}{
-		{"another UID", known, boltstore.Server{Address: "https://a", CA: "ca", ClusterUID: "other"}, true},
-		{"the same UID, all else another", known, boltstore.Server{Address: "https://b", CA: "cb", FlowSchemaUID: "other", ClusterUID: "uid"}, false},
-		{"another address", known, boltstore.Server{Address: "https://b", CA: "ca"}, false},
-		{"another CA", known, boltstore.Server{Address: "https://a", CA: "cb"}, false},
-		{"another flow schema", known, boltstore.Server{Address: "https://a", CA: "ca", FlowSchemaUID: "other"}, false},
-		{"another address and CA", known, boltstore.Server{Address: "https://b", CA: "cb"}, true},
-		{"another CA and flow schema", known, boltstore.Server{Address: "https://a", CA: "cb", FlowSchemaUID: "other"}, true},
-		{"a UID where none was known, another address and CA", unknown, boltstore.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"}, true},
-		{"a UID where none was known", unknown, boltstore.Server{Address: "https://a", CA: "ca", ClusterUID: "uid"}, false},
-		{"nothing is known", boltstore.State{}, boltstore.Server{Address: "https://b", CA: "cb", FlowSchemaUID: "flow"}, false},
+		{"another UID", known, listing.Server{Address: "https://a", CA: "ca", ClusterUID: "other"}, true},
+		{"the same UID, all else another", known, listing.Server{Address: "https://b", CA: "cb", FlowSchemaUID: "other", ClusterUID: "uid"}, false},
+		{"another address", known, listing.Server{Address: "https://b", CA: "ca"}, false},
+		{"another CA", known, listing.Server{Address: "https://a", CA: "cb"}, false},
+		{"another flow schema", known, listing.Server{Address: "https://a", CA: "ca", FlowSchemaUID: "other"}, false},
+		{"another address and CA", known, listing.Server{Address: "https://b", CA: "cb"}, true},
+		{"another CA and flow schema", known, listing.Server{Address: "https://a", CA: "cb", FlowSchemaUID: "other"}, true},
+		{"a UID where none was known, another address and CA", unknown, listing.Server{Address: "https://b", CA: "cb", ClusterUID: "uid"}, true},
+		{"a UID where none was known", unknown, listing.Server{Address: "https://a", CA: "ca", ClusterUID: "uid"}, false},
+		{"nothing is known", boltstore.State{}, listing.Server{Address: "https://b", CA: "cb", FlowSchemaUID: "flow"}, false},
 	} {
 		if got := isOther(c.known, c.by); got != c.want {
 			t.Errorf("%s: %v", c.what, got)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
@@ -137,23 +138,23 @@ func (p *rawPage) failUnlessLink(err error) error {
 
 // change is an object that the file has not, or has in another version.
 type change struct {
-	listed boltstore.Listed
+	listed listing.Object
 	known  bool // the file has another version of it
 	object wire.Object
 	moved  bool // it has changed since it was listed
 }
 
 // divide separates what the file has from what is to be asked for.
-func (p *rawPage) divide(listed []boltstore.Listed) (kept []boltstore.Listed, wanted []*change, err error) {
+func (p *rawPage) divide(listed []listing.Object) (kept []listing.Object, wanted []*change, err error) {
 	found, err := p.same(listed)
 	if err != nil {
 		return nil, nil, err
 	}
 	for i, l := range listed {
-		if found[i] == boltstore.MatchSame {
+		if found[i] == listing.MatchSame {
 			kept = append(kept, l)
 		} else {
-			wanted = append(wanted, &change{listed: l, known: found[i] == boltstore.MatchDiffers})
+			wanted = append(wanted, &change{listed: l, known: found[i] == listing.MatchDiffers})
 		}
 	}
 	return kept, wanted, nil
@@ -161,7 +162,7 @@ func (p *rawPage) divide(listed []boltstore.Listed) (kept []boltstore.Listed, wa
 
 // getAll gets the wanted objects. If none is wanted and the kind is unknown, it
 // gets one that the file has, for its kind.
-func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unknown bool, any boltstore.Listed) ([]*change, error) {
+func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unknown bool, any listing.Object) ([]*change, error) {
 	if unknown {
 		c := &change{listed: any}
 		if err := t.get(req.Context(), req, c); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
@@ -127,8 +128,8 @@ func (l *lister) pages(ctx context.Context) error {
 // listPage is a page that has been read.
 type listPage struct {
 	objs []runtime.Object
-	kept []boltstore.Listed // what is in the file already
-	at   boltstore.ListProgress
+	kept []listing.Object // what is in the file already
+	at   listing.Progress
 }
 
 // next reads a page. Any page but the first is tried again if it fails. If the
@@ -278,7 +279,7 @@ func (l *lister) weight(p *rawPage, size int64) int64 {
 }
 
 // accept takes the objects out of a page, and notes how far the list has come.
-func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at boltstore.ListProgress, err error) {
+func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at listing.Progress, err error) {
 	m, err := meta.ListAccessor(list)
 	if err != nil {
 		return nil, at, err

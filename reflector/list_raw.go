@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
@@ -36,9 +37,9 @@ type rawPage struct {
 	mu       sync.Mutex
 	metadata *metadataFirst // nil: whole objects are asked for
 	answers  int
-	kept     []boltstore.Listed // what was left out
-	held     int64              // most memory that the answer took, see wire.Sifted
-	err      error              // why nothing could be left out, unless it is the link
+	kept     []listing.Object // what was left out
+	held     int64            // most memory that the answer took, see wire.Sifted
+	err      error            // why nothing could be left out, unless it is the link
 }
 
 type rawKey struct{}
@@ -65,7 +66,7 @@ func (p *rawPage) in(ctx context.Context) context.Context {
 }
 
 // result is what was left out of the one answer to the page's request.
-func (p *rawPage) result() ([]boltstore.Listed, error) {
+func (p *rawPage) result() ([]listing.Object, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -121,7 +122,7 @@ func (p *rawPage) filter(resp *http.Response) {
 }
 
 // same compares with the file.
-func (p *rawPage) same(listed []boltstore.Listed) ([]boltstore.Match, error) {
+func (p *rawPage) same(listed []listing.Object) ([]listing.Match, error) {
 	found, err := p.compare(listed)
 	if err != nil {
 		return nil, p.fail(err)

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // takeUp goes on with a first list that was interrupted, if the relist has one.
@@ -54,14 +53,14 @@ func (l *lister) soon(taken time.Time) {
 
 // progress is how far the list has come once this page is in the file. newest is
 // the page's version.
-func (l *lister) progress(newest string) boltstore.ListProgress {
-	return boltstore.ListProgress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: l.s.cluster.answered(), Form: l.form}
+func (l *lister) progress(newest string) listing.Progress {
+	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: l.s.cluster.answered(), Form: l.form}
 }
 
 // mayBeOther says whether another cluster than before may answer. If the UID is
 // known, the store has compared it. Otherwise any difference counts, since all
 // that can be lost is progress.
-func mayBeOther(before, by boltstore.Server, clusterUID string) bool {
+func mayBeOther(before, by listing.Server, clusterUID string) bool {
 	if clusterUID != "" {
 		return false
 	}

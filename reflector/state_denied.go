@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // OnDenied says what becomes of the objects while the server refuses them:
@@ -33,7 +32,7 @@ func isDenied(err error) bool {
 
 // denied notes a refusal, and purges if it has lasted. by is what the server has
 // said of itself in it.
-func (s *ListerWatcher) denied(ctx context.Context, err error, by boltstore.Server) {
+func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server) {
 	lasted := s.link.refuses()
 	s.enter(PhaseDenied, err.Error())
 	if s.o.OnDenied != DeniedPurge || lasted < purgeAfter {

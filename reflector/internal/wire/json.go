@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // jsonList is a list in JSON. It is read as a whole before its items are found.
@@ -21,7 +20,7 @@ type jsonList struct {
 	added []byte // items of the other list
 }
 
-func (l *jsonList) next() (id boltstore.Listed, item []byte, err error) {
+func (l *jsonList) next() (id listing.Object, item []byte, err error) {
 	if l.all == nil {
 		if err := l.begin(); err != nil {
 			return id, nil, err
@@ -68,7 +67,7 @@ func (l *jsonList) begin() (err error) {
 }
 
 // jsonListed reads from an object's metadata what identifies it.
-func jsonListed(item []byte) (l boltstore.Listed, err error) {
+func jsonListed(item []byte) (l listing.Object, err error) {
 	err = jsonMembers(item, 0, func(key string, from, _ int) error {
 		if key != "metadata" || item[from] != '{' {
 			return nil

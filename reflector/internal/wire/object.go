@@ -8,10 +8,9 @@ import (
 	"mime"
 	"net/http"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // PartialKind is the kind of an object's metadata alone.
@@ -30,7 +29,7 @@ type Object struct {
 }
 
 // ReadMetadata reads a list of metadata to its end.
-func ReadMetadata(resp *http.Response) (listed []boltstore.Listed, about metav1.ListMeta, err error) {
+func ReadMetadata(resp *http.Response) (listed []listing.Object, about metav1.ListMeta, err error) {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if !Known(media) {
 		return nil, about, fmt.Errorf("%w: it is %q", ErrForm, media)
@@ -54,7 +53,7 @@ func ReadMetadata(resp *http.Response) (listed []boltstore.Listed, about metav1.
 }
 
 // ReadObject reads the answer to the request for one object.
-func ReadObject(media string, body []byte) (id boltstore.Listed, o Object, err error) {
+func ReadObject(media string, body []byte) (id listing.Object, o Object, err error) {
 	switch media {
 	case mediaProto:
 		var u runtime.Unknown

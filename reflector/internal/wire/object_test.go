@@ -5,10 +5,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // FuzzReadObject: whatever comes for an object either has another form or can
@@ -36,10 +35,10 @@ func FuzzReadObject(f *testing.F) {
 			if err != nil || as != media {
 				t.Fatalf("%q: %v", as, err)
 			}
-			var ids []boltstore.Listed
-			if _, err = Sift(media, bytes.NewReader(list), func(ls []boltstore.Listed) ([]boltstore.Match, error) {
+			var ids []listing.Object
+			if _, err = Sift(media, bytes.NewReader(list), func(ls []listing.Object) ([]listing.Match, error) {
 				ids = append(ids, ls...)
-				return make([]boltstore.Match, len(ls)), nil
+				return make([]listing.Match, len(ls)), nil
 			}); err != nil || len(ids) != 2 || ids[0] != id || ids[1] != id {
 				t.Fatalf("%+v and %v, want %+v\n%q\n%q", ids, err, id, data, list)
 			}

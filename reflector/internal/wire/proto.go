@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // protoList is a list in protobuf:
@@ -132,7 +131,7 @@ func (l *protoList) begin() error {
 	return nil
 }
 
-func (l *protoList) next() (boltstore.Listed, []byte, error) {
+func (l *protoList) next() (listing.Object, []byte, error) {
 	id, item, err := l.read()
 	if err != nil && err != io.EOF {
 		err = l.trouble(err)
@@ -143,7 +142,7 @@ func (l *protoList) next() (boltstore.Listed, []byte, error) {
 var errShort = fmt.Errorf("%w: it ends early", ErrForm)
 
 // read is next. Its io.EOF means the end of the list and nothing else.
-func (l *protoList) read() (id boltstore.Listed, item []byte, err error) {
+func (l *protoList) read() (id listing.Object, item []byte, err error) {
 	if !l.begun {
 		if err := l.begin(); err != nil {
 			return id, nil, noEOF(err)
@@ -204,7 +203,7 @@ func (l *protoList) tail() error {
 }
 
 // protoListed reads from an object's metadata what identifies it.
-func protoListed(item []byte) (l boltstore.Listed, err error) {
+func protoListed(item []byte) (l listing.Object, err error) {
 	num, typ, n := protowire.ConsumeTag(item)
 	if n < 0 || num != 1 || typ != protowire.BytesType {
 		return l, fmt.Errorf("%w: an item without metadata", ErrForm)

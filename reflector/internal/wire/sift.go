@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
 	"github.com/kubewake/kubewake/internal/packed"
 )
 
@@ -18,14 +18,14 @@ import (
 var ErrForm = errors.New("reflector: not the form of a list")
 
 // Compare says for each listed object whether the caller has it.
-type Compare func([]boltstore.Listed) ([]boltstore.Match, error)
+type Compare func([]listing.Object) ([]listing.Match, error)
 
 // Sifted is what has become of an answer.
 type Sifted struct {
 	// Rest is a list of the objects that the caller has not.
 	Rest []byte
 	// Kept are the objects that Rest leaves out.
-	Kept []boltstore.Listed
+	Kept []listing.Object
 	// Held is the most memory that the answer, or Rest when it is decoded, takes
 	// at a time.
 	Held int64
@@ -94,7 +94,7 @@ func Known(media string) bool { return media == mediaProto || media == mediaJSON
 type list interface {
 	// next returns an item, valid until the next call, or io.EOF at the end. An
 	// error that is not ErrForm is that of the reader.
-	next() (boltstore.Listed, []byte, error)
+	next() (listing.Object, []byte, error)
 	// add puts an item into the other list, or several items one after the
 	// other as next has returned them.
 	add(item []byte)
@@ -126,9 +126,9 @@ func Sift(media string, from io.Reader, same Compare) (Sifted, error) {
 }
 
 // sift adds to the other list what the caller has not, and returns what it has.
-func sift(l list, same Compare) (kept []boltstore.Listed, err error) {
+func sift(l list, same Compare) (kept []listing.Object, err error) {
 	var (
-		batch []boltstore.Listed
+		batch []listing.Object
 		items []byte
 		ends  []int
 	)
@@ -139,7 +139,7 @@ func sift(l list, same Compare) (kept []boltstore.Listed, err error) {
 		}
 		from := 0
 		for i, l1 := range batch {
-			if found[i] == boltstore.MatchSame {
+			if found[i] == listing.MatchSame {
 				kept = append(kept, l1)
 			} else {
 				l.add(items[from:ends[i]])

@@ -12,11 +12,10 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/kubewake/kubewake/internal/listing"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestSift: the other list is the first without what is the same.
@@ -34,16 +33,16 @@ func TestSift(t *testing.T) {
 	}
 	for _, media := range []string{mediaProto, mediaJSON} {
 		for _, every := range []int{1, 2, 7, 100} {
-			isSame := func(l boltstore.Listed) bool { return len(l.ResourceVersion)%2 == 1 && every < 100 || every == 1 }
-			same := func(ls []boltstore.Listed) ([]boltstore.Match, error) {
-				var out []boltstore.Match
+			isSame := func(l listing.Object) bool { return len(l.ResourceVersion)%2 == 1 && every < 100 || every == 1 }
+			same := func(ls []listing.Object) ([]listing.Match, error) {
+				var out []listing.Match
 				for _, l := range ls {
-					out = append(out, boltstore.MatchDiffers)
+					out = append(out, listing.MatchDiffers)
 					if l.Namespace != "ns" || l.UID != "uid" || l.Name != "cm"+l.ResourceVersion {
 						t.Errorf("%+v", l)
 					}
 					if isSame(l) {
-						out[len(out)-1] = boltstore.MatchSame
+						out[len(out)-1] = listing.MatchSame
 					}
 				}
 				return out, nil
@@ -58,7 +57,7 @@ func TestSift(t *testing.T) {
 			}
 			want := list.DeepCopy()
 			want.TypeMeta = got.TypeMeta
-			want.Items = slices.DeleteFunc(want.Items, func(c corev1.ConfigMap) bool { return isSame(boltstore.Listed{ResourceVersion: c.ResourceVersion}) })
+			want.Items = slices.DeleteFunc(want.Items, func(c corev1.ConfigMap) bool { return isSame(listing.Object{ResourceVersion: c.ResourceVersion}) })
 			for i := range got.Items {
 				got.Items[i].TypeMeta = metav1.TypeMeta{}
 			}
@@ -87,12 +86,12 @@ func FuzzSift(f *testing.F) {
 		if asJSON {
 			media = mediaJSON
 		}
-		even := func(l boltstore.Listed) bool { return strings.HasSuffix(l.Name, "0") }
-		same := func(ls []boltstore.Listed) ([]boltstore.Match, error) {
-			out := make([]boltstore.Match, len(ls))
+		even := func(l listing.Object) bool { return strings.HasSuffix(l.Name, "0") }
+		same := func(ls []listing.Object) ([]listing.Match, error) {
+			out := make([]listing.Match, len(ls))
 			for i, l := range ls {
 				if even(l) {
-					out[i] = boltstore.MatchSame
+					out[i] = listing.MatchSame
 				}
 			}
 			return out, nil

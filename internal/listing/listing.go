@@ -1,0 +1,47 @@
+// Package listing has what package reflector and package boltstore tell one another about
+// a list of the server's.
+package listing
+
+import "time"
+
+// Server is what is known of the server that answers. "" leaves what the file has.
+type Server struct {
+	Address string
+	// ClusterUID is the UID of the namespace kube-system. FlowSchemaUID is the UID of
+	// the flow schema by which the server classifies the source's requests.
+	ClusterUID, FlowSchemaUID string
+	// CA is a hash of the public key at the root of the server's certificate chain.
+	CA string
+}
+
+// Progress is how far a list has come. Every page up to there has been taken.
+type Progress struct {
+	ResourceVersion string    `msgpack:"resourceVersion"` // of the first page
+	Newest          string    `msgpack:"newest"`          // of the last page
+	Continue        string    `msgpack:"continue"`        // token of the next page, "" after the last
+	PageSize        int64     `msgpack:"pageSize"`        // a page size in objects that worked
+	Began           time.Time `msgpack:"began"`           // when the first page was asked for
+	By              Server    `msgpack:"by"`              // the server of the pages
+	Form            string    `msgpack:"form,omitempty"`  // sign of the form of the first page, see boltstore.RelistOptions
+}
+
+// Object is what a list's metadata says of an object.
+type Object struct{ Namespace, Name, UID, ResourceVersion string }
+
+// Key is the object's key by cache.MetaNamespaceKeyFunc.
+func (o Object) Key() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
+// Match says how the file's record compares with an object of a list.
+type Match int8
+
+// Values of Match.
+const (
+	MatchAbsent  Match = iota // no record, or none that can be used
+	MatchDiffers              // a record of another version or UID, an own write, or an unstored object
+	MatchSame                 // a record of the same version and UID
+)
