@@ -40,7 +40,7 @@ type link struct {
 	refused time.Time // since when the server answers nothing but refusals; zero: it does not
 	// fruitless counts the short watches in a row that brought no bookmark.
 	fruitless int
-	// failures counts the watches in a row that began with an internal error.
+	// failures counts the watches in a row that began with such an error, see began.
 	failures int
 }
 
@@ -88,10 +88,11 @@ func (l *link) restored() {
 	l.set(linkRestored)
 }
 
-// began: a watch has begun with an event, or with an internal error. After an
-// error the next watch goes on from the same place, since that is cheap. An
-// error that comes again and again may be that of one event, which a list does
-// without. So one list is read after four failures, eight, sixteen, and so on.
+// began: a watch has begun with an event, or with an internal error, or the server
+// does not understand its version. After an error the next watch goes on from the
+// same place, since that is cheap. An error that comes again and again may be that
+// of one event, or of one version, which a list does without. So one list is read
+// after four failures, eight, sixteen, and so on.
 func (l *link) began(well bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

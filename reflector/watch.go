@@ -75,6 +75,9 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		s.link.expired()
 		return nil, nil
 	case err != nil:
+		if isRefusedVersion(err) {
+			s.link.began(false)
+		}
 		return nil, s.fail(ctx, err)
 	}
 	if asked, _ := s.cluster.told(); phase == PhaseLive && over != asked {
@@ -152,6 +155,10 @@ func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 	}
 	return false
 }
+
+// isRefusedVersion says whether the server may not understand the version that a
+// watch is to begin at. Another list may give one that it does.
+func isRefusedVersion(err error) bool { return apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) }
 
 func isExpired(err error) bool {
 	return err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err))

@@ -135,7 +135,7 @@ func (w *watcher) run(repaired bool) {
 				return
 			}
 		}
-		if failed := ev.Type == watch.Error; !w.moved && (!failed || isInternal(apierrors.FromObject(ev.Object))) {
+		if failed := ev.Type == watch.Error; !w.moved && (!failed || isInternal(apierrors.FromObject(ev.Object)) || isRefusedVersion(apierrors.FromObject(ev.Object))) {
 			w.s.link.began(!failed)
 		}
 		if ev.Type == watch.Bookmark {

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -48,5 +51,52 @@ func TestUnreadableEvent(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRefusedVersion: a server that does not understand the file's version, such as
+// an aggregated one that has changed the form of its versions, does not hold up a
+// source for ever: everything is read, ever less often while that does not help.
+func TestRefusedVersion(t *testing.T) {
+	for name, refusal := range map[string]*apierrors.StatusError{
+		"bad request": apierrors.NewBadRequest("invalid resource version"),
+		"invalid":     apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil),
+	} {
+		for _, event := range []bool{false, true} {
+			for _, forever := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " as event ", event, " for ever ", forever), func(t *testing.T) {
+					bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+						f.reflect()
+						after(time.Second)
+						at := f.queue.Accepted()
+						answer := kubesim.Answer(refusal)
+						if event {
+							answer = func(w http.ResponseWriter, _ *http.Request) {
+								w.Header().Set("Content-Type", "application/json")
+								fmt.Fprintf(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q}}`+"\n",
+									refusal.ErrStatus.Code, refusal.ErrStatus.Reason)
+							}
+						}
+						f.sim.FailNext(func(r *http.Request) bool {
+							return isWatch(r) && (forever || r.URL.Query().Get("resourceVersion") == at)
+						}, 1<<30, answer)
+						f.sim.DropConnections()
+						f.put("cm1", 10, 1)
+						f.delete("cm2")
+						after(5 * time.Minute)
+						if d := f.differs(); d != "" {
+							t.Error(d)
+						}
+						if st := f.State(); !forever && st.Phase != PhaseLive {
+							t.Error(st)
+						}
+						after(2 * time.Hour)
+						if n := f.State().Relists[ReasonUnreadable]; n != 1 && !forever || n > 8 {
+							t.Errorf("%d lists", n)
+						}
+					})
+				})
+			}
+		}
 	}
 }
