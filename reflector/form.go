@@ -18,7 +18,8 @@ import (
 // A server ends the watches of a custom resource when its definition changes. It
 // resumes them at any version that it has seen since, such as that of a write
 // that followed: then no list would notice what has changed on all others. So
-// the sign is asked for again after a watch has ended before its time.
+// the sign is asked for again after a watch has ended before its time. A sign that
+// is learned only then says nothing of the file's objects, so they are listed.
 type form struct {
 	requests *requests
 	store    *boltstore.Claimed
@@ -68,28 +69,25 @@ func (f *form) doubtful() (wait int64, due bool) {
 }
 
 // doubt: a watch has ended before its time. The sign is asked for before the next
-// watch, and once more before the one that follows.
+// watch. If there is one to compare with, it is asked for once more before the watch
+// that follows.
 func (f *form) doubt() {
+	if !custom(f.store.Source().Group) {
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if custom(f.store.Source().Group) {
-		f.due, f.wait = 2, max(f.wait, formLag)
+	f.due, f.wait = 2, max(f.wait, formLag)
+	if f.store.ServedForm() == "" {
+		f.due = 1
 	}
 }
 
 // changed says whether the form is another than that of the last relist, where
-// that is in doubt. If the server does not say, it is asked before the next
-// watch.
+// that is in doubt. It is, too, if only now the sign can be learned. If the server
+// does not say, it is asked before the next watch.
 func (f *form) changed(ctx context.Context) bool {
-	_, due := f.doubtful()
-	known := f.store.ServedForm()
-	if known == "" { // each list compares content
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.due = 0
-		return false
-	}
-	if !due {
+	if _, due := f.doubtful(); !due {
 		return false
 	}
 	sign, err := f.sign(ctx, false)
@@ -101,7 +99,7 @@ func (f *form) changed(ctx context.Context) bool {
 	}
 	f.due--
 	f.wait = formLag
-	return sign != "" && sign != known
+	return sign != "" && sign != f.store.ServedForm()
 }
 
 // late is the sign for a list of which a page has come: before, it would be asked

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,9 +45,17 @@ func newCustomFixture(t *testing.T) *customFixture {
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(sim.Close)
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
-	f := &customFixture{fixture: &fixture{t: t, sim: sim, clock: clk}}
+	f := customFixtureOver(t, sim, Options{clock: clk}, func(string) {})
+	f.clock = clk
+	return f
+}
+
+// customFixtureOver calls before with the continue token of each list.
+func customFixtureOver(t *testing.T, sim *kubesim.Server, o Options, before func(token string)) *customFixture {
+	t.Helper()
+	t.Cleanup(sim.Close)
+	f := &customFixture{fixture: &fixture{t: t, sim: sim}}
 	for _, name := range []string{"first", "second", "third"} {
 		if err := sim.Create(widget(name, "none")); err != nil {
 			t.Fatal(err)
@@ -62,6 +69,7 @@ func newCustomFixture(t *testing.T) *customFixture {
 	cfg.QPS = -1
 	client := dynamic.NewForConfigOrDie(WrapConfig(cfg)).Resource(widgets)
 	lw := &cache.ListWatch{ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		before(o.Continue)
 		return client.List(ctx, o)
 	}, WatchFuncWithContext: client.Watch}
 	example := widget("", "")
@@ -69,7 +77,7 @@ func newCustomFixture(t *testing.T) *customFixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Clock: fileClock(clk)})
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Clock: fileClock(o.clock)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +86,7 @@ func newCustomFixture(t *testing.T) *customFixture {
 			t.Fatal(err)
 		}
 		f.queue = fifo.New(f.store, nil)
-		f.ListerWatcher = New(lw, f.queue, f.store, example, server, Options{clock: clk})
+		f.ListerWatcher = New(lw, f.queue, f.store, example, server, o)
 	}
 	f.claim()
 	t.Cleanup(func() { f.queue.Close(); f.store.Release(); _ = db.Close() })
@@ -248,23 +256,6 @@ func TestUpgradeBeneathAWatch(t *testing.T) {
 		t.Error("the change is noticed: the documents say otherwise")
 	}
 	f.relisted() // compares with the server
-}
-
-// TestUntoldFormIsNotDoubted: where the server has never told the form, nothing is
-// asked for after a watch has ended, and watches are not cut short.
-func TestUntoldFormIsNotDoubted(t *testing.T) {
-	f := newCustomFixture(t)
-	f.sim.FailNext(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi/") }, 1<<30,
-		kubesim.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: "openapi"}, "", nil)))
-	f.list()
-	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}
-	if err := f.sim.Create(other); err != nil { // the server's versions move
-		t.Fatal(err)
-	}
-	n := f.reopen()
-	if _, due := f.form.doubtful(); n != 0 || due {
-		t.Errorf("asked %d times, in doubt %v", n, due)
-	}
 }
 
 // TestFormCannotBeAsked: while the question for the sign fails, watches are cut

@@ -221,8 +221,8 @@ func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (wait
 func (l *lister) keepAhead() {
 	if l.ahead == nil {
 		l.ahead = openAhead(l.ctx, &l.s.requests, l.s.patience.get(), l.at.rv)
-	} else {
-		l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get())
+	} else if l.ahead.again(l.ctx, &l.s.requests, l.s.patience.get()) {
+		l.s.form.doubt()
 	}
 }
 

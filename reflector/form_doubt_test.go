@@ -1,0 +1,121 @@
+package reflector
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestUntoldForm: where the server has not told the form, it is asked for once after
+// a watch has ended before its time, and watches are not cut short. Once it is told,
+// everything is read: nobody knows of which form the file's objects are.
+func TestUntoldForm(t *testing.T) {
+	for _, code := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			f := newCustomFixture(t)
+			var untold atomic.Bool
+			untold.Store(true)
+			f.sim.FailNext(func(r *http.Request) bool { return untold.Load() && strings.HasPrefix(r.URL.Path, "/openapi/") }, 1<<30,
+				func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+			f.list()
+			other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}
+			if err := f.sim.Create(other); err != nil { // the server's versions move
+				t.Fatal(err)
+			}
+			for range 2 {
+				n := f.reopen()
+				if _, due := f.form.doubtful(); n != 1 || due != (code == http.StatusServiceUnavailable) {
+					t.Errorf("asked %d times, in doubt %v", n, due)
+				}
+			}
+			untold.Store(false)
+			if err := f.sim.Reform(widget("second", "blue")); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				f.reopen()
+				if got := f.colors(); got != "none blue none" {
+					t.Errorf("the file has %s", got)
+				}
+				if n := f.State().Relists[ReasonForm]; n != 1 || f.store.ServedForm() == "" {
+					t.Errorf("%v, form %q", f.State().Relists, f.store.ServedForm())
+				}
+			}
+		})
+	}
+}
+
+// TestFormChangesBesideASlowList: the watch beside a slow list ends with the form,
+// and is opened again at the version of a write that came over it. What the pages
+// before had is read again.
+func TestFormChangesBesideASlowList(t *testing.T) {
+	for _, repair := range []bool{false, true} {
+		t.Run(fmt.Sprint("repair ", repair), func(t *testing.T) {
+			warm(t)
+			synctest.Test(t, func(t *testing.T) {
+				sim := kubesim.New(kubesim.Options{})
+				if err := sim.StartPipes(); err != nil {
+					t.Fatal(err)
+				}
+				pages, slow := 0, !repair
+				var change func()
+				f := customFixtureOver(t, sim, Options{clock: clock.RealClock{}, pageSize: 1, Repair: RepairFull}, func(token string) {
+					if token == "" || !slow {
+						return
+					}
+					switch pages++; pages {
+					case 1:
+						time.Sleep(2 * aheadAfter) // the bubble's clock
+					case 3:
+						change()
+					}
+				})
+				for i := range 3 {
+					if err := sim.Create(widget(fmt.Sprint("z", i), "none")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				change = func() {
+					after(time.Second) // the watch is open
+					if err := errors.Join(sim.Reconvert(widget("first", "blue")), sim.Update(widget("z0", "green"))); err != nil {
+						t.Error(err)
+					}
+					after(time.Second)
+					sim.EndWatches(nil)
+					after(time.Second)
+				}
+				f.list()
+				if repair {
+					slow = true
+					f.watch().Stop()
+					f.link.expired()
+				}
+				w := f.watch()
+				go func() { // as the Reflector does
+					for ev := range w.ResultChan() {
+						if ev.Type == watch.Modified {
+							_ = f.queue.Update(ev.Object)
+						}
+					}
+				}()
+				after(2 * time.Hour)
+				f.watch().Stop()
+				if got := f.colors(); got != "blue none none" || pages < 5 {
+					t.Errorf("the file has %s after %d pages: %v", got, pages, f.State().Relists)
+				}
+			})
+		})
+	}
+}
