@@ -36,6 +36,11 @@ func (f *dbFile) addFlags(cmd *cobra.Command) {
 	}
 	cmd.Flags().StringVar(&f.path, "db", def, "the file; $KUBEWAKE_DB, if set, is the default")
 	keysetFlag(cmd, &f.keyset)
+	f.unsafeFlag(cmd)
+}
+
+// unsafeFlag adds --allow-unsafe-path.
+func (f *dbFile) unsafeFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.unsafe, "allow-unsafe-path", false, "accept a file or folder that other users can change, and symlinks")
 }
 

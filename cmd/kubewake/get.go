@@ -117,7 +117,11 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 }
 
 func notInFile(typ, path string, states []boltstore.State) error {
-	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(typesIn(states), ", "))
+	types := typesIn(states)
+	if len(types) == 0 {
+		return fmt.Errorf("%w; it has no types at all", unknownType(typ, path))
+	}
+	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(types, ", "))
 }
 
 // pick returns the objects with the given names, or all without names, sorted by key.

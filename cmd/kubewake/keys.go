@@ -70,6 +70,7 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	keysetFlag(rotate, &file.keyset)
 	rotate.Flags().StringVar(&file.path, "db", "", "a file that gets new data keys now")
+	file.unsafeFlag(rotate)
 	rotate.RunE = func(*cobra.Command, []string) error {
 		if file.keyset == "" {
 			return errNoKeyset

@@ -25,6 +25,9 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 			"itself. It gets its name once it is complete and on the disk.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return errors.New("the name of the copy is empty")
+			}
 			r, err := db.read()
 			if err != nil {
 				return err
