@@ -14,9 +14,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestAsideIsKept: a source's contents that were set aside survive a replacement of the
+// TestReplacementKeepsAside: a source's contents that were set aside survive a replacement of the
 // file, for as long as they must be kept.
-func TestAsideIsKept(t *testing.T) {
+func TestReplacementKeepsAside(t *testing.T) {
 	for name, o := range map[string]Options{"unclean boot": {}, "damaged": {}, "open": {}, "rotated": {Keyset: sealtest.Keyset()}} {
 		t.Run(name, func(t *testing.T) {
 			path := testPath(t)

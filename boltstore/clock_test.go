@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// TestMachine: this machine's boot and uptime look like those of a running machine.
-func TestMachine(t *testing.T) {
+// TestThisMachinesClock: this machine's boot and uptime look like those of a running machine.
+func TestThisMachinesClock(t *testing.T) {
 	m := machine{}
 	up := m.Uptime()
 	if m.Boot() != "" && up <= 0 || m.Slept() < 0 || m.Slept() > up {
@@ -28,9 +28,9 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// TestOldAges: a confirmation by an earlier version has an age by a clock that is
+// TestAgeOfOlderConfirmations: a confirmation by an earlier version has an age by a clock that is
 // right.
-func TestOldAges(t *testing.T) {
+func TestAgeOfOlderConfirmations(t *testing.T) {
 	dev := devicetest.New(time.Unix(1000, 0))
 	d := newDevice(Options{Clock: dev})
 	then := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -200,9 +200,9 @@ func TestAsideOfAWrongClock(t *testing.T) {
 	}
 }
 
-// TestFirstListOfManyBoots: the time of an interrupted list's first request is known
+// TestFirstListAcrossBoots: the time of an interrupted list's first request is known
 // within a boot, or by a clock that is right.
-func TestFirstListOfManyBoots(t *testing.T) {
+func TestFirstListAcrossBoots(t *testing.T) {
 	right := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, tc := range []struct {
 		name   string

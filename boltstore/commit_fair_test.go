@@ -137,8 +137,8 @@ func TestFailingSourceAlone(t *testing.T) {
 	}
 }
 
-// TestReadsBesideACommit: no read waits for a commit that is being synced.
-func TestReadsBesideACommit(t *testing.T) {
+// TestReadsDuringCommit: no read waits for a commit that is being synced.
+func TestReadsDuringCommit(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	p := &testProducer{}

@@ -74,9 +74,9 @@ func TestFailedCommitIsRetried(t *testing.T) {
 	}
 }
 
-// TestIndexAddedBesideAChange: a change that was prepared before an index was added,
+// TestIndexAddedDuringChange: a change that was prepared before an index was added,
 // and is committed later, is in the index. So is one under way.
-func TestIndexAddedBesideAChange(t *testing.T) {
+func TestIndexAddedDuringChange(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{})
 	p := &testProducer{}

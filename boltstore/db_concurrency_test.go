@@ -210,9 +210,9 @@ func TestReleasedStoreDoesNotWrite(t *testing.T) {
 	}
 }
 
-// TestCloseBesideHandlers: Close does not hang if a handler reads the file when it is
+// TestCloseWhileHandlersRead: Close does not hang if a handler reads the file when it is
 // asked for its position.
-func TestCloseBesideHandlers(t *testing.T) {
+func TestCloseWhileHandlersRead(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	if err := s.Add(configMap("ns", "one", 1, nil)); err != nil {

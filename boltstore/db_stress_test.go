@@ -16,11 +16,11 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestAllAtOnce: a source is changed, relisted, indexed and read in pages, while its
+// TestMaintenanceUnderLoad: a source is changed, relisted, indexed and read in pages, while its
 // file is compacted, replaced and copied and dictionaries are trained. Nothing hangs,
 // every walk shows each object that stays once, and the file ends with what was
 // written.
-func TestAllAtOnce(t *testing.T) {
+func TestMaintenanceUnderLoad(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: CompressionZstd, Keyset: sealtest.Keyset(),
 		JournalBytes: 20_000, maxCommitBytes: 60_000, Durability: DurabilityProcess, compactRatio: -1, keepCorrupt: 1})
 	s := claimTest(t, db, podClaim())

@@ -87,9 +87,9 @@ func TestHealGoesOnWithRotation(t *testing.T) {
 	}
 }
 
-// TestOwnerIsKept: a file that replaces another one, and the copy of a damaged one,
+// TestReplacementKeepsOwner: a file that replaces another one, and the copy of a damaged one,
 // keep the old file's owner, whoever ran the program.
-func TestOwnerIsKept(t *testing.T) {
+func TestReplacementKeepsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
 	}

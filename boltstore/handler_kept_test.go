@@ -204,10 +204,10 @@ func (d durable) same(t *testing.T, what string, was durable, places bool) {
 	}
 }
 
-// TestDurableIsKept: each kind of copy of a file keeps positions, parked and pending
+// TestCopiesKeepPositions: each kind of copy of a file keeps positions, parked and pending
 // keys, and dictionaries. A replay continues, except in a file with other data keys,
 // whose order differs: there it begins again.
-func TestDurableIsKept(t *testing.T) {
+func TestCopiesKeepPositions(t *testing.T) {
 	path := testPath(t)
 	plainFile := Options{decrypt: true}
 	n := fillDurable(t, path, Options{})

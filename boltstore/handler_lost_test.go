@@ -24,9 +24,9 @@ func (p *askingPosition) Position() Position {
 	return p.testPosition.Position()
 }
 
-// TestLostPosition: what a handler must still be told is damaged in an open file. The
+// TestHandlerPositionDamaged: what a handler must still be told is damaged in an open file. The
 // handler starts over, registered or not, and its old reports do not undo that.
-func TestLostPosition(t *testing.T) {
+func TestHandlerPositionDamaged(t *testing.T) {
 	gone := uint64(0)
 	damages := map[string]func(src sourceTx) error{
 		"position is gone": func(src sourceTx) error { return src.Root.Bucket(layout.BucketHandlers).Delete([]byte("test")) },
@@ -118,8 +118,8 @@ func TestLostPosition(t *testing.T) {
 	}
 }
 
-// TestLostParked: handlers whose parked entries or journal are lost start over.
-func TestLostParked(t *testing.T) {
+// TestParkedEntriesDamaged: handlers whose parked entries or journal are lost start over.
+func TestParkedEntriesDamaged(t *testing.T) {
 	for _, bucket := range [][]byte{layout.BucketHandlers, layout.BucketParked} {
 		t.Run(string(bucket), func(t *testing.T) {
 			path := testPath(t)

@@ -10,10 +10,10 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestNamesLost: an unregistered handler whose name was lost with a damaged page starts
+// TestHandlerNameLostWithPage: an unregistered handler whose name was lost with a damaged page starts
 // over. It does not count as new, since it has a past. If nothing was lost, a new
 // handler is new.
-func TestNamesLost(t *testing.T) {
+func TestHandlerNameLostWithPage(t *testing.T) {
 	for _, where := range []string{"nothing", "handlers", "source"} {
 		for _, open := range []bool{true, false} {
 			t.Run(fmt.Sprint(where, ", open: ", open), func(t *testing.T) {

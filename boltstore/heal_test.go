@@ -113,8 +113,8 @@ func TestHealWhileRelisting(t *testing.T) {
 	}
 }
 
-// TestHealBesideReadersAndWriters is for the race detector and for deadlocks.
-func TestHealBesideReadersAndWriters(t *testing.T) {
+// TestHealDuringReadsAndWrites is for the race detector and for deadlocks.
+func TestHealDuringReadsAndWrites(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{Indexers: indexers})

@@ -53,9 +53,9 @@ func flipNoted(t *testing.T, b *bolt.Bucket, is func(k, v []byte) bool) {
 	}
 }
 
-// TestOwnWriteUnindexedBesideAStage: an index function that failed on an own write
+// TestUnindexedOwnWriteDuringStagedRelist: an index function that failed on an own write
 // beside a staged list is called again after the list.
-func TestOwnWriteUnindexedBesideAStage(t *testing.T) {
+func TestUnindexedOwnWriteDuringStagedRelist(t *testing.T) {
 	db := openTest(t, testPath(t), Options{maxCommitBytes: 1})
 	bad := []string{}
 	s := claimTest(t, db, failing(&bad))

@@ -122,10 +122,10 @@ func ownWriteOverADamagedRecord(t *testing.T, want cache.DeltaType) {
 	wantsSound(t, "at last", db)
 }
 
-// TestChangeBesideADamagedBase: the base of an own write is damaged, before the server
+// TestChangeAfterDamagedBase: the base of an own write is damaged, before the server
 // brings the change or other content under its version. Handlers are told what the next
 // list shows, and readers see it.
-func TestChangeBesideADamagedBase(t *testing.T) {
+func TestChangeAfterDamagedBase(t *testing.T) {
 	for _, how := range []string{"claimed", "salvaged", "all gone"} {
 		for _, what := range []string{"change", "other content", "new"} {
 			t.Run(how+" "+what, func(t *testing.T) {

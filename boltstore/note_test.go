@@ -292,9 +292,9 @@ func TestNotedIsNotSame(t *testing.T) {
 	}
 }
 
-// TestManyUnstored: if no object can be stored, the notes are in the file, and meta
+// TestNotesOfAllObjects: if no object can be stored, the notes are in the file, and meta
 // stays small.
-func TestManyUnstored(t *testing.T) {
+func TestNotesOfAllObjects(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	var objs []runtime.Object

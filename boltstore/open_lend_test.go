@@ -146,9 +146,9 @@ func TestReaderKeepsReplacedFile(t *testing.T) {
 	}
 }
 
-// TestReadersBesideWriters: writers come and go while readers read. Each reader sees
+// TestReadersWhileWritersComeAndGo: writers come and go while readers read. Each reader sees
 // one state, never reports a torn read as damage, and delays no writer.
-func TestReadersBesideWriters(t *testing.T) {
+func TestReadersWhileWritersComeAndGo(t *testing.T) {
 	skipWithoutLending(t)
 	path := testPath(t)
 	first := openTest(t, path, Options{})

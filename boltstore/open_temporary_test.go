@@ -146,9 +146,9 @@ func TestFreeIsTheLock(t *testing.T) {
 	}
 }
 
-// TestFree: a file that is gone is free, damaged or not; one whose lock cannot be
+// TestFileIsFree: a file that is gone is free, damaged or not; one whose lock cannot be
 // asked for is not known to be.
-func TestFree(t *testing.T) {
+func TestFileIsFree(t *testing.T) {
 	path := testPath(t)
 	if !osfile.IsFree(path) {
 		t.Error("none is there")

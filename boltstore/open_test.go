@@ -257,9 +257,9 @@ func damageMeta(t *testing.T, db *DB) {
 	}
 }
 
-// TestStatesBesideDamage: a source with a damaged meta is listed as degraded, and does
+// TestStatesOfDamagedSource: a source with a damaged meta is listed as degraded, and does
 // not hide the others. While it is claimed its state comes from memory.
-func TestStatesBesideDamage(t *testing.T) {
+func TestStatesOfDamagedSource(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
 	if err := s.Add(configMap("a", "b", 1, nil)); err != nil {

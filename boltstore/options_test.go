@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestOddOptions: a file works with any value of its bounds and times.
-func TestOddOptions(t *testing.T) {
+// TestAnyOptionValues: a file works with any value of its bounds and times.
+func TestAnyOptionValues(t *testing.T) {
 	const most, least = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
 	cases := map[string]Options{}
 	for _, d := range []time.Duration{-1, 1, least, most} {

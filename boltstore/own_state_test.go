@@ -18,9 +18,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestOwnWriteBesideAStage: an own write while a list is staged stays when the list is
+// TestOwnWriteDuringStagedRelist: an own write while a list is staged stays when the list is
 // committed, and is told when the server brings it.
-func TestOwnWriteBesideAStage(t *testing.T) {
+func TestOwnWriteDuringStagedRelist(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for name, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
 			for _, shown := range []bool{true, false} {

@@ -75,8 +75,8 @@ func TestPackedFirstList(t *testing.T) {
 	}
 }
 
-// TestManyDictionaries: records of every age can be read, even in the journal.
-func TestManyDictionaries(t *testing.T) {
+// TestRecordsOfAllDictionaries: records of every age can be read, even in the journal.
+func TestRecordsOfAllDictionaries(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{Compression: CompressionZstd})
 	s := claimTest(t, db, podClaim())

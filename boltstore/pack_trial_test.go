@@ -44,9 +44,9 @@ type decoding struct {
 
 func (d *decoding) Decode(data []byte) (runtime.Object, error) { d.n++; return d.Codec.Decode(data) }
 
-// TestTrial: the first objects of a foreign type are decoded and compared. One
+// TestForeignTypesAreTried: the first objects of a foreign type are decoded and compared. One
 // that comes back changed is refused, and all later ones are compared, too.
-func TestTrial(t *testing.T) {
+func TestForeignTypesAreTried(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Source: accounts, Example: &account{}})
 	counted := &decoding{Codec: s.codec}
@@ -85,9 +85,9 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestTrialEnds: later objects are not tried, nor are those of a given codec or of
+// TestTrialOfForeignTypesEnds: later objects are not tried, nor are those of a given codec or of
 // Kubernetes' own types.
-func TestTrialEnds(t *testing.T) {
+func TestTrialOfForeignTypesEnds(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	own, err := codec.For(&account{})
 	if err != nil {

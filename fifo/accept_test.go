@@ -70,7 +70,7 @@ func TestUnknownDeletes(t *testing.T) {
 	}
 }
 
-func TestPreviousIsBeside(t *testing.T) {
+func TestDeltaHasPrevious(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	steps := []struct {
 		do       func(any) error

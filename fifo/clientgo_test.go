@@ -105,10 +105,10 @@ func (c *consumer) put(o *corev1.ConfigMap) {
 	c.known[key] = o.ResourceVersion
 }
 
-// TestBesideClientGo: random programs of what a Reflector asks of its queue
+// TestTellsAsClientGo: random programs of what a Reflector asks of its queue
 // have a consumer tell the same as client-go's own, in the same order for each
 // key; without a Replace in between, in the same order altogether.
-func TestBesideClientGo(t *testing.T) {
+func TestTellsAsClientGo(t *testing.T) {
 	for i := range 60 {
 		seed := uint64(time.Now().UnixNano()) + uint64(i)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { beside(t, rand.New(rand.NewPCG(seed, 1)), i%2 == 0) })

@@ -55,9 +55,9 @@ func TestDurableStartsOver(t *testing.T) {
 	}
 }
 
-// TestDurableNewestBlockLost: the newest entries are gone that a handler has to
+// TestStartOverAfterLostBlock: the newest entries are gone that a handler has to
 // be told. It starts over, and does not wait for others to come.
-func TestDurableNewestBlockLost(t *testing.T) {
+func TestStartOverAfterLostBlock(t *testing.T) {
 	w := newWorld(t)
 	w.create("stays")
 	w.create("goes")
@@ -83,9 +83,9 @@ func TestDurableNewestBlockLost(t *testing.T) {
 	}
 }
 
-// TestDurableLost: the store says that the position is lost, while there is
+// TestStartOverAfterLostPosition: the store says that the position is lost, while there is
 // nothing else to tell.
-func TestDurableLost(t *testing.T) {
+func TestStartOverAfterLostPosition(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	r := newLedger(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
-// TestLongWindow: an agent that spares its flash syncs as soon as any other,
+// TestSyncDoesNotWaitForWindow: an agent that spares its flash syncs as soon as any other,
 // however much it has missed, ends at once, and finds its last changes in the
 // file.
-func TestLongWindow(t *testing.T) {
+func TestSyncDoesNotWaitForWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.options = boltstore.Options{Window: 5 * time.Minute, FlushInterval: time.Hour}
 		tuning.SetFile(&w.options, tuning.File{BookmarkInterval: 24 * time.Hour})

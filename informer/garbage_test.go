@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestRestsTogether: many informers that rest at the same time have garbage
+// TestGarbageIsCollectedOnce: many informers that rest at the same time have garbage
 // collected once, and not at all where the program has switched the collector
 // off.
-func TestRestsTogether(t *testing.T) {
+func TestGarbageIsCollectedOnce(t *testing.T) {
 	rest := func() int64 {
 		var n atomic.Int64
 		var all sync.WaitGroup

@@ -348,9 +348,9 @@ func TestInsideACall(t *testing.T) {
 	}
 }
 
-// TestManyRemoved: an informer that does not sync keeps no more of handlers that
+// TestMemoryOfRemovedHandlers: an informer that does not sync keeps no more of handlers that
 // come and go than what holds the told mark.
-func TestManyRemoved(t *testing.T) {
+func TestMemoryOfRemovedHandlers(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.live(Options{}, newRecorder(t)).run().synced().replayed().end()

@@ -156,9 +156,9 @@ type foreignHandle struct {
 	cache.ResourceEventHandlerRegistration
 }
 
-// TestHandlesBesideClientGo: what RemoveEventHandler answers to handles of all
+// TestHandlesAsClientGo: what RemoveEventHandler answers to handles of all
 // kinds is what client-go's informer answers.
-func TestHandlesBesideClientGo(t *testing.T) {
+func TestHandlesAsClientGo(t *testing.T) {
 	w := newWorld(t)
 	other := newWorld(t)
 	ours := func(w *world) cache.SharedIndexInformer { return w.live(Options{}).run().synced().inf }

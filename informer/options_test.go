@@ -122,9 +122,9 @@ func TestOptionsArrive(t *testing.T) {
 	}
 }
 
-// TestOddOptions: no value of a bound or a time keeps an informer from its work,
+// TestAnyOptionValues: no value of a bound or a time keeps an informer from its work,
 // or has it do nothing else.
-func TestOddOptions(t *testing.T) {
+func TestAnyOptionValues(t *testing.T) {
 	cases := map[string]Options{}
 	for _, d := range []time.Duration{-1, 1, shortest, longest} {
 		cases[fmt.Sprint("ResyncPeriod ", int64(d))] = Options{ResyncPeriod: d}
@@ -167,9 +167,9 @@ func TestOddOptions(t *testing.T) {
 	}
 }
 
-// TestOddDurableOptions: no value of a bound or a time keeps a durable handler
+// TestAnyDurableOptionValues: no value of a bound or a time keeps a durable handler
 // from being told, also of keys that are stuck for a while.
-func TestOddDurableOptions(t *testing.T) {
+func TestAnyDurableOptionValues(t *testing.T) {
 	cases := map[string]DurableOptions{}
 	for _, n := range []int{-1, 1, math.MinInt, math.MaxInt} {
 		cases[fmt.Sprint("maxPending ", n)] = DurableOptions{maxPending: n, stuckAfter: time.Second}

@@ -23,18 +23,18 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestManySources: 200 sources in one process and file. They start side by
+// TestCostOfManySources: 200 sources in one process and file. They start side by
 // side, but do not list all at once; each costs a bounded number of goroutines
 // and little memory, also while they start; they share commits; and a wake
 // lists nothing. It runs in a process of its own, where what others allocate
 // during a garbage collection does not count as memory that is held.
-func TestManySources(t *testing.T) {
+func TestCostOfManySources(t *testing.T) {
 	if alone := "gcstoptheworld=1"; os.Getenv("GODEBUG") != alone {
 		program, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestManySources$", "-test.v", "-test.timeout=10m")
+		cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestCostOfManySources$", "-test.v", "-test.timeout=10m")
 		cmd.Env = append(os.Environ(), "GODEBUG="+alone)
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)

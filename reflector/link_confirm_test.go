@@ -102,9 +102,9 @@ func TestFreshBehindSlowList(t *testing.T) {
 	})
 }
 
-// TestOddConfirmTimeout: a timeout that is not whole seconds proves a server
+// TestConfirmTimeoutOfFractions: a timeout that is not whole seconds proves a server
 // without bookmarks all the same.
-func TestOddConfirmTimeout(t *testing.T) {
+func TestConfirmTimeoutOfFractions(t *testing.T) {
 	bubble(t, 3, kubesim.Options{NoBookmarks: true}, Options{confirmTimeout: 3500 * time.Millisecond}, func(f *fixture) {
 		f.list()
 		f.other()

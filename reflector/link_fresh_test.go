@@ -148,9 +148,9 @@ func TestReadYourWrites(t *testing.T) {
 	})
 }
 
-// TestDegraded: an object that cannot be stored is told by the state until
+// TestUnstoredObjectShowsInState: an object that cannot be stored is told by the state until
 // everything has been read anew.
-func TestDegraded(t *testing.T) {
+func TestUnstoredObjectShowsInState(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
 		if err := f.queue.Add("no object"); err == nil {

@@ -199,9 +199,9 @@ func TestConstantOverABrokenWatch(t *testing.T) {
 	}
 }
 
-// TestFakes: what client-go's own fakes hold is found by the next life, however
+// TestClientGoFakes: what client-go's own fakes hold is found by the next life, however
 // they count.
-func TestFakes(t *testing.T) {
+func TestClientGoFakes(t *testing.T) {
 	t.Run("clientset", func(t *testing.T) {
 		client := fake.NewClientset()
 		maps := client.CoreV1().ConfigMaps("ns")

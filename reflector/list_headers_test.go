@@ -8,10 +8,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestHeaders: a list is read, counted and compared by its metadata however a
+// TestAnswerHeaders: a list is read, counted and compared by its metadata however a
 // server or a proxy spells the headers of its answers. net/http and client-go
 // do not care either.
-func TestHeaders(t *testing.T) {
+func TestAnswerHeaders(t *testing.T) {
 	set := func(key, value string) func(*http.Response) {
 		return func(resp *http.Response) { resp.Header.Set(key, value) }
 	}
@@ -87,8 +87,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestAccepted: what the client accepts may be spelt in any way, too.
-func TestAccepted(t *testing.T) {
+// TestAcceptHeader: what the client accepts may be spelt in any way, too.
+func TestAcceptHeader(t *testing.T) {
 	const as = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	for accept, ask := range map[string]string{
 		"application/json":                                     mediaJSON + as,

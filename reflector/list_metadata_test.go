@@ -137,8 +137,8 @@ func TestMetadataFirst(t *testing.T) {
 	}
 }
 
-// TestMetadataFirstAnew: a new process does not know the kind.
-func TestMetadataFirstAnew(t *testing.T) {
+// TestMetadataFirstInNewProcess: a new process does not know the kind.
+func TestMetadataFirstInNewProcess(t *testing.T) {
 	f := metadataFixture(t, mediaProto, Options{Repair: RepairMetadata})
 	f.restart()
 	lists, gets, bytes := f.repaired()
@@ -165,9 +165,9 @@ func TestMetadataNotWorth(t *testing.T) {
 	f.equal()
 }
 
-// TestMetadataTooMany: where too many have changed the page, and the rest, is
+// TestMetadataOfManyChanges: where too many have changed the page, and the rest, is
 // listed in full.
-func TestMetadataTooMany(t *testing.T) {
+func TestMetadataOfManyChanges(t *testing.T) {
 	f := metadataFixture(t, mediaProto, Options{Repair: RepairMetadata, pageSize: 100})
 	f.put("cm010", 4000, 1000)
 	for i := 100; i < 130; i++ {

@@ -15,10 +15,10 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestFirstSyncOfManyLives: a first sync that takes longer than the process
+// TestFirstSyncOverManyLives: a first sync that takes longer than the process
 // lives ends all the same. What it costs is about what one that is not
 // interrupted does.
-func TestFirstSyncOfManyLives(t *testing.T) {
+func TestFirstSyncOverManyLives(t *testing.T) {
 	const objects, life = 1000, 100 * time.Second
 	var whole traffic
 	bubble(t, 0, kubesim.Options{}, Options{}, func(f *fixture) {

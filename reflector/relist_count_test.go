@@ -83,9 +83,9 @@ func (f *fixture) overtake(then uint64, write func(i int)) {
 	}
 }
 
-// TestCounts: a restored server that has overtaken the file is noticed by the
+// TestOvertakenServerIsCounted: a restored server that has overtaken the file is noticed by the
 // number of its objects, after the first long watch, for one request.
-func TestCounts(t *testing.T) {
+func TestOvertakenServerIsCounted(t *testing.T) {
 	f := newAudited(t, Options{}, nil)
 	then := f.sim.Revision()
 	f.create("lost1")

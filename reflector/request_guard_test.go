@@ -12,9 +12,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestPause: a request may wait for as long as client-go does, which takes
+// TestRetryAfterIsBounded: a request may wait for as long as client-go does, which takes
 // seconds, and no date, and not for ever.
-func TestPauses(t *testing.T) {
+func TestRetryAfterIsBounded(t *testing.T) {
 	for after, pause := range map[string]time.Duration{
 		"7": 7 * time.Second, "": 0, "0": 0, "-3": 0, "soon": 0, "1.5": 0,
 		"Wed, 21 Oct 2026 07:28:00 GMT": 0, "100000": mostPause, "9223372036854775807": mostPause, "99999999999999999999": 0,

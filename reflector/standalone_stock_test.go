@@ -61,9 +61,9 @@ func changesOf(told string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(told), func(s string) bool { return s[0] == '=' }), " ")
 }
 
-// TestBesideStock: what a stock informer over the file tells, beside one that
+// TestStandaloneAsStock: what a stock informer over the file tells, beside one that
 // reads from the server. It tells no more updates without a change.
-func TestBesideStock(t *testing.T) {
+func TestStandaloneAsStock(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
 		sim := kubesim.New(kubesim.Options{})

@@ -11,9 +11,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestAhead: what a watch has kept comes first, in order, then what follows;
+// TestWatchAhead: what a watch has kept comes first, in order, then what follows;
 // too much of it, or a version that has expired, makes it worthless.
-func TestAhead(t *testing.T) {
+func TestWatchAhead(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
 		rv := f.queue.Accepted()

@@ -12,10 +12,10 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestOddTimeouts: whatever the timeouts and sizes, a source reads what there is
+// TestAnyTimeoutsAndSizes: whatever the timeouts and sizes, a source reads what there is
 // over a link that breaks, from a server that is busy at times, and leaves the
 // server alone when there is nothing to ask.
-func TestOddTimeouts(t *testing.T) {
+func TestAnyTimeoutsAndSizes(t *testing.T) {
 	cases := map[string]Options{}
 	for _, d := range []time.Duration{-1, 1, math.MinInt64, math.MaxInt64} {
 		cases[fmt.Sprint("quietTimeout ", int64(d))] = Options{quietTimeout: d}

@@ -24,9 +24,9 @@ func TestClosedServer(t *testing.T) {
 	closeServer(t, s) // once more is no harm
 }
 
-// TestCloseBesideRequests is for the race detector: requests come while the
+// TestCloseDuringRequests is for the race detector: requests come while the
 // server is closed.
-func TestCloseBesideRequests(t *testing.T) {
+func TestCloseDuringRequests(t *testing.T) {
 	path := testPath(t)
 	db, _ := world(t, path, 3, 1)
 	for range 20 {

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestBesideDamage: a source with an unreadable meta hides no other, and a request for
+// TestRequestsForDamagedSource: a source with an unreadable meta hides no other, and a request for
 // it gets the reason.
-func TestBesideDamage(t *testing.T) {
+func TestRequestsForDamagedSource(t *testing.T) {
 	path := testPath(t)
 	pods := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}
 	db, err := boltstore.Open(path, boltstore.Options{})

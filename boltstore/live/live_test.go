@@ -353,8 +353,8 @@ func TestHugeHeader(t *testing.T) {
 	served(t, path, s)
 }
 
-// TestManyConnections: few connections are served at a time, however many there are.
-func TestManyConnections(t *testing.T) {
+// TestConnectionsAreBounded: few connections are served at a time, however many there are.
+func TestConnectionsAreBounded(t *testing.T) {
 	path := testPath(t)
 	db, s := world(t, path, 10, 10)
 	start(t, db, shortLimits)

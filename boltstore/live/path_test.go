@@ -68,8 +68,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestLongPath: a path too long for a socket gets a short one.
-func TestLongPath(t *testing.T) {
+// TestSocketOfLongPath: a path too long for a socket gets a short one.
+func TestSocketOfLongPath(t *testing.T) {
 	dir := filepath.Join(filepath.Dir(testPath(t)), strings.Repeat("d", 100))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -60,9 +60,9 @@ func TestSecondBuild(t *testing.T) {
 	}
 }
 
-// TestNames: a build has one name, wherever its file is, and no two builds have the
+// TestBuildIDs: a build has one name, wherever its file is, and no two builds have the
 // same.
-func TestNames(t *testing.T) {
+func TestBuildIDs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds programs")
 	}

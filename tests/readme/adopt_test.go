@@ -84,10 +84,10 @@ func within(d time.Duration) <-chan struct{} {
 
 `
 
-// TestAdopted: the README's functions put informers on the file under a
+// TestFactoryAndManager: the README's functions put informers on the file under a
 // generated factory and under what a controller-runtime manager does, with the
 // server and, by MaxStaleness, without it.
-func TestAdopted(t *testing.T) {
+func TestFactoryAndManager(t *testing.T) {
 	sim, kubeconfig := cluster(t)
 	dir, err := os.MkdirTemp(".", "program-") // inside the tests module, whose requirements it shares
 	if err != nil {

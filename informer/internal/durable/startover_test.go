@@ -78,9 +78,9 @@ func midReplay(t *testing.T, broken bool) *standing {
 	return s
 }
 
-// TestPageBesideReset: a page of the replay, before which entries have to be
+// TestNoPageWithReset: a page of the replay, before which entries have to be
 // told that are damaged, is not told beside the Reset.
-func TestPageBesideReset(t *testing.T) {
+func TestNoPageWithReset(t *testing.T) {
 	s := midReplay(t, true)
 	d := s.d
 	for i := 0; i < 20 && d.fill(); i++ {
@@ -93,9 +93,9 @@ func TestPageBesideReset(t *testing.T) {
 	s.end()
 }
 
-// TestPageBehindReset: a page that was read before the handler had to start over
+// TestPageFromBeforeReset: a page that was read before the handler had to start over
 // is not the first that it is told after.
-func TestPageBehindReset(t *testing.T) {
+func TestPageFromBeforeReset(t *testing.T) {
 	s := midReplay(t, false)
 	d := s.d
 	d.Lost()
