@@ -244,3 +244,26 @@ func TestKeepCorruptAfterTheClockRestarts(t *testing.T) {
 		clk.Step(time.Hour)
 	}
 }
+
+// TestKeepCorruptOfAnyName: files that were set aside are found and bounded, whatever
+// characters are in the file's name.
+func TestKeepCorruptOfAnyName(t *testing.T) {
+	for _, name := range []string{`a\b.db`, `\`, "a[1]*?.db", "[", "*", "a\nb.db", "%s.db", "\xff.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		for range 5 {
+			if err := os.WriteFile(path, []byte("not ours"), 0o600); err != nil {
+				t.Skip(err) // the system has no such names
+			}
+			closeTest(t, openTest(t, path, Options{ReplaceForeign: true}))
+		}
+		db := openTest(t, path, Options{})
+		if all := db.Aside(); len(all) != 3 {
+			t.Errorf("%q: %v", name, all)
+		}
+		closeTest(t, db)
+		left, err := os.ReadDir(filepath.Dir(path))
+		if err != nil || len(left) != 4 {
+			t.Errorf("%q: %v %v", name, left, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -112,11 +113,17 @@ func (f *Files) TryLike(name string, from os.FileInfo) {
 
 // Aside returns the files that were set aside and are still there, the newest first.
 func (f *Files) Aside() []string {
-	names, _ := filepath.Glob(globEscape(f.Path) + AsideInfix + "*")
-	names = slices.DeleteFunc(names, func(name string) bool {
-		st, err := os.Lstat(name)
-		return err != nil || !st.Mode().IsRegular()
-	})
+	dir := filepath.Dir(f.Path)
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range all {
+		if strings.HasPrefix(e.Name(), filepath.Base(f.Path)+AsideInfix) && e.Type().IsRegular() {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // the time is in the name
 	return names
 }
@@ -140,17 +147,4 @@ func (f *Files) Trim(newest string) {
 			f.Log.Error(err, "An old file that was set aside could not be removed", "file", name)
 		}
 	}
-}
-
-// globEscape escapes the characters that filepath.Glob takes for a pattern.
-func globEscape(path string) string {
-	var b []byte
-	for _, c := range []byte(path) {
-		if slices.Contains([]byte(`*?[`), c) {
-			b = append(b, '[', c, ']')
-			continue
-		}
-		b = append(b, c)
-	}
-	return string(b)
 }
