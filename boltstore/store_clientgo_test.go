@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientfeatures "k8s.io/client-go/features"
 	"k8s.io/client-go/tools/cache"
 )
@@ -67,7 +68,24 @@ var storeWrites = map[string]func(i cache.Indexer) error{
 		o.ResourceVersion = ""
 		return errors.Join(i.Add(at(3, "y")), i.Update(o))
 	},
-	"delete":            func(i cache.Indexer) error { return errors.Join(i.Add(at(5, "x")), i.Delete(at(7, "x"))) },
+	"delete": func(i cache.Indexer) error { return errors.Join(i.Add(at(5, "x")), i.Delete(at(7, "x"))) },
+	"delete of a key": func(i cache.Indexer) error {
+		return errors.Join(i.Add(at(5, "x")), i.Delete(cache.ExplicitKey("a/o")))
+	},
+	"delete by metadata": func(i cache.Indexer) error {
+		return errors.Join(i.Add(at(5, "x")), i.Delete(&metav1.PartialObjectMetadata{ObjectMeta: at(7, "x").ObjectMeta}))
+	},
+	"delete by the metadata alone": func(i cache.Indexer) error {
+		m := at(7, "x").ObjectMeta
+		return errors.Join(i.Add(at(5, "x")), i.Delete(&m))
+	},
+	"delete by another type": func(i cache.Indexer) error {
+		return errors.Join(i.Add(at(5, "x")), i.Delete(&corev1.Secret{ObjectMeta: at(7, "x").ObjectMeta}))
+	},
+	"transaction that deletes a key": func(i cache.Indexer) error {
+		return errors.Join(i.Add(at(5, "x")), asError(i.(cache.TransactionStore).Transaction(
+			cache.Transaction{Type: cache.TransactionTypeDelete, Object: cache.ExplicitKey("a/o")})))
+	},
 	"delete of nothing": func(i cache.Indexer) error { return i.Delete(at(7, "x")) },
 	"tombstone": func(i cache.Indexer) error {
 		return errors.Join(i.Add(at(5, "x")), i.Delete(cache.DeletedFinalStateUnknown{Key: "a/o", Obj: at(6, "x")}))

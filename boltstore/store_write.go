@@ -22,11 +22,25 @@ func (s *Claimed) Add(obj any) error { return s.writeOne(cache.Added, obj) }
 // Update does what Add does.
 func (s *Claimed) Update(obj any) error { return s.writeOne(cache.Updated, obj) }
 
-// Delete removes the object at the key of obj.
+// Delete removes the object at the key of obj, which may be anything that has a key,
+// such as a cache.ExplicitKey.
 func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
 
+// prepareOwn is Prepare for an own write. A delete needs only the key.
+func (s *Claimed) prepareOwn(typ cache.DeltaType, obj any) (*Change, error) {
+	if typ != cache.Deleted {
+		return s.Prepare(typ, obj)
+	}
+	c, err := s.identify(typ, obj)
+	if err != nil {
+		return nil, err
+	}
+	c.obj = nil
+	return c, nil
+}
+
 func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
-	c, err := s.Prepare(typ, obj)
+	c, err := s.prepareOwn(typ, obj)
 	if err != nil {
 		return err
 	}
@@ -103,7 +117,7 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 		if t.Type == cache.TransactionTypeDelete {
 			typ = cache.Deleted
 		}
-		c, err := s.Prepare(typ, t.Object)
+		c, err := s.prepareOwn(typ, t.Object)
 		if err != nil {
 			errs = append(errs, err)
 			continue
