@@ -30,6 +30,9 @@
 //     is not told again, since a watch that is resumed may bring an event twice.
 //   - A DELETED of an object that the file does not hold is told only if its version
 //     is newer than all before, for the same reason.
+//   - A change older than the stored object is not told: nothing steps back.
+//   - Another UID under the same key is told as a delete and an Add, since it is
+//     another object. The delete has no final state, which was missed.
 //   - A handler that is removed is owed what it has not been told for 30 s, so that
 //     a program that removes its handlers while it ends loses nothing.
 //   - Own writes to the store are for readers only, since a handler's line of
@@ -41,10 +44,16 @@
 //     may have the source.
 //   - An index function that fails leaves the object out of that index: a panic would
 //     come again at each start.
+//   - An object of another type than the example's, listed or returned by a transform,
+//     is not stored, and the informer does not sync: the file keeps one type.
 //   - A transform that fails on a listed object does not hold up the others: those
 //     are stored at once.
 //   - A transform that fails on an object of the watch is noted, and the object
 //     listed again: after a restart nobody else would.
+//   - A handler that panics, where that does not end the process, counts as told and
+//     synced: the panic is no reason to wait for ever.
+//   - KUBE_CACHE_MUTATION_DETECTOR watches what handlers are told, not what is only
+//     read: most objects are decoded for each read.
 //   - After a burst of changes runtime.GC is called once: Go would keep the garbage
 //     for minutes.
 //

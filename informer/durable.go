@@ -36,6 +36,9 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	}
 	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.clock, Page: inf.page, Synced: inf.syncedAt}
 	d, err := durable.New(host, name, func(ctx context.Context, t durable.Telling) error {
+		if t.Type != cache.Deleted {
+			inf.mutated.AddObject(t.Object)
+		}
 		return h.HandleEvent(ctx, eventOf(t))
 	}, durable.Options{Workers: o.Workers, MaxPending: o.maxPending, PendingBytes: o.pendingBytes, StuckAfter: o.stuckAfter, RateLimiter: o.RateLimiter})
 	if err != nil {

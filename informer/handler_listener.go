@@ -159,6 +159,7 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 		}
 	}
 	for _, obj := range p.Objects {
+		l.inf.mutated.AddObject(obj)
 		if obj != nil && !l.call(func() { tell(obj) }) {
 			return true
 		}
@@ -241,11 +242,13 @@ func (l *listener) tell(e *boltstore.Entry) bool {
 		}
 	}
 	switch e.Type {
-	case cache.Added:
-		return l.call(func() { l.handler.OnAdd(obj, false) })
 	case cache.Deleted:
 		return l.call(func() { l.handler.OnDelete(obj) })
+	case cache.Added:
+		l.inf.mutated.AddObject(obj)
+		return l.call(func() { l.handler.OnAdd(obj, false) })
 	}
+	l.inf.mutated.AddObject(obj)
 	old, err := e.Previous()
 	if err != nil || old == nil {
 		return l.call(func() { l.handler.OnAdd(obj, false) })

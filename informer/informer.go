@@ -36,6 +36,7 @@ type Informer struct {
 	told    uint64 // told mark when this life began
 	noted   uint64 // told mark now, which is written later; guarded by mu
 	backlog *backlog.Backlog
+	mutated cache.MutationDetector // of what handlers were told; nothing by default
 	page    int                    // objects of a replay that are read at a time
 	moved   func() <-chan struct{} // what ends Run when the file is moved, nil if nothing does
 	synced  chan struct{}
@@ -98,6 +99,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}),
 		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]struct{}{},
 		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
+		mutated: cache.NewCacheMutationDetector(fmt.Sprintf("%T", example)),
 	}
 	if st.Synced || st.Seq > 0 {
 		inf.known = st.Seq + 1
@@ -235,6 +237,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	}
 	listenCtx, stopListening := context.WithCancel(context.WithoutCancel(ctx))
 	inf.listen(listenCtx)
+	inf.listening.Go(func() { inf.mutated.Run(listenCtx.Done()) })
 	stopWatching := context.AfterFunc(ctx, func() { inf.backlog.Wake() })
 	defer stopWatching()
 

@@ -1,0 +1,74 @@
+package informer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestMutationDetector: with KUBE_CACHE_MUTATION_DETECTOR a handler that changes an
+// object ends the process, as with client-go's informers. The test runs itself in
+// processes of their own, since client-go reads the variable once.
+func TestMutationDetector(t *testing.T) {
+	if kind := os.Getenv("MUTATES"); kind != "" {
+		mutates(t, kind)
+		return
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"replay", "change", "durable", "nothing"} {
+		cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutationDetector$", "-test.timeout=1m")
+		cmd.Env = append(os.Environ(), "MUTATES="+kind, "KUBE_CACHE_MUTATION_DETECTOR=true")
+		out, err := cmd.CombinedOutput()
+		if found := bytes.Contains(out, []byte("modified")); found != (kind != "nothing") || (err == nil) != (kind == "nothing") {
+			t.Errorf("%s: %v\n%s", kind, err, out)
+		}
+	}
+}
+
+func mutates(t *testing.T, kind string) {
+	w := newWorld(t)
+	w.create("a")
+	touch := func(obj any) { obj.(*corev1.ConfigMap).Data = map[string]string{"mine": "yes"} }
+	told := make(chan struct{}, 10)
+	l := w.live(Options{}, cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if kind == "replay" {
+				touch(obj)
+			}
+			told <- struct{}{}
+		},
+		UpdateFunc: func(_, obj any) {
+			if kind == "change" {
+				touch(obj)
+			}
+			told <- struct{}{}
+		},
+	})
+	if _, err := l.inf.AddDurableHandler("d", DurableHandlerFunc(func(_ context.Context, e Event) error {
+		if kind == "durable" {
+			touch(e.Object)
+		}
+		told <- struct{}{}
+		return nil
+	}), DurableOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.run().synced().replayed()
+	w.update("a", "b")
+	for range 4 {
+		<-told
+	}
+	if kind != "nothing" {
+		<-t.Context().Done() // the detector looks once a second
+	}
+	fmt.Println("ends")
+}
