@@ -6,6 +6,7 @@
 package pack
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"sync"
@@ -44,8 +45,8 @@ func newPacker(version uint32, dict []byte) (p *Packer, err error) {
 	}()
 	n := min(runtime.GOMAXPROCS(0), 4)
 	d := []zstd.DOption{zstd.WithDecoderConcurrency(n), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(format.MaxPayload)}
-	e := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(n), zstd.WithEncoderCRC(false),
-		zstd.WithWindowSize(512 << 10), zstd.WithLowerEncoderMem(true)}
+	e := []zstd.EOption{zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(min(n, 2)), zstd.WithEncoderCRC(false),
+		zstd.WithWindowSize(128 << 10), zstd.WithLowerEncoderMem(true)}
 	if dict != nil {
 		d, e = append(d, zstd.WithDecoderDicts(dict)), append(e, zstd.WithEncoderDict(dict))
 	}
@@ -69,14 +70,19 @@ func (p *Packer) Pack(b []byte) []byte {
 	if enc == nil {
 		return nil
 	}
-	packed := enc.EncodeAll(b, make([]byte, 0, len(b)/2))
+	buf := packBufs.Get().(*[]byte)
+	defer packBufs.Put(buf)
+	*buf = enc.EncodeAll(b, (*buf)[:0])
+	packed := *buf
 	p.in.Add(int64(len(b)))
 	p.out.Add(int64(len(packed)))
 	if len(packed) > len(b)-len(b)/16 {
 		return nil
 	}
-	return packed
+	return bytes.Clone(packed) // changes wait in memory: without spare room
 }
+
+var packBufs = sync.Pool{New: func() any { return new([]byte) }}
 
 // Unpack returns the size bytes that b was packed from. They lie in buf if they
 // fit there.

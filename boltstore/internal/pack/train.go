@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/klauspost/compress/dict"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -14,9 +13,9 @@ import (
 const (
 	MinObjects     = 50        // objects that a training needs
 	MaxSamples     = 128       // objects that a training uses at most
-	MaxSampleBytes = 512 << 10 // of samples at most: for a moment training takes some 40 times as much memory
+	MaxSampleBytes = 512 << 10 // of samples at most
 	Interval       = time.Hour // between two attempts to train
-	dictBytes      = 64 << 10  // at most
+	dictBytes      = 32 << 10  // at most
 	MaxDicts       = 8         // of a source; a claim drops the unused ones
 	worse          = 1.4       // times the ratio of the samples
 	worseAfter     = 1 << 20   // bytes packed before it is judged
@@ -90,7 +89,7 @@ func Train(version uint32, samples [][]byte) (p *Packer, err error) {
 	if len(others) < 4 {
 		return nil, fmt.Errorf("%d samples are too few", len(samples))
 	}
-	d, err := dict.BuildZstdDict(with, dict.Options{MaxDictSize: dictBytes, HashBytes: 6, ZstdDictID: version, ZstdLevel: zstd.SpeedFastest})
+	d, err := zstd.BuildDict(zstd.BuildDictOptions{ID: version, Contents: with, History: cover(with, dictBytes), Offsets: [3]int{1, 4, 8}, Level: zstd.SpeedFastest})
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
