@@ -362,16 +362,21 @@ func (a *applier) note(typ cache.DeltaType, c *Change, next *format.Record, next
 	a.entries = append(a.entries, e)
 }
 
-// journal writes the drafts as one block and moves the seq.
+// blockBytes bounds the unpacked records of a journal block that has several entries.
+// Whoever reads an entry has its whole block in memory.
+const blockBytes = 512 << 10
+
+// journal writes the drafts, in as many blocks as their size needs, and moves the seq.
 func (a *applier) journal() error {
-	if len(a.drafts) == 0 {
-		return nil
+	for left := a.drafts; len(left) > 0; {
+		block := a.s.packing().plainDrafts(left, blockBytes)
+		n, err := a.src.appendBlock(a.m.Seq, block)
+		if err != nil {
+			return err
+		}
+		left = left[len(block):]
+		a.m.Seq += uint64(len(block))
+		a.m.JournalBytes += uint64(n)
 	}
-	n, err := a.src.appendBlock(a.m.Seq, a.s.packing().plainDrafts(a.drafts))
-	if err != nil {
-		return err
-	}
-	a.m.Seq += uint64(len(a.drafts))
-	a.m.JournalBytes += uint64(n)
 	return nil
 }

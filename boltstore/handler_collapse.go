@@ -19,7 +19,7 @@ import (
 
 // pressBlocks is how many blocks a commit collapses at most. It is more than a commit
 // writes, so that collapsing catches up, and too few to stall one.
-const pressBlocks = 2
+const pressBlocks = 8
 
 // press collapses what slow handlers need of the oldest blocks, so that these can be
 // trimmed. It does so while the journal is larger, or its blocks older, than the
@@ -28,6 +28,10 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 	j := t.Journal()
 	if j == nil {
 		return nil
+	}
+	told := map[string]uint64{} // before this commit collapses anything
+	for name, st := range all {
+		told[name] = max(s.knownSeq.Load(), st.Cursor, st.reach)
 	}
 	size, before := int64(m.JournalBytes), s.db.collecting().journalFrom().UnixNano()
 	c := j.Cursor()
@@ -51,7 +55,7 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 		if len(behind) == 0 {
 			continue
 		}
-		if err := s.park(t, m, behind, first, last, v); err != nil {
+		if err := s.park(t, m, behind, told, first, last, v); err != nil {
 			return err
 		}
 		done++
@@ -59,8 +63,9 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 	return nil
 }
 
-// park collapses one block for the handlers behind.
-func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, first, last uint64, block []byte) error {
+// park collapses one block for the handlers behind. told is the seq up to which each of
+// all handlers may have been told, or is told while the commit is under way.
+func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, told map[string]uint64, first, last uint64, block []byte) error {
 	var drafts []format.Draft
 	block, err := t.OpenBlock(first, block)
 	if err == nil {
@@ -81,10 +86,9 @@ func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState,
 		if err != nil {
 			return err
 		}
-		told := max(s.knownSeq.Load(), st.Cursor, st.reach)
 		for i, d := range drafts {
 			if seq := first + uint64(i); err == nil && st.needs(seq, d.Key) {
-				err = st.parkKey(b, d.Key, told, numbered{seq, d})
+				err = st.parkKey(b, d.Key, told[name], numbered{seq, d})
 			}
 		}
 		switch {

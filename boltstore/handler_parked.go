@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -211,7 +212,8 @@ func (t sourceTx) handler(name string) (*handlerState, error) {
 }
 
 // ReadJournal is Store.ReadJournal, and returns the handler's mark as of the same
-// commit. Entries up to the mark may be parked; they are left out.
+// commit. Entries up to the mark may be parked; they are left out. Each entry has its
+// own memory, so one that is kept for long does not keep its block.
 func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err error) {
 	entries, err = h.s.reading().readJournal(seq, func(t sourceTx) error {
 		st, err := t.handler(h.name)
@@ -222,6 +224,9 @@ func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err er
 	})
 	if mark >= seq {
 		return nil, mark, nil
+	}
+	for _, e := range entries {
+		e.next, e.prev = bytes.Clone(e.next), bytes.Clone(e.prev)
 	}
 	return entries, mark, err
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
@@ -85,18 +84,19 @@ func (s packing) plain(r *format.Record, buf []byte) ([]byte, error) {
 	return p.Unpack(r.Payload, r.Size, buf)
 }
 
-// plainDrafts returns the drafts with their records unpacked. A block is compressed as
-// a whole: states of one object, and objects of one kind, then cost far less than each
-// packed separately.
-func (s packing) plainDrafts(drafts []format.Draft) []format.Draft {
-	out := slices.Clone(drafts)
-	for i := range out {
-		if out[i].Unpacked {
-			continue
+// plainDrafts returns the first drafts, of about most bytes, with their records
+// unpacked. There is at least one. A block is compressed as a whole: states of one
+// object, and objects of one kind, then cost far less than each packed separately.
+func (s packing) plainDrafts(drafts []format.Draft, most int) (out []format.Draft) {
+	for i, size := 0, 0; i < len(drafts) && (i == 0 || size < most); i++ {
+		d := drafts[i]
+		if !d.Unpacked {
+			prev := s.plainRaw(d.Key, d.Previous())
+			d.Next = s.plainRaw(d.Key, d.Next)
+			d.Prev = format.DiffOf(d.Next, prev)
 		}
-		prev := s.plainRaw(out[i].Key, out[i].Previous())
-		out[i].Next = s.plainRaw(out[i].Key, out[i].Next)
-		out[i].Prev = format.DiffOf(out[i].Next, prev)
+		size += len(d.Next) + len(d.Prev)
+		out = append(out, d)
 	}
 	return out
 }

@@ -115,6 +115,14 @@ func (it item) bytes() int {
 	return it.c.Size() + it.size
 }
 
+// unpacked is about bytes, with the change's payload before packing.
+func (it item) unpacked() int {
+	if it.c == nil {
+		return it.size
+	}
+	return it.bytes() + max(it.c.size-len(it.c.payload), 0)
+}
+
 // BeginRelist starts a relist. The caller ends it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",

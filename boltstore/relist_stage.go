@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"fmt"
+	"os"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/internal/listing"
@@ -97,10 +98,14 @@ func (r *Relist) fill() error {
 	return err
 }
 
+// stageBytes bounds the unpacked records of a transaction of the stage. bbolt has three
+// to four times as much in memory until it ends.
+const stageBytes = 1 << 20
+
 // stageItems stages items, in as many transactions as their size needs. It returns how
 // many it has staged.
 func (r *Relist) stageItems(items []item) (int, error) {
-	done := 0
+	done, sealed := 0, r.s.db.Encrypted()
 	for begun := false; done < len(items) || !begun && r.stage.next != nil; begun = true {
 		n := 0
 		err := r.updateStageTo(func(src sourceTx, m *sourceMeta) (*listing.Progress, error) {
@@ -109,9 +114,12 @@ func (r *Relist) stageItems(items []item) (int, error) {
 			// The list's version is not known yet: carryOwn decides about own writes.
 			a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
 				anew: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
-			for room := r.s.db.opts.maxCommitBytes; room > 0 && done+n < len(items); n++ {
+			for room := min(r.s.db.opts.maxCommitBytes, stageBytes); room > 0 && done+n < len(items); n++ {
 				it := items[done+n]
-				room -= it.bytes()
+				room -= it.unpacked()
+				if sealed {
+					room -= os.Getpagesize() // names are in no order: each record changes another page
+				}
 				if err := a.stage(it); err != nil {
 					return nil, err
 				}

@@ -90,6 +90,9 @@ func (s reading) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []
 		if r := shown(w.item, w.base); r.In != nil {
 			raws = append(raws, r)
 			size += len(r.Stored)
+			if s.db.opts.Compression != CompressionNone {
+				size += 3 * len(r.Stored) // it unpacks to four times that, and often more
+			}
 		}
 		return true
 	})

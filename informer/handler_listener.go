@@ -200,10 +200,11 @@ func (l *listener) entries(upto uint64) bool {
 			return true
 		}
 	}
-	for _, e := range entries {
+	for i, e := range entries {
 		if e.Seq > upto {
 			break
 		}
+		entries[i] = nil // with the objects that are decoded to tell it
 		if !l.tell(e) {
 			return true
 		}

@@ -1,0 +1,138 @@
+package boltstore
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestBlocksAreSmall: whoever reads the journal has a block in memory at a time. So a
+// block has half a MiB of unpacked records, however large the commit or the relist that
+// wrote it, and however little its records take packed.
+func TestBlocksAreSmall(t *testing.T) {
+	for _, c := range []Compression{CompressionNone, CompressionZstd} {
+		for _, how := range []string{"commit", "relist", "staged relist"} {
+			t.Run(fmt.Sprint("compression ", c, ", ", how), func(t *testing.T) {
+				db := openTest(t, testPath(t), Options{Compression: c})
+				s := claimTest(t, db, podClaim())
+				const n = 700
+				objs := somePods(0, n)
+				relist(t, s, "1000", RelistOptions{}, objs, 100)
+				from := s.State().Seq + 1
+				changed := objs[:n/2]
+				if how == "staged relist" {
+					db.opts.maxCommitBytes = 1 << 20
+				}
+				var again []runtime.Object
+				var changes []*Change
+				for i, o := range objs {
+					p := o.DeepCopyObject().(*corev1.Pod)
+					if i < len(changed) {
+						p.ResourceVersion = fmt.Sprint(2000 + i)
+						ch, err := s.Prepare(cache.Updated, p)
+						if err != nil {
+							t.Fatal(err)
+						}
+						changes = append(changes, ch)
+					}
+					again = append(again, p)
+				}
+				if how == "commit" {
+					p := &testProducer{}
+					s.Attach(p)
+					p.put(&Batch{Changes: changes, ResourceVersion: "3000"})
+					s.wake(true)
+					p.wait(t)
+				} else {
+					relist(t, s, "3000", RelistOptions{}, again, 50)
+				}
+				entries, blocks := 0, 0
+				for seq := from; ; blocks++ {
+					block, err := s.ReadJournal(seq)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(block) == 0 {
+						break
+					}
+					size := 0
+					for _, e := range block {
+						size += len(e.next) + len(e.prev)
+					}
+					if size > blockBytes+20_000 {
+						t.Errorf("a block of %d entries has %d bytes", len(block), size)
+					}
+					entries += len(block)
+					seq = block[len(block)-1].Seq + 1
+				}
+				if entries != len(changed) || blocks < 3 {
+					t.Errorf("%d entries in %d blocks", entries, blocks)
+				}
+				if rep, err := db.Check(); err != nil || !rep.Sound() {
+					t.Errorf("%+v %v", rep, err)
+				}
+			})
+		}
+	}
+}
+
+// TestEntriesOwnTheirMemory: a durable handler keeps an entry until it is acknowledged.
+// That does not keep the entries beside it in the journal.
+func TestEntriesOwnTheirMemory(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	h, _ := claimHandler(t, s, "test")
+	from := s.State().Seq + 1
+	b := &Batch{ResourceVersion: "10"}
+	for i := range 10 {
+		c, err := s.Prepare(cache.Added, configMap("ns", fmt.Sprint("c", i), i+1, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Changes = append(b.Changes, c)
+	}
+	p.put(b)
+	s.wake(true)
+	p.wait(t)
+	entries, _, err := h.ReadJournal(from)
+	if err != nil || len(entries) != 10 {
+		t.Fatal(len(entries), err)
+	}
+	at := func(i int) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(entries[i].next))) }
+	whole, err := s.ReadJournal(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apart := uintptr(unsafe.Pointer(unsafe.SliceData(whole[1].next))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole[0].next)))
+	for i := 1; i < len(entries); i++ {
+		if at(i)-at(i-1) != apart {
+			return
+		}
+	}
+	t.Errorf("the entries lie %d bytes apart, as in their block", apart)
+}
+
+// TestPagesCountUnpacked: a page of a packed file has not more objects in memory than
+// one of a file that is not packed.
+func TestPagesCountUnpacked(t *testing.T) {
+	got := map[Compression]int{}
+	for _, c := range []Compression{CompressionNone, CompressionZstd} {
+		db := openTest(t, testPath(t), Options{Compression: c})
+		s := claimTest(t, db, podClaim())
+		relist(t, s, "1000", RelistOptions{}, somePods(0, 400), 100)
+		p, err := s.Page(nil, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[c] = len(p.Objects)
+	}
+	if got[CompressionZstd] > 3*got[CompressionNone] {
+		t.Errorf("%v objects in a page", got)
+	}
+}
