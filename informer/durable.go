@@ -34,7 +34,7 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	if inf.stopped {
 		return nil, fmt.Errorf("informer: durable handler %q was not added because the informer has stopped already", name)
 	}
-	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.clock, Page: inf.page, Synced: inf.syncedAt}
+	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.clock, Page: inf.page, Synced: inf.syncedAt, Sharing: &inf.sharing}
 	d, err := durable.New(host, name, func(ctx context.Context, t durable.Telling) error {
 		if t.Type != cache.Deleted {
 			inf.mutated.AddObject(t.Object)
@@ -45,6 +45,7 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 		return nil, err
 	}
 	inf.durables[d] = struct{}{}
+	inf.sharing.Store(int32(len(inf.durables)))
 	if inf.running != nil {
 		d.Start(inf.running, &inf.listening)
 	}
@@ -90,5 +91,6 @@ func (inf *Informer) stopDurable(d *durable.Handler) error {
 		return nil
 	}
 	delete(inf.durables, d)
+	inf.sharing.Store(int32(len(inf.durables)))
 	return d.Stop()
 }

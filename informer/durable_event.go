@@ -110,7 +110,8 @@ type DurableOptions struct {
 	// retry or an acknowledgement. Further ones are read from the file later, which
 	// holds up nobody else. Then a key that waits for a retry, or for an
 	// acknowledgement for stuckAfter, is moved to the file, collapsed, so that other
-	// keys go on. Defaults 1024, 8 MiB and 10 s.
+	// keys go on. The informer's durable handlers share pendingBytes. Defaults 1024,
+	// 4 MiB and 10 s.
 	maxPending   int
 	pendingBytes int
 	stuckAfter   time.Duration

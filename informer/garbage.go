@@ -17,10 +17,10 @@ import (
 
 const (
 	// burst is how many bytes of changes are worth a collection.
-	burst = 8 << 20
+	burst = 2 << 20
 	// restAfter is how long no change must have come. restAgain is the shortest time
 	// between two collections.
-	restAfter, restAgain = 2 * time.Second, time.Minute
+	restAfter, restAgain = 2 * time.Second, 8 * time.Second
 	// smallHeap bounds the live heap of a program in which that much garbage matters,
 	// and a collection is cheap.
 	smallHeap = 128 << 20

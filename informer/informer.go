@@ -57,6 +57,7 @@ type Informer struct {
 	work        atomic.Int64  // bytes handed out since the last rest
 	tired       chan struct{} // they are a burst
 	durables    map[*durable.Handler]struct{}
+	sharing     atomic.Int32    // len(durables)
 	running     context.Context // of the listeners, nil before Run
 	listening   sync.WaitGroup
 }
@@ -324,6 +325,7 @@ func (inf *Informer) awaitSync(ctx context.Context) {
 	inf.syncedSeq = inf.backlog.Last()
 	close(inf.synced)
 	inf.backlog.Wake()
+	inf.worked(burst) // handlers were told all objects
 	inf.forgetRemoved(ctx)
 }
 

@@ -63,7 +63,7 @@ type Options struct {
 	handlerGrace time.Duration
 	// backlogBytes is how much of what handlers have yet to be told is kept in
 	// memory, for all handlers together and counted with its objects. The rest is
-	// read from the file, which takes more processor time. Default 8 MiB, more than
+	// read from the file, which takes more processor time. Default 6 MiB, more than
 	// one large commit.
 	backlogBytes int
 	// clock is set by tests. Default the file's.
@@ -74,7 +74,7 @@ func (o Options) withDefaults() Options {
 	if o.ResyncPeriod = max(o.ResyncPeriod, 0); o.ResyncPeriod > 0 {
 		o.ResyncPeriod = max(o.ResyncPeriod, minimumResyncPeriod)
 	}
-	o.backlogBytes = cmp.Or(o.backlogBytes, 8<<20)
+	o.backlogBytes = cmp.Or(o.backlogBytes, 6<<20)
 	o.handlerGrace = cmp.Or(o.handlerGrace, 30*time.Second)
 	return o
 }

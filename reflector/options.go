@@ -43,7 +43,7 @@ type Options struct {
 	// ten minutes as long as there are such objects. Default 1 s.
 	retryUnstored time.Duration
 	// pageBytes is how large a page grows, in bytes of its unpacked answer. A
-	// relist has two pages in memory. Default 4 MiB.
+	// relist has two pages in memory. Default 2 MiB.
 	pageBytes int64
 	// confirmTimeout is the timeout of a watch that is behind what the server
 	// states. The server sends a bookmark about 2 s before it, and none if it is
@@ -55,7 +55,7 @@ type Options struct {
 
 // withDefaults fills in what is not set.
 func (o Options) withDefaults() Options {
-	o.pageBytes = cmp.Or(o.pageBytes, 4<<20)
+	o.pageBytes = cmp.Or(o.pageBytes, 2<<20)
 	// The server counts seconds.
 	o.confirmTimeout = min(max(cmp.Or(o.confirmTimeout, 3*time.Second), 1), 24*time.Hour)
 	o.confirmTimeout = (o.confirmTimeout + time.Second - 1).Truncate(time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -22,6 +23,8 @@ type Host struct {
 	Page int
 	// Synced says whether the informer has synced, and the last seq at that time.
 	Synced func() (seq uint64, ok bool)
+	// Sharing is how many handlers share Options.PendingBytes; nil means one.
+	Sharing *atomic.Int32
 }
 
 // Store is what a handler uses of a *boltstore.Claimed: its place in the file,
@@ -73,7 +76,8 @@ func New(host Host, name string, call Func, o Options) (*Handler, error) {
 	d := &Handler{host: host, name: name, o: o, log: host.Store.Logger(), synced: make(chan struct{}), ended: make(chan struct{})}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.pos.settled, d.pos.inherited = map[string]uint64{}, map[string]uint64{}
-	d.queues = queues{host: &d.host, name: name, call: call, o: &d.o, log: d.log, ctx: d.ctx, owner: d, mu: &d.mu, ofKey: map[string]*keyQueue{}}
+	d.queues = queues{host: &d.host, name: name, call: call, o: &d.o, log: d.log, ctx: d.ctx, owner: d, mu: &d.mu, ofKey: map[string]*keyQueue{},
+		memory: memory{sharing: host.Sharing}}
 	d.queues.ready.L = &d.mu
 	d.queues.retries.wake = make(chan struct{}, 1)
 	var err error

@@ -1,7 +1,10 @@
 package durable
 
+import "sync/atomic"
+
 // memory bounds what waits in memory to be told or acknowledged.
 type memory struct {
+	sharing *atomic.Int32
 	held    int  // tasks
 	bytes   int  // of these
 	blocked bool // filling waits for room
@@ -15,12 +18,20 @@ func (m *memory) hold(t *task, n int) {
 	}
 }
 
-func (m *memory) full(o *Options) bool { return m.held >= o.MaxPending || m.bytes >= o.PendingBytes }
+func (m *memory) full(o *Options) bool { return m.held >= o.MaxPending || m.bytes >= m.most(o) }
+
+// most is the handler's part of the bytes that the informer's durable handlers share.
+func (m *memory) most(o *Options) int {
+	if m.sharing == nil {
+		return o.PendingBytes
+	}
+	return max(o.PendingBytes/max(int(m.sharing.Load()), 1), 1)
+}
 
 // roomy says whether filling may go on. It asks for an eighth of the bounds, so
 // that filling does not begin again for each event.
 func (m *memory) roomy(o *Options) bool {
-	return m.held <= o.MaxPending-1-o.MaxPending/8 && m.bytes < o.PendingBytes-o.PendingBytes/8
+	return m.held <= o.MaxPending-1-o.MaxPending/8 && m.bytes < m.most(o)-m.most(o)/8
 }
 
 // block notes that filling waits for room. If keys are stuck it has a commit make

@@ -37,7 +37,7 @@ type Telling struct {
 type Options struct {
 	Workers      int
 	MaxPending   int
-	PendingBytes int
+	PendingBytes int // see Host.Sharing
 	StuckAfter   time.Duration
 	RateLimiter  workqueue.TypedRateLimiter[string]
 }
@@ -45,7 +45,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Workers = max(o.Workers, 1)
 	o.MaxPending = max(cmp.Or(o.MaxPending, 1024), 1)
-	o.PendingBytes = max(cmp.Or(o.PendingBytes, 8<<20), 1)
+	o.PendingBytes = max(cmp.Or(o.PendingBytes, 4<<20), 1)
 	o.StuckAfter = max(cmp.Or(o.StuckAfter, 10*time.Second), time.Millisecond)
 	if o.RateLimiter == nil {
 		o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[string](5*time.Millisecond, 5*time.Minute)

@@ -109,7 +109,8 @@ func (l *jsonList) other() []byte {
 	return append(b, l.all[l.at:]...)
 }
 
-func (l *jsonList) held() int64 { return int64(len(l.all)) }
+// held counts what the buffer takes while it grows, too.
+func (l *jsonList) held() int64 { return 2 * int64(len(l.all)) }
 
 // jsonMembers calls fn with each member of the object at b[i]: its key, and where
 // its value begins and ends. Escapes in keys stay as they are.
