@@ -192,14 +192,17 @@ func streamChild(text string) error {
 	if inf != nil {
 		last := inf.Store().State().Seq
 		first := uint64(0)
-		for seq := uint64(1); seq <= last; {
+		for seq, commit := uint64(1), (time.Time{}); seq <= last; { // of one or more blocks
 			entries, err := inf.GetIndexer().(*boltstore.Claimed).ReadJournal(seq)
 			if err != nil {
 				return err
 			}
 			first = cmp.Or(first, entries[0].Seq)
+			if at := entries[0].Time; !at.Equal(commit) {
+				commit = at
+				r.Commits++
+			}
 			seq = entries[len(entries)-1].Seq + 1
-			r.Commits++
 		}
 		// The oldest blocks may have been trimmed.
 		r.Commits = int(float64(r.Commits) * float64(s.Events) / float64(last-first+1))

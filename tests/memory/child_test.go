@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/metrics"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/sealtest"
 	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -35,10 +37,21 @@ const specEnv = "KUBEWAKE_MEMORY_SPEC"
 type spec struct {
 	Host, DB string
 	Protobuf bool
-	Stock    bool          // client-go's informer
+	Stock    bool // client-go's informer
+	Config   config
 	Version  string        // to catch up with
 	Settle   time.Duration // after that
+	Enough   int64         // memory that ends Settle
 	Profile  string        // file for a heap profile near the peak
+}
+
+// config is how the program uses the library.
+type config struct {
+	Indices  bool // two more indices and a transform
+	Keyset   bool // the file is encrypted
+	Packed   bool // payloads are compressed
+	Durables int  // durable handlers, beside a plain one
+	Previous bool // durable handlers look at the object before the change
 }
 
 // report is what the program says. Memory is anonymous, in bytes.
@@ -46,6 +59,7 @@ type report struct {
 	Began, Peak, Settled int64
 	Took, Quiet          time.Duration // until all was told; and from there until near Settled
 	Told                 int64
+	Classes              map[string]uint64 // of Go's memory, near the peak
 }
 
 func TestMain(m *testing.M) {
@@ -66,6 +80,60 @@ func (c *counter) OnAdd(any, bool)   { c.told.Add(1) }
 func (c *counter) OnUpdate(_, _ any) { c.told.Add(1) }
 func (c *counter) OnDelete(any)      { c.told.Add(1) }
 
+// durableCounter is a durable handler that acknowledges at once.
+func durableCounter(c *counter, previous bool) informer.DurableHandler {
+	return informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+		if previous {
+			_ = e.Old()
+		}
+		c.told.Add(1)
+		return nil
+	})
+}
+
+func byNode(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil }
+
+func byImage(obj any) (images []string, _ error) {
+	for _, c := range obj.(*corev1.Pod).Spec.Containers {
+		images = append(images, c.Image)
+	}
+	return images, nil
+}
+
+// dropFields is a transform as many programs have it.
+func dropFields(obj any) (any, error) {
+	if p, ok := obj.(*corev1.Pod); ok {
+		p.ManagedFields = nil
+	}
+	return obj, nil
+}
+
+// open makes the informer of a spec.
+func open(s spec, lw cache.ListerWatcher) (cache.SharedIndexInformer, *boltstore.DB, error) {
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	if s.Stock {
+		return cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers), nil, nil
+	}
+	var file boltstore.Options
+	if s.Config.Keyset {
+		file.Keyset = sealtest.Keyset()
+	}
+	if s.Config.Packed {
+		file.Compression = boltstore.CompressionZstd
+	}
+	o := informer.Options{Indexers: indexers}
+	if s.Config.Indices {
+		indexers["node"], indexers["image"] = byNode, byImage
+		o.Transform, o.TransformVersion = dropFields, "1"
+	}
+	db, err := boltstore.Open(s.DB, file)
+	if err != nil {
+		return nil, nil, err
+	}
+	inf, err := informer.NewSharedIndexInformer(db, lw, &corev1.Pod{}, o)
+	return inf, db, err
+}
+
 func child(text string) error {
 	var s spec
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -80,23 +148,22 @@ func child(text string) error {
 		return err
 	}
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "", fields.Everything())
-	var inf cache.SharedIndexInformer
-	var db *boltstore.DB
-	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-	if s.Stock {
-		inf = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)
-	} else {
-		if db, err = boltstore.Open(s.DB, boltstore.Options{}); err != nil {
-			return err
-		}
-		if inf, err = informer.NewSharedIndexInformer(db, lw, &corev1.Pod{}, informer.Options{Indexers: indexers}); err != nil {
-			return err
-		}
+	inf, db, err := open(s, lw)
+	if err != nil {
+		return err
 	}
 	h := &counter{}
 	reg, err := inf.AddEventHandler(h)
 	if err != nil {
 		return err
+	}
+	synced := []cache.InformerSynced{reg.HasSynced}
+	for n := range s.Config.Durables {
+		reg, err := inf.(*informer.Informer).AddDurableHandler(fmt.Sprint("durable ", n), durableCounter(h, s.Config.Previous), informer.DurableOptions{})
+		if err != nil {
+			return err
+		}
+		synced = append(synced, reg.HasSynced)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -108,8 +175,9 @@ func child(text string) error {
 	profiled := int64(0)
 	for lastTold, lastAt := int64(-1), began; ; time.Sleep(sample) {
 		now := anonymous()
-		if r.Peak = max(r.Peak, now); s.Profile != "" && now > profiled+8<<20 {
+		if r.Peak = max(r.Peak, now); s.Profile != "" && now > profiled+4<<20 {
 			profiled = now
+			r.Classes = classes()
 			if err := heapProfile(s.Profile); err != nil {
 				return err
 			}
@@ -118,7 +186,7 @@ func child(text string) error {
 			lastTold, lastAt = n, time.Now()
 		}
 		c, err := resourceversion.CompareResourceVersion(inf.LastSyncResourceVersion(), s.Version)
-		if reg.HasSynced() && err == nil && c >= 0 && time.Since(lastAt) > 300*time.Millisecond {
+		if all(synced) && err == nil && c >= 0 && time.Since(lastAt) > 300*time.Millisecond {
 			r.Took = lastAt.Sub(began)
 			break
 		}
@@ -128,15 +196,18 @@ func child(text string) error {
 	}
 	if r.Told = h.told.Load(); s.Settle > 0 {
 		caught := time.Now()
-		var all []int64
+		var seen []int64
 		for time.Since(caught) < s.Settle {
 			now := anonymous()
 			r.Peak = max(r.Peak, now)
-			all = append(all, now)
+			seen = append(seen, now)
+			if now <= s.Enough {
+				break
+			}
 			time.Sleep(10 * sample)
 		}
-		r.Settled = all[len(all)-1]
-		for i, n := range all {
+		r.Settled = seen[len(seen)-1]
+		for i, n := range seen {
 			if n <= r.Settled*12/10 {
 				r.Quiet = time.Duration(i) * 10 * sample
 				break
@@ -152,6 +223,34 @@ func child(text string) error {
 		return db.Close()
 	}
 	return nil
+}
+
+func all(synced []cache.InformerSynced) bool {
+	for _, fn := range synced {
+		if !fn() {
+			return false
+		}
+	}
+	return true
+}
+
+// classes is what Go says about its memory, in MiB.
+func classes() map[string]uint64 {
+	names := []string{"/memory/classes/heap/objects:bytes", "/memory/classes/heap/unused:bytes", "/memory/classes/heap/free:bytes",
+		"/memory/classes/heap/stacks:bytes", "/memory/classes/os-stacks:bytes", "/memory/classes/metadata/mspan/inuse:bytes", "/memory/classes/metadata/other:bytes",
+		"/memory/classes/profiling/buckets:bytes", "/gc/heap/live:bytes", "/gc/heap/goal:bytes", "/gc/scan/stack:bytes"}
+	var samples []metrics.Sample
+	for _, n := range names {
+		samples = append(samples, metrics.Sample{Name: n})
+	}
+	metrics.Read(samples)
+	got := map[string]uint64{}
+	for _, s := range samples {
+		if s.Value.Kind() == metrics.KindUint64 {
+			got[s.Name] = s.Value.Uint64() >> 20
+		}
+	}
+	return got
 }
 
 func heapProfile(path string) error {
