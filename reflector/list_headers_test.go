@@ -54,9 +54,9 @@ func TestAnswerHeaders(t *testing.T) {
 			resp.ContentLength, resp.TransferEncoding = -1, []string{"CHUNKED"}
 		}},
 	} {
-		for _, repair := range []Repair{RepairFull, RepairMetadata} {
+		for _, repair := range []repair{repairFull, repairMetadata} {
 			t.Run(fmt.Sprint(tc.name, " ", repair), func(t *testing.T) {
-				f := newRawFixture(t, tc.media, 0, Options{Repair: repair}, func(cfg *rest.Config) {
+				f := newRawFixture(t, tc.media, 0, Options{repair: repair}, func(cfg *rest.Config) {
 					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 						return roundTripper(func(req *http.Request) (*http.Response, error) {
 							resp, err := next.RoundTrip(req)

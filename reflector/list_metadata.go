@@ -7,20 +7,20 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// Repair says what relists ask the server for. It needs a client whose config
+// repair says what relists ask the server for. It needs a client whose config
 // WrapConfig has seen, and does nothing under CompareDecoded.
-type Repair int
+type repair int
 
 const (
-	// RepairAuto asks for metadata first if that sends less, by the sizes of
+	// repairAuto asks for metadata first if that sends less, by the sizes of
 	// earlier answers.
-	RepairAuto Repair = iota
-	// RepairFull asks for whole objects.
-	RepairFull
-	// RepairMetadata asks for metadata, and then for each object that has
+	repairAuto repair = iota
+	// repairFull asks for whole objects.
+	repairFull
+	// repairMetadata asks for metadata, and then for each object that has
 	// changed, unless more than a fifth have. It needs the permission to get
 	// objects. Without it whole objects are listed.
-	RepairMetadata
+	repairMetadata
 )
 
 var (
@@ -52,14 +52,14 @@ type metadataFirst struct {
 // metadata returns what the next page needs to ask for metadata, nil if it asks
 // for whole objects.
 func (l *lister) metadata() *metadataFirst {
-	if l.inFull || l.s.facts.noMetadata || l.s.link.bookmarkless() || l.s.store.Source().Form == boltstore.FormMetadata || !l.s.facts.metadataPays(l.s.o.Repair, l.s.store) {
+	if l.inFull || l.s.facts.noMetadata || l.s.link.bookmarkless() || l.s.store.Source().Form == boltstore.FormMetadata || !l.s.facts.metadataPays(l.s.o.repair, l.s.store) {
 		return nil
 	}
 	sent, unpacked := l.s.facts.fullSizes(l.s.store)
 	return &metadataFirst{kind: l.s.facts.kind, worth: func(objects, changed int) bool {
 		// Single objects are not compressed.
 		return changed <= (objects+4)/5 &&
-			(l.s.o.Repair == RepairMetadata || int64(changed)*(unpacked+getCost) <= int64(objects)*sent)
+			(l.s.o.repair == repairMetadata || int64(changed)*(unpacked+getCost) <= int64(objects)*sent)
 	}}
 }
 

@@ -15,9 +15,6 @@ type Options struct {
 	// Compare is set to CompareDecoded for list functions that make something else of
 	// the server's answer.
 	Compare Compare
-	// Repair says what relists ask for: metadata on an expensive link, whole objects
-	// where requests count more than bytes. RepairAuto weighs the two.
-	Repair Repair
 	// AuditEvery is set where a server may be restored unnoticed. It is how long after
 	// the last full read everything is compared with the server again, although the
 	// watch has brought all changes. It costs a list each time. Default 0, never.
@@ -30,6 +27,8 @@ type Options struct {
 	// if the next one cannot be opened.
 	OnState func(State)
 
+	// repair says what relists ask for.
+	repair repair
 	// pageSize of relists, in objects. By default the first page has 250, and
 	// later ones as many as suit 4 MiB and the link.
 	pageSize int64
@@ -75,5 +74,8 @@ func init() {
 		o.pageSize = cmp.Or(t.PageSize, o.pageSize)
 		o.quietTimeout = cmp.Or(t.QuietTimeout, o.quietTimeout)
 		o.retryUnstored = cmp.Or(t.RetryUnstored, o.retryUnstored)
+		if t.Metadata {
+			o.repair = repairMetadata
+		}
 	}
 }

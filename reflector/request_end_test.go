@@ -19,7 +19,7 @@ import (
 // one has and tells what the server has.
 func TestEndsAtEachRequest(t *testing.T) {
 	warm(t)
-	for _, repair := range []Repair{RepairFull, RepairMetadata} {
+	for _, repair := range []repair{repairFull, repairMetadata} {
 		for _, answered := range []bool{false, true} {
 			most := 0
 			for k, more := 1, true; more; k++ {
@@ -30,7 +30,7 @@ func TestEndsAtEachRequest(t *testing.T) {
 					}
 					var left atomic.Int64
 					reached := make(chan struct{})
-					f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, Repair: repair}, func(cfg *rest.Config) {
+					f := fixtureWith(t, sim, 9, clock.RealClock{}, Options{pageSize: 3, repair: repair}, func(cfg *rest.Config) {
 						cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 							return roundTripper(func(req *http.Request) (resp *http.Response, err error) {
 								if answered {

@@ -20,6 +20,7 @@ type Reflector struct {
 	PageSize      int64
 	QuietTimeout  time.Duration
 	RetryUnstored time.Duration
+	Metadata      bool // relists ask for metadata first, whatever the sizes
 }
 
 // SetReflector sets it; options is a *reflector.Options. Package reflector provides it.

@@ -15,12 +15,12 @@ import (
 // the client decodes what has changed and handlers are told of that. Both what
 // the server encodes from Go types and custom resources are read as JSON here;
 // the benchmark reads protobuf.
-func restarts(w *world) { restartsWith(w, reflector.RepairAuto, "restart") }
+func restarts(w *world) { restartsWith(w, false, "restart") }
 
 // restartsMetadata: the same, with the metadata of all and then what has changed.
-func restartsMetadata(w *world) { restartsWith(w, reflector.RepairMetadata, "partial") }
+func restartsMetadata(w *world) { restartsWith(w, true, "partial") }
 
-func restartsWith(w *world, repair reflector.Repair, prefix string) {
+func restartsWith(w *world, metadata bool, prefix string) {
 	if err := w.s.InstallWidgets(w.Context()); err != nil {
 		w.Fatal(err)
 	}
@@ -29,9 +29,7 @@ func restartsWith(w *world, repair reflector.Repair, prefix string) {
 		for i := range 300 {
 			w.create(gvr, name(i), "before")
 		}
-		o := tuned(tuning.Reflector{PageSize: 100})
-		o.Repair = repair
-		m := w.mirror(gvr, apiserver.Admin, informer.Options{Reflector: o})
+		m := w.mirror(gvr, apiserver.Admin, informer.Options{Reflector: tuned(tuning.Reflector{PageSize: 100, Metadata: metadata})})
 		m.phase(reflector.PhaseLive)
 		m.equal()
 		m.mu.Lock()
