@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/podgen"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // BenchmarkWake opens a file of 20,000 pods and tells a handler of each.
@@ -68,7 +69,7 @@ func BenchmarkWake(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		inf, err := NewSharedIndexInformer(db, lw, &corev1.Pod{}, Options{Source: &src})
+		inf, err := NewSharedIndexInformer(db, lw, &corev1.Pod{}, Options{Reflector: reflector.Options{Source: &src}})
 		if err != nil {
 			b.Fatal(err)
 		}

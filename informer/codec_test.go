@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // account is a custom resource whose marshaler leaves the password out.
@@ -67,7 +68,7 @@ func TestForeignTypeThatLoses(t *testing.T) {
 		WatchFuncWithContext: func(_ context.Context, _ metav1.ListOptions) (watch.Interface, error) { return events, nil },
 	}
 	inf, err := NewSharedIndexInformer(db, lw, &account{}, Options{
-		Source: &boltstore.Source{Group: "example.org", Version: "v1", Resource: "accounts", Form: boltstore.FormTyped}})
+		Reflector: reflector.Options{Source: &boltstore.Source{Group: "example.org", Version: "v1", Resource: "accounts", Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}

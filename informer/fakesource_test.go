@@ -12,6 +12,7 @@ import (
 	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // fakeSource is client-go's fake, and counts what it is asked.
@@ -47,7 +48,7 @@ func TestFakeSourceWithoutObjects(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	f := newFakeSource(t)
-	inf, err := NewSharedIndexInformer(db, f, &corev1.ConfigMap{}, Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+	inf, err := NewSharedIndexInformer(db, f, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}

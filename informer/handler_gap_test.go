@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // gapped is an informer that does not run, with one plain handler, and a file
@@ -33,7 +34,7 @@ func openGapped(t *testing.T, path string) *gapped {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inf, err := NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.ConfigMap{}, Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+	inf, err := NewSharedIndexInformer(db, &cache.ListWatch{}, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // listOnly is a ListerWatcher that client-go lists.
@@ -107,7 +108,7 @@ func TestToldOfOwnWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		inf, err := NewSharedIndexInformer(db, s.listWatch(), &corev1.ConfigMap{},
-			Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+			Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
 		if err != nil {
 			t.Fatal(err)
 		}

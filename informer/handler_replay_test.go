@@ -127,8 +127,10 @@ func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 		if err != nil {
 			t.Fatal(err)
 		}
+		reads := tuned(tuning.Reflector{PageSize: 200})
+		reads.Source = &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
 		inf, err := NewSharedIndexInformer(db, still(n, lives), &corev1.ConfigMap{}, Options{
-			Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Reflector: tuned(tuning.Reflector{PageSize: 200}),
+			Reflector: reads,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 const (
@@ -137,7 +138,7 @@ func stall(t *testing.T, n int, durable bool, journalBytes int64) {
 	}
 	src := &changes{n: n, begin: make(chan struct{})}
 	inf, err := NewSharedIndexInformer(db, src.listWatch(), &corev1.ConfigMap{}, Options{
-		Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, handlerGrace: time.Nanosecond,
+		Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}, handlerGrace: time.Nanosecond,
 	})
 	if err != nil {
 		t.Fatal(err)

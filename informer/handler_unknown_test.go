@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // fed is a ListerWatcher whose lists and events a test gives.
@@ -151,7 +152,7 @@ func overFed(t *testing.T, path string, f *fed) (*boltstore.DB, *Informer) {
 		}
 		_ = db.Close()
 	})
-	inf, err := NewSharedIndexInformer(db, f, &corev1.ConfigMap{}, Options{Source: &boltstore.Source{Cluster: "c", Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+	inf, err := NewSharedIndexInformer(db, f, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Source: &boltstore.Source{Cluster: "c", Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,17 +75,10 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	o = o.withDefaults()
 	claim := boltstore.Claim{Example: example, Indexers: o.Indexers, IndexVersions: o.IndexVersions, Codec: o.Codec,
 		ServeOutdated: o.ServeOutdated}
-	server := ""
-	if o.Source != nil {
-		claim.Source = *o.Source
-	} else {
-		var err error
-		if claim.Source, server, err = reflector.Identify(context.Background(), lw, example); err != nil {
-			return nil, err
-		}
-	}
-	if o.Cluster != "" {
-		claim.Source.Cluster = o.Cluster
+	var server string
+	var err error
+	if claim.Source, server, err = o.Reflector.Identify(lw, example); err != nil {
+		return nil, err
 	}
 	store, err := db.Claim(claim)
 	if err != nil {

@@ -243,9 +243,11 @@ func (m *model) start() {
 		m.resting = nil
 	}
 	o := m.fileOptions()
-	io := Options{Source: &modelSource, handlerGrace: m.grace,
+	reads := tuned(tuning.Reflector{RetryUnstored: time.Millisecond})
+	reads.Source = &modelSource
+	io := Options{Reflector: reads, handlerGrace: m.grace,
 		Indexers: m.faults.options().Indexers, IndexVersions: m.faults.options().IndexVersions,
-		Transform: m.faults.options().Transform, TransformVersion: "1", Reflector: tuned(tuning.Reflector{RetryUnstored: time.Millisecond})}
+		Transform: m.faults.options().Transform, TransformVersion: "1"}
 	if m.small {
 		o.JournalBytes, io.backlogBytes = 2000, 3000
 		tuning.SetFile(&o, tuning.File{HotBytes: 2000})

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/internal/buildid"
 	"github.com/kubewake/kubewake/reflector"
@@ -16,12 +15,6 @@ import (
 // Options of an informer. The zero value is a good default. The informer has the file's
 // logger and clock.
 type Options struct {
-	// Source states which list and watch the ListerWatcher is, for a client that does
-	// not come from reflector.WrapConfig. Default: it is learned from the client's
-	// transport.
-	Source *boltstore.Source
-	// Cluster names the cluster, where one file serves several.
-	Cluster string
 	// ResyncPeriod is for handlers that compare with something outside from time to
 	// time: how often they are told every object again, at least a second. Handlers may
 	// have periods of their own. 0 or less: no resync.
@@ -48,7 +41,7 @@ type Options struct {
 	ServeOutdated bool
 	// Codec encodes types that the default codec refuses; see boltstore.Claim.
 	Codec codec.Codec
-	// Reflector says how the source is read from the server.
+	// Reflector says which source it is, and how it is read from the server.
 	Reflector reflector.Options
 	// EndWhenMoved is for programs that begin again with the file that is at the path.
 	// It ends Run, in order, once the informer's file was removed, renamed or replaced

@@ -103,7 +103,7 @@ func TestOptionsArrive(t *testing.T) {
 			wants:   "[new x]", else_: "[old x]",
 		},
 		"Cluster": {
-			with:  Options{Cluster: "edge"},
+			with:  Options{Reflector: reflector.Options{Cluster: "edge"}},
 			shows: served,
 			wants: "0offline", else_: "1offline", // it is another source
 		},

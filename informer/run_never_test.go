@@ -11,13 +11,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // TestNeverRun: an informer that is never run does not keep its file from being
 // closed; what the program has stored is in the file.
 func TestNeverRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
-	o := Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}
+	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
 	for life := range 2 {
 		db, err := boltstore.Open(path, boltstore.Options{})
 		if err != nil {
@@ -57,7 +58,7 @@ func TestWritesAfterTheEnd(t *testing.T) {
 	}
 	defer db.Close()
 	inf, err := NewSharedIndexInformer(db, newModelServer().listWatch(), &corev1.ConfigMap{},
-		Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}})
+		Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
 	if err != nil {
 		t.Fatal(err)
 	}

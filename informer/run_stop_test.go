@@ -21,6 +21,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/leaktest"
 	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // deaf is a list/watch whose functions ignore their context: the nth call
@@ -143,7 +144,7 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 				return db
 			}
 			db := open()
-			o := Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}
+			o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
 			if tc.name == "question" { // of a life that resumes
 				inf, err := NewSharedIndexInformer(db, newDeaf(func(string, metav1.ListOptions) bool { return false }).listWatch(), &corev1.ConfigMap{}, o)
 				if err != nil {
@@ -212,7 +213,7 @@ func TestStopLeavesNoGoroutine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}
+	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
 	warm, err := NewSharedIndexInformer(db, lw(), &corev1.ConfigMap{}, o)
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func ExampleNewStandalone() {
 			return err
 		}
 		pods := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "", fields.Everything())
-		lw, err := reflector.NewStandalone(db, pods, &corev1.Pod{}, reflector.StandaloneOptions{})
+		lw, err := reflector.NewStandalone(db, pods, &corev1.Pod{}, reflector.Options{})
 		if err != nil {
 			return err
 		}

@@ -2,16 +2,25 @@ package reflector
 
 import (
 	"cmp"
+	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
 // Options of a ListerWatcher. The zero value is a good default. It has the file's logger
 // and clock.
 type Options struct {
+	// Source is set for a client that does not come from WrapConfig, and says which list
+	// and watch it is. Default: it is learned from the client's transport.
+	Source *boltstore.Source
+	// Cluster names the cluster, where one file serves several.
+	Cluster string
 	// Compare is set to CompareDecoded for list functions that make something else of
 	// the server's answer.
 	Compare Compare
@@ -66,6 +75,18 @@ func (o Options) withDefaults() Options {
 	}
 	o.quietTimeout = max(o.quietTimeout, time.Second)
 	return o
+}
+
+// Identify returns the source that lw lists, as the options say or as it is learned from
+// the client's transport, and then the server's address.
+func (o Options) Identify(lw cache.ListerWatcher, example runtime.Object) (src boltstore.Source, server string, err error) {
+	if o.Source != nil {
+		src = *o.Source
+	} else if src, server, err = Identify(context.Background(), lw, example); err != nil {
+		return src, "", err
+	}
+	src.Cluster = cmp.Or(o.Cluster, src.Cluster)
+	return src, server, nil
 }
 
 func init() {

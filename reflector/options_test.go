@@ -70,7 +70,7 @@ func TestStandaloneCluster(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		open := func(name string, o StandaloneOptions) (*stock, error) {
+		open := func(name string, o Options) (*stock, error) {
 			sim := kubesim.New(kubesim.Options{})
 			if err := sim.StartPipes(); err != nil {
 				t.Fatal(err)
@@ -84,7 +84,7 @@ func TestStandaloneCluster(t *testing.T) {
 			return s, err
 		}
 		for _, name := range []string{"east", "west"} {
-			s, err := open(name, StandaloneOptions{Cluster: name})
+			s, err := open(name, Options{Cluster: name})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestStandaloneCluster(t *testing.T) {
 				t.Errorf("%s: %s", name, diff)
 			}
 		}
-		if _, err := open("east", StandaloneOptions{Cluster: "east"}); !errors.Is(err, boltstore.ErrClaimed) {
+		if _, err := open("east", Options{Cluster: "east"}); !errors.Is(err, boltstore.ErrClaimed) {
 			t.Errorf("claimed twice: %v", err)
 		}
 	})

@@ -19,15 +19,6 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// StandaloneOptions configure a Standalone.
-type StandaloneOptions struct {
-	Options
-	// Source is set for a client that does not come from WrapConfig, and says which list
-	// and watch it is. Cluster names the cluster, where one file serves several.
-	Source  *boltstore.Source
-	Cluster string
-}
-
 // Standalone is a cache.ListerWatcher for one unmodified client-go informer or
 // Reflector. The first list has the file's objects, whether or not the server can
 // be reached. The watch goes on from the file's version. Everything that it hands
@@ -66,25 +57,17 @@ var _ cache.ListerWatcherWithContext = &Standalone{}
 // NewStandalone claims the source that lw lists until Close. example is an
 // object of the type that lw returns. Errors are those of
 // informer.NewSharedIndexInformer.
-func NewStandalone(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o StandaloneOptions) (*Standalone, error) {
-	claim, server := boltstore.Claim{Example: example}, ""
-	if o.Source != nil {
-		claim.Source = *o.Source
-	} else {
-		var err error
-		if claim.Source, server, err = Identify(context.Background(), lw, example); err != nil {
-			return nil, err
-		}
+func NewStandalone(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o Options) (*Standalone, error) {
+	src, server, err := o.Identify(lw, example)
+	if err != nil {
+		return nil, err
 	}
-	if o.Cluster != "" {
-		claim.Source.Cluster = o.Cluster
-	}
-	store, err := db.Claim(claim)
+	store, err := db.Claim(boltstore.Claim{Source: src, Example: example})
 	if err != nil {
 		return nil, err
 	}
 	s := &Standalone{store: store, queue: fifo.New(store, nil)}
-	s.source = New(lw, s.queue, store, example, server, o.Options)
+	s.source = New(lw, s.queue, store, example, server, o)
 	s.cond.L = &s.mu
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.popping.Go(s.pop)

@@ -33,7 +33,7 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 	}
 	defer db.Close() // reports what was not written
 	client := kubernetes.NewForConfigOrDie(WrapConfig(sim.RESTConfig())).CoreV1().RESTClient()
-	s, err := NewStandalone(db, cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}, StandaloneOptions{})
+	s, err := NewStandalone(db, cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

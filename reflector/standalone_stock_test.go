@@ -75,7 +75,7 @@ func TestStandaloneAsStock(t *testing.T) {
 		for i := range 5 {
 			s.write('+', fmt.Sprint("cm", i), "")
 		}
-		s.start(StandaloneOptions{})
+		s.start(Options{})
 		t.Cleanup(func() { s.end() })
 		over, beside := &notebook{}, &notebook{}
 		_, _ = s.inf.AddEventHandler(over)
@@ -145,7 +145,7 @@ func TestStandaloneAsStock(t *testing.T) {
 func TestStockInformerPurged(t *testing.T) {
 	standaloneBubble(t, 3, func(s *stock) {
 		s.end()
-		s.start(StandaloneOptions{Options: Options{OnDenied: DeniedPurge}})
+		s.start(Options{OnDenied: DeniedPurge})
 		after(time.Minute)
 		s.take()
 		forbidden := forbid(s.sim)

@@ -39,7 +39,7 @@ type stock struct {
 	told []string
 }
 
-func (s *stock) start(o StandaloneOptions) {
+func (s *stock) start(o Options) {
 	s.t.Helper()
 	var err error
 	var file boltstore.Options
@@ -140,7 +140,7 @@ func standaloneBubble(t *testing.T, n int, test func(s *stock)) {
 		for i := range n {
 			s.write('+', fmt.Sprint("cm", i), "")
 		}
-		s.start(StandaloneOptions{})
+		s.start(Options{})
 		t.Cleanup(func() { s.end() })
 		test(s)
 	})
@@ -169,7 +169,7 @@ func TestStockInformer(t *testing.T) {
 		if err := s.sim.RefuseConnections(true); err != nil {
 			t.Fatal(err)
 		}
-		s.start(StandaloneOptions{})
+		s.start(Options{})
 		after(10 * time.Second)
 		if told := s.take(); told != "+cm0 +cm1" || !s.inf.HasSynced() || s.lw.State().Phase != PhaseOffline {
 			t.Errorf("offline: %s, %s", told, s.lw.State())
@@ -288,7 +288,7 @@ func TestStockInformerLives(t *testing.T) {
 					s.sim.Mute()
 				case 3:
 					s.end()
-					s.start(StandaloneOptions{})
+					s.start(Options{})
 				}
 				after(time.Duration(r.IntN(100)) * time.Second)
 			}

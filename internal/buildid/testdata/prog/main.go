@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -56,7 +57,7 @@ func run(path string, write bool) (err error) {
 		},
 	}
 	inf, err := informer.NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, informer.Options{
-		Source:        &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped},
+		Reflector:     reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}},
 		Indexers:      cache.Indexers{"build": func(any) ([]string, error) { return []string{build + ", " + flag}, nil }},
 		Transform:     func(obj any) (any, error) { return obj, nil },
 		ServeOutdated: true,
