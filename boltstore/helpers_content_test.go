@@ -103,7 +103,11 @@ func newOwnTest(t *testing.T, o Options) *ownTest {
 func dictVersions(t testing.TB, s *Claimed) (versions []uint32) {
 	t.Helper()
 	err := s.view(func(_ *sourceMeta, src sourceTx) error {
-		return each(src.Root.Bucket(layout.BucketDicts), func(k, _ []byte) error {
+		dicts := src.Root.Bucket(layout.BucketDicts)
+		if dicts == nil {
+			return nil
+		}
+		return dicts.ForEach(func(k, _ []byte) error {
 			versions = append(versions, uint32(k[0])<<24|uint32(k[1])<<16|uint32(k[2])<<8|uint32(k[3]))
 			return nil
 		})

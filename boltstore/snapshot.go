@@ -66,9 +66,6 @@ func (db *DB) asSnapshot() (*Snapshot, error) {
 	return s, nil
 }
 
-// Size is the copy's size in bytes.
-func (s *Snapshot) Size() int64 { return s.size }
-
 // Read implements io.Reader.
 func (s *Snapshot) Read(p []byte) (int, error) { return s.r.Read(p) }
 

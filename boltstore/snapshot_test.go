@@ -34,8 +34,8 @@ func TestSnapshotOfReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := io.ReadAll(snap)
-	if err != nil || int64(len(b)) != snap.Size() {
-		t.Fatalf("%d bytes of %d: %v", len(b), snap.Size(), err)
+	if err != nil || int64(len(b)) != snap.size {
+		t.Fatalf("%d bytes of %d: %v", len(b), snap.size, err)
 	}
 	if err := snap.Close(); err != nil {
 		t.Fatal(err)

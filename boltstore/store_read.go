@@ -196,13 +196,6 @@ func (s *Store) ListErr() ([]any, error) {
 	return objs, err
 }
 
-func each(b *bolt.Bucket, fn func(k, v []byte) error) error {
-	if b == nil {
-		return nil
-	}
-	return b.ForEach(fn)
-}
-
 // ListKeys returns all keys.
 func (s *Store) ListKeys() []string {
 	keys := []string{}

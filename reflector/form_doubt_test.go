@@ -57,10 +57,10 @@ func TestUntoldForm(t *testing.T) {
 	}
 }
 
-// TestFormChangesBesideASlowList: the watch beside a slow list ends with the form,
+// TestFormChangesDuringSlowList: the watch beside a slow list ends with the form,
 // and is opened again at the version of a write that came over it. What the pages
 // before had is read again.
-func TestFormChangesBesideASlowList(t *testing.T) {
+func TestFormChangesDuringSlowList(t *testing.T) {
 	for _, repair := range []bool{false, true} {
 		t.Run(fmt.Sprint("repair ", repair), func(t *testing.T) {
 			warm(t)

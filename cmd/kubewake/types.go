@@ -68,12 +68,6 @@ func (t typed) exactly(st boltstore.State) bool {
 	return t.rest == "" || t.rest == src.Group || t.rest == strings.TrimSuffix(src.Version+"."+src.Group, ".")
 }
 
-// matches says whether arg can mean the source's type, whatever other types there are.
-func matches(arg string, st boltstore.State) bool {
-	t := typedAs(arg)
-	return t.names(st) && t.exactly(st)
-}
-
 func groupOf(st boltstore.State) schema.GroupResource {
 	return schema.GroupResource{Group: st.Source.Group, Resource: st.Source.Resource}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-func TestMatches(t *testing.T) {
+func TestNamesOfTypes(t *testing.T) {
 	deployments := boltstore.State{Kind: "Deployment", Source: boltstore.Source{Group: "apps", Version: "v1", Resource: "deployments"}}
 	pods := boltstore.State{Kind: "Pod", Source: boltstore.Source{Version: "v1", Resource: "pods"}}
 	for _, tc := range []struct {
@@ -22,7 +22,8 @@ func TestMatches(t *testing.T) {
 		{"deployments.extensions", deployments, false}, {"deployments.v2.apps", deployments, false}, {"deployments.v1", deployments, false},
 		{"pods", pods, true}, {"po", pods, true}, {"pod", pods, true}, {"pods.v1", pods, true}, {"pods.v1.", pods, true}, {"pods.", pods, true}, {"pods.apps", pods, false}, {"p", pods, false}, {"", pods, false},
 	} {
-		if got := matches(tc.arg, tc.st); got != tc.want {
+		arg := typedAs(tc.arg)
+		if got := arg.names(tc.st) && arg.exactly(tc.st); got != tc.want {
 			t.Errorf("%q is %s: %v", tc.arg, tc.st.Source, got)
 		}
 	}
