@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -23,11 +26,17 @@ import (
 type form struct {
 	requests *requests
 	store    *boltstore.Claimed
+	clock    clock.PassiveClock
 
 	mu     sync.Mutex
 	due    int   // how often the sign is to be asked for before a watch
 	wait   int64 // how many seconds a watch lasts until then
 	errors int   // relists and lists in a row that could not ask for it
+
+	// API servers of two releases behind one address give their signs in turn. So a
+	// relist for a sign with the same definition waits for the one before.
+	listed time.Time     // the last relist for another sign
+	pause  time.Duration // after it
 }
 
 const (
@@ -41,6 +50,10 @@ const (
 	// mostFormLag is how long it lasts at most where the sign cannot be asked
 	// for: the time doubles with each question that fails.
 	mostFormLag = 600
+	// leastFormPause is how long another sign waits after a relist for one. The pause
+	// doubles up to mostFormLag, unless there was none for formPauses.
+	leastFormPause = time.Minute
+	formPauses     = time.Hour
 )
 
 // sign of the served form, "" where it cannot be learned. Where the definition of
@@ -52,7 +65,7 @@ func (f *form) sign(ctx context.Context, late bool) (string, error) {
 		return "", err
 	}
 	if definition == "" {
-		_, definition, _ = strings.Cut(f.store.ServedForm(), "/")
+		definition = definitionOf(f.store.ServedForm())
 	}
 	if definition == "" {
 		return sign, nil
@@ -99,7 +112,21 @@ func (f *form) changed(ctx context.Context) bool {
 	}
 	f.due--
 	f.wait = formLag
-	return sign != "" && sign != f.store.ServedForm()
+	known := f.store.ServedForm()
+	if sign == "" || sign == known {
+		return false
+	}
+	if left := f.pause - f.clock.Since(f.listed); left > 0 && definitionOf(sign) == definitionOf(known) {
+		f.due, f.wait = max(f.due, 1), max(int64(left/time.Second)+1, formLag)
+		return false
+	}
+	return true
+}
+
+// definitionOf is what a sign has of the definition of a custom resource.
+func definitionOf(sign string) string {
+	_, definition, _ := strings.Cut(sign, "/")
+	return definition
 }
 
 // late is the sign for a list of which a page has come: before, it would be asked
@@ -134,10 +161,17 @@ func (f *form) untold() bool {
 }
 
 // relisted: the file has the sign that was learned with the list.
-func (f *form) relisted() {
+func (f *form) relisted(reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.due = min(f.due, 1)
+	if reason != ReasonForm {
+		return
+	}
+	if f.clock.Since(f.listed) > formPauses {
+		f.pause = 0
+	}
+	f.listed, f.pause = f.clock.Now(), min(max(2*f.pause, leastFormPause), mostFormLag*time.Second)
 }
 
 // builtIn are the groups of kube-apiserver that have a domain's name. Custom

@@ -119,3 +119,50 @@ func TestFormChangesDuringSlowList(t *testing.T) {
 		})
 	}
 }
+
+// TestServersOfTwoReleases: API servers of two releases behind one address give their
+// signs in turn, as long as an upgrade takes. That costs a list from time to time, not
+// one for each watch that ends. A changed definition is noticed at once nevertheless,
+// and what the last server serves in another form soon.
+func TestServersOfTwoReleases(t *testing.T) {
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		f := customFixtureOver(t, sim, Options{clock: clock.RealClock{}}, func(string) {})
+		f.reflect()
+		turns := 0
+		turn := func() {
+			turns++
+			sim.Upgrade([]string{"v1.36.3", "v1.37.0"}[turns%2])
+			sim.DropConnections()
+			after(time.Minute)
+		}
+		for range 120 {
+			turn()
+		}
+		if n := f.State().Relists[ReasonForm]; n < 5 || n > 20 {
+			t.Errorf("%d lists in two hours", n)
+		}
+		if err := sim.Reconvert(widget("first", "blue")); err != nil {
+			t.Fatal(err)
+		}
+		if turn(); f.colors() != "blue none none" {
+			t.Errorf("the file has %s after a change of the definition", f.colors())
+		}
+		if turn(); f.store.ServedForm() == "" {
+			t.Error("the form is not known")
+		}
+		if err := sim.Reform(widget("second", "green")); err != nil {
+			t.Fatal(err)
+		}
+		sim.DropConnections()
+		after(mostFormLag * time.Second)
+		after(formLag * time.Second)
+		if f.colors() != "blue green none" {
+			t.Errorf("the file has %s in the end", f.colors())
+		}
+	})
+}

@@ -254,7 +254,7 @@ func (f *fixture) reflect() {
 func (f *fixture) live() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	src, queue := f.ListerWatcher, f.queue
-	r := cache.NewReflectorWithOptions(src, &corev1.ConfigMap{}, queue, cache.ReflectorOptions{})
+	r := cache.NewReflectorWithOptions(src, src.example, queue, cache.ReflectorOptions{})
 	done := make(chan struct{})
 	go func() { defer close(done); r.RunWithContext(ctx) }()
 	popped := make(chan struct{})

@@ -3,7 +3,6 @@ package reflector
 import (
 	"cmp"
 	"context"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -69,8 +68,7 @@ func (s *ListerWatcher) etcds() bool {
 	if cmp.Or(flow, s.store.State().FlowSchemaUID) == "" {
 		return false
 	}
-	_, definition, _ := strings.Cut(s.store.ServedForm(), "/")
-	return !custom(s.store.Source().Group) || definition != ""
+	return !custom(s.store.Source().Group) || definitionOf(s.store.ServedForm()) != ""
 }
 
 // serverVersion asks for the server's current version, and notes who answers.

@@ -54,7 +54,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	}
 	s.link.relisted()
 	s.cluster.relisted()
-	s.form.relisted()
+	s.form.relisted(l.reason)
 	s.audit.relisted()
 	s.unstored.tried()
 	s.status.relisted(l.reason, s.clock.Now())
