@@ -64,7 +64,7 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	if h.stale = p.Epoch != m.Epoch; h.stale {
 		return nil // the handler has not noticed yet that it must start over
 	}
-	if p.Anew {
+	if p.StartedOver {
 		if err := t.dropParked(h.name); err != nil {
 			return err
 		}

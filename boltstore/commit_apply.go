@@ -106,8 +106,8 @@ type applier struct {
 	overwrite bool
 	// own: the changes are own writes, over what the server has shown.
 	own bool
-	// anew: own writes do not stay, whatever their version.
-	anew bool
+	// dropsOwn: own writes do not stay, whatever their version.
+	dropsOwn bool
 	// asOf is the version of the list that showed the changes. "" for events, which
 	// have their own version, and for an unknown one.
 	asOf string

@@ -97,18 +97,18 @@ func TestHandlerPositionDamaged(t *testing.T) {
 					t.Error("it is not told")
 				}
 				lost := pos.lost
-				over := func(reset, anew bool) {
+				say := func(reset, over bool) {
 					t.Helper()
 					commit(func(p *Position) {
-						*p = Position{Epoch: p.Epoch, Cursor: s.State().Seq, Replaying: true, Reset: reset, Anew: anew}
+						*p = Position{Epoch: p.Epoch, Cursor: s.State().Seq, Replaying: true, Reset: reset, StartedOver: over}
 					})
 					if st := handlerState1(t, s); st.Reset != reset || pos.lost != lost {
 						t.Errorf("%+v, lost %d, before %d", st, pos.lost, lost)
 					}
 				}
-				over(true, registered)
-				over(false, false)
-				over(false, false)
+				say(true, registered)
+				say(false, false)
+				say(false, false)
 				commit(func(p *Position) { p.Replaying, p.Cursor = false, s.State().Seq })
 				if st := handlerState1(t, s); st.Replaying || st.Mark < 5 {
 					t.Errorf("%+v", st)

@@ -54,9 +54,9 @@ type Position struct {
 	// Park are keys whose unacknowledged entries must be parked. They are in neither
 	// Pending nor Shown. Only reports have it.
 	Park []Parking
-	// Anew: the handler has started over, as of Cursor, since Persisted was last
+	// StartedOver: the handler has started over, as of Cursor, since Persisted was last
 	// called. Keys parked earlier are of no use. Only reports have it.
-	Anew bool
+	StartedOver bool
 }
 
 // Parking is a key with its unacknowledged entries up to the cursor that are not parked
@@ -85,7 +85,7 @@ type Positioner interface {
 	Persisted(mark uint64)
 	// Lost is called instead if something that the handler must still be told is
 	// damaged. The handler must start over. Position is called again until it says so
-	// by Anew.
+	// by StartedOver.
 	Lost()
 }
 

@@ -48,7 +48,7 @@ func startingOver(t *testing.T) (*Claimed, func(), *testPosition) {
 	for range 3 {
 		change()
 	}
-	pos.set(func(p *Position) { p.Reset, p.Anew, p.Cursor = true, true, 3 })
+	pos.set(func(p *Position) { p.Reset, p.StartedOver, p.Cursor = true, true, 3 })
 	return s, change, pos
 }
 
@@ -81,7 +81,7 @@ func TestStartsOverAgain(t *testing.T) {
 				if st := handlerState1(t, s); st.Mark != 3 || !st.Reset || pos.lost != 0 {
 					t.Fatalf("%+v, lost %d times", st, pos.lost)
 				}
-				pos.set(func(p *Position) { p.Anew, p.Reset = false, !acked })
+				pos.set(func(p *Position) { p.StartedOver, p.Reset = false, !acked })
 				s.SetTold(4)
 				broken(t, s, func(src sourceTx) error { return damage(s, src) })
 				for i := 1; i < 4; i++ { // until it has started over
@@ -92,9 +92,9 @@ func TestStartsOverAgain(t *testing.T) {
 					}
 				}
 				last := s.State().Seq
-				pos.set(func(p *Position) { p.Anew, p.Reset, p.Cursor = true, true, last })
+				pos.set(func(p *Position) { p.StartedOver, p.Reset, p.Cursor = true, true, last })
 				change()
-				pos.set(func(p *Position) { p.Anew, p.Reset = false, false })
+				pos.set(func(p *Position) { p.StartedOver, p.Reset = false, false })
 				change()
 				if st := handlerState1(t, s); st.Reset || st.Mark != last || pos.lost != 3 {
 					t.Errorf("%+v, lost %d times, started over at %d", st, pos.lost, last)

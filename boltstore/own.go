@@ -143,7 +143,7 @@ func (a *applier) look(k []byte) (w was) {
 // ahead says whether the own write at a key is newer than the server's change. Readers
 // then keep it until the server has reached its version.
 func (a *applier) ahead(c *Change, w was) bool {
-	if !w.owned || w.item == nil || a.anew {
+	if !w.owned || w.item == nil || a.dropsOwn {
 		return false
 	}
 	asOf := c.rv

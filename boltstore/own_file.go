@@ -21,7 +21,7 @@ var errOwnUnknown = errors.New("it is not known which objects are own writes")
 func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) error {
 	now := r.s.metaNow()
 	from, to := src.gen(now.Generation), src.gen(m.Generation)
-	if r.anew() || from.Items == nil {
+	if r.dropsOwn() || from.Items == nil {
 		return nil
 	}
 	var written [][]byte

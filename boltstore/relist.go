@@ -384,8 +384,8 @@ func (r *Relist) take(items []item) (int, error) {
 	return len(items), r.failed
 }
 
-// Anew reports whether this is the source's first list. A first list is not journaled.
-func (r *Relist) Anew() bool { return r.first }
+// First reports whether this is the source's first list. A first list is not journaled.
+func (r *Relist) First() bool { return r.first }
 
 func (s *Store) transformVersion() string {
 	s.mu.RLock()

@@ -161,7 +161,7 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	r.noteNameless(m)
 	m.date(r.s.db.device)
 	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true,
-		anew: r.anew(), asOf: resourceVersion}
+		dropsOwn: r.dropsOwn(), asOf: resourceVersion}
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {
 			return nil, err
@@ -171,6 +171,6 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	return m, a.journal()
 }
 
-// anew says whether own writes go, whatever their version. They go in a new timeline,
+// dropsOwn says whether own writes go, whatever their version. They go in a new timeline,
 // where old versions mean nothing, and if type or transform have changed.
-func (r *Relist) anew() bool { return r.o.NewTimeline || r.all }
+func (r *Relist) dropsOwn() bool { return r.o.NewTimeline || r.all }

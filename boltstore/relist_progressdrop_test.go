@@ -44,7 +44,7 @@ func TestProgressOfNoUse(t *testing.T) {
 		"unknown cluster, other address": {func(_ *testing.T, _ *Claimed, l *firstList) {
 			l.o.ClusterUID, l.o.Server = "", "s2"
 		}, false},
-		"anew": {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.TakeUp = false }, false},
+		"not taken up": {func(_ *testing.T, _ *Claimed, l *firstList) { l.o.TakeUp = false }, false},
 		"damaged progress": {func(t *testing.T, s *Claimed, _ *firstList) {
 			change(t, s, func(src sourceTx) error {
 				return src.Root.Bucket(layout.BucketGen).Bucket(layout.U64(firstGen)).Put(keyProgress, []byte("damaged"))
@@ -100,7 +100,7 @@ func TestProgressOfNoUse(t *testing.T) {
 				if _, err := r.Commit("100", l.began); err != nil {
 					t.Fatal(err)
 				}
-				wants(t, "anew", s, srv)
+				wants(t, "listed again", s, srv)
 			}
 			r.Abort()
 		})

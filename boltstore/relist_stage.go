@@ -113,7 +113,7 @@ func (r *Relist) stageItems(items []item) (int, error) {
 			m.date(r.s.db.device)
 			// The list's version is not known yet: carryOwn decides about own writes.
 			a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
-				anew: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
+				dropsOwn: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
 			for room := min(r.s.db.opts.maxCommitBytes, stageBytes); room > 0 && done+n < len(items); n++ {
 				it := items[done+n]
 				room -= it.unpacked()

@@ -105,13 +105,13 @@ func (q *Queue) Doubt() {
 }
 
 // Unconfirm notes that the file no longer holds what the server has confirmed: part
-// of it cannot be read, or, with anew, it has been set aside.
-func (q *Queue) Unconfirm(anew bool) {
+// of it cannot be read, or, with aside, it has been set aside.
+func (q *Queue) Unconfirm(aside bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.version.target, q.version.reached, q.version.own = "", false, nil
 	q.version.confirmed, q.version.proven = time.Time{}, time.Time{}
-	if anew {
+	if aside {
 		q.version.accepted = ""
 	}
 }

@@ -17,9 +17,9 @@ import (
 // memory.
 type Relisted struct {
 	ResourceVersion string
-	// Anew: nothing was there before, and nothing has been journaled. Otherwise the
+	// First: nothing was there before, and nothing has been journaled. Otherwise the
 	// journal has the differences.
-	Anew bool
+	First bool
 }
 
 // ExpectResume announces a Reflector that goes on from the file: the next Replace,
@@ -134,7 +134,7 @@ func (r *Relist) end(ctx context.Context, rv, newest string, confirmed time.Time
 		q.push(outgoing{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
 	}
 	if entries == nil {
-		q.push(outgoing{delta: &cache.Delta{Type: cache.ReplacedAll, Object: Relisted{ResourceVersion: rv, Anew: r.Anew()}}})
+		q.push(outgoing{delta: &cache.Delta{Type: cache.ReplacedAll, Object: Relisted{ResourceVersion: rv, First: r.First()}}})
 	}
 	q.counts.accepted++
 	q.counts.lastChange, q.counts.inFile = q.counts.accepted, q.counts.accepted

@@ -338,7 +338,7 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 		case cache.SyncAll:
 			inf.resync()
 		case cache.ReplacedAll:
-			if r, ok := d.Object.(fifo.Relisted); ok && r.Anew {
+			if r, ok := d.Object.(fifo.Relisted); ok && r.First {
 				inf.replayAgain()
 			}
 			inf.backlog.Jump(inf.store.State().Seq)

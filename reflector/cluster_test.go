@@ -139,7 +139,7 @@ func TestClusterThatDoesNotTell(t *testing.T) {
 	})
 }
 
-// TestClusterWithinAList: a cluster that is made anew while pages are read, by
+// TestClusterWithinAList: a cluster that is made again while pages are read, by
 // answers that name their flow schema or not.
 func TestClusterWithinAList(t *testing.T) {
 	for _, silent := range []bool{false, true} {

@@ -21,7 +21,7 @@ func (f *fixture) costs(what string, most kubesim.Cost) {
 	}
 }
 
-// forget begins anew.
+// forget begins again.
 func (f *fixture) forget() {
 	f.sim.ResetRequests()
 	f.paid = kubesim.Cost{}

@@ -149,7 +149,7 @@ func TestReadYourWrites(t *testing.T) {
 }
 
 // TestUnstoredObjectShowsInState: an object that cannot be stored is told by the state until
-// everything has been read anew.
+// everything has been read again.
 func TestUnstoredObjectShowsInState(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()

@@ -35,7 +35,7 @@ func (f *fixture) interrupted(n int) {
 }
 
 // TestNotTakenUp: where the server does not go on with what was read, or is
-// another one by now, a list begins anew and shows nothing of what was.
+// another one by now, a list begins again and shows nothing of what was.
 func TestNotTakenUp(t *testing.T) {
 	gone := func(f *fixture, with *apierrors.StatusError) {
 		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1, kubesim.Answer(with))

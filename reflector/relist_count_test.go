@@ -107,7 +107,7 @@ func TestOvertakenServerIsCounted(t *testing.T) {
 	if st := f.State(); st.Relists[ReasonCounts] != 1 || st.LastRelist != ReasonCounts {
 		t.Errorf("%+v", st)
 	}
-	f.costs("counted and read anew", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 1, Forms: 2, Bytes: 2400})
+	f.costs("counted and read again", kubesim.Cost{Questions: 3, FullReads: 1, Watches: 1, Forms: 2, Bytes: 2400})
 	// Not again before the next outage.
 	f.endLong()
 	f.watch()

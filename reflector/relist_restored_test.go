@@ -63,7 +63,7 @@ func TestRestoreIsRemembered(t *testing.T) {
 	f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Others: 1, Forms: 2, Bytes: 3600})
 }
 
-// TestExpiredAndRestored: a server that has gone back, and is read anew for
+// TestExpiredAndRestored: a server that has gone back, and is read again for
 // another reason before anybody has asked for its version, is noticed by the
 // list. Content is compared then, as versions mean something else.
 func TestExpiredAndRestored(t *testing.T) {

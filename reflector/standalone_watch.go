@@ -72,7 +72,7 @@ func (s *Standalone) pop() {
 func (s *Standalone) deliver(d cache.Delta) {
 	ev, seq := s.event(d)
 	r, ok := d.Object.(fifo.Relisted)
-	fresh := ok && r.Anew // other contents, with seqs of their own
+	fresh := ok && r.First // other contents, with seqs of their own
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for (seq > s.seq || fresh) && !s.listing && s.ctx.Err() == nil {

@@ -173,7 +173,7 @@ func TestPurgedStaysSo(t *testing.T) {
 	})
 }
 
-// TestTypeComesBack: a custom resource's definition is deleted and made anew,
+// TestTypeComesBack: a custom resource's definition is deleted and made again,
 // its objects are not the same.
 func TestTypeComesBack(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {

@@ -74,7 +74,7 @@ func (h *handler) done() {
 	}
 }
 
-// reset begins the count of calls anew.
+// reset begins the count of calls again.
 func (h *handler) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -142,7 +142,7 @@ func (p *pods) change(ctx context.Context, round string) error {
 	})
 }
 
-// restore creates anew what change has deleted.
+// restore creates again what change has deleted.
 func (p *pods) restore(ctx context.Context) error {
 	again := p.deleted
 	p.deleted = nil

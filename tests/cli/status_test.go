@@ -145,7 +145,7 @@ func TestStatusOfHandlers(t *testing.T) {
 	}
 }
 
-// TestStatusOfMismatches: what is not used, and what was indexed anew, is in
+// TestStatusOfMismatches: what is not used, and what was indexed again, is in
 // metrics, in /status and in kubewake status, with the reason.
 func TestStatusOfMismatches(t *testing.T) {
 	sim, kubeconfig := cluster(t)

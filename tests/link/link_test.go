@@ -372,7 +372,7 @@ func slow(w *world) {
 	w.link.limit(0)
 	m.equal()
 	if n := m.inf.State().Relists[reflector.ReasonExpired]; n > 0 {
-		w.Errorf("read anew %d times", n)
+		w.Errorf("read again %d times", n)
 	}
 }
 

@@ -56,7 +56,7 @@ func restartsWith(w *world, metadata bool, prefix string) {
 	}
 }
 
-// recreated: a cluster that is made anew at the same address, and whose versions
+// recreated: a cluster that is made again at the same address, and whose versions
 // have overtaken the file's by the time it is reached, is noticed at once: its
 // answers name another flow schema. Nothing is told as deleted. It comes last, as
 // nothing is left of what the others made.

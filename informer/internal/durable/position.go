@@ -84,7 +84,7 @@ func (d *Handler) Position() boltstore.Position {
 		}
 		clear(d.pos.settled)
 	}
-	p.Settled, p.Anew = d.pos.leaving, d.over.report()
+	p.Settled, p.StartedOver = d.pos.leaving, d.over.report()
 	return p
 }
 
