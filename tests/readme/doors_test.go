@@ -1,0 +1,71 @@
+package readme
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPackagesFitTwoScreens: what go doc shows of a package that programs import fits
+// two screens of 50 lines.
+func TestPackagesFitTwoScreens(t *testing.T) {
+	for _, pkg := range []string{"boltstore", "fifo", "reflector", "informer"} {
+		cmd := exec.CommandContext(t.Context(), "go", "doc", "./"+pkg)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if n := strings.Count(string(out), "\n"); n > 100 {
+			t.Errorf("%s: go doc shows %d lines", pkg, n)
+		}
+	}
+}
+
+// TestOptionsHaveReasons: the options of all packages that programs import are about 35,
+// and each says what it is for. A comment may be of several fields that follow it.
+func TestOptionsHaveReasons(t *testing.T) {
+	const most = 40
+	n := 0
+	for _, file := range []string{"boltstore/options.go", "boltstore/live/server.go", "reflector/options.go", "informer/options.go", "informer/durable_event.go"} {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(file)), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		ast.Inspect(f, func(node ast.Node) bool {
+			s, ok := node.(*ast.TypeSpec)
+			if !ok || !strings.HasSuffix(s.Name.Name, "Options") {
+				return true
+			}
+			said := ""
+			for _, field := range s.Type.(*ast.StructType).Fields.List {
+				for _, name := range field.Names {
+					if !name.IsExported() {
+						continue
+					}
+					found++
+					if field.Doc != nil {
+						said = field.Doc.Text()
+					}
+					if !strings.Contains(said, name.Name) {
+						t.Errorf("%s: %s.%s does not say what it is for", file, s.Name.Name, name.Name)
+					}
+				}
+			}
+			return true
+		})
+		if found == 0 {
+			t.Errorf("%s has no options", file)
+		}
+		n += found
+	}
+	if n > most {
+		t.Errorf("there are %d options", n)
+	}
+	t.Log(n, "options")
+}
