@@ -45,7 +45,7 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	}
 	defer resp.Body.Close()
 	before := p.sent.Load() // by an earlier try
-	listed, about, err := wire.ReadMetadata(resp)
+	listed, about, held, err := wire.ReadMetadata(resp)
 	if err != nil {
 		return nil, p.failUnlessLink(err)
 	}
@@ -90,7 +90,7 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers++
-	p.kept, p.held = kept, int64(len(body))
+	p.kept, p.held = kept, max(held, wire.Decoded(len(body)))
 	m.kind, m.sent, m.objects, m.moved = kind, sent, len(listed), moved
 	header := resp.Header.Clone()
 	header.Del("Content-Length")

@@ -28,11 +28,12 @@ type Object struct {
 	body []byte
 }
 
-// ReadMetadata reads a list of metadata to its end.
-func ReadMetadata(resp *http.Response) (listed []listing.Object, about metav1.ListMeta, err error) {
+// ReadMetadata reads a list of metadata to its end. held is how many bytes of it count
+// as memory.
+func ReadMetadata(resp *http.Response) (listed []listing.Object, about metav1.ListMeta, held int64, err error) {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if !Known(media) {
-		return nil, about, fmt.Errorf("%w: it is %q", ErrForm, media)
+		return nil, about, 0, fmt.Errorf("%w: it is %q", ErrForm, media)
 	}
 	l := newList(media, resp.Body)
 	for {
@@ -41,7 +42,7 @@ func ReadMetadata(resp *http.Response) (listed []listing.Object, about metav1.Li
 			break
 		}
 		if err != nil {
-			return nil, about, err
+			return nil, about, 0, err
 		}
 		listed = append(listed, id)
 	}
@@ -49,7 +50,7 @@ func ReadMetadata(resp *http.Response) (listed []listing.Object, about metav1.Li
 	if err == nil && kind != PartialKind+"List" {
 		err = fmt.Errorf("%w: it is a %q", ErrForm, kind)
 	}
-	return listed, about, err
+	return listed, about, l.held(), err
 }
 
 // ReadObject reads the answer to the request for one object.

@@ -39,6 +39,9 @@ const (
 	decodedSize = 4
 )
 
+// Decoded is about what a list of so many bytes takes in memory when it is decoded.
+func Decoded(size int) int64 { return decodedSize * int64(size) }
+
 // Filter has the body of a list's answer sifted when it is first read. It calls
 // done once, when the whole answer has been sifted or could not be; the reader
 // of the body gets the same error. Filter leaves an answer alone that is no
@@ -122,7 +125,7 @@ func Sift(media string, from io.Reader, same Compare) (Sifted, error) {
 		return Sifted{}, err
 	}
 	rest := l.other()
-	return Sifted{rest, kept, max(decodedSize*int64(len(rest)), l.held())}, nil
+	return Sifted{rest, kept, max(Decoded(len(rest)), l.held())}, nil
 }
 
 // sift adds to the other list what the caller has not, and returns what it has.
