@@ -22,7 +22,7 @@ const (
 	// the same.
 	CompressionNone Compression = iota
 	// CompressionZstd packs each payload separately, with a dictionary that is trained
-	// from the source's own objects. The file and the writes shrink to about a half.
+	// from the source's own objects. Pods shrink to a third, in the file and in writes.
 	// Every read and change takes more processor time (see docs/benchmarks.md).
 	CompressionZstd
 )

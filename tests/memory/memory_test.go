@@ -29,7 +29,7 @@ const pods = 10_000
 // how much more than a quiet one it may have ten seconds later.
 const (
 	most = 56 << 20
-	near = 16 << 20
+	near = 20 << 20
 )
 
 type server struct {
