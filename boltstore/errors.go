@@ -25,8 +25,9 @@ var (
 	ErrKeyset = seal.ErrKeyset
 	// ErrClosed: the DB is closed, or the claim on the source was released.
 	ErrClosed = errors.New("closed")
-	// ErrClaimed: a live claim on the same source exists in this process.
-	ErrClaimed = errors.New("source is already claimed")
+	// ErrClaimed: a live claim on the same source, or of the same handler, exists in this
+	// process.
+	ErrClaimed = errors.New("already claimed")
 	// ErrAbandoned: a relist could not store what it had read, and must begin again.
 	ErrAbandoned = errors.New("the relist has to begin again")
 	// ErrReplaced: the file was damaged and has been replaced. Begin again.

@@ -39,9 +39,9 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 	}
 	h := &Handler{s: s.Store, name: name, p: p}
 	s.mu.Lock()
-	if s.handlers[name] != nil {
+	if _, taken := s.handlers[name]; taken {
 		s.mu.Unlock()
-		return fail(ErrClaimed)
+		return fail(fmt.Errorf("%w in this process; to register the name again, wait for its end with cache.ShutDownEventHandler", ErrClaimed))
 	}
 	s.handlers[name] = nil // taken; p is not called before start
 	s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *Claimed) RemoveHandler(name string) error {
 	}
 	s.mu.Unlock()
 	if taken && h == nil {
-		return fmt.Errorf("boltstore: handler %q of %s: %w, it is being registered", name, s.source, ErrClaimed)
+		return fmt.Errorf("boltstore: handler %q of %s: %w: it is being registered; try again", name, s.source, ErrClaimed)
 	}
 	return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) }, nil)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -367,5 +368,32 @@ func TestRemoveClaimedHandler(t *testing.T) {
 	}
 	if err := again.Release(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestClaimHandlerAtOnce: of callers that register one name at the same time one does,
+// and the others are told what to do.
+func TestClaimHandlerAtOnce(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
+	s := claimTest(t, db, Claim{})
+	errs := make(chan error)
+	for range 8 {
+		go func() {
+			p := &testPosition{}
+			_, err := s.ClaimHandler("test", p, p.load)
+			errs <- err
+		}()
+	}
+	claimed := 0
+	for range 8 {
+		switch err := <-errs; {
+		case err == nil:
+			claimed++
+		case !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "ShutDownEventHandler"):
+			t.Error(err)
+		}
+	}
+	if claimed != 1 {
+		t.Errorf("%d of them have it", claimed)
 	}
 }
