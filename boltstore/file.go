@@ -2,7 +2,9 @@ package boltstore
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -15,6 +17,9 @@ type boltFile struct {
 	is os.FileInfo // when it was opened
 	// lent is the transaction that is read without the lock, 0 if the lock is held.
 	lent int
+	// last is the newest transaction that this process has read or made, 0 before the
+	// file is in use.
+	last atomic.Int64
 }
 
 // openBolt is bolt.Open, and notes which file it opened.
@@ -41,6 +46,24 @@ func openBolt(path string, o *bolt.Options) (*boltFile, error) {
 
 // put changes the file beneath the handle; nothing else does. The caller holds mu.
 func (h *handle) put(b *boltFile) {
+	if b != nil {
+		if id, err := b.newest(); err == nil { // otherwise the next transaction meets the error
+			b.last.Store(int64(id))
+		}
+	}
 	h.db = b
 	h.now.Store(b)
+}
+
+// errOverwritten means that another program has written into the open file, as cp does
+// with a copy of it. What is in memory does not belong to that content.
+var errOverwritten = fmt.Errorf("%w: another program has written into the file while it was open", errTripped)
+
+// follows says whether the transaction id belongs to this process. from is what last was
+// before it began.
+func (b *boltFile) follows(from int64, id int) error {
+	if from > 0 && (int64(id) < from || int64(id) > b.last.Load()+1) {
+		return errOverwritten
+	}
+	return nil
 }

@@ -92,10 +92,12 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		if h.db == nil {
 			return ErrClosed
 		}
-		id := 0
+		id, last := 0, h.db.last.Load()
 		err := trip(func() error {
 			return h.db.Update(func(tx *bolt.Tx) error {
-				id = tx.ID()
+				if id = tx.ID(); last > 0 && int64(id) != last+1 {
+					return errOverwritten
+				}
 				if h.hook != nil {
 					if err := h.hook(tx); err != nil {
 						return err
@@ -107,8 +109,11 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		if errors.Is(err, berrors.ErrMaxSizeReached) {
 			err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size)", err, h.db.MaxSize)
 		}
-		if visible != nil && (err == nil || h.sees(id)) {
-			visible()
+		if err == nil || h.sees(id) {
+			h.db.last.Store(int64(id))
+			if visible != nil {
+				visible()
+			}
 		}
 		return err
 	})

@@ -93,10 +93,16 @@ func (b *boltFile) taken() bool {
 }
 
 // View is bbolt's View. In a lent file it returns ErrTaken if another process has
-// written to it.
+// written to it, in others errOverwritten.
 func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
 	if b.lent == 0 {
-		return b.DB.View(fn)
+		from := b.last.Load()
+		return b.DB.View(func(tx *bolt.Tx) error {
+			if err := b.follows(from, tx.ID()); err != nil {
+				return err
+			}
+			return fn(tx)
+		})
 	}
 	err := trip(func() error {
 		return b.DB.View(func(tx *bolt.Tx) error {
