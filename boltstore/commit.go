@@ -76,7 +76,7 @@ type direct struct {
 type what int
 
 const (
-	changes what = iota // nothing
+	changes what = iota // nothing else
 	due                 // told marks and handler positions, with bookmarks; bookmarks alone once they are due
 	all                 // everything
 )

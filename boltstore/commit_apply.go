@@ -203,17 +203,17 @@ func (a *applier) put(c *Change, w was) error {
 	switch {
 	case c.quiet:
 	case old == nil, a.hidden && old.UID == c.uid:
-		a.note(cache.Added, c, next, raw, nil, nil)
+		a.draft(cache.Added, c, next, raw, nil, nil)
 	case old.UID != c.uid && old.UID != "" && c.uid != "":
 		// Another object under the same key: the final state of the old one was missed.
-		a.note(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, nil, old, oldRaw)
+		a.draft(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, nil, old, oldRaw)
 		next.Born++
 		if raw, err = next.Encode(c.key); err != nil {
 			return err
 		}
-		a.note(cache.Added, c, next, raw, nil, nil)
+		a.draft(cache.Added, c, next, raw, nil, nil)
 	default:
-		a.note(cache.Updated, c, next, raw, old, oldRaw)
+		a.draft(cache.Updated, c, next, raw, old, oldRaw)
 	}
 	if a.ahead(c, w) {
 		if err := a.carry(c.key, w); err != nil {
@@ -278,13 +278,13 @@ func (a *applier) forgetIndices() {
 func (a *applier) remove(c *Change, w was) error {
 	switch {
 	case w.damaged: // all that is known is that it was there
-		a.note(cache.Deleted, c, nil, nil, nil, nil)
+		a.draft(cache.Deleted, c, nil, nil, nil, nil)
 	case w.told != nil:
-		if err := a.noteGone(c, w); err != nil {
+		if err := a.draftGone(c, w); err != nil {
 			return err
 		}
 	case c.unknown && !a.overwrite && !a.own:
-		if err := a.noteGone(c, w); err != nil {
+		if err := a.draftGone(c, w); err != nil {
 			return err
 		}
 	}
@@ -308,9 +308,9 @@ func (a *applier) remove(c *Change, w was) error {
 	return a.to.Items.Delete(bytes.Clone(w.k)) // its damaged record
 }
 
-// noteGone drafts the delete of the object that the server showed last, or of one that
+// draftGone drafts the delete of the object that the server showed last, or of one that
 // the file does not hold.
-func (a *applier) noteGone(c *Change, w was) error {
+func (a *applier) draftGone(c *Change, w was) error {
 	var r *format.Record
 	var final []byte
 	if w.told != nil && c.uid != "" && w.told.UID != "" && c.uid != w.told.UID {
@@ -330,13 +330,13 @@ func (a *applier) noteGone(c *Change, w was) error {
 			return err
 		}
 	}
-	a.note(cache.Deleted, c, r, final, w.told, w.toldRaw)
+	a.draft(cache.Deleted, c, r, final, w.told, w.toldRaw)
 	return nil
 }
 
-// note drafts a journal entry and what Pop hands out for it: the change from the record
+// draft makes a journal entry and what Pop hands out for it: the change from the record
 // old to next, with their bytes. Each may be nil.
-func (a *applier) note(typ cache.DeltaType, c *Change, next *format.Record, nextRaw []byte, old *format.Record, oldRaw []byte) {
+func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nextRaw []byte, old *format.Record, oldRaw []byte) {
 	if a.unseen {
 		return
 	}

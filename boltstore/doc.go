@@ -21,7 +21,8 @@
 // # What a crash leaves
 //
 // A commit is one bbolt transaction: records, index entries, journal block,
-// resourceVersion and digests are all there or none of them.
+// resourceVersion and digests are all there or none of them. Changes that were not
+// committed are lost from memory. The watch resumes below them and brings them again.
 //
 // A relist too large for one transaction is staged in its own generation, and in
 // journal blocks above the committed seq. Meta points at neither until the last

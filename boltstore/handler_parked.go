@@ -211,7 +211,7 @@ func (t sourceTx) handler(name string) (*handlerState, error) {
 	return parseHandlerState(v)
 }
 
-// ReadJournal is Store.ReadJournal, and returns the handler's mark as of the same
+// ReadJournal is Claimed.ReadJournal, and returns the handler's mark as of the same
 // commit. Entries up to the mark may be parked; they are left out. Each entry has its
 // own memory, so one that is kept for long does not keep its block.
 func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err error) {

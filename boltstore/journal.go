@@ -35,7 +35,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 	if j == nil {
 		return nil
 	}
-	keep := t.needed(m)
+	keep := t.passed(m)
 	for range atMost {
 		c := j.Cursor()
 		k, v := c.First()
@@ -64,8 +64,8 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 	return nil
 }
 
-// needed is the seq up to which all handlers have been told.
-func (t sourceTx) needed(m *sourceMeta) uint64 {
+// passed is the seq up to which all handlers have been told: nobody needs entries below.
+func (t sourceTx) passed(m *sourceMeta) uint64 {
 	keep := m.Told
 	_ = t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(_, v []byte) {
 		if len(v) >= 8 { // the position comes first

@@ -86,7 +86,7 @@ type sourceMeta struct {
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Listed          string               `msgpack:"listed,omitempty"` // version of the last list
 	Moved           bool                 `msgpack:"moved,omitempty"`  // an earlier list had another one
-	Stands          bool                 `msgpack:"stands,omitempty"` // see Store.Stands
+	Stands          bool                 `msgpack:"stands,omitempty"` // see Claimed.Stands
 	Confirmed       int64                `msgpack:"confirmed"`        // unix ns
 	ConfirmedBy     *moment              `msgpack:"confirmedBy,omitempty"`
 	Claimed         int64                `msgpack:"claimed"`                // unix ns, last use, to the hour

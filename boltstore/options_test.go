@@ -48,7 +48,7 @@ func TestAnyOptionValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := claimTest(t, db, Claim{Indexers: indexers})
-			done, err := s.BeginRelisting(t.Context())
+			done, err := s.WaitForTurn(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -182,8 +182,8 @@ func (q *Queue) Resync() error {
 	return nil
 }
 
-// HasSynced is true once the server has confirmed the state, and everything up to
-// there has been stored and popped; see Confirm.
+// HasSynced is true once the server has confirmed the state, or Accept has accepted the
+// file's age, everything up to there has been popped, and no object is unstored.
 func (q *Queue) HasSynced() bool { return cache.IsDone(q) }
 
 // HasSyncedChecker is done when HasSynced is true.

@@ -356,8 +356,8 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 	return nil
 }
 
-// noteTold moves the told mark to the lowest cursor of all handlers, including those
-// that were removed not long ago.
+// noteTold moves the told mark to the lowest cursor of all plain handlers, including
+// those that were removed not long ago.
 func (inf *Informer) noteTold() {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()

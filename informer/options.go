@@ -31,9 +31,9 @@ type Options struct {
 	Transform        cache.TransformFunc
 	TransformVersion string
 	// MaxStaleness is for programs that must start without a link. What the file holds
-	// counts as synced if the server confirmed it less than that long ago and nothing
-	// of it could not be stored. Negative: whatever its age. Default 0: the server must
-	// confirm it.
+	// counts as synced if the server confirmed it less than that long ago and every
+	// object could be stored. Negative: in any case. Default 0: the server must confirm
+	// it.
 	MaxStaleness time.Duration
 	// ServeOutdated is for programs that are upgraded while offline. Objects that were
 	// stored under another structure of their Go type, or another transform, are served

@@ -18,7 +18,7 @@ import (
 // where the server's answer has named the flow schema that the file knows: a
 // schema is an object of the cluster, with a UID of its own.
 type cluster struct {
-	server   string // Options.Server; "": the client's requests cannot be seen
+	server   string // its address; "": the client's requests cannot be seen
 	requests *requests
 	queue    *fifo.Queue
 	store    *boltstore.Claimed

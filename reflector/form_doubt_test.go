@@ -71,7 +71,7 @@ func TestFormChangesDuringSlowList(t *testing.T) {
 				}
 				pages, slow := 0, !repair
 				var change func()
-				f := customFixtureOver(t, sim, Options{clock: clock.RealClock{}, pageSize: 1, repair: repairFull}, func(token string) {
+				f := customFixtureOver(t, sim, Options{clock: clock.RealClock{}, pageSize: 1, repair: listFull}, func(token string) {
 					if token == "" || !slow {
 						return
 					}

@@ -38,7 +38,7 @@ func asksForm(r kubesim.RequestRecord) bool {
 // and compares versions again from then on. A wake asks nothing.
 func TestServedForm(t *testing.T) {
 	for _, media := range []string{mediaProto, mediaJSON} {
-		for _, o := range []Options{{repair: repairFull}, {repair: repairMetadata}, {Compare: CompareDecoded}} {
+		for _, o := range []Options{{repair: listFull}, {repair: listMetadata}, {Compare: CompareDecoded}} {
 			t.Run(fmt.Sprint(media, o.repair, o.Compare), func(t *testing.T) {
 				f := newRawFixture(t, media, 0, o)
 				for i := range 40 {
@@ -183,7 +183,7 @@ func TestFormChangesDuringTheFirstList(t *testing.T) {
 				}
 				f := &rawFixture{}
 				var once sync.Once
-				f.fixture = fixtureWith(t, sim, 0, clock.RealClock{}, Options{pageSize: 4, repair: repairFull}, func(cfg *rest.Config) {
+				f.fixture = fixtureWith(t, sim, 0, clock.RealClock{}, Options{pageSize: 4, repair: listFull}, func(cfg *rest.Config) {
 					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 						return roundTripper(func(req *http.Request) (*http.Response, error) {
 							if !twoLives && second(req) {

@@ -90,7 +90,9 @@ func intercept(ctx context.Context, lw cache.ListerWatcher, p *probe) error {
 	return nil
 }
 
-// sourceOf reads a source from the URL of its list.
+// sourceOf reads a source from the URL of its list. Parameters that choose objects are
+// part of it; those of the request itself, such as limit, are not. A new selector of
+// the API needs a field in boltstore.Source, and a line here.
 func sourceOf(u *url.URL) (boltstore.Source, error) {
 	prefix, rest, err := splitPath(u.Path)
 	if err != nil {

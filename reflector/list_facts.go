@@ -48,12 +48,12 @@ const leastFull = 768
 // metadataPays says whether to ask for metadata first. It should be less than
 // half of the full list, since what has changed comes on top, with a request
 // for each.
-func (f *facts) metadataPays(repair repair, store *boltstore.Claimed) bool {
+func (f *facts) metadataPays(repair listMode, store *boltstore.Claimed) bool {
 	sent, _ := f.fullSizes(store)
 	switch repair {
-	case repairFull:
+	case listFull:
 		return false
-	case repairMetadata:
+	case listMetadata:
 		return true
 	}
 	if f.sizes.metadata > 0 {

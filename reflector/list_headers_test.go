@@ -54,7 +54,7 @@ func TestAnswerHeaders(t *testing.T) {
 			resp.ContentLength, resp.TransferEncoding = -1, []string{"CHUNKED"}
 		}},
 	} {
-		for _, repair := range []repair{repairFull, repairMetadata} {
+		for _, repair := range []listMode{listFull, listMetadata} {
 			t.Run(fmt.Sprint(tc.name, " ", repair), func(t *testing.T) {
 				f := newRawFixture(t, tc.media, 0, Options{repair: repair}, func(cfg *rest.Config) {
 					cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {

@@ -7,20 +7,20 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// repair says what relists ask the server for. It needs a client whose config
+// listMode says what relists ask the server for. It needs a client whose config
 // WrapConfig has seen, and does nothing under CompareDecoded.
-type repair int
+type listMode int
 
 const (
-	// repairAuto asks for metadata first if that sends less, by the sizes of
+	// listAuto asks for metadata first if that sends less, by the sizes of
 	// earlier answers.
-	repairAuto repair = iota
-	// repairFull asks for whole objects.
-	repairFull
-	// repairMetadata asks for metadata, and then for each object that has
+	listAuto listMode = iota
+	// listFull asks for whole objects.
+	listFull
+	// listMetadata asks for metadata, and then for each object that has
 	// changed, unless more than a fifth have. It needs the permission to get
 	// objects. Without it whole objects are listed.
-	repairMetadata
+	listMetadata
 )
 
 var (
@@ -59,7 +59,7 @@ func (l *lister) metadata() *metadataFirst {
 	return &metadataFirst{kind: l.s.facts.kind, worth: func(objects, changed int) bool {
 		// Single objects are not compressed.
 		return changed <= (objects+4)/5 &&
-			(l.s.o.repair == repairMetadata || int64(changed)*(unpacked+getCost) <= int64(objects)*sent)
+			(l.s.o.repair == listMetadata || int64(changed)*(unpacked+getCost) <= int64(objects)*sent)
 	}}
 }
 

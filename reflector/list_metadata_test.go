@@ -106,7 +106,7 @@ func (f *rawFixture) change() {
 func TestMetadataFirst(t *testing.T) {
 	for _, media := range []string{mediaProto, mediaJSON} {
 		t.Run(media, func(t *testing.T) {
-			full := metadataFixture(t, media, Options{repair: repairFull})
+			full := metadataFixture(t, media, Options{repair: listFull})
 			full.change()
 			_, gets, most := full.repaired()
 			full.equal()
@@ -139,7 +139,7 @@ func TestMetadataFirst(t *testing.T) {
 
 // TestMetadataFirstInNewProcess: a new process does not know the kind.
 func TestMetadataFirstInNewProcess(t *testing.T) {
-	f := metadataFixture(t, mediaProto, Options{repair: repairMetadata})
+	f := metadataFixture(t, mediaProto, Options{repair: listMetadata})
 	f.restart()
 	lists, gets, bytes := f.repaired()
 	f.equal()
@@ -168,7 +168,7 @@ func TestMetadataNotWorth(t *testing.T) {
 // TestMetadataOfManyChanges: where too many have changed the page, and the rest, is
 // listed in full.
 func TestMetadataOfManyChanges(t *testing.T) {
-	f := metadataFixture(t, mediaProto, Options{repair: repairMetadata, pageSize: 100})
+	f := metadataFixture(t, mediaProto, Options{repair: listMetadata, pageSize: 100})
 	f.put("cm010", 4000, 1000)
 	for i := 100; i < 130; i++ {
 		f.put(fmt.Sprintf("cm%03d", i), 4000, uint64(1000+i))
@@ -189,7 +189,7 @@ func TestMetadataMoved(t *testing.T) {
 			var f *rawFixture
 			var armed atomic.Bool
 			var once sync.Once
-			f = metadataFixture(t, media, Options{repair: repairMetadata, pageSize: 200}, before(func(req *http.Request) {
+			f = metadataFixture(t, media, Options{repair: listMetadata, pageSize: 200}, before(func(req *http.Request) {
 				if !armed.Load() || !isGet(req) {
 					return
 				}
@@ -292,7 +292,7 @@ func answers(code int, which func(*http.Request) bool) func(*rest.Config) {
 // TestMetadataPods: with pods as clusters have them, of which one in a hundred
 // has changed, what Auto does is no worse than a full list.
 func TestMetadataPods(t *testing.T) {
-	sent := func(repair repair, media string) (lists, gets int, bytes int64) {
+	sent := func(repair listMode, media string) (lists, gets int, bytes int64) {
 		sim := kubesim.New(kubesim.Options{})
 		if _, err := sim.Start(); err != nil {
 			t.Fatal(err)
@@ -375,9 +375,9 @@ func TestMetadataPods(t *testing.T) {
 		return lists, gets, bytes
 	}
 	for _, media := range []string{mediaProto, mediaJSON} {
-		_, _, full := sent(repairFull, media)
-		_, gets, first := sent(repairMetadata, media)
-		_, _, auto := sent(repairAuto, media)
+		_, _, full := sent(listFull, media)
+		_, gets, first := sent(listMetadata, media)
+		_, _, auto := sent(listAuto, media)
 		t.Logf("%s: %d bytes in full, %d metadata first, %d auto", media, full, first, auto)
 		if gets != 4 {
 			t.Errorf("%s: %d objects asked for", media, gets)

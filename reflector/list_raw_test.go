@@ -119,8 +119,8 @@ func TestRawPages(t *testing.T) {
 	// version is asked for once more.
 	for name, c := range map[string]struct {
 		media  string
-		repair repair
-	}{mediaProto: {mediaProto, repairAuto}, mediaJSON: {mediaJSON, repairAuto}, mediaJSON + " in full": {mediaJSON, repairFull}} {
+		repair listMode
+	}{mediaProto: {mediaProto, listAuto}, mediaJSON: {mediaJSON, listAuto}, mediaJSON + " in full": {mediaJSON, listFull}} {
 		t.Run(name, func(t *testing.T) {
 			f := newRawFixture(t, c.media, 0, Options{pageSize: 30, repair: c.repair})
 			for i := range 100 {
@@ -152,7 +152,7 @@ func TestRawPages(t *testing.T) {
 // TestRawStaged: more has changed than is kept in memory, so that what has not
 // is copied.
 func TestRawStaged(t *testing.T) {
-	f := newRawFixture(t, mediaProto, 0, Options{pageSize: 40, repair: repairFull})
+	f := newRawFixture(t, mediaProto, 0, Options{pageSize: 40, repair: listFull})
 	for i := range 200 {
 		f.put(fmt.Sprintf("cm%03d", i), 60_000, uint64(i))
 	}

@@ -44,7 +44,7 @@ func TestPagesGrow(t *testing.T) {
 // end, in one list, whatever page size was asked for; and a repair of what it
 // has tells only what differs.
 func TestPagesShrink(t *testing.T) {
-	for name, o := range map[string]Options{"by itself": {}, "as the caller says": {pageSize: 20}, "metadata first": {repair: repairMetadata}} {
+	for name, o := range map[string]Options{"by itself": {}, "as the caller says": {pageSize: 20}, "metadata first": {repair: listMetadata}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 50, kubesim.Options{LargestPage: 7}, o, func(f *fixture) {
 				f.reflect()
@@ -72,7 +72,7 @@ func TestPagesShrink(t *testing.T) {
 					t.Error(d, f.State())
 				}
 				most := kubesim.Cost{Questions: 2, FullReads: 8, Watches: 3, Others: 1, Forms: 2, Bytes: 12_500}
-				if o.repair == repairMetadata { // three objects by themselves
+				if o.repair == listMetadata { // three objects by themselves
 					most.Others, most.Bytes = 4, 17_000
 				}
 				f.costs("the repair", most)
@@ -85,7 +85,7 @@ func TestPagesShrink(t *testing.T) {
 // those of the last one have grown, gets smaller where the link breaks before
 // it has come.
 func TestFirstPageTooLarge(t *testing.T) {
-	bubble(t, 0, kubesim.Options{}, Options{repair: repairFull}, func(f *fixture) {
+	bubble(t, 0, kubesim.Options{}, Options{repair: listFull}, func(f *fixture) {
 		const objects = 1000
 		for i := range objects {
 			f.put(fmt.Sprintf("cm%04d", i), 1500, uint64(i))

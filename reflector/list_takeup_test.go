@@ -173,7 +173,7 @@ func TestChangedBetweenLives(t *testing.T) {
 // TestSlowRepair: a repair that takes many times as long as the server keeps its
 // history ends, with one pass over the objects, and tells what has changed.
 func TestSlowRepair(t *testing.T) {
-	bubble(t, 0, kubesim.Options{}, Options{repair: repairFull}, func(f *fixture) {
+	bubble(t, 0, kubesim.Options{}, Options{repair: listFull}, func(f *fixture) {
 		const objects = 1000
 		for i := range objects {
 			f.put(fmt.Sprintf("cm%04d", i), 1500, uint64(i))

@@ -37,7 +37,7 @@ type Options struct {
 	OnState func(State)
 
 	// repair says what relists ask for.
-	repair repair
+	repair listMode
 	// pageSize of relists, in objects. By default the first page has 250, and
 	// later ones as many as suit 4 MiB and the link.
 	pageSize int64
@@ -96,7 +96,7 @@ func init() {
 		o.quietTimeout = cmp.Or(t.QuietTimeout, o.quietTimeout)
 		o.retryUnstored = cmp.Or(t.RetryUnstored, o.retryUnstored)
 		if t.Metadata {
-			o.repair = repairMetadata
+			o.repair = listMetadata
 		}
 	}
 }

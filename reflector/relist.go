@@ -98,7 +98,7 @@ type turn struct {
 }
 
 func (t *turn) take(ctx context.Context) (err error) {
-	t.done, err = t.store.BeginRelisting(ctx)
+	t.done, err = t.store.WaitForTurn(ctx)
 	return err
 }
 

@@ -25,7 +25,7 @@ type requests struct {
 	lw     cache.ListerWatcherWithContext
 	raw    cache.ListerWatcher // what New was given
 	source boltstore.Source
-	server string // Options.Server; "": the client's requests cannot be seen
+	server string // its address; "": the client's requests cannot be seen
 	quiet  time.Duration
 	clock  clock.Clock
 }

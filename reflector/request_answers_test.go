@@ -102,9 +102,9 @@ func TestEachAnswer(t *testing.T) {
 					var on atomic.Bool
 					var faults, asked atomic.Int64
 					metadata := strings.HasPrefix(request, "metadata")
-					o := Options{pageSize: 4, repair: repairFull}
+					o := Options{pageSize: 4, repair: listFull}
 					if metadata || request == "get" {
-						o.repair = repairMetadata
+						o.repair = listMetadata
 					}
 					f := fixtureWith(t, sim, 12, clock.RealClock{}, o, func(cfg *rest.Config) {
 						cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {

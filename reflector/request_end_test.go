@@ -19,7 +19,7 @@ import (
 // one has and tells what the server has.
 func TestEndsAtEachRequest(t *testing.T) {
 	warm(t)
-	for _, repair := range []repair{repairFull, repairMetadata} {
+	for _, repair := range []listMode{listFull, listMetadata} {
 		for _, answered := range []bool{false, true} {
 			most := 0
 			for k, more := 1, true; more; k++ {
