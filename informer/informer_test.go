@@ -3,8 +3,10 @@ package informer
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -193,9 +195,12 @@ func TestWatchErrorHandler(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.live(Options{}).run().synced().equal().end()
-	w.sim.FailNext(nil, 1, kubesim.Answer(apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no"))))
+	var refuses atomic.Bool // all requests: a late one of the life before must not take the refusal
+	refuses.Store(true)
+	w.sim.FailNext(func(*http.Request) bool { return refuses.Load() }, 1<<30,
+		kubesim.Answer(apierrors.NewForbidden(corev1.Resource("configmaps"), "", errors.New("no"))))
 	l := w.live(Options{})
-	told := make(chan error, 10)
+	told := make(chan error, 1000)
 	if err := l.inf.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { told <- err }); err != nil {
 		t.Fatal(err)
 	}
@@ -208,6 +213,7 @@ func TestWatchErrorHandler(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("not told")
 	}
+	refuses.Store(false)
 	if got := len(l.inf.GetStore().List()); got != 1 {
 		t.Fatalf("%d objects", got)
 	}
