@@ -28,10 +28,13 @@ type form struct {
 	store    *boltstore.Claimed
 	clock    clock.PassiveClock
 
-	mu     sync.Mutex
-	due    int   // how often the sign is to be asked for before a watch
-	wait   int64 // how many seconds a watch lasts until then
-	errors int   // relists and lists in a row that could not ask for it
+	mu   sync.Mutex
+	due  int   // how often the sign is to be asked for before a watch
+	wait int64 // how many seconds a watch lasts until then
+
+	found     bool      // it is another; stays until everything has been listed
+	notBefore time.Time // when a list for it that has failed is tried again
+	errors    int       // relists and lists in a row that could not ask for it
 
 	// API servers of two releases behind one address give their signs in turn. So a
 	// relist for a sign with the same definition waits for the one before.
@@ -78,7 +81,7 @@ func (f *form) sign(ctx context.Context, late bool) (string, error) {
 func (f *form) doubtful() (wait int64, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.wait, f.due > 0
+	return f.wait, f.due > 0 || f.found
 }
 
 // doubt: a watch has ended before its time. The sign is asked for before the next
@@ -100,6 +103,9 @@ func (f *form) doubt() {
 // that is in doubt. It is, too, if only now the sign can be learned. If the server
 // does not say, it is asked before the next watch.
 func (f *form) changed(ctx context.Context) bool {
+	if f.mustList() {
+		return f.postponed() <= 0
+	}
 	if _, due := f.doubtful(); !due {
 		return false
 	}
@@ -120,7 +126,33 @@ func (f *form) changed(ctx context.Context) bool {
 		f.due, f.wait = max(f.due, 1), max(int64(left/time.Second)+1, formLag)
 		return false
 	}
+	f.found = true
 	return true
+}
+
+// mustList says whether another form was found and not everything listed since.
+func (f *form) mustList() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.found
+}
+
+// postpone puts off the list for another form, which has failed: the watch brings
+// changes meanwhile.
+func (f *form) postpone() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.notBefore.IsZero() {
+		f.wait = min(2*f.wait, mostFormLag)
+	}
+	f.notBefore = f.clock.Now().Add(time.Duration(f.wait) * time.Second)
+}
+
+// postponed is how long that list is put off, zero or less if it is not.
+func (f *form) postponed() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.notBefore.Sub(f.clock.Now())
 }
 
 // definitionOf is what a sign has of the definition of a custom resource.
@@ -164,7 +196,8 @@ func (f *form) untold() bool {
 func (f *form) relisted(reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.due = min(f.due, 1)
+	f.due, f.wait = min(f.due, 1), formLag
+	f.found, f.notBefore = false, time.Time{}
 	if reason != ReasonForm {
 		return
 	}

@@ -149,6 +149,9 @@ func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 	case reason == ReasonUnstored:
 		s.unstored.tried()
 		return true
+	case reason == ReasonForm:
+		s.form.postpone()
+		return true
 	case reason == ReasonAudit || reason == ReasonUnconfirmed:
 		s.audit.postpone()
 		return true
