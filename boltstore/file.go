@@ -20,6 +20,8 @@ type boltFile struct {
 	// last is the newest transaction that this process has read or made, 0 before the
 	// file is in use.
 	last atomic.Int64
+	// unwritable means that bbolt panicked in a way that it cannot write after.
+	unwritable atomic.Bool
 }
 
 // openBolt is bolt.Open, and notes which file it opened.

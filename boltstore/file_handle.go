@@ -94,7 +94,7 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		}
 		id, last := 0, h.db.last.Load()
 		err := trip(func() error {
-			return h.db.Update(func(tx *bolt.Tx) error {
+			return h.db.guard(true, h.db.Update, func(tx *bolt.Tx) error {
 				if id = tx.ID(); last > 0 && int64(id) != last+1 {
 					return errOverwritten
 				}
