@@ -382,7 +382,7 @@ func (f *faults) cure() {
 // write can make the store equal to the server before the list that removes the
 // note of the object.
 func (m *model) nothingNoted() {
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) { // between two looks: there is no signal to wait for
 		st, degraded := m.inf.Store().State(), m.inf.State().Degraded
 		if st.Unstored == 0 && st.Unindexed == 0 && degraded == "" {
 			break
