@@ -12,7 +12,7 @@ import (
 // TestRotateKeepsOwner: the program that owns the keyset can read it afterwards.
 func TestRotateKeepsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("not root")
+		t.Skip("not root") // only root may give a file away
 	}
 	path := filepath.Join(t.TempDir(), "k.key")
 	if err := Generate(path); err != nil {
