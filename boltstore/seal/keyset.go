@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
@@ -133,12 +134,16 @@ func Rotate(path string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w; is the path right?", ErrKeyset, err)
 	}
+	if st, err := os.Stat(real); err == nil && !st.Mode().IsRegular() { // to open a FIFO would wait
+		return fmt.Errorf("%w: %s is not a regular file; give the file that has the keyset", ErrKeyset, path)
+	}
 	// Of two rotations at once, one would lose the other's key, by which a file may be
 	// sealed already.
 	release, err := osfile.WaitLock(real, rotateWait, false)
 	switch {
 	case err == nil:
 		defer release()
+		removeLeftovers(real)
 	case errors.Is(err, faults.ErrLocked):
 		return fmt.Errorf("%w: %s: another program changes it; try again", ErrKeyset, path)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
@@ -146,6 +151,21 @@ func Rotate(path string) error {
 	} // otherwise the file system has no locks
 	return rotate(path, real)
 }
+
+// removeLeftovers removes the keysets that killed rotations were writing. The caller has
+// the keyset's lock.
+func removeLeftovers(real string) {
+	dir, prefix := filepath.Dir(real), tempPrefix(real)
+	all, _ := os.ReadDir(dir)
+	for _, e := range all {
+		if random, ok := strings.CutPrefix(e.Name(), prefix); ok && random != "" && strings.Trim(random, "0123456789") == "" && e.Type().IsRegular() {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// tempPrefix begins the names of keysets that are being written for real.
+func tempPrefix(real string) string { return "." + filepath.Base(real) + ".new-" }
 
 // rotate is Rotate for the file at real, which path leads to.
 func rotate(path, real string) error {
@@ -172,7 +192,7 @@ func rotate(path, real string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(real), "."+filepath.Base(real)+".new-*")
+	f, err := os.CreateTemp(filepath.Dir(real), tempPrefix(real)+"*")
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrKeyset, err)
 	}
