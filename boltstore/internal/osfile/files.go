@@ -93,15 +93,18 @@ func (f Files) SyncDir(dir string) error {
 	return nil
 }
 
-// Like gives the file name the mode and the owner of st.
+// Like gives the file name the owner, group and mode of st. A file that cannot get that
+// group is open to no group. The error says so, or that the owner is another one.
 func Like(name string, st os.FileInfo) error {
-	if err := os.Chmod(name, st.Mode().Perm()); err != nil {
-		return err
+	group, err := sameOwner(name, st)
+	if err != nil {
+		err = fmt.Errorf("the new file cannot be given to the owner of the old one; run as that user: %w", err)
 	}
-	if err := sameOwner(name, st); err != nil {
-		return fmt.Errorf("the new file cannot be given to the owner of the old one; run as that user: %w", err)
+	mode := st.Mode().Perm()
+	if !group {
+		mode &^= 0o070
 	}
-	return nil
+	return errors.Join(err, os.Chmod(name, mode)) // last, since before it only this user can read the file
 }
 
 // IsAt says whether path leads to the open file f.

@@ -8,24 +8,27 @@ import (
 	"syscall"
 )
 
-// sameOwner gives the file at path the owner and group that st has. It does not fail
-// for a group that has no permissions.
-func sameOwner(path string, st fs.FileInfo) error {
+// sameOwner gives the file at path the owner and group that st has. group says whether it
+// has that group. It does not fail for a group that has no permissions.
+func sameOwner(path string, st fs.FileInfo) (group bool, err error) {
 	want, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {
-		return nil
+		return true, nil
 	}
 	is, err := os.Stat(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	have, ok := is.Sys().(*syscall.Stat_t)
 	if ok && have.Uid == want.Uid && have.Gid == want.Gid {
-		return nil
+		return true, nil
 	}
-	err = os.Chown(path, int(want.Uid), int(want.Gid))
-	if err != nil && ok && have.Uid == want.Uid && st.Mode().Perm()&0o070 == 0 {
-		return nil
+	if err = os.Chown(path, int(want.Uid), int(want.Gid)); err == nil {
+		return true, nil
 	}
-	return err
+	group = os.Chown(path, -1, int(want.Gid)) == nil // as a member of the group may
+	if ok && have.Uid == want.Uid && st.Mode().Perm()&0o070 == 0 {
+		err = nil
+	}
+	return group, err
 }
