@@ -11,10 +11,10 @@ import (
 // Producer hands a source's changes to the committer.
 type Producer interface {
 	// Take hands over pending changes in order, about max bytes of them. more says that
-	// some are left. A nil batch means that nothing is pending. Only a lazy call may
-	// return a batch without changes, for a bookmark: the source is then written
+	// some are left. A nil batch means that nothing is pending. A batch may be without
+	// changes, for a bookmark, only if bookmark is true: the source is then written
 	// anyway, or has not been written for long.
-	Take(max int, lazy bool) (b *Batch, more bool)
+	Take(max int, bookmark bool) (b *Batch, more bool)
 	// Committed is called in commit order, once a batch is in the file. It must
 	// not block.
 	Committed(entries []*Entry)

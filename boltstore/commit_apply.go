@@ -138,15 +138,15 @@ func (a *applier) apply(c *Change) error {
 	a.keyBuf = k
 	w := a.look(k)
 	before := a.noteOf(k)
-	if a.hidden = w.told == nil && !w.damaged && before != nil && before.Record != nil; a.hidden {
+	if a.hidden = w.base == nil && !w.damaged && before != nil && before.Record != nil; a.hidden {
 		if _, r, err := format.ParseRecord(k, before.Record); err == nil {
-			w.told, w.toldRaw = r, before.Record
+			w.base, w.baseRaw = r, before.Record
 		}
 	}
 	if a.own {
 		return a.writeOwn(c, w, before)
 	}
-	if w.told != nil && !a.overwrite && a.stale(c, w.told) {
+	if w.base != nil && !a.overwrite && a.stale(c, w.base) {
 		a.s.stale.Add(1)
 		return nil
 	}
@@ -184,8 +184,8 @@ func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, e
 		return nil, nil, err
 	}
 	switch {
-	case w.told != nil && w.told.UID == c.uid:
-		next.Born = w.told.Born
+	case w.base != nil && w.base.UID == c.uid:
+		next.Born = w.base.Born
 	case a.unseen:
 		next.Born = a.m.Seq // it was there before any entry
 	}
@@ -199,7 +199,7 @@ func (a *applier) put(c *Change, w was) error {
 	if err != nil {
 		return err
 	}
-	old, oldRaw := w.told, w.toldRaw
+	old, oldRaw := w.base, w.baseRaw
 	switch {
 	case c.quiet:
 	case old == nil, a.hidden && old.UID == c.uid:
@@ -279,7 +279,7 @@ func (a *applier) remove(c *Change, w was) error {
 	switch {
 	case w.damaged: // all that is known is that it was there
 		a.draft(cache.Deleted, c, nil, nil, nil, nil)
-	case w.told != nil:
+	case w.base != nil:
 		if err := a.draftGone(c, w); err != nil {
 			return err
 		}
@@ -313,14 +313,14 @@ func (a *applier) remove(c *Change, w was) error {
 func (a *applier) draftGone(c *Change, w was) error {
 	var r *format.Record
 	var final []byte
-	if w.told != nil && c.uid != "" && w.told.UID != "" && c.uid != w.told.UID {
+	if w.base != nil && c.uid != "" && w.base.UID != "" && c.uid != w.base.UID {
 		// The deleted object could not be stored. Handlers know the one before it.
 		c = &Change{typ: cache.Deleted, key: c.key}
 	}
 	if c.payload != nil {
 		r = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: bornUnknown}
-		if w.told != nil {
-			r.Born = w.told.Born
+		if w.base != nil {
+			r.Born = w.base.Born
 		}
 		err := a.payload(r, c)
 		if err != nil {
@@ -330,7 +330,7 @@ func (a *applier) draftGone(c *Change, w was) error {
 			return err
 		}
 	}
-	a.draft(cache.Deleted, c, r, final, w.told, w.toldRaw)
+	a.draft(cache.Deleted, c, r, final, w.base, w.baseRaw)
 	return nil
 }
 

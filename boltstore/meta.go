@@ -77,7 +77,7 @@ type sourceMeta struct {
 	Server          string               `msgpack:"server"`
 	FlowSchemaUID   string               `msgpack:"flowSchemaUID,omitempty"`
 	ServerCA        string               `msgpack:"serverCA,omitempty"`
-	Form            string               `msgpack:"form,omitempty"` // see RelistOptions.Form
+	ServedForm      string               `msgpack:"form,omitempty"` // see RelistOptions.ServedForm
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
 	Epoch           uint64               `msgpack:"epoch"`      // goes up when the contents are set aside

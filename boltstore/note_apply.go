@@ -40,8 +40,8 @@ func (a *applier) noteUnstored(c *Change, w was, before *note) error {
 	switch {
 	case w.here:
 	case c.hide:
-		if n.Indices = nil; w.told != nil {
-			n.Record = bytes.Clone(a.s.packing().plainRaw(c.key, w.toldRaw))
+		if n.Indices = nil; w.base != nil {
+			n.Record = bytes.Clone(a.s.packing().plainRaw(c.key, w.baseRaw))
 		}
 	case w.item != nil || w.owned:
 		if err := a.carryOver(w.k, c.key, w); err != nil {

@@ -98,12 +98,12 @@ type was struct {
 	k []byte
 	// here: the key is in the generation that is written.
 	here bool
-	// item is what readers see, told what the server showed last. They differ only if
+	// item is what readers see, base what the server showed last. They differ only if
 	// the key is owned, which means that it has an own write.
-	item, told       *format.Record
-	itemRaw, toldRaw []byte
+	item, base       *format.Record
+	itemRaw, baseRaw []byte
 	owned            bool
-	damaged          bool // told cannot be read
+	damaged          bool // base cannot be read
 }
 
 // look finds the state of the key at k. In a stage an earlier page may have written it.
@@ -130,11 +130,11 @@ func (a *applier) look(k []byte) (w was) {
 		return nil, nil, true
 	}
 	w.itemRaw, w.item, w.damaged = parse(side.Items.Get(k))
-	w.toldRaw, w.told = w.itemRaw, w.item
-	if base := side.Own.Get(k); base != nil {
-		w.owned, w.damaged, w.toldRaw, w.told = true, false, nil, nil
-		if !bytes.Equal(base, noBase) {
-			w.toldRaw, w.told, w.damaged = parse(base)
+	w.baseRaw, w.base = w.itemRaw, w.item
+	if raw := side.Own.Get(k); raw != nil {
+		w.owned, w.damaged, w.baseRaw, w.base = true, false, nil, nil
+		if !bytes.Equal(raw, noBase) {
+			w.baseRaw, w.base, w.damaged = parse(raw)
 		}
 	}
 	return w
@@ -169,7 +169,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 		switch {
 		case w.item == nil:
 			return nil // a damaged record stays until a list says what became of it
-		case w.owned && (w.told == nil || a.hidden) && !w.damaged: // its base says that the server has nothing
+		case w.owned && (w.base == nil || a.hidden) && !w.damaged: // its base says that the server has nothing
 			if err := a.dropBase(w.k, c.key); err != nil {
 				return err
 			}
@@ -190,7 +190,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	switch {
 	case w.item != nil && a.unchanged(c, w.item):
 		return nil
-	case w.owned && w.told != nil && !a.hidden && a.unchanged(c, w.told): // back at the server's state
+	case w.owned && w.base != nil && !a.hidden && a.unchanged(c, w.base): // back at the server's state
 		if err := a.dropBase(w.k, c.key); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 			continue // damage is not copied
 		}
 		if !w.owned {
-			if err := a.setBase(k, key, w.told, w.toldRaw); err != nil {
+			if err := a.setBase(k, key, w.base, w.baseRaw); err != nil {
 				return err
 			}
 		}

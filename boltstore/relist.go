@@ -21,11 +21,11 @@ type RelistOptions struct {
 	// NewTimeline: the server has been restored to an earlier state. The relist compares
 	// content instead of versions, and overwrites the file.
 	NewTimeline bool
-	// Form is a sign of the form in which the server serves the objects, "" if it is
-	// not known. Content is compared, besides versions, if Form differs from the last
+	// ServedForm is a sign of the form in which the server serves the objects, "" if it is
+	// not known. Content is compared, besides versions, if it differs from the last
 	// relist's or Content is true.
-	Form    string
-	Content bool
+	ServedForm string
+	Content    bool
 	// ClusterUID and Server identify the cluster that answers. "" leaves what is
 	// known. See also [Relist.AnsweredBy].
 	ClusterUID, Server string
@@ -75,15 +75,15 @@ type Relist struct {
 	bytes   int
 	stage   *stage
 
-	swept  []byte // place from which Commit still has to look for objects that are gone
-	tailed bool   // swept has reached the end
-	noteAt []byte // place up to which Commit has looked through the notes
-	noNote bool
-	gone   []item // found in the notes and not yet taken
-	landed bool   // readers see the result
-	done   bool
-	failed error // why the relist cannot go on
-	told   []*Entry
+	swept   []byte // place from which Commit still has to look for objects that are gone
+	tailed  bool   // swept has reached the end
+	noteAt  []byte // place up to which Commit has looked through the notes
+	noNote  bool
+	gone    []item // found in the notes and not yet taken
+	landed  bool   // readers see the result
+	done    bool
+	failed  error // why the relist cannot go on
+	entries []*Entry
 
 	taken    *listing.Progress // of the earlier relist that this one goes on with
 	unstored string            // why the last unstored object could not be stored
@@ -128,7 +128,7 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",
 		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	// It is not known which own writes a damaged source had.
-	r.content = o.NewTimeline || o.Content || s.Err() != nil || o.Form != "" && o.Form != s.metaNow().Form
+	r.content = o.NewTimeline || o.Content || s.Err() != nil || o.ServedForm != "" && o.ServedForm != s.metaNow().ServedForm
 	var err error
 	if r.first && o.TakeUp && s.Err() == nil {
 		err = r.takeUp()
@@ -139,12 +139,12 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	return r, err
 }
 
-// ServedForm returns the form that the last relist committed, see RelistOptions.Form.
-func (s *Claimed) ServedForm() string { return s.metaNow().Form }
+// ServedForm returns the form that the last relist committed, see RelistOptions.ServedForm.
+func (s *Claimed) ServedForm() string { return s.metaNow().ServedForm }
 
-// ServedAs states RelistOptions.Form if it was not known at the beginning. It does not
+// ServedAs states RelistOptions.ServedForm if it was not known at the beginning. It does not
 // change what has been compared.
-func (r *Relist) ServedAs(form string) { r.o.Form = form }
+func (r *Relist) ServedAs(form string) { r.o.ServedForm = form }
 
 // AnsweredBy states what the pages have told about the server. "" leaves what is known.
 func (r *Relist) AnsweredBy(by listing.Server) { r.by = by }

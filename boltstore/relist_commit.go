@@ -81,7 +81,7 @@ func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, 
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	r.done = true
-	return r.told, nil
+	return r.entries, nil
 }
 
 func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
@@ -110,7 +110,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 			return err
 		}
 		r.listedAt(m, resourceVersion)
-		m.ResourceVersion, m.Form = resourceVersion, r.o.Form
+		m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
 		m.confirm(r.s.db.device, confirmed)
 		m.TypeHash, m.Transform = r.s.type_, r.s.transformVersion()
 		m.APIVersion, m.Kind = r.s.kind.GroupVersion().String(), r.s.kind.Kind
@@ -167,7 +167,7 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 			return nil, err
 		}
 	}
-	r.told = a.entries
+	r.entries = a.entries
 	return m, a.journal()
 }
 

@@ -178,7 +178,7 @@ func (a *applier) carryOver(k []byte, key string, w was) error {
 	if bytes.Equal(base, noBase) { // the last told record may be in a note
 		return a.setBase(k, key, nil, nil)
 	}
-	return a.setBase(k, key, w.told, w.toldRaw)
+	return a.setBase(k, key, w.base, w.baseRaw)
 }
 
 func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }

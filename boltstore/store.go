@@ -47,7 +47,7 @@ type Store struct {
 	indexFailures atomic.Uint64 // in this life
 	ended         chan struct{} // closed by Release
 	endOnce       sync.Once
-	toldClosed    sync.Once
+	closedLogged  sync.Once
 	goType        reflect.Type
 	retriers      sync.WaitGroup
 

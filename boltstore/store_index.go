@@ -152,6 +152,6 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 		}
 		return nil
 	})
-	s.reading().tellClosed(s.note(err)) // cache.Indexer has no error to return
+	s.reading().logClosed(s.note(err)) // cache.Indexer has no error to return
 	return values
 }

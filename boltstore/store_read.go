@@ -155,10 +155,10 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	return obj, exists, nil
 }
 
-// tellClosed logs, once, that a method without an error to return reads a closed file.
-func (s reading) tellClosed(err error) {
+// logClosed logs, once, that a method without an error to return reads a closed file.
+func (s reading) logClosed(err error) {
 	if errors.Is(err, ErrClosed) {
-		s.toldClosed.Do(func() {
+		s.closedLogged.Do(func() {
 			s.db.log().Error(err, "The file is closed: lists of its objects are empty. Stop the goroutines that read it before DB.Close", "source", s.source.String(), "file", s.db.path)
 		})
 	}
@@ -170,7 +170,7 @@ func (s reading) tellClosed(err error) {
 // [DB.Err] reports it. Methods with an error return ErrClosed.
 func (s *Store) List() []any {
 	objs, err := s.ListErr()
-	s.reading().tellClosed(err)
+	s.reading().logClosed(err)
 	return objs
 }
 
@@ -206,7 +206,7 @@ func (s *Store) ListKeys() []string {
 			}
 		})
 	})
-	s.reading().tellClosed(s.note(err)) // cache.Store has no error to return
+	s.reading().logClosed(s.note(err)) // cache.Store has no error to return
 	return keys
 }
 

@@ -100,7 +100,7 @@ func TestOwnBookmark(t *testing.T) {
 		t.Errorf("confirmed at %v: %v", q.Confirmed(), err)
 	}
 	q.Unconfirm(true)
-	if !q.Confirmed().IsZero() || !q.Proven().IsZero() || q.Reached() || q.Accepted() != "" {
+	if !q.Confirmed().IsZero() || !q.Proven().IsZero() || q.Reached() || q.AcceptedVersion() != "" {
 		t.Error("confirmed after it was set aside")
 	}
 }
@@ -182,7 +182,7 @@ func TestSynced(t *testing.T) {
 	if err := q.Bookmark("21"); err != nil {
 		t.Fatal(err)
 	}
-	if !q.Reached() || q.Accepted() != "21" {
+	if !q.Reached() || q.AcceptedVersion() != "21" {
 		t.Fatal("a bookmark does not count")
 	}
 }

@@ -139,12 +139,12 @@ func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 }
 
 // Take implements boltstore.Producer.
-func (q *Queue) Take(max int, lazy bool) (*boltstore.Batch, bool) {
+func (q *Queue) Take(max int, bookmark bool) (*boltstore.Batch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// A consumer may wait for Flush before it pops again. So a Flush takes what is
 	// pending, although the output is full.
-	if len(q.batch.pending) == 0 || q.output.bytes >= q.most && q.waiters.flushing == 0 || q.batch.bytes == 0 && !lazy {
+	if len(q.batch.pending) == 0 || q.output.bytes >= q.most && q.waiters.flushing == 0 || q.batch.bytes == 0 && !bookmark {
 		return nil, false
 	}
 	b := &boltstore.Batch{}

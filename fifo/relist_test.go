@@ -131,8 +131,8 @@ func TestReplaceByForeignObjects(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "runtime.Object") {
 			t.Errorf("%T: %v", foreign, err)
 		}
-		if n := len(s.ListKeys()); n != 2 || q.Accepted() != "3" {
-			t.Errorf("%T: %d objects at %s", foreign, n, q.Accepted())
+		if n := len(s.ListKeys()); n != 2 || q.AcceptedVersion() != "3" {
+			t.Errorf("%T: %d objects at %s", foreign, n, q.AcceptedVersion())
 		}
 	}
 }

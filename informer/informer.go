@@ -192,7 +192,7 @@ func (inf *Informer) LastSyncResourceVersion() string {
 	if q == nil {
 		return inf.store.State().ResourceVersion
 	}
-	return q.Accepted()
+	return q.AcceptedVersion()
 }
 
 // IsStopped is true once Run has returned.

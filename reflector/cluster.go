@@ -72,12 +72,12 @@ func (c *cluster) trace(ctx context.Context) context.Context {
 	return o.trace(ctx)
 }
 
-// told is the connection over which the server last stated its version, and the
+// answeredOver is the connection over which the server last stated its version, and the
 // flow schema that it named.
-func (c *cluster) told() (conn, flow string) {
+func (c *cluster) answeredOver() (conn, flow string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.origin.told()
+	return c.origin.answeredOver()
 }
 
 // by is what the server that last stated its version has said of itself.
@@ -114,7 +114,7 @@ func (c *cluster) expect(known boltstore.State) (flow string) {
 		c.id = identity{clusterUID: known.ClusterUID, sure: true}
 		return known.FlowSchemaUID
 	}
-	_, flow = c.origin.told()
+	_, flow = c.origin.answeredOver()
 	return flow
 }
 

@@ -87,9 +87,9 @@ func caOf(resp *http.Response) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// told returns the connection, "" for clients that do not use HTTP, and the flow
+// answeredOver returns the connection, "" for clients that do not use HTTP, and the flow
 // schema, "" if the server names none. Both are "" for a nil origin.
-func (o *origin) told() (conn, flow string) {
+func (o *origin) answeredOver() (conn, flow string) {
 	if o == nil {
 		return "", ""
 	}

@@ -154,6 +154,6 @@ func (t *transport) askAt(req *http.Request, path, query string) (body []byte, t
 	if query == "" {
 		body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	}
-	conn, _ = over.told()
+	conn, _ = over.answeredOver()
 	return body, resp.Header.Get("ETag"), conn, err
 }

@@ -212,7 +212,7 @@ func (f *fixture) list() {
 		f.t.Fatal(err)
 	}
 	rv := list.(*metav1.List).ResourceVersion
-	if len(list.(*metav1.List).Items) > 0 || rv != f.queue.Accepted() {
+	if len(list.(*metav1.List).Items) > 0 || rv != f.queue.AcceptedVersion() {
 		f.t.Fatalf("answered %+v", list)
 	}
 	if err := f.queue.Replace(nil, rv); err != nil {

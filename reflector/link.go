@@ -65,8 +65,8 @@ func (l *link) broke() {
 	}
 }
 
-// asked: the server has stated its version.
-func (l *link) asked() {
+// stated: the server has stated its version.
+func (l *link) stated() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.set(linkAsked)

@@ -12,15 +12,15 @@ import (
 // wentBack asks the server again, and says whether it is another one than before:
 // its version is behind the accepted one, or it may be of another cluster.
 func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
-	_, before := s.cluster.told()
+	_, before := s.cluster.answeredOver()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return false, err
 	}
-	if _, flow := s.cluster.told(); flow != before {
+	if _, flow := s.cluster.answeredOver(); flow != before {
 		return true, nil
 	}
-	return isBehind(rv, s.queue.Accepted()), nil
+	return isBehind(rv, s.queue.AcceptedVersion()), nil
 }
 
 // ask asks for the server's version and for its cluster, once after the link has
@@ -36,14 +36,14 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err
 	}
-	if isBehind(rv, s.queue.Accepted()) {
+	if isBehind(rv, s.queue.AcceptedVersion()) {
 		s.link.restored()
 		return ReasonRestored, nil
 	}
 	if rv != "" && s.saysNothing(rv) {
 		return ReasonNoVersion, nil
 	}
-	s.link.asked()
+	s.link.stated()
 	if rv != "" {
 		s.queue.Confirm(rv, began)
 	}
@@ -57,14 +57,14 @@ func (s *ListerWatcher) saysNothing(rv string) bool {
 	if s.store.Stands() {
 		return true
 	}
-	return rv == s.queue.Accepted() && !s.store.Moves(rv) && !s.etcds()
+	return rv == s.queue.AcceptedVersion() && !s.store.Moves(rv) && !s.etcds()
 }
 
 // etcds says whether the versions are known to be etcd's. They are if the server
 // names a flow schema, or has named one, and the group is Kubernetes' own or the
 // server has shown the custom resource's definition.
 func (s *ListerWatcher) etcds() bool {
-	_, flow := s.cluster.told()
+	_, flow := s.cluster.answeredOver()
 	if cmp.Or(flow, s.store.State().FlowSchemaUID) == "" {
 		return false
 	}
@@ -107,7 +107,7 @@ func later(a, b string) string {
 // ordered says whether the server's versions can be compared. Otherwise only
 // the very one that it has stated confirms, which may never come.
 func ordered(q *fifo.Queue) bool {
-	rv := q.Accepted()
+	rv := q.AcceptedVersion()
 	_, err := resourceversion.CompareResourceVersion(rv, rv)
 	return err == nil
 }

@@ -80,10 +80,10 @@ func TestFreshBehindSlowList(t *testing.T) {
 		f.list()
 		began := time.Now()
 		// As a list whose last page was of a later moment leaves it.
-		f.left.a = openAhead(t.Context(), &f.requests, time.Minute, f.queue.Accepted())
+		f.left.a = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
 		after(time.Second)
 		f.other()
-		f.link.asked()
+		f.link.stated()
 		f.cluster.relisted()
 		f.queue.Confirm(fmt.Sprint(f.sim.Revision()), began)
 		f.reflect()

@@ -22,7 +22,7 @@ func TestLinkStates(t *testing.T) {
 		to    []linkState // from each of the states
 	}{
 		{"broke", (*link).broke, []linkState{linkInDoubt, linkInDoubt, linkExpired, linkRestored, linkUnreadable}},
-		{"asked", (*link).asked, []linkState{linkAsked, linkAsked, linkAsked, linkAsked, linkAsked}},
+		{"stated", (*link).stated, []linkState{linkAsked, linkAsked, linkAsked, linkAsked, linkAsked}},
 		{"expired", (*link).expired, []linkState{linkExpired, linkExpired, linkExpired, linkRestored, linkExpired}},
 		{"restored", (*link).restored, []linkState{linkRestored, linkRestored, linkRestored, linkRestored, linkRestored}},
 		{"four failures", fails, []linkState{linkUnreadable, linkUnreadable, linkExpired, linkRestored, linkUnreadable}},

@@ -45,8 +45,8 @@ func TestVersionZero(t *testing.T) {
 		if _, err := s.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := store.ListKeys(); len(got) != len(now) || j.Accepted() != "" {
-			t.Errorf("%v of %v, at %q", got, now, j.Accepted())
+		if got := store.ListKeys(); len(got) != len(now) || j.AcceptedVersion() != "" {
+			t.Errorf("%v of %v, at %q", got, now, j.AcceptedVersion())
 		}
 		j.Close()
 		store.Release()

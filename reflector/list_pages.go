@@ -170,7 +170,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			first := l.at.rv == "" && !l.taken
 			if p.objs, p.at, err = l.accept(list); err == nil && first && l.late {
 				l.form = l.s.form.late(ctx)
-				p.at.Form = l.form
+				p.at.ServedForm = l.form
 			}
 			return p, err
 		case l.at.token == "" || ctx.Err() != nil:
@@ -233,7 +233,7 @@ func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.cluster.server == "" {
 		return nil // the client's answers cannot be seen
 	}
-	_, flow := l.s.cluster.told()
+	_, flow := l.s.cluster.answeredOver()
 	if l.at.rv == "" && l.flow == "" {
 		l.flow = flow
 	}

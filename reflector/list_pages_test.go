@@ -129,7 +129,7 @@ func TestInconsistentRest(t *testing.T) {
 		rv := f.sim.Revision()
 		f.list()
 		f.costs("the list", kubesim.Cost{Questions: 1, FullReads: 3, Others: 1, Forms: 2, Bytes: 3400})
-		if got := f.queue.Accepted(); got != fmt.Sprint(rv) || f.queue.Reached() || f.queue.HasSynced() {
+		if got := f.queue.AcceptedVersion(); got != fmt.Sprint(rv) || f.queue.Reached() || f.queue.HasSynced() {
 			t.Errorf("at %s, confirmed %v", got, f.queue.Reached())
 		}
 		if st := f.store.State(); !st.Confirmed.IsZero() {

@@ -33,7 +33,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 	l.flow = by.FlowSchemaUID // the next pages must name it, too
 	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
 	l.at.newest = later(p.Newest, stated)
-	l.form = p.Form // if it has changed since, the next relist compares content
+	l.form = p.ServedForm // if it has changed since, the next relist compares content
 	if !l.size.fixed && p.PageSize > 0 {
 		l.size.limit = p.PageSize
 	}
@@ -54,7 +54,7 @@ func (l *lister) soon(taken time.Time) {
 // progress is how far the list has come once this page is in the file. newest is
 // the page's version.
 func (l *lister) progress(newest string) listing.Progress {
-	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: l.s.cluster.answered(), Form: l.form}
+	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: l.s.cluster.answered(), ServedForm: l.form}
 }
 
 // mayBeOther says whether another cluster than before may answer. If the UID is

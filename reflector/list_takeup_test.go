@@ -150,8 +150,8 @@ func TestChangedBetweenLives(t *testing.T) {
 				if n := f.traffic(); n.firsts != 0 || n.pages < 2 {
 					t.Errorf("%+v", n)
 				}
-				if f.queue.HasSynced() || f.queue.Reached() || f.queue.Accepted() == fmt.Sprint(rv) {
-					t.Errorf("at %s, confirmed %v", f.queue.Accepted(), f.queue.Reached())
+				if f.queue.HasSynced() || f.queue.Reached() || f.queue.AcceptedVersion() == fmt.Sprint(rv) {
+					t.Errorf("at %s, confirmed %v", f.queue.AcceptedVersion(), f.queue.Reached())
 				}
 				st := f.store.State()
 				if consistent := name == "known to the server"; consistent && !st.Confirmed.Equal(began) || !consistent && !st.Confirmed.IsZero() && st.Confirmed.Unix() != 0 {

@@ -107,7 +107,7 @@ func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOption
 	} else {
 		s.status.resumes()
 	}
-	rv := s.queue.Accepted()
+	rv := s.queue.AcceptedVersion()
 	s.queue.ExpectResume(rv)
 	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: rv}}, nil
 }
@@ -151,7 +151,7 @@ func (s *ListerWatcher) unusable() string {
 		return ReasonFirst
 	case s.store.Err() != nil:
 		return ReasonDamaged
-	case s.queue.Accepted() == "" && (!s.queue.Reached() || s.fresh.want()):
+	case s.queue.AcceptedVersion() == "" && (!s.queue.Reached() || s.fresh.want()):
 		return ReasonNoVersion
 	}
 	return s.store.Outdated()

@@ -60,7 +60,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.status.relisted(l.reason, s.clock.Now())
 	s.left.put(l.ahead)
 	r := l.relist
-	s.log.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion", s.queue.Accepted(),
+	s.log.V(1).Info("Relisted", "source", s.store.Source().String(), "reason", l.reason, "resourceVersion", s.queue.AcceptedVersion(),
 		"objects", r.Objects, "changed", r.Changed, "deleted", r.Deleted)
 	return nil
 }

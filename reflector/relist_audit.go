@@ -81,7 +81,7 @@ func (a *audit) differs(ctx context.Context) (bool, error) {
 	if err := a.queue.Flush(ctx); err != nil {
 		return false, err
 	}
-	rv := a.queue.Accepted()
+	rv := a.queue.AcceptedVersion()
 	if !ordered(a.queue) {
 		return false, nil // no number: it may not be asked for
 	}

@@ -37,7 +37,7 @@ func newAudited(t *testing.T, o Options, wrap func(cache.ListerWatcher) cache.Li
 // take feeds events to the queue until the server's version has come.
 func (f *fixture) take(w watch.Interface) {
 	f.t.Helper()
-	for want := fmt.Sprint(f.sim.Revision()); f.queue.Accepted() != want; {
+	for want := fmt.Sprint(f.sim.Revision()); f.queue.AcceptedVersion() != want; {
 		ev := f.next(w)
 		var err error
 		switch ev.Type {

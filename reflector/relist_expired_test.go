@@ -21,7 +21,7 @@ func TestExpiredWatchError(t *testing.T) {
 	f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
 	w := f.watch()
 	ev := f.next(w)
-	if ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != f.queue.Accepted() {
+	if ev.Type != watch.Bookmark || ev.Object.(*corev1.ConfigMap).ResourceVersion != f.queue.AcceptedVersion() {
 		t.Fatalf("%+v", ev)
 	}
 	if diff := f.differs(); diff != "" {

@@ -119,9 +119,9 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	known := s.store.State()
 	l.flow = s.cluster.expect(known)
 	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && known.Synced, ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: true,
-		Form: sign, Content: sign == "" || reason == ReasonAudit || s.form.mustList()}
+		ServedForm: sign, Content: sign == "" || reason == ReasonAudit || s.form.mustList()}
 	if !l.o.NewTimeline && known.Synced {
-		l.least = s.queue.Accepted()
+		l.least = s.queue.AcceptedVersion()
 	}
 	return l, nil
 }

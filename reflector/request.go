@@ -107,7 +107,7 @@ func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.L
 		return nil, "", nil, g.end(err)
 	}
 	close(g.done)
-	conn, _ := over.told()
+	conn, _ := over.answeredOver()
 	return guarded{w, g.cancel}, conn, g.p, nil
 }
 

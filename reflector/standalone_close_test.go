@@ -60,7 +60,7 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 		}
 	}
 	until("full", func() bool { // the queue takes 3 MiB with the decoded objects, the disk next to nothing
-		rv, err := strconv.Atoi(s.queue.Accepted())
+		rv, err := strconv.Atoi(s.queue.AcceptedVersion())
 		return err == nil && rv > 35 && db.Err() != nil
 	})
 	cancel()

@@ -44,7 +44,7 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 		}
 		return
 	}
-	if s.queue.Accepted() == "" {
+	if s.queue.AcceptedVersion() == "" {
 		return
 	}
 	if s.cluster.server != "" {

@@ -97,7 +97,7 @@ func (s *ListerWatcher) State() State {
 	} else if age, ok := s.queue.Age(st.taken); ok {
 		st.age = &age
 	}
-	st.ResourceVersion = s.queue.Accepted()
+	st.ResourceVersion = s.queue.AcceptedVersion()
 	n, err := s.queue.Failed()
 	file := s.store.State()
 	st.Failed, st.Unstored, st.Unindexed = n, file.Unstored, file.Unindexed
@@ -117,7 +117,7 @@ func (s *ListerWatcher) enter(p Phase, reason string) {
 	if !s.status.enter(p, reason, s.clock.Now(), s.link.doubtedAt()) {
 		return
 	}
-	s.log.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.queue.Accepted())
+	s.log.V(1).Info("Source "+string(p), "source", s.store.Source().String(), "reason", reason, "resourceVersion", s.queue.AcceptedVersion())
 	if s.o.OnState != nil {
 		s.o.OnState(s.State())
 	}

@@ -47,7 +47,7 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 // openWatch opens the watch. It returns nil, without an error, if the server is
 // not what it was when it was asked.
 func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (watch.Interface, error) {
-	o.ResourceVersion = s.queue.Accepted()
+	o.ResourceVersion = s.queue.AcceptedVersion()
 	o.AllowWatchBookmarks = true
 	phase := PhaseLive
 	if !s.queue.Reached() {
@@ -80,7 +80,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		}
 		return nil, s.fail(ctx, err)
 	}
-	if asked, _ := s.cluster.told(); phase == PhaseLive && over != asked {
+	if asked, _ := s.cluster.answeredOver(); phase == PhaseLive && over != asked {
 		// The version was stated over another connection. If the server has been
 		// restored since, this watch would be silent for ever. A short watch
 		// would notice that by itself.

@@ -16,7 +16,7 @@ import (
 func TestWatchAhead(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
-		rv := f.queue.Accepted()
+		rv := f.queue.AcceptedVersion()
 		open := func() *ahead { return openAhead(f.t.Context(), &f.requests, time.Minute, rv) }
 		f.left.a = open()
 		f.create("kept")

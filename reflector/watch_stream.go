@@ -220,7 +220,7 @@ func (w *watcher) bookmark() watch.Event {
 	obj := reflect.New(reflect.TypeOf(s.example).Elem()).Interface().(runtime.Object)
 	obj.GetObjectKind().SetGroupVersionKind(s.example.GetObjectKind().GroupVersionKind())
 	if m, err := meta.Accessor(obj); err == nil {
-		m.SetResourceVersion(s.queue.Accepted())
+		m.SetResourceVersion(s.queue.AcceptedVersion())
 		s.queue.ExpectBookmark(m.GetResourceVersion())
 	}
 	return watch.Event{Type: watch.Bookmark, Object: obj}

@@ -68,7 +68,7 @@ func TestRefusedVersion(t *testing.T) {
 					bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 						f.reflect()
 						after(time.Second)
-						at := f.queue.Accepted()
+						at := f.queue.AcceptedVersion()
 						answer := kubesim.Answer(refusal)
 						if event {
 							answer = func(w http.ResponseWriter, _ *http.Request) {

@@ -22,7 +22,7 @@ type Progress struct {
 	PageSize        int64     `msgpack:"pageSize"`        // a page size in objects that worked
 	Began           time.Time `msgpack:"began"`           // when the first page was asked for
 	By              Server    `msgpack:"by"`              // the server of the pages
-	Form            string    `msgpack:"form,omitempty"`  // sign of the form of the first page, see boltstore.RelistOptions
+	ServedForm      string    `msgpack:"form,omitempty"`  // of the first page, see boltstore.RelistOptions
 }
 
 // Object is what a list's metadata says of an object.

@@ -65,6 +65,8 @@ func TestMain(m *testing.M) {
 //	cut FILE N         keep the first N bytes of a file
 //	cycle FILE         make a file in which following bbolt's pages never ends
 //	flip FILE TEXT     change a byte of the text in the file
+//	hides FILE TEXT... the file's bytes have none of the texts; negated, all of them
+//	mode FILE MODE     the file has these permissions, in octal
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
@@ -325,6 +327,7 @@ func hides(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// mode says that a file has the permissions that are given in octal.
 func mode(ts *testscript.TestScript, _ bool, args []string) {
 	st, err := os.Stat(ts.MkAbs(args[0]))
 	must(ts, err)
