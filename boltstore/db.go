@@ -63,6 +63,7 @@ type DB struct {
 
 	keeper keeper
 	life   life
+	fell   fallbacks
 
 	// claiming is held for reading while a claim begins, and for writing while a source
 	// is removed. It is taken before all other locks.

@@ -96,6 +96,16 @@ type DurableHandlerFunc func(ctx context.Context, e Event) error
 // HandleEvent calls f.
 func (f DurableHandlerFunc) HandleEvent(ctx context.Context, e Event) error { return f(ctx, e) }
 
+// DurableEventHandler is a handler that AddEventHandler adds as a durable handler of that
+// name, if the informer is an *Informer; client-go's informers add it as a plain one.
+// So it reaches informers that a program has only as an interface, such as those of a
+// manager's cache.
+type DurableEventHandler interface {
+	cache.ResourceEventHandler
+	DurableHandler
+	DurableName() string
+}
+
 // DurableOptions of a handler. The zero value is a good default.
 type DurableOptions struct {
 	// Workers is set for handlers that wait, say for a service: how many goroutines call

@@ -25,8 +25,12 @@ func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandle
 
 // AddEventHandlerWithOptions adds a handler. It gets an Add for each object that is
 // there. Before these it gets the deletes of objects that an earlier life knew,
-// above the told mark with which this life of the process began.
+// above the told mark with which this life of the process began. A
+// [DurableEventHandler] becomes a durable handler.
 func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	if d, ok := h.(DurableEventHandler); ok {
+		return inf.AddDurableHandler(d.DurableName(), d, DurableOptions{})
+	}
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
 	if inf.stopped {

@@ -49,6 +49,12 @@ type Options struct {
 	// informer goes on with the file it has, which nobody else finds.
 	EndWhenMoved bool
 
+	// Strict is for programs that must not run on a cache in memory. What cannot be kept
+	// in the file never syncs, where ForControllerRuntime has no way to return an error;
+	// the watch error handler and State say why. Default: client-go's informer, and an
+	// error in the log.
+	Strict bool
+
 	// handlerGrace is how long the informer keeps what a handler would have to be told
 	// that is not there: after the sync for the first one to come, and after its removal
 	// for a removed one. If the process ends meanwhile, the next life tells it. Default

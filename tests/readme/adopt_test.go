@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// adopted is a program around the README's functions. It prints what a factory's
+// adopted is a program around the README's statements, which take the place of SHOWN. It prints what a factory's
 // lister has, then what an informer has that is made as controller-runtime makes
 // one: of a ListWatch whose functions take a context.
 const adopted = `package main
@@ -48,10 +48,10 @@ func main() {
 		log.Fatal(err)
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	keepConfigMaps(db, factory)
+	SHOWN
 	lister := factory.Core().V1().ConfigMaps().Lister()
 
-	pods := newInformer(db)(&cache.ListWatch{
+	pods := newInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return client.CoreV1().Pods("").List(ctx, o)
 		},
@@ -84,7 +84,7 @@ func within(d time.Duration) <-chan struct{} {
 
 `
 
-// TestFactoryAndManager: the README's functions put informers on the file under a
+// TestFactoryAndManager: the README's statements put informers on the file under a
 // generated factory and under what a controller-runtime manager does, with the
 // server and, by MaxStaleness, without it.
 func TestFactoryAndManager(t *testing.T) {
@@ -94,7 +94,7 @@ func TestFactoryAndManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(adopted+block(t, "InformerFor(")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Replace(adopted, "SHOWN", block(t, "InformerFor("), 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bin := build(t, ".", "./"+dir, "program")

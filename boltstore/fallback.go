@@ -1,0 +1,57 @@
+package boltstore
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Fallback counts the informers of one type that were to keep their objects in the file
+// and do not, for one reason.
+type Fallback struct {
+	Type   string    // the Go type, or the kind of unstructured and metadata objects
+	Reason string    // why, and what to do about it
+	Strict bool      // they never sync; otherwise they keep their objects in memory
+	Count  uint64    // how many there were since the file was opened
+	Last   time.Time // when there was the last one
+}
+
+// mostFallbacks bounds what is kept for programs that make informers for ever. Further
+// reasons count with the type's last one.
+const mostFallbacks = 100
+
+// fallbacks are what informers have told the DB.
+type fallbacks struct {
+	mu  sync.Mutex
+	all []Fallback
+}
+
+// AddFallback notes that an informer goes without the file, and logs it as an error.
+// Strict informers never sync. See informer.ForControllerRuntime.
+func (db *DB) AddFallback(typ string, strict bool, reason error) {
+	what := "An informer keeps its objects in memory only, and lists everything at each start"
+	if strict {
+		what = "An informer will not sync, since its objects cannot be kept in the file"
+	}
+	db.log().Error(reason, what, "type", typ, "file", db.path)
+	f := Fallback{Type: typ, Reason: reason.Error(), Strict: strict}
+	db.fell.mu.Lock()
+	defer db.fell.mu.Unlock()
+	i := slices.IndexFunc(db.fell.all, func(g Fallback) bool {
+		return g.Type == f.Type && g.Strict == f.Strict && (g.Reason == f.Reason || len(db.fell.all) >= mostFallbacks)
+	})
+	if i < 0 {
+		db.fell.all = append(db.fell.all, f)
+		i = len(db.fell.all) - 1
+	}
+	db.fell.all[i].Count++
+	db.fell.all[i].Reason, db.fell.all[i].Last = f.Reason, db.opts.Clock.Now()
+}
+
+// Fallbacks returns which informers go without the file, and why: the number to watch
+// for a program that is meant to wake from it.
+func (db *DB) Fallbacks() []Fallback {
+	db.fell.mu.Lock()
+	defer db.fell.mu.Unlock()
+	return slices.Clone(db.fell.all)
+}

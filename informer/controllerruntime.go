@@ -1,0 +1,180 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// ForControllerRuntime returns what controller-runtime takes as
+// cache.Options.NewInformer. Each list of the manager becomes a source in the file:
+// objects, unstructured and metadata side by side, namespaces and selectors apart. Give
+// the rest.Config to reflector.WrapConfig before it makes the manager, and close the DB
+// after the manager has ended.
+//
+// The informers are *Informer where their objects are kept in the file. A list that cannot be claimed (another
+// cache of the process has it) or identified (the config was not wrapped) gets
+// client-go's informer in memory, an error in the log and an entry in
+// boltstore.DB.Fallbacks, or with Options.Strict an informer that never syncs.
+//
+// A resync period and transforms are the manager's to give (cache.Options); the version
+// of its transforms is Options.TransformVersion.
+func ForControllerRuntime(db *boltstore.DB, o Options) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
+	m := &maker{db: db, o: o, made: map[string]lease{}}
+	return m.informer
+}
+
+// maker makes informers for programs that cannot be told of an error.
+type maker struct {
+	db *boltstore.DB
+	o  Options
+
+	mu   sync.Mutex
+	made map[string]lease // by source: of the informer that was made last
+}
+
+// lease is how long an informer has its source. Each channel is closed once.
+type lease struct {
+	ending chan struct{} // the informer was told to end
+	over   chan struct{} // its source is free
+}
+
+func newLease() lease { return lease{make(chan struct{}), make(chan struct{})} }
+
+func (m *maker) informer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	inf, err := m.try(lw, exampleOf(example), resync, indexers)
+	if err == nil {
+		return inf
+	}
+	m.db.AddFallback(typeName(example), m.o.Strict, err)
+	if !m.o.Strict {
+		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
+	}
+	if m.o.Reflector.OnState != nil {
+		m.o.Reflector.OnState(refusedState(err))
+	}
+	return &refused{cache.NewSharedIndexInformer(refusing{err}, example, resync, indexers), err}
+}
+
+func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) (*Informer, error) {
+	o := m.o
+	switch {
+	case o.Reflector.Source != nil:
+		return nil, errors.New("informer: Options.Reflector.Source names one list, and these options are for many: leave it out and give the rest.Config to reflector.WrapConfig")
+	case o.Transform != nil:
+		return nil, errors.New("informer: the manager or factory sets the transform: give it there, and its version as Options.TransformVersion")
+	}
+	if resync > 0 {
+		o.ResyncPeriod = resync
+	}
+	o.Indexers = maps.Clone(o.Indexers)
+	if o.Indexers == nil {
+		o.Indexers = cache.Indexers{}
+	}
+	maps.Copy(o.Indexers, indexers)
+
+	src, _, err := o.Reflector.Identify(lw, example)
+	if errors.Is(err, reflector.ErrUnidentified) {
+		return nil, fmt.Errorf("%w; a manager needs the wrapped config itself, as ctrl.NewManager(reflector.WrapConfig(cfg), …), and an HTTPClient of its own must be made of it", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inf, err := NewSharedIndexInformer(m.db, lw, example, o)
+	if before, ok := m.made[src.ID()]; ok && errors.Is(err, boltstore.ErrClaimed) && before.ends() {
+		inf, err = NewSharedIndexInformer(m.db, lw, example, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.made[src.ID()] = inf.lease
+	return inf, nil
+}
+
+// ends waits for an informer that was removed from its cache and ends meanwhile. It
+// says whether the source is free.
+func (l lease) ends() bool {
+	select {
+	case <-l.ending:
+	case <-time.After(time.Second):
+		return false // the cache that has it goes on
+	}
+	select {
+	case <-l.over:
+		return true
+	case <-time.After(10 * time.Second):
+		return false
+	}
+}
+
+// exampleOf is an empty object of the example's type: a cache's caller may go on to
+// write into the object that it asked with.
+func exampleOf(obj runtime.Object) runtime.Object {
+	switch o := obj.(type) {
+	case *unstructured.Unstructured:
+		e := &unstructured.Unstructured{}
+		e.SetGroupVersionKind(o.GroupVersionKind())
+		return e
+	case *metav1.PartialObjectMetadata:
+		return &metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta}
+	}
+	t := reflect.TypeOf(obj)
+	if t.Kind() != reflect.Pointer {
+		return obj
+	}
+	e, ok := reflect.New(t.Elem()).Interface().(runtime.Object)
+	if !ok {
+		return obj
+	}
+	e.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	return e
+}
+
+func typeName(obj runtime.Object) string {
+	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Kind != "" {
+		return fmt.Sprintf("%T of %s", obj, gvk.GroupKind())
+	}
+	return fmt.Sprintf("%T", obj)
+}
+
+// refused is an informer that never syncs. Its watch error handler and its state say
+// why.
+type refused struct {
+	cache.SharedIndexInformer
+	err error
+}
+
+// State says why the informer does not sync.
+func (r *refused) State() reflector.State { return refusedState(r.err) }
+
+func refusedState(err error) reflector.State {
+	return reflector.State{Phase: reflector.PhaseRefused, Reason: err.Error()}
+}
+
+// refusing answers each request with the error.
+type refusing struct{ err error }
+
+func (r refusing) List(metav1.ListOptions) (runtime.Object, error)   { return nil, r.err }
+func (r refusing) Watch(metav1.ListOptions) (watch.Interface, error) { return nil, r.err }
+func (r refusing) ListWithContext(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	return nil, r.err
+}
+func (r refusing) WatchWithContext(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return nil, r.err
+}
+func (refusing) IsWatchListSemanticsUnSupported() bool { return true }
