@@ -62,8 +62,8 @@ func (w *waiters) want() bool {
 
 // WaitForFresh returns nil once the server has confirmed what is cached no
 // longer than maxAge ago, and all of it can be read and has been handed to the
-// informer. An event counts as of when it came. With a maxAge of 0 only the
-// answer to a question counts that was sent after the call, so that all that
+// informer. An event counts as of when it came. With a maxAge of 0 or less only
+// the answer to a question counts that was sent after the call, so that all that
 // happened before the call can be read, however slow the link.
 //
 // If need be the server is asked. That takes a question and a short watch, some
@@ -71,6 +71,7 @@ func (w *waiters) want() bool {
 // bookmarks. Several callers share it. The error is the context's, or
 // fifo.ErrClosed.
 func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
+	maxAge = max(maxAge, 0) // what is to come confirms nothing
 	now := s.clock.Now()
 	since := now.Add(-maxAge)
 	if age, ok := s.State().Age(now); (!ok || age > maxAge) && !s.queue.Confirmed().Before(since) {

@@ -166,3 +166,26 @@ func TestUnstoredObjectShowsInState(t *testing.T) {
 		}
 	})
 }
+
+// TestFreshOfTheFuture: a maxAge below 0, as of a time that has passed, is 0. It once
+// had every later caller wait until that time ahead, while the server was asked without
+// end.
+func TestFreshOfTheFuture(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.reflect()
+		after(30 * time.Second)
+		f.sent()
+		for _, maxAge := range []time.Duration{-time.Hour, 0} {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			if err := f.WaitForFresh(ctx, maxAge); err != nil {
+				t.Error(maxAge, err)
+			}
+			f.other()
+		}
+		after(time.Minute)
+		if lists, watches, full := f.sent(); lists > 2 || watches > 3 || full != 0 {
+			t.Errorf("%d questions, %d watches, %d full reads", lists, watches, full)
+		}
+	})
+}
