@@ -100,6 +100,11 @@ var storeWrites = map[string]func(i cache.Indexer) error{
 			cache.Transaction{Type: cache.TransactionTypeDelete, Object: at(8, "x")},
 			cache.Transaction{Type: cache.TransactionTypeAdd, Object: configMap("z", "t", 7, map[string]string{"words": "x"})})))
 	},
+	"transaction of an unknown type": func(i cache.Indexer) error {
+		return errors.Join(i.Add(at(5, "x")), asError(i.(cache.TransactionStore).Transaction(
+			cache.Transaction{Object: at(8, "y")},
+			cache.Transaction{Type: "Patch", Object: at(9, "z")})))
+	},
 }
 
 func asError(err *cache.TransactionError) error {

@@ -104,7 +104,7 @@ func (s *Store) failDirect(err error) {
 }
 
 // Transaction applies several writes in one commit. The error names those that cannot
-// be stored; the others are committed.
+// be stored; the others are committed. One of an unknown type does nothing.
 func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	if len(txns) == 0 {
 		return nil
@@ -113,19 +113,17 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 	good := []int{}
 	var errs []error
 	for i, t := range txns {
-		typ := cache.Updated
-		if t.Type == cache.TransactionTypeDelete {
-			typ = cache.Deleted
-		}
-		c, err := s.prepareOwn(typ, t.Object)
+		c, err := s.prepareOf(t)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		good = append(good, i)
-		b.Changes = append(b.Changes, c)
+		if c != nil {
+			b.Changes = append(b.Changes, c)
+		}
 	}
-	if len(b.Changes) > 0 {
+	if len(good) > 0 {
 		if err := s.write(b); err != nil {
 			good, errs = []int{}, append(errs, err)
 		}
@@ -134,6 +132,18 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 		return nil
 	}
 	return &cache.TransactionError{SuccessfulIndices: good, TotalTransactions: len(txns), Errors: errs}
+}
+
+// prepareOf is prepareOwn for a transaction, nil for one that does nothing.
+func (s *Claimed) prepareOf(t cache.Transaction) (*Change, error) {
+	switch t.Type {
+	case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
+		return s.prepareOwn(cache.Updated, t.Object)
+	case cache.TransactionTypeDelete:
+		return s.prepareOwn(cache.Deleted, t.Object)
+	}
+	_, err := s.identify(cache.Updated, t.Object)
+	return nil, err
 }
 
 // Replace makes objs the whole contents of the source, in one commit. resourceVersion
