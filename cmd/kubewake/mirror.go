@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -53,6 +52,7 @@ type mirror struct {
 
 	firstRead float64
 	stats     stats
+	moved     sync.Map   // resource by argument; in another version than the file's, which is not served any more
 	out       sync.Mutex // one line at a time
 }
 
@@ -218,7 +218,7 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 	}
 	err = m.live(living, db, cfg, types)
 	closeSocket()
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, errOtherVersion) {
 		again, err = ctx.Err() == nil, nil
 	}
 	err = errors.Join(err, db.Close())
@@ -255,6 +255,7 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 		}
 	}
 	var known []resource
+	var asked []string // for them
 	for _, arg := range types {
 		r, err := m.resolve(ctx, db, arg)
 		if err != nil {
@@ -262,16 +263,17 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 			return err
 		}
 		if !slices.ContainsFunc(known, func(other resource) bool { return other.gvr == r.gvr }) { // pods and po are one type
-			known = append(known, r)
+			known, asked = append(known, r), append(asked, arg)
 		}
 	}
-	for _, r := range known {
-		inf, err := m.informer(ctx, db, cfg, r, cancel)
+	for i, r := range known {
+		src, err := m.informer(ctx, db, cfg, r, cancel)
 		if err != nil {
 			cancel(err)
 			return err
 		}
-		wg.Go(func() { inf.RunWithContext(ctx) })
+		wg.Go(func() { src.inf.RunWithContext(ctx) })
+		wg.Go(func() { m.follow(ctx, cfg, src, r, asked[i], cancel) })
 	}
 	m.stats.ready.Store(true)
 	if m.report {
@@ -284,6 +286,9 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 // resolve finds out what a type is. It asks the file first, so that no server is
 // needed. If the file does not say all, it asks the server, however long that takes.
 func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (resource, error) {
+	if r, ok := m.moved.Load(arg); ok {
+		return r.(resource), nil
+	}
 	states, err := db.States()
 	if err != nil {
 		return resource{}, err
@@ -325,26 +330,7 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (res
 	}
 }
 
-// namesOf returns the singular and short names of a type, nil if the server does not
-// say. The type is then known by its resource and kind only.
-func (m *mirror) namesOf(gvr schema.GroupVersionResource) []string {
-	client, err := m.flags.ToDiscoveryClient()
-	if err != nil {
-		return nil
-	}
-	list, err := client.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
-	if err != nil {
-		return nil
-	}
-	for _, r := range list.APIResources {
-		if r.Name == gvr.Resource {
-			return slices.DeleteFunc(append([]string{r.SingularName}, r.ShortNames...), func(name string) bool { return name == "" })
-		}
-	}
-	return nil
-}
-
-func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Config, r resource, end context.CancelCauseFunc) (*informer.Informer, error) {
+func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Config, r resource, end context.CancelCauseFunc) (*source, error) {
 	namespace := ""
 	if r.Scope == boltstore.ScopeNamespaced && !m.all {
 		var err error
@@ -360,7 +346,7 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	if m.purge {
 		onDenied = reflector.DeniedPurge
 	}
-	src := &source{live: make(chan struct{})}
+	src := &source{live: make(chan struct{}), denied: make(chan struct{}, 1)}
 	staleness := time.Duration(-1)
 	if m.report {
 		staleness = 0 // the report is complete once the server has confirmed the state
@@ -391,5 +377,5 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 	if st := src.inf.Store().State(); st.Synced {
 		m.logf("%s: %d objects from the file, at %s, confirmed %s", src.name, st.Objects, st.ResourceVersion, confirmedAgo(st))
 	}
-	return src.inf, nil
+	return src, nil
 }

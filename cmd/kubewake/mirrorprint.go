@@ -18,8 +18,14 @@ import (
 func (m *mirror) changed(src *source, st reflector.State, end context.CancelCauseFunc) {
 	name, file := src.inf.Store().Source().String(), src.inf.Store().State()
 	m.logf("%s: %s at %s", name, st, orNone(file.ResourceVersion))
-	if st.Phase == reflector.PhaseDenied && !file.Synced {
+	switch {
+	case st.Phase == reflector.PhaseDenied && !file.Synced:
 		end(fmt.Errorf("%s cannot be mirrored: %s", name, st.Reason))
+	case st.Phase == reflector.PhaseDenied:
+		select {
+		case src.denied <- struct{}{}:
+		default:
+		}
 	}
 	if st.Phase == reflector.PhaseLive {
 		src.once.Do(func() { close(src.live) })

@@ -29,6 +29,7 @@ type source struct {
 	handler cache.ResourceEventHandlerRegistration
 	once    sync.Once
 	live    chan struct{} // closed once it has been live
+	denied  chan struct{} // the server refuses what the file has
 
 	added, modified, deleted atomic.Int64
 	replayed                 atomic.Int64 // when the handler was told the last object of a replay, unix ns

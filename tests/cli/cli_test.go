@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -59,6 +60,7 @@ func TestMain(m *testing.M) {
 //	server up|down     let the server answer, or refuse connections
 //	change             change pod shop-1 and secret key, delete pod blog-1, add pod new-1
 //	forbid             the next request for objects is refused
+//	retire GROUP VERSION  the server drops a version of a group
 //	prefix NAME        from now on the server is found at a path of that name, as with Rancher
 //	lock FILE          another process has the file open, until the script ends
 //	unlock FILE        or until now
@@ -87,7 +89,7 @@ func TestScripts(t *testing.T) {
 			return writeKubeconfig(path, sim.URL())
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "change": change, "lock": lock, "unlock": unlock, "cut": cut,
+			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "retire": retire, "change": change, "lock": lock, "unlock": unlock, "cut": cut,
 			"hides": hides, "mode": mode, "prefix": prefix,
 		},
 	})
@@ -108,6 +110,8 @@ func resources() []kubesim.Resource {
 	}
 	return append(kubesim.DefaultResources(),
 		kubesim.Resource{GroupVersionKind: v1("serving.knative.dev", "Service"), Plural: "services", Namespaced: true, ShortNames: []string{"ksvc"}},
+		kubesim.Resource{GroupVersionKind: v1("old.example.org", "Relic"), Plural: "relics", Namespaced: true},
+		kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "old.example.org", Version: "v1beta1", Kind: "Relic"}, Plural: "relics", Namespaced: true},
 		kubesim.Resource{GroupVersionKind: v1("b.example.org", "Gadget"), Plural: "gadgets"},
 		kubesim.Resource{GroupVersionKind: v1("c.example.org", "Gadget"), Plural: "gadgets", Namespaced: true, ShortNames: []string{"gd"}},
 	)
@@ -122,6 +126,10 @@ func fill(sim *kubesim.Server) error {
 		"metadata": map[string]any{"namespace": "web", "name": "w1"}, "spec": map[string]any{"size": int64(3)}}}
 	knative := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "serving.knative.dev/v1", "kind": "Service",
 		"metadata": map[string]any{"namespace": "web", "name": "hello"}}}
+	relic := func(version string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "old.example.org/" + version, "kind": "Relic",
+			"metadata": map[string]any{"namespace": "web", "name": version}}}
+	}
 	three := int32(3)
 	var errs []error
 	for _, o := range []kubesim.Object{
@@ -136,7 +144,7 @@ func fill(sim *kubesim.Server) error {
 		&appsv1.Deployment{ObjectMeta: meta("web", "shop", shop), Spec: appsv1.DeploymentSpec{Replicas: &three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1, UpdatedReplicas: 2}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 		&corev1.Service{ObjectMeta: meta("web", "shop", shop), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.1.1"}},
-		widget, knative,
+		widget, knative, relic("v1beta1"), relic("v1"),
 	} {
 		errs = append(errs, sim.Create(o))
 	}
@@ -229,6 +237,11 @@ func prefix(ts *testscript.TestScript, _ bool, args []string) {
 func forbid(ts *testscript.TestScript, _ bool, _ []string) {
 	sim(ts).FailNext(func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/pods") }, 100,
 		kubesim.Answer(apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no access for you"))))
+}
+
+func retire(ts *testscript.TestScript, _ bool, args []string) {
+	sim(ts).FailNext(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/apis/"+args[0]+"/"+args[1]) }, math.MaxInt,
+		kubesim.Answer(apierrors.NewGenericServerResponse(http.StatusNotFound, "list", schema.GroupResource{}, "", "", 0, true)))
 }
 
 func lock(ts *testscript.TestScript, _ bool, args []string) {

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// The file says in which API version a type was mirrored, so that a start needs no
+// server. A server that is upgraded may drop that version and serve the objects in
+// another one.
+
+// errOtherVersion ends a life that another one with the version served follows.
+var errOtherVersion = errors.New("another version is served")
+
+// follow waits until the server refuses a type. Then it asks whether the server has
+// dropped the version, as long as the type is refused. If another version is served, the
+// mirror begins again with that.
+func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r resource, arg string, end context.CancelCauseFunc) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-src.denied:
+		}
+		pause := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 10 * time.Minute}
+		for src.inf.State().Phase == reflector.PhaseDenied {
+			if other, ok := otherVersion(ctx, cfg, r); ok {
+				m.logf("%s: the server no longer serves this version; it is mirrored as %s", src.name, other.gvr.GroupVersion())
+				m.moved.Store(arg, other)
+				end(errOtherVersion)
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause.Step()):
+			}
+		}
+	}
+}
+
+// otherVersion returns the type in a version that the server serves, if it does not
+// serve the given one any more.
+func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other resource, ok bool) {
+	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil || r.gvr.Group == "" {
+		return other, false
+	}
+	in := func(gv string) (of *metav1.APIResource, err error) {
+		list, err := client.ServerResourcesForGroupVersion(gv)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range list.APIResources {
+			if a.Name == r.gvr.Resource {
+				return &a, nil
+			}
+		}
+		return nil, nil
+	}
+	if a, err := in(r.gvr.GroupVersion().String()); a != nil || err != nil && !apierrors.IsNotFound(err) {
+		return other, false
+	}
+	var group metav1.APIGroup
+	if err := client.RESTClient().Get().AbsPath("/apis", r.gvr.Group).Do(ctx).Into(&group); err != nil {
+		return other, false
+	}
+	for _, v := range append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...) {
+		a, err := in(v.GroupVersion)
+		if err != nil || a == nil {
+			continue
+		}
+		other.gvr, other.gvk = r.gvr, schema.GroupVersionKind{Group: r.gvr.Group, Version: v.Version, Kind: a.Kind}
+		other.gvr.Version = v.Version
+		other.Scope = boltstore.ScopeCluster
+		if a.Namespaced {
+			other.Scope = boltstore.ScopeNamespaced
+		}
+		other.Names = namesIn(*a)
+		return other, true
+	}
+	return other, false
+}
+
+// namesOf returns the singular and short names of a type, nil if the server does not
+// say. The type is then known by its resource and kind only.
+func (m *mirror) namesOf(gvr schema.GroupVersionResource) []string {
+	client, err := m.flags.ToDiscoveryClient()
+	if err != nil {
+		return nil
+	}
+	list, err := client.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+	if err != nil {
+		return nil
+	}
+	for _, r := range list.APIResources {
+		if r.Name == gvr.Resource {
+			return namesIn(r)
+		}
+	}
+	return nil
+}
+
+func namesIn(r metav1.APIResource) []string {
+	return slices.DeleteFunc(append([]string{r.SingularName}, r.ShortNames...), func(name string) bool { return name == "" })
+}
