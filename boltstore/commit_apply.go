@@ -49,6 +49,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 	if !w.b.Confirmed.IsZero() {
 		w.meta.Confirmed, w.meta.ConfirmedBy = w.b.at, w.b.by
 	}
+	w.meta.FormDoubted = w.s.formDoubted.Load()
 	w.meta.Stands = w.meta.Stands || w.s.stands.Load()
 	if w.s.claimDue() {
 		w.meta.claimedNow(w.s.db.device)

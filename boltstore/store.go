@@ -39,7 +39,8 @@ type Store struct {
 	type_    string // structure hash of the Go type
 	kind     schema.GroupVersionKind
 
-	told atomic.Uint64
+	told        atomic.Uint64
+	formDoubted atomic.Bool // see DoubtForm
 	// stands: see NoteStands.
 	stands atomic.Bool
 	stale  atomic.Uint64

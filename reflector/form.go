@@ -97,7 +97,18 @@ func (f *form) doubt() {
 	if f.store.ServedForm() == "" {
 		f.due = 1
 	}
+	f.note()
 }
+
+// takeUp goes on with a doubt of an earlier life.
+func (f *form) takeUp() {
+	if f.store.FormDoubted() {
+		f.doubt()
+	}
+}
+
+// note has the next life know of the doubt. The caller holds mu.
+func (f *form) note() { f.store.DoubtForm(f.due > 0 || f.found) }
 
 // changed says whether the form is another than that of the last relist, where
 // that is in doubt. It is, too, if only now the sign can be learned. If the server
@@ -112,6 +123,7 @@ func (f *form) changed(ctx context.Context) bool {
 	sign, err := f.sign(ctx, false)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.note()
 	if err != nil {
 		f.wait = min(2*f.wait, mostFormLag)
 		return false
@@ -198,6 +210,7 @@ func (f *form) relisted(reason string) {
 	defer f.mu.Unlock()
 	f.due, f.wait = min(f.due, 1), formLag
 	f.found, f.notBefore = false, time.Time{}
+	f.note()
 	if reason != ReasonForm {
 		return
 	}

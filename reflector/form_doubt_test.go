@@ -166,3 +166,54 @@ func TestServersOfTwoReleases(t *testing.T) {
 		}
 	})
 }
+
+// TestDoubtOutlivesTheProcess: the definition of a custom resource changes, its watch
+// ends, and so does the process before it has asked, as where one release brings both.
+// The next one asks, once the doubt is over no more.
+func TestDoubtOutlivesTheProcess(t *testing.T) {
+	for name, before := range map[string]func(f *customFixture){
+		"not asked":  func(*customFixture) {},
+		"asked once": func(f *customFixture) { f.watch().Stop() },
+		"list fails": func(f *customFixture) {
+			if err := f.sim.Reconvert(widget("second", "green")); err != nil {
+				t.Fatal(err)
+			}
+			f.sim.FailNext(func(r *http.Request) bool {
+				return strings.HasSuffix(r.URL.Path, "/widgets") && !isWatch(r) && r.URL.Query().Get("fieldSelector") == ""
+			}, 1,
+				func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+			f.watch().Stop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newCustomFixture(t)
+			f.list()
+			w := f.watch()
+			f.sim.EndWatches(nil)
+			for range w.ResultChan() {
+			}
+			before(f)
+			if err := f.sim.Reconvert(widget("second", "blue")); err != nil {
+				t.Fatal(err)
+			}
+			f.restart()
+			f.list()
+			f.watch().Stop()
+			if got := f.colors(); got != "none blue none" {
+				t.Errorf("the file has %s", got)
+			}
+			f.restart()
+			for range 2 {
+				f.list()
+				f.watch().Stop()
+			}
+			f.restart()
+			f.cost()
+			f.list()
+			f.watch().Stop()
+			if n := f.cost().Forms; n != 0 {
+				t.Errorf("asked %d times, of a form that nobody doubts", n)
+			}
+		})
+	}
+}

@@ -70,6 +70,7 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	}
 	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log}
 	s.form = form{requests: &s.requests, store: store, clock: clock}
+	s.form.takeUp()
 	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: log, clock: clock, read: now}
 	return s
 }
