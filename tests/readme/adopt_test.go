@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// adopted is a program around the README's statements, which take the place of SHOWN. It prints what a factory's
-// lister has, then what an informer has that is made as controller-runtime makes
-// one: of a ListWatch whose functions take a context.
+// adopted is a program around the README's statements, which take the place of SHOWN.
+// It prints what a factory's lister has, then what an informer has that is made as
+// controller-runtime makes one: of a ListWatch whose functions take a context.
 const adopted = `package main
 
 import (
@@ -24,10 +24,10 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/informer/factory"
 	"github.com/kubewake/kubewake/reflector"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -47,9 +47,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	factory := informers.NewSharedInformerFactory(client, 0)
+	f := informers.NewSharedInformerFactory(client, 0)
 	SHOWN
-	lister := factory.Core().V1().ConfigMaps().Lister()
+	if err != nil {
+		log.Fatal(err)
+	}
+	lister := f.Core().V1().ConfigMaps().Lister()
 
 	pods := newInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -61,16 +64,16 @@ func main() {
 	}, &corev1.Pod{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 
 	ctx, stop := context.WithCancel(context.Background())
-	factory.StartWithContext(ctx)
+	f.StartWithContext(ctx)
 	ended := make(chan struct{})
 	go func() { pods.RunWithContext(ctx); close(ended) }()
-	synced := cache.WaitForCacheSync(within(30*time.Second), factory.Core().V1().ConfigMaps().Informer().HasSynced, pods.HasSynced)
+	synced := cache.WaitForCacheSync(within(30*time.Second), f.Core().V1().ConfigMaps().Informer().HasSynced, pods.HasSynced)
 	kept, err := lister.ConfigMaps("web").List(labels.Everything())
 	inWeb, indexErr := pods.GetIndexer().ByIndex(cache.NamespaceIndex, "web")
 	fmt.Println("synced:", synced, "config maps:", len(kept), err, "pods:", len(inWeb), indexErr)
 
 	stop()
-	factory.Shutdown()
+	f.Shutdown()
 	<-ended
 	if err := db.Close(); err != nil {
 		log.Fatal(err)
@@ -94,7 +97,7 @@ func TestFactoryAndManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Replace(adopted, "SHOWN", block(t, "InformerFor("), 1)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Replace(adopted, "SHOWN", block(t, "factory.Wake("), 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bin := build(t, ".", "./"+dir, "program")
