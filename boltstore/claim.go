@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	bolt "go.etcd.io/bbolt"
@@ -133,7 +134,7 @@ func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 
 // load reads the source's meta, or makes it, and removes what a crash left.
 func (s *Store) load() error {
-	found, done := false, false
+	found, done, lost := false, false, false
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
@@ -159,9 +160,10 @@ func (s *Store) load() error {
 			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.collecting().asideTime())
 			return err
 		}, nil)
+		lost = true
 	}
 	if err == nil && !done {
-		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx, found) }, nil)
+		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx, found, lost) }, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("boltstore: claim %s in %s: %w", s.source, s.db.path, err)
@@ -180,8 +182,9 @@ func (s *Store) load() error {
 }
 
 // create makes the source's bucket. If the bucket was found, it removes what a relist
-// left in it.
-func (s *Store) create(tx *bolt.Tx, found bool) error {
+// left in it. namesLost is meta's NamesLost of a new source, which the file's header can
+// set, too.
+func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 	sources, err := tx.CreateBucketIfNotExists(layout.BucketSources)
 	if err != nil {
 		return err
@@ -198,6 +201,7 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	if !found {
 		s.packs.Reset()
 		m := (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
+		m.NamesLost = namesLost || fileNamesLost(tx)
 		m.claimedNow(s.db.device)
 		s.setMeta(m)
 		return src.putMeta(m)
@@ -226,6 +230,13 @@ func (s *Store) create(tx *bolt.Tx, found bool) error {
 	}
 	s.setMeta(m)
 	return src.tidyDicts(m)
+}
+
+// fileNamesLost is the NamesLost of the file's header.
+func fileNamesLost(tx *bolt.Tx) bool {
+	var h header
+	f := tx.Bucket(layout.BucketFile)
+	return f == nil || format.Get(f, layout.KeyHeader, &h) != nil || h.NamesLost
 }
 
 // leftovers says whether an interrupted relist left something of no use.

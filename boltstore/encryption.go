@@ -183,6 +183,10 @@ func headerOf(path string) (h header, ok bool) {
 		return h, false
 	}
 	defer done()
+	return headerIn(f)
+}
+
+func headerIn(f *pages.File) (h header, ok bool) {
 	file, err := f.Find(f.Top(), layout.BucketFile)
 	if err != nil {
 		return h, false

@@ -84,7 +84,9 @@ func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, e
 // all copies the sources, and those that were set aside. known has metas that are
 // trusted instead of the file's (see salvage).
 func (cp *copying) all(known map[string]*sourceMeta) {
-	cp.sources(cp.from.Top(), [][]byte{layout.BucketSources}, known)
+	if lost := cp.sources(cp.from.Top(), [][]byte{layout.BucketSources}, known); lost || cp.lostBefore() {
+		cp.namesLost()
+	}
 	var times [][]byte
 	damage := &cp.res.damage
 	damage.Add(cp.from.Each(cp.from.Top(), func(k, _ []byte, sub *pages.Bucket) {

@@ -145,6 +145,13 @@ func (s *Store) claimedHandlers() (all []*Handler) {
 	return all
 }
 
+// handlersChanged makes the committer look at the handlers' states in the file soon.
+func (s *Store) handlersChanged() {
+	for _, h := range s.claimedHandlers() {
+		h.Changed()
+	}
+}
+
 func (s *Store) handlerClaimed(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -30,6 +30,7 @@ func (db healing) replace(why error) error {
 		return db.opening().explain(err)
 	}
 	defer release()
+	next.NamesLost = !errors.Is(why, ErrDamaged) || !known // nothing of it is saved
 	path := db.replacing().realPath()
 	if !isAsJudged(path, db.judged.file) {
 		return errReplaced // another file is there now
@@ -188,6 +189,7 @@ func (db replacing) reload(b *boltFile) error {
 				continue
 			}
 			s.setMeta(m)
+			s.handlersChanged()
 			if err := errors.Join(s.packs.Reload(src.dictionaries), m.neededDicts(s.packs)); err != nil {
 				s.damaged(err)
 			}

@@ -19,8 +19,6 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
-
-	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // openFile opens db's file. It creates or replaces the file if the options allow it.
@@ -65,7 +63,7 @@ func (db opening) tryOpen() (*boltFile, error) {
 		if db.opts.ReadOnly {
 			return nil, errEmpty
 		}
-		return nil, fs.ErrNotExist // an empty file has nothing to lose
+		return nil, fs.ErrNotExist // nothing can be saved of an empty file
 	}
 	if err := db.lookAt(); err != nil {
 		return nil, err
@@ -229,15 +227,16 @@ func (db opening) create() error {
 	if err != nil {
 		return err
 	}
-	return db.createFile(keys)
+	// An empty file is what may be left of one with durable handlers.
+	return db.createFile(header{Keys: keys, NamesLost: osfile.IsEmpty(db.path)})
 }
 
 // createFile makes an empty kubewake file under a temporary name, syncs it and links it
 // to the path: bbolt's own creation is not crash-safe (bbolt#567). A file that another
 // process has made meanwhile stays.
-func (db opening) createFile(keys *seal.Envelope) error {
+func (db opening) createFile(h header) error {
 	path := db.replacing().realPath()
-	name, err := db.replacing().makeFile(path, header{Keys: keys}, nil)
+	name, err := db.replacing().makeFile(path, h, nil)
 	if err != nil {
 		return err
 	}
@@ -297,7 +296,7 @@ func (db replacing) tempFile(path string) (string, error) {
 }
 
 // makeFile makes a file for path under a temporary name, which it returns. fill may
-// fill it. Only h's fields about keys are used.
+// fill it. Only h's fields about keys and handlers are used.
 func (db replacing) makeFile(path string, h header, fill func(*bolt.DB) error) (name string, err error) {
 	if name, err = db.tempFile(path); err != nil {
 		return "", err

@@ -62,6 +62,7 @@ type Relist struct {
 	o     RelistOptions
 	first bool // the source had not been listed
 	all   bool // store every object again: type or transform have changed
+	lost  bool // damage has removed records, and nobody knows of which objects
 	by    listing.Server
 	// content: equal versions need not mean equal content.
 	content bool
@@ -130,7 +131,10 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	// It is not known which own writes a damaged source had.
 	r.content = o.NewTimeline || o.Content || s.Err() != nil || o.ServedForm != "" && o.ServedForm != s.metaNow().ServedForm
 	var err error
-	if r.first && o.TakeUp && s.Err() == nil {
+	if !r.first && s.Err() != nil {
+		r.lost, err = s.lacksRecords()
+	}
+	if err == nil && r.first && o.TakeUp && s.Err() == nil {
 		err = r.takeUp()
 	}
 	if err == nil && r.stage == nil && (r.first || r.all || s.Err() != nil) {
@@ -391,13 +395,4 @@ func (s *Store) transformVersion() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.transform
-}
-
-// repaired forgets damage, since every record has been read from the server.
-func (s *Store) repaired() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil {
-		s.broken, s.brokenCh = nil, make(chan struct{})
-	}
 }

@@ -126,6 +126,9 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if r.stage != nil {
 			r.s.repaired()
 		}
+		if r.lost {
+			r.s.handlersChanged()
+		}
 	})
 }
 
@@ -174,3 +177,12 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 // dropsOwn says whether own writes go, whatever their version. They go in a new timeline,
 // where old versions mean nothing, and if type or transform have changed.
 func (r *Relist) dropsOwn() bool { return r.o.NewTimeline || r.all }
+
+// repaired forgets damage, since every record has been read from the server.
+func (s *Store) repaired() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		s.broken, s.brokenCh = nil, make(chan struct{})
+	}
+}

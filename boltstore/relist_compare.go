@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
@@ -99,4 +100,32 @@ func (r *Relist) sizes(items []item) error {
 		}
 		return nil
 	})
+}
+
+// lacksRecords says whether the served generation has fewer records or bases than meta
+// counts, or others. A damaged record that is in its place is not missing: a list shows
+// that its object is gone.
+func (s *Store) lacksRecords() (lacks bool, err error) {
+	err = s.view(func(m *sourceMeta, t sourceTx) error {
+		g := t.gen(m.Generation)
+		var is digest
+		damaged, bases := uint64(0), uint64(0)
+		err := g.Items.Each(func(rw layout.Raw) {
+			key, r, err := format.ParseRecord(rw.Key, rw.Open())
+			if err != nil {
+				damaged++
+				return
+			}
+			is.add(format.HashRecord(key, r))
+		})
+		if err == nil {
+			err = g.Own.Each(func(layout.Raw) { bases++ })
+		}
+		lacks = is.Count+damaged != m.Items.Count || damaged == 0 && is.Sum != m.Items.Sum || bases != m.Own.Count
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
+	}
+	return lacks, err
 }

@@ -223,6 +223,11 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 	if err := r.carryOwn(src, m, resourceVersion); err != nil {
 		return nil, err
 	}
+	if r.lost {
+		if err := src.restartHandlers(m); err != nil {
+			return nil, err
+		}
+	}
 	if err := src.dropProgress(m.Generation); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -46,9 +47,7 @@ type seals struct{ from, to *seal.Sealer }
 func (db healing) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
 	f, err := os.Open(path)
 	if err != nil {
-		s := salvaged{}
-		s.damage.Add(err)
-		return s
+		return salvaged{stopped: err}
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err != nil || is != nil && !os.SameFile(st, is) {
@@ -81,7 +80,9 @@ func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
 }
 
 // sources copies the sources in the last bucket of path, which begins in the bucket in.
-func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sourceMeta) {
+// lost says whether a source may have been lost.
+func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sourceMeta) (lost bool) {
+	before := cp.res.damage.Len()
 	sources := in
 	for _, name := range path {
 		var err error
@@ -94,6 +95,7 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 			refs[layout.SourceID(cp.with.from, k)] = *sub
 		}
 	}))
+	lost = cp.res.damage.Len() > before
 	for id := range known {
 		if _, ok := refs[id]; !ok {
 			refs[id] = pages.Bucket{} // only its meta is known
@@ -102,8 +104,43 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 	for id, ref := range refs {
 		c := &copier{copying: cp, path: path, id: id}
 		cp.res.damage.AddOf(fmt.Sprintf("source %q", id), c.copy(ref, known[id]))
-		if c.m != nil {
+		if c.m == nil {
+			lost = true
+		} else {
 			cp.res.objects, cp.res.of = cp.res.objects+c.m.Items.Count, cp.res.of+c.was.Items.Count
 		}
 	}
+	return lost
+}
+
+// lostBefore says whether the file had lost sources before, as far as is known.
+func (cp *copying) lostBefore() bool {
+	h, ok := headerIn(cp.from)
+	return h.NamesLost || !ok
+}
+
+// namesLost notes that sources with durable handlers may have been lost.
+func (cp *copying) namesLost() {
+	cp.res.damage.Add(cp.write(func(tx *bolt.Tx) error {
+		var h header
+		f := tx.Bucket(layout.BucketFile)
+		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
+			return err
+		}
+		h.NamesLost = true
+		return format.Put(f, layout.KeyHeader, h)
+	}))
+}
+
+// compare returns ErrDamaged if the copy lacks something that meta counts.
+func (c *copier) compare() error {
+	if c.m.Items != c.was.Items || c.m.Bytes != c.was.Bytes || c.m.Own != c.was.Own {
+		return fmt.Errorf("%w: the records are not those last committed", ErrDamaged)
+	}
+	for name, im := range c.was.Indices {
+		if c.m.Indices[name].Digest != im.Digest {
+			return fmt.Errorf("%w: index %s is not the one last committed", ErrDamaged, name)
+		}
+	}
+	return nil
 }
