@@ -2,8 +2,8 @@ FUZZTIME ?= 20s
 ASSETS   := .build/kube
 PINNED   := $(shell cat tests/kube/go.mod tests/etcd/go.mod | cksum | tr ' ' '-')
 STAMP    := $(ASSETS)/stamp-$(PINNED)
-# Where the disk does not matter, it need not be waited for.
-MEMORY   := $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
+# Unit tests need no disk: those of power failures and of kills are below tests/.
+MEMORY   := $(shell .ci/memory)
 TARGETS  := linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64
 
 .PHONY: help check test torture lint cross assets demo bench fuzz
@@ -17,10 +17,11 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 	@$(MAKE) --no-print-directory cross
 
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
-	go test -race ./...
-	KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
+	TMPDIR=$(MEMORY) go test -race ./...
+	go test -run TestDamagedPayloads ./boltstore/codec
+	TMPDIR=$(MEMORY) KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=1000000 KUBEWAKE_DAYS=5 go test -timeout 20m -run 'TestModel$$|TestDayOfEdgeLife' ./informer
-	KUBEWAKE_CORPUS=60 go test -run TestCorpus ./boltstore
+	TMPDIR=$(MEMORY) KUBEWAKE_CORPUS=60 go test -run TestCorpus ./boltstore
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	cd tests && go test -race -count=1 -timeout 30m ./...
 	cd tests && go test -count=1 ./memory
