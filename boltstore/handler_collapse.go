@@ -17,8 +17,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// pressBlocks is how many blocks a commit collapses at most. It is more than a commit
-// writes, so that collapsing catches up, and too few to stall one.
+// pressBlocks is how many blocks a commit collapses at most. It is more than a commit of
+// changes writes, so that later ones catch up after a relist, and too few to stall one.
 const pressBlocks = 8
 
 // press collapses what slow handlers need of the oldest blocks, so that these can be

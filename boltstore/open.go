@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/beside"
@@ -351,6 +352,8 @@ func (db opening) explain(err error) error {
 		hint = "; the path is empty"
 	case errors.Is(err, fs.ErrNotExist):
 		hint = "; is the path right?"
+	case errors.Is(err, syscall.EROFS):
+		hint = "; mount it for writing, or choose a file on another file system"
 	case errors.Is(err, fs.ErrPermission) && db.opts.ReadOnly:
 		hint = "; only its user and root can read it"
 	case errors.Is(err, fs.ErrPermission):

@@ -87,7 +87,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		if err == nil {
 			t.Fatal("opened for writing", db.Close())
 		}
-		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "mount it for writing") {
 			t.Error(err)
 		}
 	}

@@ -29,6 +29,7 @@ func TestOpenBadFiles(t *testing.T) {
 		kept    bool // in a file set aside
 	}{
 		{name: "empty", content: write(nil), want: ErrDamaged},
+		{name: "erased flash", content: write(bytes.Repeat([]byte{0xff}, 100_000)), want: ErrDamaged, kept: true},
 		{name: "zeros", content: write(make([]byte, 100_000)), want: ErrDamaged, kept: true},
 		{name: "metas lost", content: write(append(make([]byte, 2*os.Getpagesize()), good[2*os.Getpagesize():]...)), want: ErrDamaged, kept: true},
 		{name: "metas overwritten", content: write(append(bytes.Repeat([]byte("text"), os.Getpagesize()/2), good[2*os.Getpagesize():]...)), want: ErrDamaged, kept: true},

@@ -56,7 +56,8 @@ type Options struct {
 	// right then and now; see TrustClock. 0 or less keeps handlers for ever.
 	HandlerAge time.Duration
 	// MaxSize bounds the file, in bytes, where the disk is not the file's alone. A
-	// sixteenth of it, at most 1 MiB, is not used. 0 or less means no bound.
+	// sixteenth of it, at most 1 MiB, is not used. An empty file takes 7 pages of the
+	// system's, and that sixteenth, in any case. 0 or less means no bound.
 	MaxSize int
 	// Compression is set to CompressionZstd to spare disk and flash. Default
 	// CompressionNone, which reads fastest. It may be changed at any time: stored

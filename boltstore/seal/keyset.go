@@ -194,7 +194,7 @@ func rotate(path, real string) error {
 	}
 	f, err := os.CreateTemp(filepath.Dir(real), tempPrefix(real)+"*")
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrKeyset, err)
+		return fmt.Errorf("%w: %w", ErrKeyset, osfile.SayLong(err))
 	}
 	defer os.Remove(f.Name())
 	_, err = f.Write(b)

@@ -48,7 +48,7 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	namespaceFlag(cmd, &h.namespace)
 	f.BoolVarP(&h.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&h.output, "output", "o", "", "output format: json, with one version a line and the objects; text by default")
-	f.DurationVar(&h.since, "since", 0, "only versions newer than this, such as 10m")
+	f.DurationVar(&h.since, "since", 0, "only versions newer than this, such as 10m, by the machine's clock, which dated them")
 	f.BoolVar(&h.secrets, "show-secrets", false, "show the data of secrets")
 	return cmd
 }

@@ -22,7 +22,7 @@ func (f *Files) Temp(path string, was os.FileInfo) (name string, err error) {
 	}
 	for range 100 {
 		if name, err = makeTemp(path, was); !errors.Is(err, errTaken) {
-			return name, err
+			return name, osfile.SayLong(err)
 		}
 	}
 	return "", err

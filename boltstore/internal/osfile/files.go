@@ -45,6 +45,15 @@ func SayBusy(err error) error {
 	return err
 }
 
+// SayLong adds to an error what to do if a file's name is too long for the files beside
+// it. Their names have up to 50 bytes more.
+func SayLong(err error) error {
+	if errors.Is(err, syscall.ENAMETOOLONG) {
+		err = fmt.Errorf("%w: files beside it have longer names; give it a name of at most 200 bytes", err)
+	}
+	return err
+}
+
 // Link is os.Link.
 func (f Files) Link(from, to string) error {
 	if err := f.Op("link", to); err != nil {

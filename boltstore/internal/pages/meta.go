@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -64,13 +65,13 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 }
 
 // traces says whether a file without meta pages may once have been a bbolt file. It
-// begins with zeros, as after a write that never reached the disk, or one of its pages
-// is a bbolt page at its place.
+// begins with zeros, as after a write that never reached the disk, or with ones, as
+// erased flash does, or one of its pages is a bbolt page at its place.
 func traces(r io.ReaderAt) bool {
 	const most = 1 << 16 // pages to look at
 	begin := make([]byte, pageHead+metaBytes)
 	n, _ := r.ReadAt(begin, 0)
-	if n > 0 && !slices.ContainsFunc(begin[:n], func(b byte) bool { return b != 0 }) {
+	if n > 0 && (begin[0] == 0 || begin[0] == 0xff) && bytes.Count(begin[:n], begin[:1]) == n {
 		return true
 	}
 	b := make([]byte, HeadSize)
