@@ -283,7 +283,8 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 	inf.source = reflector.New(inf.lw, inf.queue, inf.store, inf.example, inf.server, inf.o.Reflector)
 	st := inf.store.State()
 	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness && st.Unstored == 0
-	if st.Synced && st.ResourceVersion != "" && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
+	whole := st.Synced && (st.ResourceVersion != "" || !st.Confirmed.IsZero()) // and not purged
+	if whole && fresh && inf.store.Outdated() == "" && inf.store.Err() == nil {
 		inf.queue.Accept()
 	}
 	return cache.New(&cache.Config{
