@@ -50,11 +50,14 @@ func (q *Queue) passed(rv string) bool {
 }
 
 func versionOf(obj any) string {
-	if m, err := meta.Accessor(obj); err == nil {
+	if m, err := meta.Accessor(obj); err == nil && m.GetResourceVersion() != anyVersion {
 		return m.GetResourceVersion()
 	}
 	return ""
 }
+
+// anyVersion is no version: a watch from there begins anywhere, and misses deletes.
+const anyVersion = "0"
 
 func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
 	c, err := q.prepareWhole(typ, obj)
@@ -174,7 +177,7 @@ func (q *Queue) Bookmark(rv string) error {
 	switch {
 	case q.closed:
 		return ErrClosed
-	case rv == "":
+	case rv == "" || rv == anyVersion:
 		return nil
 	}
 	own := q.version.own

@@ -18,6 +18,60 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
+// TestVersionZeroIsNone: an event or a bookmark at version 0, which stands for any
+// version, is no point to go on from: a watch from there misses deletes.
+func TestVersionZeroIsNone(t *testing.T) {
+	for _, typ := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark} {
+		t.Run(string(typ), func(t *testing.T) {
+			db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := func(name, rv string) *corev1.ConfigMap {
+				o := cm(name)
+				o.ResourceVersion = rv
+				return o
+			}
+			watched := make(chan string, 100)
+			events := watch.NewFake()
+			lw := &cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}, Items: []corev1.ConfigMap{*at("a", "3")}}, nil
+				},
+				WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+					watched <- o.ResourceVersion
+					return events, nil
+				},
+			}
+			inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{
+				Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); inf.RunWithContext(ctx) }()
+			if rv := <-watched; rv != "5" {
+				t.Errorf("watched from %q", rv)
+			}
+			events.Add(at("b", "7"))
+			events.Action(typ, at("c", "0"))
+			events.Action(watch.Bookmark, at("", "")) // the one before has been accepted
+			if rv := inf.LastSyncResourceVersion(); rv != "7" {
+				t.Errorf("it goes on from %q", rv)
+			}
+			cancel()
+			<-done
+			if states, err := db.States(); err != nil || states[0].ResourceVersion != "7" {
+				t.Errorf("the file goes on from %q, %v", states[0].ResourceVersion, err)
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // TestMaxStalenessWithoutVersions: what a server without versions has confirmed counts,
 // too. What was purged does not.
 func TestMaxStalenessWithoutVersions(t *testing.T) {

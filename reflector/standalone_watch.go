@@ -176,8 +176,10 @@ func (w *stream) pump() {
 			err = q.Delete(ev.Object)
 		case watch.Bookmark:
 			// The Reflector takes its version for that of its objects.
-			if err = q.Bookmark(versionOf(ev.Object)); err == nil {
-				err = q.WaitVersion(w.ctx, versionOf(ev.Object))
+			if rv := versionOf(ev.Object); rv != "" {
+				if err = q.Bookmark(rv); err == nil {
+					err = q.WaitVersion(w.ctx, rv)
+				}
 			}
 			if err == nil && !w.send(ev) {
 				return

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -108,7 +109,7 @@ func (a *ahead) keep(ctx context.Context, w watch.Interface, p *pulse) {
 			a.failed = true
 		default:
 			a.kept = append(a.kept, ev)
-			a.last = versionOf(ev.Object)
+			a.last = cmp.Or(versionOf(ev.Object), a.last)
 		}
 		failed := a.failed
 		a.cond.Broadcast()

@@ -197,9 +197,10 @@ func (w *watcher) ended() {
 	}
 }
 
+// versionOf is an object's version, "" for 0, as with listVersion.
 func versionOf(obj runtime.Object) string {
 	m, err := meta.Accessor(obj)
-	if err != nil {
+	if err != nil || m.GetResourceVersion() == "0" {
 		return ""
 	}
 	return m.GetResourceVersion()
