@@ -10,6 +10,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -21,8 +22,8 @@ import (
 // Claim says which source a program claims, and how it reads it.
 type Claim struct {
 	Source Source
-	// Example is an object of the source's Go type. An unstructured or metadata object
-	// must have apiVersion and kind set.
+	// Example is an object of the source's Go type. An unstructured or metadata one may
+	// have apiVersion and kind, otherwise the first object shows them.
 	Example runtime.Object
 	// KeyFunc makes an object's key. Default
 	// cache.DeletionHandlingMetaNamespaceKeyFunc.
@@ -118,9 +119,19 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	return s, nil
 }
 
+// kindOf is the kind of a source's objects, empty if it is not known yet.
 func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 	if gvk := example.GetObjectKind().GroupVersionKind(); gvk.Kind != "" {
 		return gvk
+	}
+	if src.Form != FormTyped {
+		for kind := range scheme.Scheme.KnownTypes(schema.GroupVersion{Group: src.Group, Version: src.Version}) {
+			gvk := schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: kind}
+			if plural, _ := meta.UnsafeGuessKindToResource(gvk); plural.Resource == src.Resource {
+				return gvk
+			}
+		}
+		return schema.GroupVersionKind{}
 	}
 	if gvks, _, err := scheme.Scheme.ObjectKinds(example); err == nil {
 		for _, gvk := range gvks {
@@ -130,6 +141,26 @@ func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 		}
 	}
 	return schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: reflect.TypeOf(example).Elem().Name()}
+}
+
+// showsKind notes the kind of an object, if that of the source is not known.
+func (s *Store) showsKind(obj runtime.Object) {
+	if s.kind.Kind == "" && s.shown.Load() == nil {
+		if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Kind != "" {
+			s.shown.Store(&gvk)
+		}
+	}
+}
+
+// setKind sets what is known of the kind.
+func (s *Store) setKind(m *sourceMeta) {
+	kind := s.kind
+	if shown := s.shown.Load(); shown != nil {
+		kind = *shown
+	}
+	if kind.Kind != "" {
+		m.APIVersion, m.Kind = kind.GroupVersion().String(), kind.Kind
+	}
 }
 
 // load reads the source's meta, or makes it, and removes what a crash left.
@@ -200,7 +231,8 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 	src := sourceIn(b, s.id, s.db.h.seal)
 	if !found {
 		s.packs.Reset()
-		m := (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: s.kind.GroupVersion().String(), Kind: s.kind.Kind}).clone()
+		m := (&sourceMeta{Source: s.source, TypeHash: s.type_}).clone()
+		s.setKind(m)
 		m.NamesLost = namesLost || fileNamesLost(tx)
 		m.claimedNow(s.db.device)
 		s.setMeta(m)

@@ -50,6 +50,9 @@ func (w *work) apply(tx *bolt.Tx) error {
 		w.meta.Confirmed, w.meta.ConfirmedBy = w.b.at, w.b.by
 	}
 	w.meta.FormDoubted = w.s.formDoubted.Load()
+	if w.meta.Kind == "" {
+		w.s.setKind(w.meta)
+	}
 	w.meta.Stands = w.meta.Stands || w.s.stands.Load()
 	if w.s.claimDue() {
 		w.meta.claimedNow(w.s.db.device)

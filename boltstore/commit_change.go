@@ -118,6 +118,7 @@ func (s *Store) encode(c *Change) error {
 	if !ok {
 		return fmt.Errorf("boltstore: %q: %T is not a runtime.Object", c.key, c.obj)
 	}
+	s.showsKind(ro)
 	var err error
 	if c.typ != cache.Deleted {
 		c.set = s.indexing().indexSet()

@@ -113,7 +113,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
 		m.confirm(r.s.db.device, confirmed)
 		m.TypeHash, m.Transform = r.s.type_, r.s.transformVersion()
-		m.APIVersion, m.Kind = r.s.kind.GroupVersion().String(), r.s.kind.Kind
+		r.s.setKind(m)
 		if r.o.NewTimeline {
 			m.Timeline++
 		}

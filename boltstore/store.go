@@ -33,11 +33,12 @@ type Store struct {
 	metaKeys bool // keyFunc is client-go's
 	hot      *hotCache
 	packs    *pack.Set
-	viewed   bool   // made by View: not claimed, only for reading
-	faithful bool   // the view decodes as the program that wrote the records
-	lenient  bool   // outdated objects are served
-	type_    string // structure hash of the Go type
-	kind     schema.GroupVersionKind
+	viewed   bool                    // made by View: not claimed, only for reading
+	faithful bool                    // the view decodes as the program that wrote the records
+	lenient  bool                    // outdated objects are served
+	type_    string                  // structure hash of the Go type
+	kind     schema.GroupVersionKind // empty: the first object shows it
+	shown    atomic.Pointer[schema.GroupVersionKind]
 
 	told        atomic.Uint64
 	formDoubted atomic.Bool // see DoubtForm

@@ -67,7 +67,7 @@ var _ cache.SharedIndexInformer = &Informer{}
 
 // NewSharedIndexInformer claims the source that lw lists, and returns an informer over
 // it. example is an object of the type that lw returns; an unstructured or metadata
-// one must have apiVersion and kind set. Reads work at once. The claim lasts until Run
+// one may have apiVersion and kind. Reads work at once. The claim lasts until Run
 // returns. An informer that is never run holds it until the DB is closed.
 //
 // The error is boltstore.ErrClaimed if the source is in use in this process,

@@ -1,0 +1,57 @@
+package boltstore
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestKindIsLearned: an informer that knows only the resource claims it without a kind.
+// The first object shows the kind; that of a built-in resource is known.
+func TestKindIsLearned(t *testing.T) {
+	widgets := Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: FormUnstructured}
+	widget := func() *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+			"metadata": map[string]any{"name": "a", "namespace": "web", "resourceVersion": "7"}}}
+	}
+	kind := func(db *DB, want string) {
+		t.Helper()
+		states, err := db.States()
+		if err != nil || len(states) != 1 {
+			t.Fatal(states, err)
+		}
+		if got := states[0].APIVersion + " " + states[0].Kind; got != want {
+			t.Errorf("the kind is %q, want %q", got, want)
+		}
+	}
+	for name, show := range map[string]func(s *Claimed){
+		"list":  func(s *Claimed) { relist(t, s, "8", RelistOptions{}, []runtime.Object{widget()}, 1) },
+		"event": func(s *Claimed) { relist(t, s, "6", RelistOptions{}, nil, 1); _ = s.Add(widget()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			db := openTest(t, path, Options{})
+			s := claimTest(t, db, Claim{Source: widgets, Example: &unstructured.Unstructured{}})
+			kind(db, " ")
+			show(s)
+			kind(db, "example.com/v1 Widget")
+			s.Release()
+			closeTest(t, db)
+			db = openTest(t, path, Options{})
+			s = claimTest(t, db, Claim{Source: widgets, Example: &unstructured.Unstructured{}})
+			kind(db, "example.com/v1 Widget")
+			relist(t, s, "9", RelistOptions{}, nil, 1)
+			kind(db, "example.com/v1 Widget")
+			if got, ok, err := s.GetByKey("web/a"); ok && err == nil && got.(*unstructured.Unstructured).GetKind() != "Widget" {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+	t.Run("built in", func(t *testing.T) {
+		db := openTest(t, testPath(t), Options{})
+		claimTest(t, db, Claim{Source: Source{Group: "apps", Version: "v1", Resource: "deployments", Form: FormMetadata}, Example: &metav1.PartialObjectMetadata{}})
+		kind(db, "apps/v1 Deployment")
+	})
+}
