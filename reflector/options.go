@@ -17,7 +17,8 @@ import (
 // and clock.
 type Options struct {
 	// Source is set for a client that does not come from WrapConfig, and says which list
-	// and watch it is. Default: it is learned from the client's transport.
+	// and watch it is. Default: what the ListerWatcher states, if it has a method
+	// StatedSource() boltstore.Source, or it is learned from the client's transport.
 	Source *boltstore.Source
 	// Cluster names the cluster, where one file serves several.
 	Cluster string
@@ -77,11 +78,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Identify returns the source that lw lists, as the options say or as it is learned from
-// the client's transport, and then the server's address.
+// Identify returns the source that lw lists, as the options or lw say, or as it is
+// learned from the client's transport, and then the server's address.
 func (o Options) Identify(lw cache.ListerWatcher, example runtime.Object) (src boltstore.Source, server string, err error) {
+	stated, states := lw.(interface{ StatedSource() boltstore.Source })
 	if o.Source != nil {
 		src = *o.Source
+	} else if states {
+		src = stated.StatedSource()
 	} else if src, server, err = Identify(context.Background(), lw, example); err != nil {
 		return src, "", err
 	}

@@ -87,7 +87,7 @@ func (p path) listWatch(clientset reflect.Value, f Filter) cache.ListerWatcher {
 		}
 		return out[0].Interface(), nil
 	}
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := call(ctx, "List", o)
 			if err != nil {
@@ -103,21 +103,24 @@ func (p path) listWatch(clientset reflect.Value, f Filter) cache.ListerWatcher {
 			return w.(watch.Interface), nil
 		},
 	}, clientset.Interface())
+	if src, ok := p.stated(clientset, f); ok {
+		return stated.ListerWatcher(lw, src)
+	}
+	return lw
 }
 
-// stated is the source that a fake client says it lists, nil for any other client:
-// only a request shows what those list.
-func (p path) stated(clientset reflect.Value, f Filter) *boltstore.Source {
+// stated is the source that a fake client says it lists. Only a request shows what any
+// other client lists.
+func (p path) stated(clientset reflect.Value, f Filter) (src boltstore.Source, ok bool) {
 	if !stated.Fake(clientset.Interface()) {
-		return nil
+		return src, false
 	}
 	c, ok := p.client(clientset, f.Namespace).Interface().(interface {
 		Resource() schema.GroupVersionResource
 		Namespace() string
 	})
-	if !ok {
-		return nil
+	if ok {
+		src = stated.Source(c.Resource(), c.Namespace(), f.TweakListOptions, boltstore.FormTyped)
 	}
-	src := stated.Source(c.Resource(), c.Namespace(), f.TweakListOptions, boltstore.FormTyped)
-	return &src
+	return src, ok
 }

@@ -195,8 +195,5 @@ func newInformer(db *boltstore.DB, o Options, path path, client reflect.Value, r
 	for name, fn := range o.Informer.Indexers {
 		io.Indexers[name] = fn
 	}
-	if io.Reflector.Source == nil {
-		io.Reflector.Source = path.stated(client, *o.Filter)
-	}
 	return informer.NewSharedIndexInformer(db, lw, example, io)
 }

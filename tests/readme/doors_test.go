@@ -13,7 +13,7 @@ import (
 // TestPackagesFitTwoScreens: what go doc shows of a package that programs import fits
 // two screens of 50 lines.
 func TestPackagesFitTwoScreens(t *testing.T) {
-	for _, pkg := range []string{"boltstore", "fifo", "reflector", "informer", "informer/factory"} {
+	for _, pkg := range []string{"boltstore", "fifo", "reflector", "informer", "informer/factory", "informer/dynamicinformer", "informer/metadatainformer"} {
 		cmd := exec.CommandContext(t.Context(), "go", "doc", "./"+pkg)
 		cmd.Dir = root
 		out, err := cmd.CombinedOutput()
@@ -68,4 +68,22 @@ func TestOptionsHaveReasons(t *testing.T) {
 		t.Errorf("there are %d options", n)
 	}
 	t.Log(n, "options")
+}
+
+// TestFactoryIsOfNoProject: what wakes generated factories does not link the informers
+// and clients of client-go, which a program with factories of its own may do without.
+func TestFactoryIsOfNoProject(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "./informer/factory")
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		for _, generated := range []string{"k8s.io/client-go/informers", "k8s.io/client-go/kubernetes/typed", "k8s.io/client-go/listers"} {
+			if strings.HasPrefix(dep, generated) {
+				t.Errorf("it depends on %s", dep)
+			}
+		}
+	}
 }

@@ -5,6 +5,8 @@ package stated
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -30,4 +32,22 @@ func Fake(client any) bool {
 		IsWatchListSemanticsUnSupported() bool
 	})
 	return ok && f.IsWatchListSemanticsUnSupported()
+}
+
+// ListerWatcher returns lw as one that states its source; see reflector.Options.Source.
+func ListerWatcher(lw cache.ListerWatcher, src boltstore.Source) cache.ListerWatcher {
+	return &listerWatcher{lw, cache.ToListerWatcherWithContext(lw), src}
+}
+
+type listerWatcher struct {
+	cache.ListerWatcher
+	cache.ListerWatcherWithContext
+	source boltstore.Source
+}
+
+func (l *listerWatcher) StatedSource() boltstore.Source { return l.source }
+
+// IsWatchListSemanticsUnSupported says for a stock Reflector whether lw streams lists.
+func (l *listerWatcher) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(l.ListerWatcher)
 }

@@ -1,0 +1,483 @@
+package generic_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	stockdynamic "k8s.io/client-go/dynamic/dynamicinformer"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	stockmetadata "k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/informer/dynamicinformer"
+	"github.com/kubewake/kubewake/informer/metadatainformer"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/leaktest"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+var (
+	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+	nodes      = corev1.SchemeGroupVersion.WithResource("nodes")
+)
+
+// factory is what both kinds of factories, client-go's and ours, can do.
+type factory interface {
+	Start(<-chan struct{})
+	ForResource(schema.GroupVersionResource) informers.GenericInformer
+	WaitForCacheSync(<-chan struct{}) map[schema.GroupVersionResource]bool
+	Shutdown()
+}
+
+// filter is what a factory restricts its lists to.
+type filter struct {
+	namespace string
+	tweak     func(*metav1.ListOptions)
+}
+
+// kind makes factories of one kind, which are all over clients of one server.
+type kind struct {
+	name  string
+	stock func(*rest.Config, filter) factory
+	ours  func(*rest.Config, filter, *boltstore.DB, informer.Options) (factory, error)
+}
+
+var kinds = []kind{
+	{"dynamic", func(c *rest.Config, f filter) factory {
+		return stockdynamic.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(c), 0, f.namespace, f.tweak)
+	}, func(c *rest.Config, f filter, db *boltstore.DB, o informer.Options) (factory, error) {
+		return dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(c), 0, f.namespace, f.tweak, db, o)
+	}},
+	{"metadata", func(c *rest.Config, f filter) factory {
+		return stockmetadata.NewFilteredSharedInformerFactory(metadata.NewForConfigOrDie(c), 0, f.namespace, f.tweak)
+	}, func(c *rest.Config, f filter, db *boltstore.DB, o informer.Options) (factory, error) {
+		return metadatainformer.NewFilteredSharedInformerFactory(metadata.NewForConfigOrDie(c), 0, f.namespace, f.tweak, db, o)
+	}},
+}
+
+func simulator(t *testing.T) *kubesim.Server {
+	t.Helper()
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	for _, o := range []kubesim.Object{widget("web", "a"), widget("web", "b"), widget("db", "c"), configMap("web", "d"), configMap("db", "e")} {
+		if err := sim.Create(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return sim
+}
+
+func widget(namespace, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{"in": namespace}}}}
+}
+
+func configMap(namespace, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"in": namespace}}}
+}
+
+func config(sim *kubesim.Server) *rest.Config {
+	cfg := sim.RESTConfig()
+	cfg.QPS = -1
+	return reflector.WrapConfig(cfg)
+}
+
+func open(t *testing.T, path string) *boltstore.DB {
+	t.Helper()
+	db, err := boltstore.Open(path, boltstore.Options{Durability: boltstore.DurabilityProcess})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func temporary(t *testing.T) *boltstore.DB { return open(t, filepath.Join(t.TempDir(), "test.db")) }
+
+// calls are what a handler was told.
+type calls struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (c *calls) note(what string, obj any) {
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = d.Obj
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, what+" "+shown(obj))
+}
+
+func (c *calls) OnAdd(obj any, _ bool)   { c.note("add", obj) }
+func (c *calls) OnUpdate(_, updated any) { c.note("update", updated) }
+func (c *calls) OnDelete(obj any)        { c.note("delete", obj) }
+
+func (c *calls) sorted() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(slices.Values(c.told))
+}
+
+// shown names an object, with the type and kind that it came as.
+func shown(obj any) string {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T %v %s/%s", obj, obj.(runtime.Object).GetObjectKind().GroupVersionKind(), m.GetNamespace(), m.GetName())
+}
+
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+// both runs a program over client-go's factory and over ours, and compares what it says.
+func both(t *testing.T, sim *kubesim.Server, f filter, program func(t *testing.T, f factory, say func(string, ...any))) {
+	t.Helper()
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			said := map[string][]string{}
+			run := func(name string, f factory) {
+				t.Run(name, func(t *testing.T) {
+					program(t, f, func(format string, args ...any) { said[name] = append(said[name], fmt.Sprintf(format, args...)) })
+				})
+			}
+			run("stock", k.stock(config(sim), f))
+			ours, err := k.ours(config(sim), f, temporary(t), informer.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			run("ours", ours)
+			if !slices.Equal(said["stock"], said["ours"]) {
+				t.Errorf("client-go:\n\t%s\nours:\n\t%s", strings.Join(said["stock"], "\n\t"), strings.Join(said["ours"], "\n\t"))
+			}
+		})
+	}
+}
+
+// TestAsClientGo: the factories do what client-go's do.
+func TestAsClientGo(t *testing.T) {
+	sim := simulator(t)
+	before := leaktest.Ours(nil)
+	both(t, sim, filter{}, func(t *testing.T, f factory, say func(string, ...any)) {
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		w := f.ForResource(widgets)
+		told := &calls{}
+		if _, err := w.Informer().AddEventHandler(told); err != nil {
+			t.Fatal(err)
+		}
+		say("same informer: %v, started: %v", f.ForResource(widgets).Informer() == w.Informer(), f.WaitForCacheSync(ctx.Done()))
+		f.Start(ctx.Done())
+		maps := f.ForResource(configMaps) // needs another Start
+		say("synced: %v", f.WaitForCacheSync(ctx.Done()))
+		say("late one: %v", maps.Informer().HasSynced())
+		f.Start(ctx.Done())
+		f.Start(ctx.Done())
+		say("synced: %v", f.WaitForCacheSync(ctx.Done()))
+
+		list := func(what string, objs []runtime.Object, err error) {
+			var names []string
+			for _, o := range objs {
+				names = append(names, shown(o))
+			}
+			slices.Sort(names)
+			say("%s: %q %v", what, names, err)
+		}
+		objs, err := w.Lister().List(labels.Everything())
+		list("all", objs, err)
+		objs, err = w.Lister().List(labels.SelectorFromSet(labels.Set{"in": "db"}))
+		list("selected", objs, err)
+		objs, err = maps.Lister().ByNamespace("web").List(labels.Everything())
+		list("namespace", objs, err)
+		obj, err := maps.Lister().ByNamespace("web").Get("d")
+		say("get: %s %v", shown(obj), err)
+		_, err = maps.Lister().ByNamespace("web").Get("none")
+		say("no get: %v", err)
+		_, err = maps.Lister().Get("none")
+		say("no get: %v", err)
+
+		if err := sim.Create(widget("web", "new")); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the new one", func() bool { _, err := w.Lister().ByNamespace("web").Get("new"); return err == nil })
+		if err := sim.Delete(widget("web", "new")); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "its delete", func() bool { return len(told.sorted()) == 5 })
+		say("told: %q", told.sorted())
+
+		other := f.ForResource(nodes) // never started
+		stop()
+		f.Shutdown()
+		f.Shutdown()
+		f.Start(context.Background().Done())
+		say("stopped: %v %v %v", w.Informer().IsStopped(), maps.Informer().IsStopped(), other.Informer().IsStopped())
+		say("synced: %v", f.WaitForCacheSync(ctx.Done()))
+	})
+	leaktest.None(t, "after the factories", before)
+}
+
+// TestFilteredAsClientGo: filtered factories list and watch what client-go's do.
+func TestFilteredAsClientGo(t *testing.T) {
+	sim := simulator(t)
+	for name, f := range map[string]filter{
+		"namespace": {namespace: "web"},
+		"labels":    {tweak: func(o *metav1.ListOptions) { o.LabelSelector = "in=web" }},
+		"both":      {namespace: "web", tweak: func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=a" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			both(t, sim, f, func(t *testing.T, f factory, say func(string, ...any)) {
+				ctx, stop := context.WithCancel(context.Background())
+				told := &calls{}
+				w := f.ForResource(widgets)
+				if _, err := w.Informer().AddEventHandler(told); err != nil {
+					t.Fatal(err)
+				}
+				f.Start(ctx.Done())
+				say("%v", f.WaitForCacheSync(ctx.Done()))
+				objs, err := w.Lister().List(labels.Everything())
+				say("%d %v", len(objs), err)
+				eventually(t, "calls", func() bool { return len(told.sorted()) >= len(objs) })
+				say("%q", told.sorted())
+				stop()
+				f.Shutdown()
+			})
+		})
+	}
+}
+
+// TestTwoLives: in its second life a factory reads before it starts, tells what was
+// deleted meanwhile, and lists nothing. Objects keep their kind.
+func TestTwoLives(t *testing.T) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			sim := simulator(t)
+			path := filepath.Join(t.TempDir(), "test.db")
+			live := func(first int, want string) {
+				db := open(t, path)
+				f, err := k.ours(config(sim), filter{}, db, informer.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := f.ForResource(widgets)
+				if _, ok := w.Informer().(*informer.Informer); !ok {
+					t.Errorf("the informer is a %T", w.Informer())
+				}
+				if objs, err := w.Lister().List(labels.Everything()); err != nil || len(objs) != first {
+					t.Errorf("before the start %d objects, %v, want %d", len(objs), err, first)
+				}
+				told := &calls{}
+				if _, err := w.Informer().AddEventHandler(told); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(context.Background())
+				f.Start(ctx.Done())
+				f.WaitForCacheSync(ctx.Done())
+				eventually(t, want, func() bool {
+					return slices.ContainsFunc(told.sorted(), func(c string) bool { return strings.HasPrefix(c, want) && strings.HasSuffix(c, " web/a") })
+				})
+				stop()
+				f.Shutdown()
+				if err := db.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			live(0, "add")
+			if err := sim.Delete(widget("web", "a")); err != nil {
+				t.Fatal(err)
+			}
+			sim.ResetRequests()
+			live(3, "delete")
+			for _, r := range sim.Requests() {
+				if r.FullRead() {
+					t.Errorf("the second life lists all %s", r.Resource)
+				}
+			}
+		})
+	}
+}
+
+// TestSources: what a factory restricts its lists to is part of the source, and
+// factories of both kinds live in one file.
+func TestSources(t *testing.T) {
+	sim := simulator(t)
+	db := temporary(t)
+	for _, k := range kinds {
+		f, err := k.ours(config(sim), filter{"web", func(o *metav1.ListOptions) { o.LabelSelector = "a=b" }}, db, informer.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.ForResource(widgets)
+	}
+	states, err := db.States()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, st := range states {
+		got = append(got, st.Source.String())
+	}
+	slices.Sort(got)
+	if want := []string{"widgets.example.com/v1 -n web -l a=b (metadata)", "widgets.example.com/v1 -n web -l a=b (unstructured)"}; !slices.Equal(got, want) {
+		t.Errorf("sources %q, want %q", got, want)
+	}
+}
+
+// TestRefused: a client that is not wrapped is an error. A list that is claimed is kept
+// in memory, or never syncs if that is asked for.
+func TestRefused(t *testing.T) {
+	sim := simulator(t)
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) {
+			db := temporary(t)
+			if _, err := k.ours(sim.RESTConfig(), filter{}, db, informer.Options{}); !errors.Is(err, reflector.ErrUnidentified) || !strings.Contains(err.Error(), "WrapConfig") {
+				t.Errorf("not wrapped: %v", err)
+			}
+			given, err := k.ours(sim.RESTConfig(), filter{namespace: "given"}, db, informer.Options{Reflector: reflector.Options{Source: &boltstore.Source{Cluster: "c"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if inf, ok := given.ForResource(widgets).Informer().(*informer.Informer); !ok || !strings.HasPrefix(inf.Store().Source().String(), "widgets.example.com/v1 -n given --cluster c") {
+				t.Errorf("a given source: %v", ok)
+			}
+			first, err := k.ours(config(sim), filter{}, db, informer.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first.ForResource(widgets)
+			second, err := k.ours(config(sim), filter{}, db, informer.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(context.Background())
+			w := second.ForResource(widgets)
+			second.Start(ctx.Done())
+			if synced := second.WaitForCacheSync(ctx.Done()); !synced[widgets] {
+				t.Error("in memory it does not sync")
+			}
+			if objs, err := w.Lister().List(labels.Everything()); err != nil || len(objs) != 3 {
+				t.Errorf("in memory: %d objects, %v", len(objs), err)
+			}
+			if n := len(db.Fallbacks()); n != 1 {
+				t.Errorf("%d fallbacks", n)
+			}
+			stop()
+			second.Shutdown()
+		})
+	}
+	for name, err := range map[string]error{"dynamic": second(dynamicinformer.NewDynamicSharedInformerFactory(nil, 0, nil, informer.Options{})),
+		"metadata": second(metadatainformer.NewSharedInformerFactory(nil, 0, nil, informer.Options{}))} {
+		if err == nil {
+			t.Errorf("%s: no client is no error", name)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestTransform: the transform of the options applies, under its version.
+func TestTransform(t *testing.T) {
+	sim := simulator(t)
+	for _, k := range kinds {
+		f, err := k.ours(config(sim), filter{}, temporary(t), informer.Options{TransformVersion: "1", Transform: func(o any) (any, error) {
+			m, err := meta.Accessor(o)
+			if err == nil {
+				m.SetLabels(map[string]string{"seen": "yes"})
+			}
+			return o, err
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := f.ForResource(widgets)
+		ctx, stop := context.WithCancel(context.Background())
+		f.Start(ctx.Done())
+		f.WaitForCacheSync(ctx.Done())
+		if objs, err := w.Lister().List(labels.SelectorFromSet(labels.Set{"seen": "yes"})); err != nil || len(objs) != 3 {
+			t.Errorf("%s: %d objects, %v", k.name, len(objs), err)
+		}
+		stop()
+		f.Shutdown()
+	}
+}
+
+// TestFakes: client-go's fakes need no config: a factory knows what it asks them for.
+func TestFakes(t *testing.T) {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	partial := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"}, ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}}
+	for name, f := range map[string]func(db *boltstore.DB) (stock, ours factory, err error){
+		"dynamic": func(db *boltstore.DB) (factory, factory, error) {
+			client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{widgets: "WidgetList"}, widget("web", "a"), widget("db", "b"))
+			f, err := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, "web", nil, db, informer.Options{})
+			return stockdynamic.NewFilteredDynamicSharedInformerFactory(client, 0, "web", nil), f, err
+		},
+		"metadata": func(db *boltstore.DB) (factory, factory, error) {
+			client := metadatafake.NewSimpleMetadataClient(scheme, partial)
+			f, err := metadatainformer.NewFilteredSharedInformerFactory(client, 0, "web", nil, db, informer.Options{})
+			return stockmetadata.NewFilteredSharedInformerFactory(client, 0, "web", nil), f, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stock, ours, err := f(temporary(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			for _, f := range []factory{stock, ours} {
+				ctx, stop := context.WithCancel(context.Background())
+				w := f.ForResource(widgets)
+				f.Start(ctx.Done())
+				synced := f.WaitForCacheSync(ctx.Done())
+				obj, err := w.Lister().ByNamespace("web").Get("a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				objs, err := w.Lister().List(labels.Everything())
+				said = append(said, fmt.Sprint(synced, shown(obj), len(objs), err))
+				stop()
+				f.Shutdown()
+			}
+			if said[0] != said[1] {
+				t.Errorf("client-go: %s\nours: %s", said[0], said[1])
+			}
+		})
+	}
+}
