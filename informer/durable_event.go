@@ -56,6 +56,13 @@ func (e Event) Old() any {
 	return e.old()
 }
 
+// WithoutObjects is the event for Ack, Nack and Keep: a program that holds it does not
+// hold the objects in memory.
+func (e Event) WithoutObjects() Event {
+	e.Object, e.old = nil, nil
+	return e
+}
+
 // Ack acknowledges an event for which the handler has returned ErrAckLater, or
 // is going to. It may be called from any goroutine and more than once; it has no
 // effect after the informer has stopped. It counts once all earlier events of the
@@ -71,6 +78,14 @@ func (e Event) Ack() {
 func (e Event) Nack(err error) {
 	if e.delivery != nil {
 		e.delivery.End(cmp.Or(err, errNack))
+	}
+}
+
+// Keep leaves such an event as it is: the next life is told it, unless Ack comes after
+// all. Its memory can be given to other events at once.
+func (e Event) Keep() {
+	if e.delivery != nil {
+		e.delivery.Keep()
 	}
 }
 

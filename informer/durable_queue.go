@@ -39,17 +39,16 @@ type queued struct {
 
 // share is an event that waits for the work on all its items.
 type share struct {
-	key  string
-	ack  func()
-	mu   sync.Mutex
-	left int
+	event Event
+	mu    sync.Mutex
+	left  int
 }
 
 func (s *share) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.left--; s.left == 0 {
-		s.ack()
+		s.event.Ack()
 	}
 }
 
@@ -66,7 +65,7 @@ func (q *DurableQueue[T]) HandleEvent(_ context.Context, e Event) error {
 	if len(items) == 0 {
 		return nil
 	}
-	s := &share{key: e.Key, ack: Event{delivery: e.delivery}.Ack, left: len(items)} // and the object can go
+	s := &share{event: e.WithoutObjects(), left: len(items)}
 	for _, item := range items {
 		q.mu.Lock()
 		st := q.of(item)
@@ -104,11 +103,12 @@ func (q *DurableQueue[T]) Get() (item T, shutdown bool) {
 // Done ends the work on an item. It acknowledges what the work was for, unless the
 // item was asked for again.
 func (q *DurableQueue[T]) Done(item T) {
-	var done []*share
+	var done, kept []*share
 	q.mu.Lock()
 	st := q.of(item)
 	if st.again {
 		done, st.working = lastOfEach(st.working)
+		kept = slices.Clone(st.working)
 	} else {
 		done, st.working = st.working, nil
 	}
@@ -120,6 +120,9 @@ func (q *DurableQueue[T]) Done(item T) {
 	for _, s := range done {
 		s.done()
 	}
+	for _, s := range kept {
+		s.event.Keep()
+	}
 	q.TypedRateLimitingInterface.Done(item)
 }
 
@@ -129,12 +132,12 @@ func (q *DurableQueue[T]) Done(item T) {
 func lastOfEach(shares []*share) (before, last []*share) {
 	later := map[string]bool{}
 	for _, s := range slices.Backward(shares) {
-		if s.key == "" || later[s.key] {
+		if s.event.Key == "" || later[s.event.Key] {
 			before = append(before, s)
 		} else {
 			last = append(last, s)
 		}
-		later[s.key] = true
+		later[s.event.Key] = true
 	}
 	slices.Reverse(last)
 	return before, last

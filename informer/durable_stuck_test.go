@@ -227,3 +227,56 @@ func listed(events []Event) (s string) {
 	}
 	return s
 }
+
+// TestKept: events that are kept for the next life make room for others at once, and the
+// next life is told them.
+func TestKept(t *testing.T) {
+	w := newWorld(t)
+	w.options.FlushInterval = 5 * time.Millisecond
+	for i := range 60 {
+		w.create(fmt.Sprint("o", i), "one")
+	}
+	var mu sync.Mutex
+	told := map[string]int{}
+	answer := func(e Event) error { go e.Keep(); return ErrAckLater }
+	life := func() *life {
+		l := w.live(Options{})
+		l.inf.page = 4
+		if _, err := l.inf.AddDurableHandler("kept", DurableHandlerFunc(func(_ context.Context, e Event) error {
+			mu.Lock()
+			defer mu.Unlock()
+			told[e.Key]++
+			return answer(e)
+		}), DurableOptions{maxPending: 4}); err != nil { // without Keep: 10 s for each four
+			t.Fatal(err)
+		}
+		return l.run().synced()
+	}
+	all := func(times int) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			n := 0
+			for _, m := range told {
+				if m >= times {
+					n++
+				}
+			}
+			return n == 60
+		}
+	}
+	l := life()
+	eventually(t, "all are told", all(1))
+	l.end()
+	l = life()
+	eventually(t, "all are told again", all(2))
+	l.end()
+	answer = func(Event) error { return nil }
+	l = life()
+	eventually(t, "all are told once more", all(3))
+	eventually(t, "none is left", func() bool {
+		hs, err := l.inf.store.Handlers()
+		return err == nil && len(hs) == 1 && hs[0].Parked == 0
+	})
+	l.end()
+}

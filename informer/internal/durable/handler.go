@@ -202,3 +202,10 @@ func (d *Handler) acknowledged(key string, t *task) {
 
 // returned implements owner.
 func (d *Handler) returned() { d.checkSynced() }
+
+// kept implements owner.
+func (d *Handler) kept() {
+	if d.queues.memory.blocked {
+		d.block()
+	}
+}

@@ -30,6 +30,7 @@ type keyQueue struct {
 	loading bool      // its parked entries are being read
 	failed  int       // how often since the last acknowledgement
 	dropped bool      // by a start-over
+	kept    bool      // nobody works on what was told; see Delivery.Keep
 }
 
 // queues has what was taken in and not acknowledged, by key, and tells it. The
@@ -61,6 +62,7 @@ type queues struct {
 type owner interface {
 	acknowledged(key string, t *task)
 	returned() // a call has
+	kept()     // a key may be moved to the file
 }
 
 // reset drops everything. Calls under way go on, and do not count.
@@ -173,7 +175,7 @@ func (s *queues) settle(q *keyQueue) {
 	q.tasks = q.tasks[n:]
 	q.told -= n
 	if n > 0 {
-		q.since = s.host.Clock.Now()
+		q.since, q.kept = s.host.Clock.Now(), false
 	}
 	if n > 0 && q.failed > 0 {
 		q.failed = 0

@@ -13,7 +13,7 @@ type parking struct {
 }
 
 // When memory is full, stuck keys are moved to the file: keys that wait for their
-// retry, and keys that have gone unacknowledged for long. The tasks that remain of
+// retry, and keys that have gone unacknowledged for long, or are kept for the next life. The tasks that remain of
 // them in memory only say how far they are parked.
 
 // parkAtOnce bounds what one commit parks, in bytes.
@@ -24,7 +24,7 @@ func (s *queues) isStuck(q *keyQueue) bool {
 	if q.busy || q.loading || q.ready || q.dropped || len(q.tasks) == 0 || q.tasks[0].reset || q.tasks[len(q.tasks)-1].entry == nil {
 		return false
 	}
-	return q.waiting || q.told >= min(len(q.tasks), AheadOfAck) && s.host.Clock.Since(q.since) >= s.o.StuckAfter
+	return q.waiting || q.told >= min(len(q.tasks), AheadOfAck) && (q.kept || s.host.Clock.Since(q.since) >= s.o.StuckAfter)
 }
 
 // park makes a key part of the commit if it is stuck. It says whether it has.

@@ -21,6 +21,18 @@ type Delivery struct {
 // no effect if the key is being told again already, or the task is settled.
 func (dl *Delivery) End(err error) { dl.s.end(dl, err) }
 
+// Keep says that what was told is not going to be acknowledged soon: when memory is
+// full, its key can be moved to the file at once.
+func (dl *Delivery) Keep() {
+	dl.s.mu.Lock()
+	defer dl.s.mu.Unlock()
+	if dl.q.dropped || dl.turn != dl.q.turn || dl.t.acked {
+		return
+	}
+	dl.q.kept = true
+	dl.s.owner.kept()
+}
+
 // work tells what is due until the handler ends.
 func (s *queues) work() {
 	for {
