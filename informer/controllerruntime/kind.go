@@ -1,0 +1,262 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubewake/kubewake/informer"
+)
+
+// Kind is source.Kind whose work is durable. After a start the handler gets what has not
+// been acknowledged, deletes included. Of a name that the file does not know it gets
+// every object, as in an initial list.
+//
+// An update may begin at an older object than the handler was last given, where changes
+// were collapsed. Resyncs (cache.Options.SyncPeriod) are not told: return a RequeueAfter
+// for what is to be looked at from time to time. Where the cache has the objects in
+// memory only (see informer.ForControllerRuntime), the source is as durable as
+// source.Kind, and the log says so.
+//
+// A Work has one source of each type and list.
+func Kind[object client.Object](w *Work, c cache.Cache, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
+	return &kind[object]{work: w, cache: c, obj: obj, handler: h, predicates: predicates, started: make(chan error, 1)}
+}
+
+// For is the Kind that takes the place of a builder's For: a request for each object.
+func For[object client.Object](w *Work, c cache.Cache, obj object, predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
+	return Kind(w, c, obj, &handler.TypedEnqueueRequestForObject[object]{}, predicates...)
+}
+
+type kind[object client.Object] struct {
+	work       *Work
+	cache      cache.Cache
+	obj        object
+	handler    handler.TypedEventHandler[object, reconcile.Request]
+	predicates []predicate.TypedPredicate[object]
+
+	started chan error // gets one
+	once    sync.Once
+}
+
+// String names the source in controller-runtime's log.
+func (k *kind[object]) String() string { return fmt.Sprintf("durable kind source: %T", k.obj) }
+
+// Start implements source.Source.
+func (k *kind[object]) Start(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	switch {
+	case isNil(k.work), isNil(k.cache), isNil(k.obj), isNil(k.handler):
+		return errors.New("controllerruntime: Kind needs a Work, a cache, an object and a handler")
+	case !k.work.wrapped.Load():
+		return errNotWrapped
+	}
+	err := errors.New("controllerruntime: a source is for one controller: make another one")
+	k.once.Do(func() {
+		err = nil
+		go func() { k.started <- k.start(ctx, q) }()
+	})
+	return err
+}
+
+func (k *kind[object]) start(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	l := log.FromContext(ctx).WithValues("work", k.work.name, "type", fmt.Sprintf("%T", k.obj))
+	var inf cache.Informer
+	var last error
+	// The type may be one that is yet to be installed.
+	if err := wait.PollUntilContextCancel(ctx, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		if inf, last = k.cache.GetInformer(ctx, k.obj, cache.BlockUntilSynced(false)); last != nil {
+			l.Error(last, "The cache has no informer for a durable source yet")
+		}
+		return last == nil, nil
+	}); err != nil {
+		return fmt.Errorf("controllerruntime: no informer: %w", errors.Join(err, last))
+	}
+	t := &teller[object]{kind: k, ctx: ctx, queue: q, origin: new(byte)}
+	t.plain = func() {
+		l.Error(nil, "The work of a source is not durable, since the cache keeps its objects in memory only")
+	}
+	if _, err := inf.AddEventHandlerWithOptions(t, toolscache.HandlerOptions{Logger: &l}); err != nil {
+		return fmt.Errorf("controllerruntime: %w; a second source of one type needs a Work of its own (see Work.Reconciler)", err)
+	}
+	if !k.cache.WaitForCacheSync(ctx) && ctx.Err() == nil {
+		return errors.New("controllerruntime: the cache did not sync")
+	}
+	return nil
+}
+
+// WaitForSync implements source.SyncingSource: it waits for the cache. It does not wait
+// until the handler was told everything, which takes acknowledgements.
+func (k *kind[object]) WaitForSync(ctx context.Context) error {
+	select {
+	case err := <-k.started:
+		return err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil
+		}
+		return fmt.Errorf("controllerruntime: timed out waiting for the cache to sync for %s", k)
+	}
+}
+
+// teller hands events to the handler, for each informer of the cache. It is an
+// informer.DurableEventHandler.
+type teller[object client.Object] struct {
+	*kind[object]
+	ctx    context.Context // of the controller
+	queue  workqueue.TypedRateLimitingInterface[reconcile.Request]
+	origin any // tells the objects of one source from those of another
+
+	plain  func() // says that the source is not durable
+	warned atomic.Bool
+}
+
+var _ informer.DurableEventHandler = &teller[client.Object]{}
+
+// DurableName implements informer.DurableEventHandler.
+func (t *teller[object]) DurableName() string { return t.work.name }
+
+// HandleEvent implements informer.DurableHandler.
+func (t *teller[object]) HandleEvent(_ context.Context, e informer.Event) error {
+	if e.Type == informer.EventReset {
+		return nil // every object follows
+	}
+	s := newShare(origin{t.origin, e.Key}, e)
+	r := newRecorder(t.work, t.queue, s)
+	t.tell(e, r)
+	r.close()
+	if s.finished() {
+		return nil // nothing is to be done for it
+	}
+	return informer.ErrAckLater
+}
+
+func (t *teller[object]) tell(e informer.Event, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	obj, final := e.Object.(object)
+	if d, ok := e.Object.(toolscache.DeletedFinalStateUnknown); ok {
+		obj, _ = d.Obj.(object)
+	}
+	switch e.Type {
+	case toolscache.Deleted:
+		if isNil(obj) { // its last state cannot be read
+			obj = t.named(e.Key)
+		}
+		t.deleted(obj, !final, q)
+	case toolscache.Updated:
+		if old, ok := e.Old().(object); ok {
+			t.updated(old, obj, q)
+			return
+		}
+		fallthrough
+	default:
+		t.created(obj, e.Initial, q)
+	}
+}
+
+// named is an object of which only the name is known.
+func (t *teller[object]) named(key string) object {
+	obj := t.obj.DeepCopyObject().(object)
+	ns, name, _ := toolscache.SplitMetaNamespaceKey(key)
+	obj.SetNamespace(ns)
+	obj.SetName(name)
+	return obj
+}
+
+func (t *teller[object]) created(obj object, initial bool, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	e := event.TypedCreateEvent[object]{Object: obj, IsInInitialList: initial}
+	for _, p := range t.predicates {
+		if !p.Create(e) {
+			return
+		}
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	t.handler.Create(ctx, e, q)
+}
+
+func (t *teller[object]) updated(old, obj object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	e := event.TypedUpdateEvent[object]{ObjectOld: old, ObjectNew: obj}
+	for _, p := range t.predicates {
+		if !p.Update(e) {
+			return
+		}
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	t.handler.Update(ctx, e, q)
+}
+
+func (t *teller[object]) deleted(obj object, unknown bool, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	e := event.TypedDeleteEvent[object]{Object: obj, DeleteStateUnknown: unknown}
+	for _, p := range t.predicates {
+		if !p.Delete(e) {
+			return
+		}
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	t.handler.Delete(ctx, e, q)
+}
+
+// OnAdd, OnUpdate and OnDelete are called by informers that keep their objects in memory.
+
+// OnAdd implements cache.ResourceEventHandler.
+func (t *teller[object]) OnAdd(obj any, initial bool) {
+	t.warn()
+	if o, ok := obj.(object); ok {
+		t.created(o, initial, t.queue)
+	}
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (t *teller[object]) OnUpdate(old, obj any) {
+	t.warn()
+	before, had := old.(object)
+	if o, ok := obj.(object); ok && had {
+		t.updated(before, o, t.queue)
+	}
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (t *teller[object]) OnDelete(obj any) {
+	t.warn()
+	d, unknown := obj.(toolscache.DeletedFinalStateUnknown)
+	if unknown {
+		obj = d.Obj
+	}
+	if o, ok := obj.(object); ok {
+		t.deleted(o, unknown, t.queue)
+	}
+}
+
+func (t *teller[object]) warn() {
+	if t.warned.CompareAndSwap(false, true) {
+		t.plain()
+	}
+}
+
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	switch r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Interface, reflect.Map, reflect.Func, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	}
+	return false
+}

@@ -1,0 +1,57 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// File says where a manager's cache is, and how.
+type File struct {
+	// Path of the file.
+	Path string
+	// Options of the file.
+	Options boltstore.Options
+	// Informers has the options of all informers, see informer.ForControllerRuntime.
+	Informers informer.Options
+}
+
+// NewManager is ctrl.NewManager with the cache in the file. It wraps a copy of cfg. Start
+// closes the file when the manager has ended. The metric
+// kubewake_fallback_informers_total, in controller-runtime's registry, counts the
+// informers that go without the file.
+func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, error) {
+	if o.Cache.NewInformer != nil {
+		return nil, errors.New("controllerruntime: the options have a Cache.NewInformer, which the file would not be used by: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
+	}
+	db, err := boltstore.Open(f.Path, f.Options)
+	if err != nil {
+		return nil, err
+	}
+	o.Cache.NewInformer = informer.ForControllerRuntime(db, f.Informers)
+	mgr, err := manager.New(reflector.WrapConfig(rest.CopyConfig(cfg)), o)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	fallbacks.add(db)
+	return &kept{mgr, db}, nil
+}
+
+// kept is a manager that has a file.
+type kept struct {
+	manager.Manager
+	db *boltstore.DB
+}
+
+// Start runs the manager, and closes the file.
+func (k *kept) Start(ctx context.Context) error {
+	err := k.Manager.Start(ctx)
+	fallbacks.remove(k.db)
+	return errors.Join(err, k.db.Close())
+}

@@ -1,0 +1,95 @@
+package controllerruntime
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// recorder is the controller's queue as one call of a handler sees it. It notes which
+// requests the event leads to, before the queue has them. Requests that come after the
+// call, from a goroutine of the handler's, are not the event's.
+type recorder struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+	work *Work
+
+	mu    sync.Mutex
+	share *share // nil after the call
+	noted map[reconcile.Request]bool
+}
+
+func newRecorder(w *Work, q workqueue.TypedRateLimitingInterface[reconcile.Request], s *share) *recorder {
+	p, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
+	if !ok {
+		p = unordered{q}
+	}
+	return &recorder{PriorityQueue: p, work: w, share: s, noted: map[reconcile.Request]bool{}}
+}
+
+func (r *recorder) note(reqs ...reconcile.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, req := range reqs {
+		if r.share != nil && !r.noted[req] {
+			r.noted[req] = true
+			r.share.left.Add(1)
+			r.work.expect(req, r.share)
+		}
+	}
+}
+
+func (r *recorder) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.share = nil
+}
+
+// Add implements workqueue.TypedInterface.
+func (r *recorder) Add(req reconcile.Request) {
+	r.note(req)
+	r.PriorityQueue.Add(req)
+}
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (r *recorder) AddAfter(req reconcile.Request, after time.Duration) {
+	r.note(req)
+	r.PriorityQueue.AddAfter(req, after)
+}
+
+// AddRateLimited implements workqueue.TypedRateLimitingInterface.
+func (r *recorder) AddRateLimited(req reconcile.Request) {
+	r.note(req)
+	r.PriorityQueue.AddRateLimited(req)
+}
+
+// AddWithOpts implements priorityqueue.PriorityQueue.
+func (r *recorder) AddWithOpts(o priorityqueue.AddOpts, reqs ...reconcile.Request) {
+	r.note(reqs...)
+	r.PriorityQueue.AddWithOpts(o, reqs...)
+}
+
+// unordered is a queue without priorities.
+type unordered struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func (u unordered) AddWithOpts(o priorityqueue.AddOpts, reqs ...reconcile.Request) {
+	for _, req := range reqs {
+		switch {
+		case o.RateLimited:
+			u.AddRateLimited(req)
+		case o.After > 0:
+			u.AddAfter(req, o.After)
+		default:
+			u.Add(req)
+		}
+	}
+}
+
+func (u unordered) GetWithPriority() (reconcile.Request, int, bool) {
+	req, shutdown := u.Get()
+	return req, 0, shutdown
+}

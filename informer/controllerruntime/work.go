@@ -1,0 +1,133 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubewake/kubewake/informer"
+)
+
+// Work is what a controller has to do, kept in the file until it is done. An event of
+// its sources ([Kind]) is acknowledged once Reconcile has succeeded for each request
+// that the event led to. After a crash the events that were not are told again.
+//
+// Where Reconcile asks for the request again (RequeueAfter), or fails, the last event of
+// each object stays unacknowledged: the request comes back after a restart, as from a
+// stock controller's initial list. So a request that is to be looked at from time to time
+// is, in the next life too.
+type Work struct {
+	name    string
+	wrapped atomic.Bool // a controller has the Reconciler
+
+	mu      sync.Mutex
+	waiting map[reconcile.Request][]*share
+}
+
+// NewWork returns the work of a controller. Its name must be the same in each life of
+// the program: it is the name of a durable handler in the file. A new name is told every
+// object, so change it when the reconciler is to see all objects again.
+func NewWork(name string) *Work {
+	return &Work{name: name, waiting: map[reconcile.Request][]*share{}}
+}
+
+// Reconciler notes which requests r has worked on. The controller must have it in the
+// place of r. Two Works for one controller, say for two sources of one type, are nested.
+func (w *Work) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
+	w.wrapped.Store(true)
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (res reconcile.Result, err error) {
+		shares := w.take(req)
+		done := false
+		defer func() { w.end(req, shares, done) }() // also when r panics
+		res, err = r.Reconcile(ctx, req)
+		rest := res
+		rest.Priority = nil
+		done = err == nil && rest.IsZero()
+		return res, err
+	})
+}
+
+// take returns the events that led to a request. What r reads from here on has them.
+func (w *Work) take(req reconcile.Request) []*share {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	shares := w.waiting[req]
+	delete(w.waiting, req)
+	return shares
+}
+
+func (w *Work) end(req reconcile.Request, shares []*share, done bool) {
+	var kept []*share
+	if !done {
+		w.mu.Lock()
+		shares, kept = lastOfEach(append(shares, w.waiting[req]...))
+		if len(kept) > 0 {
+			w.waiting[req] = kept
+		}
+		w.mu.Unlock()
+	}
+	for _, s := range shares {
+		s.done()
+	}
+	for _, s := range kept {
+		s.event.Keep()
+	}
+}
+
+// lastOfEach parts the last event of each object from those before it. Were these kept,
+// too, the object's key would soon be told nothing more, and what is kept would grow.
+func lastOfEach(shares []*share) (before, last []*share) {
+	later := map[origin]bool{}
+	for _, s := range slices.Backward(shares) {
+		if later[s.origin] {
+			before = append(before, s)
+		} else {
+			last = append(last, s)
+		}
+		later[s.origin] = true
+	}
+	slices.Reverse(last)
+	return before, last
+}
+
+// expect notes that a request comes from an event.
+func (w *Work) expect(req reconcile.Request, s *share) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting[req] = append(w.waiting[req], s)
+}
+
+var errNotWrapped = errors.New("controllerruntime: nobody would say when the work is done: give the controller Work.Reconciler in the place of its reconciler")
+
+// origin is the object of an event.
+type origin struct {
+	source any
+	key    string
+}
+
+// share is an event that waits for the work on its requests.
+type share struct {
+	origin origin
+	event  informer.Event
+	left   atomic.Int64 // requests, and one until the handler has returned
+}
+
+func newShare(o origin, e informer.Event) *share {
+	s := &share{origin: o, event: e.WithoutObjects()}
+	s.left.Store(1)
+	return s
+}
+
+// done ends the work on one of the event's requests.
+func (s *share) done() {
+	if s.left.Add(-1) == 0 {
+		s.event.Ack()
+	}
+}
+
+// finished notes that the handler has returned. It says whether nothing is left to do.
+func (s *share) finished() bool { return s.left.Add(-1) == 0 }
