@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -121,11 +122,26 @@ func (h *historyCmd) print(out io.Writer, v live.Version) error {
 	if len(v.Managers) > 0 {
 		by = " by " + strings.Join(v.Managers, ", ")
 	}
-	fmt.Fprintf(out, "%s  %s  %s  resourceVersion %s%s\n", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)
+	line := func(format string, args ...any) { fmt.Fprintln(out, escaped(fmt.Sprintf(format, args...))) }
+	line("%s  %s  %s  resourceVersion %s%s", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)
 	for _, c := range v.Diff {
-		fmt.Fprintf(out, "  %s: %s -> %s\n", c.Path, short(c.Old), short(c.New))
+		line("  %s: %s -> %s", c.Path, short(c.Old), short(c.New))
 	}
 	return nil
+}
+
+// escaped returns text without control characters, which a terminal would obey. Anyone
+// who can write an object may have put them there.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
 
 // short returns a field's value as JSON, cut to 120 characters.

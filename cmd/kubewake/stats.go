@@ -236,12 +236,14 @@ func (s *stats) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByColl
 
 // Collect implements prometheus.Collector.
 func (s *stats) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	send := func(d *prometheus.Desc, typ prometheus.ValueType, v float64, labels []string) {
+		for i := range labels { // other text is refused
+			labels[i] = strings.ToValidUTF8(labels[i], "?")
+		}
+		ch <- prometheus.MustNewConstMetric(d, typ, v, labels...)
 	}
-	count := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
-	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) { send(d, prometheus.GaugeValue, v, labels) }
+	count := func(d *prometheus.Desc, v float64, labels ...string) { send(d, prometheus.CounterValue, v, labels) }
 	for _, src := range s.all() {
 		file, now := src.inf.Store().State(), src.inf.State()
 		gauge(descObjects, float64(file.Objects), src.name)

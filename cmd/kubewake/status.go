@@ -97,7 +97,7 @@ func movedOwner(ctx context.Context, path string) *live.Owner {
 func printNoted(w io.Writer, states []boltstore.State) {
 	for _, st := range states {
 		if st.Unstored > 0 {
-			fmt.Fprintf(w, "%s: %d objects could not be stored and will be read again; the last one because: %s\n", st.Source, st.Unstored, st.UnstoredReason)
+			fmt.Fprintf(w, "%s: %d objects could not be stored and will be read again; the last one because: %s\n", st.Source, st.Unstored, escaped(st.UnstoredReason))
 		}
 		if st.Unindexed > 0 {
 			fmt.Fprintf(w, "%s: %d objects lack values in an index whose function failed on them\n", st.Source, st.Unindexed)
