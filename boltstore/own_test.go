@@ -146,6 +146,9 @@ func (f *ownTest) replay() string {
 	f.must(err)
 	one, err := f.s.ReplayOf([]string{"a/o"})
 	f.must(err)
+	if n, err := f.s.ServerObjects(); err != nil || n != uint64(len(p.Keys)) {
+		f.t.Fatalf("the server has shown %d objects, counted %d: %v", len(p.Keys), n, err)
+	}
 	found := "nothing"
 	for i, key := range p.Keys {
 		if key == "a/o" {

@@ -108,7 +108,11 @@ func (a *audit) differs(ctx context.Context) (bool, error) {
 	case m.GetContinue() != "":
 		return false, nil // a selection is not counted
 	}
-	return n != int64(a.store.State().Objects), nil
+	shown, err := a.store.ServerObjects()
+	if err != nil {
+		return false, nil // the file cannot be read: nothing is known
+	}
+	return n != int64(shown), nil
 }
 
 // recount finds out whether a relist has made the numbers equal. If not, the list
