@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
@@ -193,6 +194,9 @@ func rotate(path, real string) error {
 		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(real), tempPrefix(real)+"*")
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		err = fmt.Errorf("%w; rotate it where its folder can be written, and copy it from there", err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrKeyset, osfile.SayLong(err))
 	}

@@ -13,7 +13,7 @@ import (
 // Files makes, renames and removes files. The zero value is ready to use.
 //
 // Before each operation it calls Before, if set, with "create", "write", "sync",
-// "rename", "link" or "remove" and the path. An error from Before becomes the
+// "commit", "rename", "exchange", "link" or "remove" and the path. An error from Before becomes the
 // operation's. Tests use this to watch operations and to make them fail.
 type Files struct {
 	Before func(name, path string) error
