@@ -1,0 +1,94 @@
+// Package informertest is for unit tests of programs whose informers keep their objects
+// in a file. Fake clientsets, and client-go's FakeControllerSource, work over a temporary
+// file, with one line more than without it:
+//
+//	f := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
+//	informertest.Wake(t, f, &corev1.Pod{})
+//
+//	f := informertest.Must(dynamicinformer.NewDynamicSharedInformerFactory(client, 0, informertest.Open(t), informer.Options{}))
+//
+//	inf := informertest.NewSharedIndexInformer(t, framework.NewFakeControllerSource(), &corev1.Pod{}, informer.Options{})
+//
+// A program that opens its file itself needs nothing from here but [ListerWatcher], if it
+// lists from something that is no clientset.
+package informertest
+
+import (
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/informer/factory"
+	"github.com/kubewake/kubewake/informer/internal/stated"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// Open opens a new file, which is closed and removed at the end of the test. Most of the
+// few milliseconds that it takes are for the disk, and go where TMPDIR is in memory. An
+// informer that the test does not stop does no harm: afterwards it reads nothing, and it
+// ends when it is stopped.
+func Open(t testing.TB) *boltstore.DB {
+	t.Helper()
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "informertest.db"), boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Log(err) // informers run, which are no failure with client-go either
+		}
+	})
+	return db
+}
+
+// Wake is factory.Wake over a file of the test.
+func Wake(t testing.TB, f any, types ...runtime.Object) {
+	t.Helper()
+	if err := factory.Wake(f, Open(t), factory.Options{}, types...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NewSharedIndexInformer returns an informer over a file of the test. lw need not say
+// what it lists.
+func NewSharedIndexInformer(t testing.TB, lw cache.ListerWatcher, example runtime.Object, o informer.Options) *informer.Informer {
+	t.Helper()
+	inf, err := informer.NewSharedIndexInformer(Open(t), ListerWatcher(lw, example), example, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inf
+}
+
+// ListerWatcher returns lw as one that says what it lists: all objects of example's
+// type. Two of one type are the same list, so give each a file of its own.
+func ListerWatcher(lw cache.ListerWatcher, example runtime.Object) cache.ListerWatcher {
+	gvk := example.GetObjectKind().GroupVersionKind()
+	if known, _, err := scheme.Scheme.ObjectKinds(example); gvk.Kind == "" && err == nil {
+		gvk = known[0]
+	}
+	if gvk.Kind == "" {
+		gvk = schema.GroupVersionKind{Group: "informertest", Version: "v1", Kind: reflect.TypeOf(example).Elem().Name()}
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	plural.Resource = strings.ToLower(plural.Resource)
+	return stated.ListerWatcher(lw, stated.Source(plural, "", nil, reflector.FormOf(example)))
+}
+
+// Must returns v. It panics if there is an error.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
