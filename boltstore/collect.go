@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -152,6 +153,11 @@ func (db collecting) discard(id string, before time.Time) (gone bool, err error)
 			return err
 		}
 		gone = true
+		if handlers, err := src.handlers(m); err != nil || len(handlers) > 0 {
+			if err := errors.Join(err, noteNamesLost(tx)); err != nil { // they start over when they come back
+				return err
+			}
+		}
 		return db.h.moveAside(tx, id, discarded)
 	}, nil)
 	return gone && err == nil, err

@@ -66,7 +66,8 @@ type Options struct {
 	// CollectAfter is set longer, or negative to keep all, where a program claims some
 	// of its sources seldom. It is how long after its last claim a source is removed
 	// from the file. Contents of another cluster go that long after they were set
-	// aside. The last claim is noted to the hour. Default 30 days.
+	// aside. The last claim is noted to the hour. Durable handlers of such a source start
+	// over when they come back. Default 30 days.
 	//
 	// A file must have been open for an hour, so that a program that was off for long
 	// claims its sources first. The clock must have been right then and now; see

@@ -121,15 +121,18 @@ func (cp *copying) lostBefore() bool {
 
 // namesLost notes that sources with durable handlers may have been lost.
 func (cp *copying) namesLost() {
-	cp.res.damage.Add(cp.write(func(tx *bolt.Tx) error {
-		var h header
-		f := tx.Bucket(layout.BucketFile)
-		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
-			return err
-		}
-		h.NamesLost = true
-		return format.Put(f, layout.KeyHeader, h)
-	}))
+	cp.res.damage.Add(cp.write(noteNamesLost))
+}
+
+// noteNamesLost sets NamesLost in the file's header.
+func noteNamesLost(tx *bolt.Tx) error {
+	var h header
+	f := tx.Bucket(layout.BucketFile)
+	if err := format.Get(f, layout.KeyHeader, &h); err != nil {
+		return err
+	}
+	h.NamesLost = true
+	return format.Put(f, layout.KeyHeader, h)
 }
 
 // compare returns ErrDamaged if the copy lacks something that meta counts.

@@ -1,0 +1,38 @@
+package boltstore
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// TestHandlerOfACollectedSource: a durable handler whose source was removed because
+// nobody claimed it starts over. Nobody knows any more what was deleted meanwhile. Where
+// no source with handlers was removed, a new handler is new.
+func TestHandlerOfACollectedSource(t *testing.T) {
+	for _, had := range []bool{true, false} {
+		t.Run(fmt.Sprint(had), func(t *testing.T) {
+			clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
+			db := openTest(t, testPath(t), Options{Clock: clk, Window: time.Nanosecond})
+			s := claimTest(t, db, Claim{})
+			if had {
+				h, _ := claimHandler(t, s, "one")
+				must(t, h.Release())
+			}
+			s.Release()
+			clk.Step(1000 * time.Hour)
+			if gone, err := db.collecting().collect(t.Context(), time.Hour); err != nil || len(gone) != 1 {
+				t.Fatal(gone, err)
+			}
+			p := &testPosition{}
+			_, err := claimTest(t, db, Claim{}).ClaimHandler("one", p, func(pos Position, _ uint64, known bool) {
+				if known != had || pos.Reset != had {
+					t.Errorf("known %t, %+v", known, pos)
+				}
+			})
+			must(t, err)
+		})
+	}
+}
