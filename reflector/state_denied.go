@@ -44,8 +44,8 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 		}
 		return
 	}
-	if s.queue.AcceptedVersion() == "" {
-		return
+	if s.queue.AcceptedVersion() == "" && s.store.State().Objects == 0 {
+		return // purged
 	}
 	if s.cluster.server != "" {
 		known := s.store.State()
