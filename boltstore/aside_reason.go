@@ -94,5 +94,6 @@ func (s *Store) State() State {
 	st := s.meta.state(s.db.device)
 	st.Outdated = s.outdated(s.meta)
 	st.Reindexed = maps.Clone(s.reindexed)
+	st.InMemory, st.ObjectMemory = s.residence()
 	return st
 }

@@ -317,6 +317,7 @@ func (db *DB) stateOf(id string, src sourceTx) State {
 		s.mu.RLock()
 		st.Outdated, st.Reindexed = s.outdated(inMemory), maps.Clone(s.reindexed)
 		s.mu.RUnlock()
+		st.InMemory, st.ObjectMemory = s.residence()
 	}
 	handlers, herr := src.handlerStates(m, db.device)
 	st.Handlers = handlers

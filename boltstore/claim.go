@@ -95,6 +95,8 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err := s.indexing().reindexNoted(); err != nil { // retried later
 		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
 	}
+	s.memory.wanted.Store(db.objects.budget > 0 && s.canReside())
+	s.settleMemory()
 	return claimed, nil
 }
 
@@ -329,6 +331,7 @@ func (s *Store) release() {
 	s.endOnce.Do(func() { close(s.ended) })
 	s.retriers.Wait()
 	s.db.commit.detach(s)
+	s.endMemory()
 	if s.toldChanged() || s.positionsChanged() || s.claimDue() || s.formDoubted.Load() != s.metaNow().FormDoubted {
 		err := s.writePositions()
 		if err != nil && !errors.Is(err, ErrClosed) {

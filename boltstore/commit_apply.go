@@ -30,7 +30,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 		return err
 	}
 	w.meta.date(w.s.db.device)
-	a := &applier{s: w.s, src: src, m: w.meta, now: w.s.db.opts.Clock.Now().UnixNano(), overwrite: w.b.unjournaled, own: own}
+	a := &applier{s: w.s, src: src, m: w.meta, served: true, now: w.s.db.opts.Clock.Now().UnixNano(), overwrite: w.b.unjournaled, own: own}
 	if w.meta.Generation > 0 {
 		g, err := src.createGen(w.meta.Generation)
 		if err != nil {
@@ -116,6 +116,9 @@ type applier struct {
 	// have their own version, and for an unknown one.
 	asOf string
 
+	// served: readers see the generation that is written once the transaction is
+	// visible.
+	served bool
 	// unseen: the changes are not journaled and no handler is told; the objects were
 	// found in the file.
 	unseen bool
@@ -128,7 +131,7 @@ type applier struct {
 	// listed: the changes come from a list.
 	listed bool
 
-	forgot  bool
+	forgot  *indexSet
 	drafts  []format.Draft
 	entries []*Entry
 	keyBuf  []byte
@@ -181,7 +184,7 @@ func (a *applier) stale(c *Change, old *format.Record) bool {
 
 // recordOf makes the record of an object that is stored.
 func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, err error) {
-	a.forgetIndices()
+	a.forgetIndices(c.set)
 	next = &format.Record{Codec: a.s.codec.ID(), ResourceVersion: c.rv, UID: c.uid, Stored: a.now, Born: a.m.Seq + uint64(len(a.drafts)) + 1,
 		Values: c.values}
 	if err := a.payload(next, c); err != nil {
@@ -226,14 +229,22 @@ func (a *applier) put(c *Change, w was) error {
 		return a.setBase(w.k, c.key, next, raw)
 	}
 	if !a.unseen && !a.spill && c.obj != nil {
-		a.s.hot.put(c.key, next, c.obj) // handlers read it next
+		a.s.keep(c.key, next, c.obj) // handlers read it next
 	}
 	if w.owned && w.here {
 		if err := a.dropBase(w.k, c.key); err != nil {
 			return err
 		}
 	}
+	a.show(itemChange{key: c.key, next: next, raw: raw, obj: c.obj})
 	return a.giveItem(c.key, w, next, raw)
+}
+
+// show notes what readers see at a key once the transaction is visible.
+func (a *applier) show(c itemChange) {
+	if a.served {
+		a.m.changed = append(a.m.changed, c)
+	}
 }
 
 // giveItem stores a record as what readers see.
@@ -252,6 +263,7 @@ func (a *applier) takeItem(key string, w was) error {
 	if err := a.take(key, w.item, w.itemRaw, nil); err != nil {
 		return err
 	}
+	a.show(itemChange{key: key})
 	return a.to.Items.Delete(bytes.Clone(w.k))
 }
 
@@ -263,15 +275,15 @@ func (a *applier) carry(key string, w was) error {
 	return a.give(key, w.item, w.itemRaw, nil)
 }
 
-// forgetIndices marks the indices that the program does not use as incomplete: objects
-// stored now are not entered in them.
-func (a *applier) forgetIndices() {
-	if a.forgot {
+// forgetIndices marks the indices that are not in the set as incomplete: objects stored
+// now are not entered in them.
+func (a *applier) forgetIndices(set *indexSet) {
+	if a.forgot == set {
 		return
 	}
-	a.forgot = true
+	a.forgot = set
 	for name, im := range a.m.Indices {
-		if fn, _ := a.s.indexing().indexer(name); fn == nil && im.Complete {
+		if set.fns[name] == nil && im.Complete {
 			im.Complete = false
 			a.m.Indices[name] = im
 		}
@@ -309,6 +321,7 @@ func (a *applier) remove(c *Change, w was) error {
 	if w.item != nil {
 		return a.takeItem(c.key, w)
 	}
+	a.show(itemChange{key: c.key})
 	return a.to.Items.Delete(bytes.Clone(w.k)) // its damaged record
 }
 
@@ -361,7 +374,7 @@ func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nex
 		e.Born = next.Born
 	}
 	if old != nil {
-		e.prevObj = a.s.hot.get(c.key, old)
+		e.prevObj = a.s.known(c.key, old)
 	}
 	a.entries = append(a.entries, e)
 }

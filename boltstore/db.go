@@ -61,6 +61,8 @@ type DB struct {
 
 	relisting chan struct{} // one element for each relist under way, at most maxRelists
 
+	objects objectMemory
+
 	keeper keeper
 	life   life
 	fell   fallbacks
@@ -101,6 +103,7 @@ func newDB(path string, o Options) (*DB, error) {
 	}
 	db := &DB{path: path, given: given, opts: o, files: &osfile.Files{Before: o.op}, device: newDevice(o), claims: map[string]*Store{}, packs: map[string]*pack.Set{}, relisting: make(chan struct{}, o.maxRelists)}
 	db.beside = beside.Files{Files: db.files, Path: path, Log: *o.Logger, Now: o.Clock.Now, Keep: o.keepCorrupt, KeepBytes: o.keepCorruptBytes}
+	db.objects.budget = o.ObjectMemory
 	db.since.at, db.since.slept = o.Clock.Now(), db.device.slept()
 	db.life.ctx, db.life.end = context.WithCancel(context.Background())
 	db.keeper.init(db)
@@ -239,6 +242,7 @@ func (db *DB) Close() error {
 		}
 	}
 	db.keeper.wait()
+	defer db.objects.close(db)
 	if b := db.h.swap(nil); b != nil {
 		if !db.opts.ReadOnly {
 			errs = append(errs, b.Sync())

@@ -10,6 +10,13 @@
 // buckets), boltstore/internal/format (records and journal blocks) and index (item
 // keys and index entries).
 //
+// # Reads
+//
+// A claimed source whose objects fit Options.ObjectMemory is read from memory, at the
+// speed of client-go's store, once they are loaded. Others are decoded from the file.
+// Both show the same: a read sees all of a commit or nothing of it, and no read shows
+// an earlier state than a read before it.
+//
 // # Own writes
 //
 // A program may write to a source that a queue feeds, as caches with optimistic updates

@@ -27,6 +27,9 @@ type handle struct {
 	rotate bool
 
 	writeMu sync.Mutex // held for a write transaction and what its success changes in memory
+	// writing is the id of the write transaction under way, from before readers of the
+	// file see it until memory follows; otherwise 0.
+	writing atomic.Int64
 
 	// long is held for reading by reads that take as long as the disk, and for writing
 	// by a swap. It is taken before writeMu and mu. A swap that waited for such a read
@@ -93,11 +96,13 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 			return ErrClosed
 		}
 		id, last := 0, h.db.last.Load()
+		defer h.writing.Store(0)
 		err := trip(func() error {
 			return h.db.guard(true, h.db.Update, func(tx *bolt.Tx) error {
 				if id = tx.ID(); last > 0 && int64(id) != last+1 {
 					return errOverwritten
 				}
+				h.writing.Store(int64(id))
 				if h.hook != nil {
 					if err := h.hook(tx); err != nil {
 						return err
@@ -125,6 +130,15 @@ func (h *handle) watch(fn func() error) error {
 		h.tripped(err)
 	}
 	return err
+}
+
+// settled returns once memory has followed the transaction with that id, which a reader
+// has seen.
+func (h *handle) settled(id int) {
+	if h.writing.Load() == int64(id) {
+		h.writeMu.Lock()
+		defer h.writeMu.Unlock()
+	}
 }
 
 // sync writes to disk what was committed without a sync.

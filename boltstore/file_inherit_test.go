@@ -43,6 +43,7 @@ func TestHealGoesOnWithRotation(t *testing.T) {
 		"none": func(*testing.T, string, Options) {},
 		"open": func(t *testing.T, path string, o Options) {
 			o.step = func(string) error { return errCut }
+			o.ObjectMemory = -1 // the damage is noticed by a read of the file
 			db := openTest(t, path, o)
 			s := claimTest(t, db, Claim{Indexers: indexers})
 			ruin(t, path, itemPages(t, db)[1])

@@ -19,7 +19,7 @@ import (
 // tells what was deleted meanwhile.
 func TestHeal(t *testing.T) {
 	path := testPath(t)
-	db := openTest(t, path, Options{Window: time.Nanosecond})
+	db := openTest(t, path, Options{Window: time.Nanosecond, ObjectMemory: -1})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	srv := server{}
 	for i := range 400 {
@@ -87,7 +87,7 @@ func TestHeal(t *testing.T) {
 func TestHealWhileRelisting(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 1500} {
 		path := testPath(t)
-		db := openTest(t, path, Options{maxCommitBytes: commitBytes})
+		db := openTest(t, path, Options{maxCommitBytes: commitBytes, ObjectMemory: -1})
 		s := claimTest(t, db, Claim{Indexers: indexers})
 		srv := server{}
 		for i := range 200 {
@@ -116,7 +116,7 @@ func TestHealWhileRelisting(t *testing.T) {
 // TestHealDuringReadsAndWrites is for the race detector and for deadlocks.
 func TestHealDuringReadsAndWrites(t *testing.T) {
 	path := testPath(t)
-	db := openTest(t, path, Options{Window: time.Nanosecond})
+	db := openTest(t, path, Options{Window: time.Nanosecond, ObjectMemory: -1})
 	s := claimTest(t, db, Claim{Indexers: indexers})
 	srv := server{}
 	for i := range 300 {

@@ -191,7 +191,7 @@ func journalFrom(t *testing.T, s *Claimed, seq uint64) (all []*Entry) {
 	}
 }
 
-func relist(t *testing.T, s *Claimed, rv string, o RelistOptions, objs []runtime.Object, pageSize int) ([]*Entry, *Relist) {
+func relist(t testing.TB, s *Claimed, rv string, o RelistOptions, objs []runtime.Object, pageSize int) ([]*Entry, *Relist) {
 	t.Helper()
 	o.OnError = func(obj runtime.Object, err error) { t.Errorf("not stored: %v", err) }
 	r, err := s.BeginRelist(o)

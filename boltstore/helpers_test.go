@@ -276,6 +276,9 @@ func closeTest(t testing.TB, db *DB) {
 	if err != nil || !r.Sound() {
 		t.Errorf("after the test the file is not sound: %+v %v", r, err)
 	}
+	for _, s := range db.claimed() {
+		sameInMemory(t, s)
+	}
 	for _, s := range db.claims {
 		s.release()
 	}
@@ -290,6 +293,9 @@ func openTest(t testing.TB, path string, o Options) *DB {
 	if o.Keyset == nil && !o.decrypt {
 		o.Keyset = sealtest.Default()
 	}
+	if o.ObjectMemory == 0 && os.Getenv(inMemory) == "" {
+		o.ObjectMemory = -1
+	}
 	db, err := Open(path, o)
 	if err != nil {
 		t.Fatal(err)
@@ -297,5 +303,10 @@ func openTest(t testing.TB, path string, o Options) *DB {
 	t.Cleanup(func() { closeTest(t, db) })
 	return db
 }
+
+// inMemory, if set in the environment to anything, makes the tests read objects from
+// memory once they are loaded, except where they say otherwise. Otherwise they read the
+// file, so that damage is found by the read that meets it.
+const inMemory = "KUBEWAKE_TEST_IN_MEMORY"
 
 func testPath(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }

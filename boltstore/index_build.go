@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/index"
@@ -23,10 +26,100 @@ func (s indexing) indexSet() *indexSet {
 	return s.indexers
 }
 
-func (s indexing) setIndexers(set *indexSet) {
+// add adds indices to the set, and to memory if that has the objects. The file's are
+// then built later.
+func (s indexing) add(add cache.Indexers) (inMemory bool, err error) {
+	s.addLock.Lock()
+	defer s.addLock.Unlock()
+	have, want := sets.KeySet(s.indexSet().fns), sets.KeySet(add)
+	if both := have.Intersection(want); len(both) > 0 {
+		return false, fmt.Errorf("indexer conflict: %v", both)
+	}
+	s.change(func(fns cache.Indexers) { maps.Copy(fns, add) })
+	s.db.commit.settled() // later commits enter their objects in the new indices
+	if s.inMemory() == nil {
+		return false, nil
+	}
+	s.indexMemory(add)
+	s.buildLater(add)
+	return true, nil
+}
+
+// remove takes indices out of the set.
+func (s indexing) remove(names cache.Indexers) {
+	s.addLock.Lock()
+	defer s.addLock.Unlock()
+	s.change(func(fns cache.Indexers) {
+		for name := range names {
+			delete(fns, name)
+		}
+	})
+}
+
+func (s indexing) change(fn func(cache.Indexers)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.indexers = set
+	fns := maps.Clone(s.indexers.fns)
+	fn(fns)
+	s.indexers = &indexSet{fns}
+}
+
+// build builds the indices in the file that are not complete there. The caller holds
+// indexLock.
+func (s indexing) build(add cache.Indexers) error {
+	m := s.metaNow()
+	build, names := cache.Indexers{}, map[string]bool{}
+	for name, fn := range add {
+		if !s.built(m, name) {
+			build[name], names[name] = fn, true
+		}
+	}
+	if len(build) > 0 {
+		if !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
+			return nil // the next relist indexes all objects
+		}
+		s.noteReindexed(m, names)
+		if err := s.reindex(build, s.metaNow, s.updateMeta); err != nil {
+			return err
+		}
+	}
+	s.indexMemory(add)
+	return nil
+}
+
+// buildLater is build beside other work. It is tried until it succeeds or the store is
+// released.
+func (s indexing) buildLater(add cache.Indexers) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending() {
+		return
+	}
+	s.retriers.Go(func() {
+		for wait := firstReindex; ; wait = min(2*wait, mostReindex) {
+			s.indexLock.Lock()
+			err := s.build(add)
+			s.indexLock.Unlock()
+			if err == nil || errors.Is(err, ErrClosed) || !s.pause(wait) {
+				return
+			}
+			s.db.log().Error(err, "An index could not be built in the file; it is tried again", "source", s.source.String())
+		}
+	})
+}
+
+// pause waits. It returns false if the store is released or the file closed meanwhile.
+func (s indexing) pause(d time.Duration) bool {
+	timer := s.db.opts.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-s.ended:
+		return false
+	case <-s.db.life.ctx.Done():
+		return false
+	}
 }
 
 // refresh computes the index values of a change that was prepared before
@@ -71,6 +164,11 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 	var from []byte
 	var file uint64
 	for begun := false; ; {
+		select {
+		case <-s.ended:
+			return fmt.Errorf("boltstore: %s was released: %w", s.source, ErrClosed)
+		default:
+		}
 		raws, noted, next, now, err := s.rawPage(meta, from, step)
 		if err != nil {
 			return err
@@ -201,7 +299,7 @@ func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reinde
 	if g.Items == nil {
 		return nil
 	}
-	a := &applier{s: s.Store, src: src, m: m, from: g, to: g, now: s.db.opts.Clock.Now().UnixNano()}
+	a := &applier{s: s.Store, src: src, m: m, from: g, to: g, served: m.Generation == s.metaNow().Generation, now: s.db.opts.Clock.Now().UnixNano()}
 	for k, c := range changed {
 		v := g.Items.Get([]byte(k))
 		if v == nil {
@@ -226,6 +324,7 @@ func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reinde
 		if err := a.take(key, old, v, &next); err != nil {
 			return err
 		}
+		a.show(itemChange{key: key, next: &next, raw: raw, same: true})
 		if err := a.give(key, &next, raw, old); err != nil {
 			return err
 		}

@@ -145,16 +145,8 @@ func (s indexing) retryIndices() {
 	}
 	s.retrying = true
 	s.retriers.Go(func() {
-		clk := s.db.opts.Clock
 		for wait := firstReindex; ; wait = min(2*wait, mostReindex) {
-			timer := clk.NewTimer(wait)
-			select {
-			case <-timer.C():
-			case <-s.ended:
-				timer.Stop()
-				return
-			case <-s.db.life.ctx.Done():
-				timer.Stop()
+			if !s.pause(wait) {
 				return
 			}
 			if err := s.reindexNoted(); err != nil && !errors.Is(err, ErrClosed) {

@@ -15,7 +15,7 @@ import (
 // page brings back, is damage. The object is not served under that value, but is under
 // its own.
 func TestStaleIndexEntry(t *testing.T) {
-	db, err := Open(testPath(t), Options{}) // it ends damaged
+	db, err := Open(testPath(t), Options{ObjectMemory: -1}) // it ends damaged
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,6 +119,8 @@ type sourceMeta struct {
 	Own digest `msgpack:"own"`
 	// Noted counts the generation's notes.
 	Noted noted `msgpack:"noted,omitempty"`
+
+	changed []itemChange // what this commit changes for readers
 }
 
 // listed says whether the source has been listed. Own writes may lie over the contents.

@@ -73,6 +73,12 @@ type Options struct {
 	// claims its sources first. The clock must have been right then and now; see
 	// TrustClock.
 	CollectAfter time.Duration
+	// ObjectMemory is set larger where reads must be as fast as client-go's, and smaller
+	// or negative where memory is short. It bounds the memory for decoded objects, of
+	// all sources together, in bytes. A source whose objects fit is read from memory,
+	// any other from the file: in the order in which they come. Default a quarter of
+	// the process's memory limit (GOMEMLIMIT, control group), 8 MiB if there is none.
+	ObjectMemory int64
 	// LockTimeout is set longer where a program starts while the one before it ends. It
 	// is how long Open waits for another process to close the file. Default 500 ms;
 	// negative does not wait.
@@ -165,6 +171,7 @@ func (o Options) withDefaults() Options {
 	o.JournalAge = cmp.Or(o.JournalAge, time.Hour)
 	o.maxRelists = max(cmp.Or(o.maxRelists, 8), 1)
 	o.hotBytes = cmp.Or(o.hotBytes, 3<<20)
+	o.ObjectMemory = cmp.Or(o.ObjectMemory, defaultObjectMemory())
 	o.compactRatio = cmp.Or(o.compactRatio, 0.6)
 	o.compactMinSize = cmp.Or(o.compactMinSize, 16<<20)
 	o.CollectAfter = cmp.Or(o.CollectAfter, 30*24*time.Hour)

@@ -206,7 +206,8 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	if err := a.settleNote(c, w, before); err != nil {
 		return err
 	}
-	a.s.hot.put(c.key, next, c.obj)
+	a.s.keep(c.key, next, c.obj)
+	a.show(itemChange{key: c.key, next: next, raw: raw, obj: c.obj})
 	if err := a.giveItem(c.key, w, next, raw); err != nil || !w.damaged || w.owned {
 		return err
 	}

@@ -315,7 +315,7 @@ func TestPackConcurrently(t *testing.T) {
 // TestHotBudgetCountsPlain: the cache counts objects by their unpacked size, however
 // small they are in the file.
 func TestHotBudgetCountsPlain(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Compression: CompressionZstd, hotBytes: 200_000})
+	db := openTest(t, testPath(t), Options{Compression: CompressionZstd, hotBytes: 200_000, ObjectMemory: -1})
 	s := claimTest(t, db, podClaim())
 	objs := somePods(0, 100)
 	relist(t, s, "100", RelistOptions{}, objs, 100)

@@ -93,6 +93,8 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 	}
 	r.s.indexLock.Lock() // no index is added before the result is visible
 	defer r.s.indexLock.Unlock()
+	r.s.addLock.Lock()
+	defer r.s.addLock.Unlock()
 	if err := r.index(); err != nil {
 		return err
 	}
@@ -163,7 +165,7 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	m.Noted.Nameless = 0
 	r.noteNameless(m)
 	m.date(r.s.db.device)
-	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true,
+	a := &applier{s: r.s.Store, src: src, m: m, from: g, to: g, served: true, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, listed: true,
 		dropsOwn: r.dropsOwn(), asOf: resourceVersion}
 	for _, c := range r.changes {
 		if err := a.apply(c); err != nil {
@@ -181,8 +183,9 @@ func (r *Relist) dropsOwn() bool { return r.o.NewTimeline || r.all }
 // repaired forgets damage, since every record has been read from the server.
 func (s *Store) repaired() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.broken != nil {
 		s.broken, s.brokenCh = nil, make(chan struct{})
 	}
+	s.mu.Unlock()
+	s.settleMemory()
 }

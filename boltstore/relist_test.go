@@ -285,8 +285,9 @@ func TestIndexAddedWhileRelisting(t *testing.T) {
 				if keys, err := s.IndexKeys("words", "w"); err != nil || len(keys) != 20 {
 					t.Fatalf("first %v, staged above %d, before page %d: %d keys, %v", first, commitBytes, when, len(keys), err)
 				}
-				if !s.State().Synced || !s.metaNow().Indices["words"].Complete {
-					t.Fatal("not complete")
+				waitBuilt(t, s, "words")
+				if !s.State().Synced {
+					t.Fatal("not synced")
 				}
 			}
 		}

@@ -32,6 +32,7 @@ type Store struct {
 	keyFunc  cache.KeyFunc
 	metaKeys bool // keyFunc is client-go's
 	hot      *hotCache
+	memory   memory
 	packs    *pack.Set
 	viewed   bool                    // made by View: not claimed, only for reading
 	faithful bool                    // the view decodes as the program that wrote the records
@@ -59,7 +60,9 @@ type Store struct {
 	committed time.Time
 	knownSeq  atomic.Uint64 // last seq of an earlier claim, or of a handler that was registered here and left no position
 
-	indexLock sync.Mutex // held while indices are added, and when a relist becomes visible
+	// indexLock is held while indices are built, addLock while they are added to the
+	// set. Both are held when a relist becomes visible. indexLock is taken first.
+	indexLock, addLock sync.Mutex
 
 	mu        sync.RWMutex
 	meta      *sourceMeta
@@ -89,14 +92,18 @@ func (s *Store) metaNow() *sourceMeta {
 	return s.meta
 }
 
+// setMeta makes m the meta of the commit that readers see. Its objects are in memory
+// before anybody sees m.
 func (s *Store) setMeta(m *sourceMeta) {
+	s.remember(m)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.meta != nil && m.ResourceVersion != s.meta.ResourceVersion {
 		s.seen = nil
 	}
 	s.meta = m
 	s.indexing().retryIndices()
+	s.mu.Unlock()
+	s.settleMemory()
 }
 
 // setSeen notes the version of the program's last write. nil leaves it.
@@ -113,8 +120,13 @@ func (s *Store) setSeen(rv *string) {
 // them. "" means no transform.
 func (s *Claimed) SetTransformVersion(v string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	changed := s.transform != v
 	s.transform = v
+	s.mu.Unlock()
+	if changed {
+		s.forget(s.memory.current())
+		s.settleMemory()
+	}
 }
 
 // SetTold notes that all plain handlers have returned up to seq. The told mark is

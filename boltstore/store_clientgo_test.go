@@ -121,9 +121,10 @@ func TestAnswersOfClientGo(t *testing.T) {
 		t.Fatal("client-go's store does not state its version")
 	}
 	for name, write := range storeWrites {
-		for _, listed := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, " listed ", listed), func(t *testing.T) {
-				db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
+		for n := range 4 {
+			listed, memory := n%2 == 1, []int64{-1, 1 << 20}[n/2]
+			t.Run(fmt.Sprint(name, " listed ", listed, " memory ", memory), func(t *testing.T) {
+				db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, ObjectMemory: memory})
 				s := claimTest(t, db, Claim{Indexers: indexers})
 				if listed {
 					relist(t, s, "2", RelistOptions{}, nil, 1)
@@ -133,6 +134,9 @@ func TestAnswersOfClientGo(t *testing.T) {
 					model.Bookmark("2")
 				}
 				both(t, model, s, write)
+				if memory > 0 {
+					loadedInMemory(t, s)
+				}
 				for what, call := range storeCalls {
 					if a, b := call(model), call(s); !reflect.DeepEqual(a, b) {
 						t.Errorf("%s: client-go %#v, ours %#v", what, a, b)

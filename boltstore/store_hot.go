@@ -14,9 +14,18 @@ import (
 type hotCache struct {
 	budget int64
 
-	mu   sync.Mutex
-	used int64
-	lru  *simplelru.LRU[string, hotObject]
+	mu      sync.Mutex
+	used    int64
+	lru     *simplelru.LRU[string, hotObject]
+	pending map[string]*underWay // by key
+}
+
+// underWay is a record that is being decoded. Others wait for its object.
+type underWay struct {
+	crc   uint32
+	rv    string
+	ended chan struct{}
+	obj   any // nil if that failed
 }
 
 type hotObject struct {
@@ -27,7 +36,7 @@ type hotObject struct {
 }
 
 func newHotCache(budget int64) *hotCache {
-	h := &hotCache{budget: budget}
+	h := &hotCache{budget: budget, pending: map[string]*underWay{}}
 	h.lru, _ = simplelru.NewLRU(1<<30, func(_ string, o hotObject) { h.used -= o.size })
 	return h
 }
@@ -39,6 +48,38 @@ func (h *hotCache) get(key string, r *format.Record) any {
 		return o.obj
 	}
 	return nil
+}
+
+// once returns the object of a record that another goroutine decodes now. If there is
+// none, it returns nil and done, which the caller calls once it has decoded the record.
+func (h *hotCache) once(key string, r *format.Record) (obj any, done func(any)) {
+	h.mu.Lock()
+	d := h.pending[key]
+	if d != nil && d.crc == r.CRC && d.rv == r.ResourceVersion {
+		h.mu.Unlock()
+		<-d.ended
+		return d.obj, func(any) {} // it failed there: try alone
+	}
+	defer h.mu.Unlock()
+	if d != nil { // another record of the key
+		return nil, func(any) {}
+	}
+	d = &underWay{crc: r.CRC, rv: r.ResourceVersion, ended: make(chan struct{})}
+	h.pending[key] = d
+	return nil, func(obj any) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		d.obj = obj
+		delete(h.pending, key)
+		close(d.ended)
+	}
+}
+
+// clear lets all objects go.
+func (h *hotCache) clear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lru.Purge()
 }
 
 func (h *hotCache) put(key string, r *format.Record, obj any) {

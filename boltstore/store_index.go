@@ -60,6 +60,9 @@ func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err
 	if values, err = fn(obj); err != nil {
 		return nil, fmt.Errorf("index %s: %w", name, err)
 	}
+	if len(values) < 2 {
+		return values, nil
+	}
 	return sets.List(sets.New(values...)), nil
 }
 
@@ -81,12 +84,24 @@ func (s *Store) ByIndex(name, value string) ([]any, error) {
 	if _, err := s.indexing().indexer(name); err != nil {
 		return nil, err
 	}
+	if r := s.inMemory(); r != nil && r.has(name) {
+		return r.store.ByIndex(name, value)
+	}
 	return s.indexing().byIndex(name, []string{value})
 }
 
 func (s indexing) byIndex(name string, values []string) ([]any, error) {
-	objs := []any{}
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+	if r := s.inMemory(); r != nil && r.has(name) {
+		if len(values) == 1 {
+			return r.store.ByIndex(name, values[0])
+		}
+		return r.store.Index(name, indexValues(values))
+	}
+	objs, built := []any{}, true
+	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		if built = s.built(m, name); !built {
+			return nil
+		}
 		keys, err := g.keys(name, values)
 		if err != nil {
 			return err
@@ -105,6 +120,13 @@ func (s indexing) byIndex(name string, values []string) ([]any, error) {
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
 		return errors.Join(missing, err)
 	})
+	if !built {
+		err = s.scan(name, func(_ string, obj any, has []string) {
+			if slices.ContainsFunc(has, func(v string) bool { return slices.Contains(values, v) }) {
+				objs = append(objs, obj)
+			}
+		})
+	}
 	if s.note(err) != nil {
 		return nil, fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}
@@ -131,18 +153,37 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 	if _, err := s.indexing().indexer(name); err != nil {
 		return nil, err
 	}
-	var keys []string
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) (err error) {
-		keys, err = g.keys(name, []string{value})
+	if r := s.inMemory(); r != nil && r.has(name) {
+		return r.store.IndexKeys(name, value)
+	}
+	keys, built := []string{}, true
+	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) (err error) {
+		if built = s.indexing().built(m, name); built {
+			keys, err = g.keys(name, []string{value})
+		}
 		return err
 	})
+	if !built {
+		err = s.indexing().scan(name, func(key string, _ any, has []string) {
+			if slices.Contains(has, value) {
+				keys = append(keys, key)
+			}
+		})
+		slices.Sort(keys)
+	}
 	return keys, s.note(err)
 }
 
 // ListIndexFuncValues returns the values of the index, each once.
 func (s *Store) ListIndexFuncValues(name string) []string {
-	values := []string{}
-	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+	if r := s.inMemory(); r != nil && r.has(name) {
+		return r.store.ListIndexFuncValues(name)
+	}
+	values, built := []string{}, true
+	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		if built = s.indexing().built(m, name); !built {
+			return nil
+		}
 		b := g.Indices.Open(name)
 		if b == nil {
 			return nil
@@ -152,6 +193,45 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 		}
 		return nil
 	})
+	if !built {
+		all := sets.New[string]()
+		err = s.indexing().scan(name, func(_ string, _ any, has []string) { all.Insert(has...) })
+		values = all.UnsortedList()
+	}
 	s.reading().logClosed(s.note(err)) // cache.Indexer has no error to return
 	return values
+}
+
+// built says whether the file's index has all objects. While AddIndexers builds it,
+// readers find the objects by its function.
+func (s indexing) built(m *sourceMeta, name string) bool {
+	fn := s.indexSet().fns[name]
+	im := m.Indices[name]
+	return fn == nil || s.viewed || im.Complete && im.Version == s.indexVersion(name, fn)
+}
+
+// scan calls fn with each object and its values in the index. An object whose index
+// function fails has none.
+func (s indexing) scan(name string, fn func(key string, obj any, values []string)) error {
+	index := s.indexSet().fns[name]
+	var keys []string
+	var objs []any
+	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
+		var raws []layout.Raw
+		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
+			return err
+		}
+		var err error
+		keys, objs, err = s.reading().decodeAll(raws, false)
+		return err
+	})
+	for i, obj := range objs {
+		if obj == nil {
+			continue
+		}
+		if values, bad := callIndexer(name, index, obj); bad == nil {
+			fn(keys[i], obj, values)
+		}
+	}
+	return err
 }

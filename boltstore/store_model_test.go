@@ -272,6 +272,9 @@ func (m *storeModel) addIndex() {
 	m.say("index %s", name)
 	m.late = append(m.late, name)
 	m.must(m.s.AddIndexers(cache.Indexers{name: m.indexer(name)}))
+	if m.s.Outdated() == "" {
+		waitBuilt(m.t, m.s, name) // what it cannot index is noted then
+	}
 }
 
 // restore takes the server back.
@@ -372,7 +375,7 @@ func TestStoreModel(t *testing.T) {
 		if !t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
 			m := &storeModel{t: t, rnd: rand.New(rand.NewPCG(seed+n, 0)), path: testPath(t), srv: server{}, told: server{},
 				refuse: map[string]bool{}, bad: map[string]bool{}, hidden: map[string]bool{}, wrote: map[string][]string{}}
-			m.o = Options{Durability: DurabilityProcess, Window: time.Nanosecond}
+			m.o = Options{Durability: DurabilityProcess, Window: time.Nanosecond, ObjectMemory: []int64{-1, 1 << 20, 8000}[m.rnd.IntN(3)]}
 			m.open()
 			for range length {
 				m.step()

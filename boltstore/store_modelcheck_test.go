@@ -49,6 +49,10 @@ func (m *storeModel) check() {
 	if err != nil || !r.Sound() {
 		m.fail("%+v %v", r, err)
 	}
+	if m.rnd.IntN(2) == 0 {
+		m.db.objects.wait()
+	}
+	sameInMemory(m.t, m.s.Store)
 	st := m.s.State()
 	if m.seq == 0 && len(m.told) == 0 && st.Synced {
 		p, err := m.s.ServerPage(nil, 100)

@@ -34,7 +34,9 @@ func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error 
 
 // view runs fn on the source's buckets and the meta of the same commit.
 func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
-	return s.db.h.view(func(tx *bolt.Tx) error {
+	id := 0
+	err := s.db.h.view(func(tx *bolt.Tx) error {
+		id = tx.ID()
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
 			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
@@ -45,13 +47,46 @@ func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 		}
 		return fn(m, src)
 	})
+	if s.memory.now.Load() != nil {
+		s.db.h.settled(id) // a later read of memory must not see an earlier commit
+	}
+	return err
 }
 
-// decode returns the object of a verified record, from the cache if it is there.
+// known returns the object of just that record, if memory has it, otherwise nil.
+func (s *Store) known(key string, r *format.Record) any {
+	if res := s.memory.now.Load(); res != nil {
+		if obj := res.known(key, r); obj != nil {
+			return obj
+		}
+	}
+	return s.hot.get(key, r)
+}
+
+// keep keeps the object of a record in the cache, unless memory has all objects.
+func (s *Store) keep(key string, r *format.Record, obj any) {
+	if s.inMemory() == nil {
+		s.hot.put(key, r, obj)
+	}
+}
+
+// decode returns the object of a verified record, from memory if it is there. Callers
+// that ask for the same record at once get the same object.
 func (s reading) decode(key string, r *format.Record) (any, error) {
-	if obj := s.hot.get(key, r); obj != nil {
+	if obj := s.known(key, r); obj != nil {
 		return obj, nil
 	}
+	obj, done := s.hot.once(key, r)
+	if obj != nil {
+		return obj, nil
+	}
+	defer func() { done(obj) }() // also if the codec panics
+	obj, err := s.decodeNew(key, r)
+	return obj, err
+}
+
+// decodeNew returns a new object.
+func (s reading) decodeNew(key string, r *format.Record) (any, error) {
 	if r.Codec != s.codec.ID() {
 		return nil, fmt.Errorf("record of %q: %w: codec %d, not %d", key, ErrDamaged, r.Codec, s.codec.ID())
 	}
@@ -86,6 +121,24 @@ func (s reading) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs []
 // that no checksum shows, such as an old page.
 func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
+	keep = keep || s.memory.now.Load() != nil // what is loaded need not be decoded again
+	err = s.decodeEach(raws, func(i int, key string, r *format.Record) error {
+		keys[i] = key
+		if name != "" && !slices.ContainsFunc(r.ValuesOf(name), func(v string) bool { return slices.Contains(values, v) }) {
+			return fmt.Errorf("index %s: %w: it lists %q under a value that its record has not", name, ErrDamaged, key)
+		}
+		var err error
+		if objs[i], err = s.decode(key, r); err == nil && keep {
+			s.keep(key, r, objs[i])
+		}
+		return err
+	})
+	return keys, objs, err
+}
+
+// decodeEach opens and parses records on all cores and calls fn with each. Records that
+// are not copies must be in their transaction.
+func (s reading) decodeEach(raws []layout.Raw, fn func(i int, key string, r *format.Record) error) error {
 	errs := make([]error, len(raws))
 	workers := min(runtime.GOMAXPROCS(0), len(raws)/8+1)
 	var wg sync.WaitGroup
@@ -97,14 +150,7 @@ func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values 
 				if err != nil {
 					return err
 				}
-				keys[i] = key
-				if name != "" && !slices.ContainsFunc(r.ValuesOf(name), func(v string) bool { return slices.Contains(values, v) }) {
-					return fmt.Errorf("index %s: %w: it lists %q under a value that its record has not", name, ErrDamaged, key)
-				}
-				if objs[i], err = s.decode(key, r); err == nil && keep {
-					s.hot.put(key, r, objs[i])
-				}
-				return err
+				return fn(i, key, r)
 			})
 		}
 	}
@@ -113,7 +159,7 @@ func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values 
 	}
 	one(0)
 	wg.Wait()
-	return keys, objs, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // note marks the source degraded if err is damage, and returns err.
@@ -136,6 +182,14 @@ func (s *Store) Get(obj any) (any, bool, error) {
 // GetByKey returns the object at key. It returns an error for an object that fails its
 // checksum, never the object.
 func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
+	if r := s.inMemory(); r != nil {
+		obj, exists = r.store.Get(key)
+		return obj, exists, nil
+	}
+	return s.reading().get(key)
+}
+
+func (s reading) get(key string) (obj any, exists bool, err error) {
 	err = s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
 		if g.Items == nil {
 			return nil
@@ -145,7 +199,7 @@ func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 		if !ok {
 			return nil
 		}
-		_, objs, err := s.reading().decodeAll([]layout.Raw{r}, true)
+		_, objs, err := s.decodeAll([]layout.Raw{r}, true)
 		obj, exists = objs[0], objs[0] != nil
 		return err
 	})
@@ -177,6 +231,9 @@ func (s *Store) List() []any {
 // ListErr is List with an error. It also notices records that are missing, or older
 // than the last committed ones.
 func (s *Store) ListErr() ([]any, error) {
+	if r := s.inMemory(); r != nil {
+		return r.store.List(), nil
+	}
 	objs := []any{}
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		var raws []layout.Raw
@@ -198,6 +255,9 @@ func (s *Store) ListErr() ([]any, error) {
 
 // ListKeys returns all keys.
 func (s *Store) ListKeys() []string {
+	if r := s.inMemory(); r != nil {
+		return r.store.ListKeys()
+	}
 	keys := []string{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
 		return g.Items.Each(func(r layout.Raw) {

@@ -45,6 +45,11 @@ type State struct {
 	// are known only while the source is claimed.
 	Outdated  string            `json:"outdated,omitempty"`
 	Reindexed map[string]uint64 `json:"reindexed,omitempty"`
+	// InMemory says whether reads come from memory, see [Options.ObjectMemory].
+	// ObjectMemory is about what the objects take there, in bytes. Both are known only
+	// while the source is claimed.
+	InMemory     bool   `json:"inMemory,omitempty"`
+	ObjectMemory uint64 `json:"objectMemoryBytes,omitempty"`
 	// Handlers are the durable handlers. Only [DB.States] fills them; see also
 	// [Store.Handlers].
 	Handlers []HandlerState `json:"handlers,omitempty"`
@@ -59,6 +64,7 @@ func (s *Store) damaged(err error) {
 		close(s.brokenCh)
 	}
 	s.mu.Unlock()
+	s.forget(s.memory.current())
 	switch {
 	case first && s.viewed:
 		s.tellClaim(err)

@@ -35,8 +35,14 @@ func randomMap(r *rand.Rand, rv int) *corev1.ConfigMap {
 
 // TestStoreIsAnIndexer runs random programs side by side with client-go's.
 func TestStoreIsAnIndexer(t *testing.T) {
+	for _, memory := range []int64{1 << 30, -1, 300_000} {
+		t.Run(fmt.Sprint("memory ", memory), func(t *testing.T) { testStoreIsAnIndexer(t, Options{ObjectMemory: memory}) })
+	}
+}
+
+func testStoreIsAnIndexer(t *testing.T, o Options) {
 	path := testPath(t)
-	db := openTest(t, path, Options{})
+	db := openTest(t, path, o)
 	store := claimTest(t, db, Claim{Indexers: indexers})
 	model := cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, indexers)
 	for seed := range uint64(6) {
@@ -45,6 +51,8 @@ func TestStoreIsAnIndexer(t *testing.T) {
 			rv := int(seed)*1000 + step + 1
 			both(t, model, store, randomWrite(r, rv))
 			if step%10 == 9 {
+				db.objects.wait()
+				sameInMemory(t, store.Store)
 				compareIndexers(t, model, store)
 			}
 		}
@@ -52,7 +60,7 @@ func TestStoreIsAnIndexer(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		db = openTest(t, path, Options{})
+		db = openTest(t, path, o)
 		store = claimTest(t, db, Claim{Indexers: indexers})
 		compareIndexers(t, model, store)
 	}

@@ -3,11 +3,9 @@ package boltstore
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -177,39 +175,23 @@ func (s *Claimed) Bookmark(rv string) {
 	}
 }
 
-// AddIndexers adds indices, at any time. It returns once the objects in the file are
-// indexed, which it does locally and in steps. It writes only records whose values
+// AddIndexers adds indices, at any time. It returns once readers find all objects by
+// them. If the objects are in memory, the file's indices are built afterwards, beside
+// other work; until then a read from the file calls the index functions. Otherwise
+// AddIndexers builds them, locally and in steps. It writes only records whose values
 // differ.
 func (s *Claimed) AddIndexers(add cache.Indexers) error {
+	if err := s.errReleased(); err != nil {
+		return err
+	}
+	inMemory, err := s.indexing().add(add)
+	if err != nil || inMemory {
+		return err
+	}
 	s.indexLock.Lock()
 	defer s.indexLock.Unlock()
-	before := s.indexing().indexSet()
-	have, want := sets.KeySet(before.fns), sets.KeySet(add)
-	if both := have.Intersection(want); len(both) > 0 {
-		return fmt.Errorf("indexer conflict: %v", both)
-	}
-	all := maps.Clone(before.fns)
-	maps.Copy(all, add)
-	s.indexing().setIndexers(&indexSet{all})
-	s.db.commit.settled() // later commits enter their objects in the new indices
-
-	m := s.metaNow()
-	build := cache.Indexers{}
-	for n, f := range add {
-		if im := m.Indices[n]; !im.Complete || im.Version != s.indexing().indexVersion(n, f) {
-			build[n] = f
-		}
-	}
-	if len(build) == 0 || !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
-		return nil // the next relist indexes all objects
-	}
-	names := map[string]bool{}
-	for name := range build {
-		names[name] = true
-	}
-	s.indexing().noteReindexed(m, names)
-	if err := s.indexing().reindex(build, s.metaNow, s.updateMeta); err != nil {
-		s.indexing().setIndexers(before)
+	if err := s.indexing().build(add); err != nil {
+		s.indexing().remove(add)
 		return fmt.Errorf("boltstore: %s: %w", s.source, err)
 	}
 	return nil

@@ -16,7 +16,8 @@
 //
 // docs/differences.md has the details.
 //
-//   - Reads work before Run: the file has the objects. List decodes each one.
+//   - Reads work before Run: the file has the objects. List decodes each one, unless
+//     they fit boltstore.Options.ObjectMemory.
 //   - HasSynced waits for the server, since the file may be old, or accepts a file
 //     within Options.MaxStaleness.
 //   - LastStoreSyncResourceVersion is stated with and without AtomicFIFO: the file

@@ -132,6 +132,7 @@ func runProgram(t *rapid.T, dir string) []op {
 	}
 	m := &model{t: t, dir: dir, server: newModelServer(), clock: newModelClock()}
 	m.small = rapid.Bool().Draw(t, "small bounds")
+	m.memory = rapid.SampledFrom([]int64{1 << 20, -1, 8000}).Draw(t, "memory for objects")
 	m.page = rapid.SampledFrom([]int{pageObjects, 3}).Draw(t, "objects of a page")
 	m.sealed = rapid.Bool().Draw(t, "encrypted")
 	m.grace = rapid.SampledFrom([]time.Duration{time.Nanosecond, time.Hour}).Draw(t, "grace")
@@ -164,10 +165,11 @@ type model struct {
 	dir    string
 	server *modelServer
 	small  bool
-	page   int  // objects of a replay's page
-	sealed bool // the file is encrypted
-	disk   bool // the files are on a small disk of their own
-	full   bool // that is full
+	memory int64 // Options.ObjectMemory: all objects, none, or some of the time
+	page   int   // objects of a replay's page
+	sealed bool  // the file is encrypted
+	disk   bool  // the files are on a small disk of their own
+	full   bool  // that is full
 	grace  time.Duration
 
 	faults   faults // of the program's functions; they outlive a life
@@ -229,7 +231,7 @@ func (m *model) observe(durable bool) *observer {
 var modelSource = boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
 
 func (m *model) fileOptions() boltstore.Options {
-	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, Clock: m.clock}
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Nanosecond, FlushInterval: 5 * time.Millisecond, Clock: m.clock, ObjectMemory: m.memory}
 	tuning.SetFile(&o, tuning.File{CompactRatio: -1})
 	if m.sealed {
 		o.Keyset = seal.File(m.keyset())

@@ -77,7 +77,7 @@ func TestCostOfManySources(t *testing.T) {
 		}
 		before := usage()
 		life := func() (db *boltstore.DB, infs []*Informer, end func()) {
-			db, err := boltstore.Open(w.path, boltstore.Options{})
+			db, err := boltstore.Open(w.path, boltstore.Options{ObjectMemory: -1}) // what a source costs besides its objects
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -154,6 +154,7 @@ func (m *mirror) options() boltstore.Options {
 	o := m.db.options()
 	o.Logger, o.Window, o.MaxSize = m.logger(), m.window, m.maxSize
 	o.JournalBytes, o.JournalAge = m.journal, m.age
+	o.ObjectMemory = -1 // views read the file, and nobody reads here
 	if m.process {
 		o.Durability = boltstore.DurabilityProcess
 	}

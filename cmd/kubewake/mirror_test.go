@@ -62,7 +62,10 @@ func TestMirrorOptions(t *testing.T) {
 		if got.ReplaceForeign || got.Logger == nil {
 			t.Errorf("%q: %+v", tc.args, got)
 		}
-		got.Logger = nil
+		if got.ObjectMemory >= 0 {
+			t.Errorf("%q: objects are kept in memory that nobody reads", tc.args)
+		}
+		got.Logger, got.ObjectMemory = nil, 0
 		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%q: got %+v, want %+v", tc.args, got, tc.want)
 		}

@@ -225,6 +225,8 @@ var (
 	descReceived  = desc("response_bytes_total", "Bytes of response bodies, as sent.")
 	descOutdated  = desc("source_outdated", "1 while the objects in the file are not served, and why.", "source", "reason")
 	descReindexed = desc("source_reindexed_total", "Times the objects in the file were indexed again in this life.", "source", "index")
+	descInMemory  = desc("source_in_memory", "1 while this process reads the objects from memory, 0 while from the file.", "source")
+	descMemory    = desc("source_memory_bytes", "About what the objects take in memory.", "source")
 	descAside     = desc("files_set_aside", "Files beside this one that could not be used.", "reason")
 	descAsides    = desc("files_set_aside_total", "Files set aside in this life.")
 	descMoved     = desc("file_moved", "1 while the file is not at its path: it was removed or renamed, or another file is there.")
@@ -273,6 +275,12 @@ func (s *stats) Collect(ch chan<- prometheus.Metric) {
 		if file.Outdated != "" {
 			gauge(descOutdated, 1, src.name, file.Outdated)
 		}
+		inMemory := 0.0
+		if file.InMemory {
+			inMemory = 1
+		}
+		gauge(descInMemory, inMemory, src.name)
+		gauge(descMemory, float64(file.ObjectMemory), src.name)
 		for index, n := range file.Reindexed {
 			count(descReindexed, float64(n), src.name, index)
 		}

@@ -60,6 +60,11 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 					}
 				}
 			}
+			for _, st := range status.Sources {
+				if st.InMemory {
+					fmt.Fprintf(streams.ErrOut, "%s is read from memory, about %d bytes\n", st.Source, st.ObjectMemory)
+				}
+			}
 			printNoted(streams.ErrOut, status.Sources)
 			for _, a := range status.SetAside {
 				fmt.Fprintf(streams.ErrOut, "set aside at %s, %s: %s, %d bytes\n", a.Time.Format(time.RFC3339), a.Reason, a.Path, a.Bytes)

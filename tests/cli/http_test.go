@@ -54,6 +54,7 @@ func TestServes(t *testing.T) {
 		{false, 200, `"lastRelist": "first sync"`, []string{
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="live",source="pods/v1"} 1`,
 			`kubewake_source_relists_total{reason="first sync",source="pods/v1"} 1`, `kubewake_source_told_total{source="pods/v1",type="added"} 3`,
+			`kubewake_source_in_memory{source="pods/v1"} 0`, `kubewake_source_memory_bytes{source="pods/v1"} 0`,
 			`kubewake_source_degraded{source="pods/v1"} 0`, `kubewake_source_failed_total{source="pods/v1"} 0`,
 			"kubewake_commit_failing 0", "kubewake_file_moved 0", "kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
 		}},

@@ -114,7 +114,7 @@ func open(s spec, lw cache.ListerWatcher) (cache.SharedIndexInformer, *boltstore
 	if s.Stock {
 		return cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers), nil, nil
 	}
-	var file boltstore.Options
+	file := boltstore.Options{ObjectMemory: 8 << 20} // the default where there is no memory limit
 	if s.Config.Keyset {
 		file.Keyset = sealtest.Keyset()
 	}

@@ -148,7 +148,7 @@ func measure(k kind, c boltstore.Compression) (f figures) {
 	check(err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "bench.db")
-	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, Window: time.Nanosecond}
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, Compression: c, Window: time.Nanosecond, ObjectMemory: -1}
 	tuning.SetFile(&o, tuning.File{HotBytes: 1, CompactRatio: -1})
 	db, err := boltstore.Open(path, o)
 	check(err)

@@ -1,0 +1,342 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+)
+
+// resident has all of a source's objects in memory, decoded, in client-go's own store.
+// Readers use it once it is ready. It follows the file: a commit changes it in one step,
+// before anybody learns of the commit.
+//
+// It is made of the file's records, never of the index functions. The store's index
+// functions return the values of the records. So an object whose index function failed
+// is without values, as in the file, and no user function runs here.
+type resident struct {
+	s     *Store
+	of    edition
+	store cache.ThreadSafeStoreWithTransaction
+	names atomic.Pointer[map[string]bool] // the indices; the map is immutable
+
+	mu sync.RWMutex
+	// slots are by the pointers of their objects, each of which is at one key.
+	slots  map[any]*slot
+	digest digest // of the slots, as meta.Items is of the file's records
+	// size is about what the objects take in memory, stored what their records take in
+	// the file, both in bytes.
+	size, stored int64
+	ready        bool // readers use it, unless it was dropped
+	dropped      bool
+	// touched are the keys that commits have changed since loading began. What the
+	// loader has of them may be older. nil once ready.
+	touched map[string]struct{}
+	// before has the objects of the contents before these. Those whose records are the
+	// same keep their pointers. nil once ready.
+	before *resident
+	// adding are the functions of indices that are being added and that the file does
+	// not have yet. Otherwise nil.
+	adding cache.Indexers
+}
+
+// edition says which contents a resident has. Other contents need another resident.
+type edition struct{ generation, epoch, file uint64 }
+
+func (s *Store) edition(m *sourceMeta) edition {
+	return edition{m.Generation, m.Epoch, s.db.replaced.Load()}
+}
+
+// slot is what memory has of one record, besides its object.
+type slot struct {
+	hash         uint64 // of the record
+	size, stored int64
+	values       []format.IndexValues
+}
+
+func (s *Store) slotOf(key string, r *format.Record, stored int) *slot {
+	return &slot{hash: format.HashRecord(key, r), size: s.residentSize(r.UnpackedSize() + len(key)), stored: int64(stored), values: r.Values}
+}
+
+func (sl *slot) valuesOf(name string) []string {
+	for _, iv := range sl.values {
+		if iv.Name == name {
+			return iv.Values
+		}
+	}
+	return nil
+}
+
+// add adds the values of an index that the record does not have yet.
+func (sl *slot) add(name string, values []string) {
+	i := slices.IndexFunc(sl.values, func(iv format.IndexValues) bool { return iv.Name == name })
+	if i < 0 {
+		sl.values = append(sl.values, format.IndexValues{Name: name, Values: values})
+		return
+	}
+	sl.values = slices.Clone(sl.values)
+	sl.values[i].Values = values
+}
+
+// itemChange is a change to what readers see at a key, on its way to memory.
+type itemChange struct {
+	key  string
+	next *format.Record // nil: the object is gone
+	raw  []byte         // of next
+	obj  any            // of next, nil if it was let go
+	same bool           // only the index values of the record have changed
+}
+
+func newResident(s *Store, m *sourceMeta, before *resident) *resident {
+	r := &resident{s: s, of: s.edition(m), before: before, slots: map[any]*slot{}, touched: map[string]struct{}{}}
+	fns, names := cache.Indexers{}, map[string]bool{}
+	for name := range s.indexing().indexSet().fns {
+		if s.indexing().built(m, name) {
+			fns[name], names[name] = r.indexFunc(name), true
+		}
+	}
+	r.names.Store(&names)
+	r.store, _ = cache.NewThreadSafeStore(fns, cache.Indices{}).(cache.ThreadSafeStoreWithTransaction)
+	return r
+}
+
+// indexValues asks the store's index functions for the objects with any of these values.
+type indexValues []string
+
+func (r *resident) indexFunc(name string) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		if values, ok := obj.(indexValues); ok {
+			return values, nil
+		}
+		sl := r.slots[obj]
+		if fn := r.adding[name]; fn != nil {
+			values, _ := callIndexer(name, fn, obj) // the file's build notes what fails
+			sl.add(name, values)
+			return values, nil
+		}
+		return sl.valuesOf(name), nil
+	}
+}
+
+// has says whether memory has the index. It does not while AddIndexers adds it.
+func (r *resident) has(name string) bool { return (*r.names.Load())[name] }
+
+// known returns the object of just that record, nil if it is not in memory.
+func (r *resident) known(key string, rec *format.Record) any {
+	r.mu.RLock()
+	obj, sl := r.at(key)
+	before := r.before
+	r.mu.RUnlock()
+	switch {
+	case sl != nil && sl.hash == format.HashRecord(key, rec):
+		return obj
+	case before != nil:
+		return before.known(key, rec)
+	}
+	return nil
+}
+
+// at returns what is at the key, nil if nothing is.
+func (r *resident) at(key string) (any, *slot) {
+	obj, _ := r.store.Get(key)
+	return obj, r.slots[obj]
+}
+
+// errNoRoom: the objects do not fit the budget.
+var errNoRoom = errors.New("no room in memory")
+
+// apply brings memory in line with a commit, in one step. m is the meta after it.
+func (r *resident) apply(changes []itemChange, m *sourceMeta) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dropped {
+		return nil
+	}
+	last := map[string]int{}
+	for i, c := range changes {
+		last[c.key] = i
+	}
+	b := r.begin(len(last))
+	for i, c := range changes {
+		if last[c.key] != i {
+			continue
+		}
+		if r.touched != nil {
+			r.touched[c.key] = struct{}{}
+		}
+		if c.next == nil {
+			b.delete(c.key)
+			continue
+		}
+		obj, err := r.object(c)
+		if err != nil {
+			return err
+		}
+		b.put(c.key, obj, r.s.slotOf(c.key, c.next, len(c.raw)))
+	}
+	if err := b.end(); err != nil {
+		return err
+	}
+	if r.ready && m.Degraded == "" && r.digest != m.Items {
+		r.s.memory.disagreed.Add(1)
+		return fmt.Errorf("boltstore: %s: memory has %d objects that are not the file's %d; they are loaded again", r.s.source, r.digest.Count, m.Items.Count)
+	}
+	return nil
+}
+
+// object is the object of a change. Memory tells what an object was indexed by from what
+// it is to be indexed by by its pointer. So a pointer that memory has stays only where
+// its values stay; otherwise the object is decoded.
+func (r *resident) object(c itemChange) (any, error) {
+	old, sl := r.at(c.key)
+	if c.same && sl != nil && r.sameValues(sl, c.next) {
+		return old, nil
+	}
+	if reflect.TypeOf(c.obj) == r.s.goType && r.slots[c.obj] == nil {
+		return c.obj, nil
+	}
+	return r.s.reading().decodeNew(c.key, c.next)
+}
+
+func (r *resident) sameValues(sl *slot, next *format.Record) bool {
+	for name := range *r.names.Load() {
+		if !slices.Equal(sl.valuesOf(name), next.ValuesOf(name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// load adds records that were read from the file. It returns false if the resident was
+// dropped.
+func (r *resident) load(found []loaded) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dropped {
+		return false, nil
+	}
+	b := r.begin(len(found))
+	for _, f := range found {
+		_, touched := r.touched[f.key]
+		if _, there := r.store.Get(f.key); !touched && !there {
+			b.put(f.key, f.obj, f.slot)
+		}
+	}
+	return true, b.end()
+}
+
+// index adds the indices that it does not have. Their values are those of the records,
+// or what the functions say if the file, as of m, does not have them yet. No commit is
+// under way.
+func (r *resident) index(fns cache.Indexers, m *sourceMeta) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	add, all := cache.Indexers{}, maps.Clone(*r.names.Load())
+	adding := cache.Indexers{}
+	for name, fn := range fns {
+		if all[name] {
+			continue
+		}
+		add[name], all[name] = r.indexFunc(name), true
+		if !r.s.indexing().built(m, name) {
+			adding[name] = fn
+		}
+	}
+	if len(add) == 0 || r.dropped {
+		return
+	}
+	if len(adding) > 0 {
+		r.adding = adding
+		r.makeRoom(len(adding))
+	}
+	_ = r.store.AddIndexers(add) // they are not there
+	r.adding = nil
+	r.names.Store(&all)
+}
+
+// makeRoom lets n indices be added to each slot without further allocations. Records
+// share their values with others, so they are copied.
+func (r *resident) makeRoom(n int) {
+	size := 0
+	for _, sl := range r.slots {
+		size += len(sl.values) + n
+	}
+	room := make([]format.IndexValues, 0, size)
+	for _, sl := range r.slots {
+		from := len(room)
+		room = append(room, sl.values...)
+		to := len(room)
+		room = room[:to+n]
+		sl.values = room[from : to : to+n]
+	}
+}
+
+// step is a step from one state of memory to the next. It has each key once.
+type step struct {
+	r            *resident
+	txns         []cache.ThreadSafeStoreTransaction
+	gone         []any
+	size, stored int64 // more than before
+}
+
+func (r *resident) begin(n int) *step {
+	return &step{r: r, txns: make([]cache.ThreadSafeStoreTransaction, 0, n)}
+}
+
+func (b *step) add(typ cache.TransactionType, key string, obj any) {
+	b.txns = append(b.txns, cache.ThreadSafeStoreTransaction{Transaction: cache.Transaction{Type: typ, Object: obj}, Key: key})
+}
+
+// take takes what is at the key out of the sums.
+func (b *step) take(key string) (obj any, had bool) {
+	obj, sl := b.r.at(key)
+	if sl != nil {
+		b.r.digest.remove(sl.hash)
+		b.size, b.stored = b.size-sl.size, b.stored-sl.stored
+	}
+	return obj, sl != nil
+}
+
+func (b *step) put(key string, obj any, sl *slot) {
+	old, had := b.take(key)
+	b.r.digest.add(sl.hash)
+	b.size, b.stored = b.size+sl.size, b.stored+sl.stored
+	b.r.slots[obj] = sl
+	if had && old == obj { // its values are the same
+		return
+	}
+	if had {
+		b.gone = append(b.gone, old)
+	}
+	b.add(cache.TransactionTypeUpdate, key, obj)
+}
+
+func (b *step) delete(key string) {
+	if old, had := b.take(key); had {
+		b.gone = append(b.gone, old)
+		b.add(cache.TransactionTypeDelete, key, nil)
+	}
+}
+
+// end makes the step visible to readers.
+func (b *step) end() error {
+	r := b.r
+	r.size, r.stored = r.size+b.size, r.stored+b.stored
+	if !r.s.db.objects.take(b.size) {
+		return errNoRoom
+	}
+	if len(b.txns) > 0 {
+		r.store.Transaction(b.txns...)
+	}
+	for _, obj := range b.gone {
+		delete(r.slots, obj)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package boltstore
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/podgen"
+)
+
+// byNode is an index as controllers have it.
+func byNode(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil }
+
+// BenchmarkReads compares reads from memory and from the file with client-go's indexer.
+// KUBEWAKE_BENCH_PODS says how many pods there are.
+func BenchmarkReads(b *testing.B) {
+	pods := 5000
+	if s := os.Getenv("KUBEWAKE_BENCH_PODS"); s != "" {
+		pods, _ = strconv.Atoi(s)
+	}
+	gen := podgen.New(1)
+	var list []kruntime.Object
+	for i := range pods {
+		p := gen.Pod(i)
+		p.ResourceVersion = fmt.Sprint(i + 1)
+		list = append(list, p)
+	}
+	some := list[pods/2].(*corev1.Pod)
+	key := some.Namespace + "/" + some.Name
+	fns := func() cache.Indexers {
+		return cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "node": byNode}
+	}
+	stores := map[string]func(b *testing.B) cache.Indexer{
+		"client-go": func(*testing.B) cache.Indexer {
+			i := cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, fns())
+			for _, o := range list {
+				_ = i.Add(o)
+			}
+			return i
+		},
+	}
+	for name, budget := range map[string]int64{"memory": 1 << 30, "file": -1} {
+		stores[name] = func(b *testing.B) cache.Indexer {
+			db := openTest(b, testPath(b), Options{Durability: DurabilityProcess, ObjectMemory: budget})
+			s := claimTest(b, db, Claim{Source: Source{Resource: "pods", Version: "v1", Form: FormTyped}, Example: &corev1.Pod{}, Indexers: fns()})
+			relist(b, s, "90000", RelistOptions{}, list, 500)
+			if budget > 0 {
+				loadedInMemory(b, s)
+			}
+			return s
+		}
+	}
+	for _, store := range []string{"client-go", "memory", "file"} {
+		i := stores[store](b)
+		for _, read := range []struct {
+			name string
+			fn   func() (int, error)
+		}{
+			{"Get", func() (int, error) { _, ok, err := i.Get(some); return one(ok), err }},
+			{"GetByKey", func() (int, error) { _, ok, err := i.GetByKey(key); return one(ok), err }},
+			{"List", func() (int, error) { return len(i.List()), nil }},
+			{"ListKeys", func() (int, error) { return len(i.ListKeys()), nil }},
+			{"List of a namespace", func() (int, error) {
+				l, err := i.Index(cache.NamespaceIndex, &metav1.ObjectMeta{Namespace: some.Namespace})
+				return len(l), err
+			}},
+			{"ByIndex", func() (int, error) { l, err := i.ByIndex("node", some.Spec.NodeName); return len(l), err }},
+			{"IndexKeys", func() (int, error) { l, err := i.IndexKeys("node", some.Spec.NodeName); return len(l), err }},
+		} {
+			b.Run(read.name+"/"+store, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if n, err := read.fn(); err != nil || n == 0 {
+						b.Fatal(n, err)
+					}
+				}
+			})
+		}
+		b.Run("AddIndexers/"+store, func(b *testing.B) {
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n++
+				name := fmt.Sprint("more", n)
+				if err := i.AddIndexers(cache.Indexers{name: byNode}); err != nil {
+					b.Fatal(err)
+				}
+				if s, ok := i.(*Claimed); ok {
+					b.StopTimer()
+					waitBuilt(b, s, name) // it is built beside other work
+					s.indexLock.Lock()
+					runtime.GC() // of the build
+					s.indexLock.Unlock()
+					b.StartTimer()
+				}
+			}
+		})
+	}
+}
+
+func one(ok bool) int {
+	if ok {
+		return 1
+	}
+	return 0
+}

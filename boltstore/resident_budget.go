@@ -1,0 +1,218 @@
+package boltstore
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// objectMemory is the part of a DB that shares Options.ObjectMemory among its sources.
+// Who comes first has it. A source whose objects no longer fit is dropped whole, and
+// comes back once they would leave an eighth of the budget.
+type objectMemory struct {
+	budget int64
+
+	mu      sync.Mutex
+	used    int64
+	refused bool // some source did not fit
+	closed  bool
+	running int
+	ended   chan struct{} // closed when running becomes 0
+}
+
+// fits says whether a source of that size may be loaded.
+func (o *objectMemory) fits(n int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fits := o.used+n <= o.budget-o.budget/8
+	o.refused = o.refused || !fits
+	return fits
+}
+
+// take counts n more bytes. It returns false if they are too many; they count all the
+// same until they are given back.
+func (o *objectMemory) take(n int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.used += n
+	return n <= 0 || o.used <= o.budget
+}
+
+func (o *objectMemory) give(n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.used -= n
+}
+
+// run runs fn in a goroutine that close waits for.
+func (o *objectMemory) run(fn func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return
+	}
+	if o.running++; o.running == 1 {
+		o.ended = make(chan struct{})
+	}
+	go func() {
+		defer func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			if o.running--; o.running == 0 {
+				close(o.ended)
+			}
+		}()
+		fn()
+	}()
+}
+
+// wait returns once no goroutine runs.
+func (o *objectMemory) wait() {
+	o.mu.Lock()
+	running, ended := o.running > 0, o.ended
+	o.mu.Unlock()
+	if running {
+		<-ended
+	}
+}
+
+// settle lets the sources that did not fit try again.
+func (o *objectMemory) settle(db *DB) {
+	o.mu.Lock()
+	refused := o.refused
+	o.refused = false
+	o.mu.Unlock()
+	if refused {
+		o.run(func() {
+			for _, s := range db.claimed() {
+				s.settleMemory()
+			}
+		})
+	}
+}
+
+// close drops all objects of a closed file.
+func (o *objectMemory) close(db *DB) {
+	for _, s := range db.claimed() {
+		s.endMemory()
+	}
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.wait()
+}
+
+func (db *DB) claimed() (all []*Store) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for _, s := range db.claims {
+		all = append(all, s)
+	}
+	return all
+}
+
+// memory is what a Store has of its objects in memory.
+type memory struct {
+	// now is nil, or what is being loaded or served. served is nil unless readers use
+	// it.
+	now, served atomic.Pointer[resident]
+	// wanted: the source is claimed, and there is a budget.
+	wanted atomic.Bool
+
+	// disagreed counts how often memory was not the same as the file. It is loaded again
+	// then; tests fail.
+	disagreed atomic.Uint64
+
+	mu    sync.Mutex // held while loading begins
+	ratio float64    // of the size in memory to that in the file, as last seen; 0: not known
+	last  *resident  // the objects before, whose pointers stay where their records do
+}
+
+// current is what is being loaded or served, once loading is not about to begin.
+func (m *memory) current() *resident {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.Load()
+}
+
+// residentSize is about what an object takes in memory, with one index, in bytes. It was
+// measured with 1,000 objects of each kind (TestResidentSize), in bytes of live heap an
+// object:
+//
+//	| objects                      | payload |   heap |
+//	| pods, typed                  |   5,100 | 13,800 |
+//	| pods, unstructured           |   6,200 | 48,200 |
+//	| pods, metadata only          |   3,300 |  5,500 |
+//	| small config maps, typed     |      60 |  1,060 |
+//	| the same, unstructured       |     120 |  1,640 |
+//	| the same, metadata only      |      60 |    740 |
+func (s *Store) residentSize(payload int) int64 {
+	factor := 2.5
+	switch s.source.Form {
+	case FormUnstructured:
+		factor = 7.5
+	case FormMetadata:
+		factor = 1.5
+	}
+	return int64(factor*float64(payload)) + residentBase
+}
+
+const residentBase = 1000
+
+// leastObjectMemory is the budget where there is no memory limit.
+const leastObjectMemory = 8 << 20
+
+// defaultObjectMemory is Options.ObjectMemory's default.
+func defaultObjectMemory() int64 { return objectMemoryOf(memoryLimit("/", debug.SetMemoryLimit(-1))) }
+
+func objectMemoryOf(limit int64) int64 {
+	if limit <= 0 {
+		return leastObjectMemory
+	}
+	return max(limit/4, 1)
+}
+
+// memoryLimit is the memory limit of the process, 0 if it has none. root is "/", and
+// another folder in tests.
+func memoryLimit(root string, runtimeLimit int64) (limit int64) {
+	least := func(n int64) {
+		if n > 0 && n < noMemoryLimit && (limit == 0 || n < limit) {
+			limit = n
+		}
+	}
+	least(runtimeLimit)
+	own, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(own)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 {
+			continue
+		}
+		dir, name := "sys/fs/cgroup", "memory.max"
+		switch {
+		case parts[1] == "memory":
+			dir, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		case parts[0] != "0":
+			continue
+		}
+		// The limits of the groups above hold, too. In a container the path may be the
+		// host's, and only the root is there.
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			if b, err := os.ReadFile(filepath.Join(root, dir, group, name)); err == nil {
+				n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64) // "max" is no limit
+				least(n)
+			}
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return limit
+}
+
+// noMemoryLimit is above all real limits: systems state a large number for none.
+const noMemoryLimit = 1 << 60

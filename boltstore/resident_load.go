@@ -1,0 +1,235 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+)
+
+// loaded is what the loader has read of one record.
+type loaded struct {
+	key  string
+	obj  any
+	slot *slot
+}
+
+// inMemory is the source's objects in memory, nil if readers use the file.
+func (s *Store) inMemory() *resident { return s.memory.served.Load() }
+
+// residence is what State says of memory.
+func (s *Store) residence() (inMemory bool, size uint64) {
+	r := s.inMemory()
+	if r == nil {
+		return false, 0
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return true, uint64(max(r.size, 1))
+}
+
+// remember brings memory in line with m, which readers of the file see from now on. The
+// caller holds the handle's writeMu, so commits come in their order.
+func (s *Store) remember(m *sourceMeta) {
+	changed := m.changed
+	m.changed = nil
+	r := s.memory.now.Load()
+	if r == nil {
+		return
+	}
+	if r.of != s.edition(m) {
+		s.forget(r)
+		s.memory.mu.Lock()
+		s.memory.last = r
+		s.memory.mu.Unlock()
+		return
+	}
+	if err := r.apply(changed, m); err != nil {
+		s.giveUp(r, err)
+	}
+}
+
+// giveUp makes readers use the file again.
+func (s *Store) giveUp(r *resident, err error) {
+	s.forget(r)
+	switch {
+	case errors.Is(err, errNoRoom), errors.Is(err, ErrClosed):
+	case errors.Is(err, ErrDamaged):
+		s.damaged(err)
+	default:
+		s.db.log().Error(err, "The objects in memory are dropped", "source", s.source.String())
+	}
+}
+
+// forget drops r: readers use the file.
+func (s *Store) forget(r *resident) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	r.dropped = true
+	s.memory.served.CompareAndSwap(r, nil)
+	size, stored := r.size, r.stored
+	r.before = nil
+	r.mu.Unlock()
+	// Only now need readers of the file not wait for memory any more; see Store.view.
+	if !s.memory.now.CompareAndSwap(r, nil) {
+		return
+	}
+	s.memory.mu.Lock()
+	if stored > 0 {
+		s.memory.ratio = float64(size) / float64(stored)
+	}
+	s.memory.mu.Unlock()
+	s.db.objects.give(size)
+	s.db.objects.settle(s.db)
+}
+
+// settleMemory begins to load the objects if they may be in memory and are not. It is
+// called whenever that may have changed.
+func (s *Store) settleMemory() {
+	if s.memory.now.Load() != nil || !s.memory.wanted.Load() || s.ending() {
+		return
+	}
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	last := s.memory.last
+	s.memory.last = nil
+	s.mu.RLock()
+	m := s.meta
+	hidden := m == nil || s.broken != nil || s.released || !s.lenient && s.outdated(m) != ""
+	s.mu.RUnlock()
+	if hidden || s.memory.now.Load() != nil || !s.memory.wanted.Load() || !s.db.objects.fits(s.estimate(m)) {
+		return
+	}
+	r := newResident(s, m, last)
+	if r.store == nil {
+		return
+	}
+	s.memory.now.Store(r)
+	s.db.objects.run(func() { s.fill(r) })
+}
+
+// estimate is about what the source's objects take in memory, in bytes.
+func (s *Store) estimate(m *sourceMeta) int64 {
+	if s.memory.ratio > 0 {
+		return int64(s.memory.ratio * float64(m.Bytes))
+	}
+	return s.residentSize(int(m.Bytes)) + int64(m.Items.Count)*residentBase
+}
+
+// endMemory makes readers use the file for good.
+func (s *Store) endMemory() {
+	s.memory.wanted.Store(false)
+	s.forget(s.memory.current())
+}
+
+// fill loads r from the file, page by page, and lets readers use it.
+func (s *Store) fill(r *resident) {
+	var from []byte
+	for more := true; more; more = from != nil {
+		found, next, current, err := s.reading().loadPage(r, from)
+		if err == nil && current {
+			current, err = r.load(found)
+		}
+		switch {
+		case err != nil:
+			s.giveUp(r, err)
+			return
+		case !current:
+			s.forget(r)
+			s.settleMemory()
+			return
+		}
+		from = next
+	}
+	if err := s.install(r); err != nil {
+		s.giveUp(r, err)
+	}
+}
+
+// install lets readers use r, which is complete.
+func (s *Store) install(r *resident) error {
+	s.db.h.writeMu.Lock() // no commit is under way
+	defer s.db.h.writeMu.Unlock()
+	m := s.metaNow()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.dropped || r.of != s.edition(m) {
+		return nil // remember drops it
+	}
+	if r.digest != m.Items {
+		return fmt.Errorf("boltstore: %s: %w: the records are not those last committed: %d of %d", s.source, ErrDamaged, r.digest.Count, m.Items.Count)
+	}
+	r.touched, r.before = nil, nil
+	r.ready = true
+	s.memory.served.Store(r)
+	s.hot.clear()
+	return nil
+}
+
+// loadPage reads and decodes a page of records. current is false if the file has other
+// contents than r is of, or the source has ended.
+func (s reading) loadPage(r *resident, from []byte) (found []loaded, next []byte, current bool, err error) {
+	if s.ending() {
+		return nil, nil, false, nil
+	}
+	var raws []layout.Raw // copies: a transaction keeps pages from being used again
+	err = s.view(func(m *sourceMeta, src sourceTx) error {
+		current = r.of == s.edition(m)
+		g := src.gen(m.Generation)
+		if !current || g.Items == nil {
+			return nil
+		}
+		size := 0
+		var err error
+		next, err = layout.Page(g.Items.Cursor(), from, func(_ []byte, raw layout.Raw) bool {
+			if size >= pageBytes {
+				return false
+			}
+			raws = append(raws, layout.Raw{Key: bytes.Clone(raw.Key), Stored: bytes.Clone(raw.Open())})
+			size += len(raw.Stored)
+			return true
+		})
+		return err
+	})
+	if err != nil || !current {
+		return nil, nil, current, err
+	}
+	found = make([]loaded, len(raws))
+	err = s.decodeEach(raws, func(i int, key string, rec *format.Record) error {
+		obj, err := s.decode(key, rec)
+		found[i] = loaded{key, obj, s.slotOf(key, rec, len(raws[i].Stored))}
+		return err
+	})
+	return found, next, current, err
+}
+
+// ending says whether the claim or the file is about to end.
+func (s *Store) ending() bool {
+	select {
+	case <-s.ended:
+		return true
+	case <-s.db.life.ctx.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// canReside says whether objects of the source can be told apart by their pointers.
+func (s *Store) canReside() bool { return !s.viewed && s.goType.Kind() == reflect.Pointer }
+
+// indexMemory adds indices to memory.
+func (s *Store) indexMemory(fns cache.Indexers) {
+	s.db.h.writeMu.Lock() // no commit is under way
+	defer s.db.h.writeMu.Unlock()
+	if r := s.memory.now.Load(); r != nil {
+		r.index(fns, s.metaNow())
+	}
+}
