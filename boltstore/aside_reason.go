@@ -89,11 +89,12 @@ func (s indexing) noteReindexed(m *sourceMeta, build map[string]bool) {
 
 // State returns the source's state as of one commit.
 func (s *Store) State() State {
+	inMemory, size := s.residence()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	st := s.meta.state(s.db.device)
 	st.Outdated = s.outdated(s.meta)
 	st.Reindexed = maps.Clone(s.reindexed)
-	st.InMemory, st.ObjectMemory = s.residence()
+	st.InMemory, st.ObjectMemory = inMemory, size
 	return st
 }

@@ -95,8 +95,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err := s.indexing().reindexNoted(); err != nil { // retried later
 		db.log().Error(err, "Objects could not be indexed again", "source", c.Source.String())
 	}
-	s.memory.wanted.Store(db.objects.budget > 0 && s.canReside())
-	s.settleMemory()
+	s.beginMemory()
 	return claimed, nil
 }
 
@@ -328,7 +327,7 @@ func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 func (s *Claimed) Release() { s.release() }
 
 func (s *Store) release() {
-	s.endOnce.Do(func() { close(s.ended) })
+	s.endOnce.Do(s.end)
 	s.retriers.Wait()
 	s.db.commit.detach(s)
 	s.endMemory()
@@ -343,4 +342,11 @@ func (s *Store) release() {
 	s.mu.Unlock()
 	s.failDirect(ErrClosed)
 	s.db.release(s)
+}
+
+// end lets no more goroutines of the claim begin.
+func (s *Store) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.ended)
 }

@@ -88,7 +88,7 @@ func TestMaxSize(t *testing.T) {
 func TestSmallMaxSize(t *testing.T) {
 	for _, most := range []int{300_000, 1_000_000} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			db, err := Open(testPath(t), Options{Window: time.Nanosecond, MaxSize: most, JournalBytes: 1, ObjectMemory: -1, Keyset: sealtest.Default()})
+			db, err := Open(testPath(t), Options{Window: time.Nanosecond, MaxSize: most, JournalBytes: 1, Keyset: sealtest.Default()})
 			if err != nil {
 				t.Fatal(err)
 			}

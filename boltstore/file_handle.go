@@ -70,6 +70,16 @@ func (h *handle) viewLong(fn func(tx *bolt.Tx) error) error {
 	})
 }
 
+// alone is view while no write transaction is under way. It keeps no pages from being
+// used again: a reader beside a writer makes the file grow.
+func (h *handle) alone(fn func(tx *bolt.Tx) error) error {
+	return h.watch(func() error {
+		h.writeMu.Lock()
+		defer h.writeMu.Unlock()
+		return h.quiet(fn)
+	})
+}
+
 // quiet is view for callers that hold writeMu or long, within watch.
 func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
 	h.mu.RLock()

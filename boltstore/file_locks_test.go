@@ -45,7 +45,7 @@ func TestCutFile(t *testing.T) {
 			t.Run(first+", "+end, func(t *testing.T) {
 				clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 				path := testPath(t)
-				db, err := Open(path, Options{Clock: clk})
+				db, err := Open(path, Options{Clock: clk, ObjectMemory: -1})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -121,7 +121,13 @@ func (db healing) healNow(why error) error {
 	db.replaced.Add(1)
 	db.givenUp.Go(func() { _ = faults.Contain(old.Close) }) // it may hang on the same damage
 	db.replacing().noteAside(aside, why, saved)
-	return db.replacing().reload(b)
+	if err := db.replacing().reload(b); err != nil {
+		for _, s := range db.claimed() {
+			s.forget(s.memory.current()) // it may have what the file has lost
+		}
+		return err
+	}
+	return nil
 }
 
 // claimedMetas returns the metas of the claimed sources, from memory.

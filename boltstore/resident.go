@@ -27,6 +27,7 @@ type resident struct {
 	store cache.ThreadSafeStoreWithTransaction
 	names atomic.Pointer[map[string]bool] // the indices; the map is immutable
 
+	// mu is held while memory changes. No lock of the store is taken under it.
 	mu sync.RWMutex
 	// slots are by the pointers of their objects, each of which is at one key.
 	slots  map[any]*slot
@@ -34,7 +35,8 @@ type resident struct {
 	// size is about what the objects take in memory, stored what their records take in
 	// the file, both in bytes.
 	size, stored int64
-	ready        bool // readers use it, unless it was dropped
+	reserved     int64 // counted for what is still to be loaded
+	ready        bool  // readers use it, unless it was dropped
 	dropped      bool
 	// touched are the keys that commits have changed since loading began. What the
 	// loader has of them may be older. nil once ready.
@@ -45,6 +47,9 @@ type resident struct {
 	// adding are the functions of indices that are being added and that the file does
 	// not have yet. Otherwise nil.
 	adding cache.Indexers
+	// called, which the handle's writeMu guards, are the indices whose values came from their functions. All others come
+	// from the records, and are there only while the file's index is complete.
+	called map[string]bool
 }
 
 // edition says which contents a resident has. Other contents need another resident.
@@ -95,7 +100,7 @@ type itemChange struct {
 }
 
 func newResident(s *Store, m *sourceMeta, before *resident) *resident {
-	r := &resident{s: s, of: s.edition(m), before: before, slots: map[any]*slot{}, touched: map[string]struct{}{}}
+	r := &resident{s: s, of: s.edition(m), before: before, slots: map[any]*slot{}, touched: map[string]struct{}{}, called: map[string]bool{}}
 	fns, names := cache.Indexers{}, map[string]bool{}
 	for name := range s.indexing().indexSet().fns {
 		if s.indexing().built(m, name) {
@@ -206,7 +211,7 @@ func (r *resident) object(c itemChange) (any, error) {
 }
 
 func (r *resident) sameValues(sl *slot, next *format.Record) bool {
-	for name := range *r.names.Load() {
+	for name := range r.store.GetIndexers() {
 		if !slices.Equal(sl.valuesOf(name), next.ValuesOf(name)) {
 			return false
 		}
@@ -236,20 +241,31 @@ func (r *resident) load(found []loaded) (bool, error) {
 // or what the functions say if the file, as of m, does not have them yet. No commit is
 // under way.
 func (r *resident) index(fns cache.Indexers, m *sourceMeta) {
+	built := map[string]bool{}
+	for name := range fns {
+		built[name] = r.s.indexing().built(m, name)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	add, all := cache.Indexers{}, maps.Clone(*r.names.Load())
-	adding := cache.Indexers{}
+	has, known := maps.Clone(*r.names.Load()), r.store.GetIndexers()
+	add, adding := cache.Indexers{}, cache.Indexers{}
 	for name, fn := range fns {
-		if all[name] {
+		switch {
+		case has[name]:
 			continue
-		}
-		add[name], all[name] = r.indexFunc(name), true
-		if !r.s.indexing().built(m, name) {
+		case built[name]:
+		case known[name] != nil, !r.ready:
+			continue // once the file has it
+		default:
 			adding[name] = fn
+			r.called[name] = true
+		}
+		has[name] = true
+		if known[name] == nil {
+			add[name] = r.indexFunc(name)
 		}
 	}
-	if len(add) == 0 || r.dropped {
+	if r.dropped {
 		return
 	}
 	if len(adding) > 0 {
@@ -258,7 +274,24 @@ func (r *resident) index(fns cache.Indexers, m *sourceMeta) {
 	}
 	_ = r.store.AddIndexers(add) // they are not there
 	r.adding = nil
-	r.names.Store(&all)
+	r.names.Store(&has)
+}
+
+// incomplete hides the indices in which the file, as of m, lacks objects.
+func (r *resident) incomplete(m *sourceMeta) {
+	var has map[string]bool
+	for name := range *r.names.Load() {
+		if r.called[name] || m.Indices[name].Complete {
+			continue
+		}
+		if has == nil {
+			has = maps.Clone(*r.names.Load())
+		}
+		delete(has, name)
+	}
+	if has != nil {
+		r.names.Store(&has)
+	}
 }
 
 // makeRoom lets n indices be added to each slot without further allocations. Records
@@ -315,6 +348,7 @@ func (b *step) put(key string, obj any, sl *slot) {
 	if had {
 		b.gone = append(b.gone, old)
 	}
+	b.r.s.memory.mutated.AddObject(obj)
 	b.add(cache.TransactionTypeUpdate, key, obj)
 }
 
@@ -329,7 +363,9 @@ func (b *step) delete(key string) {
 func (b *step) end() error {
 	r := b.r
 	r.size, r.stored = r.size+b.size, r.stored+b.stored
-	if !r.s.db.objects.take(b.size) {
+	use := max(min(b.size, r.reserved), 0)
+	r.reserved -= use
+	if !r.s.db.objects.take(b.size - use) {
 		return errNoRoom
 	}
 	if len(b.txns) > 0 {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"k8s.io/client-go/tools/cache"
 )
 
 // objectMemory is the part of a DB that shares Options.ObjectMemory among its sources.
@@ -25,11 +27,14 @@ type objectMemory struct {
 	ended   chan struct{} // closed when running becomes 0
 }
 
-// fits says whether a source of that size may be loaded.
-func (o *objectMemory) fits(n int64) bool {
+// reserve says whether a source of that size may be loaded, and counts it then.
+func (o *objectMemory) reserve(n int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	fits := o.used+n <= o.budget-o.budget/8
+	if fits {
+		o.used += n
+	}
 	o.refused = o.refused || !fits
 	return fits
 }
@@ -131,6 +136,12 @@ type memory struct {
 	mu    sync.Mutex // held while loading begins
 	ratio float64    // of the size in memory to that in the file, as last seen; 0: not known
 	last  *resident  // the objects before, whose pointers stay where their records do
+
+	// mutated watches the objects if KUBE_CACHE_MUTATION_DETECTOR is set, as client-go
+	// does, until unwatched is closed. It does nothing by default.
+	mutated   cache.MutationDetector
+	unwatched chan struct{}
+	unwatch   sync.Once
 }
 
 // current is what is being loaded or served, once loading is not about to begin.

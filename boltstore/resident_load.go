@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
@@ -43,12 +44,13 @@ func (s *Store) remember(m *sourceMeta) {
 		return
 	}
 	if r.of != s.edition(m) {
-		s.forget(r)
 		s.memory.mu.Lock()
 		s.memory.last = r
 		s.memory.mu.Unlock()
+		s.forget(r)
 		return
 	}
+	r.incomplete(m)
 	if err := r.apply(changed, m); err != nil {
 		s.giveUp(r, err)
 	}
@@ -74,10 +76,9 @@ func (s *Store) forget(r *resident) {
 	r.mu.Lock()
 	r.dropped = true
 	s.memory.served.CompareAndSwap(r, nil)
-	size, stored := r.size, r.stored
+	size, stored, counted := r.size, r.stored, r.size+r.reserved
 	r.before = nil
 	r.mu.Unlock()
-	// Only now need readers of the file not wait for memory any more; see Store.view.
 	if !s.memory.now.CompareAndSwap(r, nil) {
 		return
 	}
@@ -86,7 +87,7 @@ func (s *Store) forget(r *resident) {
 		s.memory.ratio = float64(size) / float64(stored)
 	}
 	s.memory.mu.Unlock()
-	s.db.objects.give(size)
+	s.db.objects.give(counted)
 	s.db.objects.settle(s.db)
 }
 
@@ -104,13 +105,19 @@ func (s *Store) settleMemory() {
 	m := s.meta
 	hidden := m == nil || s.broken != nil || s.released || !s.lenient && s.outdated(m) != ""
 	s.mu.RUnlock()
-	if hidden || s.memory.now.Load() != nil || !s.memory.wanted.Load() || !s.db.objects.fits(s.estimate(m)) {
+	if hidden || s.memory.now.Load() != nil || !s.memory.wanted.Load() {
+		return
+	}
+	size := s.estimate(m)
+	if !s.db.objects.reserve(size) {
 		return
 	}
 	r := newResident(s, m, last)
 	if r.store == nil {
+		s.db.objects.give(size)
 		return
 	}
+	r.reserved = size
 	s.memory.now.Store(r)
 	s.db.objects.run(func() { s.fill(r) })
 }
@@ -123,10 +130,30 @@ func (s *Store) estimate(m *sourceMeta) int64 {
 	return s.residentSize(int(m.Bytes)) + int64(m.Items.Count)*residentBase
 }
 
+// beginMemory lets the source's objects be in memory from now on.
+func (s *Store) beginMemory() {
+	if s.db.objects.budget <= 0 || s.goType.Kind() != reflect.Pointer {
+		return // objects are told apart by their pointers
+	}
+	s.memory.mu.Lock()
+	detector, end := cache.NewCacheMutationDetector(s.source.String()), make(chan struct{})
+	s.memory.mutated, s.memory.unwatched = detector, end
+	s.memory.mu.Unlock()
+	s.db.objects.run(func() { detector.Run(end) })
+	s.memory.wanted.Store(true)
+	s.settleMemory()
+}
+
 // endMemory makes readers use the file for good.
 func (s *Store) endMemory() {
 	s.memory.wanted.Store(false)
 	s.forget(s.memory.current())
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.memory.last = nil
+	if s.memory.unwatched != nil {
+		s.memory.unwatch.Do(func() { close(s.memory.unwatched) })
+	}
 }
 
 // fill loads r from the file, page by page, and lets readers use it.
@@ -150,7 +177,9 @@ func (s *Store) fill(r *resident) {
 	}
 	if err := s.install(r); err != nil {
 		s.giveUp(r, err)
+		return
 	}
+	s.db.objects.settle(s.db) // it may have needed less than was reserved
 }
 
 // install lets readers use r, which is complete.
@@ -166,7 +195,8 @@ func (s *Store) install(r *resident) error {
 	if r.digest != m.Items {
 		return fmt.Errorf("boltstore: %s: %w: the records are not those last committed: %d of %d", s.source, ErrDamaged, r.digest.Count, m.Items.Count)
 	}
-	r.touched, r.before = nil, nil
+	s.db.objects.give(r.reserved)
+	r.touched, r.before, r.reserved = nil, nil, 0
 	r.ready = true
 	s.memory.served.Store(r)
 	s.hot.clear()
@@ -179,8 +209,8 @@ func (s reading) loadPage(r *resident, from []byte) (found []loaded, next []byte
 	if s.ending() {
 		return nil, nil, false, nil
 	}
-	var raws []layout.Raw // copies: a transaction keeps pages from being used again
-	err = s.view(func(m *sourceMeta, src sourceTx) error {
+	var raws []layout.Raw // copies: writers wait for the transaction
+	page := func(m *sourceMeta, src sourceTx) error {
 		current = r.of == s.edition(m)
 		g := src.gen(m.Generation)
 		if !current || g.Items == nil {
@@ -197,7 +227,8 @@ func (s reading) loadPage(r *resident, from []byte) (found []loaded, next []byte
 			return true
 		})
 		return err
-	})
+	}
+	err = s.db.h.alone(func(tx *bolt.Tx) error { return s.in(tx, page) })
 	if err != nil || !current {
 		return nil, nil, current, err
 	}
@@ -221,9 +252,6 @@ func (s *Store) ending() bool {
 		return false
 	}
 }
-
-// canReside says whether objects of the source can be told apart by their pointers.
-func (s *Store) canReside() bool { return !s.viewed && s.goType.Kind() == reflect.Pointer }
 
 // indexMemory adds indices to memory.
 func (s *Store) indexMemory(fns cache.Indexers) {

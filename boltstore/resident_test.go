@@ -300,7 +300,7 @@ func TestPackedDoesNotFit(t *testing.T) {
 	f.rv = 2000
 	relist(t, f.s, "2000", RelistOptions{}, f.srv.list(), 10)
 	f.db.objects.wait()
-	if m := f.s.metaNow(); f.s.residentSize(int(m.Bytes)) > 100_000 || f.s.memory.now.Load() != nil || f.db.objects.fits(f.s.estimate(m)) {
+	if m := f.s.metaNow(); f.s.residentSize(int(m.Bytes)) > 100_000 || f.s.memory.now.Load() != nil || f.db.objects.reserve(f.s.estimate(m)) {
 		t.Errorf("%d bytes in the file, estimated %d", m.Bytes, f.s.estimate(m))
 	}
 	f.event(0, "y")

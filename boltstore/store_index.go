@@ -60,8 +60,11 @@ func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err
 	if values, err = fn(obj); err != nil {
 		return nil, fmt.Errorf("index %s: %w", name, err)
 	}
-	if len(values) < 2 {
-		return values, nil
+	switch len(values) {
+	case 0:
+		return nil, nil
+	case 1: // the function may use its slice again
+		return []string{values[0]}, nil
 	}
 	return sets.List(sets.New(values...)), nil
 }

@@ -37,20 +37,24 @@ func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 	id := 0
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		id = tx.ID()
-		src, ok := s.db.h.source(tx, s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
-		}
-		m, err := src.meta()
-		if err != nil {
-			return err
-		}
-		return fn(m, src)
+		return s.in(tx, fn)
 	})
-	if s.memory.now.Load() != nil {
+	if s.inMemory() != nil {
 		s.db.h.settled(id) // a later read of memory must not see an earlier commit
 	}
 	return err
+}
+
+func (s *Store) in(tx *bolt.Tx, fn func(m *sourceMeta, src sourceTx) error) error {
+	src, ok := s.db.h.source(tx, s.id)
+	if !ok {
+		return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+	}
+	m, err := src.meta()
+	if err != nil {
+		return err
+	}
+	return fn(m, src)
 }
 
 // known returns the object of just that record, if memory has it, otherwise nil.

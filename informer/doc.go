@@ -53,8 +53,8 @@
 //     listed again: after a restart nobody else would.
 //   - A handler that panics, where that does not end the process, counts as told and
 //     synced: the panic is no reason to wait for ever.
-//   - KUBE_CACHE_MUTATION_DETECTOR watches what handlers are told, not what is only
-//     read: most objects are decoded for each read.
+//   - KUBE_CACHE_MUTATION_DETECTOR watches what handlers are told, and the objects of a
+//     source in memory: not what is decoded for one read.
 //   - After a burst of changes runtime.GC is called once: Go would keep the garbage
 //     for minutes.
 //

@@ -13,7 +13,8 @@ import (
 )
 
 // TestMutationDetector: with KUBE_CACHE_MUTATION_DETECTOR a handler that changes an
-// object ends the process, as with client-go's informers. The test runs itself in
+// object ends the process, as with client-go's informers. So does a reader that changes
+// an object in memory. The test runs itself in
 // processes of their own, since client-go reads the variable once.
 func TestMutationDetector(t *testing.T) {
 	if kind := os.Getenv("MUTATES"); kind != "" {
@@ -24,7 +25,7 @@ func TestMutationDetector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"replay", "change", "durable", "nothing"} {
+	for _, kind := range []string{"replay", "change", "durable", "read", "nothing"} {
 		cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutationDetector$", "-test.timeout=1m")
 		cmd.Env = append(os.Environ(), "MUTATES="+kind, "KUBE_CACHE_MUTATION_DETECTOR=true")
 		out, err := cmd.CombinedOutput()
@@ -66,6 +67,16 @@ func mutates(t *testing.T, kind string) {
 	w.update("a", "b")
 	for range 4 {
 		<-told
+	}
+	if kind == "read" { // in another life, so that no handler is told of the object
+		l.end()
+		l = w.live(Options{})
+		eventually(t, "in memory", func() bool { return l.inf.Store().State().InMemory })
+		objs, err := l.inf.GetIndexer().ByIndex(cache.NamespaceIndex, "default")
+		if err != nil || len(objs) != 1 {
+			t.Fatal(objs, err)
+		}
+		touch(objs[0])
 	}
 	if kind != "nothing" {
 		<-t.Context().Done() // the detector looks once a second
