@@ -324,7 +324,7 @@ func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reinde
 		if err := a.take(key, old, v, &next); err != nil {
 			return err
 		}
-		a.show(itemChange{key: key, next: &next, raw: raw, same: true})
+		a.show(itemChange{key: key, next: &next, raw: raw, only: c.values})
 		if err := a.give(key, &next, raw, old); err != nil {
 			return err
 		}

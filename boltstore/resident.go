@@ -44,9 +44,7 @@ type resident struct {
 	// before has the objects of the contents before these. Those whose records are the
 	// same keep their pointers. nil once ready.
 	before *resident
-	// adding are the functions of indices that are being added and that the file does
-	// not have yet. Otherwise nil.
-	adding cache.Indexers
+	adding *adding // otherwise nil
 	// called, which the handle's writeMu guards, are the indices whose values came from their functions. All others come
 	// from the records, and are there only while the file's index is complete.
 	called map[string]bool
@@ -59,44 +57,14 @@ func (s *Store) edition(m *sourceMeta) edition {
 	return edition{m.Generation, m.Epoch, s.db.replaced.Load()}
 }
 
-// slot is what memory has of one record, besides its object.
-type slot struct {
-	hash         uint64 // of the record
-	size, stored int64
-	values       []format.IndexValues
-}
-
-func (s *Store) slotOf(key string, r *format.Record, stored int) *slot {
-	return &slot{hash: format.HashRecord(key, r), size: s.residentSize(r.UnpackedSize() + len(key)), stored: int64(stored), values: r.Values}
-}
-
-func (sl *slot) valuesOf(name string) []string {
-	for _, iv := range sl.values {
-		if iv.Name == name {
-			return iv.Values
-		}
-	}
-	return nil
-}
-
-// add adds the values of an index that the record does not have yet.
-func (sl *slot) add(name string, values []string) {
-	i := slices.IndexFunc(sl.values, func(iv format.IndexValues) bool { return iv.Name == name })
-	if i < 0 {
-		sl.values = append(sl.values, format.IndexValues{Name: name, Values: values})
-		return
-	}
-	sl.values = slices.Clone(sl.values)
-	sl.values[i].Values = values
-}
-
 // itemChange is a change to what readers see at a key, on its way to memory.
 type itemChange struct {
 	key  string
 	next *format.Record // nil: the object is gone
 	raw  []byte         // of next
 	obj  any            // of next, nil if it was let go
-	same bool           // only the index values of the record have changed
+	// only is not nil if nothing but the values of these indices has changed.
+	only []format.IndexValues
 }
 
 func newResident(s *Store, m *sourceMeta, before *resident) *resident {
@@ -121,10 +89,8 @@ func (r *resident) indexFunc(name string) cache.IndexFunc {
 			return values, nil
 		}
 		sl := r.slots[obj]
-		if fn := r.adding[name]; fn != nil {
-			values, _ := callIndexer(name, fn, obj) // the file's build notes what fails
-			sl.add(name, values)
-			return values, nil
+		if r.adding != nil && r.adding.fns[name] != nil {
+			return r.adding.add(sl, name, obj), nil
 		}
 		return sl.valuesOf(name), nil
 	}
@@ -180,11 +146,12 @@ func (r *resident) apply(changes []itemChange, m *sourceMeta) error {
 			b.delete(c.key)
 			continue
 		}
-		obj, err := r.object(c)
+		sl := r.s.slotOf(c.key, c.next, len(c.raw))
+		obj, err := r.object(c, sl)
 		if err != nil {
 			return err
 		}
-		b.put(c.key, obj, r.s.slotOf(c.key, c.next, len(c.raw)))
+		b.put(c.key, obj, sl)
 	}
 	if err := b.end(); err != nil {
 		return err
@@ -196,13 +163,15 @@ func (r *resident) apply(changes []itemChange, m *sourceMeta) error {
 	return nil
 }
 
-// object is the object of a change. Memory tells what an object was indexed by from what
+// object is the object of a change that leads to a slot. Memory tells what an object was indexed by from what
 // it is to be indexed by by its pointer. So a pointer that memory has stays only where
 // its values stay; otherwise the object is decoded.
-func (r *resident) object(c itemChange) (any, error) {
-	old, sl := r.at(c.key)
-	if c.same && sl != nil && r.sameValues(sl, c.next) {
-		return old, nil
+func (r *resident) object(c itemChange, sl *slot) (any, error) {
+	if old, was := r.at(c.key); was != nil && c.only != nil {
+		sl.keepLate(was, c.only)
+		if r.sameValues(was, sl) {
+			return old, nil
+		}
 	}
 	if reflect.TypeOf(c.obj) == r.s.goType && r.slots[c.obj] == nil {
 		return c.obj, nil
@@ -210,9 +179,9 @@ func (r *resident) object(c itemChange) (any, error) {
 	return r.s.reading().decodeNew(c.key, c.next)
 }
 
-func (r *resident) sameValues(sl *slot, next *format.Record) bool {
+func (r *resident) sameValues(a, b *slot) bool {
 	for name := range r.store.GetIndexers() {
-		if !slices.Equal(sl.valuesOf(name), next.ValuesOf(name)) {
+		if !slices.Equal(a.valuesOf(name), b.valuesOf(name)) {
 			return false
 		}
 	}
@@ -239,18 +208,30 @@ func (r *resident) load(found []loaded) (bool, error) {
 
 // index adds the indices that it does not have. Their values are those of the records,
 // or what the functions say if the file, as of m, does not have them yet. No commit is
-// under way.
-func (r *resident) index(fns cache.Indexers, m *sourceMeta) {
+// under way. It returns false if a function has said something else before than what the
+// file has now.
+func (r *resident) index(fns cache.Indexers, m *sourceMeta) (same bool) {
 	built := map[string]bool{}
 	for name := range fns {
 		built[name] = r.s.indexing().built(m, name)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.dropped {
+		return true
+	}
 	has, known := maps.Clone(*r.names.Load()), r.store.GetIndexers()
 	add, adding := cache.Indexers{}, cache.Indexers{}
 	for name, fn := range fns {
 		switch {
+		case r.called[name] && built[name]:
+			delete(r.called, name)
+			for _, sl := range r.slots {
+				if !sl.settled(name) {
+					return false
+				}
+			}
+			continue
 		case has[name]:
 			continue
 		case built[name]:
@@ -265,16 +246,11 @@ func (r *resident) index(fns cache.Indexers, m *sourceMeta) {
 			add[name] = r.indexFunc(name)
 		}
 	}
-	if r.dropped {
-		return
-	}
-	if len(adding) > 0 {
-		r.adding = adding
-		r.makeRoom(len(adding))
-	}
+	r.adding = newAdding(adding, len(r.slots))
 	_ = r.store.AddIndexers(add) // they are not there
 	r.adding = nil
 	r.names.Store(&has)
+	return true
 }
 
 // incomplete hides the indices in which the file, as of m, lacks objects.
@@ -291,23 +267,6 @@ func (r *resident) incomplete(m *sourceMeta) {
 	}
 	if has != nil {
 		r.names.Store(&has)
-	}
-}
-
-// makeRoom lets n indices be added to each slot without further allocations. Records
-// share their values with others, so they are copied.
-func (r *resident) makeRoom(n int) {
-	size := 0
-	for _, sl := range r.slots {
-		size += len(sl.values) + n
-	}
-	room := make([]format.IndexValues, 0, size)
-	for _, sl := range r.slots {
-		from := len(room)
-		room = append(room, sl.values...)
-		to := len(room)
-		room = room[:to+n]
-		sl.values = room[from : to : to+n]
 	}
 }
 

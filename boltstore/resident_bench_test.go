@@ -83,9 +83,9 @@ func BenchmarkReads(b *testing.B) {
 				}
 			})
 		}
+		n := 0
 		b.Run("AddIndexers/"+store, func(b *testing.B) {
 			b.ReportAllocs()
-			n := 0
 			for b.Loop() {
 				n++
 				name := fmt.Sprint("more", n)

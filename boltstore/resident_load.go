@@ -257,7 +257,8 @@ func (s *Store) ending() bool {
 func (s *Store) indexMemory(fns cache.Indexers) {
 	s.db.h.writeMu.Lock() // no commit is under way
 	defer s.db.h.writeMu.Unlock()
-	if r := s.memory.now.Load(); r != nil {
-		r.index(fns, s.metaNow())
+	if r := s.memory.now.Load(); r != nil && !r.index(fns, s.metaNow()) {
+		s.forget(r)
+		s.settleMemory()
 	}
 }

@@ -220,3 +220,83 @@ func TestFileReadsWhileLoading(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestTwoLateIndices: an index that is built in the file takes nothing away from another
+// one that is not built yet.
+func TestTwoLateIndices(t *testing.T) {
+	f := newResidentTest(t, Options{}, 10)
+	loadedInMemory(t, f.s)
+	f.s.indexLock.Lock() // the file's indices wait
+	object := f.get("ns/cm003")
+	for _, name := range []string{"one", "two"} {
+		if err := f.s.AddIndexers(cache.Indexers{name: lateIndex}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.s.indexing().build(cache.Indexers{"one": lateIndex}); err != nil {
+		t.Fatal(err)
+	}
+	check := func() {
+		t.Helper()
+		for _, name := range []string{"one", "two"} {
+			if keys, err := f.s.IndexKeys(name, "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
+				t.Errorf("%s: %v %v", name, keys, err)
+			}
+		}
+		if f.get("ns/cm003") != object {
+			t.Error("another pointer")
+		}
+	}
+	check()
+	f.s.indexLock.Unlock()
+	waitBuilt(t, f.s, "two")
+	check()
+	f.same()
+}
+
+// TestLateIndexFailsOnce: an index function that failed when it was added, and succeeds
+// when the file's index is built, finds the object in memory, too. So it does if the
+// file had the values all along.
+func TestLateIndexFailsOnce(t *testing.T) {
+	for _, had := range []bool{false, true} {
+		t.Run(fmt.Sprint("had ", had), func(t *testing.T) {
+			f := newResidentTest(t, Options{}, 10)
+			if had {
+				if err := f.s.AddIndexers(cache.Indexers{"late": lateIndex}); err != nil {
+					t.Fatal(err)
+				}
+				waitBuilt(t, f.s, "late")
+				f.s.Release()
+				f.s = claimTest(t, f.db, Claim{Indexers: indexers})
+				p := &testProducer{}
+				f.s.Attach(p)
+				f.p = p
+				f.event(30, "y") // the index is incomplete
+			}
+			loadedInMemory(t, f.s)
+			f.s.indexLock.Lock()
+			failed := false
+			err := f.s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) {
+				if !failed && o.(*corev1.ConfigMap).Name == "cm003" {
+					failed = true
+					return nil, errors.New("once")
+				}
+				return lateIndex(o)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.s.indexLock.Unlock()
+			waitBuilt(t, f.s, "late")
+			f.s.indexLock.Lock() // memory follows
+			f.s.indexLock.Unlock()
+			for range 2 {
+				if keys, err := f.s.IndexKeys("late", "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
+					t.Errorf("%v %v", keys, err)
+				}
+				loadedInMemory(t, f.s)
+			}
+			f.same()
+		})
+	}
+}

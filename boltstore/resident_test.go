@@ -5,23 +5,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/boltstore/codec"
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/index"
 )
 
@@ -236,91 +229,6 @@ func TestNeverBack(t *testing.T) {
 	f.same()
 }
 
-// TestObjectBudget: sources share the budget in the order in which they come. One that
-// grows beyond it is dropped whole and comes back once it leaves an eighth free.
-func TestObjectBudget(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, ObjectMemory: 100_000})
-	var all []*Claimed
-	fill := func(s *Claimed, n int) {
-		t.Helper()
-		var objs []any
-		for i := range n {
-			objs = append(objs, configMap("ns", fmt.Sprint("o", i), i+1, map[string]string{"words": "x"}))
-		}
-		if err := s.Replace(objs, "100"); err != nil {
-			t.Fatal(err)
-		}
-		db.objects.wait()
-	}
-	expect := func(what string, want ...bool) {
-		t.Helper()
-		db.objects.wait()
-		for i, s := range all {
-			sameInMemory(t, s.Store)
-			if is := s.inMemory() != nil; is != want[i] {
-				t.Errorf("%s: source %d in memory: %v", what, i, is)
-			}
-			if st := s.State(); st.InMemory != want[i] || (st.ObjectMemory > 0) != want[i] {
-				t.Errorf("%s: source %d: %v, %d bytes", what, i, st.InMemory, st.ObjectMemory)
-			}
-		}
-		if db.objects.used > 100_000 || db.objects.used < 0 {
-			t.Errorf("%s: %d bytes", what, db.objects.used)
-		}
-	}
-	for i, n := range []int{40, 30, 20} {
-		s := claimTest(t, db, Claim{Source: Source{Resource: fmt.Sprint("r", i), Version: "v1", Form: FormTyped}, Indexers: indexers})
-		all = append(all, s)
-		fill(s, n)
-	}
-	expect("the last does not fit", true, true, false)
-	fill(all[0], 60)
-	expect("the first has grown beyond the budget", false, true, true)
-	fill(all[0], 30)
-	expect("it has shrunk, but leaves too little", false, true, true)
-	all[1].Release()
-	db.objects.wait()
-	all = []*Claimed{all[0], all[2]}
-	expect("another has been released", true, true)
-	for _, s := range all {
-		s.Release()
-	}
-	if db.objects.used != 0 {
-		t.Errorf("%d bytes are still counted", db.objects.used)
-	}
-}
-
-// TestPackedDoesNotFit: packed objects look small in the file. A source that did not fit
-// is not loaded again and again.
-func TestPackedDoesNotFit(t *testing.T) {
-	f := newResidentTest(t, Options{Compression: CompressionZstd, ObjectMemory: 200_000}, 1)
-	for i := range 40 {
-		f.srv.set(configMap("ns", fmt.Sprint("large", i), 1000+i, map[string]string{"words": "x", "data": strings.Repeat("z", 10_000)}))
-	}
-	f.rv = 2000
-	relist(t, f.s, "2000", RelistOptions{}, f.srv.list(), 10)
-	f.db.objects.wait()
-	if m := f.s.metaNow(); f.s.residentSize(int(m.Bytes)) > 100_000 || f.s.memory.now.Load() != nil || f.db.objects.reserve(f.s.estimate(m)) {
-		t.Errorf("%d bytes in the file, estimated %d", m.Bytes, f.s.estimate(m))
-	}
-	f.event(0, "y")
-	if f.s.memory.now.Load() != nil {
-		t.Error("it is loaded again")
-	}
-	f.same()
-}
-
-// TestNoObjectMemory: with a negative budget nothing is in memory.
-func TestNoObjectMemory(t *testing.T) {
-	f := newResidentTest(t, Options{ObjectMemory: -1}, 3)
-	f.event(1, "y")
-	f.db.objects.wait()
-	if f.s.memory.now.Load() != nil {
-		t.Error("it is in memory")
-	}
-	f.same()
-}
-
 // TestResidentRestart: after a restart the objects are loaded from the file.
 func TestResidentRestart(t *testing.T) {
 	f := newResidentTest(t, Options{}, 50)
@@ -451,84 +359,6 @@ func TestSamePointerAgain(t *testing.T) {
 	f.same()
 }
 
-// TestIndexBuiltLater: an index that is added to objects in memory is there at once. A
-// read from the file finds the same, before the file has the index and after.
-func TestIndexBuiltLater(t *testing.T) {
-	f := newResidentTest(t, Options{}, 40)
-	loadedInMemory(t, f.s)
-	f.s.indexLock.Lock() // the file's index waits
-	var calls atomic.Int64
-	err := f.s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) {
-		calls.Add(1)
-		return []string{"last" + o.(*corev1.ConfigMap).Name[3:]}, nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := calls.Load(); n != 40 {
-		t.Errorf("the function was called %d times", n)
-	}
-	check := func(what string) {
-		t.Helper()
-		if keys, err := f.s.IndexKeys("late", "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
-			t.Errorf("%s: %v %v", what, keys, err)
-		}
-		if objs, err := f.s.ByIndex("late", "last03"); err != nil || len(objs) != 1 {
-			t.Errorf("%s: %v %v", what, objs, err)
-		}
-		if objs, err := f.s.Index("late", f.get("ns/cm003")); err != nil || len(objs) != 1 {
-			t.Errorf("%s: %v %v", what, objs, err)
-		}
-		if n := len(f.s.ListIndexFuncValues("late")); n != 40 {
-			t.Errorf("%s: %d values", what, n)
-		}
-	}
-	check("in memory")
-	f.s.memory.wanted.Store(false)
-	f.s.forget(f.s.memory.current())
-	check("from the file, without the index")
-	f.s.indexLock.Unlock()
-	waitBuilt(t, f.s, "late")
-	check("from the file")
-	f.s.memory.wanted.Store(true)
-	f.s.settleMemory()
-	loadedInMemory(t, f.s)
-	check("loaded again")
-	f.same()
-}
-
-// TestDecodedOnce: goroutines that miss the same object at once share its decoding.
-func TestDecodedOnce(t *testing.T) {
-	synctest.Test(t, testDecodedOnce)
-}
-
-func testDecodedOnce(t *testing.T) {
-	slow, _, s := newSlow(t, Options{ObjectMemory: -1, hotBytes: 1}, testPath(t))
-	if err := s.Add(at(5, "x")); err != nil {
-		t.Fatal(err)
-	}
-	const readers = 8
-	got := make(chan any, readers)
-	for range readers {
-		go func() {
-			obj, _, _ := s.GetByKey("a/o")
-			got <- obj
-		}()
-	}
-	<-slow.begun
-	synctest.Wait() // one decodes, the others wait for it
-	close(slow.go_)
-	first := <-got
-	for range readers - 1 {
-		if obj := <-got; obj == nil || obj != first {
-			t.Error("another object")
-		}
-	}
-	if n := len(slow.begun); n > 0 {
-		t.Errorf("decoded %d times more", n)
-	}
-}
-
 // damageRecord changes a stored record.
 func damageRecord(t *testing.T, db *DB, key string) {
 	t.Helper()
@@ -545,138 +375,5 @@ func damageRecord(t *testing.T, db *DB, key string) {
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-type slowCodec struct {
-	codec.Codec
-	begun, go_ chan struct{}
-}
-
-func (c *slowCodec) Decode(data []byte) (runtime.Object, error) {
-	c.begun <- struct{}{}
-	<-c.go_
-	return c.Codec.Decode(data)
-}
-
-// newSlow has a source whose objects are decoded once the test lets them.
-func newSlow(t *testing.T, o Options, path string) (*slowCodec, *DB, *Claimed) {
-	c, err := codec.For(&corev1.ConfigMap{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow := &slowCodec{Codec: c, begun: make(chan struct{}, 100), go_: make(chan struct{})}
-	o.Durability, o.ObjectMemory = DurabilityProcess, cmp.Or(o.ObjectMemory, 8<<20)
-	db := openTest(t, path, o)
-	return slow, db, claimTest(t, db, Claim{Codec: slow, Indexers: indexers})
-}
-
-// TestChangedWhileLoading: what commits change while the objects are loaded is in memory
-// as they left it.
-func TestChangedWhileLoading(t *testing.T) {
-	f := newResidentTest(t, Options{ObjectMemory: -1}, 3)
-	closeTest(t, f.db)
-	slow, db, s := newSlow(t, Options{}, f.db.path)
-	<-slow.begun // the loader has read the records
-	if err := s.Delete(f.srv["ns/cm001"]); err != nil {
-		t.Fatal(err)
-	}
-	delete(f.srv, "ns/cm001")
-	for _, o := range []*corev1.ConfigMap{f.set(2, "y"), f.set(7, "y")} {
-		if err := s.Update(o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	close(slow.go_)
-	f.db, f.s = db, s
-	loadedInMemory(t, s)
-	f.same()
-}
-
-// TestReadersWaitForMemory: who reads a commit from the file finds it in memory next.
-func TestReadersWaitForMemory(t *testing.T) {
-	slow, db, s := newSlow(t, Options{}, testPath(t))
-	loadedInMemory(t, s) // nothing to decode
-	o := at(5, "x")
-	if err := s.Add(o); err != nil {
-		t.Fatal(err)
-	}
-	close(slow.go_)
-	loadedInMemory(t, s)
-	o.ResourceVersion, o.Data = "6", map[string]string{"words": "w"}
-	if err := s.Update(o); err != nil {
-		t.Fatal(err)
-	}
-	slow.begun, slow.go_ = make(chan struct{}, 100), make(chan struct{})
-	o.ResourceVersion, o.Data = "7", map[string]string{"words": "y"} // in place, so memory decodes it
-	wrote := make(chan error, 1)
-	go func() { wrote <- s.Update(o) }()
-	<-slow.begun // the file has it, memory not yet
-	var follows atomic.Bool
-	read := make(chan bool, 1)
-	go func() {
-		rv := ""
-		err := s.view(func(m *sourceMeta, src sourceTx) error {
-			_, r, err := format.ParseRecord(index.AppendKey(nil, "a/o"), src.gen(m.Generation).Items.Get(index.AppendKey(nil, "a/o")))
-			rv = r.ResourceVersion
-			return err
-		})
-		if err != nil || rv != "7" {
-			t.Errorf("version %s, %v", rv, err)
-		}
-		read <- follows.Load()
-	}()
-	select {
-	case <-read:
-		t.Error("memory is behind what was read")
-		read <- true
-	case <-time.After(100 * time.Millisecond): // it waits
-	}
-	follows.Store(true)
-	close(slow.go_)
-	if !<-read {
-		t.Error("memory was behind what was read")
-	}
-	if err := <-wrote; err != nil {
-		t.Fatal(err)
-	}
-	sameInMemory(t, s.Store)
-	_ = db
-}
-
-// TestMemoryLimit: the limits of the control group and of those above it hold, and that
-// of Go's runtime.
-func TestMemoryLimit(t *testing.T) {
-	for name, c := range map[string]struct {
-		files   map[string]string
-		runtime int64
-		want    int64
-	}{
-		"none":            {nil, 1<<63 - 1, 0},
-		"runtime":         {nil, 1000, 1000},
-		"container":       {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000\n"}, 1<<63 - 1, 2000},
-		"no limit":        {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 1<<63 - 1, 0},
-		"the smaller":     {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000\n"}, 1500, 1500},
-		"a group above":   {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "3000", "sys/fs/cgroup/a/b/memory.max": "max"}, 1<<63 - 1, 3000},
-		"version 1":       {map[string]string{"proc/self/cgroup": "4:cpu:/\n3:memory:/x\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "4000"}, 1<<63 - 1, 4000},
-		"version 1, none": {map[string]string{"proc/self/cgroup": "3:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"}, 1<<63 - 1, 0},
-		"the host's path": {map[string]string{"proc/self/cgroup": "3:memory:/docker/0a\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000"}, 1<<63 - 1, 5000},
-		"malformed":       {map[string]string{"proc/self/cgroup": "what\n0::\n", "sys/fs/cgroup/memory.max": "much"}, 1<<63 - 1, 0},
-	} {
-		root := t.TempDir()
-		for file, text := range c.files {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(root, file), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := memoryLimit(root, c.runtime); got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-	}
-	if a, b := objectMemoryOf(0), objectMemoryOf(1<<30); a != 8<<20 || b != 256<<20 {
-		t.Error(a, b)
 	}
 }

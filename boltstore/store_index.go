@@ -52,6 +52,12 @@ func (s indexing) unindexed(err error, key string) {
 }
 
 func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err error) {
+	return indexed(name, fn, obj, func(v string) []string { return []string{v} })
+}
+
+// indexed calls an index function. one makes a slice of a single value, since the
+// function may use its own again.
+func indexed(name string, fn cache.IndexFunc, obj any, one func(string) []string) (values []string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("index %s: its function panicked: %v", name, r)
@@ -63,8 +69,8 @@ func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err
 	switch len(values) {
 	case 0:
 		return nil, nil
-	case 1: // the function may use its slice again
-		return []string{values[0]}, nil
+	case 1:
+		return one(values[0]), nil
 	}
 	return sets.List(sets.New(values...)), nil
 }

@@ -1,0 +1,192 @@
+package boltstore
+
+import (
+	"cmp"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/index"
+)
+
+// TestIndexBuiltLater: an index that is added to objects in memory is there at once. A
+// read from the file finds the same, before the file has the index and after.
+func TestIndexBuiltLater(t *testing.T) {
+	f := newResidentTest(t, Options{}, 40)
+	loadedInMemory(t, f.s)
+	f.s.indexLock.Lock() // the file's index waits
+	var calls atomic.Int64
+	err := f.s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) {
+		calls.Add(1)
+		return []string{"last" + o.(*corev1.ConfigMap).Name[3:]}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := calls.Load(); n != 40 {
+		t.Errorf("the function was called %d times", n)
+	}
+	check := func(what string) {
+		t.Helper()
+		if keys, err := f.s.IndexKeys("late", "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
+			t.Errorf("%s: %v %v", what, keys, err)
+		}
+		if objs, err := f.s.ByIndex("late", "last03"); err != nil || len(objs) != 1 {
+			t.Errorf("%s: %v %v", what, objs, err)
+		}
+		if objs, err := f.s.Index("late", f.get("ns/cm003")); err != nil || len(objs) != 1 {
+			t.Errorf("%s: %v %v", what, objs, err)
+		}
+		if n := len(f.s.ListIndexFuncValues("late")); n != 40 {
+			t.Errorf("%s: %d values", what, n)
+		}
+	}
+	check("in memory")
+	f.s.memory.wanted.Store(false)
+	f.s.forget(f.s.memory.current())
+	check("from the file, without the index")
+	f.s.indexLock.Unlock()
+	waitBuilt(t, f.s, "late")
+	check("from the file")
+	f.s.memory.wanted.Store(true)
+	f.s.settleMemory()
+	loadedInMemory(t, f.s)
+	check("loaded again")
+	f.same()
+}
+
+// TestDecodedOnce: goroutines that miss the same object at once share its decoding.
+func TestDecodedOnce(t *testing.T) {
+	synctest.Test(t, testDecodedOnce)
+}
+
+func testDecodedOnce(t *testing.T) {
+	slow, _, s := newSlow(t, Options{ObjectMemory: -1, hotBytes: 1}, testPath(t))
+	if err := s.Add(at(5, "x")); err != nil {
+		t.Fatal(err)
+	}
+	const readers = 8
+	got := make(chan any, readers)
+	for range readers {
+		go func() {
+			obj, _, _ := s.GetByKey("a/o")
+			got <- obj
+		}()
+	}
+	<-slow.begun
+	synctest.Wait() // one decodes, the others wait for it
+	close(slow.go_)
+	first := <-got
+	for range readers - 1 {
+		if obj := <-got; obj == nil || obj != first {
+			t.Error("another object")
+		}
+	}
+	if n := len(slow.begun); n > 0 {
+		t.Errorf("decoded %d times more", n)
+	}
+}
+
+type slowCodec struct {
+	codec.Codec
+	begun, go_ chan struct{}
+}
+
+func (c *slowCodec) Decode(data []byte) (runtime.Object, error) {
+	c.begun <- struct{}{}
+	<-c.go_
+	return c.Codec.Decode(data)
+}
+
+// newSlow has a source whose objects are decoded once the test lets them.
+func newSlow(t *testing.T, o Options, path string) (*slowCodec, *DB, *Claimed) {
+	c, err := codec.For(&corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := &slowCodec{Codec: c, begun: make(chan struct{}, 100), go_: make(chan struct{})}
+	o.Durability, o.ObjectMemory = DurabilityProcess, cmp.Or(o.ObjectMemory, 8<<20)
+	db := openTest(t, path, o)
+	return slow, db, claimTest(t, db, Claim{Codec: slow, Indexers: indexers})
+}
+
+// TestChangedWhileLoading: what commits change while the objects are loaded is in memory
+// as they left it.
+func TestChangedWhileLoading(t *testing.T) {
+	f := newResidentTest(t, Options{ObjectMemory: -1}, 3)
+	closeTest(t, f.db)
+	slow, db, s := newSlow(t, Options{}, f.db.path)
+	<-slow.begun // the loader has read the records
+	if err := s.Delete(f.srv["ns/cm001"]); err != nil {
+		t.Fatal(err)
+	}
+	delete(f.srv, "ns/cm001")
+	for _, o := range []*corev1.ConfigMap{f.set(2, "y"), f.set(7, "y")} {
+		if err := s.Update(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(slow.go_)
+	f.db, f.s = db, s
+	loadedInMemory(t, s)
+	f.same()
+}
+
+// TestReadersWaitForMemory: who reads a commit from the file finds it in memory next.
+func TestReadersWaitForMemory(t *testing.T) {
+	slow, db, s := newSlow(t, Options{}, testPath(t))
+	loadedInMemory(t, s) // nothing to decode
+	o := at(5, "x")
+	if err := s.Add(o); err != nil {
+		t.Fatal(err)
+	}
+	close(slow.go_)
+	loadedInMemory(t, s)
+	o.ResourceVersion, o.Data = "6", map[string]string{"words": "w"}
+	if err := s.Update(o); err != nil {
+		t.Fatal(err)
+	}
+	slow.begun, slow.go_ = make(chan struct{}, 100), make(chan struct{})
+	o.ResourceVersion, o.Data = "7", map[string]string{"words": "y"} // in place, so memory decodes it
+	wrote := make(chan error, 1)
+	go func() { wrote <- s.Update(o) }()
+	<-slow.begun // the file has it, memory not yet
+	var follows atomic.Bool
+	read := make(chan bool, 1)
+	go func() {
+		rv := ""
+		err := s.view(func(m *sourceMeta, src sourceTx) error {
+			_, r, err := format.ParseRecord(index.AppendKey(nil, "a/o"), src.gen(m.Generation).Items.Get(index.AppendKey(nil, "a/o")))
+			rv = r.ResourceVersion
+			return err
+		})
+		if err != nil || rv != "7" {
+			t.Errorf("version %s, %v", rv, err)
+		}
+		read <- follows.Load()
+	}()
+	select {
+	case <-read:
+		t.Error("memory is behind what was read")
+		read <- true
+	case <-time.After(100 * time.Millisecond): // it waits
+	}
+	follows.Store(true)
+	close(slow.go_)
+	if !<-read {
+		t.Error("memory was behind what was read")
+	}
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	sameInMemory(t, s.Store)
+	_ = db
+}
