@@ -5,35 +5,62 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/internal/podgen"
 )
 
 // byNode is an index as controllers have it.
-func byNode(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil }
+func byNode(obj any) ([]string, error) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		node, _, err := unstructured.NestedString(u.Object, "spec", "nodeName")
+		return []string{node}, err
+	}
+	return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
+}
 
-// BenchmarkReads compares reads from memory and from the file with client-go's indexer.
-// KUBEWAKE_BENCH_PODS says how many pods there are.
-func BenchmarkReads(b *testing.B) {
+// BenchmarkReads compares reads from memory and from the file with client-go's indexer,
+// and with decoding alone. KUBEWAKE_BENCH_PODS says how many pods there are.
+func BenchmarkReads(b *testing.B) { benchReads(b, FormTyped) }
+
+// BenchmarkUnstructuredReads is BenchmarkReads for unstructured pods.
+func BenchmarkUnstructuredReads(b *testing.B) { benchReads(b, FormUnstructured) }
+
+func benchReads(b *testing.B, form Form) {
 	pods := 5000
 	if s := os.Getenv("KUBEWAKE_BENCH_PODS"); s != "" {
 		pods, _ = strconv.Atoi(s)
 	}
 	gen := podgen.New(1)
 	var list []kruntime.Object
+	var some *corev1.Pod
 	for i := range pods {
 		p := gen.Pod(i)
 		p.ResourceVersion = fmt.Sprint(i + 1)
-		list = append(list, p)
+		if i == pods/2 {
+			some = p
+		}
+		if form == FormTyped {
+			list = append(list, p)
+			continue
+		}
+		u, err := kruntime.DefaultUnstructuredConverter.ToUnstructured(p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		u["apiVersion"], u["kind"] = "v1", "Pod"
+		list = append(list, &unstructured.Unstructured{Object: u})
 	}
-	some := list[pods/2].(*corev1.Pod)
 	key := some.Namespace + "/" + some.Name
+	benchDecode(b, list)
 	fns := func() cache.Indexers {
 		return cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "node": byNode}
 	}
@@ -49,7 +76,7 @@ func BenchmarkReads(b *testing.B) {
 	for name, budget := range map[string]int64{"memory": 1 << 30, "file": -1} {
 		stores[name] = func(b *testing.B) cache.Indexer {
 			db := openTest(b, testPath(b), Options{Durability: DurabilityProcess, ObjectMemory: budget})
-			s := claimTest(b, db, Claim{Source: Source{Resource: "pods", Version: "v1", Form: FormTyped}, Example: &corev1.Pod{}, Indexers: fns()})
+			s := claimTest(b, db, Claim{Source: Source{Resource: "pods", Version: "v1", Form: form}, Example: list[0], Indexers: fns()})
 			relist(b, s, "90000", RelistOptions{}, list, 500)
 			if budget > 0 {
 				loadedInMemory(b, s)
@@ -103,6 +130,44 @@ func BenchmarkReads(b *testing.B) {
 			}
 		})
 	}
+}
+
+// benchDecode decodes one object, and all objects on all cores.
+func benchDecode(b *testing.B, list []kruntime.Object) {
+	c, err := codec.For(list[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	payloads := make([][]byte, len(list))
+	for i, o := range list {
+		if payloads[i], err = c.Append(nil, o); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("GetByKey/decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.Decode(payloads[len(list)/2]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("List/decode", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			objs := make([]any, len(payloads))
+			var wg sync.WaitGroup
+			workers := runtime.GOMAXPROCS(0)
+			for w := range workers {
+				wg.Go(func() {
+					for i := w; i < len(payloads); i += workers {
+						objs[i], _ = c.Decode(payloads[i])
+					}
+				})
+			}
+			wg.Wait()
+		}
+	})
 }
 
 func one(ok bool) int {

@@ -234,7 +234,7 @@ func (s spec) informer(client kubernetes.Interface) (*cached, error) {
 		return c, nil
 	}
 	var err error
-	if c.db, err = boltstore.Open(s.DB, boltstore.Options{}); err != nil {
+	if c.db, err = boltstore.Open(s.DB, boltstore.Options{ObjectMemory: objectMemory()}); err != nil {
 		return nil, err
 	}
 	c.opened = time.Now()

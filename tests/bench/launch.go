@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
+	"strconv"
 	"time"
 )
 
@@ -96,4 +97,13 @@ func heapProfile(prefix string) error {
 		return err
 	}
 	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
+}
+
+// objectMemory is the memory for decoded objects: that of a program without a memory
+// limit, unless KUBEWAKE_BENCH_MEMORY states another, in bytes.
+func objectMemory() int64 {
+	if n, err := strconv.ParseInt(os.Getenv("KUBEWAKE_BENCH_MEMORY"), 10, 64); err == nil {
+		return n
+	}
+	return 8 << 20
 }

@@ -111,7 +111,7 @@ func streamChild(text string) error {
 	if s.Kind == streamStock {
 		shared = cache.NewSharedIndexInformer(lw, &corev1.Pod{}, 0, indexers)
 	} else {
-		o := boltstore.Options{Window: s.Window}
+		o := boltstore.Options{Window: s.Window, ObjectMemory: objectMemory()}
 		tuning.SetFile(&o, tuning.File{CompactRatio: -1})
 		if s.Scale > 0 {
 			defaults := [2]time.Duration{5 * time.Second, 10 * time.Minute}
