@@ -151,8 +151,7 @@ func TestIncompleteInMemory(t *testing.T) {
 		if built {
 			f.s.indexing().buildLater(words)
 			waitBuilt(t, f.s, "words")
-			f.s.indexLock.Lock() // memory has it, too
-			f.s.indexLock.Unlock()
+			builtInMemory(f.s)
 			if !f.s.inMemory().has("words") {
 				t.Error("it is not read from memory again")
 			}
@@ -288,8 +287,7 @@ func TestLateIndexFailsOnce(t *testing.T) {
 			}
 			f.s.indexLock.Unlock()
 			waitBuilt(t, f.s, "late")
-			f.s.indexLock.Lock() // memory follows
-			f.s.indexLock.Unlock()
+			builtInMemory(f.s)
 			for range 2 {
 				if keys, err := f.s.IndexKeys("late", "last03"); err != nil || fmt.Sprint(keys) != "[ns/cm003]" {
 					t.Errorf("%v %v", keys, err)
@@ -299,4 +297,10 @@ func TestLateIndexFailsOnce(t *testing.T) {
 			f.same()
 		})
 	}
+}
+
+// builtInMemory returns once memory has followed the index that waitBuilt has waited for.
+func builtInMemory(s *Claimed) {
+	s.indexLock.Lock()
+	defer s.indexLock.Unlock()
 }
