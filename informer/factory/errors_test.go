@@ -64,6 +64,7 @@ func TestRefused(t *testing.T) {
 		{"nothing", func(*testing.T, *boltstore.DB) any { return nil }, factory.Options{}, nil, nil, "no generated SharedInformerFactory"},
 		{"nil", func(*testing.T, *boltstore.DB) any { return (*embedding)(nil) }, factory.Options{}, nil, nil, "no generated SharedInformerFactory"},
 		{"another factory's type", plain(client(sim)), factory.Options{}, []runtime.Object{&metav1.PartialObjectMetadata{}}, nil, "no client of kubernetes.Interface lists and watches it"},
+		{"no types", plain(client(sim)), factory.Options{}, []runtime.Object{}, nil, "name the types"},
 		{"nil type", plain(client(sim)), factory.Options{}, []runtime.Object{nil}, nil, "such as &corev1.Pod{}"},
 		{"one source for two", plain(client(sim)), factory.Options{Informer: informer.Options{Reflector: reflector.Options{Source: &boltstore.Source{}}}}, []runtime.Object{pods, &corev1.Node{}}, nil, "2 types"},
 		{"unknown fields", func(*testing.T, *boltstore.DB) any {

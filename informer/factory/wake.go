@@ -49,6 +49,9 @@ func Wake(f any, db *boltstore.DB, o Options, types ...runtime.Object) error {
 	if err != nil {
 		return err
 	}
+	if len(types) == 0 {
+		return errors.New("factory: name the types that are to wake, such as &corev1.Pod{}")
+	}
 	if o.Informer.Reflector.Source != nil && len(types) > 1 {
 		return fmt.Errorf("factory: Reflector.Source names one list, and these are %d types: wake each by a call of its own", len(types))
 	}

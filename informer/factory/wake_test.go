@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
+	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/informer"
@@ -119,6 +120,37 @@ func TestSources(t *testing.T) {
 				t.Errorf("sources %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestIndexAndTypedInformer: a woken informer has the index by namespace and those of
+// the options, and is a typed one as any of the factory.
+func TestIndexAndTypedInformer(t *testing.T) {
+	sim := simulator(t, configMap("web", "a"), configMap("db", "b"))
+	f := informers.NewSharedInformerFactory(client(sim), 0)
+	o := factory.Options{Informer: informer.Options{Indexers: cache.Indexers{"name": func(o any) ([]string, error) {
+		return []string{o.(*corev1.ConfigMap).Name}, nil
+	}}, IndexVersions: map[string]string{"name": "1"}}}
+	if err := factory.Wake(f, temporary(t), o, &corev1.ConfigMap{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Shutdown)
+	maps := corev1informers.ToTypedConfigMapInformer(f.Core().V1().ConfigMaps()).TypedInformer()
+	added := make(chan string, 2)
+	if _, err := maps.AddTypedEventHandler(cache.TypedResourceEventHandlerFuncs[*corev1.ConfigMap]{AddFunc: func(m *corev1.ConfigMap) { added <- m.Name }}); err != nil {
+		t.Fatal(err)
+	}
+	f.StartWithContext(t.Context())
+	f.WaitForCacheSync(t.Context().Done())
+	got := []string{<-added, <-added}
+	if slices.Sort(got); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("added %q", got)
+	}
+	for index, value := range map[string]string{cache.NamespaceIndex: "web", "name": "a"} {
+		objs, err := maps.GetIndexer().ByIndex(index, value)
+		if err != nil || len(objs) != 1 {
+			t.Errorf("%s: %v, %v", index, objs, err)
+		}
 	}
 }
 

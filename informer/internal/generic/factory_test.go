@@ -396,6 +396,13 @@ func TestRefused(t *testing.T) {
 			if n := len(db.Fallbacks()); n != 1 {
 				t.Errorf("%d fallbacks", n)
 			}
+			strict, err := k.ours(config(sim), filter{}, db, informer.Options{Strict: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if inf, ok := strict.ForResource(widgets).Informer().(interface{ State() reflector.State }); !ok || inf.State().Phase != reflector.PhaseRefused {
+				t.Error("a strict one is not refused")
+			}
 			stop()
 			second.Shutdown()
 		})
