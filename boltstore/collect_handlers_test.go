@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -12,14 +11,17 @@ import (
 // nobody claimed it starts over. Nobody knows any more what was deleted meanwhile. Where
 // no source with handlers was removed, a new handler is new.
 func TestHandlerOfACollectedSource(t *testing.T) {
-	for _, had := range []bool{true, false} {
-		t.Run(fmt.Sprint(had), func(t *testing.T) {
+	for name, had := range map[string]bool{"a handler": true, "a handler, which damage removed": true, "none": false} {
+		t.Run(name, func(t *testing.T) {
 			clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 			db := openTest(t, testPath(t), Options{Clock: clk, Window: time.Nanosecond})
 			s := claimTest(t, db, Claim{})
-			if had {
+			switch name {
+			case "a handler":
 				h, _ := claimHandler(t, s, "one")
 				must(t, h.Release())
+			case "a handler, which damage removed":
+				must(t, s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.NamesLost = true; return nil }, nil))
 			}
 			s.Release()
 			clk.Step(1000 * time.Hour)

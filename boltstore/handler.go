@@ -26,7 +26,7 @@ type Handler struct {
 
 // ClaimHandler registers a durable handler under a name, or takes up its position.
 // known says that the file has the position of an earlier registration, or may have
-// lost it by damage, so that the handler starts over. A new handler begins at the end
+// had it, so that the handler starts over. A new handler begins at the end
 // of the journal, with a replay. start is called with the position before p is called.
 // The error is ErrClaimed if the name is in use in this process.
 func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Position, mark uint64, known bool)) (*Handler, error) {

@@ -39,7 +39,7 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 		st.seen(s.db.device, s.db.opts.handlerSeen())
 		reports = append(reports, report{h, st})
 	}
-	if err := s.forgetHandlers(t, all, now); err != nil {
+	if err := s.forgetHandlers(t, m, all, now); err != nil {
 		return nil, err
 	}
 	if err := s.press(t, m, all, now); err != nil {

@@ -256,7 +256,7 @@ func (t sourceTx) restartHandlers(m *sourceMeta) error {
 
 // forgetHandlers removes handlers that were not registered for HandlerAge. A program
 // that has just started gets time to register its own.
-func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now time.Time) error {
+func (s *Store) forgetHandlers(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
 	age := s.db.opts.HandlerAge
 	right := s.db.device.right()
 	for _, st := range all {
@@ -272,9 +272,10 @@ func (s *Store) forgetHandlers(t sourceTx, all map[string]*handlerState, now tim
 		if s.handlerClaimed(name) || now.Sub(time.Unix(0, st.Seen))-s.db.opts.handlerSeen() < age { // Seen is rounded down
 			continue
 		}
-		s.db.log().Info("A durable handler has not been registered for long, so its position is removed; if it returns, it is a new handler",
+		s.db.log().Info("A durable handler has not been registered for long, so its position is removed; if it returns, it starts over",
 			"source", s.source.String(), "handler", name, "seen", time.Unix(0, st.Seen))
 		delete(all, name)
+		m.NamesLost = true
 		if err := t.dropHandler(name); err != nil {
 			return err
 		}

@@ -283,7 +283,8 @@ func testCollapse(t *testing.T, o Options) {
 	}
 }
 
-// TestForgottenHandler: a handler that is not registered for HandlerAge is removed.
+// TestForgottenHandler: a handler that is not registered for HandlerAge is removed. If
+// it returns it starts over, since it may not have been told of a delete.
 func TestForgottenHandler(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
@@ -302,6 +303,13 @@ func TestForgottenHandler(t *testing.T) {
 		if hs, err := s.Handlers(); err != nil || len(hs) != want {
 			t.Fatalf("after %d h: %+v %v", 4*(i+1), hs, err)
 		}
+		if _, pos := claimHandler(t, s, fmt.Sprint("new ", i)); pos.p.Reset != (want == 1) {
+			t.Errorf("after %d h, a name that the file does not have: %+v", 4*(i+1), pos.p)
+		}
+		must(t, s.RemoveHandler(fmt.Sprint("new ", i)))
+	}
+	if _, pos := claimHandler(t, s, "gone"); !pos.p.Reset {
+		t.Errorf("it returns: %+v", pos.p)
 	}
 }
 

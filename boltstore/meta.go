@@ -109,8 +109,8 @@ type sourceMeta struct {
 	Degraded        string               `msgpack:"degraded"`
 	Scope           Scope                `msgpack:"scope,omitempty"` // see Describe
 	Names           []string             `msgpack:"names,omitempty"`
-	// NamesLost: damage may have removed durable handlers. A durable handler that is
-	// not in the file starts over. It stays true, since nothing tells when the last one
+	// NamesLost: durable handlers were removed, by damage or their age. A durable handler
+	// that is not in the file starts over. It stays true, since nothing tells when the last one
 	// has come back.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
 	// Unlisted: the contents are own writes from before the first list.

@@ -52,8 +52,9 @@ type Options struct {
 	JournalAge   time.Duration
 	// HandlerAge is set where names of durable handlers go out of use. It is how long a
 	// durable handler may be unregistered before it is removed, with everything kept
-	// for it. It may stay a sixteenth longer, or a minute. The clock must have been
-	// right then and now; see TrustClock. 0 or less keeps handlers for ever.
+	// for it. It may stay a sixteenth longer, or a minute. One that returns later starts
+	// over. The clock must have been right then and now; see TrustClock. 0 or less keeps
+	// handlers for ever.
 	HandlerAge time.Duration
 	// MaxSize bounds the file, in bytes, where the disk is not the file's alone. A
 	// sixteenth of it, at most 1 MiB, is not used. An empty file takes 7 pages of the
