@@ -85,13 +85,14 @@ func benchReads(b *testing.B, form Form) {
 		}
 	}
 	for _, store := range []string{"client-go", "memory", "file"} {
-		i := stores[store](b)
+		i, each := stores[store](b), 0
 		for _, read := range []struct {
 			name string
 			fn   func() (int, error)
 		}{
 			{"Get", func() (int, error) { _, ok, err := i.Get(some); return one(ok), err }},
 			{"GetByKey", func() (int, error) { _, ok, err := i.GetByKey(key); return one(ok), err }},
+			{"Get of each", func() (int, error) { each++; _, ok, err := i.Get(list[each%len(list)]); return one(ok), err }},
 			{"List", func() (int, error) { return len(i.List()), nil }},
 			{"ListKeys", func() (int, error) { return len(i.ListKeys()), nil }},
 			{"List of a namespace", func() (int, error) {
@@ -144,10 +145,10 @@ func benchDecode(b *testing.B, list []kruntime.Object) {
 			b.Fatal(err)
 		}
 	}
-	b.Run("GetByKey/decode", func(b *testing.B) {
+	b.Run("Get of each/decode", func(b *testing.B) {
 		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := c.Decode(payloads[len(list)/2]); err != nil {
+		for i := 0; b.Loop(); i++ {
+			if _, err := c.Decode(payloads[i%len(list)]); err != nil {
 				b.Fatal(err)
 			}
 		}
