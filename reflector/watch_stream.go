@@ -145,11 +145,12 @@ func (w *watcher) run(repaired bool) {
 			}
 		}
 		w.moved = true
+		rv := versionOf(ev.Object) // afterwards the object is the transform's to change
 		if !w.send(ev) {
 			return
 		}
 		last = clock.Now()
-		if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(versionOf(ev.Object)) {
+		if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
 			w.s.enter(PhaseLive, "")
 			if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
 				w.s.broken()
