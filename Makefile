@@ -28,10 +28,11 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 	cd tests/controllerruntime && go test -race -count=1 -timeout 10m ./...
 	cd tests && go test -count=1 ./memory
 
-torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, five million steps of the model
+torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, controller-runtime's tests of its cache, five million steps of the model
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
 	cd tests && WAKE_ROUNDS=200 go test -v -race -count=1 -timeout 1h -run 'TestKillDurable|TestKillQueue' ./wake
 	cd tests && WAKE_POWER=100 go test -v -race -count=1 -timeout 1h -run TestPowerFailure ./wake
+	cd tests/controllerruntime && KUBEWAKE_SUITE=1 go test -v -count=1 -timeout 20m -run TestCacheSuite .
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=5000000 go test -v -count=1 -timeout 2h -run 'TestModel$$' ./informer
 
 lint: ## format, vet, staticcheck, go.mod

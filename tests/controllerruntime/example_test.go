@@ -44,6 +44,7 @@ func TestExampleDiffers(t *testing.T) {
 // them. The stock operator looks at every object again, and does not hear of a. The one
 // that keeps its cache does hear of it. The durable one looks at nothing but what changed.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	s := server(t)
 	bins := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", bins, "./example/...")

@@ -221,6 +221,7 @@ func (r *running) end() {
 // changed while it was down, deletes included, is reconciled by its next life; what it
 // had finished is not.
 func TestKilledOperator(t *testing.T) {
+	t.Parallel()
 	o := newOperator(t, "one", "two")
 	one, two := o.namespaces[0], o.namespaces[1]
 	a, b, c := o.write(one, "a", "1"), o.write(one, "b", "1"), o.write(two, "a", "1")
@@ -267,6 +268,7 @@ func TestKilledOperator(t *testing.T) {
 // TestAgain: objects that are to be reconciled from time to time are by the next life,
 // too, also those of which it was told nothing else.
 func TestAgain(t *testing.T) {
+	t.Parallel()
 	o := newOperator(t, "again")
 	ns := o.namespaces[0]
 	var lines []string
@@ -307,6 +309,7 @@ func TestAgain(t *testing.T) {
 // TestKillOperator: whatever is killed when, the operator comes to each object since it
 // was last changed.
 func TestKillOperator(t *testing.T) {
+	t.Parallel()
 	o := newOperator(t, "one", "two")
 	const rounds, names = 6, 20
 	last := map[string]string{} // by object: the line that must come
