@@ -26,7 +26,8 @@ import (
 
 // Kind is source.Kind whose work is durable. After a start the handler gets what has not
 // been acknowledged, deletes included. Of a name that the file does not know it gets
-// every object, as in an initial list.
+// every object, as in an initial list. Where the file has lost what it was told, it gets
+// every object, too; see [Work.OnReset].
 //
 // An update may begin at an older object than the handler was last given, where changes
 // were collapsed. Resyncs (cache.Options.SyncPeriod) are not told: return a RequeueAfter
@@ -63,8 +64,9 @@ func (k *kind[object]) Start(ctx context.Context, q workqueue.TypedRateLimitingI
 	switch {
 	case isNil(k.work), isNil(k.cache), isNil(k.obj), isNil(k.handler):
 		return errors.New("controllerruntime: Kind needs a Work, a cache, an object and a handler")
-	case !k.work.wrapped.Load():
-		return errNotWrapped
+	}
+	if err := k.work.begin(ctx, q); err != nil {
+		return err
 	}
 	err := errors.New("controllerruntime: a source is for one controller: make another one")
 	k.once.Do(func() {
@@ -132,9 +134,14 @@ var _ informer.DurableEventHandler = &teller[client.Object]{}
 func (t *teller[object]) DurableName() string { return t.work.name }
 
 // HandleEvent implements informer.DurableHandler.
-func (t *teller[object]) HandleEvent(_ context.Context, e informer.Event) error {
-	if e.Type == informer.EventReset {
-		return nil // every object follows
+func (t *teller[object]) HandleEvent(ctx context.Context, e informer.Event) error {
+	if e.Type == informer.EventReset { // every object follows
+		log.FromContext(t.ctx).Info("The work starts over, since the file cannot say what it was told; deletes may have been missed",
+			"work", t.work.name, "type", fmt.Sprintf("%T", t.obj))
+		if f := t.work.onReset.Load(); f != nil && *f != nil {
+			return (*f)(ctx)
+		}
+		return nil
 	}
 	s := newShare(origin{t.origin, e.Key}, e)
 	r := newRecorder(t.work, t.queue, s)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubewake/kubewake/informer"
@@ -24,8 +25,12 @@ type Work struct {
 	name    string
 	wrapped atomic.Bool // a controller has the Reconciler
 
+	onReset atomic.Pointer[func(context.Context) error]
+
 	mu      sync.Mutex
 	waiting map[reconcile.Request][]*share
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // of the controller
+	ended   <-chan struct{}                                         // closed when the controller ends; nil before the first
 }
 
 // NewWork returns the work of a controller. Its name must be the same in each life of
@@ -34,6 +39,14 @@ type Work struct {
 func NewWork(name string) *Work {
 	return &Work{name: name, waiting: map[reconcile.Request][]*share{}}
 }
+
+// OnReset sets what is called where the file cannot say any more what the work was told:
+// it was damaged, or another cluster answers. Every object follows as created once f has
+// returned nil. Objects that were deleted meanwhile may never be told, so f is the place
+// to look for what they have left. f is called for each source, and again if it fails or
+// the program ends before. It is set before the controller starts. Without it the log
+// says so.
+func (w *Work) OnReset(f func(context.Context) error) { w.onReset.Store(&f) }
 
 // Reconciler notes which requests r has worked on. The controller must have it in the
 // place of r. Two Works for one controller, say for two sources of one type, are nested.
@@ -49,6 +62,24 @@ func (w *Work) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 		done = err == nil && rest.IsZero()
 		return res, err
 	})
+}
+
+// begin takes the work for the controller that has the queue.
+func (w *Work) begin(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.wrapped.Load() {
+		return errNotWrapped
+	}
+	if w.ended != nil && w.queue != q {
+		select {
+		case <-w.ended:
+		default:
+			return errors.New("controllerruntime: a Work is for one controller: make one of its own for the other")
+		}
+	}
+	w.queue, w.ended = q, ctx.Done()
+	return nil
 }
 
 // take returns the events that led to a request. What r reads from here on has them.
