@@ -1,6 +1,7 @@
 package factory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -78,7 +79,7 @@ func Informer(f any, example runtime.Object) (*informer.Informer, error) {
 		return nil, err
 	}
 	got, err := g.informerFor(example, func(reflect.Value, time.Duration) (cache.SharedIndexInformer, error) {
-		return nil, errors.New("nobody has asked for it")
+		return nil, errLooked
 	})
 	inf, ok := got.(*informer.Informer)
 	if !ok {
@@ -176,16 +177,35 @@ func (g factory) wake(db *boltstore.DB, o Options, example runtime.Object) error
 		return err
 	}
 	example = reflect.New(typ.Elem()).Interface().(runtime.Object)
-	asked := true
-	_, err = g.informerFor(example, func(client reflect.Value, resync time.Duration) (cache.SharedIndexInformer, error) {
-		asked = false
-		return newInformer(db, o, path, client, resync, example)
+	// The informer is made outside of InformerFor, which holds the factory's lock: index
+	// functions, which the program may have to call now, may ask the factory.
+	var client reflect.Value
+	var resync time.Duration
+	_, err = g.informerFor(example, func(c reflect.Value, r time.Duration) (cache.SharedIndexInformer, error) {
+		client, resync = c, r
+		return nil, errLooked
 	})
-	if err == nil && asked {
-		return errors.New("the factory has an informer of it already: call Wake before anything asks for it, and once")
+	if err == nil {
+		return errAsked
+	}
+	inf, err := newInformer(db, o, path, client, resync, example)
+	if err != nil {
+		return err
+	}
+	got, err := g.informerFor(example, func(reflect.Value, time.Duration) (cache.SharedIndexInformer, error) { return inf, nil })
+	if err == nil && got != cache.SharedIndexInformer(inf) { // somebody asked meanwhile
+		ended, end := context.WithCancel(context.Background())
+		end()
+		inf.RunWithContext(ended) // releases the source
+		return errAsked
 	}
 	return err
 }
+
+var (
+	errLooked = errors.New("factory: there is no informer of the type")
+	errAsked  = errors.New("the factory has an informer of it already: call Wake before anything asks for it, and once")
+)
 
 func newInformer(db *boltstore.DB, o Options, path path, client reflect.Value, resync time.Duration, example runtime.Object) (*informer.Informer, error) {
 	if client.IsNil() {

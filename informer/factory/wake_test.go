@@ -154,6 +154,74 @@ func TestIndexAndTypedInformer(t *testing.T) {
 	}
 }
 
+// TestIndexFunctionAsksTheFactory: what the program's functions do while a type wakes,
+// such as asking the factory for another one, does not wait for Wake.
+func TestIndexFunctionAsksTheFactory(t *testing.T) {
+	sim := simulator(t, configMap("web", "a"))
+	path := filepath.Join(t.TempDir(), "test.db")
+	for _, version := range []string{"1", "2"} { // the second life indexes what the file has
+		db := open(t, path)
+		f := informers.NewSharedInformerFactory(client(sim), 0)
+		o := factory.Options{Informer: informer.Options{Indexers: cache.Indexers{"node": func(any) ([]string, error) {
+			f.Core().V1().Nodes().Lister()
+			return []string{"none"}, nil
+		}}, IndexVersions: map[string]string{"node": version}}}
+		woken := make(chan error, 1)
+		go func() { woken <- factory.Wake(f, db, o, &corev1.ConfigMap{}) }()
+		select {
+		case err := <-woken:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("Wake waits for the index function, which waits for Wake")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		f.StartWithContext(ctx)
+		f.WaitForCacheSync(ctx.Done())
+		stop()
+		f.Shutdown()
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAskedMeanwhile: a type that is asked for while it wakes stays in memory, and its
+// source is free.
+func TestAskedMeanwhile(t *testing.T) {
+	sim := simulator(t, configMap("web", "a"))
+	db := temporary(t)
+	wake := func(version string, meanwhile func(f informers.SharedInformerFactory)) (informers.SharedInformerFactory, error) {
+		f := informers.NewSharedInformerFactory(client(sim), 0)
+		return f, factory.Wake(f, db, factory.Options{Informer: informer.Options{Indexers: cache.Indexers{"none": func(any) ([]string, error) {
+			meanwhile(f)
+			return nil, nil
+		}}, IndexVersions: map[string]string{"none": version}}}, &corev1.ConfigMap{})
+	}
+	live := func(version string) {
+		t.Helper()
+		f, err := wake(version, func(informers.SharedInformerFactory) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		f.StartWithContext(ctx)
+		f.WaitForCacheSync(ctx.Done())
+		stop()
+		f.Shutdown()
+	}
+	live("1")
+	f, err := wake("2", func(f informers.SharedInformerFactory) { f.Core().V1().ConfigMaps().Informer() })
+	if err == nil {
+		t.Error("it woke")
+	}
+	if _, err := factory.Informer(f, &corev1.ConfigMap{}); err == nil {
+		t.Error("it has an informer over the file")
+	}
+	live("2")
+}
+
 // TestFiltered: what a filtered factory lists and watches is filtered, as client-go's is.
 func TestFiltered(t *testing.T) {
 	sim := simulator(t, configMap("web", "a", "app", "shop"), configMap("web", "b"), configMap("db", "c", "app", "shop"))
