@@ -23,10 +23,15 @@ type File struct {
 }
 
 // NewManager is ctrl.NewManager with the cache in the file. It wraps a copy of cfg. Start
-// closes the file when the manager has ended. The metric
+// closes the file when the manager has ended; of a manager that is not started, the file
+// stays open until the process ends. A NewCache in the options must make its cache with
+// the NewInformer that it is given. The metric
 // kubewake_fallback_informers_total, in controller-runtime's registry, counts the
 // informers that go without the file.
 func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, error) {
+	if cfg == nil {
+		return nil, errors.New("controllerruntime: a manager needs a rest.Config, as ctrl.GetConfig gives it")
+	}
 	if o.Cache.NewInformer != nil {
 		return nil, errors.New("controllerruntime: the options have a Cache.NewInformer, which the file would not be used by: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
 	}
@@ -40,7 +45,7 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, errors.Join(err, db.Close())
 	}
 	fallbacks.add(db)
-	return &kept{mgr, db}, nil
+	return &kept{Manager: mgr, db: db}, nil
 }
 
 // kept is a manager that has a file.
