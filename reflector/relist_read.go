@@ -3,7 +3,6 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -76,7 +75,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 		}
 		switch why {
 		case againNot:
-			return nil, s.fail(ctx, fmt.Errorf("relist %s: %w", s.store.Source(), err))
+			return nil, s.fail(ctx, err)
 		case againFromStart:
 			s.log.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())
 			l, err = l.fromStart(s.cluster.trace(ctx)), nil
