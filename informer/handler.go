@@ -62,16 +62,22 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 // shorter than that.
 func (inf *Informer) agreeOnResync(l *listener) {
 	if l.requested > 0 && l.requested < minimumResyncPeriod {
+		l.log.Info("Warning: the handler's resync period is too short, it becomes the shortest that there is", "source", inf.store.Source().String(),
+			"resyncPeriod", l.requested, "shortest", minimumResyncPeriod)
 		l.requested = minimumResyncPeriod
 	}
 	if l.requested > 0 && l.requested < inf.resyncCheck {
 		if inf.started {
+			l.log.Info("Warning: the handler's resync period is shorter than the informer's, which has started, it becomes the informer's", "source", inf.store.Source().String(),
+				"resyncPeriod", l.requested, "informer", inf.resyncCheck)
 			l.requested = inf.resyncCheck
 		} else {
 			inf.resyncCheck = l.requested
 		}
 	}
-	l.period = inf.period(l.requested)
+	if l.period = inf.period(l.requested); l.requested != 0 && l.period == 0 {
+		l.log.Info("Warning: the handler is not told everything again, since the informer has no resync period", "source", inf.store.Source().String(), "resyncPeriod", l.requested)
+	}
 	for other := range inf.listeners {
 		other.mu.Lock()
 		other.period = inf.period(other.requested)

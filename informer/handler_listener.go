@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,7 +73,24 @@ func (l *listener) HasSynced() bool { return cache.IsDone(l.HasSyncedChecker()) 
 
 // HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
 func (l *listener) HasSyncedChecker() cache.DoneChecker {
-	return doneChecker{fmt.Sprintf("handler %T of %s", l.handler, l.inf.store.Source()), l.synced}
+	return handlerChecker{l}
+}
+
+type handlerChecker struct{ l *listener }
+
+func (c handlerChecker) Done() <-chan struct{} { return c.l.synced }
+
+// Name names the informer and the handler. client-go finds the handler's name.
+func (c handlerChecker) Name() string {
+	const before = " + event handler "
+	name := fmt.Sprintf("%T", c.l.handler)
+	reg, err := cache.NewSharedIndexInformer(nil, nil, 0, nil).AddEventHandler(c.l.handler)
+	if err == nil {
+		if _, found, ok := strings.Cut(reg.HasSyncedChecker().Name(), before); ok {
+			name = found
+		}
+	}
+	return c.l.inf.HasSyncedChecker().Name() + before + name
 }
 
 // ShutdownChan is closed once the handler will not be called any more.
@@ -100,6 +118,7 @@ func (l *listener) run() {
 		}
 		l.inf.backlog.Wait(l.gone, tick)
 	}
+	l.checkSynced() // the last call may have been that of the last object
 }
 
 // replaying begins a replay that is due, unless it has begun already. It says

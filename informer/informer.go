@@ -173,7 +173,7 @@ func (inf *Informer) HasSynced() bool { return cache.IsDone(inf.HasSyncedChecker
 
 // HasSyncedChecker is done when HasSynced is true.
 func (inf *Informer) HasSyncedChecker() cache.DoneChecker {
-	return doneChecker{"informer of " + inf.store.Source().String(), inf.synced}
+	return doneChecker{fmt.Sprintf("SharedIndexInformer %T of %s", inf.example, inf.store.Source()), inf.synced}
 }
 
 type doneChecker struct {
