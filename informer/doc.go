@@ -22,6 +22,10 @@
 //     within Options.MaxStaleness.
 //   - LastStoreSyncResourceVersion is stated with and without AtomicFIFO: the file
 //     has it.
+//   - LastStoreSyncResourceVersion moves by a bookmark alone when that is written.
+//   - A list that may be read but not watched is read once: polling it would be a
+//     storm of lists.
+//   - Version 0 is none: only client-go's fake source states it.
 //   - A new handler gets an Add for each object, streamed, since they need not fit
 //     into memory, and deletes that an earlier life may not have told.
 //   - A slow handler reads from the file: that holds up neither watch nor memory.

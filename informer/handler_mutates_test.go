@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,13 +26,19 @@ func TestMutationDetector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"replay", "change", "durable", "read", "nothing"} {
-		cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutationDetector$", "-test.timeout=1m")
-		cmd.Env = append(os.Environ(), "MUTATES="+kind, "KUBE_CACHE_MUTATION_DETECTOR=true")
-		out, err := cmd.CombinedOutput()
-		if found := bytes.Contains(out, []byte("modified")); found != (kind != "nothing") || (err == nil) != (kind == "nothing") {
-			t.Errorf("%s: %v\n%s", kind, err, out)
-		}
+	for kind, says := range map[string]string{
+		"replay": "modified", "change": "modified", "durable": "modified", "read": "modified", "panic": "of the handler", "nothing": "",
+		"stock replay": "modified", "stock change": "modified", "stock panic": "of the handler", "stock nothing": "",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutationDetector$", "-test.timeout=1m")
+			cmd.Env = append(os.Environ(), "MUTATES="+kind, "KUBE_CACHE_MUTATION_DETECTOR=true")
+			out, err := cmd.CombinedOutput()
+			if !bytes.Contains(out, []byte(says)) || (err == nil) != (says == "") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 
@@ -40,10 +47,14 @@ func mutates(t *testing.T, kind string) {
 	w.create("a")
 	touch := func(obj any) { obj.(*corev1.ConfigMap).Data = map[string]string{"mine": "yes"} }
 	told := make(chan struct{}, 10)
-	l := w.live(Options{}, cache.ResourceEventHandlerDetailedFuncs{
+	kind, stock := strings.CutPrefix(kind, "stock ")
+	handler := cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			if kind == "replay" {
+			switch kind {
+			case "replay":
 				touch(obj)
+			case "panic":
+				panic("of the handler")
 			}
 			told <- struct{}{}
 		},
@@ -53,7 +64,20 @@ func mutates(t *testing.T, kind string) {
 			}
 			told <- struct{}{}
 		},
-	})
+	}
+	if stock {
+		inf := cache.NewSharedIndexInformer(listWatch(w.config()), &corev1.ConfigMap{}, 0, cache.Indexers{})
+		if _, err := inf.AddEventHandler(handler); err != nil {
+			t.Fatal(err)
+		}
+		go inf.RunWithContext(t.Context())
+		<-told
+		w.update("a", "b")
+		<-told
+		ends(t, kind)
+		return
+	}
+	l := w.live(Options{}, handler)
 	if _, err := l.inf.AddDurableHandler("d", DurableHandlerFunc(func(_ context.Context, e Event) error {
 		if kind == "durable" {
 			touch(e.Object)
@@ -78,6 +102,10 @@ func mutates(t *testing.T, kind string) {
 		}
 		touch(objs[0])
 	}
+	ends(t, kind)
+}
+
+func ends(t *testing.T, kind string) {
 	if kind != "nothing" {
 		<-t.Context().Done() // the detector looks once a second
 	}
