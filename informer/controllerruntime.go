@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sync"
 	"time"
+	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,7 +34,7 @@ import (
 // A resync period and transforms are the manager's to give (cache.Options); the version
 // of its transforms is Options.TransformVersion.
 func ForControllerRuntime(db *boltstore.DB, o Options) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
-	m := &maker{db: db, o: o, made: map[string]lease{}}
+	m := &maker{db: db, o: o}
 	return m.informer
 }
 
@@ -41,18 +42,42 @@ func ForControllerRuntime(db *boltstore.DB, o Options) func(cache.ListerWatcher,
 type maker struct {
 	db *boltstore.DB
 	o  Options
-
-	mu   sync.Mutex
-	made map[string]lease // by source: of the informer that was made last
 }
 
 // lease is how long an informer has its source. Each channel is closed once.
 type lease struct {
+	key    leaseKey
 	ending chan struct{} // the informer was told to end
 	over   chan struct{} // its source is free
 }
 
-func newLease() lease { return lease{make(chan struct{}), make(chan struct{})} }
+// leaseKey is weak, since an informer that is never run keeps its lease.
+type leaseKey struct {
+	db     weak.Pointer[boltstore.DB]
+	source string
+}
+
+// leases has those of all informers by their keys. A manager or factory may begin while
+// an earlier one ends.
+var leases sync.Map
+
+func newLease(db *boltstore.DB, src boltstore.Source) *lease {
+	l := &lease{leaseKey{weak.Make(db), src.ID()}, make(chan struct{}), make(chan struct{})}
+	leases.Store(l.key, l)
+	return l
+}
+
+func (l *lease) end() {
+	close(l.over)
+	leases.CompareAndDelete(l.key, l)
+}
+
+// freed waits for an informer that has the source and is ending. It says whether the
+// source may be free.
+func freed(db *boltstore.DB, src boltstore.Source) bool {
+	l, ok := leases.Load(leaseKey{weak.Make(db), src.ID()})
+	return !ok || l.(*lease).ends()
+}
 
 func (m *maker) informer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 	inf, err := m.try(lw, exampleOf(example), resync, indexers)
@@ -93,22 +118,15 @@ func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.
 	if err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	inf, err := NewSharedIndexInformer(m.db, lw, example, o)
-	if before, ok := m.made[src.ID()]; ok && errors.Is(err, boltstore.ErrClaimed) && before.ends() {
-		inf, err = NewSharedIndexInformer(m.db, lw, example, o)
+	if errors.Is(err, boltstore.ErrClaimed) && freed(m.db, src) {
+		return NewSharedIndexInformer(m.db, lw, example, o)
 	}
-	if err != nil {
-		return nil, err
-	}
-	m.made[src.ID()] = inf.lease
-	return inf, nil
+	return inf, err
 }
 
-// ends waits for an informer that was removed from its cache and ends meanwhile. It
-// says whether the source is free.
-func (l lease) ends() bool {
+// ends waits for an informer that ends meanwhile. It says whether the source is free.
+func (l *lease) ends() bool {
 	select {
 	case <-l.ending:
 	case <-time.After(time.Second):

@@ -40,7 +40,7 @@ type Informer struct {
 	page    int                    // objects of a replay that are read at a time
 	moved   func() <-chan struct{} // what ends Run when the file is moved, nil if nothing does
 	synced  chan struct{}
-	lease   lease // of the source
+	lease   *lease // of the source
 	// syncedSeq is the last seq when synced was closed; set before that.
 	syncedSeq uint64
 
@@ -91,7 +91,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	st := store.State()
 	inf := &Informer{
 		told: st.Told, noted: st.Told, page: pageObjects,
-		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: newLease(),
+		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: newLease(db, claim.Source),
 		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]struct{}{},
 		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
 		mutated: cache.NewCacheMutationDetector(fmt.Sprintf("%T", example)),
@@ -256,7 +256,7 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	inf.backlog.Wake()
 	inf.listening.Wait()
 	inf.store.Release()
-	close(inf.lease.over)
+	inf.lease.end()
 }
 
 // untilClosed returns a context that ends with ctx, or once ch is closed.
