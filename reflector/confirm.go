@@ -83,7 +83,7 @@ func (s *ListerWatcher) proves() bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tried || p.failed || cache.IsDone(s.queue) || s.requests.server == "" {
+	if p.tried || p.failed || cache.IsDone(s.queue) || s.requests.server == "" || s.status.hasRelisted() {
 		return false
 	}
 	p.tried = true

@@ -37,7 +37,7 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	p.each, p.all = metadataSize(s.store)
 	p.expected = int64(s.store.State().Objects)
 	_, p.flow = s.cluster.answeredOver()
-	if p.all > farBytes && s.calmDown(ctx, t) != nil {
+	if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
 		return
 	}
 	err := p.list(ctx)
