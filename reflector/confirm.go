@@ -53,7 +53,7 @@ const (
 
 // A link looks near that takes no longer than nearConnect to connect, and nearAnswer to
 // answer a question. It is fast if a page has brought nearRate bytes a second.
-const nearConnect, nearAnswer, nearRate = 10 * time.Millisecond, 250 * time.Millisecond, 512 << 10
+const nearConnect, nearAnswer, nearRate = 10 * time.Millisecond, 250 * time.Millisecond, 256 << 10
 
 // proving decides whether a list is to confirm.
 type proving struct {

@@ -205,7 +205,7 @@ func (p *proof) near(ctx context.Context, r *road) error {
 		return errNotWorth
 	}
 	defer r.done(taken)
-	began, page := p.s.clock.Now(), int64(8*probeBytes)
+	began, page := p.s.clock.Now(), int64(4*probeBytes)
 	for !p.done() {
 		before := p.size
 		took, err := p.page(ctx, pageAsk{bytes: page})
