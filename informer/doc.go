@@ -28,6 +28,8 @@
 //   - Version 0 is none: only client-go's fake source states it.
 //   - A new handler gets an Add for each object, streamed, since they need not fit
 //     into memory, and deletes that an earlier life may not have told.
+//   - A handler that is not durable is not told the delete of an object that damage has
+//     taken from the file, since nothing knows of it. A durable one starts over.
 //   - A slow handler reads from the file: that holds up neither watch nor memory.
 //   - A relist tells only what has changed, which the file knows, in no certain
 //     order across keys.
