@@ -160,6 +160,7 @@ func (q *Queue) enqueue(it item) error {
 		q.batch.bytes += it.change.Memory()
 		q.wake(q.urgent())
 	}
+	q.noteLength()
 	return nil
 }
 

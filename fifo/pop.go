@@ -47,6 +47,7 @@ func (q *Queue) peel() {
 	if q.waiters.waiting > 0 {
 		q.cond.Broadcast()
 	}
+	q.noteLength()
 	q.checkSynced()
 }
 

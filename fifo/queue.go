@@ -47,6 +47,7 @@ type Queue struct {
 	failure failure
 	waiters waiters
 	synced  chan struct{}
+	length  func(int) // see OnLength
 	closed  bool
 	closing chan struct{} // closed with closed
 }
@@ -168,6 +169,17 @@ func (q *Queue) Take(max int, bookmark bool) (*boltstore.Batch, bool) {
 	q.batch.inflight = append(q.batch.inflight, q.counts.accepted-uint64(len(q.batch.pending)))
 	q.cond.Broadcast()
 	return b, q.batch.bytes > 0
+}
+
+// OnLength has fn called with how many of the accepted items have not been popped,
+// whenever that may have changed. fn must not call the queue. It is set before anything
+// is added.
+func (q *Queue) OnLength(fn func(int)) { q.length = fn }
+
+func (q *Queue) noteLength() {
+	if q.length != nil {
+		q.length(int(q.counts.accepted - q.counts.done))
+	}
 }
 
 // Resync has Pop hand out a SyncAll. It is not journaled.

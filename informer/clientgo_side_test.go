@@ -64,7 +64,9 @@ func (s *side) another() cache.SharedIndexInformer {
 	}
 	if !s.file {
 		inf := cache.NewSharedIndexInformerWithOptions(s.src, &corev1.ConfigMap{}, cache.SharedIndexInformerOptions{
-			ResyncPeriod: o.ResyncPeriod, Indexers: o.Indexers,
+			ResyncPeriod: o.ResyncPeriod, Indexers: o.Indexers, ObjectDescription: o.ObjectDescription,
+			Identifier:              o.InformerName.WithResource(corev1.SchemeGroupVersion.WithResource("configmaps")),
+			InformerMetricsProvider: o.InformerMetricsProvider,
 		})
 		if s.o.Transform != nil {
 			if err := inf.SetTransform(s.o.Transform); err != nil {

@@ -37,7 +37,7 @@ type intended struct {
 
 // scenarios is the table.
 func scenarios() []scenario {
-	return slices.Concat(runScenarios, handlerScenarios, removalScenarios, resyncScenarios, changeScenarios, failureScenarios, optionScenarios, lifeScenarios)
+	return slices.Concat(runScenarios, handlerScenarios, removalScenarios, resyncScenarios, changeScenarios, failureScenarios, optionScenarios, metricScenarios, lifeScenarios)
 }
 
 // TestAsClientGo: the informer does what client-go's does, call by call, but for the

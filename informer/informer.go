@@ -36,6 +36,7 @@ type Informer struct {
 	told    uint64 // told mark when this life began
 	noted   uint64 // told mark now, which is written later; guarded by mu
 	backlog *backlog.Backlog
+	metrics *publisher             // nil without Options.InformerName
 	mutated cache.MutationDetector // of what handlers were told; nothing by default
 	page    int                    // objects of a replay that are read at a time
 	moved   func() <-chan struct{} // what ends Run when the file is moved, nil if nothing does
@@ -99,6 +100,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	if st.Synced || st.Seq > 0 {
 		inf.known = st.Seq + 1
 	}
+	inf.metrics = newPublisher(o, store.Source())
 	if o.EndWhenMoved {
 		inf.moved = db.Moved
 	}
@@ -280,6 +282,9 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 	}
 	inf.started = true
 	inf.queue = fifo.New(inf.store, inf.transform)
+	if inf.metrics != nil {
+		inf.queue.OnLength(inf.metrics.length)
+	}
 	inf.source = reflector.New(inf.lw, inf.queue, inf.store, inf.example, inf.server, inf.o.Reflector)
 	st := inf.store.State()
 	fresh := inf.o.MaxStaleness < 0 || st.ConfirmedAge != nil && *st.ConfirmedAge < inf.o.MaxStaleness && st.Unstored == 0
@@ -291,6 +296,7 @@ func (inf *Informer) start(ctx context.Context) (cache.Controller, bool) {
 		Queue:                        inf.queue,
 		ListerWatcher:                inf.source,
 		ObjectType:                   inf.example,
+		ObjectDescription:            inf.o.ObjectDescription,
 		FullResyncPeriod:             inf.resyncCheck,
 		ShouldResync:                 inf.shouldResync,
 		Process:                      inf.process,
@@ -336,6 +342,12 @@ func (inf *Informer) process(obj any, _ bool) error {
 }
 
 func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
+	if inf.metrics != nil {
+		began := inf.o.clock.Now()
+		defer func() {
+			inf.metrics.processed(inf.o.clock.Since(began), inf.store.LastStoreSyncResourceVersion())
+		}()
+	}
 	for _, d := range deltas {
 		switch d.Type {
 		case cache.SyncAll:

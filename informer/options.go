@@ -43,6 +43,15 @@ type Options struct {
 	Codec codec.Codec
 	// Reflector says which source it is, and how it is read from the server.
 	Reflector reflector.Options
+	// InformerName and InformerMetricsProvider publish what client-go's informers publish
+	// under a name: the length of the queue, the time to hand out what was popped, and
+	// the store's version, which moves with changes. As in client-go the first informer
+	// of a resource has the name. Default for the provider: the process's, of
+	// cache.SetInformerMetricsProvider.
+	InformerName            *cache.InformerName
+	InformerMetricsProvider cache.InformerMetricsProvider
+	// ObjectDescription names the objects in the Reflector's log. Default: their type.
+	ObjectDescription string
 	// EndWhenMoved is for programs that begin again with the file that is at the path.
 	// It ends Run, in order, once the informer's file was removed, renamed or replaced
 	// by another one (see boltstore.DB.Moved). DB.Err then says so. Default: the

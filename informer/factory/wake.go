@@ -61,6 +61,9 @@ func Wake(f any, db *boltstore.DB, o Options, types ...runtime.Object) error {
 			return err
 		}
 	}
+	if named, ok := f.(interface{ InformerName() *cache.InformerName }); ok && o.Informer.InformerName == nil {
+		o.Informer.InformerName = named.InformerName()
+	}
 	var errs []error
 	for _, example := range types {
 		if err := g.wake(db, o, example); err != nil {
