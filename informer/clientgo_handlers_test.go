@@ -68,7 +68,8 @@ var handlerScenarios = []scenario{
 				return
 			}
 			s.keys("inside")
-			s.note("inside: synced", s.inf.HasSynced(), s.inf.IsStopped(), s.inf.LastSyncResourceVersion())
+			s.inf.LastSyncResourceVersion() // client-go moves it before the call or after
+			s.note("inside: synced", s.inf.HasSynced(), s.inf.IsStopped())
 			s.note("inside: indexers", s.inf.AddIndexers(cache.Indexers{"one": one}))
 			_, err := s.inf.AddEventHandler(added)
 			s.note("inside: add a handler", err)
