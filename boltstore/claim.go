@@ -203,7 +203,6 @@ func (s *Store) load() error {
 	m := s.metaNow()
 	s.told.Store(m.Told)
 	s.formDoubted.Store(m.FormDoubted)
-	s.metadataSize.Store(m.MetadataSize)
 	s.knownSeq.Store(m.Seq)
 	if err := m.neededDicts(s.packs); err != nil {
 		s.damaged(err)
@@ -323,8 +322,8 @@ func (s *Store) wake(urgent bool) {
 func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
-// claimed again. Release writes the told mark, handler positions, DoubtForm
-// and NoteMetadataSize. Reads go on as long as the file is open.
+// claimed again. Release writes the told mark, handler positions and DoubtForm. Reads go on as
+// long as the file is open.
 func (s *Claimed) Release() { s.release() }
 
 func (s *Store) release() {
@@ -332,7 +331,7 @@ func (s *Store) release() {
 	s.retriers.Wait()
 	s.db.commit.detach(s)
 	s.endMemory()
-	if s.toldChanged() || s.positionsChanged() || s.claimDue() || s.formDoubted.Load() != s.metaNow().FormDoubted || s.metadataSize.Load() != s.metaNow().MetadataSize {
+	if s.toldChanged() || s.positionsChanged() || s.claimDue() || s.formDoubted.Load() != s.metaNow().FormDoubted {
 		err := s.writePositions()
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.db.log().Error(err, "The told mark and handler positions were not written; handlers will be told some changes again", "source", s.source.String())

@@ -43,8 +43,6 @@ type Store struct {
 
 	told        atomic.Uint64
 	formDoubted atomic.Bool // see DoubtForm
-	// metadataSize: see NoteMetadataSize.
-	metadataSize atomic.Uint64
 	// stands: see NoteStands.
 	stands atomic.Bool
 	stale  atomic.Uint64

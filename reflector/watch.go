@@ -46,7 +46,7 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 
 // openWatch opens the watch. It returns nil, without an error, if the server is
 // not what it was when it was asked.
-func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (opened watch.Interface, err error) {
+func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (watch.Interface, error) {
 	o.ResourceVersion = s.queue.AcceptedVersion()
 	o.AllowWatchBookmarks = true
 	phase := PhaseLive
@@ -59,12 +59,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
 		o.TimeoutSeconds = new(wait)
 	}
-	end := func() {}
-	defer func() {
-		if opened == nil {
-			end()
-		}
-	}()
+	var err error
 	w, over := s.left.take(o.ResourceVersion)
 	if w != nil {
 		o.TimeoutSeconds = nil
@@ -72,13 +67,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		if o.ResourceVersion == "" && s.facts.zero.Load() {
 			o.ResourceVersion = "0"
 		}
-		asking := ctx
-		if phase == PhaseCatchingUp && s.proves() {
-			t := newTemplate(s.store.Source())
-			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t)
-			defer close(t.open)
-		}
-		w, over, _, err = s.requests.watch(asking, s.patience.get(), o)
+		w, over, _, err = s.requests.watch(ctx, s.patience.get(), o)
 	}
 	switch {
 	case isExpired(err):
@@ -107,7 +96,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	s.link.answers()
 	s.status.resumed(func() uint64 { return s.store.State().Bytes })
 	s.enter(phase, "")
-	return s.stream(w, o.TimeoutSeconds, repaired, end), nil
+	return s.stream(w, o.TimeoutSeconds, repaired), nil
 }
 
 // mustRelist says why everything must be read before a watch opens, "" if it need
