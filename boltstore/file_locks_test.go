@@ -32,7 +32,7 @@ func returns(t *testing.T, what string, fn func()) {
 func cut(t *testing.T, path string) {
 	t.Helper()
 	if err := os.Truncate(path, 0); err != nil {
-		t.Skip(err) // Windows refuses it
+		t.Skip(err) // Windows lets nobody truncate a file that is mapped
 	}
 }
 

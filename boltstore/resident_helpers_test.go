@@ -105,7 +105,7 @@ func sameInMemory(t testing.TB, s *Store) {
 // waitBuilt returns once the file has the index.
 func waitBuilt(t testing.TB, s *Claimed, name string) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !s.indexing().built(s.metaNow(), name); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); !s.indexing().built(s.metaNow(), name); time.Sleep(100 * time.Microsecond) { // between two looks: the build gives no signal
 		if time.Now().After(end) {
 			t.Fatal("the file does not have the index ", name)
 		}

@@ -142,7 +142,7 @@ func TestChangedWhileLoading(t *testing.T) {
 
 // TestReadersWaitForMemory: who reads a commit from the file finds it in memory next.
 func TestReadersWaitForMemory(t *testing.T) {
-	slow, db, s := newSlow(t, Options{}, testPath(t))
+	slow, _, s := newSlow(t, Options{}, testPath(t))
 	loadedInMemory(t, s) // nothing to decode
 	o := at(5, "x")
 	if err := s.Add(o); err != nil {
@@ -188,5 +188,4 @@ func TestReadersWaitForMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameInMemory(t, s.Store)
-	_ = db
 }

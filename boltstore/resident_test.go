@@ -160,7 +160,10 @@ func TestNeverBack(t *testing.T) {
 				case 0:
 					objs = f.s.List()
 				case 1:
-					objs, _ = f.s.ByIndex(cache.NamespaceIndex, "ns")
+					var err error
+					if objs, err = f.s.ByIndex(cache.NamespaceIndex, "ns"); err != nil {
+						fail("%v", err)
+					}
 				case 2:
 					p, err := f.s.ServerPage(nil, 100)
 					if err != nil {

@@ -211,9 +211,9 @@ var runScenarios = []scenario{
 				<-started
 				for n := range 20 {
 					reg, err := s.inf.AddEventHandler(s.handler("another"))
-					_ = s.inf.SetTransform(nil)
-					_ = s.inf.SetWatchErrorHandler(func(*cache.Reflector, error) {})
-					_ = s.inf.AddIndexers(cache.Indexers{fmt.Sprint(i, n): one})
+					_ = s.inf.SetTransform(nil)                                      // refused once it runs: only races count
+					_ = s.inf.SetWatchErrorHandler(func(*cache.Reflector, error) {}) // as above
+					_ = s.inf.AddIndexers(cache.Indexers{fmt.Sprint(i, n): one})     // as above
 					s.inf.HasSynced()
 					s.inf.IsStopped()
 					s.inf.LastSyncResourceVersion()

@@ -86,7 +86,11 @@ func (s *side) another() cache.SharedIndexInformer {
 	if s.db == nil {
 		s.db = db
 	} else {
-		s.t.Cleanup(func() { _ = db.Close() })
+		s.t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				s.t.Error(err)
+			}
+		})
 	}
 	inf, err := NewSharedIndexInformer(db, s.src, &corev1.ConfigMap{}, o)
 	if err != nil {

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 func as(t *testing.T, uid uint32, env string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be another user")
+		t.Skip("only root can be another user") // the test needs a second user
 	}
 	bin := filepath.Join(openDir(t), "live.test")
 	b, err := os.ReadFile(os.Args[0])

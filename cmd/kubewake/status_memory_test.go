@@ -37,7 +37,7 @@ func TestStatusOfMemory(t *testing.T) {
 	if err := s.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "1"}}); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); !s.State().InMemory; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !s.State().InMemory; time.Sleep(time.Millisecond) { // between two looks: loading gives no signal
 		if time.Now().After(end) {
 			t.Fatal("it is not in memory")
 		}

@@ -122,7 +122,7 @@ func (l *story) String() string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) { // between two looks: a condition gives no signal
 		if time.Now().After(end) {
 			t.Fatal("not within a minute: " + what)
 		}

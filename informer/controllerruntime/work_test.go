@@ -61,8 +61,8 @@ func TestReconciler(t *testing.T) {
 			other := newShare(origin{"source", "c"}, informer.Event{Key: "c"})
 			w.expect(request("y"), other)
 			call := func() {
-				defer func() { _ = recover() }()
-				_, _ = r.Reconcile(t.Context(), request("x"))
+				defer func() { _ = recover() }()              // the reconciler panics on purpose
+				_, _ = r.Reconcile(t.Context(), request("x")) // it may fail: what is acknowledged counts
 			}
 			call()
 			if got := acked(shares); got != c.done {

@@ -55,8 +55,10 @@ func TestRefused(t *testing.T) {
 			}
 			return informers.NewSharedInformerFactory(client(sim), 0)
 		}, factory.Options{}, nil, boltstore.ErrClaimed, "*v1.ConfigMap"},
-		{"file closed", func(_ *testing.T, db *boltstore.DB) any {
-			_ = db.Close()
+		{"file closed", func(t *testing.T, db *boltstore.DB) any {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
 			return informers.NewSharedInformerFactory(client(sim), 0)
 		}, factory.Options{}, nil, boltstore.ErrClosed, ""},
 		{"no client", func(*testing.T, *boltstore.DB) any { return informers.NewSharedInformerFactory(nil, 0) }, factory.Options{}, nil, nil, "no client"},
@@ -148,6 +150,6 @@ func TestPanicOfAFactory(t *testing.T) {
 			t.Errorf("recovered %v", r)
 		}
 	}()
-	_ = factory.Wake(&broken{}, temporary(t), factory.Options{Filter: &factory.Filter{}}, &corev1.Pod{})
-	t.Error("it did not panic")
+	err := factory.Wake(&broken{}, temporary(t), factory.Options{Filter: &factory.Filter{}}, &corev1.Pod{})
+	t.Errorf("it did not panic: %v", err)
 }

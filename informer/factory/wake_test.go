@@ -240,7 +240,11 @@ func TestFiltered(t *testing.T) {
 			if err := sim.Create(o); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = sim.Delete(o) }()
+			defer func() { // the next case begins without it
+				if err := sim.Delete(o); err != nil {
+					t.Error(err)
+				}
+			}()
 		}
 		eventually(t, "the new one", func() bool { _, err := maps.Lister().ConfigMaps("web").Get("d"); return err == nil })
 		got, err := maps.Lister().List(labels.Everything())

@@ -15,7 +15,7 @@ import (
 func as(t *testing.T, uid, gid uintptr, groups []uint32, fn func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can be another user")
+		t.Skip("only root can be another user") // the test needs a second user
 	}
 	done := make(chan syscall.Errno)
 	go func() {
