@@ -26,6 +26,7 @@ func TestInFile(t *testing.T) {
 	events, newEvents := in("Event", "events", "", "", 1), in("Event", "events.events.k8s.io", "", "", 2)
 	ingress, openshift := in("Ingress", "ingresses.networking.k8s.io", "", "", 1), in("Ingress", "ingresses.config.openshift.io", "", "", 2)
 	one, two := in("Gadget", "gadgets.b.example.org", "", "", 1), in("Gadget", "gadgets.c.example.org", "", "", 2)
+	kruise := in("StatefulSet", "statefulsets.apps.kruise.io", "", "", 1)
 	unread := boltstore.State{Source: boltstore.Source{Resource: "services"}}
 	all := []boltstore.State{knative, core, events, newEvents, openshift, ingress, one, two, unread}
 	for _, tc := range []struct {
@@ -42,6 +43,8 @@ func TestInFile(t *testing.T) {
 		{"events", all, "events/v1"}, {"ev", all, "events/v1"}, {"events.events.k8s.io", all, "events.events.k8s.io/v1"},
 		{"ingresses", all, "ingresses.networking.k8s.io/v1"}, {"ing", all, "ingresses.networking.k8s.io/v1"}, {"ingresses.config", all, "ingresses.config.openshift.io/v1"},
 		{"gadgets", all, "gadgets.b.example.org, gadgets.c.example.org"}, {"gadget", all, "gadgets.b.example.org, gadgets.c.example.org"},
+		{"statefulsets.apps", []boltstore.State{kruise}, ""}, {"sts.apps", []boltstore.State{kruise}, ""}, {"statefulset.apps", []boltstore.State{kruise}, ""},
+		{"statefulsets.apps.kruise.io", []boltstore.State{kruise}, "statefulsets.apps.kruise.io/v1"}, {"statefulsets.apps.kruise", []boltstore.State{kruise}, "statefulsets.apps.kruise.io/v1"},
 		{"gadgets.c", all, "gadgets.c.example.org/v1"}, {"gadgets", []boltstore.State{two, core}, "gadgets.c.example.org/v1"},
 	} {
 		found, err := inFile(tc.states, tc.arg)
@@ -67,7 +70,10 @@ func TestElsewhere(t *testing.T) {
 		want       bool
 	}{
 		{"services", "services", false}, {"services", "services.serving.knative.dev", true}, {"Service", "services.serving.knative.dev", true},
-		{"services.serving.knative.dev", "services.serving.knative.dev", false}, {"services.serving", "services.serving.knative.dev", false},
+		{"services.serving.knative.dev", "services.serving.knative.dev", false}, {"services.serving", "services.serving.knative.dev", true},
+		{"services.v1.serving.knative.dev", "services.serving.knative.dev", false}, {"services.v1", "services", false},
+		{"statefulsets.apps", "statefulsets.apps.kruise.io", true}, {"statefulsets.apps", "statefulsets.apps", false}, {"statefulsets.v1.apps", "statefulsets.apps", false},
+		{"rc", "rainclouds.example.org", true},
 		{"ksvc", "services.serving.knative.dev", false}, {"svc", "services", false},
 		{"events", "events.events.k8s.io", true}, {"events.events.k8s.io", "events.events.k8s.io", false}, {"events", "events", false},
 		{"ingresses", "ingresses.config.openshift.io", true}, {"ingresses", "ingresses.networking.k8s.io", false}, {"endpoints", "endpoints", false},

@@ -16,7 +16,10 @@ import (
 
 // shortNames are kubectl's short names of built-in types, for use without a server.
 var shortNames = map[string]schema.GroupResource{
-	"cm": {Resource: "configmaps"}, "cj": {Group: "batch", Resource: "cronjobs"}, "crd": {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	"cm": {Resource: "configmaps"}, "cj": {Group: "batch", Resource: "cronjobs"}, "cs": {Resource: "componentstatuses"},
+	"csr": {Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, "ip": {Group: "networking.k8s.io", Resource: "ipaddresses"},
+	"rc": {Resource: "replicationcontrollers"}, "vac": {Group: "storage.k8s.io", Resource: "volumeattributesclasses"},
+	"crds": {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, "crd": {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 	"deploy": {Group: "apps", Resource: "deployments"}, "ds": {Group: "apps", Resource: "daemonsets"}, "ep": {Resource: "endpoints"}, "ev": {Resource: "events"},
 	"hpa": {Group: "autoscaling", Resource: "horizontalpodautoscalers"}, "ing": {Group: "networking.k8s.io", Resource: "ingresses"}, "limits": {Resource: "limitranges"},
 	"netpol": {Group: "networking.k8s.io", Resource: "networkpolicies"}, "no": {Resource: "nodes"}, "ns": {Resource: "namespaces"},
@@ -68,6 +71,14 @@ func (t typed) exactly(st boltstore.State) bool {
 	return t.rest == "" || t.rest == src.Group || t.rest == strings.TrimSuffix(src.Version+"."+src.Group, ".")
 }
 
+// beginning says whether the given group is the beginning of the source's, as in
+// services.serving. Of a built-in type it is a whole group: statefulsets.apps is not
+// statefulsets.apps.kruise.io.
+func (t typed) beginning(st boltstore.State) bool {
+	short, ok := shortNames[t.name]
+	return !builtIn()[t.name][t.rest] && !(ok && short.Group == t.rest) && strings.HasPrefix(st.Source.Group, t.rest)
+}
+
 func groupOf(st boltstore.State) schema.GroupResource {
 	return schema.GroupResource{Group: st.Source.Group, Resource: st.Source.Resource}
 }
@@ -79,7 +90,7 @@ func groupOf(st boltstore.State) schema.GroupResource {
 func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
 	t := typedAs(arg)
 	var found []boltstore.State
-	for _, fits := range []func(boltstore.State) bool{t.exactly, func(st boltstore.State) bool { return strings.HasPrefix(st.Source.Group, t.rest) }} {
+	for _, fits := range []func(boltstore.State) bool{t.exactly, t.beginning} {
 		if found = slices.DeleteFunc(slices.Clone(states), func(st boltstore.State) bool { return !t.names(st) || !fits(st) }); len(found) > 0 {
 			break
 		}
@@ -102,12 +113,14 @@ func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
 	return nil, nil
 }
 
-// elsewhere says whether a type without a group may mean another one than g in the
-// file. A built-in type comes first, and the core group's before all.
+// elsewhere says whether a type may mean another one than g in the file. Without a group
+// a built-in type comes first, and the core group's before all. A group that is only the
+// beginning of g's may be a whole one of the server's.
 func elsewhere(arg string, g schema.GroupResource) bool {
 	t := typedAs(arg)
 	if t.rest != "" {
-		return false
+		_, group, _ := strings.Cut(t.rest, ".") // after a version
+		return t.rest != g.Group && group != g.Group
 	}
 	if short, ok := shortNames[t.name]; ok {
 		return short != g
