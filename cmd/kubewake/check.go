@@ -111,10 +111,11 @@ func (c *check) snapshot(ctx context.Context, locked string) (v verdict, err err
 		return v, fmt.Errorf("%s; %w", locked, err)
 	}
 	defer r.Close()
-	dir, err := os.MkdirTemp("", "kubewake-check-")
+	dir, release, err := tempDir("kubewake-check-")
 	if err != nil {
 		return v, err
 	}
+	defer release()
 	defer os.RemoveAll(dir)
 	copied := dbFile{path: filepath.Join(dir, "snapshot.db"), keyset: c.db.keyset}
 	if _, err := snapshot(ctx, r, copied.path, false); err != nil {

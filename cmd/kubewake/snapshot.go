@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -61,10 +63,11 @@ func snapshot(ctx context.Context, r live.Reader, to string, force bool, keep ..
 	if err := replaceable(to, keep); err != nil {
 		return 0, err
 	}
-	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".new-*")
+	f, release, err := newCopy(filepath.Dir(to))
 	if err != nil {
 		return 0, err
 	}
+	defer release()
 	defer func() {
 		if rerr := os.Remove(f.Name()); !errors.Is(rerr, fs.ErrNotExist) {
 			err = errors.Join(err, rerr)
@@ -143,4 +146,70 @@ func replaceWith(name, to string, keep []string) error {
 	}
 	defer release()
 	return os.Rename(name, to)
+}
+
+// copyPrefix begins the names of copies that are being made.
+const copyPrefix = ".kubewake-snapshot-"
+
+// newCopy makes an empty file of mode 0600 in a folder, and first removes what snapshots
+// that were killed have left there. Until release is called, the new one is locked: no
+// other snapshot takes it for such a leftover.
+func newCopy(dir string) (f *os.File, release func(), err error) {
+	removeLeftovers(dir, copyPrefix)
+	for range 10 {
+		if f, err = os.CreateTemp(dir, copyPrefix+"*"); err != nil {
+			return nil, nil, err
+		}
+		if release, err = lockNew(f.Name()); err == nil {
+			return f, release, nil
+		}
+		_ = f.Close() // another one has removed it
+	}
+	return nil, nil, err
+}
+
+// tempDir makes a folder for temporary files, locked as newCopy's file is, and first
+// removes those that killed commands have left.
+func tempDir(prefix string) (dir string, release func(), err error) {
+	removeLeftovers(os.TempDir(), prefix)
+	for range 10 {
+		if dir, err = os.MkdirTemp("", prefix); err != nil {
+			return "", nil, err
+		}
+		if release, err = lockNew(dir); err == nil {
+			return dir, release, nil
+		}
+	}
+	return "", nil, err
+}
+
+// lockNew locks what was just made. The error says that another command took it for a
+// leftover before.
+func lockNew(name string) (release func(), err error) {
+	release, err = boltstore.Lock(name)
+	if err == nil || errors.Is(err, boltstore.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		return release, err
+	}
+	return func() {}, nil // without locks nothing is removed
+}
+
+// removeLeftovers removes the files and folders that killed commands have left in a
+// folder, by the beginning of their names. Those of commands that run are locked.
+func removeLeftovers(dir, prefix string) {
+	all, err := os.ReadDir(dir)
+	if err != nil || runtime.GOOS == "windows" { // no locks
+		return
+	}
+	for _, e := range all {
+		if !strings.HasPrefix(e.Name(), prefix) || !e.Type().IsRegular() && !e.IsDir() {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		release, err := boltstore.Lock(name)
+		if err != nil {
+			continue
+		}
+		_ = os.RemoveAll(name) // what cannot be removed stays
+		release()
+	}
 }
