@@ -52,6 +52,18 @@ func (f *dbFile) clusterFlag(cmd *cobra.Command) {
 	})
 }
 
+// named returns the sources of the given cluster, or all if none is given.
+func (f *dbFile) named(states []boltstore.State) []boltstore.State {
+	if f.cluster == nil {
+		return states
+	}
+	return inCluster(states, *f.cluster)
+}
+
+func inCluster(states []boltstore.State, name string) []boltstore.State {
+	return slices.DeleteFunc(slices.Clone(states), func(st boltstore.State) bool { return st.Source.Cluster != name })
+}
+
 // ofCluster returns those of a type's sources that belong to the given cluster, or to
 // the only one. It never mixes objects of two clusters.
 func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.State, error) {
@@ -67,7 +79,7 @@ func (f *dbFile) ofCluster(typ string, sources []boltstore.State) ([]boltstore.S
 		}
 		return sources, nil
 	}
-	of := slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool { return st.Source.Cluster != *f.cluster })
+	of := f.named(sources)
 	if len(of) == 0 {
 		return nil, fmt.Errorf("there are no %s of cluster %q, only of: %s", typ, *f.cluster, strings.Join(clusters, ", "))
 	}
@@ -164,7 +176,10 @@ func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	sources, err := inFile(status.Sources, typ)
+	sources, err := inFile(f.named(status.Sources), typ)
+	if err == nil && len(sources) == 0 {
+		sources, err = inFile(status.Sources, typ) // for the error, in another cluster
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), r.Close())
 	}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -255,10 +256,14 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 			return err
 		}
 	}
+	cluster, err := clusterOf(ctx, cfg)
+	if err != nil {
+		return err
+	}
 	var known []resource
 	var asked []string // for them
 	for _, arg := range types {
-		r, err := m.resolve(ctx, db, arg)
+		r, err := m.resolve(ctx, db, cluster, arg)
 		if err != nil {
 			cancel(err)
 			return err
@@ -268,7 +273,7 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 		}
 	}
 	for i, r := range known {
-		src, err := m.informer(ctx, db, cfg, r, cancel)
+		src, err := m.informer(db, cfg, r)
 		if err != nil {
 			cancel(err)
 			return err
@@ -284,9 +289,21 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 	return context.Cause(ctx)
 }
 
+// clusterOf is the name of the config's cluster, as in sources.
+func clusterOf(ctx context.Context, cfg *rest.Config) (string, error) {
+	gv := schema.GroupVersion{Version: "v1"}
+	lw, example, err := listWatch(cfg, resource{gvr: gv.WithResource("namespaces"), gvk: gv.WithKind("Namespace")}, "", "")
+	if err != nil {
+		return "", err
+	}
+	src, _, err := reflector.Identify(ctx, lw, example)
+	return src.Cluster, err
+}
+
 // resolve finds out what a type is. It asks the file first, so that no server is
-// needed. If the file does not say all, it asks the server, however long that takes.
-func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (resource, error) {
+// needed. If what the file has of the cluster does not say all, it asks the server,
+// however long that takes.
+func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg string) (resource, error) {
 	if r, ok := m.moved.Load(arg); ok {
 		return r.(resource), nil
 	}
@@ -294,7 +311,7 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (res
 	if err != nil {
 		return resource{}, err
 	}
-	sources, err := inFile(states, arg)
+	sources, err := inFile(inCluster(states, cluster), arg)
 	if err != nil {
 		return resource{}, err
 	}
@@ -331,7 +348,7 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, arg string) (res
 	}
 }
 
-func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Config, r resource, end context.CancelCauseFunc) (*source, error) {
+func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource) (*source, error) {
 	namespace := ""
 	if r.Scope == boltstore.ScopeNamespaced && !m.all {
 		var err error
@@ -357,7 +374,7 @@ func (m *mirror) informer(ctx context.Context, db *boltstore.DB, cfg *rest.Confi
 		MaxStaleness: staleness,
 		Reflector: reflector.Options{
 			OnDenied: onDenied,
-			OnState:  func(st reflector.State) { m.changed(src, st, end) },
+			OnState:  func(st reflector.State) { m.changed(src, st) },
 		},
 	})
 	if err != nil {

@@ -15,13 +15,10 @@ import (
 )
 
 // changed logs a line for each change of state.
-func (m *mirror) changed(src *source, st reflector.State, end context.CancelCauseFunc) {
+func (m *mirror) changed(src *source, st reflector.State) {
 	name, file := src.inf.Store().Source().String(), src.inf.Store().State()
 	m.logf("%s: %s at %s", name, st, orNone(file.ResourceVersion))
-	switch {
-	case st.Phase == reflector.PhaseDenied && !file.Synced:
-		end(fmt.Errorf("%s cannot be mirrored: %s", name, st.Reason))
-	case st.Phase == reflector.PhaseDenied:
+	if st.Phase == reflector.PhaseDenied {
 		select {
 		case src.denied <- struct{}{}:
 		default:

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,7 +27,8 @@ var errOtherVersion = errors.New("another version is served")
 
 // follow waits until the server refuses a type. Then it asks whether the server has
 // dropped the version, as long as the type is refused. If another version is served, the
-// mirror begins again with that.
+// mirror begins again with that. Otherwise a type of which nothing was ever read ends
+// the mirror.
 func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r resource, arg string, end context.CancelCauseFunc) {
 	for {
 		select {
@@ -35,11 +37,19 @@ func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r re
 		case <-src.denied:
 		}
 		pause := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 10 * time.Minute}
-		for src.inf.State().Phase == reflector.PhaseDenied {
+		for {
+			st := src.inf.State()
+			if st.Phase != reflector.PhaseDenied {
+				break
+			}
 			if other, ok := otherVersion(ctx, cfg, r); ok {
-				m.logf("%s: the server no longer serves this version; it is mirrored as %s", src.name, other.gvr.GroupVersion())
+				m.logf("%s: the server no longer serves this; it is mirrored as %s, scope %s", src.name, other.gvr.GroupVersion(), other.Scope)
 				m.moved.Store(arg, other)
 				end(errOtherVersion)
+				return
+			}
+			if !src.inf.Store().State().Synced {
+				end(fmt.Errorf("%s cannot be mirrored: %s", src.name, st.Reason))
 				return
 			}
 			select {
@@ -51,8 +61,8 @@ func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r re
 	}
 }
 
-// otherVersion returns the type in a version that the server serves, if it does not
-// serve the given one any more.
+// otherVersion returns the type as the server serves it, if it does not serve the given
+// version any more, or in the other scope.
 func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other resource, ok bool) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil || r.gvr.Group == "" {
@@ -70,7 +80,22 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 		}
 		return nil, nil
 	}
-	if a, err := in(r.gvr.GroupVersion().String()); a != nil || err != nil && !apierrors.IsNotFound(err) {
+	as := func(version string, a *metav1.APIResource) resource {
+		other := resource{gvr: r.gvr, gvk: schema.GroupVersionKind{Group: r.gvr.Group, Version: version, Kind: a.Kind}}
+		other.gvr.Version = version
+		other.Scope = boltstore.ScopeCluster
+		if a.Namespaced {
+			other.Scope = boltstore.ScopeNamespaced
+		}
+		other.Names = namesIn(*a)
+		return other
+	}
+	a, err := in(r.gvr.GroupVersion().String())
+	switch {
+	case a != nil:
+		other = as(r.gvr.Version, a)
+		return other, r.Scope != "" && other.Scope != r.Scope // its definition was made again
+	case err != nil && !apierrors.IsNotFound(err):
 		return other, false
 	}
 	var group metav1.APIGroup
@@ -82,14 +107,7 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 		if err != nil || a == nil {
 			continue
 		}
-		other.gvr, other.gvk = r.gvr, schema.GroupVersionKind{Group: r.gvr.Group, Version: v.Version, Kind: a.Kind}
-		other.gvr.Version = v.Version
-		other.Scope = boltstore.ScopeCluster
-		if a.Namespaced {
-			other.Scope = boltstore.ScopeNamespaced
-		}
-		other.Names = namesIn(*a)
-		return other, true
+		return as(v.Version, a), true
 	}
 	return other, false
 }

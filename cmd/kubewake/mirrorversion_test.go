@@ -1,0 +1,41 @@
+package main
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestOtherVersion: a type of which the server has another version, or the other scope,
+// is mirrored as the server has it. One that the server has as the file says, or not at
+// all, is not.
+func TestOtherVersion(t *testing.T) {
+	gadget := schema.GroupVersionKind{Group: "b.example.org", Version: "v1", Kind: "Gadget"}
+	sim := kubesim.New(kubesim.Options{Resources: append(kubesim.DefaultResources(), kubesim.Resource{GroupVersionKind: gadget, Plural: "gadgets", Namespaced: true})})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	for _, tc := range []struct {
+		group, version string
+		scope, want    boltstore.Scope // "" for no other
+	}{
+		{"b.example.org", "v1", boltstore.ScopeNamespaced, ""},
+		{"b.example.org", "v1", "", ""},
+		{"b.example.org", "v1", boltstore.ScopeCluster, boltstore.ScopeNamespaced},
+		{"b.example.org", "v1beta1", boltstore.ScopeNamespaced, boltstore.ScopeNamespaced},
+		{"b.example.org", "v1beta1", boltstore.ScopeCluster, boltstore.ScopeNamespaced},
+		{"c.example.org", "v1", boltstore.ScopeCluster, ""},
+		{"", "v1", boltstore.ScopeCluster, ""},
+	} {
+		r := resource{gvr: schema.GroupVersionResource{Group: tc.group, Version: tc.version, Resource: "gadgets"}}
+		r.Scope = tc.scope
+		other, ok := otherVersion(t.Context(), sim.RESTConfig(), r)
+		if ok != (tc.want != "") || ok && (other.Scope != tc.want || other.gvk != gadget || other.gvr != gadget.GroupVersion().WithResource("gadgets")) {
+			t.Errorf("%s/%s, %q: %v %+v", tc.group, tc.version, tc.scope, ok, other)
+		}
+	}
+}
