@@ -80,6 +80,13 @@ func freed(db *boltstore.DB, src boltstore.Source) bool {
 }
 
 func (m *maker) informer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	all := cache.Indexers{}
+	maps.Copy(all, m.o.Indexers)
+	maps.Copy(all, indexers)
+	indexers = all
+	if resync <= 0 {
+		resync = m.o.ResyncPeriod
+	}
 	inf, err := m.try(lw, exampleOf(example), resync, indexers)
 	if err == nil {
 		return inf
@@ -102,15 +109,7 @@ func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.
 	case o.Transform != nil:
 		return nil, errors.New("informer: the manager or factory sets the transform: give it there, and its version as Options.TransformVersion")
 	}
-	if resync > 0 {
-		o.ResyncPeriod = resync
-	}
-	o.Indexers = maps.Clone(o.Indexers)
-	if o.Indexers == nil {
-		o.Indexers = cache.Indexers{}
-	}
-	maps.Copy(o.Indexers, indexers)
-
+	o.ResyncPeriod, o.Indexers = resync, indexers
 	src, _, err := o.Reflector.Identify(lw, example)
 	if errors.Is(err, reflector.ErrUnidentified) {
 		return nil, fmt.Errorf("%w; a manager needs the wrapped config itself, as ctrl.NewManager(reflector.WrapConfig(cfg), …), and an HTTPClient of its own must be made of it", err)

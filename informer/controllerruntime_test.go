@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
@@ -248,6 +249,39 @@ func TestFallback(t *testing.T) {
 			}
 			m.fell(t, c.reason, true)
 		})
+	}
+}
+
+// TestFallbackHasTheOptions: the indices and the resync period of the options are there
+// in memory, too.
+func TestFallbackHasTheOptions(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	m := w.managed()
+	o := Options{ResyncPeriod: time.Second, Indexers: cache.Indexers{"name": func(obj any) ([]string, error) {
+		return []string{obj.(metav1.Object).GetName()}, nil
+	}}}
+	inf := ForControllerRuntime(m.db, o)(typedMaps(m.sim.RESTConfig(), ""), &corev1.ConfigMap{}, 0, byNamespace)
+	if _, ok := inf.(*Informer); ok {
+		t.Fatal("it is in the file")
+	}
+	resynced := make(chan struct{})
+	var once sync.Once
+	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, _ any) { once.Do(func() { close(resynced) }) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, inf)
+	eventually(t, "synced", inf.HasSynced)
+	for name, value := range map[string]string{"name": "a", cache.NamespaceIndex: "default"} {
+		if got, err := inf.GetIndexer().ByIndex(name, value); err != nil || len(got) != 1 {
+			t.Errorf("%s: %v %v", name, got, err)
+		}
+	}
+	select {
+	case <-resynced:
+	case <-time.After(time.Minute):
+		t.Error("no resync")
 	}
 }
 
