@@ -52,20 +52,24 @@ type Factory struct {
 	running      sync.WaitGroup
 }
 
+// resource has the informer of a resource, which is made outside the factory's lock:
+// index functions, which the program may have to call then, may ask the factory.
 type resource struct {
-	cache.SharedIndexInformer
-	gvr     schema.GroupVersionResource
-	lists   Lists
-	started bool
+	informer func() cache.SharedIndexInformer // makes it once
+	gvr      schema.GroupVersionResource
+	lists    Lists
+	started  bool
 }
 
 var _ informers.GenericInformer = &resource{}
 
 // Informer implements informers.GenericInformer.
-func (r *resource) Informer() cache.SharedIndexInformer { return r.SharedIndexInformer }
+func (r *resource) Informer() cache.SharedIndexInformer { return r.informer() }
 
 // Lister implements informers.GenericInformer.
-func (r *resource) Lister() cache.GenericLister { return r.lists.Lister(r.GetIndexer(), r.gvr) }
+func (r *resource) Lister() cache.GenericLister {
+	return r.lists.Lister(r.informer().GetIndexer(), r.gvr)
+}
 
 // New returns a factory over the file. The error is reflector.ErrUnidentified if it
 // cannot be learned what the client lists.
@@ -107,16 +111,19 @@ func (f *Factory) listWatch(gvr schema.GroupVersionResource) cache.ListerWatcher
 // ForResource returns the informer of a resource, and makes it if there is none.
 func (f *Factory) ForResource(gvr schema.GroupVersionResource) informers.GenericInformer {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	r, ok := f.informers[gvr]
 	if !ok {
-		inf := f.newInformer(f.listWatch(gvr), f.lists.Example, f.resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-		if f.transform != nil {
-			_ = inf.SetTransform(f.transform) // it has not started
-		}
-		r = &resource{SharedIndexInformer: inf, gvr: gvr, lists: f.lists}
+		r = &resource{gvr: gvr, lists: f.lists, informer: sync.OnceValue(func() cache.SharedIndexInformer {
+			inf := f.newInformer(f.listWatch(gvr), f.lists.Example, f.resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			if f.transform != nil {
+				_ = inf.SetTransform(f.transform) // it has not started
+			}
+			return inf
+		})}
 		f.informers[gvr] = r
 	}
+	f.mu.Unlock()
+	r.informer()
 	return r
 }
 
@@ -133,7 +140,7 @@ func (f *Factory) StartWithContext(ctx context.Context) {
 	for _, r := range f.informers {
 		if !r.started {
 			r.started = true
-			f.running.Go(func() { r.RunWithContext(ctx) })
+			f.running.Go(func() { r.informer().RunWithContext(ctx) })
 		}
 	}
 }
@@ -147,10 +154,10 @@ func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersion
 	synced := map[schema.GroupVersionResource]bool{}
 	for gvr, r := range started {
 		select {
-		case <-r.HasSyncedChecker().Done():
+		case <-r.informer().HasSyncedChecker().Done():
 		case <-stop:
 		}
-		synced[gvr] = r.HasSynced()
+		synced[gvr] = r.informer().HasSynced()
 	}
 	return synced
 }
