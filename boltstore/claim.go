@@ -321,6 +321,9 @@ func (s *Store) wake(urgent bool) {
 // Flush asks the committer to write what is pending now, bookmarks included.
 func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 
+// Closed is closed once the file is: nothing more is committed.
+func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
+
 // Release ends the claim: nothing more is committed for the source, and it can be
 // claimed again. Release writes the told mark, handler positions and DoubtForm. Reads go on as
 // long as the file is open.

@@ -1,7 +1,9 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -9,8 +11,11 @@ import (
 
 // WaitVersion returns nil once every change up to rv is in the file and has been
 // popped. So a caller can read what it wrote. A version that cannot be compared
-// must come itself. The error is the context's, or ErrClosed.
+// must come itself. The error is the context's, ErrClosed, or says that rv is none.
 func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
+	if rv == "" || rv == "0" {
+		return errNoVersion
+	}
 	q.mu.Lock()
 	a := q.waiters.awaited[rv]
 	if a == nil {
@@ -28,6 +33,8 @@ func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
 	}()
 	return q.wait(ctx, func() bool { return a.come || atLeast(q.version.accepted, rv) })
 }
+
+var errNoVersion = errors.New("fifo: there is no version to wait for: give the resourceVersion of the object that the server returned for the write")
 
 // awaited is a version that callers wait for. The next version may follow before
 // they look, so it notes that this one has come.
@@ -90,9 +97,19 @@ func (q *Queue) Purge(ctx context.Context) error {
 	return r.end(ctx, "", "", time.Unix(0, 0), false)
 }
 
-// Flush waits until everything accepted is in the file, bookmarks included.
+// Flush waits until everything accepted is in the file, bookmarks included. The error is
+// the context's, or boltstore.ErrClosed if the file was closed before that.
 func (q *Queue) Flush(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
+	waiting, end := context.WithCancel(ctx)
+	defer end()
+	go func() {
+		select {
+		case <-q.store.Closed():
+			end()
+		case <-waiting.Done():
+		}
+	}()
+	stop := context.AfterFunc(waiting, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.cond.Broadcast()
@@ -102,7 +119,10 @@ func (q *Queue) Flush(ctx context.Context) error {
 	defer q.mu.Unlock()
 	q.waiters.flushing++
 	defer func() { q.waiters.flushing-- }()
-	for ctx.Err() == nil && (len(q.batch.pending) > 0 || len(q.batch.inflight) > 0) {
+	for len(q.batch.pending) > 0 || len(q.batch.inflight) > 0 {
+		if waiting.Err() != nil {
+			return cmp.Or(ctx.Err(), boltstore.ErrClosed)
+		}
 		q.store.Flush()
 		q.cond.Wait()
 	}

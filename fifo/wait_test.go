@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -111,5 +112,50 @@ func TestFlushWritesBookmarks(t *testing.T) {
 	}
 	if err := q.Flush(ctx); err != nil || s.LastStoreSyncResourceVersion() != "10" {
 		t.Fatal(err, s.LastStoreSyncResourceVersion())
+	}
+}
+
+// TestFlushOfAClosedFile: a Flush ends once the file is closed, with an error if
+// something is not in the file.
+func TestFlushOfAClosedFile(t *testing.T) {
+	q, _, file := newFile(t, boltstore.Options{}, settings{})
+	if err := q.Add(object("a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close() // says that the queue is still there
+	if err := q.Flush(t.Context()); err != nil {
+		t.Errorf("everything is in the file: %v", err)
+	}
+	if err := q.Add(object("b", 2)); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- q.Flush(t.Context()) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, boltstore.ErrClosed) {
+			t.Errorf("the error is %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("Flush waits for a closed file")
+	}
+}
+
+// TestWaitForNoVersion: a version that is none never comes, so it is not waited for.
+func TestWaitForNoVersion(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{}, settings{})
+	for _, add := range []int{0, 1} {
+		if add > 0 {
+			if err := q.Add(object("a", add)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, rv := range []string{"", "0"} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := q.WaitVersion(ctx, rv); !errors.Is(err, errNoVersion) {
+				t.Errorf("%q after %d changes: %v", rv, add, err)
+			}
+			cancel()
+		}
 	}
 }

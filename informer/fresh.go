@@ -25,7 +25,8 @@ func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) err
 
 // WaitForVersion returns nil once every change up to resourceVersion can be read.
 // After a write, that is the version of the object that the server returned. It sends
-// nothing. The error is the context's, or says that the informer does not run.
+// nothing. The error is the context's, or says that the informer does not run, or that
+// resourceVersion is none: it is empty or 0.
 func (inf *Informer) WaitForVersion(ctx context.Context, resourceVersion string) error {
 	src, err := inf.runningSource()
 	if err != nil {
