@@ -58,6 +58,7 @@ type work struct {
 	p       Producer
 	meta    *sourceMeta
 	entries []*Entry
+	size    int // of the batch
 	// positions is called once the handler positions are visible; nil if there are
 	// none.
 	positions func()
@@ -105,7 +106,8 @@ func (c *committer) round(take what) (size int, worked, more bool) {
 		for _, ch := range w.b.Changes {
 			w.s.indexing().refresh(ch)
 		}
-		size += w.b.size()
+		w.size = w.b.size()
+		size += w.size
 	}
 	failed := c.commitRound(works)
 	for _, w := range waiters {
@@ -213,7 +215,15 @@ func (c *committer) try(works []*work) error {
 		}
 	})
 	if err != nil {
+		c.db.h.counters.tried()
 		return err
+	}
+	changes, size := 0, 0
+	for _, w := range works {
+		changes, size = changes+len(w.b.Changes), size+w.size
+	}
+	if changes > 0 {
+		c.db.h.counters.committed(changes, size)
 	}
 	for _, w := range works {
 		if w.p != nil {
@@ -246,6 +256,7 @@ func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
 		c.backoff = nil
 	case err != nil && c.lastErr == nil:
 		c.db.log().Error(err, "Commit failed, it will be retried until it succeeds; nothing is lost", "file", c.db.path)
+		c.failing = c.db.opts.Clock.Now()
 		c.backoff = &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	}
 	c.lastErr = err

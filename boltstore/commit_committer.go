@@ -38,6 +38,7 @@ type committer struct {
 	retry   []*work  // failed work, tried again before anything else of its source
 	backoff *wait.Backoff
 	lastErr error
+	failing time.Time // since when lastErr is not nil
 }
 
 // running is a goroutine of the committer.

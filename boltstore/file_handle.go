@@ -40,6 +40,8 @@ type handle struct {
 	// The file then has damage that bbolt does not notice.
 	tripped func(error)
 
+	counters *counters // of write transactions
+
 	// hook is set by tests. It runs first in each write transaction and can fail it, as
 	// a disk would.
 	hook func(tx *bolt.Tx) error
@@ -107,8 +109,11 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		}
 		id, last := 0, h.db.last.Load()
 		defer h.writing.Store(0)
+		var written *bolt.Tx
+		began := h.counters.begin()
 		err := trip(func() error {
 			return h.db.guard(true, h.db.Update, func(tx *bolt.Tx) error {
+				written = tx
 				if id = tx.ID(); last > 0 && int64(id) != last+1 {
 					return errOverwritten
 				}
@@ -130,6 +135,7 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 				visible()
 			}
 		}
+		h.counters.end(began, written, err)
 		return err
 	})
 }

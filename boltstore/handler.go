@@ -16,6 +16,7 @@ type Handler struct {
 	changes  atomic.Uint64
 	reported uint64 // changes that the transaction under way contains
 	persist  atomic.Uint64
+	parked   atomic.Uint64 // keys that the file has parked
 
 	over uint64 // the file's last start-over that the Positioner knows of
 
@@ -75,6 +76,7 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 		return fail(err)
 	}
 	h.over = st.Over
+	h.parked.Store(st.Parked)
 	start(st.position(next), st.mark, known)
 	s.handlers[name] = h
 	return h, nil
@@ -83,6 +85,10 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 // Changed says that the position has changed. The next commit of the source writes it,
 // at most FlushInterval later.
 func (h *Handler) Changed() { h.changes.Add(1) }
+
+// ParkedKeys counts the handler's parked keys in the file, as of the last commit of its
+// position.
+func (h *Handler) ParkedKeys() uint64 { return h.parked.Load() }
 
 // Release writes the position and ends the registration. It does nothing once the
 // handler has been removed.
@@ -126,6 +132,7 @@ func (s *Claimed) RemoveHandler(name string) error {
 
 func (h *Handler) persisted(st *handlerState) {
 	h.over = h.starting
+	h.parked.Store(st.Parked)
 	if st.Over != h.over && !h.stale { // in the new epoch it starts over by itself
 		h.p.Lost()
 		return

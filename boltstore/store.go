@@ -54,6 +54,7 @@ type Store struct {
 	goType        reflect.Type
 	retriers      sync.WaitGroup
 
+	user    atomic.Pointer[any] // see SetUser
 	claimed time.Time
 	// committed is when the committer last wrote anything of the source; only the
 	// committer uses it.

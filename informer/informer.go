@@ -105,6 +105,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 		inf.moved = db.Moved
 	}
 	inf.expectHandler()
+	store.SetUser(inf)
 	return inf, inf.SetTransform(o.Transform)
 }
 

@@ -71,6 +71,7 @@ func NewStandalone(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Obj
 	s.cond.L = &s.mu
 	s.ctx, s.close = context.WithCancel(context.Background())
 	s.popping.Go(s.pop)
+	store.SetUser(s)
 	return s, nil
 }
 

@@ -63,3 +63,27 @@ func (dl *Delivery) Inspect() Inspected {
 	defer dl.s.mu.Unlock()
 	return Inspected{dl.s.name, Turn{dl.q, dl.turn}, dl.t.first, dl.t.parked, dl.t.more}
 }
+
+// Lag is how far a handler is behind.
+type Lag struct {
+	Mark    uint64 // seq up to which it needs nothing of the journal, as far as the file knows
+	Keys    int    // in hand, not acknowledged
+	Failing int    // those of them whose last event it has refused
+	Parked  uint64 // keys in the file
+}
+
+// Lag returns how far the handler is behind.
+func (d *Handler) Lag() Lag {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := Lag{Mark: d.pos.mark, Parked: d.claim.ParkedKeys()}
+	for _, q := range d.queues.ofKey {
+		if len(q.tasks) > 0 {
+			l.Keys++
+		}
+		if q.failed > 0 {
+			l.Failing++
+		}
+	}
+	return l
+}

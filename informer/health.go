@@ -1,0 +1,148 @@
+package informer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/users"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// Ready returns a readiness check: a healthz.Checker of controller-runtime, and what
+// k8s.io/apiserver's healthz.NamedCheck takes. The program is ready if the file can be
+// written and is at its path, and if each source has synced. With a maxAge above 0 the
+// server must also have confirmed each source no longer ago than that, so the program
+// is not ready while it is offline for longer. A live source is confirmed about once a
+// minute.
+//
+// The sources are those over the file at the time of each check, besides the informers
+// that are named here. Name those that must be there: one that is not made yet, or has
+// ended, is only missed if it is named. A file without sources is ready: a manager that
+// waits for its lease has no informers.
+//
+// The error names each source that is not ready, and says why.
+func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedIndexInformer) func(*http.Request) error {
+	return func(*http.Request) error {
+		var errs []error
+		if err := db.Err(); err != nil {
+			errs = append(errs, err)
+		}
+		seen := map[any]bool{}
+		for _, inf := range informers {
+			if !seen[inf] {
+				seen[inf] = true
+				errs = append(errs, notReady(inf, maxAge))
+			}
+		}
+		for _, u := range users.Of(db) {
+			if !seen[u] {
+				errs = append(errs, notReady(u, maxAge))
+			}
+		}
+		for _, f := range db.Fallbacks() {
+			if f.Strict {
+				errs = append(errs, fmt.Errorf("%s never syncs: %s", f.Type, f.Reason))
+			}
+		}
+		return joined(errs)
+	}
+}
+
+// longFailing is how long commits may fail before a restart is worth a try.
+const longFailing = 5 * time.Minute
+
+// Live returns a liveness check, of the same form as [Ready]. It fails if a restart may
+// help: the file is closed, or was moved away or replaced, so that nobody else finds
+// it, or no commit has succeeded for five minutes. A server that cannot be reached does
+// not matter.
+func Live(db *boltstore.DB) func(*http.Request) error {
+	return func(*http.Request) error {
+		return dead(db.Path(), db.Stats(), db.Err(), db.AtPath())
+	}
+}
+
+// dead says why a restart may help a program, of whose file these are path, stats and
+// errors.
+func dead(path string, st boltstore.Stats, err, moved error) error {
+	switch {
+	case err != nil && st.Failing == 0, errors.Is(err, boltstore.ErrClosed):
+		return err
+	case err != nil && st.Failing >= longFailing:
+		return fmt.Errorf("commits have failed for %s: %w", duration.HumanDuration(st.Failing), err)
+	case st.Writing >= longFailing:
+		return fmt.Errorf("%s: the disk has not answered for %s; nothing is lost, and changes wait", path, duration.HumanDuration(st.Writing))
+	}
+	return moved
+}
+
+// notReady says why a source is not ready.
+func notReady(user any, maxAge time.Duration) error {
+	name := fmt.Sprintf("%T", user)
+	var st reflector.State
+	if u, ok := user.(interface{ State() reflector.State }); ok {
+		st = u.State()
+	}
+	synced := true
+	switch u := user.(type) {
+	case *Informer:
+		name = u.store.Source().String()
+		if u.IsStopped() {
+			return fmt.Errorf("%s has ended", name)
+		}
+		synced = u.HasSynced()
+	case cache.SharedIndexInformer:
+		name, synced = u.HasSyncedChecker().Name(), u.HasSynced()
+	case *reflector.Standalone:
+		name, synced = u.Store().Source().String(), u.Store().State().Synced
+	}
+	why := ""
+	if st.Phase != "" {
+		why = ": " + st.String()
+	}
+	if !synced {
+		return fmt.Errorf("%s has not synced%s", name, why)
+	}
+	if maxAge <= 0 || st.Phase == "" {
+		return nil
+	}
+	switch age, ok := st.Age(time.Time{}); { // as of the State
+	case !ok:
+		return fmt.Errorf("%s: nobody knows when the server last confirmed it%s", name, why)
+	case age > maxAge:
+		return fmt.Errorf("%s was confirmed %s ago, more than %s%s", name, duration.HumanDuration(age), maxAge, why)
+	}
+	return nil
+}
+
+// joined is nil, or one error of one line.
+func joined(errs []error) error {
+	var all failures
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+type failures []error
+
+func (f failures) Unwrap() []error { return f }
+
+func (f failures) Error() string {
+	texts := make([]string, len(f))
+	for i, err := range f {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}

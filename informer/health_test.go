@@ -1,0 +1,233 @@
+package informer
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// says verifies a check: it says all of the words, or nil if there are none.
+func says(t *testing.T, what string, check func(*http.Request) error, words ...string) {
+	t.Helper()
+	err := check(nil)
+	if (err == nil) != (len(words) == 0) {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, which does not say %q", what, err, w)
+		}
+	}
+}
+
+// TestReady: the program is ready once its sources have synced, and while the server has
+// confirmed them not too long ago. Live does not depend on the server.
+func TestReady(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.create("one")
+		l := w.live(Options{})
+		other := cache.NewSharedIndexInformer(listWatch(w.config()), nil, 0, nil)
+		ready, named := Ready(l.db, 0), Ready(l.db, 0, l.inf, other)
+		fresh, live := Ready(l.db, 5*time.Minute, l.inf), Live(l.db)
+		says(t, "before the start", ready, "configmaps/v1 has not synced: starting")
+		says(t, "before the start", named, "configmaps/v1 has not synced: starting", "; SharedIndexInformer ", " has not synced")
+		says(t, "before the start", live)
+
+		if err := w.sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
+		l.run()
+		after(time.Minute)
+		says(t, "offline from the start", ready, "configmaps/v1 has not synced: offline (")
+		says(t, "offline from the start", live)
+		if err := w.sim.RefuseConnections(false); err != nil {
+			t.Fatal(err)
+		}
+		after(2 * time.Minute)
+		says(t, "online", ready)
+		says(t, "online", fresh)
+		says(t, "another informer that does not run", named, "SharedIndexInformer")
+
+		if err := w.sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
+		after(2 * time.Minute)
+		says(t, "offline for a while", fresh)
+		after(20 * time.Minute)
+		says(t, "offline for long", fresh, "configmaps/v1 was confirmed 2", " ago, more than 5m0s: offline (")
+		says(t, "offline for long, which does not matter", ready)
+		says(t, "offline for long", live)
+		if err := w.sim.RefuseConnections(false); err != nil {
+			t.Fatal(err)
+		}
+		after(5 * time.Minute)
+		says(t, "online again", fresh)
+
+		l.cancel()
+		<-l.done
+		says(t, "the informer has ended", ready)
+		says(t, "the informer has ended, and was named", fresh, "configmaps/v1 has ended")
+		says(t, "the informer has ended", live)
+		if err := l.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		says(t, "closed", ready, "closed")
+		says(t, "closed", live, "closed")
+	})
+}
+
+// TestReadyOfAStaleFile: with MaxStaleness the program is ready offline; Ready's maxAge
+// may still say no.
+func TestReadyOfAStaleFile(t *testing.T) {
+	w := newWorld(t)
+	w.create("one")
+	w.live(Options{}).run().synced().end()
+	if err := w.sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	l := w.live(Options{MaxStaleness: time.Hour}).run().synced()
+	says(t, "within the hour", Ready(l.db, time.Hour, l.inf))
+	says(t, "within a nanosecond", Ready(l.db, 1), "configmaps/v1 was confirmed ", " ago, more than 1ns: ")
+}
+
+// TestHealthOfAFullFile: a file that cannot be written is not ready at once. After five
+// minutes it is not live either.
+func TestHealthOfAFullFile(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.options.MaxSize = 1 << 20
+		w.create("one")
+		l := w.live(Options{}).run().synced()
+		ready, live := Ready(l.db, 0), Live(l.db)
+		says(t, "before", ready)
+		big := strings.Repeat("0123456789", 10_000)
+		for i := range 20 {
+			w.create("big"+string(rune('a'+i)), big, string(rune('a'+i)))
+		}
+		after(time.Minute)
+		says(t, "full", ready, "MaxSize")
+		says(t, "full for a minute", live)
+		after(5 * time.Minute)
+		says(t, "full for longer", live, "commits have failed for 6m", "MaxSize")
+		l.cancel()
+		<-l.done
+		if err := l.db.Close(); err == nil {
+			t.Error("closing said nothing of changes that could not be written")
+		}
+	})
+}
+
+// TestHealthOfAMovedFile: a program whose file is not at its path is neither ready nor
+// live until the file is back.
+func TestHealthOfAMovedFile(t *testing.T) {
+	w := newWorld(t)
+	w.create("one")
+	l := w.live(Options{}).run().synced()
+	ready, live := Ready(l.db, 0), Live(l.db)
+	says(t, "before", ready)
+	if err := os.Rename(w.path, w.path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "moved", ready, "no longer at its path")
+	says(t, "moved", live, "no longer at its path")
+	if err := live(nil); !errors.Is(err, boltstore.ErrMoved) || !errors.Is(ready(nil), boltstore.ErrMoved) {
+		t.Error(err)
+	}
+	if err := os.Rename(w.path+".away", w.path); err != nil {
+		t.Fatal(err)
+	}
+	says(t, "back", ready)
+	says(t, "back", live)
+}
+
+// TestReadyOfStrictFallbacks: an informer that never syncs is named; one in memory is the
+// program's own.
+func TestReadyOfStrictFallbacks(t *testing.T) {
+	w := newWorld(t)
+	db, err := boltstore.Open(w.path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ready := Ready(db, 0)
+	says(t, "no sources", ready)
+	db.AddFallback("*v1.Pod", false, errors.New("the config was not wrapped"))
+	says(t, "in memory", ready)
+	db.AddFallback("*v1.Node", true, errors.New("the config was not wrapped"))
+	says(t, "strict", ready, "*v1.Node never syncs: the config was not wrapped")
+}
+
+// TestLiveOfAHangingDisk: a disk that does not answer shows in no error.
+func TestLiveOfAHangingDisk(t *testing.T) {
+	for writing, words := range map[time.Duration][]string{
+		0: nil, time.Minute: nil,
+		6 * time.Minute: {"/x.db: the disk has not answered for 6m"},
+	} {
+		says(t, writing.String(), func(*http.Request) error {
+			return dead("/x.db", boltstore.Stats{Writing: writing}, nil, nil)
+		}, words...)
+	}
+}
+
+// TestLags: how far plain and durable handlers are behind.
+func TestLags(t *testing.T) {
+	w := newWorld(t)
+	w.options.FlushInterval = time.Millisecond
+	blocked, entered := make(chan struct{}), make(chan struct{}, 100)
+	slow := cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { entered <- struct{}{}; <-blocked }}
+	w.create("a")
+	w.create("b")
+	l := w.live(Options{}, newRecorder(t), slow)
+	r := newLedger(t)
+	r.answers(func(e Event) error {
+		if e.Key == "default/b" && e.Type == cache.Updated {
+			return errors.New("not now")
+		}
+		return nil
+	})
+	if _, err := l.inf.AddDurableHandler("mail", r, DurableOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.run().synced().replayed()
+	eventually(t, "nothing is behind", func() bool {
+		lags := l.inf.Lags()
+		return len(lags) == 2 && lags[0] == Lag{} && lags[1] == Lag{Handler: "mail"}
+	})
+	w.update("a", "1")
+	w.update("b", "1")
+	<-entered
+	l.equal()
+	eventually(t, "behind", func() bool {
+		lags := l.inf.Lags()
+		return lags[0] == Lag{Entries: 2} && lags[1] == Lag{Handler: "mail", Entries: 1, Unacknowledged: 1, Failing: 1}
+	})
+	close(blocked)
+	eventually(t, "told", func() bool { return l.inf.Lags()[0] == Lag{} })
+}
+
+// TestLagOfParkedKeys: keys that were moved to the file are counted, in the next life,
+// too.
+func TestLagOfParkedKeys(t *testing.T) {
+	w := newWorld(t)
+	w.options.FlushInterval = time.Millisecond
+	r := newLedger(t)
+	r.answers(func(Event) error { return errors.New("not now") })
+	o := DurableOptions{maxPending: 4, stuckAfter: 1}
+	l := w.durably(o, r).run().synced()
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+		w.create(name)
+	}
+	eventually(t, "parked", func() bool { return l.inf.Lags()[0].Parked > 0 })
+	l.end()
+	parked := int(handlersOf(t, w.path)[0].Parked)
+	if again := w.durably(o, r).inf.Lags(); again[0].Parked != parked {
+		t.Errorf("the next life counts %d, the file has %d", again[0].Parked, parked)
+	}
+}

@@ -1,0 +1,6 @@
+// Package users finds what uses the sources of a file.
+package users
+
+// Of returns what has claimed sources of a *boltstore.DB, in an order that stays:
+// *informer.Informer and *reflector.Standalone. Package boltstore provides it.
+var Of func(db any) []any
