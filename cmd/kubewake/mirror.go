@@ -281,7 +281,7 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 		wg.Go(func() { src.inf.RunWithContext(ctx) })
 		wg.Go(func() { m.follow(ctx, cfg, src, r, asked[i], cancel) })
 	}
-	m.stats.ready.Store(true)
+	m.stats.known.Store(true)
 	if m.report {
 		wg.Go(func() { m.printReport(ctx) })
 	}
@@ -365,13 +365,8 @@ func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource) (*sour
 		onDenied = reflector.DeniedPurge
 	}
 	src := &source{live: make(chan struct{}), denied: make(chan struct{}, 1)}
-	staleness := time.Duration(-1)
-	if m.report {
-		staleness = 0 // the report is complete once the server has confirmed the state
-	}
 	src.inf, err = informer.NewSharedIndexInformer(db, lw, example, informer.Options{
-		Indexers:     cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-		MaxStaleness: staleness,
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		Reflector: reflector.Options{
 			OnDenied: onDenied,
 			OnState:  func(st reflector.State) { m.changed(src, st) },

@@ -15,6 +15,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/history"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/informer/metrics"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -51,7 +52,7 @@ func TestMetricsOfOddNames(t *testing.T) {
 	s.begin(db)
 	s.add(&source{name: src.String(), inf: inf})
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&s)
+	registry.MustRegister(&s, metrics.NewCollector(db))
 	if all, err := registry.Gather(); err != nil || len(all) < 10 {
 		t.Errorf("%d metrics, %v", len(all), err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/informer/metrics"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -48,7 +49,7 @@ func (s *source) told(what string) {
 
 // stats is the state behind /status, /metrics, /healthz and /readyz.
 type stats struct {
-	ready    atomic.Bool // all types are known
+	known    atomic.Bool // all types are
 	requests atomic.Int64
 	bytes    atomic.Int64
 
@@ -65,7 +66,7 @@ func (s *stats) wrapper(compress bool) func(http.RoundTripper) http.RoundTripper
 
 // begin starts over with a new file.
 func (s *stats) begin(db *boltstore.DB) {
-	s.ready.Store(false)
+	s.known.Store(false)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.file, s.sources = db, nil
@@ -118,31 +119,38 @@ func deeds(st reflector.State, now time.Time) string {
 	return text
 }
 
-// unready names the sources that the server has not confirmed yet, "" if there are
-// none.
-func (s *stats) unready() string {
-	if !s.ready.Load() {
-		return "the types are not known yet"
+// ready says why the mirror is not ready: a source that the server has not confirmed in
+// this life, or whose objects were not all told yet.
+func (s *stats) ready(r *http.Request) error {
+	if !s.known.Load() {
+		return errors.New("the types are not known yet")
 	}
-	var names []string
-	for _, src := range s.all() {
-		if src.inf.State().Phase != reflector.PhaseLive || !src.handler.HasSynced() {
-			names = append(names, src.name+": "+src.inf.State().String())
+	all := s.all()
+	informers := make([]cache.SharedIndexInformer, len(all))
+	for i, src := range all {
+		informers[i] = src.inf
+	}
+	if err := informer.Ready(s.db(), 0, informers...)(r); err != nil {
+		return err
+	}
+	for _, src := range all {
+		if !src.handler.HasSynced() {
+			return fmt.Errorf("%s: not all objects were told yet", src.name)
 		}
 	}
-	return strings.Join(names, "; ")
+	return nil
 }
 
 // serve serves HTTP until ctx ends.
 func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) error {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(s)
+	registry.MustRegister(metrics.NewCollector(s.db()), s)
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	answer := func(bad func() string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			if why := bad(); why != "" {
-				http.Error(w, why, http.StatusServiceUnavailable)
+	answer := func(check func(*http.Request) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if err := check(r); err != nil {
+				http.Error(w, oneLine(err), http.StatusServiceUnavailable)
 				return
 			}
 			fmt.Fprintln(w, "ok")
@@ -152,13 +160,8 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 		w.Header().Set("Content-Type", "application/json")
 		_ = printJSON(w, allStatus{s.status(), s.db().Aside()}) // the client may have gone
 	})
-	mux.HandleFunc("/readyz", answer(s.unready))
-	mux.HandleFunc("/healthz", answer(func() string {
-		if err := s.db().Err(); err != nil {
-			return oneLine(err)
-		}
-		return ""
-	}))
+	mux.HandleFunc("/readyz", answer(s.ready))
+	mux.HandleFunc("/healthz", answer(informer.Live(s.db())))
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("cannot serve (--http): %w", err)
@@ -200,113 +203,31 @@ func (s *stats) status() []liveStatus {
 	return all
 }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("kubewake_"+name, help, labels, nil)
-}
-
+// What the command has beyond the library's metrics.
 var (
-	descObjects   = desc("source_objects", "Objects in the file.", "source")
-	descBytes     = desc("source_bytes", "Bytes of the records in the file.", "source")
-	descAge       = desc("source_age_seconds", "Time since the server last confirmed the state.", "source")
-	descPhase     = desc("source_phase", "1 for the phase that the source is in.", "source", "phase")
-	descVersion   = desc("source_resource_version", "1 for the resourceVersion up to which every change is stored.", "source", "resource_version")
-	descResumes   = desc("source_resumes_total", "Lists answered from the file, after which the watch resumed.", "source")
-	descRelists   = desc("source_relists_total", "Lists read from the server.", "source", "reason")
-	descRelisted  = desc("source_last_relist_timestamp_seconds", "Time of the last relist in this life, and its reason.", "source", "reason")
-	descSaved     = desc("source_saved_bytes_total", "Bytes of records that lists answered from the file did not transfer.", "source")
-	descFailed    = desc("source_failed_total", "Objects that could not be stored.", "source")
-	descDegraded  = desc("source_degraded", "1 while an object is missing from the file or damaged there.", "source")
-	descUnstored  = desc("source_unstored", "Objects that could not be transformed, keyed or encoded as the server showed them.", "source")
-	descUnindexed = desc("source_unindexed", "Objects in the file without values of an index whose function failed.", "source")
-	descTold      = desc("source_told_total", "Calls of the handler.", "source", "type")
-	descLag       = desc("source_told_lag", "Journal entries that the handler has not been told.", "source")
-	descFile      = desc("file_bytes", "Size of the file.")
-	descRequests  = desc("requests_total", "Requests sent to the server.")
-	descReceived  = desc("response_bytes_total", "Bytes of response bodies, as sent.")
-	descOutdated  = desc("source_outdated", "1 while the objects in the file are not served, and why.", "source", "reason")
-	descReindexed = desc("source_reindexed_total", "Times the objects in the file were indexed again in this life.", "source", "index")
-	descInMemory  = desc("source_in_memory", "1 while this process reads the objects from memory, 0 while from the file.", "source")
-	descMemory    = desc("source_memory_bytes", "About what the objects take in memory.", "source")
-	descAside     = desc("files_set_aside", "Files beside this one that could not be used.", "reason")
-	descAsides    = desc("files_set_aside_total", "Files set aside in this life.")
-	descMoved     = desc("file_moved", "1 while the file is not at its path: it was removed or renamed, or another file is there.")
-	descCommitBad = desc("commit_failing", "1 while commits fail and are retried.")
+	descTold     = prometheus.NewDesc("kubewake_source_told_total", "Changes printed or counted, by their kind.", []string{"source", "type"}, nil)
+	descRequests = prometheus.NewDesc("kubewake_requests_total", "Requests sent to the server.", nil, nil)
+	descReceived = prometheus.NewDesc("kubewake_response_bytes_total", "Bytes of response bodies, as sent.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
-func (s *stats) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(s, ch) }
+func (s *stats) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descTold
+	ch <- descRequests
+	ch <- descReceived
+}
 
 // Collect implements prometheus.Collector.
 func (s *stats) Collect(ch chan<- prometheus.Metric) {
-	send := func(d *prometheus.Desc, typ prometheus.ValueType, v float64, labels []string) {
-		for i := range labels { // other text is refused
-			labels[i] = strings.ToValidUTF8(labels[i], "?")
-		}
-		ch <- prometheus.MustNewConstMetric(d, typ, v, labels...)
+	count := func(d *prometheus.Desc, v int64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) { send(d, prometheus.GaugeValue, v, labels) }
-	count := func(d *prometheus.Desc, v float64, labels ...string) { send(d, prometheus.CounterValue, v, labels) }
 	for _, src := range s.all() {
-		file, now := src.inf.Store().State(), src.inf.State()
-		gauge(descObjects, float64(file.Objects), src.name)
-		gauge(descBytes, float64(file.Bytes), src.name)
-		gauge(descLag, float64(file.Seq-file.Told), src.name)
-		if age, ok := now.Age(time.Now()); ok {
-			gauge(descAge, age.Seconds(), src.name)
-		}
-		gauge(descPhase, 1, src.name, string(now.Phase))
-		gauge(descVersion, 1, src.name, file.ResourceVersion)
-		count(descResumes, float64(now.Resumes), src.name)
-		for reason, n := range now.Relists {
-			count(descRelists, float64(n), src.name, reason)
-		}
-		if now.LastRelist != "" {
-			gauge(descRelisted, float64(now.LastRelistAt.UnixMilli())/1000, src.name, now.LastRelist)
-		}
-		count(descSaved, float64(now.BytesSaved), src.name)
-		count(descFailed, float64(now.Failed), src.name)
-		degraded := 0.0
-		if now.Degraded != "" {
-			degraded = 1
-		}
-		gauge(descDegraded, degraded, src.name)
-		gauge(descUnstored, float64(now.Unstored), src.name)
-		gauge(descUnindexed, float64(now.Unindexed), src.name)
-		if file.Outdated != "" {
-			gauge(descOutdated, 1, src.name, file.Outdated)
-		}
-		inMemory := 0.0
-		if file.InMemory {
-			inMemory = 1
-		}
-		gauge(descInMemory, inMemory, src.name)
-		gauge(descMemory, float64(file.ObjectMemory), src.name)
-		for index, n := range file.Reindexed {
-			count(descReindexed, float64(n), src.name, index)
-		}
-		count(descTold, float64(src.added.Load()), src.name, "added")
-		count(descTold, float64(src.modified.Load()), src.name, "modified")
-		count(descTold, float64(src.deleted.Load()), src.name, "deleted")
+		name := strings.ToValidUTF8(src.name, "?") // other text is refused
+		count(descTold, src.added.Load(), name, "added")
+		count(descTold, src.modified.Load(), name, "modified")
+		count(descTold, src.deleted.Load(), name, "deleted")
 	}
-	gauge(descFile, float64(s.db().Size()))
-	aside := map[string]int{boltstore.AsideDamaged: 0}
-	for _, a := range s.db().Aside() {
-		aside[a.Reason]++
-	}
-	for reason, n := range aside {
-		gauge(descAside, float64(n), reason)
-	}
-	count(descAsides, float64(len(s.db().AsidePaths())))
-	count(descRequests, float64(s.requests.Load()))
-	count(descReceived, float64(s.bytes.Load()))
-	failing := 0.0
-	if err := s.db().Err(); err != nil && !errors.Is(err, boltstore.ErrMoved) {
-		failing = 1
-	}
-	moved := 0.0
-	if s.db().AtPath() != nil {
-		moved = 1
-	}
-	gauge(descMoved, moved)
-	gauge(descCommitBad, failing)
+	count(descRequests, s.requests.Load())
+	count(descReceived, s.bytes.Load())
 }

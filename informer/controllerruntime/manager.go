@@ -25,8 +25,8 @@ type File struct {
 // NewManager is ctrl.NewManager with the cache in the file. It wraps a copy of cfg. Start
 // closes the file when the manager has ended; of a manager that is not started, the file
 // stays open until the process ends. A NewCache in the options must make its cache with
-// the NewInformer that it is given. The metric
-// kubewake_fallback_informers_total, in controller-runtime's registry, counts the
+// the NewInformer that it is given. The metrics of package informer/metrics are in
+// controller-runtime's registry: kubewake_fallback_informers_total, say, counts the
 // informers that go without the file.
 func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, error) {
 	if cfg == nil {
@@ -44,8 +44,20 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	fallbacks.add(db)
+	files.add(db)
 	return &kept{Manager: mgr, db: db}, nil
+}
+
+// FileOf returns the file of a manager that NewManager has made, nil for any other. Its
+// checks are one line each:
+//
+//	err := mgr.AddReadyzCheck("cache", informer.Ready(controllerruntime.FileOf(mgr), 0))
+//	err = mgr.AddHealthzCheck("cache", informer.Live(controllerruntime.FileOf(mgr)))
+func FileOf(mgr manager.Manager) *boltstore.DB {
+	if k, ok := mgr.(*kept); ok {
+		return k.db
+	}
+	return nil
 }
 
 // kept is a manager that has a file.
@@ -57,6 +69,6 @@ type kept struct {
 // Start runs the manager, and closes the file.
 func (k *kept) Start(ctx context.Context) error {
 	err := k.Manager.Start(ctx)
-	fallbacks.remove(k.db)
+	files.remove(k.db)
 	return errors.Join(err, k.db.Close())
 }

@@ -48,17 +48,19 @@ func TestServes(t *testing.T) {
 	for _, life := range []struct {
 		offline bool
 		ready   int
+		why     string
 		status  string
 		metrics []string
 	}{
-		{false, 200, `"lastRelist": "first sync"`, []string{
+		{false, 200, "ok", `"lastRelist": "first sync"`, []string{
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="live",source="pods/v1"} 1`,
 			`kubewake_source_relists_total{reason="first sync",source="pods/v1"} 1`, `kubewake_source_told_total{source="pods/v1",type="added"} 3`,
 			`kubewake_source_in_memory{source="pods/v1"} 0`, `kubewake_source_memory_bytes{source="pods/v1"} 0`,
 			`kubewake_source_degraded{source="pods/v1"} 0`, `kubewake_source_failed_total{source="pods/v1"} 0`,
-			"kubewake_commit_failing 0", "kubewake_file_moved 0", "kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
+			`kubewake_handler_lag_entries{handler="",source="pods/v1"} 0`, `kubewake_source_synced{source="pods/v1"} 1`,
+			"kubewake_commit_duration_seconds_count ", "kubewake_commit_failing 0", "kubewake_file_moved 0", "kubewake_file_bytes ", "kubewake_requests_total ", "kubewake_response_bytes_total ",
 		}},
-		{true, 503, `"phase": "offline"`, []string{
+		{true, 503, "pods/v1 has not synced: offline (", `"phase": "offline"`, []string{
 			`kubewake_source_objects{source="pods/v1"} 3`, `kubewake_source_phase{phase="offline",source="pods/v1"} 1`,
 			`kubewake_source_told_total{source="pods/v1",type="added"} 3`, `kubewake_source_age_seconds{source="pods/v1"}`,
 		}},
@@ -78,7 +80,7 @@ func TestServes(t *testing.T) {
 		for _, m := range life.metrics {
 			await(t, "http://"+addr+"/metrics", 200, m, &log)
 		}
-		await(t, "http://"+addr+"/readyz", life.ready, "", &log)
+		await(t, "http://"+addr+"/readyz", life.ready, life.why, &log)
 		await(t, "http://"+addr+"/healthz", 200, "ok", &log)
 		await(t, "http://"+addr+"/status", 200, life.status, &log)
 		if path := filepath.Join(dir, "f.db"); life.offline { // and the file is moved away, and back

@@ -186,7 +186,7 @@ func TestStatusOfMismatches(t *testing.T) {
 	url, log := serving(t, path, kubeconfig)
 	await(t, url+"/metrics", 200, `kubewake_source_reindexed_total{index="namespace",source="configmaps/v1"} 1`, log)
 	await(t, url+"/metrics", 200, `kubewake_source_outdated{reason="the transform has changed",source="pods/v1"} 1`, log)
-	await(t, url+"/metrics", 200, `kubewake_files_set_aside{reason="damaged"} 0`, log)
+	await(t, url+"/metrics", 200, `kubewake_set_aside_files{reason="damaged"} 0`, log)
 	await(t, url+"/metrics", 200, `kubewake_files_set_aside_total 0`, log)
 	await(t, url+"/status", 200, `"outdated": "the transform has changed"`, log)
 	if got := status(t, path); !strings.Contains(got, "pods/v1 needs a relist: the transform has changed\n") || strings.Contains(got, "configmaps/v1 needs a relist") || strings.Contains(got, "set aside") {
@@ -263,7 +263,7 @@ func TestStatusOfDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, log := serving(t, path, kubeconfig)
-	await(t, url+"/metrics", 200, `kubewake_files_set_aside{reason="damaged"} 1`, log)
+	await(t, url+"/metrics", 200, `kubewake_set_aside_files{reason="damaged"} 1`, log)
 	await(t, url+"/metrics", 200, `kubewake_files_set_aside_total 1`, log)
 	await(t, url+"/status", 200, `"setAside": [`, log)
 	await(t, url+"/status", 200, `f.db.corrupt-`, log)

@@ -1,0 +1,444 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// world is a server with config maps, and a file.
+type world struct {
+	t   *testing.T
+	sim *kubesim.Server
+	db  *boltstore.DB
+}
+
+func newWorld(t *testing.T, o boltstore.Options) *world {
+	t.Helper()
+	w := &world{t: t, sim: kubesim.New(kubesim.Options{})}
+	if _, err := w.sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.sim.Close)
+	w.db = open(t, filepath.Join(t.TempDir(), "cache.db"), o)
+	return w
+}
+
+func open(t *testing.T, path string, o boltstore.Options) *boltstore.DB {
+	t.Helper()
+	db, err := boltstore.Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() }) // some tests end with a full file
+	return db
+}
+
+func configMap(namespace, name string, data ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"k": strings.Join(data, "")}}
+}
+
+func (w *world) create(objs ...*corev1.ConfigMap) {
+	w.t.Helper()
+	for _, o := range objs {
+		if err := w.sim.Create(o); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) informer(namespace string) *informer.Informer {
+	w.t.Helper()
+	client := kubernetes.NewForConfigOrDie(reflector.WrapConfig(w.sim.RESTConfig()))
+	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", namespace, fields.Everything())
+	inf, err := informer.NewSharedIndexInformer(w.db, lw, &corev1.ConfigMap{}, informer.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return inf
+}
+
+// run runs an informer until end is called.
+func (w *world) run(inf *informer.Informer) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); inf.RunWithContext(ctx) }()
+	end = sync.OnceFunc(func() { cancel(); <-done })
+	w.t.Cleanup(end)
+	return end
+}
+
+// registry is pedantic: it compares what is collected with what is described.
+func registry(t *testing.T, cs ...prometheus.Collector) *prometheus.Registry {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	for _, c := range cs {
+		if err := r.Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// scrape gathers all series: the value of each, for histograms the count.
+func scrape(t *testing.T, r prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				if l.GetValue() != "" {
+					name += fmt.Sprintf(" %s=%s", l.GetName(), l.GetValue())
+				}
+			}
+			all[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for tick := time.NewTicker(2 * time.Millisecond); !cond(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+func expect(t *testing.T, what string, got map[string]float64, want map[string]float64) {
+	t.Helper()
+	for name, v := range want {
+		if is, ok := got["kubewake_"+name]; !ok || is != v {
+			t.Errorf("%s: %s is %v (there: %v), want %v", what, name, is, ok, v)
+		}
+	}
+}
+
+// TestCollector: the state of a file, a source and its handlers, through two lives.
+func TestCollector(t *testing.T) {
+	w := newWorld(t, boltstore.Options{FlushInterval: time.Millisecond})
+	w.create(configMap("web", "a"), configMap("web", "b"), configMap("web", "c"))
+	r := registry(t, NewCollector(w.db))
+	if got := scrape(t, r); got["kubewake_file_bytes"] == 0 || got["kubewake_source_objects source=configmaps/v1"] != 0 {
+		t.Errorf("a new file: %v", got)
+	}
+	inf := w.informer("")
+	refuse := informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
+		if e.Key == "web/b" {
+			return errors.New("not now")
+		}
+		return nil
+	})
+	if _, err := inf.AddDurableHandler("mail", refuse, informer.DurableOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	plain, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "before the start", scrape(t, r), map[string]float64{
+		"source_synced source=configmaps/v1": 0, "source_phase phase=starting source=configmaps/v1": 1, "source_objects source=configmaps/v1": 0,
+	})
+	end := w.run(inf)
+	eventually(t, "told", func() bool {
+		lags := inf.Lags()
+		return plain.HasSynced() && inf.State().Phase == reflector.PhaseLive && lags[1].Failing == 1 && inf.Store().State().InMemory
+	})
+	got := scrape(t, r)
+	expect(t, "live", got, map[string]float64{
+		"source_objects source=configmaps/v1": 3, "source_synced source=configmaps/v1": 1, "source_phase phase=live source=configmaps/v1": 1,
+		"source_phase phase=offline source=configmaps/v1": 0, "source_relists_total reason=first sync source=configmaps/v1": 1,
+		"source_relists_total reason=version expired source=configmaps/v1": 0, "source_resumes_total source=configmaps/v1": 0,
+		"source_in_memory source=configmaps/v1": 1, "source_degraded source=configmaps/v1": 0, "source_unstored source=configmaps/v1": 0,
+		"handler_lag_entries source=configmaps/v1": 0, "handler_failing_keys handler=mail source=configmaps/v1": 1,
+		"handler_unacknowledged_keys handler=mail source=configmaps/v1": 1, "handler_parked_keys handler=mail source=configmaps/v1": 0,
+		"commit_failing": 0, "commit_failures_total": 0, "file_moved": 0, "set_aside_files reason=damaged": 0, "files_set_aside_total": 0,
+	})
+	for _, name := range []string{"file_bytes", "file_written_bytes_total", "commit_duration_seconds", "source_bytes source=configmaps/v1",
+		"source_memory_bytes source=configmaps/v1", "object_memory_bytes", "object_memory_limit_bytes", "source_last_relist_timestamp_seconds source=configmaps/v1"} {
+		if got["kubewake_"+name] <= 0 {
+			t.Errorf("%s is %v", name, got["kubewake_"+name])
+		}
+	}
+	if age, ok := got["kubewake_source_age_seconds source=configmaps/v1"]; !ok || age > 60 {
+		t.Errorf("an age of %v", age)
+	}
+	if err := w.sim.Update(configMap("web", "a", "2")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "committed", func() bool { return w.db.Stats().Changes.Count() > 0 })
+	if got := scrape(t, r); got["kubewake_commit_changes"] != 1 || got["kubewake_commit_changes_bytes"] != 1 {
+		t.Errorf("one change was committed: %v", got)
+	}
+	end()
+	if got := scrape(t, r); len(got) > 20 || got["kubewake_commit_changes"] != 1 {
+		t.Errorf("without a source: %v", got)
+	}
+	inf = w.informer("")
+	w.run(inf)
+	eventually(t, "live again", func() bool { return inf.State().Phase == reflector.PhaseLive })
+	got = scrape(t, r)
+	expect(t, "live again", got, map[string]float64{
+		"source_resumes_total source=configmaps/v1": 1, "source_relists_total reason=first sync source=configmaps/v1": 0, "source_last_relist_timestamp_seconds source=configmaps/v1": 0,
+	})
+	if got["kubewake_source_saved_bytes_total source=configmaps/v1"] <= 0 {
+		t.Error("nothing was saved")
+	}
+	for _, d := range descs {
+		if name := nameOf(d); !slices.ContainsFunc(sometimes, func(s string) bool { return s == name }) && !hasMetric(got, name) {
+			t.Errorf("%s has no value", name)
+		}
+	}
+}
+
+// sometimes are metrics that are there only while there is something to say.
+var sometimes = []string{"kubewake_source_outdated", "kubewake_source_reindexed_total", "kubewake_fallback_informers_total", "kubewake_handler_lag_entries",
+	"kubewake_handler_unacknowledged_keys", "kubewake_handler_failing_keys", "kubewake_handler_parked_keys"}
+
+func hasMetric(got map[string]float64, name string) bool {
+	for series := range got {
+		if first, _, _ := strings.Cut(series, " "); first == name {
+			return true
+		}
+	}
+	return false
+}
+
+// nameOf is a metric's name.
+func nameOf(d *prometheus.Desc) string {
+	_, text, _ := strings.Cut(d.String(), `fqName: "`)
+	name, _, _ := strings.Cut(text, `"`)
+	return name
+}
+
+// TestCollectorOfAStandalone: a stock informer over the file is a source like others.
+func TestCollectorOfAStandalone(t *testing.T) {
+	w := newWorld(t, boltstore.Options{})
+	w.create(configMap("web", "a"))
+	client := kubernetes.NewForConfigOrDie(reflector.WrapConfig(w.sim.RESTConfig()))
+	lw, err := reflector.NewStandalone(w.db, cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", "", fields.Everything()), &corev1.ConfigMap{}, reflector.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stock := cache.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	var wg sync.WaitGroup
+	wg.Go(func() { stock.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), stock.HasSynced) {
+		t.Fatal("not synced")
+	}
+	ready := informer.Ready(w.db, 0)
+	eventually(t, "ready", func() bool { return ready(nil) == nil })
+	expect(t, "stock", scrape(t, registry(t, NewCollector(w.db))), map[string]float64{
+		"source_objects source=configmaps/v1": 1, "source_synced source=configmaps/v1": 1, "source_relists_total reason=first sync source=configmaps/v1": 1,
+	})
+	cancel()
+	wg.Wait()
+	if err := lw.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := scrape(t, registry(t, NewCollector(w.db))); hasMetric(got, "kubewake_source_objects") {
+		t.Errorf("it has ended: %v", got)
+	}
+}
+
+// TestCollectorOfAClosedFile: a closed file has its counters, and another one at the same
+// path can take its place in the registry. So can two files, with a label.
+func TestCollectorOfAClosedFile(t *testing.T) {
+	w := newWorld(t, boltstore.Options{})
+	w.create(configMap("web", "a"))
+	inf := w.informer("")
+	w.run(inf)
+	eventually(t, "synced", inf.HasSynced)
+	r := registry(t, NewCollector(w.db))
+	before := scrape(t, r)
+	if err := w.db.Close(); err == nil {
+		t.Error("the informer runs")
+	}
+	after := scrape(t, r)
+	if after["kubewake_commit_duration_seconds"] < before["kubewake_commit_duration_seconds"] || hasMetric(after, "kubewake_file_bytes") || hasMetric(after, "kubewake_source_objects") {
+		t.Errorf("closed: %v", after)
+	}
+	again := open(t, w.db.Path(), boltstore.Options{})
+	if err := r.Register(NewCollector(again)); err == nil {
+		t.Error("two files were registered under the same names")
+	}
+	if !r.Unregister(NewCollector(again)) {
+		t.Error("the closed file was not unregistered")
+	}
+	if err := r.Register(NewCollector(again)); err != nil {
+		t.Fatal(err)
+	}
+	if got := scrape(t, r); got["kubewake_file_bytes"] == 0 {
+		t.Errorf("opened again: %v", got)
+	}
+	two := prometheus.NewPedanticRegistry()
+	for name, db := range map[string]*boltstore.DB{"one": again, "two": open(t, filepath.Join(t.TempDir(), "two.db"), boltstore.Options{})} {
+		prometheus.WrapRegistererWith(prometheus.Labels{"file": name}, two).MustRegister(NewCollector(db))
+	}
+	if got := scrape(t, two); got["kubewake_file_bytes file=one"] == 0 || got["kubewake_file_bytes file=two"] == 0 {
+		t.Errorf("two files: %v", got)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	view := open(t, w.db.Path(), boltstore.Options{ReadOnly: true, GiveWay: true, LockTimeout: -1})
+	if got := scrape(t, registry(t, NewCollector(view))); got["kubewake_file_bytes"] == 0 {
+		t.Errorf("a view: %v", got)
+	}
+}
+
+// TestCollectorOfAFailingDisk: commits that fail, a file that was moved.
+func TestCollectorOfAFailingDisk(t *testing.T) {
+	w := newWorld(t, boltstore.Options{MaxSize: 1 << 20})
+	inf := w.informer("")
+	w.run(inf)
+	eventually(t, "synced", inf.HasSynced)
+	r := registry(t, NewCollector(w.db))
+	for i := range 20 {
+		w.create(configMap("web", fmt.Sprint("big", i), fmt.Sprint(i), strings.Repeat("0123456789", 10_000)))
+	}
+	eventually(t, "full", func() bool { return w.db.Err() != nil })
+	got := scrape(t, r)
+	expect(t, "full", got, map[string]float64{"commit_failing": 1, "file_moved": 0})
+	if got["kubewake_commit_failures_total"] == 0 {
+		t.Error("no commit has failed")
+	}
+	if err := os.Rename(w.db.Path(), w.db.Path()+".away"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "moved", scrape(t, r), map[string]float64{"commit_failing": 1, "file_moved": 1})
+}
+
+// TestCollectorOfOddNames: text that is no UTF-8, and text that becomes the same, does
+// not end a scrape.
+func TestCollectorOfOddNames(t *testing.T) {
+	w := newWorld(t, boltstore.Options{})
+	for _, namespace := range []string{"a\xff", "a\xfe", "a -l x=y", "a"} {
+		src := boltstore.Source{Version: "v1", Resource: "configmaps", Namespace: namespace, Form: boltstore.FormTyped}
+		if namespace == "a" {
+			src.LabelSelector = "x=y"
+		}
+		inf, err := informer.NewSharedIndexInformer(w.db, &cache.ListWatch{}, &corev1.ConfigMap{}, informer.Options{Reflector: reflector.Options{Source: &src}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"h\xff", "h\xfe"} {
+			if _, err := inf.AddDurableHandler(name, informer.DurableHandlerFunc(func(context.Context, informer.Event) error { return nil }), informer.DurableOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.db.AddFallback("\xff", true, errors.New("no"))
+	w.db.AddFallback("\xfe", true, errors.New("no"))
+	w.db.AddFallback("pods", false, errors.New("no"))
+	got := scrape(t, registry(t, NewCollector(w.db)))
+	expect(t, "odd", got, map[string]float64{
+		"source_objects source=configmaps/v1 -n a?": 0, "source_objects source=configmaps/v1 -n a?+": 0,
+		"source_objects source=configmaps/v1 -n a -l x=y": 0, "source_objects source=configmaps/v1 -n a -l x=y+": 0,
+		"handler_lag_entries handler=h? source=configmaps/v1 -n a?": 0, "handler_lag_entries handler=h?+ source=configmaps/v1 -n a?": 0,
+		"fallback_informers_total strict=true type=?": 2, "fallback_informers_total strict=false type=pods": 1,
+	})
+}
+
+// TestConcurrentScrapes: informers begin and end beside scrapes.
+func TestConcurrentScrapes(t *testing.T) {
+	w := newWorld(t, boltstore.Options{Durability: boltstore.DurabilityProcess})
+	r := registry(t, NewCollector(w.db))
+	stop := make(chan struct{})
+	var scrapers, informers sync.WaitGroup
+	for range 4 {
+		scrapers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := r.Gather(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 20 {
+		namespace := fmt.Sprint("n", i)
+		w.create(configMap(namespace, "a"))
+		informers.Go(func() {
+			for range 3 {
+				inf := w.informer(namespace)
+				end := w.run(inf)
+				eventually(t, "synced", inf.HasSynced)
+				end()
+			}
+		})
+	}
+	informers.Wait()
+	close(stop)
+	scrapers.Wait()
+}
+
+// TestAllReasons: each phase and each reason of a relist has its series.
+func TestAllReasons(t *testing.T) {
+	f, err := parser.ParseFile(token.NewFileSet(), "../../reflector/state.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := slices.Clone(relists)
+	for _, p := range phases {
+		known = append(known, string(p))
+	}
+	n := 0
+	ast.Inspect(f, func(node ast.Node) bool {
+		s, ok := node.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(s.Names[0].Name, "Reason") && !strings.HasPrefix(s.Names[0].Name, "Phase") {
+			return true
+		}
+		n++
+		if text, err := strconv.Unquote(s.Values[0].(*ast.BasicLit).Value); err != nil || !slices.Contains(known, text) {
+			t.Errorf("%s (%q) has no series: %v", s.Names[0].Name, text, err)
+		}
+		return true
+	})
+	if n+2 != len(known) { // two reasons are boltstore's
+		t.Errorf("%d phases and reasons, and %d series", n+2, len(known))
+	}
+}
