@@ -5,6 +5,7 @@
 // factory for them. The factory's informers, listers, ForResource, Start,
 // WaitForCacheSync and Shutdown then work as before. Its namespace, tweaked list
 // options, resync periods and transform apply. Types that are not named stay in memory.
+// [WakeFile] is the short form for programs that use the file for nothing else.
 //
 // The packages dynamicinformer and metadatainformer beside this one replace client-go's
 // of the same names, whose factories take no informers.

@@ -1,0 +1,42 @@
+package factory
+
+import (
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// File says where the objects of a factory are kept, and how.
+type File struct {
+	// Path of the file.
+	Path string
+	// Options of the file.
+	Options boltstore.Options
+	// Informers has the options of the informers.
+	Informers Options
+}
+
+// WakeFile is [Wake] for programs that have one factory for their whole life and use the
+// file for nothing else. It opens the file, which stays open until the process ends:
+// workers may read while the factory shuts down. Once the factory's Shutdown has
+// returned, all that the next life needs is in the file.
+//
+// If no type wakes, the file is closed. As with Wake, f keeps in memory the types that
+// the error names.
+func WakeFile(f any, file File, types ...runtime.Object) error {
+	db, err := boltstore.Open(file.Path, file.Options)
+	if err != nil {
+		return err
+	}
+	if err = Wake(f, db, file.Informers, types...); err == nil {
+		return nil
+	}
+	for _, example := range types {
+		if _, none := Informer(f, example); none == nil {
+			return err
+		}
+	}
+	return errors.Join(err, db.Close())
+}

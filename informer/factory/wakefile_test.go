@@ -1,0 +1,75 @@
+package factory_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer/factory"
+)
+
+// TestWakeFile: a factory wakes from a path. While it shuts down, and afterwards, its
+// listers answer, and what it was told is in the file.
+func TestWakeFile(t *testing.T) {
+	sim := simulator(t, pod("web", "a"), pod("web", "b"))
+	path := filepath.Join(t.TempDir(), "test.db")
+	f := informers.NewSharedInformerFactory(client(sim), 0)
+	if err := factory.WakeFile(f, factory.File{Path: path}, &corev1.Pod{}); err != nil {
+		t.Fatal(err)
+	}
+	pods := f.Core().V1().Pods()
+	told := &calls{}
+	if _, err := pods.Informer().AddEventHandler(told); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	f.StartWithContext(ctx)
+	f.WaitForCacheSync(ctx.Done())
+	eventually(t, "both are told", func() bool { return len(told.sorted()) == 2 })
+	stop()
+	f.Shutdown()
+	if got, err := pods.Lister().List(labels.Everything()); err != nil || !slices.Equal(names(got), []string{"web/a", "web/b"}) {
+		t.Errorf("after the end: %v, %v", names(got), err)
+	}
+	if _, err := boltstore.Open(path, boltstore.Options{LockTimeout: -1}); !errors.Is(err, boltstore.ErrLocked) {
+		t.Errorf("the file is open until the process ends: %v", err)
+	}
+	inf, err := factory.Informer(f, &corev1.Pod{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := inf.Store().State(); st.Told != st.Seq || st.Objects != 2 {
+		t.Errorf("in the file: %+v", st)
+	}
+}
+
+// TestWakeFileFails: a file that no type wakes from is closed, and one that a type wakes
+// from is not.
+func TestWakeFileFails(t *testing.T) {
+	sim := simulator(t)
+	path := filepath.Join(t.TempDir(), "test.db")
+	f := informers.NewSharedInformerFactory(client(sim), 0)
+	f.Core().V1().Nodes().Informer() // cannot be woken any more
+	if err := factory.WakeFile(f, factory.File{Path: path}, &corev1.Node{}); err == nil {
+		t.Error("nodes wake")
+	}
+	if err := factory.WakeFile(f, factory.File{Path: path}); err == nil {
+		t.Error("no type wakes")
+	}
+	if err := factory.WakeFile(f, factory.File{Path: filepath.Dir(path)}, &corev1.Pod{}); !errors.Is(err, boltstore.ErrForeign) {
+		t.Errorf("a folder: %v", err)
+	}
+	if err := factory.WakeFile(f, factory.File{Path: path}, &corev1.Node{}, &corev1.Pod{}); err == nil {
+		t.Error("nodes wake")
+	}
+	if _, err := boltstore.Open(path, boltstore.Options{LockTimeout: -1}); !errors.Is(err, boltstore.ErrLocked) {
+		t.Errorf("pods wake from the file: %v", err)
+	}
+}
