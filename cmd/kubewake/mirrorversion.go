@@ -36,6 +36,7 @@ func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r re
 			return
 		case <-src.denied:
 		}
+		never := !src.inf.Store().State().Synced
 		pause := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 10 * time.Minute}
 		for {
 			st := src.inf.State()
@@ -48,7 +49,7 @@ func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r re
 				end(errOtherVersion)
 				return
 			}
-			if !src.inf.Store().State().Synced {
+			if never {
 				end(fmt.Errorf("%s cannot be mirrored: %s", src.name, st.Reason))
 				return
 			}
