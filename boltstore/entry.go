@@ -120,7 +120,7 @@ func (s reading) decodeRaw(key string, raw []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.decode(key, r)
+	return s.decode(key, r, false)
 }
 
 // ReadJournal reads committed entries from seq on, in order, up to the end of a block.

@@ -44,6 +44,8 @@ type resident struct {
 	// before has the objects of the contents before these. Those whose records are the
 	// same keep their pointers. nil once ready.
 	before *resident
+	// early has objects that were decoded before they were loaded. nil once ready.
+	early  map[string]earlyObject
 	adding *adding // otherwise nil
 	// called, which the handle's writeMu guards, are the indices whose values came from their functions. All others come
 	// from the records, and are there only while the file's index is complete.
@@ -68,7 +70,7 @@ type itemChange struct {
 }
 
 func newResident(s *Store, m *sourceMeta, before *resident) *resident {
-	r := &resident{s: s, of: s.edition(m), before: before, slots: map[any]*slot{}, touched: map[string]struct{}{}, called: map[string]bool{}}
+	r := &resident{s: s, of: s.edition(m), before: before, slots: map[any]*slot{}, touched: map[string]struct{}{}, early: map[string]earlyObject{}, called: map[string]bool{}}
 	fns, names := cache.Indexers{}, map[string]bool{}
 	for name := range s.indexing().indexSet().fns {
 		if s.indexing().built(m, name) {
@@ -99,19 +101,40 @@ func (r *resident) indexFunc(name string) cache.IndexFunc {
 // has says whether memory has the index. It does not while AddIndexers adds it.
 func (r *resident) has(name string) bool { return (*r.names.Load())[name] }
 
+// earlyObject is an object and the hash of its record.
+type earlyObject struct {
+	obj  any
+	hash uint64
+}
+
 // known returns the object of just that record, nil if it is not in memory.
 func (r *resident) known(key string, rec *format.Record) any {
+	hash := format.HashRecord(key, rec)
 	r.mu.RLock()
 	obj, sl := r.at(key)
-	before := r.before
+	before, early := r.before, r.early[key]
 	r.mu.RUnlock()
 	switch {
-	case sl != nil && sl.hash == format.HashRecord(key, rec):
+	case sl != nil && sl.hash == hash:
 		return obj
+	case early.obj != nil && early.hash == hash:
+		return early.obj
 	case before != nil:
 		return before.known(key, rec)
 	}
 	return nil
+}
+
+// keep keeps the object of a record until it is loaded. It returns false if nothing is
+// being loaded. What is kept fits, since room for all objects has been reserved.
+func (r *resident) keep(key string, rec *format.Record, obj any) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.early == nil || r.dropped {
+		return false
+	}
+	r.early[key] = earlyObject{obj, format.HashRecord(key, rec)}
+	return true
 }
 
 // at returns what is at the key, nil if nothing is.
@@ -202,6 +225,7 @@ func (r *resident) load(found []loaded) (bool, error) {
 		if _, there := r.store.Get(f.key); !touched && !there {
 			b.put(f.key, f.obj, f.slot)
 		}
+		delete(r.early, f.key)
 	}
 	return true, b.end()
 }

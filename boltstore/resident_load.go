@@ -1,7 +1,6 @@
 package boltstore
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -77,7 +76,7 @@ func (s *Store) forget(r *resident) {
 	r.dropped = true
 	s.memory.served.CompareAndSwap(r, nil)
 	size, stored, counted := r.size, r.stored, r.size+r.reserved
-	r.before = nil
+	r.before, r.early = nil, nil
 	r.mu.Unlock()
 	if !s.memory.now.CompareAndSwap(r, nil) {
 		return
@@ -158,9 +157,9 @@ func (s *Store) endMemory() {
 
 // fill loads r from the file, page by page, and lets readers use it.
 func (s *Store) fill(r *resident) {
-	var from []byte
+	var from, room []byte
 	for more := true; more; more = from != nil {
-		found, next, current, err := s.reading().loadPage(r, from)
+		found, next, current, err := s.reading().loadPage(r, from, &room)
 		if err == nil && current {
 			current, err = r.load(found)
 		}
@@ -196,20 +195,26 @@ func (s *Store) install(r *resident) error {
 		return fmt.Errorf("boltstore: %s: %w: the records are not those last committed: %d of %d", s.source, ErrDamaged, r.digest.Count, m.Items.Count)
 	}
 	s.db.objects.give(r.reserved)
-	r.touched, r.before, r.reserved = nil, nil, 0
+	r.touched, r.before, r.early, r.reserved = nil, nil, nil, 0
 	r.ready = true
 	s.memory.served.Store(r)
 	s.hot.clear()
 	return nil
 }
 
-// loadPage reads and decodes a page of records. current is false if the file has other
-// contents than r is of, or the source has ended.
-func (s reading) loadPage(r *resident, from []byte) (found []loaded, next []byte, current bool, err error) {
+// loadPage reads and decodes a page of records, which it copies to room. current is
+// false if the file has other contents than r is of, or the source has ended.
+func (s reading) loadPage(r *resident, from []byte, room *[]byte) (found []loaded, next []byte, current bool, err error) {
 	if s.ending() {
 		return nil, nil, false, nil
 	}
 	var raws []layout.Raw // copies: writers wait for the transaction
+	b := (*room)[:0]
+	clone := func(p []byte) []byte {
+		at := len(b)
+		b = append(b, p...)
+		return b[at:len(b):len(b)]
+	}
 	page := func(m *sourceMeta, src sourceTx) error {
 		current = r.of == s.edition(m)
 		g := src.gen(m.Generation)
@@ -222,19 +227,20 @@ func (s reading) loadPage(r *resident, from []byte) (found []loaded, next []byte
 			if size >= pageBytes {
 				return false
 			}
-			raws = append(raws, layout.Raw{Key: bytes.Clone(raw.Key), Stored: bytes.Clone(raw.Open())})
+			raws = append(raws, layout.Raw{Key: clone(raw.Key), Stored: clone(raw.Open())})
 			size += len(raw.Stored)
 			return true
 		})
 		return err
 	}
 	err = s.db.h.alone(func(tx *bolt.Tx) error { return s.in(tx, page) })
+	*room = b
 	if err != nil || !current {
 		return nil, nil, current, err
 	}
 	found = make([]loaded, len(raws))
 	err = s.decodeEach(raws, func(i int, key string, rec *format.Record) error {
-		obj, err := s.decode(key, rec)
+		obj, err := s.decode(key, rec, true) // a replay need not decode it again
 		found[i] = loaded{key, obj, s.slotOf(key, rec, len(raws[i].Stored))}
 		return err
 	})

@@ -95,6 +95,55 @@ func testDecodedOnce(t *testing.T) {
 	}
 }
 
+// TestLoadedAndReplayedOnce: what is loaded and replayed at the same time is decoded
+// once.
+func TestLoadedAndReplayedOnce(t *testing.T) {
+	const objects = 600
+	f := newResidentTest(t, Options{ObjectMemory: -1}, objects)
+	closeTest(t, f.db)
+	c, err := codec.For(&corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := &countedCodec{Codec: c}
+	f.db = openTest(t, f.db.path, Options{Durability: DurabilityProcess, ObjectMemory: 8 << 20, hotBytes: 1})
+	f.s = claimTest(t, f.db, Claim{Codec: counted, Indexers: indexers})
+	told := map[string]any{}
+	for from := []byte(nil); len(told) == 0 || from != nil; {
+		p, err := f.s.ServerPage(from, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, key := range p.Keys {
+			told[key] = p.Objects[i]
+		}
+		from = p.Next
+	}
+	r := loadedInMemory(t, f.s)
+	if n := counted.n.Load(); n != objects || len(told) != objects {
+		t.Errorf("%d objects of %d were decoded %d times", len(told), objects, n)
+	}
+	for key, obj := range told {
+		if is, _ := r.store.Get(key); is != obj {
+			t.Fatalf("%s: readers see another object than the handler was told", key)
+		}
+	}
+	if r.early != nil {
+		t.Errorf("%d objects are kept twice", len(r.early))
+	}
+	f.same()
+}
+
+type countedCodec struct {
+	codec.Codec
+	n atomic.Int64
+}
+
+func (c *countedCodec) Decode(data []byte) (runtime.Object, error) {
+	c.n.Add(1)
+	return c.Codec.Decode(data)
+}
+
 type slowCodec struct {
 	codec.Codec
 	begun, go_ chan struct{}

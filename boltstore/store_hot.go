@@ -44,16 +44,25 @@ func newHotCache(budget int64) *hotCache {
 func (h *hotCache) get(key string, r *format.Record) any {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	return h.find(key, r)
+}
+
+func (h *hotCache) find(key string, r *format.Record) any {
 	if o, ok := h.lru.Get(key); ok && o.crc == r.CRC && o.rv == r.ResourceVersion {
 		return o.obj
 	}
 	return nil
 }
 
-// once returns the object of a record that another goroutine decodes now. If there is
-// none, it returns nil and done, which the caller calls once it has decoded the record.
+// once returns the object of a record that is in the cache, or that another goroutine
+// decodes now. If there is none, it returns nil and done, which the caller calls once it
+// has decoded the record.
 func (h *hotCache) once(key string, r *format.Record) (obj any, done func(any)) {
 	h.mu.Lock()
+	if obj := h.find(key, r); obj != nil {
+		h.mu.Unlock()
+		return obj, nil
+	}
 	d := h.pending[key]
 	if d != nil && d.crc == r.CRC && d.rv == r.ResourceVersion {
 		h.mu.Unlock()

@@ -54,6 +54,13 @@ func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
 	})
 }
 
+// Latest says whether a page of ServerPage is what it would return now: nothing that
+// handlers learn of has been committed since.
+func (s *Claimed) Latest(p Page) bool {
+	m := s.metaNow()
+	return p.Synced && m.Seq == p.Seq && m.Epoch == p.Epoch
+}
+
 func (s reading) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) (p Page, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		g = as(m, g)

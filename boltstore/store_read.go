@@ -75,17 +75,29 @@ func (s *Store) keep(key string, r *format.Record, obj any) {
 }
 
 // decode returns the object of a verified record, from memory if it is there. Callers
-// that ask for the same record at once get the same object.
-func (s reading) decode(key string, r *format.Record) (any, error) {
-	if obj := s.known(key, r); obj != nil {
-		return obj, nil
+// that ask for the same record at once get the same object. keep has it kept in the
+// cache, before others may ask again.
+func (s reading) decode(key string, r *format.Record, keep bool) (any, error) {
+	res := s.memory.now.Load()
+	if res != nil {
+		if obj := res.known(key, r); obj != nil {
+			return obj, nil
+		}
 	}
 	obj, done := s.hot.once(key, r)
 	if obj != nil {
 		return obj, nil
 	}
 	defer func() { done(obj) }() // also if the codec panics
+	if res != nil {
+		if obj = res.known(key, r); obj != nil { // by now
+			return obj, nil
+		}
+	}
 	obj, err := s.decodeNew(key, r)
+	if err == nil && keep && (res == nil || !res.keep(key, r, obj)) {
+		s.keep(key, r, obj)
+	}
 	return obj, err
 }
 
@@ -125,16 +137,14 @@ func (s reading) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs []
 // that no checksum shows, such as an old page.
 func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
-	keep = keep || s.memory.now.Load() != nil // what is loaded need not be decoded again
+	keep = keep || s.memory.now.Load() != nil // the loader need not decode it again
 	err = s.decodeEach(raws, func(i int, key string, r *format.Record) error {
 		keys[i] = key
 		if name != "" && !slices.ContainsFunc(r.ValuesOf(name), func(v string) bool { return slices.Contains(values, v) }) {
 			return fmt.Errorf("index %s: %w: it lists %q under a value that its record has not", name, ErrDamaged, key)
 		}
 		var err error
-		if objs[i], err = s.decode(key, r); err == nil && keep {
-			s.keep(key, r, objs[i])
-		}
+		objs[i], err = s.decode(key, r, keep)
 		return err
 	})
 	return keys, objs, err
