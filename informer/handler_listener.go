@@ -43,7 +43,8 @@ type listener struct {
 	gaps int // found above owed
 
 	replay walk
-	resync walk // due when active
+	resync walk           // due when active
+	ahead  sync.WaitGroup // of the pages that are read ahead
 
 	mu           sync.Mutex
 	replayDue    bool
@@ -59,7 +60,37 @@ type walk struct {
 	active bool
 	begun  bool
 	next   []byte
-	epoch  uint64 // of the objects before next
+	epoch  uint64    // of the objects before next
+	ahead  chan page // the page at next, which is being read; otherwise nil
+}
+
+// page is what was read of the file.
+type page struct {
+	boltstore.Page
+	err error
+}
+
+// read returns the page at next. It was read ahead, unless something has been committed
+// since.
+func (w *walk) read(l *listener) (boltstore.Page, error) {
+	if w.ahead != nil {
+		p := <-w.ahead
+		w.ahead = nil
+		if p.err == nil && l.inf.store.Latest(p.Page) {
+			return p.Page, nil
+		}
+	}
+	return l.inf.store.ServerPage(w.next, l.inf.page)
+}
+
+// readAhead reads the page at next while the handler is told the one before.
+func (w *walk) readAhead(l *listener, next []byte) {
+	ahead := make(chan page, 1)
+	w.ahead = ahead
+	l.ahead.Go(func() {
+		p, err := l.inf.store.ServerPage(next, l.inf.page)
+		ahead <- page{p, err}
+	})
 }
 
 // passed says whether the walk has come past key.
@@ -99,6 +130,7 @@ func (l *listener) ShutdownChan() <-chan struct{} { return l.ended }
 func (l *listener) run() {
 	defer close(l.ended)
 	defer l.inf.backlog.Leave(l)
+	defer l.ahead.Wait()
 	for l.gone.Err() == nil {
 		tick := l.inf.backlog.Tick()
 		l.checkSynced()
@@ -147,7 +179,7 @@ func (l *listener) resyncing() bool {
 // page tells the next page of a walk, after every entry that the page's snapshot
 // contains. It says whether there is more to do at once.
 func (l *listener) page(w *walk, tell func(obj any)) bool {
-	p, err := l.inf.store.ServerPage(w.next, l.inf.page)
+	p, err := w.read(l)
 	if err != nil {
 		// The store has noted the damage, and a relist comes. Go on with what can be
 		// read, once something happens.
@@ -176,6 +208,9 @@ func (l *listener) page(w *walk, tell func(obj any)) bool {
 		if l.gaps != gaps {
 			return true // all objects are told again
 		}
+	}
+	if p.Next != nil {
+		w.readAhead(l, p.Next)
 	}
 	for _, obj := range p.Objects {
 		l.inf.mutated.AddObject(obj)
