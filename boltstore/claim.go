@@ -203,6 +203,7 @@ func (s *Store) load() error {
 	m := s.metaNow()
 	s.told.Store(m.Told)
 	s.formDoubted.Store(m.FormDoubted)
+	s.noPlain.Store(m.NoPlain)
 	s.knownSeq.Store(m.Seq)
 	if err := m.neededDicts(s.packs); err != nil {
 		s.damaged(err)
@@ -235,6 +236,7 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 		m := (&sourceMeta{Source: s.source, TypeHash: s.type_}).clone()
 		s.setKind(m)
 		m.NamesLost = namesLost || fileNamesLost(tx)
+		m.NoPlain = true
 		m.claimedNow(s.db.device)
 		s.setMeta(m)
 		return src.putMeta(m)

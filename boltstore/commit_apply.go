@@ -50,6 +50,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 		w.meta.Confirmed, w.meta.ConfirmedBy = w.b.at, w.b.by
 	}
 	w.meta.FormDoubted = w.s.formDoubted.Load()
+	w.meta.NoPlain = w.meta.NoPlain && w.s.noPlain.Load()
 	if w.meta.Kind == "" {
 		w.s.setKind(w.meta)
 	}

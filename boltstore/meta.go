@@ -113,6 +113,9 @@ type sourceMeta struct {
 	// that is not in the file starts over. It stays true, since nothing tells when the last one
 	// has come back.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
+	// NoPlain: no plain handler was added since the source was made. The journal keeps
+	// nothing for one. See Claimed.ExpectPlain.
+	NoPlain bool `msgpack:"noPlain,omitempty"`
 	// Unlisted: the contents are own writes from before the first list.
 	Unlisted bool `msgpack:"unlisted,omitempty"`
 	// Own is the digest of the bases of own writes.

@@ -216,6 +216,7 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 	// The told mark moves while a relist is staged, and old blocks are trimmed.
 	m.Told = max(m.Told, now.Told)
 	m.JournalBytes = now.JournalBytes + m.JournalBytes - r.stage.journalBytes
+	m.NoPlain = now.NoPlain && r.s.noPlain.Load()
 	r.noteNameless(m)
 	if r.first || r.all { // every record has values for these
 		r.s.indexing().complete(m, r.stage.set.fns)

@@ -43,6 +43,7 @@ type Store struct {
 
 	told        atomic.Uint64
 	formDoubted atomic.Bool // see DoubtForm
+	noPlain     atomic.Bool // see ExpectPlain; meta follows
 	// stands: see NoteStands.
 	stands atomic.Bool
 	stale  atomic.Uint64

@@ -51,6 +51,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	l.cursor.Store(inf.told)
 	inf.listeners[l] = struct{}{}
 	inf.handlerCame()
+	inf.store.AddsPlain()
 	if inf.running != nil {
 		inf.listenLocked(l)
 	}

@@ -315,7 +315,7 @@ func (l *listener) tell(e *boltstore.Entry) bool {
 // HandleCrash takes a panic: by default the process dies, and the next one tells
 // again. Where that is switched off the call counts, after a pause, as in client-go.
 func (l *listener) call(fn func()) (there bool) {
-	if l.gone.Err() != nil {
+	if l.gone.Err() != nil || !l.expected() {
 		return false
 	}
 	panicked := true
@@ -332,6 +332,26 @@ func (l *listener) call(fn func()) (there bool) {
 	fn()
 	panicked = false
 	return true
+}
+
+// expected waits until the file says that the source has plain handlers. It is false if
+// the handler has been removed.
+func (l *listener) expected() bool {
+	for first := true; ; first = false {
+		err := l.inf.store.ExpectPlain()
+		if err == nil {
+			return true
+		}
+		if first {
+			l.log.Error(err, "A handler waits until the file can be written: it is the first one, and is told nothing that the next start would not know of",
+				"source", l.inf.store.Source().String())
+		}
+		select {
+		case <-l.gone.Done():
+			return false
+		case <-l.inf.o.clock.After(time.Second):
+		}
+	}
 }
 
 // checkSynced notes that the handler was told everything that was there when the

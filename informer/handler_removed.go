@@ -12,7 +12,7 @@ import (
 // A handler may be removed because the process ends, and the next life may have one in
 // its place. So a removed handler holds the told mark where it stopped, until the life
 // has gone on without it for the grace of 30 s. A life begins with such a handler:
-// the one that is still to be added.
+// the one that is still to be added. Only a source that never had a plain handler does not.
 
 // removed is a handler that was removed, or is still to come.
 type removed struct {
@@ -20,8 +20,12 @@ type removed struct {
 	at time.Time // zero: before the start
 }
 
-// expectHandler holds the told mark for the first handler to come.
+// expectHandler holds the told mark for the first handler to come, if the source ever had
+// a plain one.
 func (inf *Informer) expectHandler() {
+	if !inf.store.AwaitsPlain() {
+		return
+	}
 	l := &listener{inf: inf}
 	l.cursor.Store(inf.told)
 	inf.removed = []removed{{l: l}}
