@@ -68,7 +68,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 func (t sourceTx) passed(m *sourceMeta) uint64 {
 	keep := m.Told
 	_ = t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(_, v []byte) {
-		if len(v) >= 8 { // the position comes first
+		if len(v) >= 8 { // the mark comes first
 			keep = min(keep, binary.BigEndian.Uint64(v))
 		}
 	})

@@ -47,8 +47,9 @@ type resident struct {
 	// early has objects that were decoded before they were loaded. nil once ready.
 	early  map[string]earlyObject
 	adding *adding // otherwise nil
-	// called, which the handle's writeMu guards, are the indices whose values came from their functions. All others come
-	// from the records, and are there only while the file's index is complete.
+	// called, which the handle's writeMu guards, are the indices whose values came from
+	// their functions. All others come from the records, and are there only while the
+	// file's index is complete.
 	called map[string]bool
 }
 
@@ -186,9 +187,9 @@ func (r *resident) apply(changes []itemChange, m *sourceMeta) error {
 	return nil
 }
 
-// object is the object of a change that leads to a slot. Memory tells what an object was indexed by from what
-// it is to be indexed by by its pointer. So a pointer that memory has stays only where
-// its values stay; otherwise the object is decoded.
+// object is the object of a change that leads to a slot. Memory tells by its pointer what
+// an object was indexed by from what it is to be indexed by. So a pointer that memory has
+// stays only where its values stay; otherwise the object is decoded.
 func (r *resident) object(c itemChange, sl *slot) (any, error) {
 	if old, was := r.at(c.key); was != nil && c.only != nil {
 		sl.keepLate(was, c.only)

@@ -75,7 +75,7 @@ func (q *Queue) checkSynced() {
 	}
 }
 
-// Accepted is the version up to which every change has been accepted. A watch goes
+// AcceptedVersion is the version up to which every change has been accepted. A watch goes
 // on from it in this life of the process. After a restart it is the version in the
 // file.
 func (q *Queue) AcceptedVersion() string {

@@ -194,8 +194,9 @@ func (q *Queue) Resync() error {
 	return nil
 }
 
-// HasSynced is true once the server has confirmed the state, or Accept has accepted the
-// file's age, everything up to there has been popped, and no object is unstored.
+// HasSynced is true once the server has confirmed the state, everything up to there has
+// been popped, and no object is unstored. It is true at once where Accept has accepted
+// the file's age.
 func (q *Queue) HasSynced() bool { return cache.IsDone(q) }
 
 // HasSyncedChecker is done when HasSynced is true.

@@ -30,7 +30,8 @@
 //     into memory, and deletes that an earlier life may not have told.
 //   - A handler that is not durable is not told the delete of an object that damage has
 //     taken from the file, since nothing knows of it. A durable one starts over.
-//   - A slow handler reads from the file: that holds up neither watch nor memory.
+//   - A slow handler reads from the file: that holds up neither watch nor memory. The
+//     file grows meanwhile.
 //   - A relist tells only what has changed, which the file knows, in no certain
 //     order across keys.
 //   - A changed object under an unchanged version is an update. An unchanged object

@@ -109,7 +109,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	return inf, inf.SetTransform(o.Transform)
 }
 
-// GetStore returns the store, which serves reads from the file.
+// GetStore returns the store, which serves reads from memory or from the file.
 func (inf *Informer) GetStore() cache.Store { return inf.store }
 
 // GetIndexer returns the store.
@@ -129,8 +129,8 @@ func (inf *Informer) State() reflector.State {
 	return src.State()
 }
 
-// AddIndexers adds indices, before or after the start. Stored objects are
-// indexed before it returns.
+// AddIndexers adds indices, before or after the start. Readers find stored objects by
+// them before it returns.
 func (inf *Informer) AddIndexers(indexers cache.Indexers) error {
 	if inf.IsStopped() {
 		return errors.New("indexer was not added because it has stopped already")

@@ -95,14 +95,18 @@ func TestModel(t *testing.T) {
 	for n := range programs {
 		beside.Go(func() {
 			for i := 0; !done() && !t.Failed(); i++ {
+				ran := false
 				t.Run(fmt.Sprintf("%d.%d", n, i), func(t *testing.T) {
+					ran = true
 					dir := t.TempDir()
-					runs := 0
+					runs, failed := 0, false
 					rapid.Check(t, func(rt *rapid.T) {
-						if done() && !rt.Failed() {
+						if done() && !failed { // one that failed is run again, and made smaller
 							return
 						}
 						runs++
+						passed := false
+						defer func() { failed = failed || !passed || rt.Failed() }()
 						p := runProgram(rt, filepath.Join(dir, strconv.Itoa(runs)))
 						mu.Lock()
 						defer mu.Unlock()
@@ -110,8 +114,12 @@ func TestModel(t *testing.T) {
 						for _, o := range p {
 							did[o.do]++
 						}
+						passed = true
 					})
 				})
+				if !ran {
+					return // -run asks for another one
+				}
 			}
 		})
 	}

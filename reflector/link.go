@@ -114,8 +114,8 @@ func (l *link) relisted() {
 	l.refused = time.Time{}
 }
 
-// refuses: the server has refused a request. lasted says since when it does
-// nothing else.
+// refuses: the server has refused a request. lasted says for how long it has
+// done nothing else.
 func (l *link) refuses() (lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -91,7 +91,7 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 }
 
-// turn is one that the file gives.
+// turn is one of the few places to relist that the file gives out.
 type turn struct {
 	store *boltstore.Claimed
 	done  func() // nil: it is not taken

@@ -12,8 +12,8 @@ import (
 
 // WatchWithContext opens a watch at the version up to which everything has
 // been accepted, whatever the Reflector believes. Before that it asks the
-// server for its version, if the link was broken, and relists, if the version
-// has expired or the server has gone back.
+// server for its version, if the link was broken. It relists if the version has expired,
+// the server has gone back, or `mustRelist` has another reason.
 func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.calls.begin() {
 		return nil, errOver

@@ -91,7 +91,8 @@ func SealNotes(s *seal.Sealer, id string, gen uint64) *Box {
 	return SealBox(s, id, string(BucketNotes), string(U64(gen)), true)
 }
 
-// Notes returns the notes of unstored objects, or nil if there are none.
+// Notes returns the notes of objects that are unstored or unindexed, or nil if there are
+// none.
 func (g Gen) Notes() *Box {
 	if g.Bucket == nil {
 		return nil
