@@ -112,7 +112,8 @@ func newDB(path string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Open opens the file at path, or creates it. A file that is damaged, or of a newer
+// Open opens the file at path, or creates it, with its folder if nothing else is missing.
+// That folder is for this user alone. A file that is damaged, or of a newer
 // format, is renamed to <path>.corrupt-<time>, and a new one takes its place, with what
 // verifies of a damaged one. The log and [DB.AsidePaths] name the renamed file. Another program's file stays as it is, and the
 // error is ErrForeign, unless Options.ReplaceForeign is set. Anything but a regular

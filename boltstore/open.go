@@ -224,12 +224,30 @@ func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
 
 // create makes an empty file, encrypted if the options ask for it.
 func (db opening) create() error {
+	if err := db.makeFolder(); err != nil {
+		return err
+	}
 	_, keys, err := db.converting().newKeys()
 	if err != nil {
 		return err
 	}
 	// An empty file is what may be left of one with durable handlers.
 	return db.createFile(header{Keys: keys, NamesLost: osfile.IsEmpty(db.path)})
+}
+
+// makeFolder makes the file's folder, for this user alone, if nothing else is missing. The
+// root of a pod's volume is open to other users, and a container may have no shell.
+func (db opening) makeFolder() error {
+	dir := filepath.Dir(db.path)
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return nil // what is wrong with it shows when the file is made
+	}
+	if err := db.files.Mkdir(dir); errors.Is(err, fs.ErrExist) {
+		return db.checkPath() // another process has made it
+	} else if err != nil {
+		return err
+	}
+	return db.files.SyncDir(filepath.Dir(dir))
 }
 
 // createFile makes an empty kubewake file under a temporary name, syncs it and links it
@@ -339,7 +357,7 @@ func (db opening) explain(err error) error {
 	case errors.Is(err, ErrLocked):
 		hint = osfile.Holder(db.path) + "; stop that process or use another file"
 	case errors.Is(err, ErrUnsafe):
-		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700), or allow it (Options.AllowUnsafePath; kubewake: --allow-unsafe-path)"
+		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700; in a pod a folder below the volume's, and with an fsGroup fsGroupChangePolicy: OnRootMismatch), or allow it (Options.AllowUnsafePath; kubewake: --allow-unsafe-path)"
 	case errors.Is(err, ErrForeign):
 		hint = "; choose another file, or move this one away"
 	case errors.Is(err, ErrNewerFormat):

@@ -13,7 +13,7 @@ import (
 // Files makes, renames and removes files. The zero value is ready to use.
 //
 // Before each operation it calls Before, if set, with "create", "write", "sync",
-// "commit", "rename", "exchange", "link" or "remove" and the path. An error from Before becomes the
+// "commit", "rename", "exchange", "link", "mkdir" or "remove" and the path. An error from Before becomes the
 // operation's. Tests use this to watch operations and to make them fail.
 type Files struct {
 	Before func(name, path string) error
@@ -60,6 +60,14 @@ func (f Files) Link(from, to string) error {
 		return err
 	}
 	return os.Link(from, to)
+}
+
+// Mkdir is os.Mkdir, for this user alone.
+func (f Files) Mkdir(path string) error {
+	if err := f.Op("mkdir", path); err != nil {
+		return err
+	}
+	return os.Mkdir(path, 0o700)
 }
 
 // Remove is os.Remove.
