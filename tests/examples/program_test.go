@@ -206,6 +206,13 @@ func (l *lines) all() []string {
 	return slices.Clone(l.got)
 }
 
+// over says whether nothing more comes.
+func (l *lines) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
 // await waits until some line has each text. It returns one that is missing after a
 // minute, or at the end.
 func (l *lines) await(want []string) (missing string) {

@@ -154,18 +154,18 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	case "/readyz":
-		if age, known := a.settings.State().Age(time.Now()); !a.settings.HasSynced() || a.oldest > 0 && (!known || age > a.oldest) {
-			http.Error(w, "the settings are too old: "+a.age(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok:", a.age())
+		answer(w, informer.Ready(a.db, a.oldest, a.settings)(r))
 	case "/healthz":
-		if err := a.db.Err(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
+		answer(w, informer.Live(a.db)(r))
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+func answer(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }

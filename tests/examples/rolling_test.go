@@ -1,0 +1,88 @@
+package examples
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestRollingUpdate replaces a program by a new one on the same file. The new one starts
+// while the old one has the file, and the old one then ends by SIGTERM or SIGKILL. As
+// docs/deploy.md says the new one waits, or goes on with a temporary file, or ends with
+// an error that names the holder. In the end it has the file, and no delete is lost.
+func TestRollingUpdate(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags []string
+		meets string // what the new one does while the old one has the file
+		lists int    // that the new one reads
+	}{
+		"waits":     {[]string{"--wait", "5m"}, "", 0},
+		"temporary": {[]string{"--fall-back"}, "ADDED configmaps web/kept", 1},
+		"fails":     {nil, "", 0},
+	} {
+		for how, signal := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				sim, kubeconfig := simulator(t)
+				for _, n := range []string{"kept", "before", "between", "after"} {
+					create(t, sim, configMap(n, ""))
+				}
+				dir := t.TempDir()
+				run := func(flags ...string) *program {
+					args := append([]string{"mirror", "configmaps", "-A", "--events", "--db", "cache.db", "--kubeconfig", kubeconfig}, flags...)
+					return start(t, dir, nil, built(t, "kubewake"), args...)
+				}
+				old := run()
+				old.complains(": live at")
+				sim.ResetRequests()
+
+				replacement := run(c.flags...)
+				if c.meets != "" {
+					replacement.says(c.meets)
+				}
+				if name == "fails" {
+					if err := replacement.wait(); err == nil || !strings.Contains(replacement.all(), "in use") || !strings.Contains(replacement.all(), "pid") {
+						t.Errorf("it does not end with the holder's name: %v\n%s", err, replacement.all())
+					}
+				}
+				remove(t, sim, configMap("before", ""))
+				old.says("DELETED configmaps web/before")
+				remove(t, sim, configMap("between", "")) // the old one may be told, or not
+				if err := old.cmd.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+				if err := old.wait(); (err == nil) != (signal == syscall.SIGTERM) {
+					t.Errorf("the old one: %v", err)
+				}
+				if name == "fails" {
+					replacement = run() // as the kubelet does
+				}
+				replacement.complains("objects from the file, at")
+				remove(t, sim, configMap("after", ""))
+				replacement.says("DELETED configmaps web/after")
+				if !strings.Contains(old.all()+replacement.all(), "DELETED configmaps web/between") {
+					t.Errorf("a delete is lost:\n%s\nthe new one:\n%s", old.all(), replacement.all())
+				}
+				replacement.end()
+				get := start(t, dir, nil, built(t, "kubewake"), "get", "configmaps", "-A", "-o", "name", "--db", "cache.db")
+				if err := get.wait(); err != nil || strings.Join(get.said.all(), " ") != "configmap/kept" {
+					t.Errorf("the file has: %v\n%s", err, get.all())
+				}
+				if n := fullReads(sim); n != c.lists {
+					t.Errorf("everything was read %d times, want %d", n, c.lists)
+				}
+			})
+		}
+	}
+}
+
+func fullReads(sim *kubesim.Server) (n int) {
+	for _, r := range sim.Requests() {
+		if r.FullRead() {
+			n++
+		}
+	}
+	return n
+}
