@@ -212,11 +212,12 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 }
 
 // built says whether the file's index has all objects. While AddIndexers builds it,
-// readers find the objects by its function.
+// readers find the objects by its function. So does a view whose file has no namespace
+// index; it has no other function.
 func (s indexing) built(m *sourceMeta, name string) bool {
 	fn := s.indexSet().fns[name]
 	im := m.Indices[name]
-	return fn == nil || s.viewed || im.Complete && im.Version == s.indexVersion(name, fn)
+	return fn == nil || s.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete && im.Version == s.indexVersion(name, fn)
 }
 
 // scan calls fn with each object and its values in the index. An object whose index

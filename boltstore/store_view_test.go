@@ -2,6 +2,8 @@ package boltstore
 
 import (
 	"testing"
+
+	"k8s.io/client-go/tools/cache"
 )
 
 // TestViewDoesNotWrite: on a file open for reading or for writing, a view
@@ -23,6 +25,34 @@ func TestViewDoesNotWrite(t *testing.T) {
 		}
 		if len(s.ListKeys()) != 1 {
 			t.Fatal(s.ListKeys())
+		}
+	}
+}
+
+// TestViewWithoutNamespaceIndex: a view finds the objects of a namespace whether or not
+// the file has an index of namespaces.
+func TestViewWithoutNamespaceIndex(t *testing.T) {
+	for _, indexers := range []cache.Indexers{nil, {cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}} {
+		db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
+		s := claimTest(t, db, Claim{Indexers: indexers})
+		for _, ns := range []string{"a", "b"} {
+			if err := s.Add(configMap(ns, "o", 5, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v, err := db.View(configMaps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objs, err := v.ByIndex(cache.NamespaceIndex, "b")
+		if err != nil || len(objs) != 1 || keyOfObject(objs[0]) != "b/o" {
+			t.Errorf("%d indexers: %v %v", len(indexers), objs, err)
+		}
+		if keys, err := v.IndexKeys(cache.NamespaceIndex, "b"); err != nil || len(keys) != 1 {
+			t.Errorf("%d indexers: %v %v", len(indexers), keys, err)
+		}
+		if values := v.ListIndexFuncValues(cache.NamespaceIndex); len(values) != 2 {
+			t.Errorf("%d indexers: %v", len(indexers), values)
 		}
 	}
 }
