@@ -344,6 +344,7 @@ func (s *Store) release() {
 	}
 	s.mu.Lock()
 	s.released = true
+	s.tellChanged()
 	s.mu.Unlock()
 	s.failDirect(ErrClosed)
 	s.db.release(s)

@@ -30,7 +30,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 		return err
 	}
 	w.meta.date(w.s.db.device)
-	a := &applier{s: w.s, src: src, m: w.meta, served: true, now: w.s.db.opts.Clock.Now().UnixNano(), overwrite: w.b.unjournaled, own: own}
+	a := &applier{s: w.s, src: src, m: w.meta, served: true, now: w.now(own), overwrite: w.b.unjournaled, own: own}
 	if w.meta.Generation > 0 {
 		g, err := src.createGen(w.meta.Generation)
 		if err != nil {
@@ -150,6 +150,9 @@ func (a *applier) apply(c *Change) error {
 		if _, r, err := format.ParseRecord(k, before.Record); err == nil {
 			w.base, w.baseRaw = r, before.Record
 		}
+	}
+	if c.replaced(w) {
+		return nil
 	}
 	if a.own {
 		return a.writeOwn(c, w, before)
@@ -378,23 +381,4 @@ func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nex
 		e.prevObj = a.s.known(c.key, old)
 	}
 	a.entries = append(a.entries, e)
-}
-
-// blockBytes bounds the unpacked records of a journal block that has several entries.
-// Whoever reads an entry has its whole block in memory.
-const blockBytes = 512 << 10
-
-// journal writes the drafts, in as many blocks as their size needs, and moves the seq.
-func (a *applier) journal() error {
-	for left := a.drafts; len(left) > 0; {
-		block := a.s.packing().plainDrafts(left, blockBytes)
-		n, err := a.src.appendBlock(a.m.Seq, block)
-		if err != nil {
-			return err
-		}
-		left = left[len(block):]
-		a.m.Seq += uint64(len(block))
-		a.m.JournalBytes += uint64(n)
-	}
-	return nil
 }

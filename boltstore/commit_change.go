@@ -35,6 +35,8 @@ type Change struct {
 	nameless bool // the key is not known either
 	unknown  bool // see TellUnknown
 	hide     bool // what the file has of the object must not be served
+
+	only *recordID // unless nil, the change is dropped if another record is at the key
 }
 
 // TellUnknown makes handlers hear of a delete even if the file does not hold the
@@ -71,11 +73,20 @@ func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.obj != nil {
-		err = s.encode(c)
-	}
-	if err != nil {
-		return nil, err
+	return s.finish(c)
+}
+
+// prepareAt is Prepare for a key that is given.
+func (s *Claimed) prepareAt(typ cache.DeltaType, key string, obj any) (*Change, error) {
+	return s.finish(changeAt(typ, key, obj))
+}
+
+// finish is the rest of Prepare.
+func (s *Claimed) finish(c *Change) (*Change, error) {
+	if c.obj != nil || c.typ != cache.Deleted {
+		if err := s.encode(c); err != nil {
+			return nil, err
+		}
 	}
 	s.packing().pack(c)
 	return c, nil
@@ -83,23 +94,28 @@ func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 
 // identify is the cheap half of Prepare: key, version and UID.
 func (s *Store) identify(typ cache.DeltaType, obj any) (*Change, error) {
-	key, err := s.callKeyFunc(obj)
+	key, err := s.Key(obj)
 	if err != nil {
-		return nil, cache.KeyError{Obj: obj, Err: err}
+		return nil, err
 	}
+	return changeAt(typ, key, obj), nil
+}
+
+// changeAt is identify for a key that is given.
+func changeAt(typ cache.DeltaType, key string, obj any) *Change {
 	c := &Change{typ: cache.Added, key: key}
 	if typ == cache.Deleted {
 		c.typ = cache.Deleted
 	}
 	if _, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
 		c.typ = cache.Deleted
-		return c, nil
+		return c
 	}
 	c.obj = obj
 	if m, err := meta.Accessor(obj); err == nil {
 		c.rv, c.uid = m.GetResourceVersion(), string(m.GetUID())
 	}
-	return c, nil
+	return c
 }
 
 // callKeyFunc returns a panic of the user's function as an error.

@@ -251,6 +251,9 @@ func (db *DB) Close() error {
 		}
 		errs = append(errs, b.Close())
 	}
+	for _, s := range db.claimed() {
+		s.shutDown()
+	}
 	if db.life.cleanUp != nil {
 		errs = append(errs, db.life.cleanUp())
 	}

@@ -117,3 +117,22 @@ func (t sourceTx) seekBlock(j *layout.Blocks, seq uint64) (first uint64, b []byt
 	}
 	return binary.BigEndian.Uint64(k), v, nil
 }
+
+// blockBytes bounds the unpacked records of a journal block that has several entries.
+// Whoever reads an entry has its whole block in memory.
+const blockBytes = 512 << 10
+
+// journal writes the drafts, in as many blocks as their size needs, and moves the seq.
+func (a *applier) journal() error {
+	for left := a.drafts; len(left) > 0; {
+		block := a.s.packing().plainDrafts(left, blockBytes)
+		n, err := a.src.appendBlock(a.m.Seq, block)
+		if err != nil {
+			return err
+		}
+		left = left[len(block):]
+		a.m.Seq += uint64(len(block))
+		a.m.JournalBytes += uint64(n)
+	}
+	return nil
+}

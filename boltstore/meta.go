@@ -120,6 +120,10 @@ type sourceMeta struct {
 	Unlisted bool `msgpack:"unlisted,omitempty"`
 	// Own is the digest of the bases of own writes.
 	Own digest `msgpack:"own"`
+	// Stamped is the newest Stored of the records that the program stored itself. Eras
+	// say which clocks dated these.
+	Stamped int64 `msgpack:"stamped,omitempty"`
+	Eras    []era `msgpack:"eras,omitempty"`
 	// Noted counts the generation's notes.
 	Noted noted `msgpack:"noted,omitempty"`
 
@@ -131,6 +135,7 @@ func (m *sourceMeta) listed() bool { return m.Generation > 0 && !m.Unlisted }
 
 func (m *sourceMeta) clone() *sourceMeta {
 	c := *m
+	c.Eras = slices.Clone(m.Eras)
 	c.Indices = maps.Clone(m.Indices)
 	if c.Indices == nil {
 		c.Indices = map[string]indexMeta{}

@@ -186,6 +186,7 @@ func (s *Store) repaired() {
 	if s.broken != nil {
 		s.broken, s.brokenCh = nil, make(chan struct{})
 	}
+	s.tellChanged()
 	s.mu.Unlock()
 	s.settleMemory()
 }

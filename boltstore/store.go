@@ -79,6 +79,9 @@ type Store struct {
 	seen      *string             // version of the program's last write, nil once the server's is newer
 	reindexed map[string]uint64   // how often the objects were indexed again, by index
 	handlers  map[string]*Handler // by name; nil while one is being registered
+	changed   chan struct{}       // closed at the next commit; nil if nobody has asked
+	shut      bool                // the file is closed
+	expectant bool                // see ExpectProducer
 	retrying  bool                // a goroutine calls failed index functions again
 }
 
@@ -104,6 +107,7 @@ func (s *Store) setMeta(m *sourceMeta) {
 	}
 	s.meta = m
 	s.indexing().retryIndices()
+	s.tellChanged()
 	s.mu.Unlock()
 	s.settleMemory()
 }

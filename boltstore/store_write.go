@@ -147,7 +147,6 @@ func (s *Claimed) prepareOf(t cache.Transaction) (*Change, error) {
 // Replace makes objs the whole contents of the source, in one commit. resourceVersion
 // becomes the resume point only if the source has not been listed.
 func (s *Claimed) Replace(objs []any, resourceVersion string) error {
-	b := &Batch{ResourceVersion: resourceVersion, seen: &resourceVersion}
 	last := map[string]*Change{}
 	for _, obj := range objs {
 		c, err := s.Prepare(cache.Replaced, obj)
@@ -156,15 +155,7 @@ func (s *Claimed) Replace(objs []any, resourceVersion string) error {
 		}
 		last[c.key] = c
 	}
-	for _, key := range s.ListKeys() {
-		if last[key] == nil {
-			b.Changes = append(b.Changes, &Change{typ: cache.Deleted, key: key})
-		}
-	}
-	for _, c := range last {
-		b.Changes = append(b.Changes, c)
-	}
-	return s.write(b)
+	return s.replaceBy(last, resourceVersion)
 }
 
 // Bookmark notes that everything up to rv has been stored. rv becomes the resume point

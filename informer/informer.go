@@ -86,6 +86,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	if err != nil {
 		return nil, err
 	}
+	store.ExpectProducer()
 	if o.clock == nil {
 		o.clock = store.Clock()
 	}

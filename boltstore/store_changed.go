@@ -1,0 +1,98 @@
+package boltstore
+
+import (
+	"fmt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+)
+
+// Contents tells one state of a source's objects from another. It is comparable.
+type Contents struct {
+	known   bool
+	objects digest
+}
+
+// Changed returns a channel that is closed at the next commit of the source, once it can
+// be read. Nobody waits for those who listen. Take the channel before reading, so that
+// no commit is missed. The error is ErrClosed once the claim was released or the file
+// closed, since nothing follows then; a store of [DB.View] always has one.
+func (s *Store) Changed() (<-chan struct{}, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	switch {
+	case s.viewed:
+		return s.changed, fmt.Errorf("boltstore: %s: this store is a view, which is not told of commits; use the store of the informer or the claim", s.source)
+	case s.released, s.shut:
+		return s.changed, fmt.Errorf("boltstore: %s: %w: nothing of it changes any more", s.source, ErrClosed)
+	}
+	return s.changed, nil
+}
+
+// tellChanged needs mu.
+func (s *Store) tellChanged() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// shutDown notes that the file is closed.
+func (s *Store) shutDown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shut = true
+	s.tellChanged()
+}
+
+// ListWhole returns all objects, of one commit, and what tells them from others. It
+// returns no objects (nil) if they are those that than tells, and while the state is
+// not whole: before the first list of a source that an informer feeds, after its
+// contents were set aside, while they are outdated. It returns an error, and no objects,
+// if some cannot be served. Before a program has stored anything in a source that it
+// fills itself, there are none either.
+func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
+	if r := s.inMemory(); r != nil && s.whole(s.metaNow()) {
+		r.mu.RLock()
+		defer r.mu.RUnlock()
+		if r.ready && !r.dropped {
+			if is = (Contents{true, r.digest}); is == than {
+				return nil, is, nil
+			}
+			return r.store.List(), is, nil
+		}
+	}
+	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		objs, is = nil, Contents{}
+		if !s.whole(m) || g.Items == nil && m.Generation > 0 {
+			return nil
+		}
+		if m.Degraded != "" {
+			return fmt.Errorf("%w: %s", ErrDamaged, m.Degraded)
+		}
+		if is = (Contents{true, m.Items}); is == than {
+			return nil
+		}
+		var raws []layout.Raw
+		if err := g.Items.Each(func(r layout.Raw) { raws = append(raws, r) }); err != nil {
+			return err
+		}
+		_, all, err := s.reading().decodeAll(raws, false)
+		if err == nil {
+			err = m.Items.compare(raws)
+		}
+		objs = all
+		return err
+	})
+	if s.note(err) != nil {
+		return nil, Contents{}, fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return objs, is, nil
+}
+
+// whole says whether m's contents are all that there is, as far as the file knows.
+func (s *Store) whole(m *sourceMeta) bool {
+	return m.listed() || !s.expectsProducer() && (m.Generation > 0 || m.ResourceVersion != "")
+}

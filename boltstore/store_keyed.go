@@ -1,0 +1,61 @@
+package boltstore
+
+import (
+	"errors"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// TransactionByKey applies several writes in one commit, each at the key that it names,
+// whatever key the object has. The error is of those that cannot be stored; the others
+// are committed. One of an unknown type does nothing.
+func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) error {
+	if len(txns) == 0 {
+		return nil
+	}
+	b := &Batch{seen: seenIn(txns[len(txns)-1].Object)}
+	var errs []error
+	for _, t := range txns {
+		switch t.Type {
+		case cache.TransactionTypeAdd, cache.TransactionTypeUpdate:
+			c, err := s.prepareAt(cache.Updated, t.Key, t.Object)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			b.Changes = append(b.Changes, c)
+		case cache.TransactionTypeDelete:
+			b.Changes = append(b.Changes, &Change{typ: cache.Deleted, key: t.Key})
+		}
+	}
+	if len(errs) < len(txns) {
+		errs = append(errs, s.write(b))
+	}
+	return errors.Join(errs...)
+}
+
+// ReplaceByKey is Replace with objects at the keys that the map gives.
+func (s *Claimed) ReplaceByKey(objs map[string]any, resourceVersion string) error {
+	changes := make(map[string]*Change, len(objs))
+	for key, obj := range objs {
+		c, err := s.prepareAt(cache.Replaced, key, obj)
+		if err != nil {
+			return err
+		}
+		changes[key] = c
+	}
+	return s.replaceBy(changes, resourceVersion)
+}
+
+func (s *Claimed) replaceBy(changes map[string]*Change, resourceVersion string) error {
+	b := &Batch{ResourceVersion: resourceVersion, seen: &resourceVersion}
+	for _, key := range s.ListKeys() {
+		if changes[key] == nil {
+			b.Changes = append(b.Changes, &Change{typ: cache.Deleted, key: key})
+		}
+	}
+	for _, c := range changes {
+		b.Changes = append(b.Changes, c)
+	}
+	return s.write(b)
+}

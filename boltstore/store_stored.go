@@ -1,0 +1,140 @@
+package boltstore
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/index"
+)
+
+// Stored is an object of a source that the program fills itself, with the time at which
+// it was stored.
+type Stored struct {
+	Key    string
+	Object any
+	// Time is when the object was stored, as a time of this life: its age is right across
+	// restarts and reboots, sleep included, whatever has been done to the clock. It is
+	// zero while the age is not known; see Options.TrustClock. Lost says that it will
+	// never be known.
+	Time time.Time
+	Lost bool
+
+	is recordID
+}
+
+// recordID tells a record from the others that its key may have.
+type recordID struct {
+	stored int64
+	crc    uint32
+}
+
+func idOf(r *format.Record) recordID { return recordID{r.Stored, r.CRC} }
+
+// FilledByProgram says whether the source is the program's own: no informer feeds it, or
+// has listed it in an earlier life.
+func (s *Claimed) FilledByProgram() bool { return !s.expectsProducer() && !s.metaNow().listed() }
+
+// ExpectProducer notes that a producer will be attached. Until its first list the source
+// is not whole.
+func (s *Claimed) ExpectProducer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expectant = true
+}
+
+func (s *Store) expectsProducer() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.expectant || s.producer != nil
+}
+
+// Key returns the key of obj, or a cache.KeyError.
+func (s *Store) Key(obj any) (string, error) {
+	key, err := s.callKeyFunc(obj)
+	if err != nil {
+		return "", cache.KeyError{Obj: obj, Err: err}
+	}
+	return key, nil
+}
+
+// GetStored is GetByKey with the time. It reads the file. The time of an object that an
+// informer has stored is lost.
+func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		r, ok := g.Items.Find(index.AppendKey(nil, key))
+		if !ok {
+			return nil
+		}
+		objs, err := s.reading().storedOf(m, []layout.Raw{r}, true)
+		if err == nil {
+			o, exists = objs[0], true
+		}
+		return err
+	})
+	if s.note(err) != nil {
+		return Stored{}, false, fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return o, exists, nil
+}
+
+// PageStored reads objects with their times, as Page does. With an error it returns the
+// others of the page.
+func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, err error) {
+	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
+		if g.Items == nil {
+			return nil
+		}
+		g.Own = nil
+		raws, after, err := s.reading().pageOf(g, from, n)
+		if err != nil {
+			return err
+		}
+		next = after
+		objs, err = s.reading().storedOf(m, raws, false)
+		objs = slices.DeleteFunc(objs, func(o Stored) bool { return o.Object == nil })
+		return err
+	})
+	if s.note(err) != nil {
+		err = fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
+	return objs, next, err
+}
+
+// storedOf decodes records with their times. keep is as for decodeAll.
+func (s reading) storedOf(m *sourceMeta, raws []layout.Raw, keep bool) ([]Stored, error) {
+	objs := make([]Stored, len(raws))
+	keep = keep || s.memory.now.Load() != nil
+	err := s.decodeEach(raws, func(i int, key string, r *format.Record) (err error) {
+		o := Stored{Key: key, is: idOf(r)}
+		if o.Object, err = s.decode(key, r, keep); err != nil {
+			return err
+		}
+		o.Time, o.Lost = m.storedAt(s.db.device, r.Stored)
+		objs[i] = o
+		return nil
+	})
+	return objs, err
+}
+
+// DeleteStored removes objects in one commit, each unless another has been stored at its
+// key since.
+func (s *Claimed) DeleteStored(objs ...Stored) error {
+	if len(objs) == 0 {
+		return nil
+	}
+	b := &Batch{}
+	for _, o := range objs {
+		b.Changes = append(b.Changes, &Change{typ: cache.Deleted, key: o.Key, only: &o.is})
+	}
+	return s.write(b)
+}
+
+// replaced says whether the change is for another record than the one that is there.
+func (c *Change) replaced(w was) bool {
+	return c.only != nil && (w.item == nil || idOf(w.item) != *c.only)
+}

@@ -1,0 +1,116 @@
+package stores
+
+import (
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// NewThreadSafeStore stands for cache.NewThreadSafeStore: a store in which the caller
+// names the key of each write, whatever the object's name. The indices are those of the
+// claim. An informer's store may be given, too: what is written there are own writes, see
+// boltstore.Claimed.Add.
+//
+// client-go's methods have no error to return, and never fail. Here an object may be of
+// another Go type, the disk full, the file closed. failed is called with each such error,
+// on the goroutine of the call; nil logs them. A read that fails finds nothing.
+//
+// Replace stores all objects or none. Of a Transaction those that can be stored are, in
+// one commit. An object whose index function fails has no values in that index, where
+// client-go panics. A source whose Go type has changed begins empty, unless the claim
+// has ServeOutdated; what the file has of it is set aside.
+func NewThreadSafeStore(s *boltstore.Claimed, failed func(error)) (cache.ThreadSafeStoreWithTransaction, error) {
+	if s.FilledByProgram() {
+		if err := current(s); err != nil {
+			return nil, err
+		}
+	}
+	if failed == nil {
+		failed = func(err error) { s.Logger().Error(err, "A call of a store failed", "source", s.Source().String()) }
+	}
+	return &keyed{s, failed}, nil
+}
+
+// keyed is a store by key.
+type keyed struct {
+	s      *boltstore.Claimed
+	failed func(error)
+}
+
+func (k *keyed) check(err error) {
+	if err != nil {
+		k.failed(err)
+	}
+}
+
+func (k *keyed) write(typ cache.TransactionType, key string, obj any) {
+	k.Transaction(cache.ThreadSafeStoreTransaction{Transaction: cache.Transaction{Object: obj, Type: typ}, Key: key})
+}
+
+// Add implements cache.ThreadSafeStore.
+func (k *keyed) Add(key string, obj any) { k.write(cache.TransactionTypeAdd, key, obj) }
+
+// Update implements cache.ThreadSafeStore.
+func (k *keyed) Update(key string, obj any) { k.write(cache.TransactionTypeUpdate, key, obj) }
+
+// Delete implements cache.ThreadSafeStore.
+func (k *keyed) Delete(key string) { k.DeleteWithObject(key, nil) }
+
+// DeleteWithObject implements cache.ThreadSafeStore.
+func (k *keyed) DeleteWithObject(key string, obj any) {
+	k.write(cache.TransactionTypeDelete, key, obj)
+}
+
+// Transaction implements cache.ThreadSafeStoreWithTransaction.
+func (k *keyed) Transaction(txns ...cache.ThreadSafeStoreTransaction) {
+	k.check(k.s.TransactionByKey(txns...))
+}
+
+// Replace implements cache.ThreadSafeStore.
+func (k *keyed) Replace(objs map[string]any, resourceVersion string) {
+	k.check(k.s.ReplaceByKey(objs, resourceVersion))
+}
+
+// Get implements cache.ThreadSafeStore.
+func (k *keyed) Get(key string) (any, bool) {
+	obj, exists, err := k.s.GetByKey(key)
+	k.check(err)
+	return obj, exists
+}
+
+// List implements cache.ThreadSafeStore.
+func (k *keyed) List() []any {
+	objs, err := k.s.ListErr()
+	k.check(err)
+	return objs
+}
+
+// ListKeys implements cache.ThreadSafeStore.
+func (k *keyed) ListKeys() []string { return k.s.ListKeys() }
+
+// Index implements cache.ThreadSafeStore.
+func (k *keyed) Index(name string, obj any) ([]any, error) { return k.s.Index(name, obj) }
+
+// IndexKeys implements cache.ThreadSafeStore.
+func (k *keyed) IndexKeys(name, value string) ([]string, error) { return k.s.IndexKeys(name, value) }
+
+// ByIndex implements cache.ThreadSafeStore.
+func (k *keyed) ByIndex(name, value string) ([]any, error) { return k.s.ByIndex(name, value) }
+
+// ListIndexFuncValues implements cache.ThreadSafeStore.
+func (k *keyed) ListIndexFuncValues(name string) []string { return k.s.ListIndexFuncValues(name) }
+
+// GetIndexers implements cache.ThreadSafeStore.
+func (k *keyed) GetIndexers() cache.Indexers { return k.s.GetIndexers() }
+
+// AddIndexers implements cache.ThreadSafeStore.
+func (k *keyed) AddIndexers(add cache.Indexers) error { return k.s.AddIndexers(add) }
+
+// Bookmark implements cache.ThreadSafeStore.
+func (k *keyed) Bookmark(resourceVersion string) { k.s.Bookmark(resourceVersion) }
+
+// LastStoreSyncResourceVersion implements cache.ThreadSafeStore.
+func (k *keyed) LastStoreSyncResourceVersion() string { return k.s.LastStoreSyncResourceVersion() }
+
+// Resync implements cache.ThreadSafeStore.
+func (k *keyed) Resync() error { return nil }
