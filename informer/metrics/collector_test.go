@@ -383,7 +383,7 @@ func TestConcurrentScrapes(t *testing.T) {
 	w := newWorld(t, boltstore.Options{Durability: boltstore.DurabilityProcess})
 	r := registry(t, NewCollector(w.db))
 	stop := make(chan struct{})
-	var scrapers, informers sync.WaitGroup
+	var scrapers sync.WaitGroup
 	for range 4 {
 		scrapers.Go(func() {
 			for {
@@ -399,19 +399,22 @@ func TestConcurrentScrapes(t *testing.T) {
 			}
 		})
 	}
-	for i := range 20 {
-		namespace := fmt.Sprint("n", i)
-		w.create(configMap(namespace, "a"))
-		informers.Go(func() {
-			for range 3 {
-				inf := w.informer(namespace)
-				end := w.run(inf)
-				eventually(t, "synced", inf.HasSynced)
-				end()
-			}
-		})
-	}
-	informers.Wait()
+	t.Run("informers", func(t *testing.T) {
+		for i := range 20 {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				w := world{t, w.sim, w.db}
+				namespace := fmt.Sprint("n", i)
+				w.create(configMap(namespace, "a"))
+				for range 3 {
+					inf := w.informer(namespace)
+					end := w.run(inf)
+					eventually(t, "synced", inf.HasSynced)
+					end()
+				}
+			})
+		}
+	})
 	close(stop)
 	scrapers.Wait()
 }

@@ -364,6 +364,11 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s is a %s", f.GetName(), f.GetType())
 		}
 	}
+	for name := range all {
+		if base, ok := strings.CutSuffix(name, "_total"); ok && all[base].typ != "" {
+			t.Errorf("OpenMetrics does not tell %s from %s", name, base)
+		}
+	}
 	if len(families) < 12 {
 		t.Errorf("only %d metrics", len(families))
 	}
