@@ -212,6 +212,7 @@ func TestCollector(t *testing.T) {
 		t.Errorf("without a source: %v", got)
 	}
 	inf = w.informer("")
+	expect(t, "before the second start", scrape(t, r), map[string]float64{"source_synced source=configmaps/v1": 0, "source_objects source=configmaps/v1": 3})
 	w.run(inf)
 	eventually(t, "live again", func() bool { return inf.State().Phase == reflector.PhaseLive })
 	got = scrape(t, r)
