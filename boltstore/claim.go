@@ -204,6 +204,7 @@ func (s *Store) load() error {
 	s.told.Store(m.Told)
 	s.formDoubted.Store(m.FormDoubted)
 	s.noPlain.Store(m.NoPlain)
+	s.metadataSize.Store(m.MetadataSize)
 	s.knownSeq.Store(m.Seq)
 	if err := m.neededDicts(s.packs); err != nil {
 		s.damaged(err)
@@ -327,8 +328,8 @@ func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
-// claimed again. Release writes the told mark, handler positions and DoubtForm. Reads go on as
-// long as the file is open.
+// claimed again. Release writes the told mark, handler positions, DoubtForm
+// and NoteMetadataSize. Reads go on as long as the file is open.
 func (s *Claimed) Release() { s.release() }
 
 func (s *Store) release() {
@@ -336,7 +337,7 @@ func (s *Store) release() {
 	s.retriers.Wait()
 	s.db.commit.detach(s)
 	s.endMemory()
-	if s.toldChanged() || s.positionsChanged() || s.claimDue() || s.formDoubted.Load() != s.metaNow().FormDoubted {
+	if s.toldChanged() || s.positionsChanged() || s.claimDue() || s.formDoubted.Load() != s.metaNow().FormDoubted || s.metadataSize.Load() != s.metaNow().MetadataSize {
 		err := s.writePositions()
 		if err != nil && !errors.Is(err, ErrClosed) {
 			s.db.log().Error(err, "The told mark and handler positions were not written; handlers will be told some changes again", "source", s.source.String())

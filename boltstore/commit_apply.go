@@ -49,7 +49,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 	if !w.b.Confirmed.IsZero() {
 		w.meta.Confirmed, w.meta.ConfirmedBy = w.b.at, w.b.by
 	}
-	w.meta.FormDoubted = w.s.formDoubted.Load()
+	w.meta.FormDoubted, w.meta.MetadataSize = w.s.formDoubted.Load(), w.s.metadataSize.Load()
 	w.meta.NoPlain = w.meta.NoPlain && w.s.noPlain.Load()
 	if w.meta.Kind == "" {
 		w.s.setKind(w.meta)

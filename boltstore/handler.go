@@ -183,7 +183,7 @@ func (s *Store) writePositions() error {
 	return s.updateMeta(func(t sourceTx, m *sourceMeta) (err error) {
 		m.claimedNow(s.db.device)
 		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
-		m.FormDoubted = s.formDoubted.Load()
+		m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()
 		visible, err = s.positions(t, m)
 		return err
 	}, func() {

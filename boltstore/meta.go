@@ -80,8 +80,9 @@ type sourceMeta struct {
 	Server          string               `msgpack:"server"`
 	FlowSchemaUID   string               `msgpack:"flowSchemaUID,omitempty"`
 	ServerCA        string               `msgpack:"serverCA,omitempty"`
-	ServedForm      string               `msgpack:"form,omitempty"`        // see RelistOptions.ServedForm
-	FormDoubted     bool                 `msgpack:"formDoubted,omitempty"` // see Claimed.DoubtForm
+	ServedForm      string               `msgpack:"form,omitempty"`         // see RelistOptions.ServedForm
+	FormDoubted     bool                 `msgpack:"formDoubted,omitempty"`  // see Claimed.DoubtForm
+	MetadataSize    uint64               `msgpack:"metadataSize,omitempty"` // see Claimed.NoteMetadataSize
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
 	Epoch           uint64               `msgpack:"epoch"`      // goes up when the contents are set aside

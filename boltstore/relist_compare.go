@@ -31,27 +31,7 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 		}
 		unstored := r.s.mayNote()
 		for i, l := range listed {
-			found[i] = listing.MatchAbsent
-			if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
-				continue
-			}
-			k := index.AppendKey(nil, l.Key())
-			v, _ := g.Items.Find(k)
-			base, owned := g.Own.Find(k)
-			if v = shown(v, base); v.In == nil || v.Stored == nil {
-				continue
-			}
-			_, old, err := format.ParseRecord(k, v.Open())
-			if err != nil || r.s.packing().usable(old) != nil {
-				continue
-			}
-			found[i] = listing.MatchDiffers
-			if unstored && g.notes.unstored(k) {
-				continue
-			}
-			if old.UID == l.UID && old.ResourceVersion == l.ResourceVersion && !owned {
-				found[i] = listing.MatchSame
-			}
+			found[i] = r.s.match(g, unstored, l)
 		}
 		return nil
 	})
@@ -59,6 +39,30 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	return found, nil
+}
+
+// match compares the record of a listed object. unstored says whether there may be
+// notes of unstored objects.
+func (s *Store) match(g genTx, unstored bool, l listing.Object) listing.Match {
+	if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
+		return listing.MatchAbsent
+	}
+	k := index.AppendKey(nil, l.Key())
+	v, _ := g.Items.Find(k)
+	base, owned := g.Own.Find(k)
+	if v = shown(v, base); v.In == nil || v.Stored == nil {
+		return listing.MatchAbsent
+	}
+	_, old, err := format.ParseRecord(k, v.Open())
+	switch {
+	case err != nil || s.packing().usable(old) != nil:
+		return listing.MatchAbsent
+	case unstored && g.notes.unstored(k):
+		return listing.MatchDiffers
+	case old.UID == l.UID && old.ResourceVersion == l.ResourceVersion && !owned:
+		return listing.MatchSame
+	}
+	return listing.MatchDiffers
 }
 
 // Keep is Page for objects whose records stay as they are. Compare has found them to be

@@ -44,6 +44,8 @@ type Store struct {
 	told        atomic.Uint64
 	formDoubted atomic.Bool // see DoubtForm
 	noPlain     atomic.Bool // see ExpectPlain; meta follows
+	// metadataSize: see NoteMetadataSize.
+	metadataSize atomic.Uint64
 	// stands: see NoteStands.
 	stands atomic.Bool
 	stale  atomic.Uint64

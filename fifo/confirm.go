@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -25,6 +26,11 @@ func (q *Queue) advance(rv string, at time.Time) {
 		return
 	}
 	q.version.confirmed, q.version.slept = at, q.store.Slept()
+	q.synchronize()
+}
+
+// synchronize notes that the queue has synced once what was accepted is done.
+func (q *Queue) synchronize() {
 	if q.counts.syncAt == nil {
 		n := q.counts.accepted
 		if q.counts.syncAt = &n; q.batch.bytes > 0 {
@@ -94,6 +100,65 @@ func (q *Queue) Confirm(rv string, asked time.Time) {
 	if atLeast(q.version.accepted, rv) {
 		q.advance(q.version.accepted, asked)
 	}
+}
+
+// Target is the version that the server last stated, "" if none, and when it was
+// asked for.
+func (q *Queue) Target() (rv string, asked time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.version.target, q.version.asked
+}
+
+// ConfirmListed notes that the file was equal to a list of the server's, at the target
+// or a later version. asked is when the server was asked for the target: if it has
+// been asked again since, or the link has broken, the list says nothing. The state is
+// then confirmed as of asked. The resume point stays, and until an event or a bookmark
+// reaches the target, neither of them confirms.
+func (q *Queue) ConfirmListed(asked time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.version.target == "" || !q.version.asked.Equal(asked) || q.closed {
+		return false
+	}
+	if q.version.reached { // an event or a bookmark has said more
+		return true
+	}
+	q.version.confirmed, q.version.slept, q.version.proven = asked, q.store.Slept(), asked
+	q.synchronize()
+	q.cond.Broadcast()
+	return true
+}
+
+// AwaitStored returns nil once more than so many of what was accepted are in the file,
+// see Counted. The error is the context's, or ErrClosed.
+func (q *Queue) AwaitStored(ctx context.Context, since uint64) error {
+	stop := context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.cond.Broadcast()
+	})
+	defer stop()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.counts.inFile <= since {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case q.closed:
+			return ErrClosed
+		}
+		q.cond.Wait()
+	}
+	return nil
+}
+
+// Counted is how many changes and bookmarks were accepted in this life, and how many of
+// them are in the file.
+func (q *Queue) Counted() (accepted, stored uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.counts.accepted, q.counts.inFile
 }
 
 // Doubt notes that the link to the server is broken. Nothing is confirmed any

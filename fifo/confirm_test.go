@@ -208,3 +208,55 @@ func TestRelistConfirmsItsMoment(t *testing.T) {
 		t.Errorf("the file says confirmed at %d", got)
 	}
 }
+
+// TestConfirmListed: a list that equals the file confirms as of the question, as long
+// as it is the last one. It moves no version, and an event that is still behind
+// confirms nothing.
+func TestConfirmListed(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q, _ := newQueue(t, boltstore.Options{}, settings{now: func() time.Time { return now }})
+	if err := q.Add(object("x", 5)); err != nil {
+		t.Fatal(err)
+	}
+	if q.ConfirmListed(now) {
+		t.Error("nothing was asked")
+	}
+	q.Confirm("9", now)
+	if q.ConfirmListed(now.Add(-time.Second)) || !q.Confirmed().IsZero() {
+		t.Error("it was another question")
+	}
+	asked := now
+	now = now.Add(time.Second)
+	if !q.ConfirmListed(asked) || !q.Confirmed().Equal(asked) || !q.Proven().Equal(asked) || q.Reached() || q.AcceptedVersion() != "5" {
+		t.Errorf("confirmed %v, reached %v, at %s", q.Confirmed(), q.Reached(), q.AcceptedVersion())
+	}
+	if q.HasSynced() {
+		t.Error("synced, and what was accepted has not been popped")
+	}
+	if _, err := q.Pop(func(any, bool) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if !q.HasSynced() {
+		t.Error("not synced")
+	}
+	now = now.Add(time.Second)
+	if err := q.Add(object("y", 7)); err != nil {
+		t.Fatal(err)
+	}
+	if !q.Confirmed().Equal(asked) {
+		t.Error("an event that is behind has confirmed")
+	}
+	if err := q.Bookmark("9"); err != nil {
+		t.Fatal(err)
+	}
+	if !q.Confirmed().Equal(now) {
+		t.Error("the bookmark has not confirmed")
+	}
+	if !q.ConfirmListed(asked) || !q.Confirmed().Equal(now) {
+		t.Error("a list has taken back what a bookmark has confirmed")
+	}
+	q.Doubt()
+	if q.ConfirmListed(asked) {
+		t.Error("the link has broken")
+	}
+}

@@ -40,7 +40,8 @@ func TestSleepAndWake(t *testing.T) {
 	w.update("a", "2")
 	w.delete("c")
 	w.sim.ResetRequests()
-	l = w.live(Options{}, r)
+	// No list is to confirm before the watch has brought what was missed.
+	l = w.live(Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}}, r)
 	if got := len(l.inf.GetStore().List()); got != 2 {
 		t.Fatalf("before Run: %d objects", got)
 	}

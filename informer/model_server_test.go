@@ -30,6 +30,7 @@ type modelServer struct {
 	streams int           // counts up when all watches are told that they expired
 	uids    int
 	pad     string // of what is written
+	held    bool   // watches begin without a bookmark
 	flashes []*flash
 	deletes map[string]*atomic.Int64 // of each name
 
@@ -144,7 +145,9 @@ func (s *modelServer) list(_ context.Context, o metav1.ListOptions) (runtime.Obj
 	defer s.mu.Unlock()
 	l := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.rv)}}
 	if o.FieldSelector == "" {
-		s.excuseLocked()
+		if o.ResourceVersionMatch == "" { // else nothing is taken from it
+			s.excuseLocked()
+		}
 		for _, obj := range s.objs {
 			l.Items = append(l.Items, *obj)
 		}
@@ -188,6 +191,11 @@ func (s *modelServer) stream(w *watch.ProxyWatcher, ch chan<- watch.Event, at, s
 		}
 	}
 	marks := -1
+	s.mu.Lock()
+	if s.held {
+		marks = s.marks
+	}
+	s.mu.Unlock()
 	for {
 		s.mu.Lock()
 		for s.streams == streams && at >= s.rv && (marks == s.marks || at > s.rv) && !w.Stopping() {
@@ -209,7 +217,7 @@ func (s *modelServer) stream(w *watch.ProxyWatcher, ch chan<- watch.Event, at, s
 			return
 		}
 		for _, e := range events {
-			if !send(e) {
+			if e.Type != "" && !send(e) { // else it is of another type
 				return
 			}
 		}

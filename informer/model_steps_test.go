@@ -155,6 +155,8 @@ func (m *model) step(o op) {
 		m.endOpen()
 		s.missed(o.key, o.n)
 		m.start()
+	case "confirm":
+		m.confirmed(o)
 	case "rewind":
 		m.settle()
 		m.end()

@@ -20,6 +20,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/informer/internal/durable"
 	"github.com/kubewake/kubewake/internal/tuning"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // op is one step of a program.
@@ -46,6 +47,8 @@ var weights = []struct {
 	{"refuse", 12}, {"unindex", 12}, {"cure", 24},
 
 	{"store answer", 80}, {"store own", 30},
+
+	{"confirm", 12},
 
 	{"flash", 40}, {"move file", 8}, {"file back", 12}, {"rest", 14},
 
@@ -143,6 +146,7 @@ func runProgram(t *rapid.T, dir string) []op {
 	m.memory = rapid.SampledFrom([]int64{1 << 20, -1, 8000}).Draw(t, "memory for objects")
 	m.page = rapid.SampledFrom([]int{pageObjects, 3}).Draw(t, "objects of a page")
 	m.sealed = rapid.Bool().Draw(t, "encrypted")
+	m.confirm = rapid.SampledFrom([]reflector.Confirm{reflector.ConfirmList, reflector.ConfirmBookmark}).Draw(t, "confirmed by")
 	m.grace = rapid.SampledFrom([]time.Duration{time.Nanosecond, time.Hour}).Draw(t, "grace")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -169,16 +173,17 @@ func runProgram(t *rapid.T, dir string) []op {
 
 // model is a program under way.
 type model struct {
-	t      *rapid.T
-	dir    string
-	server *modelServer
-	small  bool
-	memory int64 // Options.ObjectMemory: all objects, none, or some of the time
-	page   int   // objects of a replay's page
-	sealed bool  // the file is encrypted
-	disk   bool  // the files are on a small disk of their own
-	full   bool  // that is full
-	grace  time.Duration
+	t       *rapid.T
+	dir     string
+	server  *modelServer
+	small   bool
+	memory  int64             // Options.ObjectMemory: all objects, none, or some of the time
+	page    int               // objects of a replay's page
+	sealed  bool              // the file is encrypted
+	confirm reflector.Confirm // what proves that nothing was missed
+	disk    bool              // the files are on a small disk of their own
+	full    bool              // that is full
+	grace   time.Duration
 
 	faults   faults // of the program's functions; they outlive a life
 	files    int
@@ -254,7 +259,7 @@ func (m *model) start() {
 	}
 	o := m.fileOptions()
 	reads := tuned(tuning.Reflector{RetryUnstored: time.Millisecond})
-	reads.Source = &modelSource
+	reads.Source, reads.Confirm = &modelSource, m.confirm
 	io := Options{Reflector: reads, handlerGrace: m.grace,
 		Indexers: m.faults.options().Indexers, IndexVersions: m.faults.options().IndexVersions,
 		Transform: m.faults.options().Transform, TransformVersion: "1"}

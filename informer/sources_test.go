@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // TestCostOfManySources: 200 sources in one process and file. They start side by
@@ -86,7 +87,7 @@ func TestCostOfManySources(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range sources {
 				lw := cache.NewListWatchFromClient(client, "configmaps", fmt.Sprint("ns", i), fields.Everything())
-				inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{})
+				inf, err := NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -44,6 +44,7 @@ type fixture struct {
 	store   *boltstore.Claimed
 	queue   *fifo.Queue
 	clock   *testingclock.FakeClock
+	client  *http.Client
 	claim   func() // begins another life
 	telling sync.Mutex
 	told    []string
@@ -140,6 +141,7 @@ func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 	cfg.Wrap(f.roundTrip)
 	setup(cfg)
 	client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
+	f.client = client.(*rest.RESTClient).Client
 	lw := wrap(cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()))
 	src, server, err := Identify(t.Context(), lw, &corev1.ConfigMap{})
 	if err != nil {

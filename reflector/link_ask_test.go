@@ -22,7 +22,7 @@ func TestServerWithoutFieldSelectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cfg *rest.Config
-	f := fixtureWith(t, sim, 4, clock.RealClock{}, Options{}, func(c *rest.Config) { cfg = rest.CopyConfig(c) }, func(cache.ListerWatcher) cache.ListerWatcher {
+	f := fixtureWith(t, sim, 4, clock.RealClock{}, Options{Confirm: ConfirmBookmark}, func(c *rest.Config) { cfg = rest.CopyConfig(c) }, func(cache.ListerWatcher) cache.ListerWatcher {
 		client := kubernetes.NewForConfigOrDie(WrapConfig(cfg)).CoreV1().RESTClient()
 		// It does not overwrite the selector, as that of the other tests does.
 		return cache.NewFilteredListWatchFromClient(client, "configmaps", "", func(*metav1.ListOptions) {})

@@ -35,6 +35,7 @@ type ListerWatcher struct {
 	unstored unstored
 	fresh    waiters
 	patience patience
+	proving  proving
 	facts    facts
 	pace     pace
 	status   status
@@ -63,6 +64,7 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 		link:     link{clock: clock},
 		unstored: unstored{queue: queue, store: store, clock: clock, first: o.retryUnstored},
 		fresh:    waiters{queue: queue, hurry: make(chan struct{}, 1)},
+		proving:  proving{mode: o.Confirm},
 		patience: patience{least: o.quietTimeout, now: o.quietTimeout},
 		facts:    facts{pageSize: firstPage},
 		pace:     pace{clock: clock, backoff: newBackoff()},
@@ -162,6 +164,7 @@ func (s *ListerWatcher) unusable() string {
 func (s *ListerWatcher) fail(ctx context.Context, err error) error {
 	by := s.cluster.by()
 	s.broken()
+	s.proving.failure()
 	switch {
 	case ctx.Err() != nil:
 	case isDenied(err):

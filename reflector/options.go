@@ -25,6 +25,10 @@ type Options struct {
 	// Compare is set to CompareDecoded for list functions that make something else of
 	// the server's answer.
 	Compare Compare
+	// Confirm chooses what proves that nothing was missed while the program was down: a
+	// bookmark, or a list beside it. It is set to ConfirmBookmark where every byte
+	// counts, and to ConfirmList where HasSynced must come as soon as it can.
+	Confirm Confirm
 	// AuditEvery is set where a server may be restored unnoticed. It is how long after
 	// the last full read everything is compared with the server again, although the
 	// watch has brought all changes. It costs a list each time. Default 0, never.

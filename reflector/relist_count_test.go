@@ -86,7 +86,7 @@ func (f *fixture) overtake(then uint64, write func(i int)) {
 // TestOvertakenServerIsCounted: a restored server that has overtaken the file is noticed by the
 // number of its objects, after the first long watch, for one request.
 func TestOvertakenServerIsCounted(t *testing.T) {
-	f := newAudited(t, Options{}, nil)
+	f := newAudited(t, Options{Confirm: ConfirmBookmark}, nil)
 	then := f.sim.Revision()
 	f.create("lost1")
 	f.create("lost2")
@@ -116,7 +116,7 @@ func TestOvertakenServerIsCounted(t *testing.T) {
 
 // TestCountsEqual: one request with one object, and no relist.
 func TestCountsEqual(t *testing.T) {
-	f := newAudited(t, Options{}, nil)
+	f := newAudited(t, Options{Confirm: ConfirmBookmark}, nil)
 	f.list()
 	f.endLong()
 	f.create("other") // counted at the file's version, not at the server's

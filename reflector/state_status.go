@@ -63,6 +63,13 @@ func (s *status) relisted(reason string, now time.Time) {
 	s.state.LastRelist, s.state.LastRelistAt = reason, now
 }
 
+// hasRelisted says whether this life has read everything.
+func (s *status) hasRelisted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.state.Relists) > 0
+}
+
 // notUsed notes why what the file holds cannot be used, and says whether that is
 // news.
 func (s *status) notUsed(reason string) bool {

@@ -14,9 +14,9 @@ import (
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
 	formed := newFormed()
-	gate := newGate()
+	gate, road := newGate(), newRoad()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return &transport{next: rt, asked: asked, formed: formed, gate: gate, plain: cfg.DisableCompression}
+		return &transport{next: rt, asked: asked, formed: formed, gate: gate, road: road, plain: cfg.DisableCompression}
 	})
 	return cfg
 }
@@ -27,6 +27,7 @@ type transport struct {
 	asked  *asked
 	formed *formed
 	gate   *gate
+	road   *road
 	plain  bool // answers are not to be compressed
 }
 
@@ -35,6 +36,7 @@ type transport struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
+		t.noteTemplate(req)
 		page := pageOf(req)
 		if page != nil && page.metadata != nil {
 			return t.metadataFirst(req, page)
@@ -69,6 +71,7 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 // measure sends a request. It counts the bytes of the answer if the request is a
 // page's.
 func (t *transport) measure(req *http.Request) (*http.Response, error) {
+	req = t.road.trace(req)
 	p, _ := req.Context().Value(rawKey{}).(*rawPage)
 	if p == nil {
 		return t.next.RoundTrip(req)

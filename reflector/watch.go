@@ -46,7 +46,7 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 
 // openWatch opens the watch. It returns nil, without an error, if the server is
 // not what it was when it was asked.
-func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (watch.Interface, error) {
+func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (opened watch.Interface, err error) {
 	o.ResourceVersion = s.queue.AcceptedVersion()
 	o.AllowWatchBookmarks = true
 	phase := PhaseLive
@@ -59,7 +59,12 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	if wait, due := s.form.doubtful(); due && (o.TimeoutSeconds == nil || *o.TimeoutSeconds > wait) {
 		o.TimeoutSeconds = new(wait)
 	}
-	var err error
+	end := func() {}
+	defer func() {
+		if opened == nil {
+			end()
+		}
+	}()
 	w, over := s.left.take(o.ResourceVersion)
 	if w != nil {
 		o.TimeoutSeconds = nil
@@ -67,7 +72,13 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		if o.ResourceVersion == "" && s.facts.zero.Load() {
 			o.ResourceVersion = "0"
 		}
-		w, over, _, err = s.requests.watch(ctx, s.patience.get(), o)
+		asking := ctx
+		if phase == PhaseCatchingUp && s.proves() {
+			t := newTemplate(s.store.Source())
+			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t)
+			defer close(t.open)
+		}
+		w, over, _, err = s.requests.watch(asking, s.patience.get(), o)
 	}
 	switch {
 	case isExpired(err):
@@ -96,7 +107,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	s.link.answers()
 	s.status.resumed(func() uint64 { return s.store.State().Bytes })
 	s.enter(phase, "")
-	return s.stream(w, o.TimeoutSeconds, repaired), nil
+	return s.stream(w, o.TimeoutSeconds, repaired, end), nil
 }
 
 // mustRelist says why everything must be read before a watch opens, "" if it need

@@ -14,7 +14,7 @@ import (
 // in a life of the process, after two short watches; a broken link later on
 // costs a question and a long watch, and the age is told.
 func TestNoBookmarks(t *testing.T) {
-	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
+	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{Confirm: ConfirmBookmark}, func(f *fixture) {
 		f.list()
 		f.other()
 		f.restart()

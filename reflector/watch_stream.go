@@ -27,11 +27,13 @@ type watcher struct {
 	out   chan watch.Event
 	done  chan struct{}
 	once  sync.Once
+	// proved ends the list that is to confirm.
+	proved func()
 }
 
 // stream returns what the Reflector reads of a watch that was opened.
-func (s *ListerWatcher) stream(inner watch.Interface, timeoutSeconds *int64, repaired bool) watch.Interface {
-	w := &watcher{s: s, inner: inner, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
+func (s *ListerWatcher) stream(inner watch.Interface, timeoutSeconds *int64, repaired bool, proved func()) watch.Interface {
+	w := &watcher{s: s, inner: inner, proved: proved, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
 		w.until = s.clock.Now().Add(timeout)
@@ -56,6 +58,7 @@ func (w *watcher) Stop() {
 func (w *watcher) run(repaired bool) {
 	defer close(w.out)
 	defer w.inner.Stop()
+	defer w.proved()
 	// The Reflector still has the version from before the repair.
 	if repaired && !w.send(w.bookmark()) {
 		return
@@ -152,6 +155,7 @@ func (w *watcher) run(repaired bool) {
 		last = clock.Now()
 		if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
 			w.s.enter(PhaseLive, "")
+			w.proved()
 			if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
 				w.s.broken()
 				w.send(w.bookmark())

@@ -23,6 +23,7 @@ import (
 	"github.com/kubewake/kubewake/informer/factory/testdata/example/informers/externalversions"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/internal/leaktest"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // TestTwoLives: in its second life a program reads through the factory before it
@@ -35,7 +36,7 @@ func TestTwoLives(t *testing.T) {
 		t.Helper()
 		db := open(t, path)
 		f := informers.NewSharedInformerFactory(client(sim), 0)
-		if err := factory.Wake(f, db, factory.Options{}, &corev1.Pod{}, &corev1.ConfigMap{}); err != nil {
+		if err := factory.Wake(f, db, factory.Options{Informer: informer.Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}}}, &corev1.Pod{}, &corev1.ConfigMap{}); err != nil {
 			t.Fatal(err)
 		}
 		pods := f.Core().V1().Pods()

@@ -59,7 +59,9 @@ type spec struct {
 	Deletes int    // and how many deleted
 	Mark    string // with this
 	Started time.Time
-	Limited bool   // to client-go's default rate of requests
+	Limited bool // to client-go's default rate of requests
+	Types   bool // ten informers over ten small types, in place of one over pods
+	Confirm reflector.Confirm
 	Decoded bool   // kubewake leaves all of each page to the client to decode
 	Profile string // prefix of the files to write profiles to
 }
@@ -133,6 +135,9 @@ func child(text string) error {
 		}
 		time.Sleep(settle)
 		return tell(report{Traffic: w.read(), Memory: samples.read()})
+	}
+	if s.Types {
+		return s.types(client, w)
 	}
 	inf, err := s.informer(client)
 	if err != nil {
@@ -239,6 +244,7 @@ func (s spec) informer(client kubernetes.Interface) (*cached, error) {
 	}
 	c.opened = time.Now()
 	o := informer.Options{Indexers: indexers}
+	o.Reflector.Confirm = s.Confirm
 	if s.Decoded {
 		o.Reflector.Compare = reflector.CompareDecoded
 	}

@@ -26,7 +26,10 @@ type program struct {
 // launch starts a program; spec lacks what all have in common.
 func (b *bench) launch(ctx context.Context, s spec) (*program, error) {
 	cfg := b.server.Config()
-	s.Token, s.CA, s.Key = cfg.BearerToken, cfg.CAData, b.pods.key()
+	s.Token, s.CA = cfg.BearerToken, cfg.CAData
+	if s.Pods > 0 {
+		s.Key = b.pods.key()
+	}
 	s.DB = filepath.Join(b.dir, fmt.Sprintf("pods-%d.db", s.Pods))
 	if b.profile != "" {
 		s.Profile = filepath.Join(b.profile, fmt.Sprintf("%s-%s-%d-%d", s.Kind, s.Mode, s.Pods, time.Now().UnixMilli()))

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
@@ -55,7 +56,7 @@ func parseOptions() (o options, err error) {
 	flag.IntVar(&o.pairs, "pairs", 3, "pairs of restarts for each size")
 	flag.StringVar(&o.out, "out", "../docs/benchmarks.md", "file to write the tables into; empty: none")
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
-	flag.StringVar(&o.what, "what", "restart,stream", "what to measure: restart, stream, or both")
+	flag.StringVar(&o.what, "what", "restart,idle,stream", "what to measure: restart, idle, stream, or several of them")
 	flag.IntVar(&o.events, "events", 40_000, "stream: updates of a feed")
 	flag.StringVar(&o.parts, "parts", "speed,latency,bytes,idle", "stream: what of it")
 	flag.Parse()
@@ -89,11 +90,14 @@ func run(ctx context.Context) error {
 		switch what {
 		case "restart":
 			text, err = runRestart(ctx, o)
+		case "idle":
+			markers = idleMarkers
+			text, err = runIdle(ctx, o)
 		case "stream":
 			markers = streamMarkers
 			text, err = runStream(ctx, o)
 		default:
-			err = fmt.Errorf("-what: %q is neither restart nor stream", what)
+			err = fmt.Errorf("-what: %q is neither restart, nor idle, nor stream", what)
 		}
 		if err != nil {
 			return err
@@ -208,7 +212,7 @@ func (b *bench) restart(ctx context.Context, k kind, n int) (report, error) {
 
 // start runs a program that restarts or fills, to its end.
 func (b *bench) start(ctx context.Context, k kind, m mode, n int) (report, error) {
-	p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n})
+	p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Confirm: reflector.ConfirmBookmark})
 	if err != nil {
 		return report{}, err
 	}

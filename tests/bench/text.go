@@ -12,6 +12,7 @@ type markers string
 const (
 	benchMarkers  markers = "bench"
 	streamMarkers markers = "stream"
+	idleMarkers   markers = "idle"
 )
 
 // insert puts text between the markers of a file and leaves the rest of it.

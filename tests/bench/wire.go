@@ -96,7 +96,10 @@ type countedTransport struct {
 func (t *countedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.w.requests.Add(1)
 	req = req.Clone(req.Context())
-	req.Header.Set("Accept-Encoding", "gzip")
+	ours := req.Header.Get("Accept-Encoding") == ""
+	if ours {
+		req.Header.Set("Accept-Encoding", "gzip")
+	}
 	resp, err := t.next.RoundTrip(req)
 	if err != nil {
 		return nil, err
@@ -107,7 +110,7 @@ func (t *countedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		t.w.saw(nil, true)
 	}
 	resp.Body = body
-	if resp.Header.Get("Content-Encoding") == "gzip" {
+	if ours && resp.Header.Get("Content-Encoding") == "gzip" {
 		resp.Body = &unzipped{from: body}
 		resp.Header.Del("Content-Encoding")
 		resp.Header.Del("Content-Length")

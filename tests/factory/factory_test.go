@@ -68,7 +68,7 @@ var kinds = []kind{
 		if db == nil {
 			return r, nil
 		}
-		return r, factory.Wake(f, db, factory.Options{}, &corev1.ConfigMap{})
+		return r, factory.Wake(f, db, factory.Options{Informer: byBookmark}, &corev1.ConfigMap{})
 	}},
 	{"another project's", widgets, func(cfg *rest.Config, ns string, db *boltstore.DB) (running, error) {
 		f := externalversions.NewSharedInformerFactoryWithOptions(versioned.NewForConfigOrDie(cfg), 0, externalversions.WithNamespace(ns), externalversions.WithTweakListOptions(selected))
@@ -76,14 +76,14 @@ var kinds = []kind{
 		if db == nil {
 			return r, nil
 		}
-		return r, factory.Wake(f, db, factory.Options{}, &examplev1.Widget{})
+		return r, factory.Wake(f, db, factory.Options{Informer: byBookmark}, &examplev1.Widget{})
 	}},
 	{"dynamic", widgets, func(cfg *rest.Config, ns string, db *boltstore.DB) (running, error) {
 		client := dynamic.NewForConfigOrDie(cfg)
 		if db == nil {
 			return untyped(stockdynamic.NewFilteredDynamicSharedInformerFactory(client, 0, ns, selected)), nil
 		}
-		f, err := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, ns, selected, db, informer.Options{})
+		f, err := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, ns, selected, db, byBookmark)
 		return untyped(f), err
 	}},
 	{"metadata", configMaps, func(cfg *rest.Config, ns string, db *boltstore.DB) (running, error) {
@@ -91,7 +91,7 @@ var kinds = []kind{
 		if db == nil {
 			return untyped(stockmetadata.NewFilteredSharedInformerFactory(client, 0, ns, selected)), nil
 		}
-		f, err := metadatainformer.NewFilteredSharedInformerFactory(client, 0, ns, selected, db, informer.Options{})
+		f, err := metadatainformer.NewFilteredSharedInformerFactory(client, 0, ns, selected, db, byBookmark)
 		return untyped(f), err
 	}},
 }
@@ -221,6 +221,10 @@ func object(apiVersion, kind, namespace, name, in string) *unstructured.Unstruct
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind,
 		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{"in": in}}}}
 }
+
+// byBookmark has lists for what was missed only: a list that proves that nothing was
+// missed would count as one.
+var byBookmark = informer.Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}}
 
 // calls are what a handler was told.
 type calls struct {

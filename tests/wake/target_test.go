@@ -2,6 +2,7 @@ package wake
 
 import (
 	"context"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/tests/apiserver"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -19,7 +21,8 @@ type target interface {
 	Config() *rest.Config
 	Kubeconfig(t *testing.T) string
 	// FullReads returns the requests of programs under test since then that
-	// transferred state rather than changes; the lists among them in lists.
+	// transferred state rather than changes, but for lists that only prove that
+	// nothing was missed.
 	FullReads(t *testing.T, since time.Time) (all []string)
 	// ClusterReads counts those that asked which cluster it is.
 	ClusterReads(t *testing.T, since time.Time) int
@@ -56,12 +59,29 @@ func (s simulator) Kubeconfig(t *testing.T) string {
 }
 
 func (s simulator) FullReads(_ *testing.T, since time.Time) (all []string) {
+	p := proofs{}
 	for _, r := range s.Requests() {
-		if r.FullRead() && !r.Start.Before(since) && isOurs(r.UserAgent) {
+		if r.FullRead() && !r.Start.Before(since) && isOurs(r.UserAgent) && !p.has(r.Verb, r.Path, r.Query) {
 			all = append(all, r.Verb+" "+r.Path+"?"+r.Query.Encode())
 		}
 	}
 	return all
+}
+
+// proofs are the paths whose last list proves that nothing was missed: it asks for no
+// older state than a version. Its pages bring metadata, which is compared. Relists ask
+// for the newest state.
+type proofs map[string]bool
+
+// has says whether the request is of such a list.
+func (p proofs) has(verb, path string, q url.Values) bool {
+	if verb != "list" {
+		return false
+	}
+	if q.Get("continue") == "" {
+		p[path] = q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
+	}
+	return p[path]
 }
 
 func (s simulator) ClusterReads(_ *testing.T, since time.Time) (n int) {
@@ -102,8 +122,15 @@ func (s realServer) FullReads(t *testing.T, since time.Time) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := proofs{}
 	for _, r := range requests.UserAgent("kubewake/").FullReads() {
-		all = append(all, r.Verb+" "+r.URI)
+		u, err := url.Parse(r.URI)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !p.has(r.Verb, u.Path, u.Query()) {
+			all = append(all, r.Verb+" "+r.URI)
+		}
 	}
 	return all
 }

@@ -294,7 +294,7 @@ func TestTwoLives(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "test.db")
 			live := func(first int, want string) {
 				db := open(t, path)
-				f, err := k.ours(config(sim), filter{}, db, informer.Options{})
+				f, err := k.ours(config(sim), filter{}, db, informer.Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}})
 				if err != nil {
 					t.Fatal(err)
 				}

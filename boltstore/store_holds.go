@@ -1,0 +1,45 @@
+package boltstore
+
+import (
+	"fmt"
+
+	"github.com/kubewake/kubewake/internal/listing"
+)
+
+// Holds compares listed objects with the file, at one commit. It returns those that the
+// file has not, or not as they are listed, and how many objects the file has. An object
+// that the program itself has written since, or that could not be stored, is not as it
+// is listed.
+func (s *Claimed) Holds(listed []listing.Object) (lacking []listing.Object, objects uint64, err error) {
+	err = s.view(func(m *sourceMeta, src sourceTx) error {
+		g := src.gen(m.Generation)
+		if g.Items == nil {
+			lacking = listed
+			return nil
+		}
+		unstored := s.mayNote()
+		for _, l := range listed {
+			if s.match(g, unstored, l) != listing.MatchSame {
+				lacking = append(lacking, l)
+			}
+		}
+		objects = m.Items.Count
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("boltstore: compare %s with a list: %w", s.source, err)
+	}
+	return lacking, objects, nil
+}
+
+// ByMetadata says whether metadata is enough to recognise an object of a list. It is
+// not with a key function of the program's own.
+func (s *Claimed) ByMetadata() bool { return s.metaKeys }
+
+// NoteMetadataSize notes how many bytes the metadata of an object takes in a list. It
+// is in the file with the next commit or Release, and costs none of its own.
+func (s *Claimed) NoteMetadataSize(bytes uint64) { s.metadataSize.Store(bytes) }
+
+// MetadataSize is what NoteMetadataSize last noted, be it in an earlier life, 0 if
+// nothing.
+func (s *Claimed) MetadataSize() uint64 { return s.metadataSize.Load() }

@@ -1,0 +1,70 @@
+package boltstore
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/internal/listing"
+)
+
+// TestHolds: what a list shows is in the file under its UID and version, and nowhere
+// else. What the program itself wrote does not count.
+func TestHolds(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	srv := server{}
+	var listed []listing.Object
+	for i := range 3 {
+		o := configMap("ns", fmt.Sprint("cm", i), 10+i, nil)
+		srv.set(o)
+		listed = append(listed, listedAs(o))
+	}
+	relist(t, s, "20", RelistOptions{}, srv.list(), 100)
+	holds := func(what string, list []listing.Object, lacking int, objects uint64) {
+		t.Helper()
+		l, n, err := s.Holds(list)
+		if err != nil || len(l) != lacking || n != objects {
+			t.Errorf("%s: lacks %v, %d objects, %v", what, l, n, err)
+		}
+	}
+	holds("all", listed, 0, 3)
+	holds("one less", listed[:2], 0, 3)
+	other := append([]listing.Object(nil), listed...)
+	other[1].ResourceVersion = "99"
+	holds("another version", other, 1, 3)
+	other[1] = listed[1]
+	other[2].UID = "another"
+	holds("another UID", other, 1, 3)
+	other[2] = listing.Object{Namespace: "ns", Name: "new", UID: "u", ResourceVersion: "5"}
+	holds("another object", other, 1, 3)
+	if err := s.Update(configMap("ns", "cm0", 10, map[string]string{"own": "write"})); err != nil {
+		t.Fatal(err)
+	}
+	holds("an own write", listed, 1, 3)
+}
+
+// TestMetadataSizeIsKept: what a life has seen is there in the next, without a commit
+// of its own.
+func TestMetadataSizeIsKept(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	if n := s.MetadataSize(); n != 0 {
+		t.Error("nothing was seen, and", n)
+	}
+	s.NoteMetadataSize(321)
+	s.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db = openTest(t, path, Options{})
+	if n := claimTest(t, db, Claim{}).MetadataSize(); n != 321 {
+		t.Error("kept:", n)
+	}
+}
+
+func listedAs(o *corev1.ConfigMap) listing.Object {
+	return listing.Object{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), ResourceVersion: o.ResourceVersion}
+}

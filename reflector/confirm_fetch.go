@@ -1,0 +1,173 @@
+package reflector
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/listing"
+	"github.com/kubewake/kubewake/internal/packed"
+	"github.com/kubewake/kubewake/reflector/internal/wire"
+)
+
+// template travels in the context of a watch. The transport notes in it the request,
+// so that the same objects can be listed: with the same rights and selectors, and
+// without another token of the client's rate limit.
+type template struct {
+	of    boltstore.Source
+	noted chan struct{} // closed once the request is
+	open  chan struct{} // closed once the watch is
+
+	mu  sync.Mutex
+	req *http.Request // nil: the transport has not seen the watch
+	t   *transport
+}
+
+type templateKey struct{}
+
+// noteTemplate notes a watch's request.
+func (t *transport) noteTemplate(req *http.Request) {
+	m, _ := req.Context().Value(templateKey{}).(*template)
+	if m == nil || req.Method != http.MethodGet {
+		return
+	}
+	src, err := sourceOf(req.URL)
+	if err != nil || src.Group != m.of.Group || src.Version != m.of.Version || src.Resource != m.of.Resource || src.Namespace != m.of.Namespace {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.req == nil {
+		close(m.noted)
+	}
+	m.req, m.t = req, t
+}
+
+func newTemplate(of boltstore.Source) *template {
+	return &template{of: of, noted: make(chan struct{}), open: make(chan struct{})}
+}
+
+func (m *template) known() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.req != nil
+}
+
+// pageAsk is a page of metadata to be asked for.
+type pageAsk struct {
+	bytes, objects int64  // as many objects as have so many bytes
+	version        string // the list is to be no older
+	token          string // continue token; "": the first page
+	pack           bool   // the answer may be compressed
+	most           int64  // bytes that may come; 0: any
+}
+
+// pageAnswer is a page of metadata.
+type pageAnswer struct {
+	listed     []listing.Object
+	about      metav1.ListMeta
+	flow       string // flow schema of the server
+	size, sent int64  // bytes, unpacked and as they came
+}
+
+// list asks for a page of metadata of the objects that the watch is of.
+func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err error) {
+	m.mu.Lock()
+	req, t := m.req.Clone(ctx), m.t
+	m.mu.Unlock()
+	accept := acceptMetadata(req.Header.Get("Accept"))
+	if accept == "" {
+		return a, fmt.Errorf("%w: the client accepts %q", errNoMetadata, req.Header.Get("Accept"))
+	}
+	req.Header.Set("Accept", accept)
+	q := req.URL.Query()
+	for _, of := range []string{"watch", "resourceVersion", "resourceVersionMatch", "timeout", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents"} {
+		q.Del(of)
+	}
+	q.Set("limit", strconv.FormatInt(ask.objects, 10))
+	if ask.token == "" {
+		q.Set("resourceVersion", ask.version)
+		q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	} else {
+		q.Set("continue", ask.token)
+	}
+	req.URL.RawQuery = q.Encode()
+	if !ask.pack {
+		req.Header.Set("Accept-Encoding", "identity")
+	}
+	var sent atomic.Int64
+	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) {
+		return packed.RoundTrip(t.next, t.road.trace(req), ask.pack && !t.plain, &sent)
+	})
+	if err != nil {
+		return a, err
+	}
+	body := &capped{ReadCloser: resp.Body, sent: &sent, most: ask.most}
+	resp.Body = body
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return a, fmt.Errorf("list metadata: %s", resp.Status)
+	}
+	a.flow = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
+	a.listed, a.about, _, err = wire.ReadMetadata(resp)
+	a.size, a.sent = body.size, sent.Load()
+	return a, err
+}
+
+// capped is a body that fails once too much has come.
+type capped struct {
+	io.ReadCloser
+	sent       *atomic.Int64
+	size, most int64
+}
+
+func (c *capped) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.size += int64(n)
+	if c.most > 0 && c.sent.Load() > c.most {
+		return n, fmt.Errorf("%w: more has come than %d bytes", errNotWorth, c.most)
+	}
+	return n, err
+}
+
+// trace has the request measured.
+func (r *road) trace(req *http.Request) *http.Request {
+	var mu sync.Mutex
+	var connecting, wrote time.Time
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		ConnectStart: func(_, _ string) {
+			mu.Lock()
+			defer mu.Unlock()
+			connecting = r.now()
+		},
+		ConnectDone: func(_, _ string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				r.connected(r.now().Sub(connecting))
+			}
+		},
+		WroteRequest: func(httptrace.WroteRequestInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			wrote = r.now()
+		},
+		GotFirstResponseByte: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if !wrote.IsZero() {
+				r.answered(r.now().Sub(wrote))
+			}
+		},
+	}))
+}

@@ -1,0 +1,322 @@
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kubewake/kubewake/internal/listing"
+)
+
+// errNotWorth: a bookmark will be there sooner, or the list takes too much of the link.
+var errNotWorth = errors.New("reflector: the bookmark is left to confirm")
+
+// prove lists beside the watch of the template, and confirms once the file equals the
+// list. It runs until then, or until ctx ends. An error leaves it to the bookmark.
+//
+// The list is of the version L, at the stated one or later. Let all that is listed be in
+// the file as it is listed, and let the file have no other object, at one commit of
+// version C. If C is before L, nothing that exists at L has changed since C, and what
+// was created since is gone again: the file is as the server was at L. If C is L or
+// later, the watch has brought all up to L. Pages may be compared at one commit each,
+// with the number of objects at the last: while commits are before L, an object that
+// was as listed stays so.
+func (s *ListerWatcher) prove(ctx context.Context, t *template) {
+	rv, asked := s.queue.Target()
+	if rv == "" {
+		return
+	}
+	began := s.clock.Now()
+	p := &proof{s: s, template: t, least: rv}
+	p.each, p.all = metadataSize(s.store)
+	p.expected = int64(s.store.State().Objects)
+	_, p.flow = s.cluster.answeredOver()
+	if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
+		return
+	}
+	err := p.list(ctx)
+	if p.size > 0 && p.objects > 0 {
+		s.store.NoteMetadataSize(uint64(max(p.size/p.objects, 1)))
+	}
+	if err == nil {
+		err = p.confirm(ctx, asked)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.V(1).Info("A list does not confirm", "source", s.store.Source().String(), "reason", err.Error())
+		return
+	}
+	s.log.V(2).Info("Compared with a list", "source", s.store.Source().String(), "objects", p.objects, "took", s.clock.Since(began), "error", err)
+}
+
+// proveBeside starts prove, beside the watch of the template. end ends it.
+func (s *ListerWatcher) proveBeside(ctx context.Context, t *template) (end func()) {
+	if t == nil || !s.calls.begin() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer s.calls.end()
+		select {
+		case <-t.noted: // which is before the watch is open
+		case <-t.open:
+		case <-ctx.Done():
+			return
+		}
+		s.prove(ctx, t)
+	}()
+	return cancel
+}
+
+// calmDown waits until the watch is open and brings nothing for a moment.
+func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
+	select {
+	case <-t.open:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for before, _ := s.queue.Counted(); ; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.clock.After(calm):
+		}
+		if s.queue.Reached() {
+			return errNotWorth
+		}
+		now, _ := s.queue.Counted()
+		if now == before {
+			return nil
+		}
+		before = now
+	}
+}
+
+// proof is a list that is compared with the file.
+type proof struct {
+	s         *ListerWatcher
+	template  *template
+	least     string // version that the list must have reached
+	flow      string // flow schema of the server that was asked
+	expected  int64  // objects
+	each, all int64  // bytes of an object's metadata, and of all, as expected
+
+	rv, token string
+	objects   int64
+	size      int64 // bytes of metadata, unpacked
+	sent      int64 // the same, as they came
+	lacking   []listing.Object
+}
+
+// confirm waits until the watch has brought what the file lacks, or has deleted.
+func (p *proof) confirm(ctx context.Context, asked time.Time) error {
+	for {
+		_, stored := p.s.queue.Counted()
+		lacking, objects, err := p.s.store.Holds(p.lacking)
+		if err != nil {
+			return err
+		}
+		if p.lacking = lacking; len(lacking) == 0 && objects == uint64(p.objects) && p.s.store.Err() == nil {
+			if !p.s.queue.ConfirmListed(asked) {
+				return errNotWorth // the link has broken
+			}
+			return nil
+		}
+		if err := p.s.queue.AwaitStored(ctx, stored); err != nil {
+			return err
+		}
+	}
+}
+
+// list reads all pages.
+func (p *proof) list(ctx context.Context) error {
+	auto := p.s.proving.mode == ConfirmAuto
+	switch known := p.template.known(); {
+	case known && auto:
+		return p.auto(ctx)
+	case known:
+		near, _, _ := p.template.t.road.near()
+		for !p.done() {
+			if _, err := p.page(ctx, pageAsk{bytes: provingPage, pack: !near}); err != nil {
+				return err
+			}
+		}
+		return nil
+	case auto:
+		return errNotWorth
+	}
+	return p.whole(ctx)
+}
+
+// auto lists if that is cheap.
+func (p *proof) auto(ctx context.Context) error {
+	r := p.template.t.road
+	near, known, judged := r.near()
+	if near && !known {
+		if err := p.probe(ctx, r, judged); err != nil || p.done() {
+			return err
+		}
+		near, known, _ = r.near()
+	}
+	if near && known {
+		return p.near(ctx, r)
+	}
+	return p.little(ctx, r)
+}
+
+// probe reads the first page over a link that looks near. Its end shows whether the
+// link is fast. Where other lists have taken what such pages may bring, it waits for
+// theirs.
+func (p *proof) probe(ctx context.Context, r *road, judged <-chan struct{}) error {
+	if p.s.store.MetadataSize() > 0 && p.all > nearBytes {
+		return errNotWorth
+	}
+	ask := pageAsk{bytes: probeBytes, most: min(probeBytes, p.all) * 5 / 4}
+	if p.all <= probeBytes {
+		ask.bytes = provingPage
+	}
+	if !r.reserve(false, ask.most) {
+		select {
+		case <-judged:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	took, err := p.page(ctx, ask)
+	if err == nil {
+		r.paged(p.size, took)
+	}
+	return err
+}
+
+// done says whether the list has come to its end.
+func (p *proof) done() bool { return p.rv != "" && p.token == "" }
+
+// near lists over a near link: in pages that grow as fast as the link shows to be.
+func (p *proof) near(ctx context.Context, r *road) error {
+	taken := p.all
+	if taken > nearBytes || !r.reserve(true, taken) {
+		return errNotWorth
+	}
+	defer r.done(taken)
+	began, page := p.s.clock.Now(), int64(4*probeBytes)
+	for !p.done() {
+		before := p.size
+		took, err := p.page(ctx, pageAsk{bytes: page})
+		if err != nil || p.done() {
+			return err
+		}
+		size := p.size - before
+		left := time.Duration(float64(took) * float64(p.all-p.size) / float64(max(size, 1)))
+		if size < 1<<20 {
+			left /= 4 // most of that was one round trip
+		}
+		if p.s.clock.Since(began)+left > bookmarkAfter {
+			return fmt.Errorf("%w: it would take %s more", errNotWorth, left)
+		}
+		page = min(8*page, provingPage)
+	}
+	return nil
+}
+
+// little lists what is little, over a link that may be far or slow. The rest is left
+// if it would not be there before the bookmark: it would be in its way.
+func (p *proof) little(ctx context.Context, r *road) error {
+	most := sentAs(p.all-p.size) * 9 / 8
+	if !r.reserve(false, most) {
+		return errNotWorth
+	}
+	most += p.sent
+	began, page := p.s.clock.Now(), int64(littleBytes)
+	for !p.done() {
+		took, err := p.page(ctx, pageAsk{bytes: page, pack: true, most: max(most-p.sent, 1)})
+		if err != nil || p.done() {
+			return err
+		}
+		left := time.Duration(float64(took) * float64(sentAs(p.all-p.size)) / float64(max(p.size, 1)))
+		if p.s.clock.Since(began)+left > bookmarkAfter {
+			return fmt.Errorf("%w: it would take %s more", errNotWorth, left)
+		}
+		page = provingPage
+	}
+	return nil
+}
+
+// page reads the next page, and compares it. It returns how long the page took.
+func (p *proof) page(ctx context.Context, ask pageAsk) (took time.Duration, err error) {
+	ask.objects = max(ask.bytes/max(p.each, 1), 1)
+	ask.version, ask.token = p.least, p.token
+	began := p.s.clock.Now()
+	answer, err := p.template.list(ctx, ask)
+	if err != nil {
+		if !errors.Is(err, errNotWorth) && ctx.Err() == nil {
+			p.s.proving.failure()
+		}
+		return 0, err
+	}
+	took = p.s.clock.Since(began)
+	if answer.flow != p.flow {
+		return took, fmt.Errorf("%w: another server answers", errNotWorth)
+	}
+	p.size, p.sent = p.size+answer.size, p.sent+answer.sent
+	if len(answer.listed) > 0 {
+		p.each = max(p.size/(p.objects+int64(len(answer.listed))), 1)
+		p.all = max(p.each*p.expected, p.size)
+	}
+	return took, p.compare(answer.listed, answer.about)
+}
+
+// whole lists whole objects with the caller's function, in pages.
+func (p *proof) whole(ctx context.Context) error {
+	for !p.done() {
+		o := metav1.ListOptions{Limit: firstPage, Continue: p.token}
+		if p.token == "" {
+			o.ResourceVersion, o.ResourceVersionMatch = p.least, metav1.ResourceVersionMatchNotOlderThan
+		}
+		list, err := p.s.requests.list(ctx, p.s.o.quietTimeout, o)
+		if err != nil {
+			return err
+		}
+		about, err := meta.ListAccessor(list)
+		if err != nil {
+			return err
+		}
+		var listed []listing.Object
+		err = meta.EachListItem(list, func(obj runtime.Object) error {
+			m, err := meta.Accessor(obj)
+			if err == nil {
+				listed = append(listed, listing.Object{Namespace: m.GetNamespace(), Name: m.GetName(), UID: string(m.GetUID()), ResourceVersion: m.GetResourceVersion()})
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := p.compare(listed, metav1.ListMeta{ResourceVersion: listVersion(about), Continue: about.GetContinue()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare notes what of a page the file lacks.
+func (p *proof) compare(listed []listing.Object, about metav1.ListMeta) error {
+	if c, err := resourceversion.CompareResourceVersion(about.ResourceVersion, p.least); err != nil || c < 0 || p.rv != "" && about.ResourceVersion != p.rv {
+		return fmt.Errorf("%w: the list is of version %q, after %q, and %q is wanted", errNotWorth, about.ResourceVersion, p.rv, p.least)
+	}
+	lacking, _, err := p.s.store.Holds(listed)
+	if err != nil {
+		return err
+	}
+	p.rv, p.token, p.objects = about.ResourceVersion, about.Continue, p.objects+int64(len(listed))
+	if p.lacking = append(p.lacking, lacking...); len(p.lacking) > mostLacking {
+		return fmt.Errorf("%w: %d objects are not as listed", errNotWorth, len(p.lacking))
+	}
+	return nil
+}
