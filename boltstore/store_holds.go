@@ -7,10 +7,10 @@ import (
 )
 
 // Holds compares listed objects with the file, at one commit. It returns those that the
-// file has not, or not as they are listed, and how many objects the file has. An object
-// that the program itself has written since, or that could not be stored, is not as it
-// is listed.
-func (s *Claimed) Holds(listed []listing.Object) (lacking []listing.Object, objects uint64, err error) {
+// file has not, or not as they are listed. An object that the program itself has written
+// since, or that could not be stored, is not as it is listed. only says whether the file
+// has so many objects, and no own writes.
+func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []listing.Object, only bool, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		g := src.gen(m.Generation)
 		if g.Items == nil {
@@ -23,13 +23,13 @@ func (s *Claimed) Holds(listed []listing.Object) (lacking []listing.Object, obje
 				lacking = append(lacking, l)
 			}
 		}
-		objects = m.Items.Count
+		only = m.Items.Count == objects && m.Own.Count == 0
 		return nil
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("boltstore: compare %s with a list: %w", s.source, err)
+		return nil, false, fmt.Errorf("boltstore: compare %s with a list: %w", s.source, err)
 	}
-	return lacking, objects, nil
+	return lacking, only, nil
 }
 
 // ByMetadata says whether metadata is enough to recognise an object of a list. It is

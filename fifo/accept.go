@@ -109,6 +109,10 @@ func (q *Queue) fail(err error) {
 	q.failure.count++
 	q.failure.last, q.failure.at = err, q.counts.accepted+1
 	q.mu.Unlock()
+	q.tellFailure()
+}
+
+func (q *Queue) tellFailure() {
 	select {
 	case q.failure.came <- struct{}{}:
 	default:
@@ -121,12 +125,15 @@ func (q *Queue) Unstored() <-chan struct{} { return q.failure.came }
 
 // Failed counts the events and listed objects that could not be stored in this
 // life of the process. It also returns the last one's error, nil once the file has
-// all of these objects, or they are gone.
+// all of these objects, or they are gone, and while the event is held.
 func (q *Queue) Failed() (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.counts.inFile >= q.failure.at && q.store.UnstoredObjects() == 0 {
 		q.failure.last = nil
+	}
+	if q.hold.until != "" && q.failure.at > q.counts.inFile {
+		return q.failure.count, nil
 	}
 	return q.failure.count, q.failure.last
 }
@@ -135,6 +142,7 @@ func (q *Queue) enqueue(it item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.batch.bytes >= q.most {
+		q.release() // more is held than fits
 		slept := q.store.Slept()
 		for q.batch.bytes >= q.most && !q.closed {
 			q.cond.Wait()
@@ -158,8 +166,11 @@ func (q *Queue) enqueue(it item) error {
 	if it.change != nil {
 		q.counts.lastChange = q.counts.accepted
 		q.batch.bytes += it.change.Memory()
-		q.wake(q.urgent())
+		if q.hold.until == "" {
+			q.wake(q.urgent())
+		}
 	}
+	q.holdUntil(it.rv)
 	q.noteLength()
 	return nil
 }
@@ -196,6 +207,7 @@ func (q *Queue) Bookmark(rv string) error {
 		q.counts.accepted++
 	}
 	q.advance(rv, q.now())
+	q.holdUntil(rv)
 	q.peel()
 	return nil
 }

@@ -1,7 +1,6 @@
 package fifo
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -26,13 +25,13 @@ func (q *Queue) advance(rv string, at time.Time) {
 		return
 	}
 	q.version.confirmed, q.version.slept = at, q.store.Slept()
-	q.synchronize()
+	q.synchronize(q.counts.accepted)
 }
 
-// synchronize notes that the queue has synced once what was accepted is done.
-func (q *Queue) synchronize() {
+// synchronize notes that the queue has synced once so many of what was accepted are
+// done.
+func (q *Queue) synchronize(n uint64) {
 	if q.counts.syncAt == nil {
-		n := q.counts.accepted
 		if q.counts.syncAt = &n; q.batch.bytes > 0 {
 			q.wake(q.urgent())
 		}
@@ -110,55 +109,18 @@ func (q *Queue) Target() (rv string, asked time.Time) {
 	return q.version.target, q.version.asked
 }
 
-// ConfirmListed notes that the file was equal to a list of the server's, at the target
-// or a later version. asked is when the server was asked for the target: if it has
-// been asked again since, or the link has broken, the list says nothing. The state is
-// then confirmed as of asked. The resume point stays, and until an event or a bookmark
-// reaches the target, neither of them confirms.
-func (q *Queue) ConfirmListed(asked time.Time) bool {
+// Counted is how many changes and bookmarks were accepted in this life.
+func (q *Queue) Counted() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.version.target == "" || !q.version.asked.Equal(asked) || q.closed {
-		return false
-	}
-	if q.version.reached { // an event or a bookmark has said more
-		return true
-	}
-	q.version.confirmed, q.version.slept, q.version.proven = asked, q.store.Slept(), asked
-	q.synchronize()
-	q.cond.Broadcast()
-	return true
+	return q.counts.accepted
 }
 
-// AwaitStored returns nil once more than so many of what was accepted are in the file,
-// see Counted. The error is the context's, or ErrClosed.
-func (q *Queue) AwaitStored(ctx context.Context, since uint64) error {
-	stop := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.cond.Broadcast()
-	})
-	defer stop()
+// Stored is how many of those are in the file.
+func (q *Queue) Stored() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.counts.inFile <= since {
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case q.closed:
-			return ErrClosed
-		}
-		q.cond.Wait()
-	}
-	return nil
-}
-
-// Counted is how many changes and bookmarks were accepted in this life, and how many of
-// them are in the file.
-func (q *Queue) Counted() (accepted, stored uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.counts.accepted, q.counts.inFile
+	return q.counts.inFile
 }
 
 // Doubt notes that the link to the server is broken. Nothing is confirmed any
@@ -177,8 +139,10 @@ func (q *Queue) Unconfirm(aside bool) {
 	q.version.target, q.version.reached, q.version.own = "", false, nil
 	q.version.confirmed, q.version.proven = time.Time{}, time.Time{}
 	if aside {
+		q.dropHeld()
 		q.version.accepted = ""
 	}
+	q.release()
 }
 
 // Reached says whether the accepted version is the one that the server last stated,

@@ -16,6 +16,6 @@
 //	SyncAll                  cache.SyncAllInfo: a resync is due
 //
 // accept.go has what a Reflector gives, relist.go full lists, confirm.go what the
-// server has said of the state's age, pop.go what a consumer takes, and wait.go the
-// callers that wait for any of these.
+// server has said of the state's age, hold.go lists that confirm it, pop.go what a
+// consumer takes, and wait.go the callers that wait for any of these.
 package fifo

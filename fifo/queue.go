@@ -42,6 +42,7 @@ type Queue struct {
 	cond    sync.Cond // of everything below
 	batch   batch
 	output  output
+	hold    hold
 	version version
 	counts  counts
 	failure failure
@@ -57,6 +58,7 @@ type batch struct {
 	pending  []item
 	bytes    int      // of pending
 	inflight []uint64 // counts.accepted at the ends of batches on their way into the file
+	together int      // so many of pending go into the file in one commit
 }
 
 // output is what is in the file and has not been popped.
@@ -90,7 +92,7 @@ type counts struct {
 	inFile     uint64
 	done       uint64  // in the file and popped
 	lastChange uint64  // accepted with the last change
-	syncAt     *uint64 // accepted when a target was first reached
+	syncAt     *uint64 // accepted when a target was first reached, or confirmed by a list
 }
 
 // failure is about objects that could not be stored.
@@ -145,12 +147,13 @@ func (q *Queue) Take(max int, bookmark bool) (*boltstore.Batch, bool) {
 	defer q.mu.Unlock()
 	// A consumer may wait for Flush before it pops again. So a Flush takes what is
 	// pending, although the output is full.
-	if len(q.batch.pending) == 0 || q.output.bytes >= q.most && q.waiters.flushing == 0 || q.batch.bytes == 0 && !bookmark {
+	free, held := q.free(), q.hold.until != ""
+	if free == 0 || q.output.bytes >= q.most && q.waiters.flushing == 0 || (q.batch.bytes == 0 || held) && !bookmark {
 		return nil, false
 	}
 	b := &boltstore.Batch{}
 	n := 0
-	for size := 0; n < len(q.batch.pending) && size < max; n++ {
+	for size := 0; n < free && (size < max || n < q.batch.together); n++ {
 		it := q.batch.pending[n]
 		if it.change != nil {
 			b.Changes = append(b.Changes, it.change)
@@ -161,6 +164,10 @@ func (q *Queue) Take(max int, bookmark bool) (*boltstore.Batch, bool) {
 			b.ResourceVersion = it.rv
 		}
 	}
+	if held {
+		q.hold.accepted = b.ResourceVersion // of the bookmark
+	}
+	q.batch.together -= min(n, q.batch.together)
 	clear(q.batch.pending[:n])
 	if q.batch.pending = q.batch.pending[n:]; len(q.batch.pending) == 0 {
 		q.batch.pending = nil
@@ -168,7 +175,7 @@ func (q *Queue) Take(max int, bookmark bool) (*boltstore.Batch, bool) {
 	}
 	q.batch.inflight = append(q.batch.inflight, q.counts.accepted-uint64(len(q.batch.pending)))
 	q.cond.Broadcast()
-	return b, q.batch.bytes > 0
+	return b, q.batch.bytes > 0 && !held
 }
 
 // OnLength has fn called with how many of the accepted items have not been popped,

@@ -76,6 +76,7 @@ type Relist struct {
 // the pages, and ends the relist with Commit or Abort. Abort does nothing after
 // Commit.
 func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Relist, error) {
+	q.DropHeld()
 	if err := q.Flush(ctx); err != nil {
 		return nil, err
 	}
@@ -130,6 +131,7 @@ func (r *Relist) end(ctx context.Context, rv, newest string, confirmed time.Time
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.version.reached = false
+	q.release()
 	for _, e := range entries {
 		q.push(outgoing{delta: &cache.Delta{Type: e.Type, Object: e}, size: e.Size()})
 	}

@@ -72,7 +72,7 @@ func (q *Queue) wait(ctx context.Context, ok func() bool) error {
 	defer func() { q.waiters.waiting-- }()
 	for until, met := uint64(0), false; ; q.cond.Wait() {
 		if !met && ok() {
-			until, met = q.counts.lastChange, true
+			until, met = q.awaitable(), true
 		}
 		switch {
 		case met && q.counts.done >= until:
@@ -97,8 +97,9 @@ func (q *Queue) Purge(ctx context.Context) error {
 	return r.end(ctx, "", "", time.Unix(0, 0), false)
 }
 
-// Flush waits until everything accepted is in the file, bookmarks included. The error is
-// the context's, or boltstore.ErrClosed if the file was closed before that.
+// Flush waits until everything accepted is in the file, bookmarks included. What is held
+// is no part of that, see ConfirmListed. The error is the context's, or
+// boltstore.ErrClosed if the file was closed before that.
 func (q *Queue) Flush(ctx context.Context) error {
 	waiting, end := context.WithCancel(ctx)
 	defer end()
@@ -119,7 +120,7 @@ func (q *Queue) Flush(ctx context.Context) error {
 	defer q.mu.Unlock()
 	q.waiters.flushing++
 	defer func() { q.waiters.flushing-- }()
-	for len(q.batch.pending) > 0 || len(q.batch.inflight) > 0 {
+	for q.free() > 0 || len(q.batch.inflight) > 0 {
 		if waiting.Err() != nil {
 			return cmp.Or(ctx.Err(), boltstore.ErrClosed)
 		}

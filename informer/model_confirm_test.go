@@ -1,6 +1,9 @@
 package informer
 
 import (
+	"fmt"
+	"maps"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,7 @@ func (s *modelServer) other() {
 	defer s.mu.Unlock()
 	s.rv++
 	s.log = append(s.log, watch.Event{})
+	s.keepState()
 	s.cond.Broadcast()
 }
 
@@ -27,30 +31,120 @@ func (s *modelServer) hold(held bool) {
 	s.cond.Broadcast()
 }
 
+// stall has watches bring nothing, or all go on.
+func (s *modelServer) stall(stalled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stalled = stalled
+	s.cond.Broadcast()
+}
+
+// expire has all watches end, and those from before now refused.
+func (s *modelServer) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.excuseLocked() // a list follows
+	s.forget()
+}
+
+// keepStates keeps the server's states from now on, or no more.
+func (s *modelServer) keepStates(keep bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.states = nil; keep {
+		s.states = map[int]map[string]*corev1.ConfigMap{}
+		s.keepState()
+	}
+}
+
+func (s *modelServer) keepState() {
+	if s.states != nil {
+		s.states[s.rv] = maps.Clone(s.objs)
+	}
+}
+
+// was returns the first version, from the given one on, at which the server had just
+// these objects, but for the program's own.
+func (s *modelServer) was(got map[string]*corev1.ConfigMap, from int, own map[int]bool) (rv int, why string) {
+	theirs := func(all map[string]*corev1.ConfigMap) map[string]*corev1.ConfigMap {
+		all = maps.Clone(all)
+		for key := range own {
+			delete(all, fmt.Sprint("o", key))
+		}
+		return all
+	}
+	got = theirs(got)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for rv := from; rv <= s.rv; rv++ {
+		if state, kept := s.states[rv]; kept {
+			if _, why = sameMaps(theirs(state), got); why == "" {
+				return rv, ""
+			}
+		}
+	}
+	return from, fmt.Sprintf("no state since %d: at %d %s", from, s.rv, why)
+}
+
+// ghost is an object that comes and goes.
+func (m *model) ghost(key, n int) {
+	s := m.server
+	for s.objects()[fmt.Sprint("o", key)] != nil {
+		key += 16
+	}
+	if n&1 > 0 {
+		m.flashed(key)
+	}
+	for _, do := range []string{"create", "update", "delete"} {
+		s.change(do, key)
+	}
+}
+
 // confirmed is a life in which only a list can confirm: another type changes last, and
-// bookmarks do not come. It begins after some changes. Once the informer has synced its
-// store has what the server has, or what the watch has brought since.
+// bookmarks do not come. It begins after some changes, after objects that came and went,
+// or both. Once the informer has synced, all that readers see is as the server was at
+// some time since the life began, and never an earlier state than before.
 func (m *model) confirmed(o op) {
 	s := m.server
 	clean := m.confirm == reflector.ConfirmList && !m.full && m.elsewhere == nil && len(m.own) == 0 && !m.faults.transform.Load() && !m.faults.index.Load()
-	if clean {
+	if clean && o.n < 4 {
 		m.settle()
 	}
 	m.endOpen()
 	m.check()
+	ghosts, stalled := o.n&1 > 0, o.n&3 == 1
+	for i := range o.n &^ 1 {
+		if !stalled {
+			s.change([]string{"update", "delete", "create", "recreate"}[(o.key+i)%4], o.key+i)
+		}
+	}
 	for i := range o.n {
-		s.change([]string{"update", "delete", "create", "recreate"}[(o.key+i)%4], o.key+i)
+		if ghosts {
+			m.ghost(o.key+i, o.n+i)
+		}
 	}
 	s.other()
 	s.hold(true)
+	s.stall(stalled)
+	s.keepStates(true)
+	at, err := strconv.Atoi(s.version())
+	if err != nil {
+		m.t.Fatal(err)
+	}
 	m.start()
-	if o.key&1 > 0 {
+	switch {
+	case o.key&3 == 1:
 		s.change("delete", o.n)
 		s.change("create", o.key)
 		s.other()
+	case o.key&3 == 2 && !m.full:
+		m.storeOwn(o)
+	case o.key&3 == 3:
+		m.replaced = true
+		s.expire()
 	}
 	patience := 20 * time.Millisecond
-	if clean {
+	if clean = clean && len(m.own) == 0 && (!stalled || o.n < 4 && o.key&3 != 1); clean {
 		patience = 20 * time.Second
 	}
 	synced := false
@@ -60,16 +154,36 @@ func (m *model) confirmed(o op) {
 	case <-time.After(patience):
 	}
 	if clean && !synced {
-		m.t.Fatalf("no list has confirmed: %s", m.inf.State())
+		m.t.Fatalf("no list has confirmed %+v: %s", o, m.inf.State())
 	}
-	if synced && len(m.own) == 0 && o.key&1 == 0 {
+	look := func() {
+		if !synced || m.faults.transform.Load() {
+			return
+		}
 		got := map[string]*corev1.ConfigMap{}
 		for _, obj := range m.inf.GetStore().List() {
 			got[obj.(*corev1.ConfigMap).Name] = obj.(*corev1.ConfigMap)
 		}
-		if _, why := sameMaps(s.objects(), got); why != "" {
+		var why string
+		if at, why = s.was(got, at, m.own); why != "" {
 			m.t.Fatalf("synced, and %s: %s", why, m.inf.State())
 		}
 	}
+	look()
+	s.stall(false)
+	for range 10 {
+		time.Sleep(20 * time.Microsecond) // between two looks
+		look()
+	}
+	if o.key&4 > 0 && !m.replaced {
+		m.replaced = true
+		s.expire()
+	}
 	s.hold(false)
+	for i := 0; i < 20 && m.inf.LastSyncResourceVersion() != s.version(); i++ {
+		time.Sleep(20 * time.Microsecond) // between two looks
+		look()
+	}
+	look()
+	s.keepStates(false)
 }

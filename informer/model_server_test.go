@@ -29,8 +29,10 @@ type modelServer struct {
 	marks   int           // bookmarks, ever
 	streams int           // counts up when all watches are told that they expired
 	uids    int
-	pad     string // of what is written
-	held    bool   // watches begin without a bookmark
+	pad     string                               // of what is written
+	held    bool                                 // watches begin without a bookmark
+	stalled bool                                 // watches bring nothing
+	states  map[int]map[string]*corev1.ConfigMap // by version; nil: not kept
 	flashes []*flash
 	deletes map[string]*atomic.Int64 // of each name
 
@@ -90,6 +92,7 @@ func (s *modelServer) put(typ watch.EventType, name string, uid types.UID) {
 		delete(s.objs, name)
 		s.gone(name).Add(1)
 	}
+	s.keepState()
 }
 
 // padded makes what is written from now on large.
@@ -198,7 +201,7 @@ func (s *modelServer) stream(w *watch.ProxyWatcher, ch chan<- watch.Event, at, s
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
-		for s.streams == streams && at >= s.rv && (marks == s.marks || at > s.rv) && !w.Stopping() {
+		for s.streams == streams && (s.stalled || at >= s.rv && (marks == s.marks || at > s.rv)) && !w.Stopping() {
 			s.cond.Wait()
 		}
 		expired := s.streams != streams

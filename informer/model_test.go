@@ -48,7 +48,7 @@ var weights = []struct {
 
 	{"store answer", 80}, {"store own", 30},
 
-	{"confirm", 12},
+	{"confirm", 24},
 
 	{"flash", 40}, {"move file", 8}, {"file back", 12}, {"rest", 14},
 

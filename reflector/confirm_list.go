@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/kubewake/kubewake/fifo"
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
@@ -21,12 +22,15 @@ var errNotWorth = errors.New("reflector: the bookmark is left to confirm")
 // list. It runs until then, or until ctx ends. An error leaves it to the bookmark.
 //
 // The list is of the version L, at the stated one or later. Let all that is listed be in
-// the file as it is listed, and let the file have no other object, at one commit of
-// version C. If C is before L, nothing that exists at L has changed since C, and what
-// was created since is gone again: the file is as the server was at L. If C is L or
-// later, the watch has brought all up to L. Pages may be compared at one commit each,
-// with the number of objects at the last: while commits are before L, an object that
-// was as listed stays so.
+// the file as it is listed, and let the file have no other object and no own write, at
+// one commit of version C. If C is before L, nothing that exists at L has changed since
+// C, and what was created since is gone again: the file is as the server was at L. If C
+// is L or later, the watch has brought all up to L. Pages may be compared at one commit
+// each, with the number of objects at the last: while commits are before L, an object
+// that was as listed stays so, unless the program writes over it.
+//
+// What was created since C and is gone again comes later all the same, by the watch. The
+// queue keeps it from readers until it has all up to L, see fifo.Queue.ConfirmListed.
 func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	rv, asked := s.queue.Target()
 	if rv == "" {
@@ -45,7 +49,7 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 		s.store.NoteMetadataSize(uint64(max(p.size/p.objects, 1)))
 	}
 	if err == nil {
-		err = p.confirm(ctx, asked)
+		err = p.confirm(ctx, fifo.Listed{Target: rv, Asked: asked, At: p.rv})
 	}
 	if err != nil && ctx.Err() == nil {
 		s.log.V(1).Info("A list does not confirm", "source", s.store.Source().String(), "reason", err.Error())
@@ -80,7 +84,7 @@ func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	for before, _ := s.queue.Counted(); ; {
+	for before := s.queue.Counted(); ; {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -89,7 +93,7 @@ func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
 		if s.queue.Reached() {
 			return errNotWorth
 		}
-		now, _ := s.queue.Counted()
+		now := s.queue.Counted()
 		if now == before {
 			return nil
 		}
@@ -114,20 +118,22 @@ type proof struct {
 }
 
 // confirm waits until the watch has brought what the file lacks, or has deleted.
-func (p *proof) confirm(ctx context.Context, asked time.Time) error {
+func (p *proof) confirm(ctx context.Context, l fifo.Listed) error {
 	for {
-		_, stored := p.s.queue.Counted()
-		lacking, objects, err := p.s.store.Holds(p.lacking)
+		l.Stored = p.s.queue.Stored()
+		lacking, only, err := p.s.store.Holds(p.lacking, uint64(p.objects))
 		if err != nil {
 			return err
 		}
-		if p.lacking = lacking; len(lacking) == 0 && objects == uint64(p.objects) && p.s.store.Err() == nil {
-			if !p.s.queue.ConfirmListed(asked) {
+		if p.lacking = lacking; len(lacking) == 0 && only && p.s.store.Err() == nil {
+			switch confirmed, stands := p.s.queue.ConfirmListed(l); {
+			case confirmed:
+				return nil
+			case !stands:
 				return errNotWorth // the link has broken
 			}
-			return nil
 		}
-		if err := p.s.queue.AwaitStored(ctx, stored); err != nil {
+		if err := p.s.queue.AwaitStored(ctx, l.Stored); err != nil {
 			return err
 		}
 	}
@@ -310,7 +316,7 @@ func (p *proof) compare(listed []listing.Object, about metav1.ListMeta) error {
 	if c, err := resourceversion.CompareResourceVersion(about.ResourceVersion, p.least); err != nil || c < 0 || p.rv != "" && about.ResourceVersion != p.rv {
 		return fmt.Errorf("%w: the list is of version %q, after %q, and %q is wanted", errNotWorth, about.ResourceVersion, p.rv, p.least)
 	}
-	lacking, _, err := p.s.store.Holds(listed)
+	lacking, _, err := p.s.store.Holds(listed, 0)
 	if err != nil {
 		return err
 	}

@@ -78,6 +78,7 @@ func TestListShowsWhatWasMissed(t *testing.T) {
 		"an update": func(f *fixture) { f.put("cm1", 10, 1) },
 		"a delete":  func(f *fixture) { f.delete("cm1") },
 		"another":   func(f *fixture) { f.delete("cm1"); f.create("cm1") },
+		"no more":   func(f *fixture) { f.create("new"); f.delete("new") },
 		"an add for a delete": func(f *fixture) {
 			f.delete("cm1")
 			f.create("new")
@@ -99,7 +100,7 @@ func TestListShowsWhatWasMissed(t *testing.T) {
 					})
 					f.reflect()
 					after(500 * time.Millisecond)
-					if want := !held || what == "nothing"; f.queue.HasSynced() != want {
+					if want := !held || what == "nothing" || what == "no more"; f.queue.HasSynced() != want {
 						t.Errorf("synced %v", !want)
 					}
 					if f.queue.HasSynced() {

@@ -78,6 +78,7 @@ func (a *audit) miscounted(ctx context.Context) (bool, error) {
 // differs says whether the server counts another number of objects at the file's
 // version. It is false if the server does not say.
 func (a *audit) differs(ctx context.Context) (bool, error) {
+	a.queue.DropHeld()
 	if err := a.queue.Flush(ctx); err != nil {
 		return false, err
 	}

@@ -158,6 +158,7 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 		}
 		return nil, err
 	}
+	s.queue.DropHeld()
 	list, err := s.source.ListWithContext(ctx, o)
 	if err != nil {
 		return nil, err

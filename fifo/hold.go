@@ -1,0 +1,157 @@
+package fifo
+
+import (
+	"context"
+	"time"
+)
+
+// hold keeps what the watch still brings from before a list that confirmed.
+//
+// The file is then as the server was at the list's version. Its resume point is older,
+// and the watch begins there. All that the watch brings up to the list's version is of
+// objects that came and went in between. A reader must not see those: that would be a
+// step back to before the time that was confirmed. Handlers are told of them. So these
+// changes wait, and are committed together with the first one that is of the list's
+// version or a later one.
+type hold struct {
+	until    string // version of the list; "": nothing is held
+	accepted string // version.accepted without what is held
+	newest   string // version.newest likewise
+	changes  uint64 // counts.lastChange likewise
+}
+
+// Listed is a list of the server's to which the file was equal.
+type Listed struct {
+	Target string    // the version that the server stated before, see Target
+	Asked  time.Time // when it was asked for that
+	At     string    // version of the list, the target or later
+	Stored uint64    // what was Stored before the file was compared
+}
+
+// ConfirmListed notes that the file was equal to a list. The state is then confirmed as
+// of the question. The resume point stays, and until an event or a bookmark reaches the
+// target, neither of them confirms. What the watch brings from before the list is in
+// the file only together with what came after it.
+//
+// confirmed is false if something is on its way into the file, or has been stored
+// meanwhile: the file must be compared again. stands is false if the list says nothing
+// any more: the server has been asked again, or the link has broken.
+func (q *Queue) ConfirmListed(l Listed) (confirmed, stands bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed || q.version.target == "" || q.version.target != l.Target || !q.version.asked.Equal(l.Asked):
+		return false, false
+	case q.version.reached: // an event or a bookmark has said more
+		return true, true
+	case q.batch.bytes > 0 && q.hold.until == "" || len(q.batch.inflight) > 0 || q.counts.inFile != l.Stored:
+		return false, true
+	case q.hold.until == "":
+		q.hold = hold{until: l.At, accepted: q.version.accepted, newest: q.version.newest, changes: q.counts.lastChange}
+	case !atLeast(q.hold.until, l.At):
+		q.hold.until = l.At
+	}
+	q.version.confirmed, q.version.slept, q.version.proven = l.Asked, q.store.Slept(), l.Asked
+	q.synchronize(q.counts.inFile)
+	q.cond.Broadcast()
+	return true, true
+}
+
+// free is how many pending items may be committed. While changes are held it is the
+// bookmark before them.
+func (q *Queue) free() (n int) {
+	if q.hold.until == "" {
+		return len(q.batch.pending)
+	}
+	for n < len(q.batch.pending) && q.batch.pending[n].change == nil {
+		n++
+	}
+	return n
+}
+
+// awaitable is counts.lastChange without what is held: the file is already as it will be
+// once all of that has come.
+func (q *Queue) awaitable() uint64 {
+	if q.hold.until != "" {
+		return q.hold.changes
+	}
+	return q.counts.lastChange
+}
+
+// holdUntil ends the hold if rv is the version that it waits for, or a later one.
+func (q *Queue) holdUntil(rv string) {
+	if q.hold.until != "" && atLeast(rv, q.hold.until) {
+		q.release()
+	}
+}
+
+// release ends the hold. What is held goes into the file in one commit.
+func (q *Queue) release() {
+	if q.hold.until == "" {
+		return
+	}
+	q.hold = hold{}
+	q.batch.together = len(q.batch.pending)
+	if q.batch.bytes > 0 {
+		q.wake(true)
+	}
+	if q.failure.at > q.counts.inFile {
+		q.tellFailure()
+	}
+}
+
+// DropHeld forgets what is held, so that the accepted version is the file's: the next
+// watch brings it again, or a relist makes it superfluous. Nothing is accepted
+// meanwhile.
+func (q *Queue) DropHeld() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dropHeld()
+}
+
+func (q *Queue) dropHeld() {
+	n := q.free()
+	if n == len(q.batch.pending) {
+		return
+	}
+	for _, it := range q.batch.pending[n:] {
+		if it.change != nil {
+			q.batch.bytes -= it.change.Memory()
+		}
+	}
+	clear(q.batch.pending[n:])
+	q.batch.pending = q.batch.pending[:n]
+	q.version.accepted, q.version.newest = q.hold.accepted, q.hold.newest
+	if n > 0 {
+		q.version.accepted = q.batch.pending[n-1].rv
+	}
+	q.version.reached = q.version.reached && atLeast(q.version.accepted, q.version.target)
+	if q.failure.at > q.counts.inFile {
+		q.failure.last = nil
+	}
+	q.peel()
+	q.cond.Broadcast()
+}
+
+// AwaitStored returns nil once more than so many of what was accepted are in the file,
+// see Stored. The error is the context's, or ErrClosed.
+func (q *Queue) AwaitStored(ctx context.Context, since uint64) error {
+	stop := context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.cond.Broadcast()
+	})
+	defer stop()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.counts.inFile <= since {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case q.closed:
+			return ErrClosed
+		}
+		q.cond.Wait()
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package informer
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// TestNoStepBackAfterList: x came and went while the program was down. The list does not
+// show it, equals the file, and confirms. The watch, which begins before, brings x all the
+// same: handlers are told, and no reader ever sees it.
+func TestNoStepBackAfterList(t *testing.T) {
+	for what, goOn := range map[string]func(w *handWatched){
+		"a bookmark": func(w *handWatched) {
+			w.brings(watch.Modified, "x", 7)
+			w.brings(watch.Deleted, "x", 8)
+			w.brings(watch.Bookmark, "", 9)
+		},
+		"an event": func(w *handWatched) {
+			w.brings(watch.Deleted, "x", 8)
+			w.brings(watch.Added, "b", 11)
+		},
+		"the watch ends": func(w *handWatched) {
+			w.events.Stop()
+			w.opens("6")
+			w.brings(watch.Deleted, "x", 8)
+			w.brings(watch.Bookmark, "", 9)
+		},
+		"the watch ends twice": func(w *handWatched) {
+			w.brings(watch.Bookmark, "", 7)
+			w.events.Stop()
+			w.opens("7")
+			w.brings(watch.Deleted, "x", 8)
+			w.events.Stop()
+			w.opens("8")
+			w.brings(watch.Bookmark, "", 12)
+		},
+		"the version expires": func(w *handWatched) {
+			st := apierrors.NewResourceExpired("too old").ErrStatus
+			w.events.Action(watch.Error, &st)
+			w.opens("9")
+			w.told = append(w.told, "add x", "delete x") // a list shows neither
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := &handWatched{t: t, at: "5", watched: make(chan string, 10)}
+			path := filepath.Join(t.TempDir(), "test.db")
+			w.lives(path, func() { w.opens("5") })
+			w.at = "9"
+			w.lives(path, func() {
+				w.opens("5")
+				eventually(t, "a list confirms", w.inf.HasSynced)
+				w.brings(watch.Added, "x", 6)
+				goOn(w)
+				eventually(t, "x has been told", func() bool { return len(w.all()) >= 2 })
+				if all := w.all(); all[0] != "add x" || !slices.Contains(all, "delete x") {
+					t.Errorf("told %v", all)
+				}
+				w.look()
+			})
+		})
+	}
+}
+
+// handWatched is an informer over one object, a, whose watch the test plays.
+type handWatched struct {
+	t       *testing.T
+	at      string // the server's version
+	watched chan string
+	events  *watch.FakeWatcher
+	inf     *Informer
+	now     chan *watch.FakeWatcher
+	told    []string
+	tell    chan string
+}
+
+func (w *handWatched) lives(path string, life func()) {
+	t := w.t
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.now, w.tell, w.told = make(chan *watch.FakeWatcher, 10), make(chan string, 100), nil
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			l := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: w.at}}
+			if o.FieldSelector == "" {
+				l.Items = []corev1.ConfigMap{*cmAt("a", 3)}
+			}
+			return l, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			events := watch.NewFake()
+			w.now <- events
+			w.watched <- o.ResourceVersion
+			return events, nil
+		},
+	}
+	if w.inf, err = NewSharedIndexInformer(db, lw, &corev1.ConfigMap{}, Options{
+		Reflector: reflector.Options{Confirm: reflector.ConfirmList, Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}); err != nil {
+		t.Fatal(err)
+	}
+	tell := func(kind string, obj any) {
+		if name := obj.(*corev1.ConfigMap).Name; name == "x" {
+			w.look()
+			w.tell <- kind + " " + name
+		}
+	}
+	if _, err := w.inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell("add", obj) },
+		UpdateFunc: func(_, obj any) { tell("update", obj) },
+		DeleteFunc: func(obj any) { tell("delete", obj) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.inf.RunWithContext(ctx) }()
+	life()
+	cancel()
+	<-done
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// opens waits for the next watch.
+func (w *handWatched) opens(from string) {
+	w.t.Helper()
+	if rv := <-w.watched; rv != from {
+		w.t.Errorf("watched from %q, not %q", rv, from)
+	}
+	w.events = <-w.now
+}
+
+// brings has the watch bring an event. Once it has been accepted, and what may be
+// committed is in the file, readers have a look.
+func (w *handWatched) brings(typ watch.EventType, name string, rv int) {
+	w.t.Helper()
+	w.events.Action(typ, cmAt(name, rv))
+	for range 2 { // the watch takes the second once the event has been accepted
+		w.events.Action(watch.Bookmark, cm(""))
+	}
+	if err := w.inf.queue.Flush(w.t.Context()); err != nil {
+		w.t.Error(err)
+	}
+	w.look()
+}
+
+// look fails the test if readers see x.
+func (w *handWatched) look() {
+	w.t.Helper()
+	if obj, there, err := w.inf.GetStore().GetByKey("default/x"); there || err != nil {
+		w.t.Errorf("a step back: %v, %v", obj, err)
+	}
+}
+
+// all is what handlers have been told of x.
+func (w *handWatched) all() []string {
+	for {
+		select {
+		case what := <-w.tell:
+			w.told = append(w.told, what)
+		default:
+			return w.told
+		}
+	}
+}
+
+func cmAt(name string, rv int) *corev1.ConfigMap {
+	o := cm(name)
+	o.UID, o.ResourceVersion = types.UID("uid of "+name), fmt.Sprint(rv)
+	return o
+}
