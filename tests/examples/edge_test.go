@@ -1,8 +1,10 @@
 package examples
 
 import (
+	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -20,15 +22,20 @@ func setting(name, version string) *corev1.ConfigMap {
 	}
 }
 
-// freeAddress is an address that nobody listens at.
+// freeAddress is an address that nobody listens at. Its port is below those that the
+// kernel gives to clients, so it stays free between two lives.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // TestEdge: an agent lives three times: with a link, without one, and with one again. In
