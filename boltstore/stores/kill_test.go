@@ -39,7 +39,7 @@ func TestKilled(t *testing.T) {
 		for _, durability := range []boltstore.Durability{boltstore.DurabilityFull, boltstore.DurabilityProcess} {
 			path := newPath(t)
 			began := time.Now()
-			lines := killChild(t, path, durability, 20+rand.IntN(400))
+			lines := killChild(t, path, durability, 60+rand.IntN(400)) // at most four lines a key, three keys under way
 			verifyKilled(t, path, lines, began, fmt.Sprint("round ", round))
 		}
 	}
