@@ -237,7 +237,7 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 		m := (&sourceMeta{Source: s.source, TypeHash: s.type_}).clone()
 		s.setKind(m)
 		m.NamesLost = namesLost || fileNamesLost(tx)
-		m.NoPlain = true
+		m.NoPlain = !m.NamesLost // otherwise the source may be one that was lost
 		m.claimedNow(s.db.device)
 		s.setMeta(m)
 		return src.putMeta(m)
