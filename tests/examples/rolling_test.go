@@ -4,8 +4,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // TestRollingUpdate replaces a program by a new one on the same file. The new one starts
@@ -76,13 +74,4 @@ func TestRollingUpdate(t *testing.T) {
 			})
 		}
 	}
-}
-
-func fullReads(sim *kubesim.Server) (n int) {
-	for _, r := range sim.Requests() {
-		if r.FullRead() {
-			n++
-		}
-	}
-	return n
 }

@@ -1,0 +1,47 @@
+package examples
+
+import (
+	"net/url"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/tests/apiserver"
+)
+
+// proofs are the paths whose last list proves that nothing was missed: it asks for no
+// older state than a version. Its pages bring metadata, which is compared.
+type proofs map[string]bool
+
+// has says whether the request is of such a list.
+func (p proofs) has(verb, path string, q url.Values) bool {
+	if verb != "list" {
+		return false
+	}
+	if q.Get("continue") == "" {
+		p[path] = q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
+	}
+	return p[path]
+}
+
+// fullReads counts the requests that read all objects.
+func fullReads(sim *kubesim.Server) (n int) {
+	p := proofs{}
+	for _, r := range sim.Requests() {
+		if r.FullRead() && !p.has(r.Verb, r.Path, r.Query) {
+			n++
+		}
+	}
+	return n
+}
+
+// readsAll says whether a request reads all objects. It is asked of all in their order.
+func (p proofs) readsAll(t *testing.T, r apiserver.Request) bool {
+	t.Helper()
+	u, err := url.Parse(r.URI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.FullRead() && !p.has(r.Verb, u.Path, u.Query())
+}
