@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -306,62 +304,6 @@ func (f *fixture) other() {
 	if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}); err != nil {
 		f.t.Fatal(err)
 	}
-}
-
-// put creates or changes a config map whose content does not compress.
-func (f *fixture) put(name string, size int, seed uint64) {
-	f.t.Helper()
-	data := make([]byte, size)
-	for i, r := 0, rand.New(rand.NewPCG(seed, 7)); i < size; i++ {
-		data[i] = byte('!' + r.IntN(90))
-	}
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"": string(data)}}
-	err := f.sim.Update(o)
-	if apierrors.IsNotFound(err) {
-		err = f.sim.Create(o)
-	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-// differs says how the file differs from the server.
-func (f *fixture) differs() string {
-	want, _, err := f.sim.List(&corev1.ConfigMap{})
-	if err != nil {
-		return err.Error()
-	}
-	if n := len(f.store.ListKeys()); n != len(want) {
-		return fmt.Sprintf("%d objects, want %d", n, len(want))
-	}
-	for _, o := range want {
-		got, ok, err := f.store.GetByKey(o.GetNamespace() + "/" + o.GetName())
-		if m, ok := got.(*corev1.ConfigMap); ok && strings.HasPrefix(m.ResourceVersion, "v") {
-			o.SetResourceVersion("v" + o.GetResourceVersion()) // see opaque
-		}
-		if err != nil || !ok || !apiequality.Semantic.DeepEqual(got, o) {
-			return fmt.Sprintf("%s differs: %v", o.GetName(), err)
-		}
-	}
-	return ""
-}
-
-// every does something in the background, for the rest of the bubble.
-func (f *fixture) every(d time.Duration, do func(i int)) {
-	done := make(chan struct{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for i := 0; ; i++ {
-			select {
-			case <-time.After(d):
-				do(i)
-			case <-done:
-				return
-			}
-		}
-	}()
-	f.t.Cleanup(func() { close(done); <-ended })
 }
 
 // die ends this life of the process in the midst of what it does, and begins

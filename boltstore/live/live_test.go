@@ -1,7 +1,6 @@
 package live
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -280,92 +278,6 @@ func ended(t *testing.T, c net.Conn) {
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the server did not hang up")
 	}
-}
-
-// TestNeverReads: clients that ask for much and never read lose their connection.
-// Neither the writer nor other clients wait for them, and their answers do not pile up
-// in memory.
-func TestNeverReads(t *testing.T) {
-	path := testPath(t)
-	n := 2000 // 80 MB as JSON
-	if testing.Short() {
-		n = 500
-	}
-	db, s := world(t, path, n, 20_000)
-	start(t, db, shortLimits)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	var conns []net.Conn
-	for range shortLimits.conns {
-		conns = append(conns, raw(t, path, "GET /v1/objects?secrets=true&source="+secrets.ID()+" HTTP/1.1\r\nHost: x\r\n\r\n"))
-	}
-	conns = append(conns, raw(t, path, "GET /v1/snapshot HTTP/1.1\r\nHost: x\r\n\r\n"))
-	served(t, path, s)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > 40<<20 {
-		t.Errorf("the heap grew by %d MiB", grown>>20)
-	}
-	for _, c := range conns {
-		ended(t, c)
-	}
-}
-
-// TestNeverSends: silent clients, and those that send a part of a request or body, lose
-// their connection.
-func TestNeverSends(t *testing.T) {
-	path := testPath(t)
-	db, s := world(t, path, 10, 10)
-	start(t, db, shortLimits)
-	var conns []net.Conn
-	for _, part := range []string{"", "GET", "GET /v1/status HTTP/1.1\r\nHost: x\r\n", "GET /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
-		"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n", "POST /v1/status HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", "\x00\x01\x02\r\n\r\n"} {
-		conns = append(conns, raw(t, path, part))
-	}
-	served(t, path, s)
-	for _, c := range conns {
-		ended(t, c)
-	}
-}
-
-// TestHugeHeader: a header of 1 GiB is neither read nor kept.
-func TestHugeHeader(t *testing.T) {
-	path := testPath(t)
-	db, s := world(t, path, 10, 10)
-	start(t, db, shortLimits)
-	for _, begin := range []string{"GET /v1/status HTTP/1.1\r\nHost: x\r\nX: ", "GET /", "GET /v1/objects?key="} {
-		c := raw(t, path, begin)
-		chunk := bytes.Repeat([]byte("x"), 1<<20)
-		sent := 0
-		if err := c.SetWriteDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		for ; sent < 1<<30; sent += len(chunk) {
-			if _, err := c.Write(chunk); err != nil {
-				break
-			}
-		}
-		if sent >= 16<<20 {
-			t.Errorf("the server took %d MiB of a header", sent>>20)
-		}
-	}
-	served(t, path, s)
-}
-
-// TestConnectionsAreBounded: few connections are served at a time, however many there are.
-func TestConnectionsAreBounded(t *testing.T) {
-	path := testPath(t)
-	db, s := world(t, path, 10, 10)
-	start(t, db, shortLimits)
-	before := runtime.NumGoroutine()
-	for range 100 {
-		raw(t, path, "")
-	}
-	if n := runtime.NumGoroutine() - before; n > 3*shortLimits.conns {
-		t.Errorf("%d goroutines for 100 connections", n)
-	}
-	served(t, path, s)
 }
 
 // TestCutAnswer: an answer that ends early is an error, not a shorter answer.

@@ -1,0 +1,76 @@
+package boltstore
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// TestForgottenHandler: a handler that is not registered for HandlerAge is removed. If
+// it returns it starts over, since it may not have been told of a delete.
+func TestForgottenHandler(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
+	s := claimTest(t, db, Claim{})
+	p := &testProducer{}
+	s.Attach(p)
+	gone, _ := claimHandler(t, s, "gone")
+	claimHandler(t, s, "stays")
+	if err := gone.Release(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{2, 2, 1} {
+		clk.Step(4 * time.Hour)
+		p.add(t, s, configMap("a", "one", i+1, nil))
+		p.stepped(t, clk)
+		if hs, err := s.Handlers(); err != nil || len(hs) != want {
+			t.Fatalf("after %d h: %+v %v", 4*(i+1), hs, err)
+		}
+		if _, pos := claimHandler(t, s, fmt.Sprint("new ", i)); pos.p.Reset != (want == 1) {
+			t.Errorf("after %d h, a name that the file does not have: %+v", 4*(i+1), pos.p)
+		}
+		must(t, s.RemoveHandler(fmt.Sprint("new ", i)))
+	}
+	if _, pos := claimHandler(t, s, "gone"); !pos.p.Reset {
+		t.Errorf("it returns: %+v", pos.p)
+	}
+}
+
+// TestShortHandlerAge: a handler is not removed before HandlerAge is over, however
+// short it is, although its last use is noted only now and then.
+func TestShortHandlerAge(t *testing.T) {
+	for _, age := range []time.Duration{time.Minute, 10 * time.Minute, 3 * time.Hour, math.MaxInt64} {
+		clk := testingclock.NewFakeClock(time.Unix(1e9, 0).Truncate(time.Hour).Add(-time.Second))
+		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: age})
+		s := claimTest(t, db, Claim{})
+		p := &testProducer{}
+		s.Attach(p)
+		h, _ := claimHandler(t, s, "gone")
+		clk.Step(2*time.Hour - 2*time.Second) // a program that has just been started gets some time
+		p.add(t, s, configMap("a", "one", 1, nil))
+		p.stepped(t, clk)
+		if err := h.Release(); err != nil {
+			t.Fatal(err)
+		}
+		for i, st := range []struct {
+			at   time.Duration
+			want int
+		}{{age * 15 / 16, 1}, {age + max(age/16, time.Minute), 0}} {
+			if age == math.MaxInt64 {
+				st.at, st.want = 200*365*24*time.Hour, 1
+			}
+			clk.SetTime(clk.Now().Add(st.at))
+			p.add(t, s, configMap("a", "one", i+2, nil))
+			p.stepped(t, clk)
+			if hs, err := s.Handlers(); err != nil || len(hs) != st.want {
+				t.Errorf("HandlerAge %s, after %s: %+v, %v", age, st.at, hs, err)
+			}
+			if age == math.MaxInt64 {
+				break
+			}
+		}
+	}
+}
