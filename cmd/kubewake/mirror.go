@@ -263,7 +263,7 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 	var known []resource
 	var asked []string // for them
 	for _, arg := range types {
-		r, err := m.resolve(ctx, db, cluster, arg)
+		r, err := m.resolve(ctx, db, cluster, arg, types)
 		if err != nil {
 			cancel(err)
 			return err
@@ -300,10 +300,10 @@ func clusterOf(ctx context.Context, cfg *rest.Config) (string, error) {
 	return src.Cluster, err
 }
 
-// resolve finds out what a type is. It asks the file first, so that no server is
+// resolve finds out what a type is, which is one of args. It asks the file first, so that no server is
 // needed. If what the file has of the cluster does not say all, it asks the server,
 // however long that takes.
-func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg string) (resource, error) {
+func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg string, args []string) (resource, error) {
 	if r, ok := m.moved.Load(arg); ok {
 		return r.(resource), nil
 	}
@@ -315,7 +315,7 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg str
 	if err != nil {
 		return resource{}, err
 	}
-	if r, ok := known(sources); ok && !elsewhere(arg, r.gvr.GroupResource()) && (m.all || r.Scope != "") {
+	if r, ok := known(notNamed(sources, arg, args)); ok && !elsewhere(arg, r.gvr.GroupResource()) && (m.all || r.Scope != "") {
 		return r, nil
 	}
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}

@@ -68,7 +68,12 @@ func (t typed) names(st boltstore.State) bool {
 // exactly says whether the given group, if any, is the source's.
 func (t typed) exactly(st boltstore.State) bool {
 	src := st.Source
-	return t.rest == "" || t.rest == src.Group || t.rest == strings.TrimSuffix(src.Version+"."+src.Group, ".")
+	return t.rest == "" || t.rest == src.Group || t.version(st)
+}
+
+// version says whether the source's version is given.
+func (t typed) version(st boltstore.State) bool {
+	return t.rest == strings.TrimSuffix(st.Source.Version+"."+st.Source.Group, ".")
 }
 
 // beginning says whether the given group is the beginning of the source's, as in
@@ -111,6 +116,21 @@ func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
 		}
 	}
 	return nil, nil
+}
+
+// notNamed returns the sources that arg is left with. If arg gives no version, those are
+// not meant whose version another of the args gives, as long as there are others.
+func notNamed(sources []boltstore.State, arg string, args []string) []boltstore.State {
+	if slices.ContainsFunc(sources, typedAs(arg).version) {
+		return sources
+	}
+	others := slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool {
+		return slices.ContainsFunc(args, func(a string) bool { return typedAs(a).names(st) && typedAs(a).version(st) })
+	})
+	if len(others) == 0 {
+		return sources
+	}
+	return others
 }
 
 // elsewhere says whether a type may mean another one than g in the file. Without a group
