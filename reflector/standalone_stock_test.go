@@ -174,3 +174,37 @@ func forbid(sim *kubesim.Server) *atomic.Bool {
 	})
 	return forbidden
 }
+
+// TestStandaloneShortWatches: a watch that ends within a second, as one that meets a
+// broken connection at once, has a stock informer read nothing again.
+func TestStandaloneShortWatches(t *testing.T) {
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(sim.Close)
+		s := &stock{t: t, sim: sim, path: filepath.Join(t.TempDir(), "test.db")}
+		for i := range 3 {
+			s.write('+', fmt.Sprint("cm", i), "")
+		}
+		s.start(Options{})
+		t.Cleanup(func() { s.end() })
+		over := &notebook{}
+		_, _ = s.inf.AddEventHandler(over) // nothing has stopped the informer
+		after(time.Minute)
+		if got := over.take(); got != "+cm0 +cm1 +cm2" {
+			t.Fatalf("told %q", got)
+		}
+		for range 200 {
+			sim.DropConnections()
+			after(300 * time.Millisecond)
+		}
+		s.write('~', "cm1", "1")
+		after(time.Minute)
+		if got := over.take(); got != "~cm1" {
+			t.Errorf("told %q", got)
+		}
+	})
+}

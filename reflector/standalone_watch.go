@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,7 @@ func (s *Standalone) WatchWithContext(ctx context.Context, o metav1.ListOptions)
 		}
 		return nil, err
 	}
-	w := &stream{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{}), ctx: ctx, cancel: cancel}
+	w := &stream{s: s, inner: inner, out: make(chan watch.Event), done: make(chan struct{}), ctx: ctx, cancel: cancel, began: s.source.clock.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -123,11 +124,13 @@ type stream struct {
 	inner  watch.Interface
 	ctx    context.Context
 	cancel context.CancelFunc
+	began  time.Time
 
 	sending sync.Mutex
 	out     chan watch.Event
 	done    chan struct{} // closed when it has ended
 	ended   bool
+	handed  bool // an event, so far
 }
 
 // ResultChan implements watch.Interface.
@@ -148,9 +151,28 @@ func (w *stream) send(ev watch.Event) bool {
 	}
 	select {
 	case w.out <- ev:
+		w.handed = true
 		return true
 	case <-w.ctx.Done():
 		return false
+	}
+}
+
+// shortest is how long a watch without an event lasts. After a shorter one the Reflector
+// lists (cache.VeryShortWatchError), and its handlers are told every object again.
+const shortest = time.Second
+
+// linger waits until the watch may end.
+func (w *stream) linger() {
+	w.sending.Lock()
+	handed := w.handed
+	w.sending.Unlock()
+	clk := w.s.source.clock
+	if left := shortest - clk.Since(w.began); !handed && left > 0 {
+		select {
+		case <-w.ctx.Done():
+		case <-clk.After(left):
+		}
 	}
 }
 
@@ -158,6 +180,7 @@ func (w *stream) send(ev watch.Event) bool {
 // in the file.
 func (w *stream) pump() {
 	defer func() {
+		w.linger()
 		w.Stop()
 		w.sending.Lock()
 		defer w.sending.Unlock()
