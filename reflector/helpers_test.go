@@ -298,10 +298,12 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
+var others atomic.Int64 // nodes made by other
+
 // other moves the server's version on, by a change to another type.
 func (f *fixture) other() {
 	f.t.Helper()
-	if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}); err != nil {
+	if err := f.sim.Create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", others.Add(1))}}); err != nil {
 		f.t.Fatal(err)
 	}
 }
