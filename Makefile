@@ -6,7 +6,7 @@ STAMP    := $(ASSETS)/stamp-$(PINNED)
 MEMORY   := $(shell .ci/memory)
 TARGETS  := linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64
 
-.PHONY: help check test end-to-end unit random torture lint cross assets demo bench fuzz
+.PHONY: help check test torture lint cross assets demo bench fuzz
 
 help: ## show this
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
@@ -17,24 +17,16 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 	@$(MAKE) --no-print-directory cross
 
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
-	@$(MAKE) --no-print-directory --jobs=2 end-to-end unit random
-	cd tests && go test -count=1 ./memory
-
-# Parts of test, two at a time: tests that wait leave the processors to others.
-end-to-end:
-	cd tests && go test -race -count=1 -timeout 30m ./...
-	cd informer/controllerruntime && go test -race ./...
-	cd tests/controllerruntime && go test -race -count=1 -timeout 10m ./...
-
-unit:
-	TMPDIR=$(MEMORY) go test -race -timeout 20m ./...
+	TMPDIR=$(MEMORY) go test -race ./...
 	go test -run TestDamagedPayloads ./boltstore/codec
 	TMPDIR=$(MEMORY) KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
-
-random:
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=1000000 KUBEWAKE_DAYS=5 go test -timeout 20m -run 'TestModel$$|TestDayOfEdgeLife' ./informer
 	TMPDIR=$(MEMORY) KUBEWAKE_CORPUS=60 go test -run TestCorpus ./boltstore
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
+	cd tests && go test -race -count=1 -timeout 30m ./...
+	cd informer/controllerruntime && go test -race ./...
+	cd tests/controllerruntime && go test -race -count=1 -timeout 10m ./...
+	cd tests && go test -count=1 ./memory
 
 torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, controller-runtime's tests of its cache, five million steps of the model
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
