@@ -30,5 +30,5 @@ func ExampleReady() {
 		http.Handle("/healthz", serve(live))
 		return http.ListenAndServe("127.0.0.1:8080", nil)
 	}
-	_ = run
+	_ = run // it needs a server
 }

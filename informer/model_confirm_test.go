@@ -172,7 +172,7 @@ func (m *model) confirmed(o op) {
 	look()
 	s.stall(false)
 	for range 10 {
-		time.Sleep(20 * time.Microsecond) // between two looks
+		time.Sleep(20 * time.Microsecond) // between two looks: nothing signals a step back, so each moment may show one
 		look()
 	}
 	if o.key&4 > 0 && !m.replaced {
@@ -181,7 +181,7 @@ func (m *model) confirmed(o op) {
 	}
 	s.hold(false)
 	for i := 0; i < 20 && m.inf.LastSyncResourceVersion() != s.version(); i++ {
-		time.Sleep(20 * time.Microsecond) // between two looks
+		time.Sleep(20 * time.Microsecond) // between two looks: nothing signals a step back, so each moment may show one
 		look()
 	}
 	look()

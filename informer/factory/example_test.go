@@ -38,24 +38,24 @@ func ExampleWake() {
 		}
 		configMaps := f.Core().V1().ConfigMaps().Lister().ConfigMaps("web")
 		f.Core().V1().Nodes().Informer()
-		got, _ := configMaps.List(labels.Everything())
-		fmt.Println("before any request:", len(got))
+		got, err := configMaps.List(labels.Everything())
+		fmt.Println("before any request:", len(got), err)
 
 		ctx, stop := context.WithCancel(context.Background())
 		f.StartWithContext(ctx)
 		f.WaitForCacheSync(ctx.Done())
-		got, _ = configMaps.List(labels.Everything())
-		fmt.Println("synced:", len(got))
+		got, err = configMaps.List(labels.Everything())
+		fmt.Println("synced:", len(got), err)
 		stop()
 		f.Shutdown()
 	}
 	life()
 	life()
 	// Output:
-	// before any request: 0
-	// synced: 2
-	// before any request: 2
-	// synced: 2
+	// before any request: 0 <nil>
+	// synced: 2 <nil>
+	// before any request: 2 <nil>
+	// synced: 2 <nil>
 }
 
 // The short form, for a program that uses the file for nothing else: two lines of a

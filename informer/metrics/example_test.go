@@ -25,5 +25,5 @@ func ExampleNewCollector() {
 		}
 		return http.ListenAndServe("127.0.0.1:8080", nil)
 	}
-	_ = run
+	_ = run // it needs a server
 }
