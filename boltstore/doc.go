@@ -38,4 +38,22 @@
 // write. The next relist goes on from there.
 //
 // The file itself is made under a temporary name and renamed.
+//
+// # Where to look
+//
+// Files sort by subject. The first word of a file's name is one of these:
+//
+//   - db, options, errors, stats: what callers see of the open file.
+//   - open, encryption, salvage, aside, fallback: opening a file; what happens to one
+//     that cannot be used.
+//   - file, heal, maintain, compact, collect, check, snapshot: the open file, its
+//     maintenance, copies of it.
+//   - claim, source, meta, clock: what is written about a source; which clock dated it.
+//   - commit, entry, journal, note, pack, index: the life of a commit, from a change to
+//     its record, index entries, journal block and notes.
+//   - store: the reads of a source, and the writes of callers without a queue.
+//   - resident: the objects that are in memory.
+//   - own: what a program wrote itself, over what the server shows.
+//   - relist: the life of a relist: turns, pages, comparison, stage, last commit.
+//   - handler: durable handlers: positions, replay, parked keys; the told mark.
 package boltstore

@@ -84,6 +84,7 @@ func (a *ahead) open(ctx context.Context, requests *requests, patience time.Dura
 		a.failed = a.failed || isExpired(err)
 		a.inner, a.over = w, over
 		ended := a.ended
+		a.cond.Broadcast()
 		a.mu.Unlock()
 		switch {
 		case !ended:
@@ -155,7 +156,8 @@ func (l *left) put(a *ahead) {
 }
 
 // take returns the watch, if it is whole and began at this version, and the
-// connection that it came over.
+// connection that it came over. It waits for a server that has not answered yet:
+// a second watch in its place would wait for the same answer.
 func (l *left) take(rv string) (watch.Interface, string) {
 	l.mu.Lock()
 	a := l.a
@@ -165,7 +167,10 @@ func (l *left) take(rv string) (watch.Interface, string) {
 		return nil, ""
 	}
 	a.mu.Lock()
-	whole := !a.failed && !a.opening && a.from == rv && (!a.ended || len(a.kept) > 0)
+	for a.opening && a.from == rv {
+		a.cond.Wait()
+	}
+	whole := !a.failed && a.from == rv && (!a.ended || len(a.kept) > 0)
 	a.taken = whole
 	a.mu.Unlock()
 	if !whole {

@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,5 +76,34 @@ func TestAheadIsNotWaitedFor(t *testing.T) {
 			t.Errorf("it took %s, the link %s", took, whole)
 		}
 		after(time.Hour)
+	})
+}
+
+// TestAheadAnsweredLate: a relist that ends before its watch is answered waits
+// for that watch, and opens no second one.
+func TestAheadAnsweredLate(t *testing.T) {
+	bubble(t, 8, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
+		const late = "X-Late"
+		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1, func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done() // the page is tried again, and a watch opened beside it
+		})
+		var opened atomic.Int64
+		f.sim.FailNext(func(r *http.Request) bool { return isWatch(r) && r.Header.Get(late) == "" }, 1<<30, func(w http.ResponseWriter, r *http.Request) {
+			opened.Add(1)
+			select {
+			case <-time.After(5 * time.Second):
+				r.Header.Set(late, "yes")
+				f.sim.ServeHTTP(w, r)
+			case <-r.Context().Done():
+			}
+		})
+		f.reflect()
+		after(3 * time.Minute)
+		if diff, st := f.differs(), f.State(); diff != "" || st.Phase != PhaseLive {
+			t.Errorf("%s, %#v", diff, st)
+		}
+		if n := opened.Load(); n != 1 {
+			t.Errorf("%d watches were opened, want 1", n)
+		}
 	})
 }
