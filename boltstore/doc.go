@@ -38,11 +38,9 @@
 // write. The next relist goes on from there.
 //
 // The file itself is made under a temporary name and renamed.
-//
-// # Where to look
-//
-// Files sort by subject. The first word of a file's name is one of these:
-//
+package boltstore
+
+// Where to look: files sort by subject. The first word of a file's name is one of these.
 //   - db, options, errors, stats: what callers see of the open file.
 //   - open, encryption, salvage, aside, fallback: opening a file; what happens to one
 //     that cannot be used.
@@ -56,4 +54,3 @@
 //   - own: what a program wrote itself, over what the server shows.
 //   - relist: the life of a relist: turns, pages, comparison, stage, last commit.
 //   - handler: durable handlers: positions, replay, parked keys; the told mark.
-package boltstore

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
@@ -156,8 +157,9 @@ func (s reading) decodeEach(raws []layout.Raw, fn func(i int, key string, r *for
 	errs := make([]error, len(raws))
 	workers := min(runtime.GOMAXPROCS(0), len(raws)/8+1)
 	var wg sync.WaitGroup
-	one := func(w int) {
-		for i := w; i < len(raws); i += workers {
+	var taken atomic.Int64
+	one := func() {
+		for i := int(taken.Add(1) - 1); i < len(raws); i = int(taken.Add(1) - 1) {
 			errs[i] = faults.Contain(func() error {
 				raws[i] = layout.Raw{Key: raws[i].Key, Stored: raws[i].Open()}
 				key, r, err := format.ParseRecord(raws[i].Key, raws[i].Stored)
@@ -168,10 +170,10 @@ func (s reading) decodeEach(raws []layout.Raw, fn func(i int, key string, r *for
 			})
 		}
 	}
-	for w := 1; w < workers; w++ {
-		wg.Go(func() { one(w) })
+	for range workers - 1 {
+		wg.Go(one)
 	}
-	one(0)
+	one()
 	wg.Wait()
 	return errors.Join(errs...)
 }
