@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
 // restartWrites is how far the revision moves over a restart: a starting API
@@ -263,7 +265,7 @@ func (s *Server) FailNext(match func(*http.Request) bool, times int, with http.H
 
 // Answer returns a handler for FailNext that answers err in JSON.
 func Answer(err *apierrors.StatusError) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, err, false) }
+	return func(w http.ResponseWriter, _ *http.Request) { kubeapi.WriteStatus(w, err) }
 }
 
 // endStreams ends the requests that run. It needs s.mu.
@@ -301,7 +303,7 @@ func (s *Server) fault(w http.ResponseWriter, r *http.Request, objects bool) boo
 	}
 	s.mu.Unlock()
 	if initializing {
-		writeStatus(w, apierrors.NewTooManyRequests("storage is (re)initializing", 1), false)
+		kubeapi.WriteStatus(w, apierrors.NewTooManyRequests("storage is (re)initializing", 1))
 	}
 	return initializing
 }

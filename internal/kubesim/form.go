@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	apiversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
+
+var serverVersion = apiversion.Info{
+	Major:      "1",
+	Minor:      "36",
+	GitVersion: "v1.36.3",
+	GoVersion:  runtime.Version(),
+	Compiler:   runtime.Compiler,
+	Platform:   runtime.GOOS + "/" + runtime.GOARCH,
+}
+
+func (s *Server) version() apiversion.Info {
+	v := serverVersion
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.release != "" {
+		v.GitVersion = s.release
+	}
+	return v
+}
+
+func (s *Server) servesGroupVersion(gv schema.GroupVersion) bool {
+	for _, t := range s.tables {
+		if t.GroupVersion() == gv {
+			return true
+		}
+	}
+	return false
+}
 
 // Reform serves another content of obj under the same version, as new defaults, another
 // conversion of a custom resource, or another release of the server do. The OpenAPI
@@ -36,25 +68,25 @@ func (s *Server) reform(obj Object, schemaToo bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := t.key(obj.GetNamespace(), obj.GetName())
+	key := t.Key(obj.GetNamespace(), obj.GetName())
 	old := t.current(key)
 	if old == nil {
 		return fmt.Errorf("kubesim: %s is not there", key)
 	}
-	m, err := t.kind.metadata(old)
+	m, err := t.Metadata(old)
 	if err != nil {
 		return err
 	}
 	obj.SetUID(m.UID)
 	obj.SetCreationTimestamp(m.CreationTimestamp)
 	setDefaults(obj)
-	obj.SetResourceVersion(strconv.FormatUint(old.rv, 10))
-	v, err := t.kind.encode(obj, old.rv)
+	obj.SetResourceVersion(strconv.FormatUint(old.Version, 10))
+	o, err := t.Encode(obj, old.Version)
 	if err != nil {
 		return err
 	}
 	e := t.entries[key]
-	e.versions[len(e.versions)-1] = v
+	e.versions[len(e.versions)-1] = &version{old.Version, o}
 	if s.forms == nil {
 		s.forms = map[schema.GroupVersion]int{}
 	}
@@ -68,7 +100,7 @@ func (s *Server) reform(obj Object, schemaToo bool) error {
 // serveSchema answers with the hash of a group version's OpenAPI document, under
 // another hash's address. It does not serve the document itself.
 func (s *Server) serveSchema(w http.ResponseWriter, r *http.Request) {
-	path := strings.TrimPrefix(r.URL.Path, "/openapi/v3/")
+	path := strings.TrimPrefix(r.URL.Path, schemas)
 	gv, err := schema.ParseGroupVersion(strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/"))
 	if err != nil || !s.servesGroupVersion(gv) || r.URL.Query().Get("hash") == "" {
 		http.NotFound(w, r)
@@ -84,28 +116,31 @@ func (s *Server) serveSchema(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusMovedPermanently)
 }
 
+// schemas is where OpenAPI documents are.
+const schemas = "/openapi/v3/"
+
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 
 // serveDefinition gives the metadata of the definition of a custom resource. It
 // cannot be listed, watched or written.
 func (s *Server) serveDefinition(w http.ResponseWriter, name string) {
 	for _, t := range s.tables {
-		if t.kind.custom && t.groupResource().String() == name {
+		if t.Custom && t.GroupResource().String() == name {
 			s.mu.Lock()
 			generation := t.generation
 			s.mu.Unlock()
 			body, err := json.Marshal(metav1.PartialObjectMetadata{
-				TypeMeta:   metav1.TypeMeta{APIVersion: metaKind.GroupVersion().String(), Kind: metaKind.Kind},
+				TypeMeta:   metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"},
 				ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("definition-of-" + name), ResourceVersion: "1", Generation: generation + 1},
 			})
 			if err != nil {
 				panic(err) // it always encodes
 			}
-			writeBody(w, http.StatusOK, body, false)
+			kubeapi.WriteJSON(w, http.StatusOK, body)
 			return
 		}
 	}
-	writeStatus(w, apierrors.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, name), false)
+	kubeapi.WriteStatus(w, apierrors.NewNotFound(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, name))
 }
 
 // HideForm undoes Reform's changes of hashes, so that nothing shows the other contents.

@@ -19,6 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+const (
+	messageInconsistent = kubeapi.MessageInconsistent
+	messageExpired      = kubeapi.MessageExpired
 )
 
 var widgetGVR = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}

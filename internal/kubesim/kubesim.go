@@ -8,6 +8,9 @@
 // graceful deletion, authentication. A write to the status subresource replaces the
 // whole object.
 //
+// Package kubeapi answers the requests. Here are the objects, the writes, the faults and
+// the records of requests.
+//
 // State is one revision counter, as in etcd, and for each object the list of
 // its versions:
 //
@@ -34,31 +37,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
 // Resource is one type the server stores. A kind that client-go's scheme knows
 // is stored as its Go type and served as JSON and protobuf; any other is a
 // custom resource, unstructured and JSON only.
-type Resource struct {
-	schema.GroupVersionKind
-	Plural     string
-	Namespaced bool
-	ShortNames []string
-}
+type Resource = kubeapi.Resource
 
 // DefaultResources returns what a Server serves if Options names nothing: some
 // core types, deployments, and the custom resource widgets.example.com/v1.
 func DefaultResources() []Resource {
 	core := corev1.SchemeGroupVersion
 	return []Resource{
-		{core.WithKind("ConfigMap"), "configmaps", true, []string{"cm"}},
-		{core.WithKind("Namespace"), "namespaces", false, []string{"ns"}},
-		{core.WithKind("Node"), "nodes", false, []string{"no"}},
-		{core.WithKind("Pod"), "pods", true, []string{"po"}},
-		{core.WithKind("Secret"), "secrets", true, nil},
-		{core.WithKind("Service"), "services", true, []string{"svc"}},
-		{appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", true, []string{"deploy"}},
-		{schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, "widgets", true, nil},
+		{GroupVersionKind: core.WithKind("ConfigMap"), Plural: "configmaps", Namespaced: true, ShortNames: []string{"cm"}},
+		{GroupVersionKind: core.WithKind("Namespace"), Plural: "namespaces", ShortNames: []string{"ns"}},
+		{GroupVersionKind: core.WithKind("Node"), Plural: "nodes", ShortNames: []string{"no"}},
+		{GroupVersionKind: core.WithKind("Pod"), Plural: "pods", Namespaced: true, ShortNames: []string{"po"}},
+		{GroupVersionKind: core.WithKind("Secret"), Plural: "secrets", Namespaced: true},
+		{GroupVersionKind: core.WithKind("Service"), Plural: "services", Namespaced: true, ShortNames: []string{"svc"}},
+		{GroupVersionKind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Plural: "deployments", Namespaced: true, ShortNames: []string{"deploy"}},
+		{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, Plural: "widgets", Namespaced: true},
 	}
 }
 
@@ -104,6 +104,8 @@ type Server struct {
 	opts  Options
 	clock clock.WithTicker
 	log   *slog.Logger
+	api   *kubeapi.Handler
+	types []*kubeapi.Type // of the tables
 
 	mu        sync.Mutex // guards what follows, and all tables
 	tables    []*table
@@ -159,8 +161,11 @@ func New(opts Options) *Server {
 		conns:   map[net.Conn]struct{}{},
 	}
 	for _, r := range opts.Resources {
-		s.tables = append(s.tables, newTable(r, opts.InitialRV))
+		t := newTable(r, opts.InitialRV)
+		s.tables = append(s.tables, t)
+		s.types = append(s.types, t.Type)
 	}
+	s.api = s.handler()
 	if err := s.found(opts.InitialRV); err != nil {
 		panic(err)
 	}

@@ -15,7 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
+
+// Object is any API object: a Go type of client-go's scheme, or
+// *unstructured.Unstructured for a custom resource.
+type Object = kubeapi.APIObject
 
 // Create stores obj as a POST would and sets its resourceVersion,
 // creationTimestamp and, where empty, uid and generated name. Unlike a POST it
@@ -64,12 +70,12 @@ func (s *Server) Get(obj Object) error {
 		return err
 	}
 	s.mu.Lock()
-	v := t.current(t.key(obj.GetNamespace(), obj.GetName()))
+	v := t.current(t.Key(obj.GetNamespace(), obj.GetName()))
 	s.mu.Unlock()
 	if v == nil {
-		return apierrors.NewNotFound(t.groupResource(), obj.GetName())
+		return apierrors.NewNotFound(t.GroupResource(), obj.GetName())
 	}
-	return t.kind.decode(v, obj)
+	return t.Decode(v, obj)
 }
 
 // List returns copies of all objects of like's type in key order, and the
@@ -81,16 +87,16 @@ func (s *Server) List(like Object) ([]Object, uint64, error) {
 	}
 	s.mu.Lock()
 	rev := s.rev
-	var versions []*version
-	t.scan("", "", rev, func(_ string, v *version) bool {
-		versions = append(versions, v)
+	var stored []*kubeapi.Object
+	t.scan("", "", rev, func(_ string, o *kubeapi.Object) bool {
+		stored = append(stored, o)
 		return true
 	})
 	s.mu.Unlock()
-	objs := make([]Object, len(versions))
-	for i, v := range versions {
-		objs[i] = t.kind.newObject()
-		if err := t.kind.decode(v, objs[i]); err != nil {
+	objs := make([]Object, len(stored))
+	for i, v := range stored {
+		objs[i] = t.NewObject()
+		if err := t.Decode(v, objs[i]); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -119,15 +125,8 @@ func (s *Server) tableOf(obj Object) (*table, error) {
 	return nil, fmt.Errorf("kubesim: %s is not served", gvk)
 }
 
-func (t *table) key(namespace, name string) string {
-	if t.Namespaced {
-		return "/" + namespace + "/" + name
-	}
-	return "/" + name
-}
-
 // create stores obj. Like update and remove it needs s.mu.
-func (s *Server) create(t *table, obj Object) (*version, error) {
+func (s *Server) create(t *table, obj Object) (*kubeapi.Object, error) {
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(obj.GetGenerateName() + rand.String(5))
 	}
@@ -141,9 +140,9 @@ func (s *Server) create(t *table, obj Object) (*version, error) {
 			Status: metav1.StatusFailure, Code: 500, Message: "resourceVersion should not be set on objects to be created",
 		}}
 	}
-	key := t.key(obj.GetNamespace(), obj.GetName())
+	key := t.Key(obj.GetNamespace(), obj.GetName())
 	if t.current(key) != nil {
-		return nil, apierrors.NewAlreadyExists(t.groupResource(), obj.GetName())
+		return nil, apierrors.NewAlreadyExists(t.GroupResource(), obj.GetName())
 	}
 	if obj.GetUID() == "" {
 		obj.SetUID(uuid.NewUUID())
@@ -171,34 +170,34 @@ func setDefaults(obj Object) {
 }
 
 // put encodes obj as of the next revision and commits it.
-func (s *Server) put(t *table, key string, obj Object) (*version, error) {
+func (s *Server) put(t *table, key string, obj Object) (*kubeapi.Object, error) {
 	rv := s.rev + 1
 	obj.SetResourceVersion(strconv.FormatUint(rv, 10))
-	v, err := t.kind.encode(obj, rv)
+	o, err := t.Encode(obj, rv)
 	if err != nil {
 		return nil, fmt.Errorf("kubesim: encode %s%s: %w", t.Plural, key, err)
 	}
-	s.commit(t, key, v)
-	return v, nil
+	s.commit(t, key, &version{rv, o})
+	return o, nil
 }
 
 // update replaces the stored object by obj.
-func (s *Server) update(t *table, obj Object) (*version, error) {
-	key := t.key(obj.GetNamespace(), obj.GetName())
+func (s *Server) update(t *table, obj Object) (*kubeapi.Object, error) {
+	key := t.Key(obj.GetNamespace(), obj.GetName())
 	old := t.current(key)
 	if old == nil {
-		return nil, apierrors.NewNotFound(t.groupResource(), obj.GetName())
+		return nil, apierrors.NewNotFound(t.GroupResource(), obj.GetName())
 	}
-	oldRV := strconv.FormatUint(old.rv, 10)
+	oldRV := strconv.FormatUint(old.Version, 10)
 	if rv := obj.GetResourceVersion(); rv != "" && rv != oldRV {
-		return nil, apierrors.NewConflict(t.groupResource(), obj.GetName(), errModified)
+		return nil, apierrors.NewConflict(t.GroupResource(), obj.GetName(), errModified)
 	}
-	m, err := t.kind.metadata(old)
+	m, err := t.Metadata(old)
 	if err != nil {
 		return nil, err
 	}
 	if uid := obj.GetUID(); uid != "" && uid != m.UID {
-		return nil, apierrors.NewConflict(t.groupResource(), obj.GetName(), fmt.Errorf(
+		return nil, apierrors.NewConflict(t.GroupResource(), obj.GetName(), fmt.Errorf(
 			"StorageError: invalid object, Code: 4, Key: /registry/%s%s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
 			t.Plural, key, uid, m.UID))
 	}
@@ -206,12 +205,12 @@ func (s *Server) update(t *table, obj Object) (*version, error) {
 	obj.SetCreationTimestamp(m.CreationTimestamp)
 	setDefaults(obj)
 	obj.SetResourceVersion(oldRV)
-	same, err := t.kind.encode(obj, old.rv)
+	same, err := t.Encode(obj, old.Version)
 	if err != nil {
 		return nil, fmt.Errorf("kubesim: encode %s%s: %w", t.Plural, key, err)
 	}
-	if bytes.Equal(same.raw, old.raw) {
-		return old, nil
+	if equal, err := t.equal(same, old); err != nil || equal {
+		return old, err
 	}
 	return s.put(t, key, obj)
 }
@@ -219,14 +218,14 @@ func (s *Server) update(t *table, obj Object) (*version, error) {
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
 // remove deletes an object and returns its last version.
-func (s *Server) remove(t *table, namespace, name string, pre *metav1.Preconditions) (*version, error) {
-	key := t.key(namespace, name)
+func (s *Server) remove(t *table, namespace, name string, pre *metav1.Preconditions) (*kubeapi.Object, error) {
+	key := t.Key(namespace, name)
 	old := t.current(key)
 	if old == nil {
-		return nil, apierrors.NewNotFound(t.groupResource(), name)
+		return nil, apierrors.NewNotFound(t.GroupResource(), name)
 	}
 	if pre != nil {
-		m, err := t.kind.metadata(old)
+		m, err := t.Metadata(old)
 		if err != nil {
 			return nil, err
 		}
@@ -240,15 +239,24 @@ func (s *Server) remove(t *table, namespace, name string, pre *metav1.Preconditi
 				"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *pre.ResourceVersion, m.ResourceVersion))
 		}
 	}
-	s.commit(t, key, &version{rv: s.rev + 1, deleted: true, namespace: namespace, name: name})
+	s.commit(t, key, &version{rv: s.rev + 1})
 	return old, nil
 }
 
 // qualifiedKind names the type in validation errors, as the real server does:
 // custom resources by their plural.
 func (t *table) qualifiedKind() schema.GroupKind {
-	if t.kind.custom {
+	if t.Custom {
 		return schema.GroupKind{Group: t.Group, Kind: t.Plural}
 	}
 	return schema.GroupKind{Group: t.Group, Kind: t.Kind}
+}
+
+func (t *table) equal(a, b *kubeapi.Object) (bool, error) {
+	x, err := t.Raw(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := t.Raw(b)
+	return bytes.Equal(x, y), err
 }

@@ -3,12 +3,12 @@ package kubesim
 import (
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
 // RequestRecord tells what one request asked for and what it was given.
@@ -87,22 +87,22 @@ func (l *requestLog) snapshot() []RequestRecord {
 }
 
 // add starts a record.
-func (l *requestLog) add(r *http.Request, p requestPath, start time.Time) *RequestRecord {
+func (l *requestLog) add(r *http.Request, p kubeapi.Path, start time.Time) *RequestRecord {
 	q := r.URL.Query()
 	rec := &RequestRecord{
-		Verb:          p.verb(r.Method, q),
+		Verb:          p.Verb(r.Method, q),
 		Path:          r.URL.Path,
 		Query:         q,
 		UserAgent:     r.UserAgent(),
-		Namespace:     p.namespace,
-		Name:          p.name,
+		Namespace:     p.Namespace,
+		Name:          p.Name,
 		LabelSelector: q.Get("labelSelector"),
 		FieldSelector: q.Get("fieldSelector"),
 		Start:         start,
 		Open:          true,
 	}
-	if p.resource != "" {
-		rec.Resource = schema.GroupResource{Group: p.gv.Group, Resource: p.resource}.String()
+	if p.Resource != "" {
+		rec.Resource = schema.GroupResource{Group: p.GroupVersion.Group, Resource: p.Resource}.String()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,62 +115,6 @@ func (l *requestLog) update(rec *RequestRecord, f func(*RequestRecord)) {
 	defer l.mu.Unlock()
 	f(rec)
 }
-
-// requestPath is the parsed path of a URL.
-type requestPath struct {
-	gv                                     schema.GroupVersion
-	resource, namespace, name, subresource string
-}
-
-// parsePath returns the zero requestPath for a path that is not below a group version.
-// The path of the group version itself has no resource.
-func parsePath(path string) requestPath {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	var p requestPath
-	switch {
-	case len(parts) >= 2 && parts[0] == "api":
-		p.gv, parts = schema.GroupVersion{Version: parts[1]}, parts[2:]
-	case len(parts) >= 3 && parts[0] == "apis":
-		p.gv, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
-	default:
-		return p
-	}
-	if len(parts) >= 3 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
-		p.namespace, parts = parts[1], parts[2:]
-	}
-	for i, dst := range []*string{&p.resource, &p.name, &p.subresource} {
-		if i < len(parts) {
-			*dst = parts[i]
-		}
-	}
-	return p
-}
-
-func (p requestPath) verb(method string, q url.Values) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if p.name == "" {
-			return "deletecollection"
-		}
-		return "delete"
-	}
-	switch {
-	case p.resource == "" || p.name != "":
-		return "get"
-	case isTrue(q.Get("watch")):
-		return "watch"
-	default:
-		return "list"
-	}
-}
-
-func isTrue(v string) bool { return v != "" && v != "0" && v != "false" }
 
 // recorder counts what is written to a response and holds it back in a stall.
 type recorder struct {
@@ -213,6 +157,7 @@ func (w *recorder) write(b []byte) (int, error) {
 
 func (w *recorder) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
 
-func (w *recorder) items(n int) {
+// Items counts objects, for package kubeapi.
+func (w *recorder) Items(n int) {
 	w.log.update(w.rec, func(r *RequestRecord) { r.Items += n })
 }

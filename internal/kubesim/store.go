@@ -1,21 +1,18 @@
 package kubesim
 
 import (
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
 // table holds the objects of one resource. Its fields are guarded by Server.mu.
 type table struct {
-	Resource
-	kind       *kindCodec
+	*kubeapi.Type
 	generation int64 // counts changes of the definition, of a custom resource
 
 	entries  map[string]*entry
@@ -25,7 +22,7 @@ type table struct {
 	// events is in revision order. Watches may start from floor or later;
 	// from window on, events lie in the window that WatchCacheSize bounds.
 	// What lies before it serves only watches that already run.
-	events  []*event
+	events  []*kubeapi.Change
 	window  int
 	floor   uint64
 	trimmed uint64        // revision of the newest event no longer in events
@@ -38,11 +35,10 @@ type entry struct {
 	versions []*version
 }
 
-// event is one write. cur is nil for a deletion, prev for a creation.
-type event struct {
-	rv        uint64
-	cur, prev *version
-	gone      lazy[*version] // prev as a DELETED event shows it
+// version is one state of an entry: an object, or nil for a tombstone.
+type version struct {
+	rv  uint64
+	obj *kubeapi.Object
 }
 
 // superseded is a version that is no longer an object's newest since revision
@@ -55,17 +51,12 @@ type superseded struct {
 
 func newTable(r Resource, rev uint64) *table {
 	return &table{
-		Resource: r,
-		kind:     newKindCodec(r.GroupVersionKind),
-		entries:  map[string]*entry{},
-		floor:    rev,
-		trimmed:  rev,
-		changed:  make(chan struct{}),
+		Type:    kubeapi.NewType(r, "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"),
+		entries: map[string]*entry{},
+		floor:   rev,
+		trimmed: rev,
+		changed: make(chan struct{}),
 	}
-}
-
-func (t *table) groupResource() schema.GroupResource {
-	return schema.GroupResource{Group: t.Group, Resource: t.Plural}
 }
 
 func (s *Server) tableByKind(gvk schema.GroupVersionKind) *table {
@@ -77,9 +68,9 @@ func (s *Server) tableByKind(gvk schema.GroupVersionKind) *table {
 	return nil
 }
 
-func (s *Server) tableByPath(gv schema.GroupVersion, plural string) *table {
+func (s *Server) tableOfType(typ *kubeapi.Type) *table {
 	for _, t := range s.tables {
-		if t.GroupVersion() == gv && t.Plural == plural {
+		if t.Type == typ {
 			return t
 		}
 	}
@@ -88,25 +79,18 @@ func (s *Server) tableByPath(gv schema.GroupVersion, plural string) *table {
 
 // current returns the newest version of key, or nil if there is none or it is
 // deleted.
-func (t *table) current(key string) *version {
+func (t *table) current(key string) *kubeapi.Object {
 	if e := t.entries[key]; e != nil {
-		return live(e.versions[len(e.versions)-1])
+		return e.versions[len(e.versions)-1].obj
 	}
 	return nil
 }
 
-func live(v *version) *version {
-	if v == nil || v.deleted {
-		return nil
-	}
-	return v
-}
-
-// at returns the entry's version in the state of revision rv, or nil.
-func (e *entry) at(rv uint64) *version {
+// at returns the entry's object in the state of revision rv, or nil.
+func (e *entry) at(rv uint64) *kubeapi.Object {
 	for i := len(e.versions) - 1; i >= 0; i-- {
 		if e.versions[i].rv <= rv {
-			return live(e.versions[i])
+			return e.versions[i].obj
 		}
 	}
 	return nil
@@ -114,7 +98,7 @@ func (e *entry) at(rv uint64) *version {
 
 // scan calls f for each object below prefix ("" or "/namespace") from key from
 // on, in the state of revision rv and in key order, until f returns false.
-func (t *table) scan(prefix, from string, rv uint64, f func(key string, v *version) bool) {
+func (t *table) scan(prefix, from string, rv uint64, f func(key string, o *kubeapi.Object) bool) {
 	if t.unsorted {
 		slices.SortFunc(t.sorted, func(a, b *entry) int { return strings.Compare(a.key, b.key) })
 		t.unsorted = false
@@ -126,7 +110,7 @@ func (t *table) scan(prefix, from string, rv uint64, f func(key string, v *versi
 		if !strings.HasPrefix(e.key, prefix) {
 			return
 		}
-		if v := e.at(rv); v != nil && !f(e.key, v) {
+		if o := e.at(rv); o != nil && !f(e.key, o) {
 			return
 		}
 	}
@@ -145,15 +129,15 @@ func (s *Server) commit(t *table, key string, v *version) {
 		t.sorted = append(t.sorted, e)
 	}
 	s.rev = v.rv
-	ev := &event{rv: v.rv, cur: live(v)}
+	ev := &kubeapi.Change{Version: v.rv, Cur: v.obj}
 	if n := len(e.versions); n > 0 {
-		ev.prev = live(e.versions[n-1])
-		if ev.prev != nil {
+		ev.Prev = e.versions[n-1].obj
+		if ev.Prev != nil {
 			s.history = append(s.history, superseded{t, e, v.rv})
 		}
 	}
 	e.versions = append(e.versions, v)
-	if v.deleted {
+	if v.obj == nil {
 		s.history = append(s.history, superseded{t, e, v.rv})
 	}
 	if len(s.history) > 2*s.opts.HistorySize {
@@ -162,15 +146,15 @@ func (s *Server) commit(t *table, key string, v *version) {
 	t.append(ev, s.opts.WatchCacheSize)
 }
 
-func (t *table) append(ev *event, size int) {
+func (t *table) append(ev *kubeapi.Change, size int) {
 	t.events = append(t.events, ev)
 	if len(t.events)-t.window > size {
-		t.events[t.window].dropEncodings()
+		t.events[t.window].DropEncodings()
 		t.window++
-		t.floor = t.events[t.window].rv - 1
+		t.floor = t.events[t.window].Version - 1
 	}
 	if t.window > size {
-		t.trimmed = t.events[t.window-1].rv
+		t.trimmed = t.events[t.window-1].Version
 		t.events = slices.Clone(t.events[t.window:])
 		t.window = 0
 	}
@@ -178,20 +162,12 @@ func (t *table) append(ev *event, size int) {
 	t.changed = make(chan struct{})
 }
 
-// dropEncodings frees what can be computed again once an event is old.
-func (ev *event) dropEncodings() {
-	if ev.prev != nil {
-		ev.prev.dropEncodings()
-	}
-	ev.gone.drop()
-}
-
 // after returns up to limit events newer than rv, or false if some are lost.
-func (t *table) after(rv uint64, limit int) ([]*event, bool) {
+func (t *table) after(rv uint64, limit int) ([]*kubeapi.Change, bool) {
 	if rv < t.trimmed {
 		return nil, false
 	}
-	i := sort.Search(len(t.events), func(i int) bool { return t.events[i].rv > rv })
+	i := sort.Search(len(t.events), func(i int) bool { return t.events[i].Version > rv })
 	return t.events[i:min(len(t.events), i+limit)], true
 }
 
@@ -236,42 +212,4 @@ func (s *Server) truncate(rv uint64) {
 	}
 	s.history = slices.DeleteFunc(s.history, func(h superseded) bool { return h.at > rv })
 	s.rev = rv
-}
-
-// selection is what a list or watch asks for.
-type selection struct {
-	prefix string // "" or "/namespace"
-	name   string // "" is any
-	labels labels.Selector
-	fields fields.Selector
-}
-
-func (q *selection) matches(v *version) bool {
-	if v == nil {
-		return false
-	}
-	if q.prefix != "" && q.prefix[1:] != v.namespace || q.name != "" && q.name != v.name {
-		return false
-	}
-	return (q.labels.Empty() || q.labels.Matches(v.labels)) && (q.fields.Empty() || q.fields.Matches(v.fields))
-}
-
-// view returns what a watch with this selection sees of the event: an object
-// that leaves the selection is DELETED in its last matching state, with the
-// revision of the event.
-func (q *selection) view(t *table, ev *event) (watch.EventType, *version, error) {
-	switch was, is := q.matches(ev.prev), q.matches(ev.cur); {
-	case is && was:
-		return watch.Modified, ev.cur, nil
-	case is:
-		return watch.Added, ev.cur, nil
-	case was:
-		v, err := ev.gone.get(func() (*version, error) { return t.kind.atRevision(ev.prev, ev.rv) })
-		if err != nil {
-			return "", nil, fmt.Errorf("delete %s/%s: %w", ev.prev.namespace, ev.prev.name, err)
-		}
-		return watch.Deleted, v, nil
-	default:
-		return "", nil, nil
-	}
 }

@@ -14,7 +14,38 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
+
+const (
+	mediaJSON  = kubeapi.MediaJSON
+	mediaProto = kubeapi.MediaProto
+)
+
+// request is a call that writes.
+type request struct {
+	*kubeapi.Request
+	s *Server
+	t *table
+}
+
+// write answers the verbs that change objects.
+func (s *Server) write(req *kubeapi.Request, verb string) error {
+	r := &request{req, s, s.tableOfType(req.Type)}
+	switch verb {
+	case "create":
+		return r.post()
+	case "update":
+		return r.putObject()
+	case "patch":
+		return r.patch()
+	case "delete":
+		return r.delete()
+	default:
+		return r.deleteCollection()
+	}
+}
 
 func (r *request) post() error {
 	obj, err := r.readObject()
@@ -29,14 +60,14 @@ func (r *request) post() error {
 	if err != nil {
 		return err
 	}
-	return r.writeObject(http.StatusCreated, v)
+	return r.WriteObject(http.StatusCreated, v)
 }
 
 // createInNamespace is create for objects that need their namespace to exist.
-func (s *Server) createInNamespace(t *table, obj Object) (*version, error) {
+func (s *Server) createInNamespace(t *table, obj Object) (*kubeapi.Object, error) {
 	if ns := s.tableByKind(corev1.SchemeGroupVersion.WithKind("Namespace")); ns != nil && t.Namespaced {
-		if ns.current(ns.key("", obj.GetNamespace())) == nil {
-			return nil, apierrors.NewNotFound(ns.groupResource(), obj.GetNamespace())
+		if ns.current(ns.Key("", obj.GetNamespace())) == nil {
+			return nil, apierrors.NewNotFound(ns.GroupResource(), obj.GetNamespace())
 		}
 	}
 	return s.create(t, obj)
@@ -47,9 +78,9 @@ func (r *request) putObject() error {
 	if err != nil {
 		return err
 	}
-	if obj.GetName() != r.name {
+	if obj.GetName() != r.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf(
-			"the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), r.name))
+			"the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), r.Name))
 	}
 	r.s.mu.Lock()
 	v, err := r.s.replace(r.t, obj)
@@ -57,14 +88,14 @@ func (r *request) putObject() error {
 	if err != nil {
 		return err
 	}
-	return r.writeObject(http.StatusOK, v)
+	return r.WriteObject(http.StatusOK, v)
 }
 
 // replace is update for a PUT, which for custom resources must name the version
 // it replaces.
-func (s *Server) replace(t *table, obj Object) (*version, error) {
-	exists := t.current(t.key(obj.GetNamespace(), obj.GetName())) != nil
-	if t.kind.custom && exists && obj.GetResourceVersion() == "" {
+func (s *Server) replace(t *table, obj Object) (*kubeapi.Object, error) {
+	exists := t.current(t.Key(obj.GetNamespace(), obj.GetName())) != nil
+	if t.Custom && exists && obj.GetResourceVersion() == "" {
 		return nil, apierrors.NewInvalid(t.qualifiedKind(), obj.GetName(), field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
 		})
@@ -75,7 +106,10 @@ func (s *Server) replace(t *table, obj Object) (*version, error) {
 // patch applies a JSON merge patch, the only kind of patch there is here.
 func (r *request) patch() error {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != string(types.MergePatchType) {
-		return apiStatus(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type")
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+			Message: "415: Unsupported Media Type", Details: &metav1.StatusDetails{},
+		}}
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -86,20 +120,20 @@ func (r *request) patch() error {
 		return apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	r.s.mu.Lock()
-	v, err := r.s.mergePatch(r.t, r.t.key(r.namespace, r.name), r.name, patch)
+	v, err := r.s.mergePatch(r.t, r.t.Key(r.Namespace, r.Name), r.Name, patch)
 	r.s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return r.writeObject(http.StatusOK, v)
+	return r.WriteObject(http.StatusOK, v)
 }
 
-func (s *Server) mergePatch(t *table, key, name string, patch map[string]any) (*version, error) {
+func (s *Server) mergePatch(t *table, key, name string, patch map[string]any) (*kubeapi.Object, error) {
 	old := t.current(key)
 	if old == nil {
-		return nil, apierrors.NewNotFound(t.groupResource(), name)
+		return nil, apierrors.NewNotFound(t.GroupResource(), name)
 	}
-	data, err := t.kind.jsonOf(old)
+	data, err := t.JSON(old)
 	if err != nil {
 		return nil, err
 	}
@@ -111,12 +145,12 @@ func (s *Server) mergePatch(t *table, key, name string, patch map[string]any) (*
 	if data, err = json.Marshal(doc); err != nil {
 		return nil, err
 	}
-	obj := t.kind.newObject()
+	obj := t.NewObject()
 	if err := json.Unmarshal(data, obj); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	obj.SetName(old.name)
-	obj.SetNamespace(old.namespace)
+	obj.SetName(old.Name)
+	obj.SetNamespace(old.Namespace)
 	return s.update(t, obj)
 }
 
@@ -146,53 +180,41 @@ func (r *request) delete() error {
 		return err
 	}
 	r.s.mu.Lock()
-	v, err := r.s.remove(r.t, r.namespace, r.name, opts.Preconditions)
+	v, err := r.s.remove(r.t, r.Namespace, r.Name, opts.Preconditions)
 	r.s.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	if r.t.Group == "" && (r.t.Kind == "Pod" || r.t.Kind == "Service") {
-		return r.writeObject(http.StatusOK, v)
+		return r.WriteObject(http.StatusOK, v)
 	}
-	m, err := r.t.kind.metadata(v)
+	m, err := r.t.Metadata(v)
 	if err != nil {
 		return err
 	}
-	body, err := encodeStatus(&metav1.Status{
-		Status:  metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{Name: r.name, Group: r.t.Group, Kind: r.t.Plural, UID: m.UID},
-	}, r.enc.proto)
-	if err != nil {
-		return err
-	}
-	writeBody(r.w, http.StatusOK, body, r.enc.proto)
-	return nil
+	return r.WriteSuccess(&metav1.StatusDetails{Name: r.Name, Group: r.t.Group, Kind: r.t.Plural, UID: m.UID})
 }
 
 func (r *request) deleteCollection() error {
-	q, err := r.parseList()
+	p, err := r.Parameters()
 	if err != nil {
 		return err
 	}
 	if _, err := r.readDeleteOptions(); err != nil {
 		return err
 	}
+	q := kubeapi.Query{Selection: p.Selection}
 	r.s.mu.Lock()
-	p := page{rv: r.s.rev}
-	r.t.scan(q.prefix, "", r.s.rev, func(_ string, v *version) bool {
-		if q.matches(v) {
-			p.versions = append(p.versions, v)
-		}
-		return true
-	})
-	for _, v := range p.versions {
-		if _, err := r.s.remove(r.t, v.namespace, v.name, nil); err != nil {
+	q.At = r.s.rev
+	page := r.t.collect(q)
+	for _, o := range page.Objects {
+		if _, err := r.s.remove(r.t, o.Namespace, o.Name, nil); err != nil {
 			r.s.mu.Unlock()
 			return err
 		}
 	}
 	r.s.mu.Unlock()
-	return r.writePage(&p)
+	return r.WriteList(page, q)
 }
 
 func (r *request) readDeleteOptions() (*metav1.DeleteOptions, error) {
@@ -215,7 +237,7 @@ func (r *request) readDeleteOptions() (*metav1.DeleteOptions, error) {
 // readObject decodes the body as an object of the request's kind and namespace.
 func (r *request) readObject() (Object, error) {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if !(media == mediaJSON || media == "" || media == mediaProto && !r.t.kind.custom) {
+	if !(media == mediaJSON || media == "" || media == mediaProto && !r.t.Custom) {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
 			Message: "the body of the request was in an unknown format - accepted media types include: " +
@@ -232,15 +254,15 @@ func (r *request) readObject() (Object, error) {
 	}
 	switch ns := obj.GetNamespace(); {
 	case ns == "":
-		obj.SetNamespace(r.namespace)
-	case ns != r.namespace:
+		obj.SetNamespace(r.Namespace)
+	case ns != r.Namespace:
 		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return obj, nil
 }
 
 func (t *table) decodeBody(body []byte) (Object, error) {
-	if t.kind.custom {
+	if t.Custom {
 		u := &unstructured.Unstructured{}
 		if err := u.UnmarshalJSON(body); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())

@@ -1,4 +1,4 @@
-package kubesim
+package kubeapi
 
 import (
 	"context"
@@ -26,160 +26,167 @@ const (
 	// minTimeout is the least time a watch without timeoutSeconds lives; the
 	// most is twice that.
 	minTimeout = 30 * time.Minute
-
-	eventBatch = 256
 )
 
 // stream is one watch being served.
 type stream struct {
-	*request
-	q        *query
-	cursor   uint64 // revision up to which events were examined
-	floor    uint64 // bookmarks must be newer than the version the watch began at
+	*Request
+	q        *Parameters
+	w        Watch
+	known    uint64 // bookmarks must be newer
 	deadline time.Time
 	bookmark time.Time // when the next is due; zero is never
 }
 
-func (r *request) watch() error {
-	q, err := r.parseList()
+func (r *Request) watch() error {
+	q, err := r.Parameters()
 	if err != nil {
 		return err
 	}
-	var rv uint64
+	var version uint64
 	if q.ResourceVersion != "" {
-		if rv, err = strconv.ParseUint(q.ResourceVersion, 10, 64); err != nil {
+		if version, err = strconv.ParseUint(q.ResourceVersion, 10, 64); err != nil {
 			return &apierrors.StatusError{ErrStatus: metav1.Status{
 				Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
 				Message: fmt.Sprintf("resourceVersion: Invalid value: %q: %v", q.ResourceVersion, err),
 			}}
 		}
 	}
+	initial := version == 0
+	if q.SendInitialEvents != nil {
+		initial = *q.SendInitialEvents
+	}
 	timeout := minTimeout + rand.N(minTimeout)
 	if q.TimeoutSeconds != nil && *q.TimeoutSeconds > 0 {
 		timeout = time.Duration(*q.TimeoutSeconds) * time.Second
 	}
-	now := r.s.clock.Now()
-	st := &stream{request: r, q: q, deadline: now.Add(timeout)}
+	now := r.h.Clock.Now()
+	st := &stream{Request: r, q: q, deadline: now.Add(timeout)}
 	st.scheduleBookmark(now)
 
 	// The timer starts before the headers are sent. So a test that sees the watch
 	// established may move a fake clock.
-	timer := r.s.clock.NewTimer(st.nextWake().Sub(now))
+	timer := r.h.Clock.NewTimer(st.nextWake().Sub(now))
 	defer timer.Stop()
-	media := mediaJSON
+	media := MediaJSON
 	if r.enc.proto {
-		media = mediaProto + ";stream=watch"
+		media = MediaProto + ";stream=watch"
+	}
+
+	w, err := r.h.Storage.Watch(r.Context(), r.Type, WatchQuery{Selection: q.Selection, Version: version, Initial: initial})
+	failure := watchStatus(err)
+	if err != nil && failure == nil {
+		return err
 	}
 	r.w.Header().Set("Content-Type", media)
-
-	initial, end, failure := st.begin(rv)
 	r.w.WriteHeader(http.StatusOK)
-	r.w.Flush()
+	st.flush()
 	if failure != nil {
 		return st.sendStatus(failure)
 	}
-	for _, v := range initial {
-		if err := st.sendObject(watch.Added, v); err != nil {
-			return st.broken(err)
-		}
-	}
-	if end {
-		if err := st.sendBookmark(st.cursor, true); err != nil {
-			return st.broken(err)
-		}
-	}
-	r.w.Flush()
-	return st.broken(st.run(timer.C(), func(d time.Duration) { timer.Reset(d) }))
+	defer w.Close()
+	st.w = w
+	return st.broken(st.serve(initial && q.SendInitialEvents != nil && q.AllowWatchBookmarks, timer.C(), func(d time.Duration) { timer.Reset(d) }))
 }
 
-// begin positions the watch. It returns the objects to start with and whether a
-// bookmark must tell their end, or the status to fail with.
-func (st *stream) begin(rv uint64) (initial []*version, end bool, failure *apierrors.StatusError) {
-	s, t, q := st.s, st.t, st.q
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	send := rv == 0
-	if q.SendInitialEvents != nil {
-		send = *q.SendInitialEvents
+// watchStatus returns the status that a watch sends as an event, since it is about
+// versions, or nil.
+func watchStatus(err error) *apierrors.StatusError {
+	var large *TooLargeError
+	switch {
+	case errors.As(err, &large):
+		return errTooLarge(large)
+	case errors.Is(err, ErrExpired):
+		return apierrors.NewResourceExpired(err.Error())
 	}
-	if send {
-		if rv > s.rev {
-			return nil, false, errTooLarge(rv, s.rev)
-		}
-		t.scan(q.prefix, "", s.rev, func(_ string, v *version) bool {
-			if q.matches(v) {
-				initial = append(initial, v)
-			}
-			return true
-		})
-		st.cursor, st.floor = s.rev, s.rev
-		return initial, q.SendInitialEvents != nil && q.AllowWatchBookmarks, nil
-	}
-	if rv == 0 {
-		rv = s.rev
-	}
-	if rv < t.floor {
-		return nil, false, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", rv, t.floor))
-	}
-	st.cursor, st.floor = rv, rv
-	if n := len(t.events); n > 0 {
-		st.floor = max(rv, t.events[n-1].rv) // what is replayed counts as known
-	}
-	return nil, false, nil
+	return nil
 }
 
-var errWatchOver = errors.New("watch over")
-
-// run sends events as they come, until the timeout, a fault or the client ends
-// the watch.
-func (st *stream) run(wake <-chan time.Time, reset func(time.Duration)) error {
-	due := false // a bookmark, once all events before it are sent
-	for {
-		events, rev, changed, err := st.pending()
-		if err != nil {
-			return err
-		}
-		for _, ev := range events {
-			kind, v, err := st.q.view(st.t, ev)
+// serve sends the initial objects, if there are any, and then changes.
+func (st *stream) serve(markInitial bool, wake <-chan time.Time, reset func(time.Duration)) error {
+	start := st.w.Start()
+	st.known = start.Known
+	if start.Objects != nil {
+		for o, err := range start.Objects {
 			if err != nil {
 				return err
 			}
-			if v != nil {
-				if err := st.sendObject(kind, v); err != nil {
+			if err := st.sendObject(watch.Added, o); err != nil {
+				return err
+			}
+		}
+	}
+	if markInitial {
+		if err := st.sendBookmark(start.Version, true); err != nil {
+			return err
+		}
+	}
+	st.flush()
+	return st.run(wake, reset)
+}
+
+// run sends events as they come, until the timeout, the Storage or the client ends the
+// watch.
+func (st *stream) run(wake <-chan time.Time, reset func(time.Duration)) error {
+	due := false // a bookmark, once all changes before it are sent
+	for {
+		batch, err := st.w.Next(st.Context())
+		if err != nil {
+			return err
+		}
+		for _, c := range batch.Changes {
+			kind, o, err := st.q.view(st.Type, c)
+			if err != nil {
+				return err
+			}
+			if o != nil {
+				if err := st.sendObject(kind, o); err != nil {
 					return err
 				}
 			}
-			st.cursor = ev.rv
 		}
-		if len(events) > 0 {
+		changed := batch.Changed
+		if batch.Mark && st.q.AllowWatchBookmarks && !st.h.NoBookmarks {
+			if err := st.sendBookmark(batch.Version, false); err != nil {
+				return err
+			}
+		}
+		if len(batch.Changes) > 0 || batch.Mark {
 			changed = alreadyClosed // there may be more, but wake has its turn
 		} else if due {
 			due = false
-			if rev > st.floor {
-				if err := st.sendBookmark(rev, false); err != nil {
+			if batch.Version > st.known {
+				if err := st.sendBookmark(batch.Version, false); err != nil {
 					return err
 				}
 			}
-			now := st.s.clock.Now()
+			now := st.h.Clock.Now()
 			st.scheduleBookmark(now)
 			reset(st.nextWake().Sub(now))
 		}
-		st.w.Flush()
+		st.flush()
 		select {
-		case <-st.gen.done:
-			return st.ended()
+		case <-st.w.Done():
+			_, err := st.w.Next(st.Context())
+			return err
 		case <-changed:
 		case <-st.Context().Done():
 			return context.Cause(st.Context())
 		case <-wake:
-			now := st.s.clock.Now()
+			now := st.h.Clock.Now()
 			if !now.Before(st.deadline) {
-				return errWatchOver
+				return ErrWatchOver
 			}
 			if due = !st.bookmark.IsZero() && !now.Before(st.bookmark); !due {
 				reset(st.nextWake().Sub(now))
 			}
 		}
+	}
+}
+
+func (st *stream) flush() {
+	if f, ok := st.Request.w.(http.Flusher); ok {
+		f.Flush()
 	}
 }
 
@@ -189,23 +196,6 @@ var alreadyClosed = func() <-chan struct{} {
 	return ch
 }()
 
-// pending returns the next events to examine, and if there are none the
-// revision of that moment and what will tell of more.
-func (st *stream) pending() (events []*event, rev uint64, changed <-chan struct{}, err error) {
-	st.s.mu.Lock()
-	defer st.s.mu.Unlock()
-	select {
-	case <-st.gen.done:
-		return nil, 0, st.gen.done, nil // run is to end, without the lock
-	default:
-	}
-	events, ok := st.t.after(st.cursor, eventBatch)
-	if !ok {
-		return nil, 0, nil, errWatchOver // too slow: the real server ends such watches too
-	}
-	return events, st.s.rev, st.t.changed, nil
-}
-
 // scheduleBookmark sets the time of the next bookmark after now.
 func (st *stream) scheduleBookmark(now time.Time) {
 	next := now.Add(bookmarkPeriod)
@@ -213,7 +203,7 @@ func (st *stream) scheduleBookmark(now time.Time) {
 		next = last
 	}
 	st.bookmark = time.Time{}
-	if st.q.AllowWatchBookmarks && !st.s.opts.NoBookmarks && next.After(now) {
+	if st.q.AllowWatchBookmarks && !st.h.NoBookmarks && next.After(now) {
 		st.bookmark = next.Add(bookmarkDelay)
 	}
 }
@@ -225,51 +215,36 @@ func (st *stream) nextWake() time.Time {
 	return st.deadline
 }
 
-// ended tells how the fault that closed st.gen ends the watch.
-func (st *stream) ended() error {
-	switch end := st.gen.end; {
-	case end.mute:
-		select {
-		case <-st.Context().Done():
-		case <-st.s.closing:
-		}
-		return http.ErrAbortHandler
-	case end.abort:
-		return http.ErrAbortHandler
-	case end.status != nil:
-		return &apierrors.StatusError{ErrStatus: *end.status}
-	default:
-		return errWatchOver
-	}
-}
-
 // broken ends a watch that has begun, when an error can no longer become an HTTP
 // status: in good order, with an ERROR event, or by closing the connection.
 func (st *stream) broken(err error) error {
 	var status *apierrors.StatusError
+	if expired := watchStatus(err); expired != nil {
+		err = expired
+	}
 	switch {
-	case err == nil, errors.Is(err, errWatchOver):
+	case err == nil, errors.Is(err, ErrWatchOver):
 		return nil
 	case errors.As(err, &status):
 		return st.sendStatus(status)
 	case errors.Is(err, http.ErrAbortHandler), st.Context().Err() != nil:
 	default:
-		st.s.log.Error("watch failed", "path", st.URL.Path, "err", err)
+		st.h.failed(st.Request.Request, err)
 	}
 	panic(http.ErrAbortHandler)
 }
 
-func (st *stream) sendObject(kind watch.EventType, v *version) error {
-	obj, err := st.t.kind.object(v, st.enc)
+func (st *stream) sendObject(kind watch.EventType, o *Object) error {
+	obj, err := st.Type.object(o, st.enc)
 	if err != nil {
 		return err
 	}
-	st.w.items(1)
+	st.count(1)
 	return st.send(kind, obj)
 }
 
 func (st *stream) sendBookmark(rv uint64, initialEventsEnd bool) error {
-	obj, err := st.t.kind.bookmark(rv, initialEventsEnd, st.enc)
+	obj, err := st.Type.bookmark(rv, initialEventsEnd, st.enc)
 	if err != nil {
 		return err
 	}
@@ -301,6 +276,6 @@ func (st *stream) send(kind watch.EventType, object []byte) error {
 		frame = append(frame, object...)
 		frame = append(frame, "}\n"...)
 	}
-	_, err := st.w.Write(frame)
+	_, err := st.Request.w.Write(frame)
 	return err
 }

@@ -1,0 +1,75 @@
+package kubeapi
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	discoveryList  = "APIGroupDiscoveryList"
+	mediaDiscovery = MediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=" + discoveryList
+)
+
+// acceptsAggregated says whether the client prefers one document to a document for each
+// group version.
+func acceptsAggregated(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil || media != MediaJSON {
+			continue
+		}
+		switch {
+		case params["as"] == discoveryList && params["g"] == apidiscoveryv2.GroupName && params["v"] == "v2":
+			return true
+		case params["as"] == "":
+			return false
+		}
+	}
+	return false
+}
+
+// aggregated is the document of all groups, or of the core group.
+func (h *Handler) aggregated(core bool) *apidiscoveryv2.APIGroupDiscoveryList {
+	list := &apidiscoveryv2.APIGroupDiscoveryList{
+		TypeMeta: metav1.TypeMeta{Kind: discoveryList, APIVersion: apidiscoveryv2.SchemeGroupVersion.String()},
+		Items:    []apidiscoveryv2.APIGroupDiscovery{},
+	}
+	groups, versions := map[string]int{}, map[schema.GroupVersion]int{}
+	for _, t := range h.Storage.Types() {
+		if (t.Group == "") != core {
+			continue
+		}
+		i, ok := groups[t.Group]
+		if !ok {
+			i = len(list.Items)
+			groups[t.Group] = i
+			list.Items = append(list.Items, apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: t.Group}})
+		}
+		g := &list.Items[i]
+		n, ok := versions[t.GroupVersion()]
+		if !ok {
+			n = len(g.Versions)
+			versions[t.GroupVersion()] = n
+			g.Versions = append(g.Versions, apidiscoveryv2.APIVersionDiscovery{Version: t.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent})
+		}
+		scope := apidiscoveryv2.ScopeCluster
+		if t.Namespaced {
+			scope = apidiscoveryv2.ScopeNamespace
+		}
+		g.Versions[n].Resources = append(g.Versions[n].Resources, apidiscoveryv2.APIResourceDiscovery{
+			Resource:         t.Plural,
+			ResponseKind:     &metav1.GroupVersionKind{Group: t.Group, Version: t.Version, Kind: t.Kind},
+			Scope:            scope,
+			SingularResource: t.Singular,
+			Verbs:            t.Verbs,
+			ShortNames:       t.ShortNames,
+			Categories:       t.Categories,
+		})
+	}
+	return list
+}

@@ -1,0 +1,26 @@
+// Package kubeapi answers the Kubernetes API over HTTP from a [Storage]: get, list,
+// watch and discovery, with the status codes, reasons, messages, versions, continue
+// tokens and bookmarks of kube-apiserver 1.36. Package kubesim has a Storage in memory,
+// with writes and faults. Package apifile has one over a kubewake file. The cases of
+// tests/contract hold both, and a real server, to the same statements.
+//
+// What is the API's is here, and what is the data's is in the Storage. The handler
+// parses URLs, chooses a form, checks parameters, and keeps the times of a watch. The
+// Storage knows which state is the newest, which older ones it still has, and what has
+// changed since.
+//
+// # What a Storage promises
+//
+//   - A page is of one state, and Page.Version is the version of that state. A watch from
+//     that version brings each later change.
+//   - A page that names the snapshot or version of an earlier page is of the same state,
+//     or the error is [ErrExpired].
+//   - A watch brings the changes in the order in which the Storage has applied them. It
+//     leaves out none. If it cannot go on without a gap, the error is ErrExpired.
+//   - Batch.Version is a version from which a watch leads on from there. So it can be
+//     stated in a bookmark once the batch has been sent.
+//
+// The handler keeps no changes for a watcher. It asks the Storage for the next ones when
+// the last ones have been sent. So a watcher that does not read costs no memory beyond
+// one batch.
+package kubeapi

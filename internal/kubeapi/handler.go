@@ -1,0 +1,270 @@
+package kubeapi
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/utils/clock"
+)
+
+// Media types of answers.
+const (
+	MediaJSON  = "application/json"
+	MediaProto = "application/vnd.kubernetes.protobuf"
+)
+
+// Handler is the API over a Storage. Its fields do not change while it serves.
+type Handler struct {
+	Storage Storage
+	// Clock drives timeouts and bookmarks of watches.
+	Clock clock.WithTicker
+	// Version is the answer to /version.
+	Version func() apiversion.Info
+	// Failed is called with each error that is answered as 500, or that breaks a watch.
+	Failed func(r *http.Request, err error)
+	// NoBookmarks: watches send no bookmarks, except at the end of initial events.
+	NoBookmarks bool
+	// Aggregated: /api and /apis are answered in one document, for those who accept it.
+	Aggregated bool
+	// Write answers the verbs create, update, patch, delete and deletecollection. nil
+	// means that the API is read-only.
+	Write func(r *Request, verb string) error
+}
+
+// Request is one call on a resource.
+type Request struct {
+	*http.Request
+	Path
+	Type *Type
+	h    *Handler
+	w    http.ResponseWriter
+	enc  encoding
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := ParsePath(r.URL.Path)
+	if p.Resource == "" {
+		h.serveDiscovery(w, r, p)
+		return
+	}
+	req := &Request{Request: r, Path: p, h: h, w: w}
+	if err := req.serve(p.Verb(r.Method, r.URL.Query())); err != nil {
+		req.fail(err)
+	}
+}
+
+func (h *Handler) typeOf(gv schema.GroupVersion, plural string) *Type {
+	for _, t := range h.Storage.Types() {
+		if t.GroupVersion() == gv && t.Plural == plural {
+			return t
+		}
+	}
+	return nil
+}
+
+func (r *Request) serve(verb string) (err error) {
+	r.Type = r.h.typeOf(r.GroupVersion, r.Resource)
+	if r.Type == nil {
+		if !r.h.isBuiltIn(r.GroupVersion) {
+			http.NotFound(r.w, r.Request)
+			return nil
+		}
+		return errNoResource()
+	}
+	if r.Subresource != "" && r.Subresource != "status" {
+		return errNoResource()
+	}
+	if !r.Type.Namespaced && r.Namespace != "" {
+		return errNoResource()
+	}
+	everywhere := r.Type.Namespaced && r.Namespace == ""
+	if everywhere && r.Name != "" {
+		return errNoResource()
+	}
+	reads := verb == "get" || verb == "list" || verb == "watch"
+	needsName := verb == "get" || verb == "update" || verb == "patch" || verb == "delete"
+	if needsName != (r.Name != "") || everywhere && verb != "list" && verb != "watch" || !reads && r.h.Write == nil {
+		return apiStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+			"the server does not allow this method on the requested resource")
+	}
+	if r.enc, err = r.negotiate(verb == "list" || verb == "deletecollection"); err != nil {
+		return err
+	}
+	switch verb {
+	case "get":
+		return r.get()
+	case "list":
+		return r.list()
+	case "watch":
+		return r.watch()
+	}
+	return r.h.Write(r, verb)
+}
+
+func errNoResource() error {
+	return apiStatus(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+}
+
+func apiStatus(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, Details: &metav1.StatusDetails{},
+	}}
+}
+
+// negotiate picks the first representation in the Accept header that the
+// resource has.
+func (r *Request) negotiate(list bool) (encoding, error) {
+	accept := r.Header.Get("Accept")
+	if accept == "" {
+		return encoding{}, nil
+	}
+	for part := range strings.SplitSeq(accept, ",") {
+		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		var enc encoding
+		switch media {
+		case MediaProto:
+			enc.proto = true
+		case MediaJSON, "application/*", "*/*":
+		default:
+			continue
+		}
+		switch as := params["as"]; as {
+		case "":
+			if enc.proto && r.Type.Custom {
+				continue
+			}
+			return enc, nil
+		case metaKind.Kind, metaKind.Kind + "List":
+			if params["g"] != metaKind.Group || params["v"] != metaKind.Version {
+				continue
+			}
+			if list && as == metaKind.Kind {
+				return enc, &apierrors.StatusError{ErrStatus: metav1.Status{
+					Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: "NotAcceptable",
+					Message: fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%s.%sList)", r.Type.goPackage(), r.Type.Kind),
+				}}
+			}
+			enc.partial = true
+			return enc, nil
+		}
+	}
+	if r.Type.Custom {
+		r.enc.proto = strings.Contains(accept, MediaProto)
+		return r.enc, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: "NotAcceptable",
+			Message: "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+		}}
+	}
+	return encoding{}, apiStatus(http.StatusNotAcceptable, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+
+		"application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+}
+
+// fail answers err: an API status as it is, anything else as 500.
+func (r *Request) fail(err error) {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		r.h.failed(r.Request, err)
+		status = apierrors.NewInternalError(err)
+	}
+	writeStatus(r.w, status, r.enc.proto)
+}
+
+func (h *Handler) failed(r *http.Request, err error) {
+	if h.Failed != nil {
+		h.Failed(r, err)
+	}
+}
+
+// WriteStatus answers with a failure, in JSON.
+func WriteStatus(w http.ResponseWriter, err *apierrors.StatusError) { writeStatus(w, err, false) }
+
+func writeStatus(w http.ResponseWriter, err *apierrors.StatusError, proto bool) {
+	st := &err.ErrStatus
+	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
+	}
+	body, encErr := encodeStatus(st, proto)
+	if encErr != nil {
+		panic(encErr) // a Status always encodes
+	}
+	writeBody(w, int(st.Code), body, proto)
+}
+
+// WriteJSON answers with a JSON document.
+func WriteJSON(w http.ResponseWriter, code int, body []byte) { writeBody(w, code, body, false) }
+
+func writeBody(w http.ResponseWriter, code int, body []byte, proto bool) {
+	if proto {
+		writeMedia(w, code, body, MediaProto)
+		return
+	}
+	writeMedia(w, code, append(body[:len(body):len(body)], '\n'), MediaJSON)
+}
+
+func writeMedia(w http.ResponseWriter, code int, body []byte, media string) {
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // the client left
+}
+
+// WriteObject answers with one object.
+func (r *Request) WriteObject(code int, o *Object) error {
+	body, err := r.Type.object(o, r.enc)
+	if err != nil {
+		return err
+	}
+	writeBody(r.w, code, body, r.enc.proto)
+	return nil
+}
+
+// WriteSuccess answers with a status that says that the request is done.
+func (r *Request) WriteSuccess(details *metav1.StatusDetails) error {
+	body, err := encodeStatus(&metav1.Status{Status: metav1.StatusSuccess, Details: details}, r.enc.proto)
+	if err != nil {
+		return err
+	}
+	writeBody(r.w, http.StatusOK, body, r.enc.proto)
+	return nil
+}
+
+func (r *Request) get() error {
+	o, version, err := r.h.Storage.Get(r.Context(), r.Type, r.Namespace, r.Name)
+	if err != nil {
+		return err
+	}
+	if rv := r.URL.Query().Get("resourceVersion"); rv != "" {
+		n, err := parseVersion(rv)
+		if err != nil {
+			return err
+		}
+		if n > version {
+			return errTooLarge(&TooLargeError{n, version})
+		}
+	}
+	if o == nil {
+		return apierrors.NewNotFound(r.Type.GroupResource(), r.Name)
+	}
+	return r.WriteObject(http.StatusOK, o)
+}
+
+// parseVersion parses the resourceVersion of a get or list.
+func parseVersion(rv string) (uint64, error) {
+	n, err := strconv.ParseUint(rv, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: resourceVersion: Invalid value: %q: %v", rv, err))
+	}
+	return n, nil
+}

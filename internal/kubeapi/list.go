@@ -1,0 +1,285 @@
+package kubeapi
+
+import (
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// gzipThreshold is the body size above which the server compresses.
+const gzipThreshold = 128 << 10
+
+const (
+	// MessageExpired is that of a list of a state that is gone.
+	MessageExpired = "The resourceVersion for the provided list is too old."
+	// MessageInconsistent is that of an expired continue token. The answer has another one.
+	MessageInconsistent = "The provided continue parameter is too old " +
+		"to display a consistent list result. You can start a new list without " +
+		"the continue parameter, or use the continue token in this response to " +
+		"retrieve the remainder of the results. Continuing with the provided " +
+		"token results in an inconsistent list - objects that were created, " +
+		"modified, or deleted between the time the first chunk was returned " +
+		"and now may show up in the list."
+)
+
+// Parameters are the parsed parameters of a list or watch.
+type Parameters struct {
+	internalversion.ListOptions
+	Selection
+}
+
+// Parameters parses and checks the parameters of a list, watch or deletecollection.
+func (r *Request) Parameters() (*Parameters, error) {
+	q := &Parameters{}
+	if err := internalscheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion, &q.ListOptions); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if errs := validation.ValidateListOptions(&q.ListOptions, true); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	q.Labels, q.Fields = labels.Everything(), fields.Everything()
+	if q.LabelSelector != nil {
+		q.Labels = q.LabelSelector
+	}
+	if q.FieldSelector != nil {
+		q.Fields = q.FieldSelector
+	}
+	q.Namespace = r.Namespace
+	return q, r.Type.checkFields(q.Fields)
+}
+
+func (t *Type) checkFields(sel fields.Selector) error {
+	if sel.Empty() {
+		return nil
+	}
+	known := selectable(t.NewObject())
+	for _, req := range sel.Requirements() {
+		if known.Has(req.Field) {
+			continue
+		}
+		if len(known) == 2 && !t.Custom {
+			return apierrors.NewBadRequest(fmt.Sprintf(
+				`%q is not a known field selector: only "metadata.name", "metadata.namespace"`, req.Field))
+		}
+		return apierrors.NewBadRequest("field label not supported: " + req.Field)
+	}
+	return nil
+}
+
+func (r *Request) list() error {
+	p, err := r.Parameters()
+	if err != nil {
+		return err
+	}
+	q, err := p.query()
+	if err != nil {
+		return err
+	}
+	page, err := r.h.Storage.List(r.Context(), r.Type, q)
+	var large *TooLargeError
+	switch {
+	case errors.As(err, &large):
+		return errTooLarge(large)
+	case errors.Is(err, ErrExpired):
+		return errListExpired(p.Continue != "", q.From, q.Prefix())
+	case err != nil:
+		return err
+	}
+	return r.WriteList(page, q)
+}
+
+// query resolves which state the list is of.
+func (p *Parameters) query() (Query, error) {
+	q := Query{Selection: p.Selection, Limit: p.Limit}
+	if p.Continue != "" {
+		if p.ResourceVersion != "" && p.ResourceVersion != "0" {
+			return q, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+		}
+		from, token, err := decodeContinue(p.Continue, q.Prefix())
+		if err != nil {
+			return q, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
+		}
+		q.From, q.Snapshot = from, token.Snapshot
+		if token.ResourceVersion > 0 {
+			q.At = uint64(token.ResourceVersion)
+		}
+		return q, nil
+	}
+	switch p.ResourceVersion {
+	case "":
+		return q, nil
+	case "0":
+		q.Limit = 0 // served from the watch cache, which does not page such lists
+		return q, nil
+	}
+	n, err := parseVersion(p.ResourceVersion)
+	if err != nil {
+		return q, err
+	}
+	exact := p.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		p.ResourceVersionMatch == "" && q.Limit > 0 // what the API was before resourceVersionMatch
+	if exact {
+		q.At = n
+	} else {
+		q.Least = n
+	}
+	return q, nil
+}
+
+func errListExpired(paging bool, from, prefix string) error {
+	if !paging {
+		return apierrors.NewResourceExpired(MessageExpired)
+	}
+	err := apierrors.NewResourceExpired(MessageInconsistent)
+	err.ErrStatus.Continue = encodeContinue(from, prefix, continueToken{ResourceVersion: -1})
+	return err
+}
+
+// continueToken has the form of the real server's: rv is -1 for a list that may
+// go on in whatever state is current, start is relative to the list's prefix.
+type continueToken struct {
+	APIVersion      string `json:"v"`
+	ResourceVersion int64  `json:"rv"`
+	StartKey        string `json:"start"`
+	// Snapshot is what a Storage may need besides the version.
+	Snapshot string `json:"snapshot,omitempty"`
+}
+
+func encodeContinue(key, prefix string, c continueToken) string {
+	c.APIVersion, c.StartKey = "meta.k8s.io/v1", strings.TrimPrefix(key, prefix)
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // strings and a number always encode
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func decodeContinue(token, prefix string) (key string, c continueToken, err error) {
+	const invalid = "continue key is not valid"
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return "", c, fmt.Errorf(invalid+": %w", err)
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return "", c, fmt.Errorf(invalid+": %w", err)
+	}
+	start := "/" + strings.TrimPrefix(c.StartKey, "/")
+	switch {
+	case c.APIVersion != "meta.k8s.io/v1":
+		return "", c, fmt.Errorf(invalid+": server does not recognize this encoded version %s", c.APIVersion)
+	case c.ResourceVersion == 0:
+		return "", c, errors.New(invalid + ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+	case c.StartKey == "":
+		return "", c, errors.New(invalid + ": encoded start key empty (version meta.k8s.io/v1)")
+	case path.Clean(start) != start:
+		return "", c, fmt.Errorf(invalid+": %s", c.StartKey)
+	}
+	return prefix + start, c, nil
+}
+
+// WriteList answers with a page of the query.
+func (r *Request) WriteList(p *Page, q Query) error {
+	parts := make([][]byte, 0, 2*len(p.Objects)+2)
+	size := 0
+	add := func(b []byte) {
+		parts = append(parts, b)
+		size += len(b)
+	}
+	add(nil) // the head, which needs the size of the rest
+	for i, o := range p.Objects {
+		head, tail, err := r.Type.item(o, r.enc)
+		if err != nil {
+			return fmt.Errorf("encode %s %s/%s: %w", r.Resource, o.Namespace, o.Name, err)
+		}
+		if i > 0 && !r.enc.proto {
+			add([]byte(","))
+		}
+		add(head)
+		add(tail)
+	}
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(p.Version, 10)}
+	if p.Rest > 0 {
+		meta.Continue = encodeContinue(p.Last+"\x00", q.Prefix(), continueToken{ResourceVersion: int64(p.Version), Snapshot: p.Snapshot})
+		if q.Everything() {
+			meta.RemainingItemCount = &p.Rest
+		}
+	}
+	gvk := r.Type.listKind(r.enc.partial)
+	media := MediaJSON
+	if r.enc.proto {
+		media = MediaProto
+		m, err := meta.Marshal()
+		if err != nil {
+			return err
+		}
+		m = appendBytes(nil, 1, m)
+		parts[0] = append(envelopeHead(gvk, len(m)+size), m...)
+		parts = append(parts, envelopeTail)
+	} else {
+		m, err := json.Marshal(meta)
+		if err != nil {
+			return err
+		}
+		parts[0] = fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, gvk.Kind, gvk.GroupVersion().String(), m)
+		parts = append(parts, []byte("]}\n"))
+	}
+	size += len(parts[0]) + len(parts[len(parts)-1])
+	r.count(len(p.Objects))
+	r.writeParts(parts, size, media)
+	return nil
+}
+
+// count tells a ResponseWriter that counts the objects of answers.
+func (r *Request) count(objects int) {
+	if c, ok := r.w.(interface{ Items(int) }); ok {
+		c.Items(objects)
+	}
+}
+
+var gzipWriters = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(nil, 1)
+	if err != nil {
+		panic(err) // level 1 exists
+	}
+	return w
+}}
+
+func (r *Request) writeParts(parts [][]byte, size int, media string) {
+	h := r.w.Header()
+	h.Set("Content-Type", media)
+	var w io.Writer = r.w
+	if size > gzipThreshold && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		h.Add("Vary", "Accept-Encoding")
+		gz := gzipWriters.Get().(*gzip.Writer)
+		gz.Reset(r.w)
+		defer gzipWriters.Put(gz)
+		defer func() { _ = gz.Close() }()
+		w = gz
+	} else {
+		h.Set("Content-Length", strconv.Itoa(size))
+	}
+	r.w.WriteHeader(http.StatusOK)
+	for _, b := range parts {
+		if _, err := w.Write(b); err != nil {
+			return // the client left
+		}
+	}
+}

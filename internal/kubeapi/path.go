@@ -1,0 +1,67 @@
+package kubeapi
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Path is the parsed path of a URL.
+type Path struct {
+	GroupVersion                           schema.GroupVersion
+	Resource, Namespace, Name, Subresource string
+}
+
+// ParsePath returns the zero Path for a path that is not below a group version. The path
+// of the group version itself has no resource.
+func ParsePath(path string) Path {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var p Path
+	switch {
+	case len(parts) >= 2 && parts[0] == "api":
+		p.GroupVersion, parts = schema.GroupVersion{Version: parts[1]}, parts[2:]
+	case len(parts) >= 3 && parts[0] == "apis":
+		p.GroupVersion, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
+	default:
+		return p
+	}
+	if len(parts) >= 3 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
+		p.Namespace, parts = parts[1], parts[2:]
+	}
+	for i, dst := range []*string{&p.Resource, &p.Name, &p.Subresource} {
+		if i < len(parts) {
+			*dst = parts[i]
+		}
+	}
+	return p
+}
+
+// Verb is the API's verb of a request on the path.
+func (p Path) Verb(method string, q url.Values) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if p.Name == "" {
+			return "deletecollection"
+		}
+		return "delete"
+	}
+	switch {
+	case p.Resource == "" || p.Name != "":
+		return "get"
+	case isTrue(q.Get("watch")):
+		return "watch"
+	default:
+		return "list"
+	}
+}
+
+func isTrue(v string) bool { return v != "" && v != "0" && v != "false" }

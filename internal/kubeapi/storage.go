@@ -1,0 +1,192 @@
+package kubeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Storage has the objects. All methods are safe for concurrent use. An error that is an
+// API status is answered as it is, [ErrExpired] and [TooLargeError] as the API has them,
+// and any other as 500.
+type Storage interface {
+	// Types are the types that are served, in the order of discovery.
+	Types() []*Type
+	// Get returns the object of that name in the newest state, nil if there is none, and
+	// the version of the state.
+	Get(ctx context.Context, t *Type, namespace, name string) (o *Object, version uint64, err error)
+	// List returns a page of one state.
+	List(ctx context.Context, t *Type, q Query) (*Page, error)
+	// Watch begins a watch. The caller closes it.
+	Watch(ctx context.Context, t *Type, q WatchQuery) (Watch, error)
+}
+
+// ErrExpired says that a Storage no longer has the state or the changes asked for.
+// [Expired] makes one that says why.
+var ErrExpired = errors.New("too old")
+
+// Expired is ErrExpired with the message of the API.
+func Expired(version, oldest uint64) error {
+	return fmt.Errorf("%w resource version: %d (%d)", ErrExpired, version, oldest)
+}
+
+// TooLargeError says that a version is newer than the newest state.
+type TooLargeError struct{ Version, Current uint64 }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("Too large resource version: %d, current: %d", e.Version, e.Current)
+}
+
+// Selection is what a list or watch asks for.
+type Selection struct {
+	Namespace string // "" is any
+	Labels    labels.Selector
+	Fields    fields.Selector
+}
+
+// Everything says whether no selector leaves anything out.
+func (q *Selection) Everything() bool { return q.Labels.Empty() && q.Fields.Empty() }
+
+// Matches says whether o is selected; nil is not.
+func (q *Selection) Matches(o *Object) bool {
+	if o == nil || q.Namespace != "" && q.Namespace != o.Namespace {
+		return false
+	}
+	return (q.Labels.Empty() || q.Labels.Matches(o.Labels)) && (q.Fields.Empty() || q.Fields.Matches(o.Fields()))
+}
+
+// Prefix is what the keys of the selected objects begin with: "" or "/namespace".
+func (q *Selection) Prefix() string {
+	if q.Namespace == "" {
+		return ""
+	}
+	return "/" + q.Namespace
+}
+
+// Query is a list.
+type Query struct {
+	Selection
+	At       uint64 // the version of the state; 0 is the newest
+	Least    uint64 // the state must not be older
+	Snapshot string // that of the page before, which may tell states of one version apart
+	From     string // the first key
+	Limit    int64  // how many objects; 0 is all
+}
+
+// Page is the answer to a Query, in the order of the keys.
+type Page struct {
+	Version uint64
+	Objects []*Object
+	// Last is the key of the last object, and Rest counts all objects below the
+	// selection's prefix that come after it. Both are needed only with a limit.
+	Last     string
+	Rest     int64
+	Snapshot string
+}
+
+// WatchQuery is a watch.
+type WatchQuery struct {
+	Selection
+	// Version is the one after which changes are asked for; 0 is that of the newest
+	// state. It may be newer than the newest state, but not with Initial.
+	Version uint64
+	// Initial: the watch begins with the objects of the newest state, which must not be
+	// older than Version.
+	Initial bool
+}
+
+// Watch is one watch. Its methods but Done are called by one goroutine.
+type Watch interface {
+	// Start is where the watch begins.
+	Start() Start
+	// Next returns the next changes, or none if there are none yet. After an error the
+	// watch is over.
+	Next(ctx context.Context) (Batch, error)
+	// Done is closed when the Storage ends the watch. Next then says how: by an API
+	// status, ErrExpired, [ErrWatchOver], or http.ErrAbortHandler.
+	Done() <-chan struct{}
+	// Close releases the watch.
+	Close()
+}
+
+// ErrWatchOver ends a watch in good order.
+var ErrWatchOver = errors.New("watch over")
+
+// Start is where a watch begins.
+type Start struct {
+	// Version is that of the state.
+	Version uint64
+	// Known is the version that a bookmark must be newer than.
+	Known uint64
+	// Objects are the selected objects of the state, if WatchQuery.Initial. An error
+	// ends them, and the watch.
+	Objects iter.Seq2[*Object, error]
+}
+
+// Batch is a part of the changes, in their order.
+type Batch struct {
+	Changes []*Change
+	// Version is the one up to which the changes are complete. It may stand only in a
+	// batch without changes.
+	Version uint64
+	// Mark: the batch, which has no changes, ends a series that has other versions
+	// than its order says. A bookmark should follow at once.
+	Mark bool
+	// Changed is closed once there may be more. It is needed only without changes.
+	Changed <-chan struct{}
+}
+
+// Change is one write. Cur is nil for a deletion, Prev for a creation. It is immutable.
+type Change struct {
+	Version   uint64
+	Cur, Prev *Object
+	Final     *Object       // what a deletion has left, if the Storage knows it
+	gone      lazy[*Object] // Prev as a DELETED event shows it
+}
+
+// DropEncodings frees what can be computed again.
+func (c *Change) DropEncodings() {
+	if c.Prev != nil {
+		c.Prev.DropEncodings()
+	}
+	c.gone.drop()
+}
+
+// view returns what a watch with this selection sees of the change: an object that
+// leaves the selection is DELETED in its last matching state, with the version of the
+// change.
+func (q *Selection) view(t *Type, c *Change) (watch.EventType, *Object, error) {
+	switch was, is := q.Matches(c.Prev), q.Matches(c.Cur); {
+	case is && was:
+		return watch.Modified, c.Cur, nil
+	case is:
+		return watch.Added, c.Cur, nil
+	case was && c.Final != nil && c.Cur == nil:
+		return watch.Deleted, c.Final, nil
+	case was:
+		o, err := c.gone.get(func() (*Object, error) { return t.AtVersion(c.Prev, c.Version) })
+		if err != nil {
+			return "", nil, fmt.Errorf("delete %s/%s: %w", c.Prev.Namespace, c.Prev.Name, err)
+		}
+		return watch.Deleted, o, nil
+	default:
+		return "", nil, nil
+	}
+}
+
+// errTooLarge is the answer to a read at a version that does not exist yet. The real
+// server gives it after waiting three seconds for the version.
+func errTooLarge(e *TooLargeError) *apierrors.StatusError {
+	err := apierrors.NewTimeoutError(e.Error(), 1)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
+	}}
+	return err
+}

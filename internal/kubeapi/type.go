@@ -1,0 +1,74 @@
+package kubeapi
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Resource is one type that is served. A kind that client-go's scheme knows is served
+// as JSON and protobuf. Any other is a custom resource, unstructured and JSON only.
+type Resource struct {
+	schema.GroupVersionKind
+	Plural     string
+	Namespaced bool
+	ShortNames []string
+}
+
+// Type is a Resource with what is needed to serve it. It translates between the Go
+// objects of the kind and their encodings.
+type Type struct {
+	Resource
+	Custom     bool // client-go's scheme does not know it
+	Singular   string
+	Categories []string
+	Verbs      []string
+	jsonHead   string // what the JSON of a built-in object starts with
+}
+
+// NewType returns the type of a resource.
+func NewType(r Resource, verbs ...string) *Type {
+	return &Type{
+		Resource: r,
+		Custom:   !scheme.Scheme.Recognizes(r.GroupVersionKind),
+		Singular: strings.ToLower(r.Kind),
+		Verbs:    verbs,
+		jsonHead: fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, r.Kind, r.GroupVersion().String()),
+	}
+}
+
+// GroupResource is the type's name.
+func (t *Type) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: t.Group, Resource: t.Plural}
+}
+
+// Key is the key of an object: "/namespace/name", or "/name" in no namespace.
+func (t *Type) Key(namespace, name string) string {
+	if t.Namespaced {
+		return "/" + namespace + "/" + name
+	}
+	return "/" + name
+}
+
+// goPackage names the server's internal package of the type in messages.
+func (t *Type) goPackage() string {
+	switch {
+	case t.Custom:
+		return "unstructured"
+	case t.Group == "":
+		return "core"
+	default:
+		return strings.Split(t.Group, ".")[0]
+	}
+}
+
+type protoMessage interface {
+	Reset()
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+var metaKind = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
