@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -63,11 +64,16 @@ func FileOf(mgr manager.Manager) *boltstore.DB {
 // kept is a manager that has a file.
 type kept struct {
 	manager.Manager
-	db *boltstore.DB
+	db      *boltstore.DB
+	started atomic.Bool
 }
 
-// Start runs the manager, and closes the file.
+// Start runs the manager, and closes the file. A second call is an error, and leaves the
+// file to the first.
 func (k *kept) Start(ctx context.Context) error {
+	if k.started.Swap(true) {
+		return errors.New("controllerruntime: the manager was started before, and its file is closed when it ends: make another manager")
+	}
 	err := k.Manager.Start(ctx)
 	files.remove(k.db)
 	return errors.Join(err, k.db.Close())

@@ -67,3 +67,54 @@ func TestManagers(t *testing.T) {
 		}
 	}
 }
+
+// TestSecondStart: a second Start is an error, as ctrl.NewManager's, and leaves the file
+// open under the first.
+func TestSecondStart(t *testing.T) {
+	sim := shop(t, "a")
+	mgr, err := NewManager(sim.RESTConfig(), options(), File{Path: filepath.Join(t.TempDir(), "test.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	<-mgr.Elected()
+	var maps corev1.ConfigMapList
+	eventually(t, "the cache answers", func() bool {
+		return mgr.GetClient().List(ctx, &maps, client.InNamespace("default")) == nil
+	})
+	series := len(gathered(t))
+	for range 2 {
+		if err := mgr.Start(ctx); err == nil {
+			t.Error("it starts twice")
+		}
+	}
+	db := FileOf(mgr)
+	if err := db.Err(); err != nil {
+		t.Error(err)
+	}
+	if n := len(gathered(t)); n < series {
+		t.Errorf("%d series are left of %d", n, series)
+	}
+	if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "later"}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the file has the new object", func() bool {
+		s, err := db.View(boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped})
+		return err == nil && s.State().Objects == 2
+	})
+	if all := db.Fallbacks(); len(all) > 0 {
+		t.Errorf("not in the file: %+v", all)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := db.Err(); !errors.Is(err, boltstore.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+	if err := mgr.Start(t.Context()); err == nil {
+		t.Error("it starts again")
+	}
+}
