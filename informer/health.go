@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -84,6 +85,9 @@ func dead(path string, st boltstore.Stats, err, moved error) error {
 
 // notReady says why a source is not ready.
 func notReady(user any, maxAge time.Duration) error {
+	if v := reflect.ValueOf(user); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return errors.New("an informer that must be there is nil: make it before the check")
+	}
 	name := fmt.Sprintf("%T", user)
 	var st reflector.State
 	if u, ok := user.(interface{ State() reflector.State }); ok {
@@ -99,6 +103,9 @@ func notReady(user any, maxAge time.Duration) error {
 		synced = u.HasSynced()
 	case cache.SharedIndexInformer:
 		name, synced = u.HasSyncedChecker().Name(), u.HasSynced()
+		if u.IsStopped() {
+			return fmt.Errorf("%s has ended", name)
+		}
 	case *reflector.Standalone:
 		name, synced = u.Store().Source().String(), u.Store().State().Synced
 	}

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -82,6 +84,31 @@ func TestReady(t *testing.T) {
 		says(t, "closed", ready, "closed")
 		says(t, "closed", live, "closed")
 	})
+}
+
+// TestReadyOfNamed: an informer that was named must be there: one that is not made yet,
+// and one of client-go's that has ended, are not ready.
+func TestReadyOfNamed(t *testing.T) {
+	w := newWorld(t)
+	w.create("one")
+	l := w.live(Options{})
+	var later cache.SharedIndexInformer
+	var ours *Informer
+	says(t, "nil", Ready(l.db, 0, later), "nil")
+	says(t, "nil of a type", Ready(l.db, 0, ours), "nil")
+	stock := cache.NewSharedIndexInformer(listWatch(w.config()), &corev1.ConfigMap{}, 0, nil)
+	ready := Ready(l.db, 0, stock)
+	l.run().synced()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); stock.RunWithContext(ctx) }()
+	if !cache.WaitForCacheSync(ctx.Done(), stock.HasSynced) {
+		t.Fatal("not synced")
+	}
+	says(t, "client-go's", ready)
+	stop()
+	<-done
+	says(t, "client-go's has ended", ready, "SharedIndexInformer", " has ended")
 }
 
 // TestReadyOfAStaleFile: with MaxStaleness the program is ready offline; Ready's maxAge
