@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/tools/cache"
@@ -29,11 +30,13 @@ import (
 // The name stays registered, and what it needs is kept, until
 // RemoveDurableHandler; also in a life of the process that does not add it.
 func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableOptions) (cache.ResourceEventHandlerRegistration, error) {
-	inf.mu.Lock()
-	defer inf.mu.Unlock()
-	if inf.stopped {
-		return nil, fmt.Errorf("informer: durable handler %q was not added because the informer has stopped already", name)
+	ended := func() error {
+		return fmt.Errorf("informer: durable handler %q was not added because the informer has stopped already", name)
 	}
+	if inf.IsStopped() {
+		return nil, ended()
+	}
+	// The name is written to the file. State and health checks must not wait for that.
 	host := durable.Host{Store: inf.store, Backlog: inf.backlog, Clock: inf.o.clock, Page: inf.page, Synced: inf.syncedAt, Sharing: &inf.sharing}
 	d, err := durable.New(host, name, func(ctx context.Context, t durable.Telling) error {
 		if t.Type != cache.Deleted {
@@ -43,6 +46,11 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	}, durable.Options{Workers: o.Workers, MaxPending: o.maxPending, PendingBytes: o.pendingBytes, StuckAfter: o.stuckAfter, RateLimiter: o.RateLimiter})
 	if err != nil {
 		return nil, err
+	}
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	if inf.stopped {
+		return nil, errors.Join(ended(), d.Stop())
 	}
 	inf.durables[d] = struct{}{}
 	inf.sharing.Store(int32(len(inf.durables)))
@@ -86,11 +94,12 @@ func (inf *Informer) RemoveDurableHandler(name string) error {
 // stopDurable stops calling the handler; its name and position stay.
 func (inf *Informer) stopDurable(d *durable.Handler) error {
 	inf.mu.Lock()
-	defer inf.mu.Unlock()
-	if _, there := inf.durables[d]; !there {
-		return nil
-	}
+	_, there := inf.durables[d]
 	delete(inf.durables, d)
 	inf.sharing.Store(int32(len(inf.durables)))
-	return d.Stop()
+	inf.mu.Unlock()
+	if !there {
+		return nil
+	}
+	return d.Stop() // it may write to the file
 }
