@@ -20,6 +20,14 @@ func (h *handle) setHook(fn func(*bolt.Tx) error) {
 	h.hook = fn
 }
 
+// setMaxCommitBytes changes it while sources are claimed: the committer reads it at each
+// flush.
+func setMaxCommitBytes(db *DB, n int) {
+	db.commit.busy.Lock()
+	defer db.commit.busy.Unlock()
+	db.opts.maxCommitBytes = n
+}
+
 // TestMarksRideOnTheWindow: if the window is longer than FlushInterval, marks are
 // written with the window's changes, not on their own.
 func TestMarksRideOnTheWindow(t *testing.T) {

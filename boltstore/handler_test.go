@@ -94,7 +94,7 @@ func TestPositionsRideAlong(t *testing.T) {
 	var mu sync.Mutex
 	fail := errors.New("disk")
 	pos.set(func(p *Position) { p.Cursor = 3 })
-	db.h.hook = func(*bolt.Tx) error { mu.Lock(); defer mu.Unlock(); return fail }
+	db.h.setHook(func(*bolt.Tx) error { mu.Lock(); defer mu.Unlock(); return fail })
 	p.add(t, s, configMap("a", "three", 3, nil))
 	deadline := time.Now().Add(time.Minute)
 	for db.Err() == nil {
@@ -140,12 +140,12 @@ func TestMarksFailBeforeRelease(t *testing.T) {
 	p.stepped(t, clk)
 	var full atomic.Bool
 	full.Store(true)
-	db.h.hook = func(*bolt.Tx) error {
+	db.h.setHook(func(*bolt.Tx) error {
 		if full.Load() {
 			return errors.New("disk")
 		}
 		return nil
-	}
+	})
 	s.SetTold(1)
 	s.Flush()
 	for deadline := time.Now().Add(time.Minute); db.Err() == nil; {

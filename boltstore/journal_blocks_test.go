@@ -25,7 +25,7 @@ func TestBlocksAreSmall(t *testing.T) {
 				from := s.State().Seq + 1
 				changed := objs[:n/2]
 				if how == "staged relist" {
-					db.opts.maxCommitBytes = 1 << 20
+					setMaxCommitBytes(db, 1<<20)
 				}
 				var again []runtime.Object
 				var changes []*Change

@@ -61,7 +61,7 @@ func TestDamagedNote(t *testing.T) {
 				db = openTest(t, path, Options{})
 				s = claimTest(t, db, failing(&bad))
 			case "staged":
-				db.opts.maxCommitBytes = 1
+				setMaxCommitBytes(db, 1)
 				objs[2] = configMap("ns", "c", 9, nil)
 				relistSome(t, s, "10", RelistOptions{Transform: refusing("a")}, objs)
 			}

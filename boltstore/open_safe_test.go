@@ -92,10 +92,17 @@ const writableButSticky = ""
 func TestLockTimeout(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
-	begin := time.Now()
-	_, err := Open(path, Options{})
-	if took := time.Since(begin); !errors.Is(err, ErrLocked) || took > time.Second {
-		t.Errorf("%v after %v", err, took)
+	var err error
+	fastest := time.Hour
+	for range 3 { // the machine may hold one of them up
+		begin := time.Now()
+		if _, err = Open(path, Options{}); !errors.Is(err, ErrLocked) {
+			t.Fatal(err)
+		}
+		fastest = min(fastest, time.Since(begin))
+	}
+	if fastest > time.Second {
+		t.Errorf("%v after %v", err, fastest)
 	}
 	if want := " (pid "; runtime.GOOS == "linux" && !strings.Contains(err.Error(), want) {
 		t.Errorf("the holder is not named: %v", err)

@@ -31,11 +31,11 @@ func TestAbandonedRelist(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("disk")
-	db.h.hook = func(*bolt.Tx) error { return full }
+	db.h.setHook(func(*bolt.Tx) error { return full })
 	if _, err := r.Commit("502", time.Now()); !errors.Is(err, full) {
 		t.Fatal(err)
 	}
-	db.h.hook = nil
+	db.h.setHook(nil)
 	if _, err := r.Commit("502", time.Now()); !errors.Is(err, ErrAbandoned) {
 		t.Fatal(err)
 	}

@@ -72,14 +72,14 @@ func cutAfter(db *DB, k int, fn func() error) bool {
 	b := db.h.swap(nil)
 	db.h.swap(b)
 	n := 0
-	db.h.hook = func(*bolt.Tx) error {
+	db.h.setHook(func(*bolt.Tx) error {
 		if n++; n >= k {
 			return errCut
 		}
 		return nil
-	}
+	})
 	err := fn()
-	db.h.hook = func(*bolt.Tx) error { return errCut }
+	db.h.setHook(func(*bolt.Tx) error { return errCut })
 	_ = db.commit.stop() // whatever it has left fails
 	db.closed = true
 	_ = db.h.swap(nil).Close()

@@ -200,9 +200,7 @@ func (m *storeModel) write() {
 func (m *storeModel) list() { m.relist(false) }
 
 func (m *storeModel) relist(restored bool) {
-	m.db.commit.busy.Lock() // the committer reads it
-	m.db.opts.maxCommitBytes = []int{1, 4000, 4 << 20}[m.rnd.IntN(3)]
-	m.db.commit.busy.Unlock()
+	setMaxCommitBytes(m.db, []int{1, 4000, 4 << 20}[m.rnd.IntN(3)])
 	refuse := maps.Clone(m.refuse)
 	o := RelistOptions{NewTimeline: restored, Content: m.rnd.IntN(4) == 0, TakeUp: false, OnError: func(runtime.Object, error) {},
 		Transform: func(obj runtime.Object) (runtime.Object, error) {
