@@ -235,7 +235,7 @@ func (f *fixture) next(w watch.Interface) watch.Event {
 	select {
 	case ev := <-w.ResultChan():
 		return ev
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		f.t.Fatal("no event")
 	}
 	return watch.Event{}

@@ -43,7 +43,7 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 	go func() { defer close(ended); inf.RunWithContext(ctx) }()
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		deadline := time.After(30 * time.Second)
+		deadline := time.After(time.Minute)
 		for tick := time.NewTicker(time.Millisecond); !ok(); {
 			select {
 			case <-tick.C:
