@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,6 +46,7 @@ func register(inf *informer.Informer, resource string) error {
 		return err
 	}
 	_, err := inf.AddDurableHandler("test", h, o)
+	go reportIdle(inf, resource)
 	return err
 }
 
@@ -164,24 +166,63 @@ func durableRounds(t *testing.T, handler string, told func(w *writer, path strin
 		p.kill()
 		// What is behind the markers, too, since keys are told side by side.
 		p.start()
-		p.until(w.mark())
-		quiet(p)
+		p.untilIdle(w.mark())
 		p.kill()
 		w.verifyFile(p.db, told(w, p.told))
 	}
 	t.Logf("%d kills, %d writes, %d lines", n, w.writes, strings.Count(p.read(), "\n"))
 }
 
-// quiet waits until nothing more is told.
-func quiet(p *program) {
-	for size, same := -1, 0; same < 20; {
-		<-time.After(20 * time.Millisecond)
-		if now := p.size(); now != size {
-			size, same = now, 0
-		} else {
-			same++
+// reportIdle writes to the standard error up to which version a durable handler has
+// acknowledged everything, each time that this is a later one.
+func reportIdle(inf *informer.Informer, resource string) {
+	for last := ""; ; <-time.After(5 * time.Millisecond) { // nothing signals an acknowledgement
+		rv := inf.Store().State().ResourceVersion
+		busy := slices.ContainsFunc(inf.Lags(), func(l informer.Lag) bool { return l.Entries > 0 || l.Unacknowledged > 0 || l.Parked > 0 })
+		if rv != last && !busy {
+			last = rv
+			fmt.Fprintf(os.Stderr, "IDLE %s %s\n", resource, rv)
 		}
 	}
+}
+
+// untilIdle waits until the durable handlers have acknowledged all up to the lines of a
+// mark.
+func (p *program) untilIdle(lines []string) {
+	p.t.Helper()
+	p.until(lines)
+	wants := map[string]uint64{}
+	for _, l := range lines {
+		f := strings.Fields(l)
+		wants[f[0]] = version64(p.t, f[3])
+	}
+	p.eventually("its handlers have acknowledged everything", func() bool {
+		errs, err := os.ReadFile(p.told + ".err")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		idle := map[string]uint64{}
+		for l := range strings.Lines(string(errs)) {
+			if f := strings.Fields(l); len(f) == 3 && f[0] == "IDLE" && strings.HasSuffix(l, "\n") {
+				idle[f[1]] = version64(p.t, f[2])
+			}
+		}
+		for resource, least := range wants {
+			if idle[resource] < least {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func version64(t *testing.T, rv string) uint64 {
+	t.Helper()
+	v, err := strconv.ParseUint(rv, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // toldWithoutGap: of each object an unbroken line of versions, from the one

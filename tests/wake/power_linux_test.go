@@ -103,8 +103,7 @@ func TestPowerFailure(t *testing.T) {
 	}
 	p.kill()
 	p.start()
-	p.until(w.mark())
-	quiet(p.program)
+	p.untilIdle(w.mark())
 	p.kill()
 	w.verifyFile(p.db, w.toldWithoutGap(p.told))
 	t.Logf("power cut: %v; %d writes, %d lines", cut, w.writes, strings.Count(p.read(), "\n"))
@@ -256,17 +255,4 @@ func (p *powerProgram) staged() (yes bool) {
 		p.t.Fatal(err)
 	}
 	return yes
-}
-
-func (p *powerProgram) eventually(what string, is func() bool) {
-	p.t.Helper()
-	deadline := time.After(60 * time.Second)
-	for tick := time.NewTicker(5 * time.Millisecond); !is(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			errs, _ := os.ReadFile(p.told + ".err")
-			p.t.Fatalf("waited in vain for %s; its errors:\n%s", what, tail(string(errs)))
-		}
-	}
 }

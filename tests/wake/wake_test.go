@@ -274,4 +274,17 @@ func (p *program) until(lines []string) {
 	}
 }
 
+func (p *program) eventually(what string, is func() bool) {
+	p.t.Helper()
+	deadline := time.After(60 * time.Second)
+	for tick := time.NewTicker(5 * time.Millisecond); !is(); {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			errs, _ := os.ReadFile(p.told + ".err")
+			p.t.Fatalf("waited in vain for %s; its errors:\n%s", what, tail(string(errs)))
+		}
+	}
+}
+
 func tail(s string) string { return s[max(0, len(s)-4000):] }
