@@ -149,9 +149,9 @@ func (e event) name() string { return e.Object.GetName() }
 
 // stream is an open watch.
 type stream struct {
-	header http.Header
-	opened time.Time
-	events chan event // closed at the end of the stream
+	header       http.Header
+	sent, opened time.Time  // the request; its answer, as it was noticed
+	events       chan event // closed at the end of the stream
 }
 
 // watch opens a watch and expects it to be accepted. It ends with the test.
@@ -162,12 +162,13 @@ func (c *client) watch(t *testing.T, path, query string) *stream {
 
 func (c *client) watchAs(t *testing.T, path, query, mediaType string) *stream {
 	t.Helper()
+	sent := time.Now()
 	resp := c.send(t.Context(), t, http.MethodGet, path+"?watch=true&"+query, accept(mediaType), nil)
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(resp.Body)
 		t.Fatalf("watch %s: %s %s", query, resp.Status, body)
 	}
-	s := &stream{header: resp.Header, opened: time.Now(), events: make(chan event, 100)}
+	s := &stream{header: resp.Header, sent: sent, opened: time.Now(), events: make(chan event, 100)}
 	t.Cleanup(func() {
 		resp.Body.Close()
 		for range s.events {
