@@ -112,7 +112,11 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.
 		if err != nil {
 			return err
 		}
-		return &answered{resp.StatusCode, strings.TrimSpace(string(text))}
+		a := &answered{resp.StatusCode, strings.TrimSpace(string(text))}
+		if a.text == "404 page not found" {
+			a = &answered{http.StatusNotImplemented, "it is of a version of kubewake that cannot answer this; take a snapshot of the file, and read that"}
+		}
+		return a
 	}
 	if err := fn(resp.Body); err != nil {
 		return err
@@ -134,14 +138,20 @@ type answered struct {
 
 func (e *answered) Error() string { return e.text }
 
-// Is says whether the owner's error is ErrNotFound.
+// Is says whether the owner's error is one of the package's.
 func (e *answered) Is(target error) bool {
-	return target == ErrNotFound && e.status == http.StatusNotFound
+	return target == ErrNotFound && e.status == http.StatusNotFound ||
+		target == ErrUnknown && e.status == http.StatusGone ||
+		target == ErrSecret && e.status == http.StatusForbidden
 }
 
 func (q Query) values() url.Values {
 	v := url.Values{"source": {q.Source.ID()}}
-	for name, value := range map[string]string{"key": q.Key, "index": q.Index, "value": q.Value} {
+	at := ""
+	if !q.At.Time.IsZero() {
+		at = q.At.Time.Format(time.RFC3339Nano)
+	}
+	for name, value := range map[string]string{"key": q.Key, "index": q.Index, "value": q.Value, "version": q.At.ResourceVersion, "time": at} {
 		if value != "" {
 			v.Set(name, value)
 		}
@@ -161,12 +171,27 @@ func (c *Client) Status(ctx context.Context) (st Status, err error) {
 
 // Objects implements Reader.
 func (c *Client) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error {
-	return c.lines(ctx, "objects", q, func(line json.RawMessage) error {
+	path := "objects"
+	if !q.At.IsZero() {
+		path = "at" // which owners do not know that would show the object as it is
+	}
+	return c.lines(ctx, path, q, func(line json.RawMessage) error {
 		var content map[string]any
 		if err := utiljson.Unmarshal(line, &content); err != nil {
 			return err
 		}
 		return fn(&unstructured.Unstructured{Object: content})
+	})
+}
+
+// Index implements Reader.
+func (c *Client) Index(ctx context.Context, q Query, fn func(IndexValue) error) error {
+	return c.lines(ctx, "index", q, func(line json.RawMessage) error {
+		var v IndexValue
+		if err := json.Unmarshal(line, &v); err != nil {
+			return err
+		}
+		return fn(v)
 	})
 }
 

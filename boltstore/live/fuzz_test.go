@@ -25,7 +25,8 @@ func FuzzRequests(f *testing.F) {
 	}
 	get := "GET %s HTTP/1.1\r\nHost: kubewake\r\nConnection: close\r\n\r\n"
 	for _, target := range []string{"/v1/status", "/v1/objects?source=" + secrets.ID(), "/v1/objects?source=" + secrets.ID() + "&index=namespace&value=ns1",
-		"/v1/history?source=" + secrets.ID() + "&key=ns0/s00000", "/v1/snapshot", "/v1/objects?source=none", "/", "/v1/objects?source=%ff;&key=%00"} {
+		"/v1/history?source=" + secrets.ID() + "&key=ns0/s00000", "/v1/at?source=" + secrets.ID() + "&key=ns0/s00000&version=100", "/v1/at?source=" + secrets.ID() + "&key=ns0/s00000&time=2026-11-22T21:00:00Z",
+		"/v1/index?source=" + secrets.ID() + "&index=namespace", "/v1/snapshot", "/v1/objects?source=none", "/", "/v1/objects?source=%ff;&key=%00"} {
 		f.Add([]byte(strings.Replace(get, "%s", target, 1)))
 	}
 	f.Add([]byte("POST /v1/status HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\nx"))

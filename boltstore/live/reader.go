@@ -15,12 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/history"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Reader reads a file. Its methods may be called concurrently. Objects are the
@@ -31,6 +33,10 @@ type Reader interface {
 	// Objects calls fn with each object that the query selects, in the order of the
 	// file, until fn fails. Objects are read in pages, each from one commit.
 	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
+	// Index calls fn with each value of the index that the query names, sorted. Each
+	// value is of one commit. ErrNotFound: the file has no such index. ErrSecret: the
+	// index of Secrets is not the one by namespace, and the query does not show secrets.
+	Index(ctx context.Context, q Query, fn func(IndexValue) error) error
 	// History calls fn with each version of the object at Query.Key in the journal,
 	// oldest first, until fn fails. An empty key means all objects.
 	History(ctx context.Context, q Query, fn func(Version) error) error
@@ -68,6 +74,8 @@ type Query struct {
 	Source boltstore.Source
 	// Key selects one object, namespace/name.
 	Key string
+	// At asks for the object at Key as it was then, see history.At.
+	At history.Moment
 	// Index and Value select the objects with that value under the index.
 	Index, Value string
 	// Secrets shows the data of Secrets. Otherwise they are redacted.
@@ -82,8 +90,20 @@ type Version struct {
 	Object *unstructured.Unstructured `json:"object,omitempty"`
 }
 
-// ErrNotFound: the file has no such source or object.
-var ErrNotFound = errors.New("not found")
+// IndexValue is a value of an index, and the keys that have it, sorted.
+type IndexValue struct {
+	Value string   `json:"value"`
+	Keys  []string `json:"keys"`
+}
+
+// ErrNotFound: the file has no such source, object or index. ErrUnknown: it does not say
+// how the object was then. ErrSecret: the answer may have the data of Secrets, which the
+// query does not ask for.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrUnknown  = history.ErrUnknown
+	ErrSecret   = errors.New("it may show the data of secrets")
+)
 
 // pageSize bounds the objects of a page; the Store bounds their bytes.
 const pageSize = 256
@@ -127,7 +147,7 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 		return err
 	}
 	if q.Key != "" {
-		obj, ok, err := v.store.GetByKey(q.Key)
+		obj, ok, err := v.get()
 		if err == nil && !ok {
 			err = fmt.Errorf("%s %q: %w", q.Source, q.Key, ErrNotFound)
 		}
@@ -163,6 +183,34 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 			return nil
 		}
 	}
+}
+
+func (f file) Index(ctx context.Context, q Query, fn func(IndexValue) error) error {
+	v, err := f.open(q)
+	if err != nil {
+		return err
+	}
+	if v.store.GetIndexers()[q.Index] == nil {
+		return fmt.Errorf("index %q of %s: %w; it has: %s", q.Index, q.Source, ErrNotFound, strings.Join(v.state.Indices, ", "))
+	}
+	if v.hides() && q.Index != cache.NamespaceIndex {
+		return fmt.Errorf("index %q of %s: %w", q.Index, q.Source, ErrSecret)
+	}
+	values := v.store.ListIndexFuncValues(q.Index)
+	slices.Sort(values)
+	for _, value := range values {
+		keys, err := v.store.IndexKeys(q.Index, value)
+		if err == nil && len(keys) > 0 { // it may have gone since
+			err = fn(IndexValue{value, keys})
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return v.store.Err()
 }
 
 func (f file) History(ctx context.Context, q Query, fn func(Version) error) error {
@@ -207,6 +255,15 @@ type view struct {
 	store *boltstore.Store
 	state boltstore.State
 	query Query
+}
+
+// get returns the object at the query's key, now or as it was.
+func (v *view) get() (obj any, ok bool, err error) {
+	if v.query.At.IsZero() {
+		return v.store.GetByKey(v.query.Key)
+	}
+	obj, err = history.At(v.store, v.query.Key, v.query.At)
+	return obj, obj != nil, err
 }
 
 func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {

@@ -66,7 +66,7 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 	s := &server{file: file{db}, opts: o, limits: l, closing: cancel}
 	mux := http.NewServeMux()
 	for path, answer := range map[string]func(*http.Request, *stream) error{
-		"/v1/status": s.status, "/v1/objects": s.objects, "/v1/history": s.history, "/v1/snapshot": s.snapshot,
+		"/v1/status": s.status, "/v1/objects": s.objects, "/v1/at": s.objects, "/v1/index": s.index, "/v1/history": s.history, "/v1/snapshot": s.snapshot,
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.answer(ctx, w, r, answer) })
 	}
@@ -159,6 +159,10 @@ func (s *server) answer(closing context.Context, w http.ResponseWriter, r *http.
 		w.Header().Set(trailerError, err.Error())
 	case errors.Is(err, ErrNotFound):
 		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, ErrUnknown):
+		http.Error(w, err.Error(), http.StatusGone)
+	case errors.Is(err, ErrSecret):
+		http.Error(w, err.Error(), http.StatusForbidden)
 	case errors.Is(err, errBusy):
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	default:
@@ -203,6 +207,13 @@ func (s *server) status(r *http.Request, a *stream) error {
 func (s *server) query(r *http.Request) (Query, error) {
 	v := r.URL.Query()
 	q := Query{Key: v.Get("key"), Index: v.Get("index"), Value: v.Get("value"), Secrets: v.Get("secrets") == "true"}
+	q.At.ResourceVersion = v.Get("version")
+	if at := v.Get("time"); at != "" {
+		var err error
+		if q.At.Time, err = time.Parse(time.RFC3339Nano, at); err != nil {
+			return q, err
+		}
+	}
 	states, err := s.db.States()
 	if err != nil {
 		return q, err
@@ -226,6 +237,15 @@ func (s *server) objects(r *http.Request, a *stream) error {
 	}
 	enc := json.NewEncoder(a)
 	return s.Objects(r.Context(), q, func(u *unstructured.Unstructured) error { return enc.Encode(u.Object) })
+}
+
+func (s *server) index(r *http.Request, a *stream) error {
+	q, err := s.query(r)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(a)
+	return s.Index(r.Context(), q, func(v IndexValue) error { return enc.Encode(v) })
 }
 
 func (s *server) history(r *http.Request, a *stream) error {

@@ -26,6 +26,7 @@ type historyCmd struct {
 	all       bool
 	output    string
 	since     time.Duration
+	at        string
 	secrets   bool
 }
 
@@ -37,7 +38,8 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: "Show what happened to objects: when, by whom, and what changed. It goes back as far as the file's journal: " +
 			"see --journal-age and --journal-bytes of mirror. The objects of a type's first list are not in the journal.",
 		Example: `  kubewake history pods shop-1 -n web --db cache.db
-  kubewake history pods -A --since 10m -o json`,
+  kubewake history pods -A --since 10m -o json
+  kubewake history pods shop-1 -n web --at 2026-11-22T21:00:00Z`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return h.run(cmd.Context(), args[0], append(args, "")[1])
@@ -48,8 +50,9 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	f := cmd.Flags()
 	namespaceFlag(cmd, &h.namespace)
 	f.BoolVarP(&h.all, "all-namespaces", "A", false, "all namespaces")
-	f.StringVarP(&h.output, "output", "o", "", "output format: json, with one version a line and the objects; text by default")
+	f.StringVarP(&h.output, "output", "o", "", "output format: json, with one version a line and the objects; text by default, and YAML with --at")
 	f.DurationVar(&h.since, "since", 0, "only versions newer than this, such as 10m, by the machine's clock, which dated them")
+	f.StringVar(&h.at, "at", "", "show the object as it was at this resourceVersion, or at this `time`, such as 2026-11-22T21:00:00Z")
 	f.BoolVar(&h.secrets, "show-secrets", false, "show the data of secrets")
 	return cmd
 }
@@ -63,6 +66,10 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	}
 	if h.all && name != "" {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
+	}
+	moment, err := h.moment(name)
+	if err != nil {
+		return err
 	}
 	h.namespace = namespaceOf(h.namespace)
 	r, err := h.db.readType(ctx, typ)
@@ -81,6 +88,9 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	}
 	if note != "" {
 		fmt.Fprintln(h.streams.ErrOut, note)
+	}
+	if !moment.IsZero() {
+		return h.then(ctx, r, sources, name, moment)
 	}
 	for _, st := range sources {
 		fmt.Fprintf(h.streams.ErrOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))

@@ -1,0 +1,101 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/history"
+)
+
+// both are the readers of a file that is open and served.
+func both(t *testing.T, db *boltstore.DB) map[string]Reader {
+	t.Helper()
+	start(t, db, defaultLimits)
+	return map[string]Reader{"file": File(db), "socket": dial(t, db.Path())}
+}
+
+// TestIndex: each value of an index comes with its keys. Indices of secrets are shown
+// only to those who ask, but for the namespace.
+func TestIndex(t *testing.T) {
+	db, s := world(t, testPath(t), 7, 10)
+	err := s.AddIndexers(cache.Indexers{"password": func(obj any) ([]string, error) {
+		return []string{string(obj.(*corev1.Secret).Data["password"])}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for len(s.State().Indices) < 2 && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond) // the index is built in the background, and nothing tells when it is
+	}
+	for name, r := range both(t, db) {
+		read := func(q Query) (all []string, err error) {
+			q.Source = secrets
+			err = r.Index(t.Context(), q, func(v IndexValue) error {
+				all = append(all, fmt.Sprint(v.Value, v.Keys))
+				return nil
+			})
+			return all, err
+		}
+		got, err := read(Query{Index: cache.NamespaceIndex})
+		if want := []string{"ns0[ns0/s00000 ns0/s00003 ns0/s00006]", "ns1[ns1/s00001 ns1/s00004]", "ns2[ns2/s00002 ns2/s00005]"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got, err := read(Query{Index: "password"}); !errors.Is(err, ErrSecret) || got != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got, err := read(Query{Index: "password", Secrets: true}); err != nil || len(got) != 1 {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if _, err := read(Query{Index: "none"}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+		stop := errors.New("enough")
+		if err := r.Index(t.Context(), Query{Source: secrets, Index: cache.NamespaceIndex}, func(IndexValue) error { return stop }); !errors.Is(err, stop) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestObjectAsItWas: both readers show an object as it was, or say that they do not
+// know, and redact it.
+func TestObjectAsItWas(t *testing.T) {
+	db, s := world(t, testPath(t), 2, 10)
+	relist(t, s, 2, 50, "200") // the same versions, with other content
+	relist(t, s, 1, 50, "300")
+	for name, r := range both(t, db) {
+		read := func(key string, at history.Moment) (all []*unstructured.Unstructured, err error) {
+			err = r.Objects(t.Context(), Query{Source: secrets, Key: key, At: at}, func(u *unstructured.Unstructured) error {
+				all = append(all, u)
+				return nil
+			})
+			return all, err
+		}
+		version := func(v string) history.Moment { return history.Moment{ResourceVersion: v} }
+		got, err := read("ns0/s00000", version("150"))
+		if err != nil || len(got) != 1 || got[0].GetResourceVersion() != "1" {
+			t.Errorf("%s: %v, %v", name, got, err)
+		} else if p, _, _ := unstructured.NestedString(got[0].Object, "data", "password"); p != redacted {
+			t.Errorf("%s: shown %q", name, p)
+		}
+		for _, at := range []history.Moment{version("400"), version("x"), {Time: time.Unix(1, 0)}} {
+			if got, err := read("ns0/s00000", at); !errors.Is(err, ErrUnknown) {
+				t.Errorf("%s: at %s: %v, %v", name, at, got, err)
+			}
+		}
+		if got, err := read("ns1/s00001", history.Moment{Time: time.Now()}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+		if got, err := read("ns1/s00001", version("250")); !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}

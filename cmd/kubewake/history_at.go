@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/history"
+)
+
+// moment parses --at.
+func (h *historyCmd) moment(name string) (m history.Moment, err error) {
+	switch {
+	case h.at == "":
+		return m, nil
+	case name == "" || h.since != 0:
+		return m, errors.New("an object as it was needs its name, and no --since (--at)")
+	}
+	if _, err := strconv.ParseUint(h.at, 10, 64); err == nil {
+		return history.Moment{ResourceVersion: h.at}, nil
+	}
+	if m.Time, err = time.Parse(time.RFC3339, h.at); err != nil {
+		return m, fmt.Errorf("%q is neither a resourceVersion nor a time such as 2026-11-22T21:00:00Z (--at)", h.at)
+	}
+	return m, nil
+}
+
+// then prints an object as it was. One source answers, since the object is in one
+// namespace.
+func (h *historyCmd) then(ctx context.Context, r live.Reader, sources []boltstore.State, name string, m history.Moment) error {
+	st, key := sources[0], h.namespace+"/"+name
+	if st.Scope == boltstore.ScopeCluster {
+		key = name
+	}
+	err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, At: m, Secrets: h.secrets}, func(u *unstructured.Unstructured) error {
+		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s\n", st.Source, key, m, u.GetResourceVersion())
+		if h.output == "json" {
+			return (&printers.JSONPrinter{}).PrintObj(u, h.streams.Out)
+		}
+		return (&printers.YAMLPrinter{}).PrintObj(u, h.streams.Out)
+	})
+	switch {
+	case errors.Is(err, live.ErrUnknown):
+		return err
+	case errors.Is(err, live.ErrNotFound):
+		return fmt.Errorf("%s %q was not there at %s, by the journal of %s", st.Source.Resource, name, m, h.db.path)
+	}
+	return err
+}
