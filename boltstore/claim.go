@@ -23,7 +23,7 @@ import (
 type Claim struct {
 	Source Source
 	// Example is an object of the source's Go type. An unstructured or metadata one may
-	// have apiVersion and kind, otherwise the first object shows them.
+	// have apiVersion and kind, otherwise each object that is stored shows them.
 	Example runtime.Object
 	// KeyFunc makes an object's key. Default
 	// cache.DeletionHandlingMetaNamespaceKeyFunc.
@@ -144,12 +144,14 @@ func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: reflect.TypeOf(example).Elem().Name()}
 }
 
-// showsKind notes the kind of an object, if that of the source is not known.
+// showsKind notes the kind of an object, unless the claim gives the source's. A custom
+// resource that is defined again may have another kind.
 func (s *Store) showsKind(obj runtime.Object) {
-	if s.kind.Kind == "" && s.shown.Load() == nil {
-		if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Kind != "" {
-			s.shown.Store(&gvk)
-		}
+	if s.kind.Kind != "" {
+		return
+	}
+	if gvk, old := obj.GetObjectKind().GroupVersionKind(), s.shown.Load(); gvk.Kind != "" && (old == nil || gvk != *old) {
+		s.shown.Store(&schema.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind})
 	}
 }
 

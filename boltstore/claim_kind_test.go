@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"strconv"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,26 @@ func TestKindIsLearned(t *testing.T) {
 			}
 		})
 	}
+	t.Run("another one", func(t *testing.T) { // its definition was made again
+		db := openTest(t, testPath(t), Options{})
+		s := claimTest(t, db, Claim{Source: widgets, Example: &unstructured.Unstructured{}})
+		relist(t, s, "8", RelistOptions{}, []runtime.Object{widget()}, 1)
+		for i, shows := range []string{"Wodget", "Widget"} {
+			w := widget()
+			w.SetKind(shows)
+			w.SetResourceVersion(strconv.Itoa(9 + i))
+			must(t, s.Add(w))
+			kind(db, "example.com/v1 "+shows)
+		}
+	})
+	t.Run("of the example", func(t *testing.T) { // which the caller knows
+		db := openTest(t, testPath(t), Options{})
+		s := claimTest(t, db, Claim{Source: widgets, Example: widget()})
+		w := widget()
+		w.SetKind("Wodget")
+		relist(t, s, "8", RelistOptions{}, []runtime.Object{w}, 1)
+		kind(db, "example.com/v1 Widget")
+	})
 	t.Run("built in", func(t *testing.T) {
 		db := openTest(t, testPath(t), Options{})
 		claimTest(t, db, Claim{Source: Source{Group: "apps", Version: "v1", Resource: "deployments", Form: FormMetadata}, Example: &metav1.PartialObjectMetadata{}})

@@ -51,9 +51,7 @@ func (w *work) apply(tx *bolt.Tx) error {
 	}
 	w.meta.FormDoubted, w.meta.MetadataSize = w.s.formDoubted.Load(), w.s.metadataSize.Load()
 	w.meta.NoPlain = w.meta.NoPlain && w.s.noPlain.Load()
-	if w.meta.Kind == "" {
-		w.s.setKind(w.meta)
-	}
+	w.s.setKind(w.meta)
 	w.meta.Stands = w.meta.Stands || w.s.stands.Load()
 	if w.s.claimDue() {
 		w.meta.claimedNow(w.s.db.device)

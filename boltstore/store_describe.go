@@ -20,8 +20,8 @@ const (
 // say it.
 type Description struct {
 	Scope Scope
-	// Names are the type's short names and its singular. The resource and the kind are
-	// not among them.
+	// Names are the type's short names and its singular. The resource need not be among
+	// them, nor the kind, which each object shows.
 	Names []string
 }
 

@@ -71,3 +71,49 @@ func TestSilentOwner(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestKindOfEachObject: a custom resource may be defined again with another kind. Each
+// object keeps its own, and is redacted by that.
+func TestKindOfEachObject(t *testing.T) {
+	db, err := boltstore.Open(testPath(t), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := boltstore.Source{Group: "example.com", Version: "v1", Resource: "things", Form: boltstore.FormUnstructured}
+	s, err := db.Claim(boltstore.Claim{Source: src, Example: &unstructured.Unstructured{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Release()
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page []kruntime.Object
+	for _, kind := range []string{"Secret", "Thing"} {
+		page = append(page, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": kind,
+			"metadata": map[string]any{"namespace": "web", "name": strings.ToLower(kind), "resourceVersion": "1"}, "data": map[string]any{"password": "hunter2"}}})
+	}
+	if err := r.Page(page); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("2", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]any{}
+	if err := File(db).Objects(t.Context(), Query{Source: src}, func(u *unstructured.Unstructured) error {
+		password, _, err := unstructured.NestedString(u.Object, "data", "password")
+		shown[u.GetKind()] = password
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(shown) != 2 || shown["Secret"] != redacted || shown["Thing"] != "hunter2" {
+		t.Error(shown)
+	}
+}

@@ -193,7 +193,7 @@ func (f file) Index(ctx context.Context, q Query, fn func(IndexValue) error) err
 	if v.store.GetIndexers()[q.Index] == nil {
 		return fmt.Errorf("index %q of %s: %w; it has: %s", q.Index, q.Source, ErrNotFound, strings.Join(v.state.Indices, ", "))
 	}
-	if v.hides() && q.Index != cache.NamespaceIndex {
+	if v.hides(v.state.Kind) && q.Index != cache.NamespaceIndex {
 		return fmt.Errorf("index %q of %s: %w", q.Index, q.Source, ErrSecret)
 	}
 	values := v.store.ListIndexFuncValues(q.Index)
@@ -225,13 +225,14 @@ func (f file) History(ctx context.Context, q Query, fn func(Version) error) erro
 		if err != nil {
 			return err
 		}
-		ver := Version{Version: h}
+		ver, kind := Version{Version: h}, v.state.Kind
 		if h.Object != nil {
 			if ver.Object, err = v.unstructured(h.Object); err != nil {
 				return err
 			}
+			kind = ver.Object.GetKind()
 		}
-		if v.hides() {
+		if v.hides(kind) {
 			redactDiff(h.Diff)
 		}
 		if err := fn(ver); err != nil {
@@ -274,15 +275,16 @@ func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {
 	return fn(u)
 }
 
-// hides says whether secret data of objects must be redacted. Secrets kept as metadata
-// have another kind, so the resource counts, too.
-func (v *view) hides() bool {
+// hides says whether secret data of objects of that kind must be redacted. Secrets kept
+// as metadata have another kind, so the resource counts, too.
+func (v *view) hides(kind string) bool {
 	src := v.state.Source
-	return (v.state.Kind == "Secret" || src.Group == "" && src.Resource == "secrets") && !v.query.Secrets
+	return (kind == "Secret" || src.Group == "" && src.Resource == "secrets") && !v.query.Secrets
 }
 
-// unstructured copies an object, gives typed ones the apiVersion and kind that
-// they lack, and redacts secrets.
+// unstructured copies an object, gives it the apiVersion and kind if it has none of its
+// own, and redacts secrets. Objects that were unstructured have their own, since a
+// custom resource may be defined again with another kind.
 func (v *view) unstructured(obj any) (*unstructured.Unstructured, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if ok {
@@ -294,9 +296,11 @@ func (v *view) unstructured(obj any) (*unstructured.Unstructured, error) {
 		}
 		u = &unstructured.Unstructured{Object: content}
 	}
-	u.SetAPIVersion(v.state.APIVersion)
-	u.SetKind(v.state.Kind)
-	if v.hides() {
+	if !ok || u.GetKind() == "" {
+		u.SetAPIVersion(v.state.APIVersion)
+		u.SetKind(v.state.Kind)
+	}
+	if v.hides(u.GetKind()) {
 		redact(u)
 	}
 	return u, nil

@@ -14,7 +14,9 @@ import (
 )
 
 // listWatch lists a type in protobuf, as its Go type, if client-go has one. Otherwise
-// it lists unstructured objects.
+// it lists unstructured objects. The example of these has no kind: a custom resource may
+// be defined again with another one, and client-go drops the events of a kind that is
+// not the example's.
 func listWatch(cfg *rest.Config, r resource, namespace, selector string) (cache.ListerWatcher, runtime.Object, error) {
 	modify := func(o *metav1.ListOptions) { o.LabelSelector = selector }
 	if example, err := scheme.Scheme.New(r.gvk); err == nil {
@@ -29,8 +31,6 @@ func listWatch(cfg *rest.Config, r resource, namespace, selector string) (cache.
 		return nil, nil, err
 	}
 	client := c.Resource(r.gvr).Namespace(namespace)
-	example := &unstructured.Unstructured{}
-	example.SetGroupVersionKind(r.gvk)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			modify(&o)
@@ -40,7 +40,7 @@ func listWatch(cfg *rest.Config, r resource, namespace, selector string) (cache.
 			modify(&o)
 			return client.Watch(ctx, o)
 		},
-	}, example, nil
+	}, &unstructured.Unstructured{}, nil
 }
 
 func typedClient(cfg *rest.Config, r resource) (*rest.RESTClient, error) {

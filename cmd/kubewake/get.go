@@ -163,7 +163,7 @@ func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unst
 	case "name":
 		for _, u := range objs {
 			// As kubectl: pod/x, deployment.apps/x.
-			name := strings.ToLower(st.Kind)
+			name := strings.ToLower(u.GetKind())
 			if st.Source.Group != "" {
 				name += "." + st.Source.Group
 			}

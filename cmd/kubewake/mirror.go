@@ -315,8 +315,11 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg str
 	if err != nil {
 		return resource{}, err
 	}
-	if r, ok := known(notNamed(sources, arg, args)); ok && !elsewhere(arg, r.gvr.GroupResource()) && (m.all || r.Scope != "") {
-		return r, nil
+	sources, certain := notNamed(sources, arg, args)
+	stored, ok := known(sources)
+	ok = ok && !elsewhere(arg, stored.gvr.GroupResource()) && (m.all || stored.Scope != "")
+	if ok && certain {
+		return stored, nil
 	}
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 	for said := ""; ; {
@@ -327,8 +330,10 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg str
 		}
 		switch {
 		case err == nil:
-			r.Names = m.namesOf(r.gvr)
+			r.Names = m.namesOf(r)
 			return r, nil
+		case ok:
+			return stored, nil
 		case meta.IsNoMatchError(err):
 			return resource{}, unknownType(arg, "the server")
 		case meta.IsAmbiguousError(err):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,25 +114,33 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 	return other, false
 }
 
-// namesOf returns the singular and short names of a type, nil if the server does not
-// say. The type is then known by its resource and kind only.
-func (m *mirror) namesOf(gvr schema.GroupVersionResource) []string {
+// namesOf returns the names of a type. If the server does not say them, the type is
+// known by its resource and kind only.
+func (m *mirror) namesOf(r resource) []string {
+	ofKind := namesIn(metav1.APIResource{Kind: r.gvk.Kind})
 	client, err := m.flags.ToDiscoveryClient()
 	if err != nil {
-		return nil
+		return ofKind
 	}
-	list, err := client.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+	list, err := client.ServerResourcesForGroupVersion(r.gvr.GroupVersion().String())
 	if err != nil {
-		return nil
+		return ofKind
 	}
-	for _, r := range list.APIResources {
-		if r.Name == gvr.Resource {
-			return namesIn(r)
+	for _, a := range list.APIResources {
+		if a.Name == r.gvr.Resource {
+			return namesIn(a)
 		}
 	}
-	return nil
+	return ofKind
 }
 
-func namesIn(r metav1.APIResource) []string {
-	return slices.DeleteFunc(append([]string{r.SingularName}, r.ShortNames...), func(name string) bool { return name == "" })
+// namesIn returns the singular, the kind and the short names of a type. The file knows
+// the kind of a custom resource only once it has an object.
+func namesIn(r metav1.APIResource) (names []string) {
+	for _, name := range append([]string{r.SingularName, strings.ToLower(r.Kind)}, r.ShortNames...) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }

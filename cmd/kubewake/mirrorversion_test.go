@@ -1,8 +1,10 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -36,6 +38,21 @@ func TestOtherVersion(t *testing.T) {
 		other, ok := otherVersion(t.Context(), sim.RESTConfig(), r)
 		if ok != (tc.want != "") || ok && (other.Scope != tc.want || other.gvk != gadget || other.gvr != gadget.GroupVersion().WithResource("gadgets")) {
 			t.Errorf("%s/%s, %q: %v %+v", tc.group, tc.version, tc.scope, ok, other)
+		}
+	}
+}
+
+// TestNamesIn: a type is known by its kind before it has an object.
+func TestNamesIn(t *testing.T) {
+	for _, tc := range []struct {
+		of   metav1.APIResource
+		want []string
+	}{
+		{metav1.APIResource{Name: "gadgets", SingularName: "gizmo", Kind: "Gadget", ShortNames: []string{"gd", "gizmo"}}, []string{"gizmo", "gadget", "gd"}},
+		{metav1.APIResource{Name: "pods", Kind: "Pod"}, []string{"pod"}},
+	} {
+		if got := namesIn(tc.of); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q", tc.of.Name, got)
 		}
 	}
 }

@@ -119,18 +119,19 @@ func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
 }
 
 // notNamed returns the sources that arg is left with. If arg gives no version, those are
-// not meant whose version another of the args gives, as long as there are others.
-func notNamed(sources []boltstore.State, arg string, args []string) []boltstore.State {
+// not meant whose version another of the args gives. If no others are left, it returns
+// all, and ok is false: arg may mean a version that the file does not have yet.
+func notNamed(sources []boltstore.State, arg string, args []string) (left []boltstore.State, ok bool) {
 	if slices.ContainsFunc(sources, typedAs(arg).version) {
-		return sources
+		return sources, true
 	}
-	others := slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool {
+	left = slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return typedAs(a).names(st) && typedAs(a).version(st) })
 	})
-	if len(others) == 0 {
-		return sources
+	if len(left) == 0 {
+		return sources, false
 	}
-	return others
+	return left, true
 }
 
 // elsewhere says whether a type may mean another one than g in the file. Without a group

@@ -37,7 +37,7 @@ func (s *Server) version() apiversion.Info {
 }
 
 func (s *Server) servesGroupVersion(gv schema.GroupVersion) bool {
-	for _, t := range s.tables {
+	for _, t := range s.store.Load().all {
 		if t.GroupVersion() == gv {
 			return true
 		}
@@ -124,14 +124,14 @@ const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 // serveDefinition gives the metadata of the definition of a custom resource. It
 // cannot be listed, watched or written.
 func (s *Server) serveDefinition(w http.ResponseWriter, name string) {
-	for _, t := range s.tables {
+	for _, t := range s.store.Load().all {
 		if t.Custom && t.GroupResource().String() == name {
 			s.mu.Lock()
 			generation := t.generation
 			s.mu.Unlock()
 			body, err := json.Marshal(metav1.PartialObjectMetadata{
 				TypeMeta:   metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"},
-				ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("definition-of-" + name), ResourceVersion: "1", Generation: generation + 1},
+				ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("definition-of-" + name + "-" + t.Kind), ResourceVersion: "1", Generation: generation + 1},
 			})
 			if err != nil {
 				panic(err) // it always encodes
@@ -148,7 +148,7 @@ func (s *Server) HideForm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forms = nil
-	for _, t := range s.tables {
+	for _, t := range s.store.Load().all {
 		t.generation = 0
 	}
 }

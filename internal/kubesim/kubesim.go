@@ -29,6 +29,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -105,10 +106,9 @@ type Server struct {
 	clock clock.WithTicker
 	log   *slog.Logger
 	api   *kubeapi.Handler
-	types []*kubeapi.Type // of the tables
+	store atomic.Pointer[tables] // Redefine replaces it
 
-	mu        sync.Mutex // guards what follows, and all tables
-	tables    []*table
+	mu        sync.Mutex // guards what follows, and what is in tables
 	rev       uint64
 	compacted uint64 // states before this revision are gone
 	listable  uint64 // and lists of states before this one are refused
@@ -160,11 +160,11 @@ func New(opts Options) *Server {
 		closing: make(chan struct{}),
 		conns:   map[net.Conn]struct{}{},
 	}
+	var all []*table
 	for _, r := range opts.Resources {
-		t := newTable(r, opts.InitialRV)
-		s.tables = append(s.tables, t)
-		s.types = append(s.types, t.Type)
+		all = append(all, newTable(r, opts.InitialRV))
 	}
+	s.store.Store(tablesOf(all))
 	s.api = s.handler()
 	if err := s.found(opts.InitialRV); err != nil {
 		panic(err)
@@ -176,7 +176,7 @@ func New(opts Options) *Server {
 // mutex, unless no other goroutine has the server yet.
 func (s *Server) found(rv uint64) error {
 	s.truncate(0)
-	for _, t := range s.tables {
+	for _, t := range s.store.Load().all {
 		t.floor, t.trimmed = rv, rv
 	}
 	s.rev, s.compacted, s.listable = rv, rv, rv

@@ -18,7 +18,7 @@ var _ kubeapi.Storage = storage{}
 // eventBatch is how many events a watch takes at a time.
 const eventBatch = 256
 
-func (s storage) Types() []*kubeapi.Type { return s.types }
+func (s storage) Types() []*kubeapi.Type { return s.store.Load().types }
 
 func (s storage) Get(_ context.Context, t *kubeapi.Type, namespace, name string) (*kubeapi.Object, uint64, error) {
 	s.mu.Lock()

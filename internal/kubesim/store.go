@@ -29,6 +29,20 @@ type table struct {
 	changed chan struct{} // closed and replaced at each event
 }
 
+// tables are all tables and their types.
+type tables struct {
+	all   []*table
+	types []*kubeapi.Type
+}
+
+func tablesOf(all []*table) *tables {
+	ts := &tables{all: all}
+	for _, t := range all {
+		ts.types = append(ts.types, t.Type)
+	}
+	return ts
+}
+
 // entry is one key's versions in revision order, tombstones included.
 type entry struct {
 	key      string // "/namespace/name" or "/name"
@@ -60,7 +74,7 @@ func newTable(r Resource, rev uint64) *table {
 }
 
 func (s *Server) tableByKind(gvk schema.GroupVersionKind) *table {
-	for _, t := range s.tables {
+	for _, t := range s.store.Load().all {
 		if t.GroupVersionKind == gvk {
 			return t
 		}
@@ -69,8 +83,8 @@ func (s *Server) tableByKind(gvk schema.GroupVersionKind) *table {
 }
 
 func (s *Server) tableOfType(typ *kubeapi.Type) *table {
-	for _, t := range s.tables {
-		if t.Type == typ {
+	for _, t := range s.store.Load().all {
+		if t.GroupVersion() == typ.GroupVersion() && t.Plural == typ.Plural { // perhaps defined again meanwhile
 			return t
 		}
 	}
@@ -182,7 +196,7 @@ func (s *Server) forget(n int) {
 			delete(h.t.entries, h.e.key)
 		}
 	}
-	for _, t := range s.tables {
+	for _, t := range s.store.Load().all {
 		t.sorted = slices.DeleteFunc(t.sorted, func(e *entry) bool { return len(e.versions) == 0 })
 	}
 	s.history = slices.Clone(s.history[n:])
@@ -191,14 +205,14 @@ func (s *Server) forget(n int) {
 // dropWindows makes every watch from before the present revision too old.
 // Watches that run are not disturbed.
 func (s *Server) dropWindows() {
-	for _, t := range s.tables {
+	for _, t := range s.store.Load().all {
 		t.window, t.floor = len(t.events), s.rev
 	}
 }
 
 // truncate takes state and revision back to rv, which must not be compacted.
 func (s *Server) truncate(rv uint64) {
-	for _, t := range s.tables {
+	for _, t := range s.store.Load().all {
 		for key, e := range t.entries {
 			i := sort.Search(len(e.versions), func(i int) bool { return e.versions[i].rv > rv })
 			clear(e.versions[i:])
