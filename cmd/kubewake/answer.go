@@ -20,12 +20,14 @@ type question struct {
 	upheld    map[boltstore.Source]bool // see ofType
 }
 
-// ask makes the question for a namespace, or for all of them. A cluster-scoped type has
-// no namespace.
-func ask(sources []boltstore.State, namespace string, all bool, selector labels.Selector) question {
-	cluster := slices.ContainsFunc(sources, func(st boltstore.State) bool { return st.Scope == boltstore.ScopeCluster })
-	if all || cluster {
+// ask makes the question for a namespace, or for all of them. A nil selector selects
+// all. Sources of a cluster-scoped type cover every namespace.
+func ask(namespace string, all bool, selector labels.Selector) question {
+	if all {
 		namespace = ""
+	}
+	if selector == nil {
+		selector = labels.Everything()
 	}
 	return question{namespace: namespace, selector: selector}
 }

@@ -172,7 +172,7 @@ func TestAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		by, note, err := ask(tc.of, tc.namespace, tc.namespace == "", selector).answer(tc.of)
+		by, note, err := ask(tc.namespace, tc.namespace == "", selector).answer(tc.of)
 		if (err != nil) != (tc.want == "") {
 			t.Errorf("%s: %v", tc.name, err)
 		}

@@ -74,7 +74,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 		return err
 	}
 	defer r.Close()
-	q := ask(r.sources, g.namespace, g.all, selector)
+	q := ask(g.namespace, g.all, selector)
 	q.upheld = r.upheld
 	sources, note, err := q.answer(r.sources)
 	if err != nil {

@@ -80,7 +80,7 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	// An owner does not wait for a client, and this client does not wait for a pager:
 	// all output comes at the end.
 	var out bytes.Buffer
-	q := ask(r.sources, h.namespace, h.all, nil)
+	q := ask(h.namespace, h.all, nil)
 	q.upheld = r.upheld
 	sources, note, err := q.answer(r.sources)
 	if err != nil {

@@ -60,7 +60,7 @@ func (i *indexCmd) run(ctx context.Context, typ string, args []string) error {
 		return err
 	}
 	defer r.Close()
-	q := ask(r.sources, i.namespace, i.all, nil)
+	q := ask(i.namespace, i.all, nil)
 	q.upheld = r.upheld
 	sources, note, err := q.answer(r.sources)
 	if err != nil {
