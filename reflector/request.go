@@ -1,7 +1,6 @@
 package reflector
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -149,8 +148,11 @@ func (r *requests) form(ctx context.Context, late bool) (sign, definition string
 		return "", "", nil
 	}
 	p := &probe{form: true, late: late}
-	if err := intercept(ctx, r.raw, p); err != nil || p.err != nil || p.sign == "" {
-		return "", "", cmp.Or(err, p.err)
+	if err := intercept(ctx, r.raw, p); err != nil {
+		return "", "", err // the transport may still come to the probe
+	}
+	if p.err != nil || p.sign == "" {
+		return "", "", p.err
 	}
 	return p.sign, p.definition, nil
 }
