@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -34,6 +35,8 @@ type Batch struct {
 	by *moment
 
 	unjournaled bool
+	replaces    bool    // the objects at all other keys go
+	mends       bool    // see Claimed.Mend
 	seen        *string // LastStoreSyncResourceVersion after this batch; nil leaves it
 }
 
@@ -62,6 +65,8 @@ type work struct {
 	// positions is called once the handler positions are visible; nil if there are
 	// none.
 	positions func()
+	// mended: damage is no longer in the source.
+	mended bool
 	// landed: readers see the batch, but the disk reported an error. The batch counts
 	// as committed once a later commit succeeds.
 	landed bool
@@ -150,9 +155,14 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 		d, p := s.take()
 		switch {
 		case d != nil:
-			w := &work{s: s, b: d.b}
-			works, waiters = append(works, w), append(waiters, waiter{w, d})
-			room -= d.b.memory()
+			for left := share; d != nil; d, _ = s.take() { // those that wait share the commit
+				w := &work{s: s, b: d.b}
+				works, waiters = append(works, w), append(waiters, waiter{w, d})
+				room, left = room-d.b.memory(), left-d.b.memory()
+				if left <= 0 {
+					break
+				}
+			}
 			more = true // the producer had no turn
 		case p != nil:
 			marks := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
@@ -195,10 +205,12 @@ func (c *committer) try(works []*work) error {
 				return err
 			}
 		}
+		last := map[*Store]*sourceMeta{} // by works before in this transaction
 		for _, w := range works {
-			if err := w.apply(tx); err != nil {
+			if err := w.apply(tx, cmp.Or(last[w.s], w.s.metaNow())); err != nil {
 				return err
 			}
+			last[w.s] = w.meta
 		}
 		return nil
 	}, func() {
@@ -207,6 +219,9 @@ func (c *committer) try(works []*work) error {
 			w.landed = true
 			w.s.setMeta(w.meta)
 			w.s.setSeen(w.b.seen)
+			if w.mended {
+				w.s.repaired()
+			}
 			w.s.committed = c.db.opts.Clock.Now()
 			if w.positions != nil {
 				w.positions()

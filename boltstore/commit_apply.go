@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// apply writes a batch in the transaction.
-func (w *work) apply(tx *bolt.Tx) error {
+// apply writes a batch in the transaction. m is the source's meta before it.
+func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 	src, ok := w.s.db.h.source(tx, w.s.id)
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrNoSource, w.s.source)
@@ -24,7 +24,8 @@ func (w *work) apply(tx *bolt.Tx) error {
 		w.meta = w.s.metaNow()
 		return src.putMeta(w.meta)
 	}
-	w.meta, w.entries, w.positions = w.s.metaNow().clone(), nil, nil
+	w.meta, w.entries, w.positions = m.clone(), nil, nil
+	w.meta.changed = nil // those of an earlier batch are its own
 	own := w.b.unjournaled && w.meta.listed()
 	if err := w.generation(src); err != nil {
 		return err
@@ -38,7 +39,11 @@ func (w *work) apply(tx *bolt.Tx) error {
 		}
 		a.from, a.to = g, g
 	}
-	for _, c := range w.b.Changes {
+	changes, err := w.changes(a)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
 		if err := a.apply(c); err != nil {
 			return err
 		}
@@ -62,7 +67,6 @@ func (w *work) apply(tx *bolt.Tx) error {
 			return err
 		}
 		w.entries = a.entries
-		var err error
 		if w.positions, err = w.s.positions(src, w.meta); err != nil {
 			return err
 		}

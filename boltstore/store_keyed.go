@@ -2,6 +2,8 @@ package boltstore
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	"k8s.io/client-go/tools/cache"
 )
@@ -48,14 +50,5 @@ func (s *Claimed) ReplaceByKey(objs map[string]any, resourceVersion string) erro
 }
 
 func (s *Claimed) replaceBy(changes map[string]*Change, resourceVersion string) error {
-	b := &Batch{ResourceVersion: resourceVersion, seen: &resourceVersion}
-	for _, key := range s.ListKeys() {
-		if changes[key] == nil {
-			b.Changes = append(b.Changes, &Change{typ: cache.Deleted, key: key})
-		}
-	}
-	for _, c := range changes {
-		b.Changes = append(b.Changes, c)
-	}
-	return s.write(b)
+	return s.write(&Batch{Changes: slices.Collect(maps.Values(changes)), ResourceVersion: resourceVersion, seen: &resourceVersion, replaces: true})
 }

@@ -58,7 +58,7 @@ type State struct {
 // damaged notes that something in the file cannot be served.
 func (s *Store) damaged(err error) {
 	s.mu.Lock()
-	first := s.broken == nil
+	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.expectant && s.producer == nil && !s.meta.listed()
 	s.broken = err
 	if first {
 		close(s.brokenCh)
@@ -68,6 +68,8 @@ func (s *Store) damaged(err error) {
 	switch {
 	case first && s.viewed:
 		s.tellClaim(err)
+	case first && own:
+		s.db.log().Error(err, "Damage found, some of what the program has stored cannot be read", "source", s.source.String(), "file", s.db.path)
 	case first:
 		s.db.log().Error(err, "Damage found, the source will be read from the server again", "source", s.source.String(), "file", s.db.path)
 	}

@@ -2,10 +2,13 @@ package stores_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/stores"
@@ -65,6 +68,96 @@ func TestDamagedEntry(t *testing.T) {
 	db = open(t, path, boltstore.Options{})
 	must(stores.NewTTLStore(claim(t, db), time.Hour))(t)
 	closeDB(t, db) // it is sound again
+}
+
+// TestDamagedByKey: a store by key reports what damage has taken. No server will list it,
+// so Replace mends the source, and so does making the store again: the rest stays.
+func TestDamagedByKey(t *testing.T) {
+	path := newPath(t)
+	var db *boltstore.DB
+	var c *boltstore.Claimed
+	var s cache.ThreadSafeStore
+	var errs []error
+	reopen := func() {
+		t.Helper()
+		errs = nil
+		db = open(t, path, boltstore.Options{ObjectMemory: -1})
+		c = claim(t, db)
+		s = must(stores.NewThreadSafeStore(c, func(err error) { errs = append(errs, err) }))(t)
+	}
+	is := func(what, want string) {
+		t.Helper()
+		if got := text(s.List()); got != want || len(errs) > 0 {
+			t.Errorf("%s: %s, want %s, errors %v", what, got, want, errs)
+		}
+		objs, _, err := c.ListWhole(boltstore.Contents{})
+		if err != nil || text(objs) != want {
+			t.Errorf("%s: whole are %s, %v", what, text(objs), err)
+		}
+		if r, err := db.Check(); err != nil || !r.Sound() || c.Err() != nil || c.State().Degraded != "" {
+			t.Errorf("%s: not sound: %+v %v %v", what, r, err, c.Err())
+		}
+	}
+	damaged := func() { // while the file is open
+		t.Helper()
+		s.Add("bad", &token{"bad", "value of the bad"})
+		s.Add("good", &token{"good", "value of the good"})
+		is("before", "[bad=value of the bad good=value of the good]")
+		damageOpen(t, path, "value of the bad", "value of the BAD")
+		if _, exists := s.Get("bad"); exists || len(errs) != 1 || !errors.Is(errs[0], boltstore.ErrDamaged) {
+			t.Errorf("the damage is not reported: %v", errs)
+		}
+		errs = nil
+	}
+
+	reopen()
+	damaged()
+	s.Replace(map[string]any{"bad": &token{"bad", "again"}, "new": &token{"new", "x"}}, "7")
+	is("replaced", "[bad=again new=x]")
+
+	s.Delete("new")
+	damaged()
+	s.Update("bad", &token{"bad", "again"})
+	if got := text(s.List()); got != "[bad=again good=value of the good]" || len(errs) > 0 {
+		t.Errorf("stored again: %s, %v", got, errs)
+	}
+	must(0, db.Close())(t)
+	reopen()
+	is("opened again", "[bad=again good=value of the good]")
+
+	damaged()
+	must(0, db.Close())(t)
+	reopen()
+	is("opened with damage", "[good=value of the good]")
+	if got := must(c.IndexKeys("word", "good"))(t); len(got) != 1 || c.State().ResourceVersion != "7" {
+		t.Errorf("by index %v, at %q", got, c.State().ResourceVersion)
+	}
+	closeDB(t, db)
+}
+
+// TestMendKeepsTimes: what damage has not taken keeps the time at which it was stored.
+func TestMendKeepsTimes(t *testing.T) {
+	path, clk := newPath(t), fakeClock()
+	db := open(t, path, boltstore.Options{ObjectMemory: -1, Clock: clk})
+	c := claim(t, db)
+	for _, name := range []string{"bad", "good"} {
+		must(0, c.Add(&token{name, "value of the " + name}))(t)
+	}
+	clk.Step(time.Minute)
+	must(0, c.Mend())(t) // it is whole
+	damageOpen(t, path, "value of the bad", "value of the BAD")
+	if _, _, err := c.GetByKey("bad"); !errors.Is(err, boltstore.ErrDamaged) {
+		t.Error(err)
+	}
+	clk.Step(time.Minute)
+	must(0, c.Mend())(t)
+	if o, ok, err := c.GetStored("good"); !ok || err != nil || clk.Since(o.Time) != 2*time.Minute {
+		t.Errorf("%+v %v %v", o, ok, err)
+	}
+	if keys := c.ListKeys(); len(keys) != 1 || c.Err() != nil {
+		t.Error(keys, c.Err())
+	}
+	closeDB(t, db)
 }
 
 // damageOpen changes an open file, in which bytes of that length are found.

@@ -18,10 +18,15 @@ import (
 // Replace stores all objects or none. Of a Transaction those that can be stored are, in
 // one commit. An object whose index function fails has no values in that index, where
 // client-go panics. A source whose Go type has changed begins empty, unless the claim
-// has ServeOutdated; what the file has of it is set aside.
+// has ServeOutdated; what the file has of it is set aside. An object that damage has taken
+// is reported when it is read. Replace mends the source, and so does making the store
+// again once such an object was written over.
 func NewThreadSafeStore(s *boltstore.Claimed, failed func(error)) (cache.ThreadSafeStoreWithTransaction, error) {
 	if s.FilledByProgram() {
 		if err := current(s); err != nil {
+			return nil, err
+		}
+		if err := s.Mend(); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,105 @@
+package boltstore
+
+import (
+	"bytes"
+	"fmt"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
+)
+
+// Mend removes what damage has reached from a source that the program fills itself, and
+// keeps the rest with its times. Err is nil afterwards. It does nothing where Err is nil,
+// or to the source of an informer, which a relist mends. Replace mends, too.
+func (s *Claimed) Mend() error {
+	if s.Err() == nil || !s.FilledByProgram() {
+		return nil
+	}
+	return s.write(&Batch{mends: true})
+}
+
+// changes are the batch's. A Replace also deletes what is at other keys. Of a source that
+// damage has reached, and that no server will list, it begins another generation, and so
+// does Mend.
+func (w *work) changes(a *applier) ([]*Change, error) {
+	mends, replaces := w.b.mends && w.meta.Generation > 0, w.b.replaces && w.meta.Generation > 0
+	w.mended = (mends || replaces) && (w.meta.Degraded != "" || w.s.Err() != nil) && !w.meta.listed() && !w.s.expectsProducer()
+	switch {
+	case w.mended:
+		return w.b.Changes, a.mend(mends)
+	case replaces:
+		others, err := a.others(w.b.Changes)
+		return append(others, w.b.Changes...), err
+	}
+	return w.b.Changes, nil
+}
+
+// others deletes what is at other keys than the changes.
+func (a *applier) others(changes []*Change) (gone []*Change, err error) {
+	stay := map[string]bool{}
+	for _, c := range changes {
+		stay[c.key] = true
+	}
+	err = a.to.Items.Each(func(r layout.Raw) {
+		if key, err := keyOf(r); err == nil && !stay[key] {
+			gone = append(gone, &Change{typ: cache.Deleted, key: key})
+		}
+	})
+	return gone, err
+}
+
+// mend begins another generation, with the records that can be read if keep is true. A
+// record that cannot be read cannot be taken out of the digests.
+func (a *applier) mend(keep bool) error {
+	type record struct {
+		key string
+		r   *format.Record
+		raw []byte
+	}
+	var kept []record
+	lost := 0
+	if keep {
+		err := a.from.Items.Each(func(rw layout.Raw) {
+			raw := bytes.Clone(rw.Open())
+			key, r, err := format.ParseRecord(rw.Key, raw)
+			if err == nil {
+				_, err = a.s.reading().decode(key, r, false)
+			}
+			if err != nil {
+				lost++
+				return
+			}
+			kept = append(kept, record{key, r, raw})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	m := a.m
+	m.Items, m.Own, m.Bytes, m.Degraded, m.Noted = digest{}, digest{}, 0, "", noted{}
+	for name, im := range m.Indices {
+		im.Digest = digest{}
+		m.Indices[name] = im
+	}
+	m.countNoDicts()
+	m.Generation = m.nextGen()
+	if err := a.src.DropGensExcept(); err != nil {
+		return err
+	}
+	g, err := a.src.createGen(m.Generation)
+	if err != nil {
+		return err
+	}
+	a.from, a.to = g, g
+	for _, k := range kept {
+		if err := a.give(k.key, k.r, k.raw, nil); err != nil {
+			return fmt.Errorf("mend %s: %w", a.s.source, err)
+		}
+	}
+	if keep {
+		a.s.db.log().Info("Warning: damage has taken objects of the program's own; the others stay", "source", a.s.source.String(), "lost", lost, "kept", len(kept))
+	}
+	return nil
+}
