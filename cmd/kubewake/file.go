@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -194,6 +196,25 @@ func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 		t.upheld[st.Source] = status.Owner != nil && strings.HasPrefix(status.Owner.Sources[st.Source.String()], string(reflector.PhaseLive))
 	}
 	return t, nil
+}
+
+// answering is readType, with the sources that answer a question about the type. What
+// the answer lacks goes to errOut.
+func (f *dbFile) answering(ctx context.Context, errOut io.Writer, typ, namespace string, all bool, selector labels.Selector) (*ofType, []boltstore.State, error) {
+	r, err := f.readType(ctx, typ)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := ask(namespace, all, selector)
+	q.upheld = r.upheld
+	sources, note, err := q.answer(r.sources)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), r.Close())
+	}
+	if note != "" {
+		fmt.Fprintln(errOut, note)
+	}
+	return r, sources, nil
 }
 
 // opened closes the file with its reader.

@@ -69,20 +69,11 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
 	g.namespace = namespaceOf(g.namespace)
-	r, err := g.db.readType(ctx, typ)
+	r, sources, err := g.db.answering(ctx, g.streams.ErrOut, typ, g.namespace, g.all, selector)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	q := ask(g.namespace, g.all, selector)
-	q.upheld = r.upheld
-	sources, note, err := q.answer(r.sources)
-	if err != nil {
-		return fmt.Errorf("%s: %w", g.db.path, err)
-	}
-	if note != "" {
-		fmt.Fprintln(g.streams.ErrOut, note)
-	}
 	found := map[string]*unstructured.Unstructured{}
 	for _, st := range sources {
 		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {

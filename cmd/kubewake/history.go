@@ -72,7 +72,7 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 		return err
 	}
 	h.namespace = namespaceOf(h.namespace)
-	r, err := h.db.readType(ctx, typ)
+	r, sources, err := h.db.answering(ctx, h.streams.ErrOut, typ, h.namespace, h.all, nil)
 	if err != nil {
 		return err
 	}
@@ -80,15 +80,6 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	// An owner does not wait for a client, and this client does not wait for a pager:
 	// all output comes at the end.
 	var out bytes.Buffer
-	q := ask(h.namespace, h.all, nil)
-	q.upheld = r.upheld
-	sources, note, err := q.answer(r.sources)
-	if err != nil {
-		return fmt.Errorf("%s: %w", h.db.path, err)
-	}
-	if note != "" {
-		fmt.Fprintln(h.streams.ErrOut, note)
-	}
 	if !moment.IsZero() {
 		return h.then(ctx, r, sources, name, moment)
 	}

@@ -55,20 +55,11 @@ func (i *indexCmd) run(ctx context.Context, typ string, args []string) error {
 		return err
 	}
 	i.namespace = namespaceOf(i.namespace)
-	r, err := i.db.readType(ctx, typ)
+	r, sources, err := i.db.answering(ctx, i.streams.ErrOut, typ, i.namespace, i.all, nil)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	q := ask(i.namespace, i.all, nil)
-	q.upheld = r.upheld
-	sources, note, err := q.answer(r.sources)
-	if err != nil {
-		return fmt.Errorf("%s: %w", i.db.path, err)
-	}
-	if note != "" {
-		fmt.Fprintln(i.streams.ErrOut, note)
-	}
 	names := args[:min(len(args), 1)]
 	if len(names) == 0 {
 		names = namesOf(sources)

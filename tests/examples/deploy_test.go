@@ -35,7 +35,7 @@ import (
 // TestManifests has a real API server look at each manifest. Then it runs the container's
 // command, as the manifest's user and account, on a folder like its volume, for two
 // lives. The probes must find what they ask for, nothing must be refused, and the second
-// life must read nothing again.
+// life must read nothing again. Last it takes what `kubewake export` writes.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	s := apiserver.Start(t, apiserver.Options{})
@@ -91,6 +91,7 @@ func TestManifests(t *testing.T) {
 			}
 		})
 	}
+	t.Run("export", func(t *testing.T) { exportsApply(t, s) })
 }
 
 // workload says whether an object is one whose pods nothing here would run.

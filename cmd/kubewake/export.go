@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+)
+
+type export struct {
+	streams   genericiooptions.IOStreams
+	db        dbFile
+	namespace string
+	all       bool
+	selector  string
+	folder    string
+	force     bool
+	owned     bool
+	secrets   bool
+
+	out     bytes.Buffer // all output comes at the end, as in history
+	root    *os.Root     // of folder, if there is one
+	printer printers.YAMLPrinter
+	written int
+	left    map[string]int // objects that are left out, by reason
+}
+
+func newExport(streams genericiooptions.IOStreams) *cobra.Command {
+	e := &export{streams: streams, left: map[string]int{}}
+	cmd := &cobra.Command{
+		Use:   "export TYPE...",
+		Short: "Write objects as manifests that kubectl apply accepts",
+		Long: "Write objects as manifests that kubectl apply accepts: without status and without what the server sets in metadata.\n" +
+			"What it has filled in elsewhere stays, such as a service's clusterIP. Objects that a controller owns are left out,\n" +
+			"since their owner makes them again, and those that are being deleted.",
+		Example: `  kubewake export deployments services configmaps -n web --db cache.db | kubectl apply -f -
+  kubewake export deployments -A --to manifests`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args) },
+	}
+	e.db.addFlags(cmd)
+	e.db.clusterFlag(cmd)
+	f := cmd.Flags()
+	namespaceFlag(cmd, &e.namespace)
+	f.BoolVarP(&e.all, "all-namespaces", "A", false, "all namespaces")
+	f.StringVarP(&e.selector, "selector", "l", "", "only objects with these labels")
+	f.StringVar(&e.folder, "to", "", "write a file for each object below this `folder`, TYPE/NAMESPACE/NAME.yaml; standard output by default")
+	f.BoolVar(&e.force, "force", false, "replace files that exist (--to)")
+	f.BoolVar(&e.owned, "owned", false, "with the objects that a controller owns, without their owners")
+	f.BoolVar(&e.secrets, "show-secrets", false, "with secrets and their data")
+	return cmd
+}
+
+func (e *export) run(ctx context.Context, types []string) (err error) {
+	selector, err := labels.Parse(e.selector)
+	if err != nil {
+		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
+	}
+	e.namespace = namespaceOf(e.namespace)
+	if e.folder != "" {
+		if err := os.MkdirAll(e.folder, 0o700); err != nil {
+			return err
+		}
+		if e.root, err = os.OpenRoot(e.folder); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, e.root.Close()) }()
+	}
+	for _, typ := range types {
+		if err := e.typ(ctx, typ, selector); err != nil {
+			return err
+		}
+	}
+	for _, why := range []string{leftOwned, leftDeleting, leftSecret} {
+		if n := e.left[why]; n > 0 {
+			fmt.Fprintf(e.streams.ErrOut, "%d objects are left out: %s\n", n, why)
+		}
+	}
+	if e.folder != "" {
+		fmt.Fprintf(e.streams.ErrOut, "%s: %d files\n", e.folder, e.written)
+	}
+	_, err = e.out.WriteTo(e.streams.Out)
+	return err
+}
+
+// Why objects are left out.
+const (
+	leftOwned    = "a controller owns them (--owned exports them)"
+	leftDeleting = "they are being deleted"
+	leftSecret   = "they are secrets (--show-secrets exports them)"
+)
+
+func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) error {
+	r, sources, err := e.db.answering(ctx, e.streams.ErrOut, typ, e.namespace, e.all, selector)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, st := range sources {
+		if st.Source.Form == boltstore.FormMetadata {
+			return fmt.Errorf("%s has metadata only, and no objects to export", st.Source)
+		}
+		fmt.Fprintf(e.streams.ErrOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))
+		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: e.secrets}, func(u *unstructured.Unstructured) error {
+			if !selector.Matches(labels.Set(u.GetLabels())) || !e.all && u.GetNamespace() != "" && u.GetNamespace() != e.namespace {
+				return nil
+			}
+			if why := e.leaves(u); why != "" {
+				e.left[why]++
+				return nil
+			}
+			return e.write(st.Source, manifest(u))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaves says why an object is left out, "" if it is not.
+func (e *export) leaves(u *unstructured.Unstructured) string {
+	switch {
+	case u.GetDeletionTimestamp() != nil:
+		return leftDeleting
+	case metav1.GetControllerOf(u) != nil && !e.owned:
+		return leftOwned
+	case u.GroupVersionKind().Group == "" && u.GetKind() == "Secret" && !e.secrets:
+		return leftSecret
+	}
+	return ""
+}
+
+// manifest removes from an object what the server sets. Owners go too: in another
+// cluster they have other UIDs, and the object would be collected.
+func manifest(u *unstructured.Unstructured) *unstructured.Unstructured {
+	delete(u.Object, "status")
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields", "ownerReferences"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	return u
+}
+
+func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error {
+	if e.root == nil {
+		return e.printer.PrintObj(u, &e.out)
+	}
+	folder := src.Resource
+	if src.Group != "" {
+		folder += "." + src.Group
+	}
+	names := []string{folder, u.GetName()}
+	if ns := u.GetNamespace(); ns != "" {
+		names = []string{folder, ns, u.GetName()}
+	}
+	for _, n := range names {
+		if bad := content.IsPathSegmentName(n); n == "" || len(bad) > 0 || !filepath.IsLocal(n) {
+			return fmt.Errorf("%s %s/%s: its name cannot be that of a file; export it without --to", src.Resource, u.GetNamespace(), u.GetName())
+		}
+	}
+	file := filepath.Join(names...) + ".yaml"
+	if err := e.root.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := (&printers.YAMLPrinter{}).PrintObj(u, &text); err != nil {
+		return err
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if !e.force {
+		flags |= os.O_EXCL
+	}
+	f, err := e.root.OpenFile(file, flags, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists; --force replaces it", filepath.Join(e.folder, file))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = text.WriteTo(f)
+	if err = errors.Join(err, f.Close()); err == nil {
+		e.written++
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// exported runs export over a file that has the pods, and returns what it wrote.
+func exported(t *testing.T, pods []runtime.Object, args ...string) (out, errOut string, code int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "f.db")
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}, Example: &corev1.Pod{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Page(pods); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("9", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var o, e bytes.Buffer
+	code = run(t.Context(), genericiooptions.IOStreams{Out: &o, ErrOut: &e}, append([]string{"export", "pods", "-A", "--db", path}, args...))
+	return o.String(), e.String(), code
+}
+
+func namedPod(name string, change func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, UID: "u", ResourceVersion: "5", Generation: 3, CreationTimestamp: metav1.Unix(1, 0),
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", FieldsV1: metav1.NewFieldsV1("{}")}}},
+		Spec:   corev1.PodSpec{NodeName: "n1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+// TestExport: manifests have nothing that the server sets in metadata. Objects with a
+// controller are exported on request, without it, and those that are being deleted never.
+func TestExport(t *testing.T) {
+	pods := []runtime.Object{
+		namedPod("free", nil),
+		namedPod("gone", func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Unix(2, 0)), new(int64)
+		}),
+		namedPod("owned", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "o", Controller: new(true)}}
+		}),
+	}
+	one := func(name string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n  namespace: web\nspec:\n  containers: null\n  nodeName: n1\n"
+	}
+	out, errOut, code := exported(t, pods)
+	if want := one("free"); out != want || code != 0 {
+		t.Errorf("exit code %d, got\n%s\nwant\n%s", code, out, want)
+	}
+	for _, why := range []string{leftOwned, leftDeleting} {
+		if !strings.Contains(errOut, "1 objects are left out: "+why) {
+			t.Errorf("not told that %s: %s", why, errOut)
+		}
+	}
+	if out, _, _ := exported(t, pods, "--owned"); out != one("free")+"---\n"+one("owned") {
+		t.Errorf("with --owned:\n%s", out)
+	}
+}
+
+// TestExportStaysInItsFolder: no object's name leads to a file elsewhere, nor does a
+// link in the folder.
+func TestExportStaysInItsFolder(t *testing.T) {
+	for _, name := range []string{"..", ".", "../../x", "a/b", ""} {
+		dir := t.TempDir()
+		to := filepath.Join(dir, "a", "to")
+		_, errOut, code := exported(t, []runtime.Object{namedPod(name, nil)}, "--to", to)
+		if code == 0 && name != "" { // an object without a name has no key, and is not in the file
+			t.Errorf("%q: exported: %s", name, errOut)
+		}
+		none(t, dir, to)
+	}
+	dir := t.TempDir()
+	to, elsewhere := filepath.Join(dir, "to"), t.TempDir()
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(to, "pods")); err != nil {
+		t.Skip(err) // Windows asks for a privilege
+	}
+	if _, errOut, code := exported(t, []runtime.Object{namedPod("x", nil)}, "--to", to); code == 0 {
+		t.Errorf("exported through a link: %s", errOut)
+	}
+	none(t, elsewhere, "")
+}
+
+// none fails the test if there is a file below dir.
+func none(t *testing.T, dir, but string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			t.Errorf("%s was written, beside %s", path, but)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
