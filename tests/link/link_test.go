@@ -50,25 +50,33 @@ func kindOf(gvr schema.GroupVersionResource) schema.GroupVersionKind {
 
 func TestLinks(t *testing.T) {
 	s := apiserver.Start(t, apiserver.Options{Users: []string{apiserver.Restricted}})
-	for _, tc := range []struct {
+	type link struct {
 		name string
 		test func(*world)
-	}{
-		{"rights that go and come", rights},
-		{"a type that is deleted and comes back", typeComesBack},
-		{"a connection that is open and dead", halfOpen},
-		{"a slow link that breaks, and a server that forgets", slow},
-		{"a link with latency", latency},
-		{"connections that are reset", resets},
-		{"a first list that is interrupted", takenUp},
-		{"a caller who wants to be sure", fresh},
-		{"a server that restarts", restarts},
-		{"a server that restarts, metadata first", restartsMetadata},
-		{"a schema that changes", reformed},
-		{"another cluster at the same address", recreated},
-	} {
-		t.Run(tc.name, func(t *testing.T) { tc.test(newWorld(t, s)) })
 	}
+	run := func(links ...link) {
+		for _, l := range links {
+			t.Run(l.name, func(t *testing.T) { l.test(newWorld(t, s)) })
+		}
+	}
+	var beside sync.WaitGroup
+	beside.Go(func() { run(link{"a connection that is open and dead", halfOpen}) }) // it waits for most of a minute
+	run(
+		link{"rights that go and come", rights},
+		link{"a type that is deleted and comes back", typeComesBack},
+		link{"a slow link that breaks, and a server that forgets", slow},
+		link{"a link with latency", latency},
+		link{"connections that are reset", resets},
+		link{"a first list that is interrupted", takenUp},
+		link{"a caller who wants to be sure", fresh},
+	)
+	beside.Wait() // what follows disturbs the whole server
+	run(
+		link{"a server that restarts", restarts},
+		link{"a server that restarts, metadata first", restartsMetadata},
+		link{"a schema that changes", reformed},
+		link{"another cluster at the same address", recreated},
+	)
 }
 
 // world is a namespace of the server, seen through a link.
@@ -78,6 +86,7 @@ type world struct {
 	link   *proxy
 	direct dynamic.Interface
 	ns     string
+	proofs int // pages that asked counted last
 }
 
 func newWorld(t *testing.T, s *apiserver.Server) *world {
@@ -91,6 +100,16 @@ func newWorld(t *testing.T, s *apiserver.Server) *world {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// namespace makes one, to work in.
+func (w *world) namespace(name string) {
+	w.Helper()
+	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+	if _, err := w.direct.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(w.Context(), o, metav1.CreateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	w.ns = name
 }
 
 func (w *world) create(gvr schema.GroupVersionResource, name, data string) string {
@@ -325,6 +344,7 @@ func typeComesBack(w *world) {
 // halfOpen: over HTTP/2 it is the transport's pings that notice, in 45 s; a
 // new watch would go over the same connection.
 func halfOpen(w *world) {
+	w.namespace("half-open") // of its own: others change objects meanwhile
 	m := w.mirror(configMaps, apiserver.Admin, informer.Options{})
 	m.phase(reflector.PhaseLive)
 	w.link.freeze()

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
@@ -24,8 +26,9 @@ func restartsWith(w *world, metadata bool, prefix string) {
 	if err := w.s.InstallWidgets(w.Context()); err != nil {
 		w.Fatal(err)
 	}
+	name := func(i int) string { return fmt.Sprintf("%s%03d", prefix, i) }
+	mirrors := map[schema.GroupVersionResource]*mirror{}
 	for gvr := range kinds {
-		name := func(i int) string { return fmt.Sprintf("%s%03d", prefix, i) }
 		for i := range 300 {
 			w.create(gvr, name(i), "before")
 		}
@@ -35,16 +38,23 @@ func restartsWith(w *world, metadata bool, prefix string) {
 		m.mu.Lock()
 		m.told = nil
 		m.mu.Unlock()
-		w.link.refuse(true)
+		mirrors[gvr] = m
+	}
+	w.link.refuse(true)
+	for gvr := range kinds {
 		w.delete(gvr, name(7))
 		w.delete(gvr, name(8))
 		w.create(gvr, name(8), "another")
 		w.create(gvr, prefix+"-new", "after")
-		if err := w.s.RestartAPIServer(w.Context()); err != nil {
-			w.Fatal(err)
-		}
+	}
+	if err := w.s.RestartAPIServer(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	for _, m := range mirrors {
 		m.decoded.Store(0)
-		w.link.refuse(false)
+	}
+	w.link.refuse(false)
+	for gvr, m := range mirrors {
 		m.until(2*time.Minute, func() bool { return m.inf.State().Relists[reflector.ReasonExpired] == 1 }, func() string { return m.inf.State().String() })
 		m.equal()
 		m.expect(prefix, "+"+prefix+"-new", "-"+name(7), "-"+name(8), "+"+name(8))
