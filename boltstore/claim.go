@@ -184,6 +184,7 @@ func (s *Store) load() error {
 		if err := s.packs.Load(src.dictionaries); err != nil {
 			return err
 		}
+		m.markNow(s.db.opts.Clock.Now().UnixNano())
 		s.setMeta(m)
 		found, done = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m)
 		return nil

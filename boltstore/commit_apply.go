@@ -66,6 +66,9 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 		if err := a.journal(); err != nil {
 			return err
 		}
+		if w.meta.remark {
+			w.meta.markList(w.s.metaNow(), w.meta.ResourceVersion, true, a.now)
+		}
 		w.entries = a.entries
 		if w.positions, err = w.s.positions(src, w.meta); err != nil {
 			return err
@@ -336,6 +339,7 @@ func (a *applier) remove(c *Change, w was) error {
 func (a *applier) draftGone(c *Change, w was) error {
 	var r *format.Record
 	var final []byte
+	a.m.remark = a.m.remark || a.hidden // no earlier moment showed that record
 	if w.base != nil && c.uid != "" && w.base.UID != "" && c.uid != w.base.UID {
 		// The deleted object could not be stored. Handlers know the one before it.
 		c = &Change{typ: cache.Deleted, key: c.key}

@@ -67,6 +67,8 @@ type DB struct {
 	life   life
 	fell   fallbacks
 
+	commits commits
+
 	// claiming is held for reading while a claim begins, and for writing while a source
 	// is removed. It is taken before all other locks.
 	claiming sync.RWMutex
@@ -254,6 +256,7 @@ func (db *DB) Close() error {
 	for _, s := range db.claimed() {
 		s.shutDown()
 	}
+	db.tellClosed()
 	if db.life.cleanUp != nil {
 		errs = append(errs, db.life.cleanUp())
 	}

@@ -17,6 +17,9 @@
 // Both show the same: a read sees all of a commit or nothing of it, and no read shows
 // an earlier state than a read before it.
 //
+// Reads of the server's state at a moment, and of what followed it, go back by the
+// journal: see [Moment], [Store.PageAt] and [Store.EntriesAfter].
+//
 // # Own writes
 //
 // A program may write to a source that a queue feeds, as caches with optimistic updates

@@ -125,10 +125,15 @@ type sourceMeta struct {
 	// say which clocks dated these.
 	Stamped int64 `msgpack:"stamped,omitempty"`
 	Eras    []era `msgpack:"eras,omitempty"`
+	// Marks are the lists in the journal, oldest first. Marked is when the first mark was
+	// made: seqs of another series mean nothing.
+	Marks  []mark `msgpack:"marks,omitempty"`
+	Marked int64  `msgpack:"marked,omitempty"`
 	// Noted counts the generation's notes.
 	Noted noted `msgpack:"noted,omitempty"`
 
 	changed []itemChange // what this commit changes for readers
+	remark  bool         // this commit begins the marks again
 }
 
 // listed says whether the source has been listed. Own writes may lie over the contents.

@@ -112,6 +112,7 @@ func (s *Store) setMeta(m *sourceMeta) {
 	s.tellChanged()
 	s.mu.Unlock()
 	s.settleMemory()
+	s.db.tellCommitted(s.id)
 }
 
 // setSeen notes the version of the program's last write. nil leaves it.

@@ -50,6 +50,8 @@ type storeModel struct {
 	told   server              // what handlers were told
 	hidden map[string]bool     // told, and hidden by a transform since
 	wrote  map[string][]string // what the program wrote, by key
+
+	moments momentsModel
 }
 
 type modelEvent struct {
@@ -378,6 +380,7 @@ func TestStoreModel(t *testing.T) {
 			for range length {
 				m.step()
 				m.check()
+				m.moments.check(m)
 			}
 		}) {
 			return

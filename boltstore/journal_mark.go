@@ -1,0 +1,189 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kubewake/kubewake/boltstore/internal/format"
+)
+
+// A watch brings changes in the order of their versions, so a version has a place in the
+// journal. The differences that a list brings are in no such order, and deletes among
+// them have no version. Marks say where these are, and of which version the state is
+// after them.
+
+// mark is a list in the journal. The entries above From, up to Seq, are its differences.
+// After Seq the state is that of Version. Same says that the state before was, too: the
+// list has brought objects that could not be stored before, or another content.
+type mark struct {
+	From    uint64 `msgpack:"from"`
+	Seq     uint64 `msgpack:"seq"`
+	Version string `msgpack:"version"`
+	Same    bool   `msgpack:"same,omitempty"`
+}
+
+// mostMarks bounds meta. Versions from before the oldest mark have no place.
+const mostMarks = 16
+
+// markList notes a list of a version, whose differences follow the state was. With
+// restart, records from before it mean nothing after it.
+func (m *sourceMeta) markList(was *sourceMeta, version string, restart bool, now int64) {
+	k := mark{was.Seq, m.Seq, version, version == was.ResourceVersion && was.listed()}
+	switch {
+	case restart || len(m.Marks) == 0:
+		m.Marks, m.Marked, m.remark = []mark{k}, max(now, m.Marked+1), false
+	case k.From < k.Seq:
+		m.Marks = append(slices.Clone(m.Marks), k)
+		m.Marks = m.Marks[max(0, len(m.Marks)-mostMarks):]
+	}
+}
+
+// markNow begins the marks of a source that an older program has written. They are in
+// the file with the next commit.
+func (m *sourceMeta) markNow(now int64) {
+	if len(m.Marks) == 0 && m.listed() {
+		m.Marks, m.Marked = []mark{{m.Seq, m.Seq, m.ResourceVersion, false}}, now
+	}
+}
+
+// reaches says whether what was at seq can be told from the journal, as far as marks
+// say.
+func (m *sourceMeta) reaches(series int64, seq uint64) bool {
+	switch {
+	case series != m.Marked || seq > m.Seq:
+		return false
+	case len(m.Marks) == 0:
+		return seq == m.Seq
+	}
+	return seq >= m.Marks[0].From
+}
+
+// listAfter returns the list that has the entry after seq among its differences, and
+// the seq up to which entries are alike: those of that list, or those before the next.
+func (m *sourceMeta) listAfter(seq uint64) (l *mark, end uint64) {
+	for i, k := range m.Marks {
+		switch {
+		case seq < k.From:
+			return nil, k.From
+		case seq < k.Seq:
+			return &m.Marks[i], k.Seq
+		}
+	}
+	return nil, m.Seq
+}
+
+// seqAt returns the seq of the last state that is not newer than version. Of states of
+// one version it is that of the first one, if first is set. ok is false if the journal
+// does not say it.
+func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, ok bool, err error) {
+	c, err := resourceversion.CompareResourceVersion(version, m.ResourceVersion)
+	if err != nil && version != m.ResourceVersion {
+		return 0, false, nil // it has no place
+	}
+	if c > 0 {
+		return m.Seq, true, nil
+	}
+	i, again := -1, false
+	for n, k := range m.Marks {
+		switch {
+		case k.Same && k.Version == version && first:
+			again = true
+			if n == 0 {
+				return k.From, true, nil
+			}
+		case !newer(k.Version, version):
+			i = n
+		}
+	}
+	if version == m.ResourceVersion && !again {
+		return m.Seq, true, nil
+	}
+	if i < 0 {
+		return 0, false, nil
+	}
+	from, end := m.Marks[i].Seq, m.Seq
+	if i+1 < len(m.Marks) {
+		end = m.Marks[i+1].From
+	}
+	if from == end {
+		return from, true, nil
+	}
+	lo := from
+	if kept := t.firstEntry(); kept == 0 || kept > end {
+		return 0, false, nil
+	} else if kept > from+1 {
+		lo = kept - 1
+	}
+	trimmed := lo
+	for hi := end; lo < hi; {
+		mid := lo + (hi-lo+1)/2
+		begin, drafts, err := t.blockAt(mid)
+		if err != nil || drafts == nil {
+			return 0, false, err
+		}
+		last := min(hi, begin+uint64(len(drafts))-1)
+		at := uint64(0)
+		for n := last; n > lo && n >= begin && at == 0; n-- {
+			if rv := versionOf(drafts[n-begin].Next); rv != "" && !newer(rv, version) {
+				at = n
+			}
+		}
+		switch at {
+		case 0:
+			hi = max(lo, begin-1)
+		case last:
+			lo = last
+		default:
+			lo, hi = at, at
+		}
+	}
+	return lo, lo > trimmed || trimmed == from, nil
+}
+
+// versionOf is the resourceVersion of a record, "" if it cannot be read.
+func versionOf(raw []byte) string {
+	if raw == nil {
+		return ""
+	}
+	r, err := format.ParseUnverified(raw)
+	if err != nil {
+		return ""
+	}
+	return r.ResourceVersion
+}
+
+// firstEntry is the seq of the journal's first entry, 0 if it has none.
+func (t sourceTx) firstEntry() uint64 {
+	j := t.Journal()
+	if j == nil {
+		return 0
+	}
+	k, _ := j.Cursor().First()
+	if k == nil {
+		return 0
+	}
+	return binary.BigEndian.Uint64(k)
+}
+
+// blockAt returns the block that has the entry seq, and the seq of its first one. It
+// returns no drafts if the journal does not have the entry.
+func (t sourceTx) blockAt(seq uint64) (first uint64, drafts []format.Draft, err error) {
+	j := t.Journal()
+	if j == nil {
+		return 0, nil, nil
+	}
+	first, b, err := t.seekBlock(j, seq)
+	if err != nil || b == nil || first > seq {
+		return 0, nil, err
+	}
+	if b, err = t.OpenBlock(first, b); err != nil {
+		return 0, nil, err
+	}
+	drafts, err = format.UnpackBlock(first, b)
+	if err != nil || seq-first >= uint64(len(drafts)) {
+		return 0, nil, err
+	}
+	return first, drafts, nil
+}
