@@ -1,0 +1,203 @@
+package apifile
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// TestSources: a request is answered from one source that covers it, or gets 503.
+func TestSources(t *testing.T) {
+	db := openFile(t, boltstore.Options{})
+	h := New(db, Options{})
+	relist(t, claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1), configMap("a", "y", 2))
+	relist(t, claim(t, db, source1("configmaps", "", "app=shop"), &corev1.ConfigMap{}), "20", configMap("a", "y", 2, "app=shop"), configMap("b", "z", 3, "app=shop"))
+	const all, of = "/api/v1/configmaps", "/api/v1/namespaces/"
+	expect(t, h, of+"a/configmaps", 200, "a/x a/y")
+	expect(t, h, all+"?labelSelector=app%3Dshop", 200, "a/y b/z")
+	expect(t, h, all+"?labelSelector=app%3Dshop,tier%3Dweb", 200, "")
+	expect(t, h, of+"b/configmaps?labelSelector=app%3Dshop", 200, "b/z")
+	for _, path := range []string{all, of + "b/configmaps", of + "b/configmaps/z", all + "?labelSelector=app", all + "?watch=true"} {
+		a := expect(t, h, path, 503, "configmaps/v1 -n a")
+		if a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", path)
+		}
+	}
+	expect(t, h, of+"a/configmaps/x", 200, "")
+	expect(t, h, of+"a/configmaps/z", 404, `configmaps \"z\" not found`)
+	expect(t, h, "/api/v1/pods", 404, "could not find the requested resource")
+
+	// A source of everything is preferred.
+	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	expect(t, h, all, 429, "not been listed yet")
+	relist(t, s, "30", configMap("b", "z", 3), configMap("c", "w", 25))
+	expect(t, h, all, 200, "b/z c/w")
+	expect(t, h, of+"b/configmaps/z", 200, "")
+}
+
+// TestRefused: what the file cannot answer has the API's status.
+func TestRefused(t *testing.T) {
+	db := openFile(t, boltstore.Options{})
+	relist(t, claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
+	secret := &corev1.Secret{ObjectMeta: meta("a", "s", 2), Data: map[string][]byte{"k": []byte("hunter2")}}
+	relist(t, claim(t, db, source1("secrets", "", ""), &corev1.Secret{}), "10", secret)
+	claim(t, db, source1("pods", "", ""), &corev1.Pod{})
+	h := New(db, Options{})
+	for _, path := range []string{"/api/v1/secrets", "/api/v1/namespaces/a/secrets/s", "/api/v1/secrets?watch=true"} {
+		if a := expect(t, h, path, 403, "not served"); strings.Contains(a.body, "aHVudGVy") {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	expect(t, New(db, Options{Secrets: true}), "/api/v1/secrets", 200, "a/s")
+	if a := expect(t, h, "/api/v1/pods", 429, "not been listed yet"); a.header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		for _, path := range []string{"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/x"} {
+			if a := ask(t, h, method, path); a.code != http.StatusMethodNotAllowed {
+				t.Errorf("%s %s: %d %s", method, path, a.code, a.body)
+			}
+		}
+	}
+	expect(t, h, "/api/v1/namespaces/a/configmaps", 200, "a/x")
+	expect(t, h, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=9", 410, "too old")
+}
+
+// TestPages: pages of a list are of one state while the file changes, and get 410 once
+// the contents are of another cluster.
+func TestPages(t *testing.T) {
+	db := openFile(t, boltstore.Options{})
+	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	relist(t, s, "10", configMap("a", "b", 1), configMap("a", "d", 2), configMap("b", "a", 3), configMap("c", "a", 4))
+	h := New(db, Options{})
+	const path = "/api/v1/configmaps?limit=1"
+	first := expect(t, h, path, 200, "a/b")
+	if n := first.object.Object["metadata"].(map[string]any)["remainingItemCount"]; n != float64(3) {
+		t.Errorf("remaining: %v", n)
+	}
+	token := func(a answered) string {
+		list := unstructured.UnstructuredList{Object: a.object.Object}
+		if list.GetContinue() == "" {
+			t.Fatalf("no token: %s", a.body)
+		}
+		return "&continue=" + list.GetContinue()
+	}
+	relist(t, s, "20", configMap("a", "c", 11), configMap("b", "a", 12), configMap("z", "z", 13))
+	second := expect(t, h, path+token(first), 200, "a/d")
+	third := expect(t, h, path+token(second), 200, "b/a")
+	relist(t, s, "30")
+	fourth := expect(t, h, path+token(third), 200, "c/a")
+	for _, a := range []answered{second, third, fourth} {
+		if list := (unstructured.UnstructuredList{Object: a.object.Object}); list.GetResourceVersion() != "10" {
+			t.Errorf("a page is of version %s", list.GetResourceVersion())
+		}
+	}
+	if rv := third.object.Object["items"].([]any)[0].(map[string]any)["metadata"].(map[string]any)["resourceVersion"]; rv != "3" {
+		t.Errorf("the third page has version %v of b/a", rv)
+	}
+	expect(t, h, "/api/v1/namespaces/a/configmaps?resourceVersionMatch=Exact&resourceVersion=10", 200, "a/b a/d")
+	if err := s.SetAside(); err != nil {
+		t.Fatal(err)
+	}
+	relist(t, s, "10", configMap("a", "b", 1), configMap("n", "n", 2))
+	gone := expect(t, h, path+token(first), 410, "too old to display a consistent list")
+	list := unstructured.UnstructuredList{Object: gone.object.Object}
+	expect(t, h, "/api/v1/configmaps?continue="+list.GetContinue(), 200, "n/n")
+}
+
+// TestDiscovery: client-go finds the kept types, by their short names too, in one
+// document or in several.
+func TestDiscovery(t *testing.T) {
+	db := openFile(t, boltstore.Options{})
+	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"cm", "configmap"}}); err != nil {
+		t.Fatal(err)
+	}
+	nodes := claim(t, db, source1("nodes", "", ""), &corev1.Node{})
+	if err := nodes.Describe(boltstore.Description{Scope: boltstore.ScopeCluster, Names: []string{"no"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"v1", "v1beta1"} {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Widget"})
+		claim(t, db, boltstore.Source{Group: "example.com", Version: version, Resource: "widgets", Form: boltstore.FormUnstructured}, u)
+	}
+	srv := httptest.NewServer(New(db, Options{}))
+	defer srv.Close()
+	for _, legacy := range []bool{true, false} {
+		dc, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: srv.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dc.UseLegacyDiscovery = legacy
+		groups, err := restmapper.GetAPIGroupResources(dc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mapper := restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), dc, nil)
+		for arg, want := range map[string]string{"cm": "/v1, Resource=configmaps namespace", "nodes": "/v1, Resource=nodes root", "widget": "example.com/v1, Resource=widgets namespace"} {
+			gvr, err := mapper.ResourceFor(schema.GroupVersionResource{Resource: arg})
+			if err != nil {
+				t.Fatalf("legacy %v: %s: %v", legacy, arg, err)
+			}
+			gvk, err := mapper.KindFor(gvr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := gvr.String() + " " + string(m.Scope.Name()); got != want {
+				t.Errorf("legacy %v: %s is %s, want %s", legacy, arg, got, want)
+			}
+		}
+	}
+}
+
+// TestAge: each answer about objects says how old it is, and warns if it is too old.
+func TestAge(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	db := openFile(t, boltstore.Options{Clock: clock, TrustClock: true})
+	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	r, err := s.BeginRelist(boltstore.RelistOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("7", clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	h := New(db, Options{Clock: clock})
+	const path = "/api/v1/configmaps"
+	if a := expect(t, h, path, 200, ""); a.header.Get("Age") != "0" || a.header.Get("Warning") != "" || a.header.Get(HeaderConfirmed) == "" {
+		t.Errorf("fresh: %v", a.header)
+	}
+	clock.Step(time.Hour)
+	for _, path := range []string{path, "/api/v1/namespaces/a/configmaps/none"} {
+		a := ask(t, h, http.MethodGet, path)
+		if a.header.Get("Age") != "3600" || !strings.Contains(a.header.Get("Warning"), "1h0m0s ago") {
+			t.Errorf("%s after an hour: %v", path, a.header)
+		}
+	}
+	if a := expect(t, New(db, Options{WarnAfter: -1}), path, 200, ""); a.header.Get("Warning") != "" {
+		t.Errorf("without warnings: %v", a.header)
+	}
+	var v struct{ GitVersion string }
+	if a := ask(t, h, http.MethodGet, "/version"); json.Unmarshal([]byte(a.body), &v) != nil || !strings.Contains(v.GitVersion, "kubewake") || a.header.Get("Age") != "" {
+		t.Errorf("/version: %s", a.body)
+	}
+}

@@ -1,0 +1,118 @@
+package apifile
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// Options configure a handler. The zero value serves all but Secrets.
+type Options struct {
+	// Cluster is the name of the cluster whose sources are served. It is needed only if
+	// one file has several; see boltstore.Source.
+	Cluster string
+	// Secrets serves Secrets, too.
+	Secrets bool
+	// WarnAfter is the age from which a Warning header comes with the data. 0 means five
+	// minutes, below 0 never.
+	WarnAfter time.Duration
+	// Clock drives timeouts and bookmarks of watches. nil is the real clock.
+	Clock clock.WithTicker
+	// Logger gets errors that clients see as 500. nil means klog's.
+	Logger *klog.Logger
+}
+
+// Header names of the age of data.
+const (
+	HeaderAge       = "Age"                // whole seconds
+	HeaderConfirmed = "Kubewake-Confirmed" // RFC 3339, by the clock of the machine with the file
+)
+
+// New returns a handler that answers from db, which must stay open meanwhile. The handler
+// checks nobody's rights: whoever may reach it may read the file. It has no goroutines
+// but those of requests. A watch ends once db is closed.
+func New(db *boltstore.DB, o Options) http.Handler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.WarnAfter == 0 {
+		o.WarnAfter = 5 * time.Minute
+	}
+	if o.Logger == nil {
+		l := klog.Background()
+		o.Logger = &l
+	}
+	return &handler{db, o}
+}
+
+type handler struct {
+	db   *boltstore.DB
+	opts Options
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-cache, private")
+	states, err := h.db.States()
+	if err != nil {
+		kubeapi.WriteStatus(w, unavailable(err))
+		return
+	}
+	api := &kubeapi.Handler{
+		Storage:    &storage{handler: h, kinds: h.kindsOf(states), header: w.Header()},
+		Clock:      h.opts.Clock,
+		Version:    version,
+		Aggregated: true,
+		Failed: func(r *http.Request, err error) {
+			if !errors.Is(err, context.Canceled) {
+				h.opts.Logger.Error(err, "A request could not be answered from the file", "method", r.Method, "path", r.URL.Path, "file", h.db.Path())
+			}
+		},
+	}
+	api.ServeHTTP(w, r)
+}
+
+// version does not claim to be a release of Kubernetes.
+func version() apiversion.Info {
+	return apiversion.Info{Major: "0", Minor: "0", GitVersion: "v0.0.0+kubewake", GoVersion: runtime.Version(),
+		Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+func unavailable(err error) *apierrors.StatusError {
+	st := apierrors.NewServiceUnavailable(err.Error())
+	st.ErrStatus.Details = retryAfter(10)
+	return st
+}
+
+// age states the age of a source in the answer's header.
+func (s *storage) age(st *boltstore.State) {
+	warn := ""
+	if age := st.ConfirmedAge; age != nil {
+		s.header.Set(HeaderAge, strconv.FormatInt(int64(max(*age, 0)/time.Second), 10))
+		if s.opts.WarnAfter > 0 && *age > s.opts.WarnAfter {
+			warn = "this is what the file says; the server confirmed it " + age.Round(time.Second).String() + " ago"
+		}
+	} else if s.opts.WarnAfter > 0 {
+		warn = "this is what the file says; it is not known how long ago the server confirmed it"
+	}
+	if !st.Confirmed.IsZero() {
+		s.header.Set(HeaderConfirmed, st.Confirmed.UTC().Format(time.RFC3339))
+	}
+	if warn == "" {
+		return
+	}
+	if header, err := utilnet.NewWarningHeader(299, "-", warn); err == nil { // the text is plain
+		s.header.Set("Warning", header)
+	}
+}

@@ -1,0 +1,178 @@
+package apifile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// pageSize bounds the objects that are read at a time; the Store bounds their bytes.
+const pageSize = 1000
+
+// patience is how long a read waits for the file to reach its version, as the server
+// does.
+const patience = 3 * time.Second
+
+// List implements kubeapi.Storage.
+func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*kubeapi.Page, error) {
+	snap, err := parseSnapshot(q.Snapshot)
+	if err != nil {
+		return nil, kubeapi.ErrExpired // another release's
+	}
+	src, err := s.pick(t, q.Selection, snap.id)
+	if err != nil {
+		return nil, err
+	}
+	for try := 0; ; try++ {
+		at, err := s.moment(ctx, src, q, snap)
+		if err != nil {
+			return nil, answer(err)
+		}
+		page, err := src.page(ctx, at, q)
+		if err == nil {
+			page.Snapshot = snapshot{src.st.Source.ID()[:idLength], at.Series, at.Seq}.String()
+			return page, nil
+		}
+		// The newest state may be trimmed while it is read.
+		if newest := q.At == 0 && snap.id == ""; !newest || try == 3 || !errors.Is(err, boltstore.ErrTrimmed) {
+			return nil, answer(err)
+		}
+	}
+}
+
+// moment is the state that the query asks for. Its version is what the list states.
+func (s *storage) moment(ctx context.Context, src *source, q kubeapi.Query, snap snapshot) (at boltstore.Moment, err error) {
+	if snap.id != "" {
+		return boltstore.Moment{Series: snap.series, Seq: snap.seq, Version: strconv.FormatUint(q.At, 10)}, nil
+	}
+	newest, err := s.reach(ctx, src, max(q.Least, q.At))
+	if err != nil || q.At == 0 {
+		return newest, err
+	}
+	version := strconv.FormatUint(q.At, 10)
+	at, _, err = src.Moment(version)
+	at.Version = version
+	return at, err
+}
+
+// reach waits until the source has a version, and returns the newest moment.
+func (s *storage) reach(ctx context.Context, src *source, version uint64) (boltstore.Moment, error) {
+	var timer <-chan time.Time
+	for {
+		changed := s.db.Committed(src.st.Source)
+		at, _, err := src.Moment("")
+		if err != nil || number(at.Version) >= version {
+			return at, err
+		}
+		if timer == nil {
+			t := s.opts.Clock.NewTimer(patience)
+			defer t.Stop()
+			timer = t.C()
+		}
+		select {
+		case <-changed:
+		case <-timer:
+			return at, &kubeapi.TooLargeError{Version: version, Current: number(at.Version)}
+		case <-ctx.Done():
+			return at, ctx.Err()
+		}
+	}
+}
+
+// page reads the query's page of a moment.
+func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query) (*kubeapi.Page, error) {
+	p := &kubeapi.Page{Version: number(at.Version)}
+	limit := int(min(q.Limit, math.MaxInt32))
+	full := func() bool { return limit > 0 && len(p.Objects) == limit }
+	err := s.walk(ctx, at, q, limit, func(key string, o *kubeapi.Object) bool {
+		p.Objects, p.Last = append(p.Objects, o), "/"+key
+		return !full()
+	})
+	if err != nil || !full() {
+		return p, err
+	}
+	most := 1
+	if q.Everything() {
+		most = math.MaxInt
+	}
+	rest, err := s.CountAt(at, prefixOf(q.Selection), keyOf(p.Last)+"\x00", most)
+	p.Rest = int64(rest)
+	return p, err
+}
+
+func prefixOf(sel kubeapi.Selection) string {
+	if sel.Namespace == "" {
+		return ""
+	}
+	return sel.Namespace + "/"
+}
+
+// walk calls fn with the selected objects of a moment, in the order of their keys, until
+// fn returns false. No transaction is open meanwhile.
+func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int, fn func(key string, o *kubeapi.Object) bool) error {
+	n := pageSize
+	if limit > 0 {
+		n = min(n, limit)
+	}
+	for from, more := keyOf(q.From), true; more; {
+		var keys []string
+		var objs []any
+		var err error
+		if keys, objs, more, err = s.PageAt(at, prefixOf(q.Selection), from, n); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for i, obj := range objs {
+			o, err := s.object(obj)
+			if err != nil {
+				return err
+			}
+			if q.Matches(o) && !fn(keys[i], o) {
+				return nil
+			}
+		}
+		if len(keys) > 0 {
+			from = keys[len(keys)-1] + "\x00"
+		}
+	}
+	return nil
+}
+
+// snapshot is what a continue token says of a state, besides its version. The zero value
+// is none.
+type snapshot struct {
+	id     string // the beginning of the source's
+	series int64
+	seq    uint64
+}
+
+const idLength = 8
+
+func (s snapshot) String() string { return fmt.Sprintf("%s.%d.%d", s.id, s.series, s.seq) }
+
+func parseSnapshot(text string) (s snapshot, err error) {
+	if text == "" {
+		return s, nil
+	}
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 || len(parts[0]) != idLength {
+		return s, fmt.Errorf("apifile: %q is no snapshot", text)
+	}
+	if s.series, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
+		return s, err
+	}
+	if s.seq, err = strconv.ParseUint(parts[2], 10, 64); err != nil {
+		return s, err
+	}
+	s.id = parts[0]
+	return s, nil
+}

@@ -1,0 +1,246 @@
+package apifile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilversion "k8s.io/apimachinery/pkg/version"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// storage is the file as one request sees it.
+type storage struct {
+	*handler
+	kinds  []*kind
+	header http.Header
+}
+
+var _ kubeapi.Storage = &storage{}
+
+// kind is a type with the sources that it is served from, the first choice first.
+type kind struct {
+	*kubeapi.Type
+	sources []boltstore.State
+}
+
+// kindsOf finds the types among the file's sources, in the order of discovery: groups by
+// name, the preferred version first.
+func (h *handler) kindsOf(states []boltstore.State) []*kind {
+	byName := map[schema.GroupVersionResource]*kind{}
+	var kinds []*kind
+	for _, st := range states {
+		src := st.Source
+		if src.Cluster != h.opts.Cluster || src.Form == boltstore.FormMetadata || src.ShardSelector != "" || st.Kind == "" {
+			continue
+		}
+		gvr := schema.GroupVersionResource{Group: src.Group, Version: src.Version, Resource: src.Resource}
+		k := byName[gvr]
+		if k == nil {
+			k = &kind{}
+			byName[gvr] = k
+			kinds = append(kinds, k)
+		}
+		k.sources = append(k.sources, st)
+	}
+	for _, k := range kinds {
+		slices.SortStableFunc(k.sources, order)
+		k.Type = typeOf(k.sources)
+		// A typed list and an unstructured one differ in what they can be served as.
+		form := k.sources[0].Source.Form
+		k.sources = slices.DeleteFunc(k.sources, func(st boltstore.State) bool { return st.Source.Form != form })
+	}
+	slices.SortStableFunc(kinds, func(a, b *kind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), -utilversion.CompareKubeAwareVersionStrings(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
+	})
+	return kinds
+}
+
+// order says which of two sources of a type is preferred.
+func order(a, b boltstore.State) int {
+	return cmp.Or(
+		prefer(a.Synced, b.Synced),
+		prefer(whole(a.Source), whole(b.Source)),
+		cmp.Compare(b.Confirmed.Unix()/3600, a.Confirmed.Unix()/3600),
+		prefer(a.Source.Form == boltstore.FormTyped, b.Source.Form == boltstore.FormTyped),
+		cmp.Compare(a.Source.String(), b.Source.String()))
+}
+
+func prefer(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+func whole(src boltstore.Source) bool {
+	return src.Namespace == "" && src.LabelSelector == "" && src.FieldSelector == ""
+}
+
+func typeOf(sources []boltstore.State) *kubeapi.Type {
+	first := sources[0]
+	r := kubeapi.Resource{GroupVersionKind: schema.FromAPIVersionAndKind(first.APIVersion, first.Kind), Plural: first.Source.Resource}
+	r.Group, r.Version = first.Source.Group, first.Source.Version
+	// Objects of an unknown scope are not there, and a namespace in a path does no harm.
+	r.Namespaced = !slices.ContainsFunc(sources, func(st boltstore.State) bool { return st.Scope == boltstore.ScopeCluster })
+	singular := strings.ToLower(first.Kind)
+	for _, st := range sources {
+		for _, name := range st.Names {
+			if name != singular && !slices.Contains(r.ShortNames, name) {
+				r.ShortNames = append(r.ShortNames, name)
+			}
+		}
+	}
+	t := kubeapi.NewType(r, "get", "list", "watch")
+	t.Custom = t.Custom || first.Source.Form == boltstore.FormUnstructured
+	return t
+}
+
+// Types implements kubeapi.Storage.
+func (s *storage) Types() []*kubeapi.Type {
+	types := make([]*kubeapi.Type, len(s.kinds))
+	for i, k := range s.kinds {
+		types[i] = k.Type
+	}
+	return types
+}
+
+// source is what a request is answered from.
+type source struct {
+	*boltstore.Store
+	t  *kubeapi.Type
+	st boltstore.State
+}
+
+// pick finds the source that answers, and states its age. id is the beginning of its ID,
+// "" if any will do.
+func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*source, error) {
+	if t.Group == "" && t.Plural == "secrets" && !s.opts.Secrets {
+		return nil, apierrors.NewForbidden(t.GroupResource(), "", errors.New("the file's Secrets are not served"))
+	}
+	var kept []string
+	for _, k := range s.kinds {
+		if k.Type != t {
+			continue
+		}
+		for _, st := range k.sources {
+			kept = append(kept, st.Source.String())
+			if !covers(st.Source, sel) || !strings.HasPrefix(st.Source.ID(), id) {
+				continue
+			}
+			if _, err := strconv.ParseUint(st.ResourceVersion, 10, 64); err != nil && st.Synced {
+				continue
+			}
+			store, err := s.db.View(st.Source)
+			if err != nil {
+				return nil, unavailable(err)
+			}
+			s.age(&st)
+			return &source{store, t, st}, nil
+		}
+	}
+	if id != "" {
+		return nil, kubeapi.ErrExpired
+	}
+	return nil, unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", ")))
+}
+
+// covers says whether a source has all objects of a selection.
+func covers(src boltstore.Source, sel kubeapi.Selection) bool {
+	if src.Namespace != "" && src.Namespace != sel.Namespace {
+		return false
+	}
+	if src.LabelSelector != "" {
+		has, err := labels.ParseToRequirements(src.LabelSelector)
+		if err != nil {
+			return false
+		}
+		asked, _ := sel.Labels.Requirements() // a selector of nothing has none
+		for _, r := range has {
+			if !slices.ContainsFunc(asked, func(a labels.Requirement) bool { return a.String() == r.String() }) {
+				return false
+			}
+		}
+	}
+	if src.FieldSelector != "" {
+		has, err := fields.ParseSelector(src.FieldSelector)
+		if err != nil {
+			return false
+		}
+		for _, r := range has.Requirements() {
+			if !slices.Contains(sel.Fields.Requirements(), r) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// answer turns an error of the file into what the API says.
+func answer(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, boltstore.ErrTrimmed):
+		return kubeapi.ErrExpired
+	case errors.Is(err, boltstore.ErrNotWhole), errors.Is(err, boltstore.ErrNoSource):
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	case errors.Is(err, boltstore.ErrTaken), errors.Is(err, boltstore.ErrClosed):
+		return unavailable(err)
+	}
+	return err
+}
+
+func retryAfter(seconds int32) *metav1.StatusDetails {
+	return &metav1.StatusDetails{RetryAfterSeconds: seconds}
+}
+
+// keyOf is the file's key of an API key.
+func keyOf(key string) string { return strings.TrimPrefix(key, "/") }
+
+// object is the API's form of an object of the file.
+func (s *source) object(obj any) (*kubeapi.Object, error) {
+	o, ok := obj.(kubeapi.APIObject)
+	if !ok {
+		return nil, fmt.Errorf("apifile: %s: %T is no API object", s.st.Source, obj)
+	}
+	return s.t.Of(o, number(o.GetResourceVersion())), nil
+}
+
+// number is a version as a number, 0 if it is none.
+func number(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Get implements kubeapi.Storage.
+func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name string) (*kubeapi.Object, uint64, error) {
+	src, err := s.pick(t, kubeapi.Selection{Namespace: namespace, Labels: labels.Everything(), Fields: fields.Everything()}, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	obj, at, err := src.GetAt(keyOf(t.Key(namespace, name)))
+	if err != nil || obj == nil {
+		return nil, number(at.Version), answer(err)
+	}
+	o, err := src.object(obj)
+	return o, number(at.Version), err
+}

@@ -1,0 +1,152 @@
+package apifile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// watcher is one watch. It has a place in the journal, and no changes.
+type watcher struct {
+	s       *storage
+	src     *source
+	at      boltstore.Moment
+	start   kubeapi.Start
+	version uint64 // up to which the watcher has everything
+	after   uint64 // changes up to this version are left out
+	mark    bool   // a list has ended, a bookmark is due
+}
+
+// Watch implements kubeapi.Storage.
+func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQuery) (kubeapi.Watch, error) {
+	src, err := s.pick(t, q.Selection, "")
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{s: s, src: src}
+	if q.Initial {
+		at, err := s.reach(ctx, src, q.Version)
+		if err != nil {
+			return nil, answer(err)
+		}
+		w.at, w.version = at, number(at.Version)
+		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {
+			err := src.walk(ctx, at, kubeapi.Query{Selection: q.Selection}, 0, func(_ string, o *kubeapi.Object) bool { return yield(o, nil) })
+			if err != nil {
+				yield(nil, ended(err))
+			}
+		}}
+		return w, nil
+	}
+	asked := ""
+	if q.Version > 0 {
+		asked = strconv.FormatUint(q.Version, 10)
+	}
+	at, newest, err := src.MomentFrom(asked)
+	switch {
+	case errors.Is(err, boltstore.ErrTrimmed):
+		return nil, kubeapi.Expired(q.Version, number(newest))
+	case err != nil:
+		return nil, answer(err)
+	}
+	w.at, w.version = at, q.Version
+	if q.Version == 0 {
+		w.version = number(newest)
+	}
+	w.after = w.version
+	w.start = kubeapi.Start{Version: w.version, Known: w.version}
+	return w, nil
+}
+
+// ended says how an error of the file ends a watch that has begun.
+func ended(err error) error {
+	switch {
+	case errors.Is(err, boltstore.ErrTrimmed), errors.Is(err, boltstore.ErrNotWhole), errors.Is(err, boltstore.ErrNoSource):
+		return fmt.Errorf("%w: %w", kubeapi.ErrExpired, err)
+	case errors.Is(err, boltstore.ErrClosed), errors.Is(err, boltstore.ErrTaken):
+		return kubeapi.ErrWatchOver
+	}
+	return err
+}
+
+func (w *watcher) Start() kubeapi.Start { return w.start }
+
+// Done is never closed: a file that is closed shows in Next.
+func (w *watcher) Done() <-chan struct{} { return nil }
+
+func (w *watcher) Close() {}
+
+func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
+	if w.mark {
+		w.mark = false
+		return kubeapi.Batch{Version: w.version, Mark: true}, nil
+	}
+	changed := w.s.db.Committed(w.src.st.Source)
+	e, err := w.src.EntriesAfter(w.at)
+	if err != nil {
+		return kubeapi.Batch{}, ended(err)
+	}
+	w.at = e.Next
+	b := kubeapi.Batch{Changed: changed}
+	for _, entry := range e.Entries {
+		if v := number(entry.Version()); !e.Listed && v > 0 {
+			if v <= w.after {
+				continue
+			}
+			w.version = max(w.version, v)
+		}
+		c, err := w.change(entry)
+		if err != nil {
+			return b, ended(err)
+		}
+		if c != nil {
+			b.Changes = append(b.Changes, c)
+		}
+	}
+	if v := number(e.Next.Version); v > 0 {
+		w.mark = e.Listed && v > w.after
+		w.version = max(v, w.after)
+	}
+	b.Version = w.version
+	if len(e.Entries) > 0 {
+		b.Changed = more // there may be more in the file
+	}
+	return b, nil
+}
+
+var more = func() <-chan struct{} { ch := make(chan struct{}); close(ch); return ch }()
+
+// change is an entry as package kubeapi has it, nil if no watcher can have had the object.
+func (w *watcher) change(e *boltstore.Entry) (*kubeapi.Change, error) {
+	c := &kubeapi.Change{Version: w.version}
+	if e.Unknown() {
+		return nil, nil
+	}
+	prev, err := e.Previous()
+	if err == nil && prev != nil {
+		c.Prev, err = w.src.object(prev)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", boltstore.ErrTrimmed, err)
+	}
+	obj, err := e.Object()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", boltstore.ErrTrimmed, err)
+	}
+	_, unknown := obj.(cache.DeletedFinalStateUnknown)
+	switch {
+	case e.Type != cache.Deleted:
+		c.Cur, err = w.src.object(obj)
+	case c.Prev == nil:
+		return nil, fmt.Errorf("%w: it is not known what was deleted at %q", boltstore.ErrTrimmed, e.Key)
+	case !unknown:
+		c.Final, err = w.src.object(obj)
+	}
+	return c, err
+}
