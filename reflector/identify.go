@@ -41,7 +41,8 @@ type probeKey struct{}
 var errProbed = errors.New("reflector: request intercepted to learn its URL")
 
 // Identify learns which list/watch lw is, and the address of its server, without a
-// request. It fails with ErrUnidentified if it cannot.
+// request. It fails with ErrUnidentified if it cannot, and with ctx's error if that
+// ends first.
 func Identify(ctx context.Context, lw cache.ListerWatcher, example runtime.Object) (boltstore.Source, string, error) {
 	p := &probe{}
 	if err := intercept(ctx, lw, p); err != nil {
@@ -67,10 +68,11 @@ func FormOf(example runtime.Object) boltstore.Form {
 	return boltstore.FormTyped
 }
 
-// intercept starts a watch whose request the transport does not send.
-func intercept(ctx context.Context, lw cache.ListerWatcher, p *probe) error {
+// intercept starts a watch whose request the transport does not send. If caller ends
+// first, the error is its.
+func intercept(caller context.Context, lw cache.ListerWatcher, p *probe) error {
 	// Exec and auth-provider plugins wrap outside our transport and may run.
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, probeKey{}, p), 15*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithValue(caller, probeKey{}, p), 15*time.Second)
 	defer cancel()
 	one := int64(1)
 	w, err := giveUp(ctx, func() (watch.Interface, error) {
@@ -81,13 +83,15 @@ func intercept(ctx context.Context, lw cache.ListerWatcher, p *probe) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.url == nil {
-		if err != nil {
-			return fmt.Errorf("%w (%v)", ErrUnidentified, err)
-		}
-		return ErrUnidentified
+	switch {
+	case p.url != nil:
+		return nil
+	case caller.Err() != nil:
+		return fmt.Errorf("reflector: what the client lists was not learned: %w", caller.Err())
+	case err != nil:
+		return fmt.Errorf("%w (%v)", ErrUnidentified, err)
 	}
-	return nil
+	return ErrUnidentified
 }
 
 // sourceOf reads a source from the URL of its list. Parameters that choose objects are

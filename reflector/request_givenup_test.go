@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 
@@ -43,6 +44,9 @@ func TestQuestionGivenUp(t *testing.T) {
 			cancel()
 			if err == nil && name != "source" { // which needs no answer
 				t.Fatalf("%s: an answer from nowhere", name)
+			}
+			if errors.Is(err, ErrUnidentified) {
+				t.Fatalf("%s: a wrong reason: %v", name, err)
 			}
 		}
 	}

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -69,5 +73,17 @@ func TestMirrorOptions(t *testing.T) {
 		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%q: got %+v, want %+v", tc.args, got, tc.want)
 		}
+	}
+}
+
+// TestMirrorInterruptedAtStart: a mirror that is interrupted before it knows its types
+// ends in order.
+func TestMirrorInterruptedAtStart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errs bytes.Buffer
+	args := []string{"mirror", "pods", "-A", "--server", "http://127.0.0.1:1", "--no-socket", "--db", filepath.Join(t.TempDir(), "f.db")}
+	if code := run(ctx, genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errs}, args); code != 0 {
+		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
