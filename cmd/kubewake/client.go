@@ -2,16 +2,50 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
+
+// clientConfig is the config that the flags and the kubeconfig name, without a limit on
+// the rate of requests.
+func clientConfig(flags *genericclioptions.ConfigFlags, wrap func(*rest.Config)) (*rest.Config, error) {
+	flags.WithWrapConfigFn(func(c *rest.Config) *rest.Config {
+		c.UserAgent, c.QPS = "kubewake/"+version(), -1
+		wrap(c)
+		return c
+	})
+	cfg, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig cannot be used (--kubeconfig, --context): %w", err)
+	}
+	if madeUp(flags, cfg) {
+		return nil, errors.New("no server was named and no kubeconfig found; set $KUBECONFIG, or give --kubeconfig or --server")
+	}
+	return cfg, nil
+}
+
+// madeUp says whether the server is client-go's default, because neither flags nor a
+// kubeconfig name one.
+func madeUp(flags *genericclioptions.ConfigFlags, cfg *rest.Config) bool {
+	if cfg.Host != clientcmd.ClusterDefaults.Server || *flags.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
+		return false
+	}
+	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && clientcmdapi.IsConfigEmpty(&raw)
+}
 
 // listWatch lists a type in protobuf, as its Go type, if client-go has one. Otherwise
 // it lists unstructured objects. The example of these has no kind: a custom resource may

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -19,8 +18,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -110,29 +107,11 @@ func (m *mirror) logger() *klog.Logger {
 }
 
 func (m *mirror) config() (*rest.Config, error) {
-	m.flags.WithWrapConfigFn(func(c *rest.Config) *rest.Config {
-		c.UserAgent, c.QPS = "kubewake/"+version(), -1
-		c.Wrap(m.stats.wrapper(!c.DisableCompression))
-		return c
-	})
-	cfg, err := m.flags.ToRESTConfig()
+	cfg, err := clientConfig(m.flags, func(c *rest.Config) { c.Wrap(m.stats.wrapper(!c.DisableCompression)) })
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig cannot be used (--kubeconfig, --context): %w", err)
-	}
-	if m.madeUp(cfg) {
-		return nil, errors.New("no server was named and no kubeconfig found; set $KUBECONFIG, or give --kubeconfig or --server")
+		return nil, err
 	}
 	return reflector.WrapConfig(cfg), nil
-}
-
-// madeUp says whether the server is client-go's default, because neither flags nor a
-// kubeconfig name one.
-func (m *mirror) madeUp(cfg *rest.Config) bool {
-	if cfg.Host != clientcmd.ClusterDefaults.Server || *m.flags.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
-		return false
-	}
-	raw, err := m.flags.ToRawKubeConfigLoader().RawConfig()
-	return err == nil && clientcmdapi.IsConfigEmpty(&raw)
 }
 
 // open waits up to --wait for a file that another process has open. Then, with

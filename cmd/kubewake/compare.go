@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	clientpager "k8s.io/client-go/tools/pager"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+)
+
+type compare struct {
+	streams genericiooptions.IOStreams
+	flags   *genericclioptions.ConfigFlags
+	db      dbFile
+	other   string
+	all     bool
+	content bool
+	output  string
+}
+
+func newCompare(streams genericiooptions.IOStreams) *cobra.Command {
+	c := &compare{streams: streams, flags: genericclioptions.NewConfigFlags(false)}
+	cmd := &cobra.Command{
+		Use:   "compare TYPE",
+		Short: "Compare the objects of a type with the cluster's, or with another file's",
+		Long: "Compare the objects of a type with the cluster's, or with another file's. The cluster is asked for the whole list.\n" +
+			"Each line is an object that is missing in the file, extra in it, older or newer than the other, recreated (of another\n" +
+			"UID), or different in content (--content). The exit code is 1 if there is any, 2 if the two cannot be compared. What\n" +
+			"changes while they are read counts as a difference.",
+		Example: `  kubewake compare pods -A --db cache.db
+  kubewake compare configmaps -n web --content --with snapshot.db`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return exitCode{2, err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			differ, err := c.run(cmd.Context(), args[0])
+			switch {
+			case err != nil:
+				return exitCode{2, err}
+			case differ:
+				return exitCode{1, nil}
+			}
+			return nil
+		},
+	}
+	c.flags.ClusterName = nil // --cluster names one of the file's
+	c.flags.AddFlags(cmd.Flags())
+	c.db.addFlags(cmd)
+	c.db.clockFlag(cmd)
+	c.db.clusterFlag(cmd)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitCode{2, err} })
+	f := cmd.Flags()
+	f.StringVar(&c.other, "with", "", "compare with this `file`, not with the cluster")
+	f.BoolVarP(&c.all, "all-namespaces", "A", false, "all namespaces")
+	f.BoolVar(&c.content, "content", false, "compare the content of objects of one UID and resourceVersion, too; a program's transform shows as a difference")
+	f.StringVarP(&c.output, "output", "o", "", "json; a table by default")
+	return cmd
+}
+
+// side is what one of the two has of an object.
+type side struct {
+	UID             string `json:"uid"`
+	ResourceVersion string `json:"resourceVersion"`
+	content         [sha256.Size]byte
+}
+
+// difference is an object that the two do not have alike. File and Other are nil where
+// there is none.
+type difference struct {
+	Key   string `json:"key"` // namespace/name
+	What  string `json:"what"`
+	File  *side  `json:"file,omitempty"`
+	Other *side  `json:"other,omitempty"`
+}
+
+func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) {
+	if err := oneOf(c.output, "", "json"); err != nil {
+		return false, err
+	}
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		namespace = metav1.NamespaceDefault // as in namespaceOf
+	}
+	of, sources, err := c.read(ctx, &c.db, typ, namespace)
+	if err != nil {
+		return false, err
+	}
+	var with map[string]side
+	if c.other != "" {
+		db := c.db
+		db.path = c.other
+		with, _, err = c.read(ctx, &db, typ, namespace)
+	} else {
+		with, err = c.list(ctx, sources, namespace)
+	}
+	if err != nil {
+		return false, err
+	}
+	found := differences(of, with)
+	fmt.Fprintf(c.streams.ErrOut, "%d objects in the file, %d in the other, %d differences\n", len(of), len(with), len(found))
+	return len(found) > 0, c.print(found)
+}
+
+// read returns what a file has.
+func (c *compare) read(ctx context.Context, db *dbFile, typ, namespace string) (map[string]side, []boltstore.State, error) {
+	r, sources, err := db.answering(ctx, c.streams.ErrOut, typ, namespace, c.all, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer r.Close()
+	has := map[string]side{}
+	for _, st := range sources {
+		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n", db.path, st.Source, st.ResourceVersion, confirmedAgo(st))
+		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: c.content}, func(u *unstructured.Unstructured) error {
+			return c.note(has, u, namespace)
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return has, sources, nil
+}
+
+// list returns what the cluster has of the sources.
+func (c *compare) list(ctx context.Context, sources []boltstore.State, namespace string) (map[string]side, error) {
+	cfg, err := clientConfig(c.flags, func(*rest.Config) {})
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]side{}
+	for _, st := range sources {
+		gv := schema.GroupVersion{Group: st.Source.Group, Version: st.Source.Version}
+		of := st.Source.Namespace
+		if of == "" && !c.all && st.Scope != boltstore.ScopeCluster {
+			of = namespace
+		}
+		lw, _, err := listWatch(cfg, resource{gvr: gv.WithResource(st.Source.Resource), gvk: gv.WithKind(st.Kind)}, of, st.Source.LabelSelector)
+		if err != nil {
+			return nil, err
+		}
+		p := clientpager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = st.Source.FieldSelector
+			return cache.ToListerWatcherWithContext(lw).ListWithContext(ctx, o)
+		})
+		err = p.EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+			if err != nil {
+				return err
+			}
+			u := &unstructured.Unstructured{Object: content}
+			u.SetAPIVersion(st.APIVersion)
+			u.SetKind(st.Kind)
+			return c.note(has, u, namespace)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be listed: %w", st.Source, err)
+		}
+	}
+	return has, nil
+}
+
+// note adds an object, if it is of the namespace that was asked for.
+func (c *compare) note(has map[string]side, u *unstructured.Unstructured, namespace string) error {
+	if !c.all && u.GetNamespace() != "" && u.GetNamespace() != namespace {
+		return nil
+	}
+	s := side{UID: string(u.GetUID()), ResourceVersion: u.GetResourceVersion()}
+	if c.content {
+		b, err := json.Marshal(u.Object)
+		if err != nil {
+			return err
+		}
+		s.content = sha256.Sum256(b)
+	}
+	key := u.GetName()
+	if ns := u.GetNamespace(); ns != "" {
+		key = ns + "/" + key
+	}
+	has[key] = s
+	return nil
+}
+
+// differences are sorted by key.
+func differences(file, other map[string]side) (all []difference) {
+	for _, key := range sets.List(sets.KeySet(file).Union(sets.KeySet(other))) {
+		a, inFile := file[key]
+		b, inOther := other[key]
+		switch {
+		case !inFile:
+			all = append(all, difference{key, "missing", nil, &b})
+		case !inOther:
+			all = append(all, difference{key, "extra", &a, nil})
+		case a != b:
+			all = append(all, difference{key, a.comparedWith(b), &a, &b})
+		}
+	}
+	return all
+}
+
+// comparedWith says how the file's object differs from the other one.
+func (s side) comparedWith(other side) string {
+	if s.UID != other.UID {
+		return "recreated"
+	}
+	switch order, err := resourceversion.CompareResourceVersion(s.ResourceVersion, other.ResourceVersion); {
+	case err == nil && order < 0:
+		return "older"
+	case err == nil && order > 0:
+		return "newer"
+	}
+	return "different"
+}
+
+func (c *compare) print(found []difference) error {
+	if c.output == "json" {
+		return printJSON(c.streams.Out, slices.Concat([]difference{}, found))
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(w, "OBJECT\tIS\tFILE\tOTHER")
+	version := func(s *side) string {
+		if s == nil {
+			return "-"
+		}
+		return s.ResourceVersion
+	}
+	for _, d := range found {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", escaped(d.Key), d.What, version(d.File), version(d.Other))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := out.WriteTo(c.streams.Out)
+	return err
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// TestDifferences: each way in which two can differ has its word.
+func TestDifferences(t *testing.T) {
+	file := map[string]side{
+		"alike": {UID: "u", ResourceVersion: "5"}, "older": {UID: "u", ResourceVersion: "9"}, "newer": {UID: "u", ResourceVersion: "10"},
+		"recreated": {UID: "u", ResourceVersion: "5"}, "opaque": {UID: "u", ResourceVersion: "a"}, "different": {UID: "u", ResourceVersion: "5"},
+		"extra": {UID: "u", ResourceVersion: "5"},
+	}
+	other := map[string]side{
+		"alike": {UID: "u", ResourceVersion: "5"}, "older": {UID: "u", ResourceVersion: "10"}, "newer": {UID: "u", ResourceVersion: "9"},
+		"recreated": {UID: "v", ResourceVersion: "6"}, "opaque": {UID: "u", ResourceVersion: "b"}, "different": {UID: "u", ResourceVersion: "5", content: [32]byte{1}},
+		"missing": {UID: "u", ResourceVersion: "5"},
+	}
+	var got []string
+	for _, d := range differences(file, other) {
+		got = append(got, fmt.Sprint(d.Key, " ", d.What, " ", d.File != nil, " ", d.Other != nil))
+	}
+	want := []string{
+		"different different true true", "extra extra true false", "missing missing false true", "newer newer true true",
+		"older older true true", "opaque different true true", "recreated recreated true true",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
