@@ -319,3 +319,23 @@ func TestClosed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestManyEntries: lists and their removals go over more than one page of the file.
+func TestManyEntries(t *testing.T) {
+	clk := fakeClock()
+	s := must(stores.NewTTLStore(claim(t, open(t, newPath(t), boltstore.Options{Clock: clk})), time.Minute))(t)
+	var many []any
+	for i := range 2500 {
+		many = append(many, &token{Name: fmt.Sprint(i)})
+	}
+	must(0, s.Replace(many, "1"))(t)
+	clk.Step(time.Minute)
+	must(0, s.Add(&token{Name: "a later one"}))(t)
+	if n := len(s.List()); n != 2501 {
+		t.Errorf("%d entries", n)
+	}
+	clk.Step(1)
+	if n := len(s.List()); n != 1 || len(s.ListKeys()) != 1 {
+		t.Errorf("%d entries, and %d keys are left", n, len(s.ListKeys()))
+	}
+}
