@@ -98,6 +98,31 @@ func TestNotListedWhileStoring(t *testing.T) {
 	}
 }
 
+// TestNotListedOnTheWay: what the committer has taken is not in the file yet. A queue that
+// was closed confirms nothing.
+func TestNotListedOnTheWay(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, settings{})
+	committer := q.wake
+	q.wake = func(bool) {} // the test is the committer
+	q.Confirm("9", time.Unix(1000, 0))
+	if err := q.Add(object("x", 5)); err != nil {
+		t.Fatal(err)
+	}
+	stored := q.Stored()
+	if b, _ := q.Take(1<<20, false); b == nil || len(b.Changes) != 1 {
+		t.Fatalf("taken: %+v", b)
+	}
+	if ok, stands := q.ConfirmListed(Listed{"9", time.Unix(1000, 0), "9", stored}); ok || !stands {
+		t.Error("confirmed while a change is on its way into the file")
+	}
+	q.Committed(nil)
+	q.wake = committer
+	q.Close()
+	if ok, stands := q.ConfirmListed(Listed{"9", time.Unix(1000, 0), "9", q.Stored()}); ok || stands || !q.Confirmed().IsZero() {
+		t.Error("confirmed after the end")
+	}
+}
+
 // held returns a queue that a list at version 9 has confirmed, with x, which came and
 // went before, held.
 func held(t *testing.T, most int) (*Queue, *boltstore.Claimed) {
@@ -296,5 +321,51 @@ func TestMoreIsHeldThanFits(t *testing.T) {
 	q, s := held(t, 1)
 	if err := q.Update(object("x", 7)); err != nil || !sees(t, q, s) {
 		t.Errorf("what is held blocks the queue: %v", err)
+	}
+}
+
+// TestHeldUntilTheLatestList: of two lists the later one says how long changes are held.
+func TestHeldUntilTheLatestList(t *testing.T) {
+	q, s := held(t, 0)
+	asked := time.Unix(1000, 0)
+	for _, at := range []string{"12", "11"} {
+		asked = asked.Add(time.Second)
+		q.Doubt()
+		q.Confirm("9", asked)
+		if ok, _ := q.ConfirmListed(Listed{"9", asked, at, q.Stored()}); !ok {
+			t.Fatal("not confirmed")
+		}
+	}
+	if err := q.Update(object("x", 11)); err != nil || sees(t, q, s) {
+		t.Errorf("what came before the later list is not held: %v", err)
+	}
+	if err := q.Update(object("x", 12)); err != nil || !sees(t, q, s) {
+		t.Errorf("what has reached both lists is held: %v", err)
+	}
+}
+
+// TestWaitBesideHeld: while changes are held a caller waits for those before them.
+func TestWaitBesideHeld(t *testing.T) {
+	q, _ := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, settings{})
+	if err := q.Replace([]any{object("a", 3)}, "5"); err != nil {
+		t.Fatal(err)
+	}
+	q.Doubt()
+	q.Confirm("9", time.Unix(1000, 0))
+	if ok, _ := q.ConfirmListed(Listed{"9", time.Unix(1000, 0), "9", q.Stored()}); !ok || q.HasSynced() {
+		t.Fatal("not confirmed, or synced before it was popped")
+	}
+	if err := q.Add(object("x", 6)); err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	waits := func() error { return q.WaitConfirmed(over, time.Unix(1000, 0), true) }
+	if waits() == nil {
+		t.Error("it does not wait for what was not popped")
+	}
+	pop(t, q)
+	if err := waits(); err != nil || !q.HasSynced() {
+		t.Errorf("it waits for what is held: %v", err)
 	}
 }
