@@ -287,6 +287,24 @@ func TestOtherType(t *testing.T) {
 	}
 }
 
+// TestOutdatedOfAnInformer: what an informer has stored stays, also while it is of another
+// Go type: the informer's list compares with it.
+func TestOutdatedOfAnInformer(t *testing.T) {
+	path := newPath(t)
+	db := open(t, path, boltstore.Options{})
+	must(0, claim(t, db).Add(&token{"a", "v"}))(t)
+	closeDB(t, db)
+	c, err := open(t, path, boltstore.Options{}).Claim(boltstore.Claim{Source: tokens, Example: &otherToken{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ExpectProducer()
+	must(stores.NewThreadSafeStore(c, nil))(t)
+	if st := c.State(); st.Objects != 1 || st.Outdated == "" {
+		t.Errorf("it was set aside: %+v", st)
+	}
+}
+
 // TestSourceOfAnInformer: what expires needs a source of its own.
 func TestSourceOfAnInformer(t *testing.T) {
 	db := informertest.Open(t)

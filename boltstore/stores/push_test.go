@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	framework "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/boltstore/stores"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/informer/informertest"
@@ -186,4 +189,44 @@ func TestPushEndsWithTheFile(t *testing.T) {
 	p.end(boltstore.ErrClosed)
 	p = startPush(t, s.Store, text)
 	p.end(boltstore.ErrClosed)
+}
+
+// meddling is a codec that calls a function at each Decode.
+type meddling struct {
+	codec.Codec
+	during atomic.Pointer[func()]
+}
+
+func (m *meddling) Decode(data []byte) (runtime.Object, error) {
+	if f := m.during.Load(); f != nil {
+		(*f)()
+	}
+	return m.Codec.Decode(data)
+}
+
+// TestPushMissesNoCommit: a commit that comes while the list is read is pushed next.
+func TestPushMissesNoCommit(t *testing.T) {
+	path := newPath(t)
+	db := open(t, path, boltstore.Options{})
+	must(0, claim(t, db).Add(&token{"a", "1"}))(t)
+	closeDB(t, db)
+	typed, err := codec.For(&token{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &meddling{Codec: typed}
+	s, err := open(t, path, boltstore.Options{ObjectMemory: -1}).Claim(boltstore.Claim{Source: tokens, Example: &token{}, KeyFunc: tokenKey, Codec: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	once := func() {
+		m.during.Store(nil)
+		if err := s.Add(&token{"b", "2"}); err != nil {
+			t.Error(err)
+		}
+	}
+	m.during.Store(&once)
+	p := startPush(t, s.Store, text)
+	p.is("[a=1]")
+	p.is("[a=1 b=2]")
 }
