@@ -2,6 +2,7 @@ package wake
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -43,7 +44,20 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // places says how many
+		panic(err)
+	}
 	os.Exit(m.Run())
+}
+
+// places are for as many tests at a time. The longest has its place before the others
+// begin: takePlace comes before t.Parallel there, and after it in all others.
+var places = make(chan struct{}, 2)
+
+func takePlace(t *testing.T) {
+	places <- struct{}{}
+	t.Cleanup(func() { <-places })
 }
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}

@@ -121,6 +121,7 @@ func TestKillQueue(t *testing.T) { durableRounds(t, durableQueues, (*writer).rec
 // says.
 func durableRounds(t *testing.T, handler string, told func(w *writer, path string) func(resource string, cached []any)) {
 	t.Parallel()
+	takePlace(t)
 	n := 20
 	if testing.Short() {
 		n = 5

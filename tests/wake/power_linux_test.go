@@ -27,6 +27,8 @@ import (
 //
 // WAKE_POWER says how many times, 8 by default.
 func TestPowerFailure(t *testing.T) {
+	t.Parallel()
+	takePlace(t)
 	n := 8
 	if testing.Short() {
 		n = 4

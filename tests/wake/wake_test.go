@@ -17,6 +17,7 @@ import (
 // break in between, on a program that uses the library.
 func TestKillOnKubesim(t *testing.T) {
 	t.Parallel()
+	takePlace(t)
 	rounds(t, newSimulator(t), library, 4, 300)
 }
 
@@ -25,6 +26,7 @@ func TestKillOnKubeAPIServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real API server, which make check does not build; make test does")
 	}
+	takePlace(t)
 	t.Parallel()
 	rounds(t, newRealServer(t), command(t), 20, 2000)
 }
