@@ -23,8 +23,8 @@
 //   - LastStoreSyncResourceVersion is stated with and without AtomicFIFO: the file
 //     has it.
 //   - LastStoreSyncResourceVersion moves by a bookmark alone when that is written.
-//   - A list that may be read but not watched is read once: polling it would be a
-//     storm of lists.
+//   - A list that may be read but not watched is read once, if it states a version:
+//     polling it would be a storm of lists.
 //   - Version 0 is none: only client-go's fake source states it.
 //   - A new handler gets an Add for each object, streamed, since they need not fit
 //     into memory, and deletes that an earlier life may not have told.

@@ -309,8 +309,7 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg str
 		}
 		switch {
 		case err == nil:
-			r.Names = m.namesOf(r)
-			return r, nil
+			return m.named(r)
 		case ok:
 			return stored, nil
 		case meta.IsNoMatchError(err):

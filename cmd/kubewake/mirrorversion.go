@@ -114,24 +114,28 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 	return other, false
 }
 
-// namesOf returns the names of a type. If the server does not say them, the type is
-// known by its resource and kind only.
-func (m *mirror) namesOf(r resource) []string {
-	ofKind := namesIn(metav1.APIResource{Kind: r.gvk.Kind})
+// named returns a type with its names. If the server does not say them, the type is
+// known by its resource and kind only. A type that the server never lists is an error.
+func (m *mirror) named(r resource) (resource, error) {
+	r.Names = namesIn(metav1.APIResource{Kind: r.gvk.Kind})
 	client, err := m.flags.ToDiscoveryClient()
 	if err != nil {
-		return ofKind
+		return r, nil
 	}
 	list, err := client.ServerResourcesForGroupVersion(r.gvr.GroupVersion().String())
 	if err != nil {
-		return ofKind
+		return r, nil
 	}
 	for _, a := range list.APIResources {
-		if a.Name == r.gvr.Resource {
-			return namesIn(a)
+		if a.Name != r.gvr.Resource {
+			continue
 		}
+		if len(a.Verbs) > 0 && !slices.Contains(a.Verbs, "list") {
+			return r, fmt.Errorf("%s cannot be mirrored: the server does not list them, it only lets clients %s them", r.gvr.GroupResource(), strings.Join(a.Verbs, ", "))
+		}
+		r.Names = namesIn(a)
 	}
-	return ofKind
+	return r, nil
 }
 
 // namesIn returns the singular, the kind and the short names of a type. The file knows

@@ -1,11 +1,20 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -54,5 +63,37 @@ func TestNamesIn(t *testing.T) {
 		if got := namesIn(tc.of); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q", tc.of.Name, got)
 		}
+	}
+}
+
+// TestMirrorOfWhatIsNotListed: a type that the server never lists is an error, and not a
+// mirror that waits for ever.
+func TestMirrorOfWhatIsNotListed(t *testing.T) {
+	answers := map[string]any{
+		"/api":  metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},
+		"/apis": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}},
+		"/api/v1": metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: "v1",
+			APIResources: []metav1.APIResource{{Name: "bindings", SingularName: "binding", Namespaced: true, Kind: "Binding", Verbs: metav1.Verbs{"create"}}}},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("HOME", t.TempDir()) // kubectl's cache
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var errs bytes.Buffer
+	args := []string{"mirror", "bindings", "-A", "--server", server.URL, "--no-socket", "--db", filepath.Join(t.TempDir(), "f.db")}
+	code := run(ctx, genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errs}, args)
+	if want := "Error: bindings cannot be mirrored: the server does not list them, it only lets clients create them\n"; code != 1 || errs.String() != want {
+		t.Errorf("exit code %d: %s", code, errs.String())
 	}
 }
