@@ -6,19 +6,16 @@
 // informer mirrors ([Source]). [DB.View] gives a [Store], which reads a source.
 // [DB.Claim] gives a [Claimed], which is the cache.Indexer that writes it, too.
 //
-// The form of the file is described in packages boltstore/internal/layout (its
-// buckets), boltstore/internal/format (records and journal blocks) and index (item
-// keys and index entries).
+// The form of the file is described in boltstore/internal/layout (buckets),
+// boltstore/internal/format (records, journal blocks) and index (keys, index entries).
 //
 // # Reads
 //
 // A claimed source whose objects fit Options.ObjectMemory is read from memory, at the
 // speed of client-go's store, once they are loaded. Others are decoded from the file.
 // Both show the same: a read sees all of a commit or nothing of it, and no read shows
-// an earlier state than a read before it.
-//
-// Reads of the server's state at a moment, and of what followed it, go back by the
-// journal: see [Moment], [Store.PageAt] and [Store.EntriesAfter].
+// an earlier state than a read before it. What was committed up to a moment, and what
+// followed it, is read by the journal ([Moment], [Store.PageAt], [Store.EntriesAfter]).
 //
 // # Own writes
 //
@@ -32,15 +29,14 @@
 //
 // A commit is one bbolt transaction: records, index entries, journal block,
 // resourceVersion and digests are all there or none of them. Changes that were not
-// committed are lost from memory. The watch resumes below them and brings them again.
+// committed are lost from memory, and the watch brings them again.
 //
 // A relist too large for one transaction is staged in its own generation, and in
 // journal blocks above the committed seq. Meta points at neither until the last
 // transaction, and the next claim removes what a crash leaves of them. The stage of a
 // source's first list stays, with its progress, which the transactions of its pages
-// write. The next relist goes on from there.
-//
-// The file itself is made under a temporary name and renamed.
+// write. The next relist goes on from there. The file itself is made under a temporary
+// name and renamed.
 package boltstore
 
 // Where to look: files sort by subject. The first word of a file's name is one of these.
