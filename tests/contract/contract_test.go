@@ -44,6 +44,7 @@ type target interface {
 }
 
 func TestKubeAPIServer(t *testing.T) {
+	t.Parallel() // beside the simulator: most cases wait
 	s := apiserver.Start(t, apiserver.Options{NoAudit: true})
 	if err := s.InstallWidgets(t.Context()); err != nil {
 		t.Fatal(err)
@@ -52,6 +53,7 @@ func TestKubeAPIServer(t *testing.T) {
 }
 
 func TestKubesim(t *testing.T) {
+	t.Parallel()
 	s := kubesim.New(kubesim.Options{})
 	if _, err := s.Start(); err != nil {
 		t.Fatal(err)
