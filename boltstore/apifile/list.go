@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -35,6 +36,9 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 		if err != nil {
 			return nil, answer(err)
 		}
+		if q.Limit == 0 {
+			return &kubeapi.Page{Version: number(at.Version), Each: src.each(ctx, at, q)}, nil
+		}
 		page, err := src.page(ctx, at, q)
 		if err == nil {
 			page.Snapshot = snapshot{src.st.Source.ID()[:idLength], at.Series, at.Seq}.String()
@@ -43,6 +47,15 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 		// The newest state may be trimmed while it is read.
 		if newest := q.At == 0 && snap.id == ""; !newest || try == 3 || !errors.Is(err, boltstore.ErrTrimmed) {
 			return nil, answer(err)
+		}
+	}
+}
+
+// each reads all selected objects of a moment.
+func (s *source) each(ctx context.Context, at boltstore.Moment, q kubeapi.Query) iter.Seq2[*kubeapi.Object, error] {
+	return func(yield func(*kubeapi.Object, error) bool) {
+		if err := s.walk(ctx, at, q, 0, func(_ string, o *kubeapi.Object) bool { return yield(o, nil) }); err != nil {
+			yield(nil, answer(err))
 		}
 	}
 }

@@ -36,12 +36,7 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 			return nil, answer(err)
 		}
 		w.at, w.version = at, number(at.Version)
-		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: func(yield func(*kubeapi.Object, error) bool) {
-			err := src.walk(ctx, at, kubeapi.Query{Selection: q.Selection}, 0, func(_ string, o *kubeapi.Object) bool { return yield(o, nil) })
-			if err != nil {
-				yield(nil, ended(err))
-			}
-		}}
+		w.start = kubeapi.Start{Version: w.version, Known: w.version, Objects: src.each(ctx, at, kubeapi.Query{Selection: q.Selection})}
 		return w, nil
 	}
 	asked := ""

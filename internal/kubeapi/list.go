@@ -93,16 +93,17 @@ func (r *Request) list() error {
 		return err
 	}
 	page, err := r.h.Storage.List(r.Context(), r.Type, q)
+	if err == nil {
+		err = r.WriteList(page, q)
+	}
 	var large *TooLargeError
 	switch {
 	case errors.As(err, &large):
 		return errTooLarge(large)
 	case errors.Is(err, ErrExpired):
 		return errListExpired(p.Continue != "", q.From, q.Prefix())
-	case err != nil:
-		return err
 	}
-	return r.WriteList(page, q)
+	return err
 }
 
 // query resolves which state the list is of.
@@ -196,24 +197,58 @@ func decodeContinue(token, prefix string) (key string, c continueToken, err erro
 
 // WriteList answers with a page of the query.
 func (r *Request) WriteList(p *Page, q Query) error {
-	parts := make([][]byte, 0, 2*len(p.Objects)+2)
+	if p.Each != nil {
+		return r.streamList(p, q)
+	}
+	items := make([][]byte, 0, 2*len(p.Objects))
+	for _, o := range p.Objects {
+		head, tail, err := r.item(o)
+		if err != nil {
+			return err
+		}
+		items = append(items, head, tail)
+	}
+	return r.writeItems(p, q, items)
+}
+
+// item returns an object as an element of the answer, in two parts.
+func (r *Request) item(o *Object) (head, tail []byte, err error) {
+	if head, tail, err = r.Type.item(o, r.enc); err != nil {
+		err = fmt.Errorf("encode %s %s/%s: %w", r.Resource, o.Namespace, o.Name, err)
+	}
+	return head, tail, err
+}
+
+// writeItems answers with a page that has these items, each in two parts.
+func (r *Request) writeItems(p *Page, q Query, items [][]byte) error {
+	parts := make([][]byte, 1, len(items)*3/2+2) // the first is the head, which needs the size of the rest
 	size := 0
 	add := func(b []byte) {
 		parts = append(parts, b)
 		size += len(b)
 	}
-	add(nil) // the head, which needs the size of the rest
-	for i, o := range p.Objects {
-		head, tail, err := r.Type.item(o, r.enc)
-		if err != nil {
-			return fmt.Errorf("encode %s %s/%s: %w", r.Resource, o.Namespace, o.Name, err)
-		}
-		if i > 0 && !r.enc.proto {
+	for i, b := range items {
+		if i > 0 && i%2 == 0 && !r.enc.proto {
 			add([]byte(","))
 		}
-		add(head)
-		add(tail)
+		add(b)
 	}
+	head, tail, err := r.frame(p, q, size)
+	if err != nil {
+		return err
+	}
+	parts[0] = head
+	media := MediaJSON
+	if r.enc.proto {
+		media = MediaProto
+	}
+	r.count(len(items) / 2)
+	r.writeParts(append(parts, tail), len(head)+size+len(tail), media)
+	return nil
+}
+
+// frame returns what comes before and after the items of a page, which have that size.
+func (r *Request) frame(p *Page, q Query, size int) (head, tail []byte, err error) {
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(p.Version, 10)}
 	if p.Rest > 0 {
 		meta.Continue = encodeContinue(p.Last+"\x00", q.Prefix(), continueToken{ResourceVersion: int64(p.Version), Snapshot: p.Snapshot})
@@ -222,28 +257,20 @@ func (r *Request) WriteList(p *Page, q Query) error {
 		}
 	}
 	gvk := r.Type.listKind(r.enc.partial)
-	media := MediaJSON
 	if r.enc.proto {
-		media = MediaProto
 		m, err := meta.Marshal()
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		m = appendBytes(nil, 1, m)
-		parts[0] = append(envelopeHead(gvk, len(m)+size), m...)
-		parts = append(parts, envelopeTail)
-	} else {
-		m, err := json.Marshal(meta)
-		if err != nil {
-			return err
-		}
-		parts[0] = fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, gvk.Kind, gvk.GroupVersion().String(), m)
-		parts = append(parts, []byte("]}\n"))
+		return append(envelopeHead(gvk, len(m)+size), m...), envelopeTail, nil
 	}
-	size += len(parts[0]) + len(parts[len(parts)-1])
-	r.count(len(p.Objects))
-	r.writeParts(parts, size, media)
-	return nil
+	m, err := json.Marshal(meta)
+	if err != nil {
+		return nil, nil, err
+	}
+	head = fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, gvk.Kind, gvk.GroupVersion().String(), m)
+	return head, []byte("]}\n"), nil
 }
 
 // count tells a ResponseWriter that counts the objects of answers.

@@ -1,0 +1,159 @@
+package kubeapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// streamList answers with a page whose objects are read while they are sent. In JSON
+// few of them are in memory at a time. In protobuf all are, encoded, since their size
+// comes first. An error after the first bytes breaks the connection.
+func (r *Request) streamList(p *Page, q Query) error {
+	if r.enc.proto {
+		var items [][]byte
+		for o, err := range p.Each {
+			if err != nil {
+				return err
+			}
+			head, tail, err := r.item(o)
+			if err != nil {
+				return err
+			}
+			if r.enc.partial {
+				tail = bytes.Clone(tail) // it is a part of the object
+			}
+			items = append(items, head, tail)
+		}
+		return r.writeItems(p, q, items)
+	}
+	head, tail, err := r.frame(p, q, 0)
+	if err != nil {
+		return err
+	}
+	w := &answerWriter{r: r}
+	defer w.free()
+	n := 0
+	write := func(b []byte) error {
+		_, err := w.Write(b)
+		return err
+	}
+	err = write(head)
+	for o, oerr := range p.Each {
+		if oerr != nil {
+			err = oerr
+			break
+		}
+		if n > 0 {
+			err = write([]byte(","))
+		}
+		var a, b []byte
+		if err == nil {
+			a, b, err = r.item(o)
+		}
+		if err == nil {
+			err = write(a)
+		}
+		if err == nil {
+			err = write(b)
+		}
+		if err != nil {
+			break
+		}
+		n++
+	}
+	if err == nil {
+		err = write(tail)
+	}
+	if err == nil {
+		err = w.end()
+	}
+	r.count(n)
+	switch {
+	case err == nil:
+	case !w.begun:
+		return err
+	default:
+		if r.Context().Err() == nil && !errors.Is(err, errClientLeft) {
+			r.h.failed(r.Request, err)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	return nil
+}
+
+var errClientLeft = errors.New("the client left")
+
+// answerWriter keeps the beginning of an answer until it is clear whether the answer is
+// large enough to be compressed.
+type answerWriter struct {
+	r     *Request
+	start []byte
+	begun bool
+	gz    *gzip.Writer
+}
+
+func (w *answerWriter) Write(b []byte) (int, error) {
+	if !w.begun {
+		if len(w.start)+len(b) <= gzipThreshold {
+			w.start = append(w.start, b...)
+			return len(b), nil
+		}
+		w.begin(true)
+		if err := w.send(w.start); err != nil {
+			return 0, err
+		}
+		w.start = nil
+	}
+	return len(b), w.send(b)
+}
+
+func (w *answerWriter) begin(large bool) {
+	w.begun = true
+	h := w.r.w.Header()
+	h.Set("Content-Type", MediaJSON)
+	switch {
+	case !large:
+		h.Set("Content-Length", strconv.Itoa(len(w.start)))
+	case strings.Contains(w.r.Header.Get("Accept-Encoding"), "gzip"):
+		h.Set("Content-Encoding", "gzip")
+		h.Add("Vary", "Accept-Encoding")
+		w.gz = gzipWriters.Get().(*gzip.Writer)
+		w.gz.Reset(w.r.w)
+	}
+	w.r.w.WriteHeader(http.StatusOK)
+}
+
+func (w *answerWriter) send(b []byte) error {
+	var out io.Writer = w.r.w
+	if w.gz != nil {
+		out = w.gz
+	}
+	if _, err := out.Write(b); err != nil {
+		return fmt.Errorf("%w: %w", errClientLeft, err)
+	}
+	return nil
+}
+
+// end sends what is left.
+func (w *answerWriter) end() error {
+	if !w.begun {
+		w.begin(false)
+		return w.send(w.start)
+	}
+	if w.gz != nil {
+		return w.gz.Close()
+	}
+	return nil
+}
+
+func (w *answerWriter) free() {
+	if w.gz != nil {
+		gzipWriters.Put(w.gz)
+	}
+}
