@@ -369,3 +369,27 @@ func TestWaitBesideHeld(t *testing.T) {
 		t.Errorf("it waits for what is held: %v", err)
 	}
 }
+
+// TestDropHeldForgets: what is dropped takes no room, and reaches nothing.
+func TestDropHeldForgets(t *testing.T) {
+	q, s := held(t, 0)
+	asked := time.Unix(1001, 0)
+	q.Doubt()
+	q.Confirm("9", asked)
+	if ok, _ := q.ConfirmListed(Listed{"9", asked, "12", q.Stored()}); !ok {
+		t.Fatal("not confirmed")
+	}
+	if err := q.Update(object("x", 10)); err != nil || !q.Reached() || sees(t, q, s) {
+		t.Fatalf("reached %v, %v", q.Reached(), err)
+	}
+	q.DropHeld()
+	if q.Reached() || q.batch.bytes != 0 {
+		t.Errorf("reached %v with what was dropped, which takes %d bytes", q.Reached(), q.batch.bytes)
+	}
+	q.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := q.AwaitStored(ctx, q.Stored()); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}

@@ -49,6 +49,9 @@ func TestReady(t *testing.T) {
 		l.run()
 		after(time.Minute)
 		says(t, "offline from the start", ready, "configmaps/v1 has not synced: offline (")
+		if err := fresh(nil); err == nil || strings.Count(err.Error(), "configmaps/v1") != 1 {
+			t.Errorf("a source that was named: %v", err)
+		}
 		says(t, "offline from the start", live)
 		if err := w.sim.RefuseConnections(false); err != nil {
 			t.Fatal(err)
@@ -200,6 +203,25 @@ func TestLiveOfAHangingDisk(t *testing.T) {
 		says(t, writing.String(), func(*http.Request) error {
 			return dead("/x.db", boltstore.Stats{Writing: writing}, nil, nil)
 		}, words...)
+	}
+}
+
+// TestLiveSaysAtOnce: what no commit will end is told at once, also while commits fail.
+func TestLiveSaysAtOnce(t *testing.T) {
+	full := errors.New("no space left on device")
+	for _, c := range []struct {
+		st         boltstore.Stats
+		err, moved error
+		want       error
+	}{
+		{boltstore.Stats{}, boltstore.ErrTaken, nil, boltstore.ErrTaken},
+		{boltstore.Stats{Failing: time.Minute}, boltstore.ErrClosed, nil, boltstore.ErrClosed},
+		{boltstore.Stats{Failing: time.Minute}, full, boltstore.ErrMoved, boltstore.ErrMoved},
+		{boltstore.Stats{Failing: time.Minute}, full, nil, nil},
+	} {
+		if err := dead("/x.db", c.st, c.err, c.moved); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%v, %v: %v, want %v", c.err, c.moved, err, c.want)
+		}
 	}
 }
 

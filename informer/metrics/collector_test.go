@@ -134,6 +134,10 @@ func TestCollectorOfAStandalone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ready := informer.Ready(w.db, 0)
+	if err := ready(nil); err == nil || !strings.Contains(err.Error(), "configmaps/v1 has not synced") {
+		t.Errorf("before its first list: %v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	stock := cache.NewSharedIndexInformer(lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	var wg sync.WaitGroup
@@ -141,7 +145,6 @@ func TestCollectorOfAStandalone(t *testing.T) {
 	if !cache.WaitForCacheSync(ctx.Done(), stock.HasSynced) {
 		t.Fatal("not synced")
 	}
-	ready := informer.Ready(w.db, 0)
 	eventually(t, "ready", func() bool { return ready(nil) == nil })
 	expect(t, "stock", scrape(t, registry(t, NewCollector(w.db))), map[string]float64{
 		"source_objects source=configmaps/v1": 1, "source_synced source=configmaps/v1": 1, "source_relists_total reason=first sync source=configmaps/v1": 1,
