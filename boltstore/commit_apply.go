@@ -339,7 +339,6 @@ func (a *applier) remove(c *Change, w was) error {
 func (a *applier) draftGone(c *Change, w was) error {
 	var r *format.Record
 	var final []byte
-	a.m.remark = a.m.remark || a.hidden // no earlier moment showed that record
 	if w.base != nil && c.uid != "" && w.base.UID != "" && c.uid != w.base.UID {
 		// The deleted object could not be stored. Handlers know the one before it.
 		c = &Change{typ: cache.Deleted, key: c.key}
@@ -367,6 +366,7 @@ func (a *applier) draft(typ cache.DeltaType, c *Change, next *format.Record, nex
 	if a.unseen {
 		return
 	}
+	a.m.remark = a.m.remark || a.hidden && oldRaw != nil // no earlier moment showed that record
 	d := format.Draft{Type: typ, Time: a.now, Key: c.key, Next: nextRaw, Prev: format.DiffOf(nextRaw, oldRaw),
 		Unpacked: (next == nil || next.Packed == format.NotPacked) && (old == nil || old.Packed == format.NotPacked)}
 	a.drafts = append(a.drafts, d)
