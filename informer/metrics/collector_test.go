@@ -73,6 +73,9 @@ func TestCollector(t *testing.T) {
 			t.Errorf("%s is %v", name, got["kubewake_"+name])
 		}
 	}
+	if used, most := got["kubewake_object_memory_bytes"], got["kubewake_object_memory_limit_bytes"]; used >= most {
+		t.Errorf("%v of %v bytes of memory are used", used, most)
+	}
 	if age, ok := got["kubewake_source_age_seconds source=configmaps/v1"]; !ok || age > 60 {
 		t.Errorf("an age of %v", age)
 	}

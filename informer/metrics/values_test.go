@@ -1,0 +1,63 @@
+package metrics
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// given is a user of a store, with a state that a test has made up.
+type given struct {
+	store *boltstore.Store
+	st    reflector.State
+}
+
+func (g given) Store() *boltstore.Store { return g.store }
+func (g given) State() reflector.State  { return g.st }
+
+// collecting collects what a function sends.
+type collecting func(sender)
+
+func (collecting) Describe(chan<- *prometheus.Desc)      {}
+func (c collecting) Collect(ch chan<- prometheus.Metric) { c(sender(ch)) }
+
+// TestValues: each metric shows its own value, in its unit.
+func TestValues(t *testing.T) {
+	db := open(t, t.TempDir()+"/cache.db", boltstore.Options{Durability: boltstore.DurabilityProcess})
+	src := boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
+	s, err := db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Add(configMap("web", "a")); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	secrets, err := db.Claim(boltstore.Claim{Source: src, Example: &corev1.Secret{}}) // of another type
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := reflector.State{Phase: reflector.PhaseLive, Resumes: 2, BytesSaved: 3, Failed: 4, Degraded: "why", Unstored: 5, Unindexed: 6,
+		Relists: map[string]uint64{reflector.ReasonAudit: 7}, LastRelistAt: time.UnixMilli(1_234_567_500)}
+	got := scrape(t, registry(t, collecting(func(c sender) {
+		c.source(labels{}, given{secrets.Store, st})
+		c.handlers("s", []informer.Lag{{Entries: 8}, {Handler: "h", Entries: 9, Unacknowledged: 10, Failing: 11, Parked: 12}})
+	})))
+	const of = " source=configmaps/v1"
+	expect(t, "made up", got, map[string]float64{
+		"source_resumes_total" + of: 2, "source_saved_bytes_total" + of: 3, "source_failed_total" + of: 4, "source_degraded" + of: 1,
+		"source_unstored" + of: 5, "source_unindexed" + of: 6, "source_relists_total reason=audit" + of: 7,
+		"source_last_relist_timestamp_seconds" + of: 1_234_567.5,
+		"source_objects" + of:                       1, "source_bytes" + of: float64(secrets.State().Bytes), "source_journal_bytes" + of: 0,
+		fmt.Sprint("source_outdated reason=", boltstore.OutdatedType, of): 1,
+		"handler_lag_entries source=s":                                    8, "handler_lag_entries handler=h source=s": 9,
+		"handler_unacknowledged_keys handler=h source=s": 10, "handler_failing_keys handler=h source=s": 11, "handler_parked_keys handler=h source=s": 12,
+	})
+}
