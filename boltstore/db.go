@@ -115,11 +115,12 @@ func newDB(path string, o Options) (*DB, error) {
 }
 
 // Open opens the file at path, or creates it, with its folder if nothing else is missing.
-// That folder is for this user alone. A file that is damaged, or of a newer
-// format, is renamed to <path>.corrupt-<time>, and a new one takes its place, with what
-// verifies of a damaged one. The log and [DB.AsidePaths] name the renamed file. Another program's file stays as it is, and the
-// error is ErrForeign, unless Options.ReplaceForeign is set. Anything but a regular
-// file, such as a folder, always stays. Errors say what to do. Close releases the file.
+// That folder is for this user alone. A file that is damaged, or of a newer format, is
+// renamed to <path>.corrupt-<time>, and a new one takes its place, with what verifies of a
+// damaged one. The log and [DB.AsidePaths] name the renamed file. Another program's file
+// stays as it is, and the error is ErrForeign, unless Options.ReplaceForeign is set.
+// Anything but a regular file, such as a folder, always stays. Errors say what to do.
+// Close releases the file.
 func Open(path string, o Options) (*DB, error) {
 	db, err := newDB(path, o.withDefaults())
 	if err != nil {

@@ -43,7 +43,7 @@ package boltstore
 //   - db, options, errors, stats: what callers see of the open file.
 //   - open, encryption, salvage, aside, fallback: opening a file; what happens to one
 //     that cannot be used.
-//   - file, heal, maintain, compact, collect, check, snapshot: the open file, its
+//   - file, heal, mend, maintain, compact, collect, check, snapshot: the open file, its
 //     maintenance, copies of it.
 //   - claim, source, meta, clock: what is written about a source; which clock dated it.
 //   - commit, entry, journal, note, pack, index: the life of a commit, from a change to

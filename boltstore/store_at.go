@@ -289,8 +289,9 @@ type EntriesAt struct {
 // afterBytes bounds the records that EntriesAfter returns, unless one is larger.
 const afterBytes = 128 << 10
 
-// EntriesAfter returns the next changes after a moment, about 128 KiB at most. If there are none, Next is the newest moment. The error is ErrTrimmed
-// if the journal does not have the entry that follows.
+// EntriesAfter returns the next changes after a moment, about 128 KiB at most. If there
+// are none, Next is the newest moment. The error is ErrTrimmed if the journal does not
+// have the entry that follows.
 func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 	var first uint64
 	var drafts []format.Draft

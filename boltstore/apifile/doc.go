@@ -9,10 +9,11 @@
 // whole or of its namespace, whose selectors are all among the request's. Several are
 // never put together, since they have no common version. What no source covers gets 503
 // with the sources that there are, so a client tries again and is not told that nothing
-// is there. A type without a source is not in discovery, and gets 404. Of several sources that cover a request, the one confirmed in the latest hour
-// answers, then a typed one, then an unstructured one. Sources of metadata only, of
-// shards, and with versions that are not numbers are not served. Secrets are served only
-// if [Options.Secrets] is set, and get 403 otherwise.
+// is there. A type without a source is not in discovery, and gets 404. Of several sources
+// that cover a request, the one confirmed in the latest hour answers, then a typed one,
+// then an unstructured one. Sources of metadata only, of shards, and with versions that
+// are not numbers are not served. Secrets are served only if [Options.Secrets] is set,
+// and get 403 otherwise.
 //
 // What is served is what the server has shown. A program's own writes over it are not.
 //
