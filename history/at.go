@@ -82,6 +82,7 @@ func stateAt(s *boltstore.Store, m Moment) (boltstore.Moment, error) {
 // is the newest state.
 func stateThen(s *boltstore.Store, newest boltstore.Moment, then time.Time) (boltstore.Moment, error) {
 	at, since := newest, time.Time{}
+	later, twice := false, false
 	for e, err := range s.History("") {
 		if err != nil {
 			return at, err
@@ -89,11 +90,16 @@ func stateThen(s *boltstore.Store, newest boltstore.Moment, then time.Time) (bol
 		if since.IsZero() {
 			since, at.Seq, at.Version = e.Time, e.Seq-1, ""
 		}
-		if !e.Time.After(then) && e.Seq <= newest.Seq {
-			at.Seq = e.Seq
+		switch {
+		case e.Time.After(then):
+			later = true
+		case e.Seq <= newest.Seq:
+			at.Seq, twice = e.Seq, later
 		}
 	}
 	switch confirmed := s.State().Confirmed; {
+	case twice:
+		return at, unknown("the machine's clock was set back and had that time twice; give a resourceVersion")
 	case since.IsZero() && confirmed.After(then):
 		return at, unknown("the journal does not go back to then")
 	case since.After(then):
