@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	utilversion "k8s.io/apimachinery/pkg/version"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -56,7 +57,7 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 		k.sources = append(k.sources, st)
 	}
 	for _, k := range kinds {
-		slices.SortStableFunc(k.sources, order)
+		slices.SortStableFunc(k.sources, h.order)
 		k.Type = typeOf(k.sources)
 		// A typed list and an unstructured one differ in what they can be served as.
 		form := k.sources[0].Source.Form
@@ -69,13 +70,33 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 }
 
 // order says which of two sources of a type is preferred.
-func order(a, b boltstore.State) int {
+func (h *handler) order(a, b boltstore.State) int {
 	return cmp.Or(
 		prefer(a.Synced, b.Synced),
 		prefer(whole(a.Source), whole(b.Source)),
-		cmp.Compare(b.Confirmed.Unix()/3600, a.Confirmed.Unix()/3600),
+		h.lately(a, b),
 		prefer(a.Source.Form == boltstore.FormTyped, b.Source.Form == boltstore.FormTyped),
 		cmp.Compare(a.Source.String(), b.Source.String()))
+}
+
+// lately compares the hours in which two sources were confirmed, the later one first. A
+// time whose age is not known may be that of an earlier boot's clock. Then the server's
+// versions count, if they can be compared.
+func (h *handler) lately(a, b boltstore.State) int {
+	if a.ConfirmedAge != nil && b.ConfirmedAge != nil {
+		now := h.opts.Clock.Now()
+		hour := func(st boltstore.State) int64 { return now.Add(-*st.ConfirmedAge).Unix() / 3600 }
+		return cmp.Compare(hour(b), hour(a))
+	}
+	if known := prefer(a.ConfirmedAge != nil, b.ConfirmedAge != nil); known != 0 {
+		return known
+	}
+	if a.ClusterUID == b.ClusterUID {
+		if order, err := resourceversion.CompareResourceVersion(b.ResourceVersion, a.ResourceVersion); err == nil && order != 0 {
+			return order
+		}
+	}
+	return b.Confirmed.Compare(a.Confirmed)
 }
 
 func prefer(a, b bool) int {

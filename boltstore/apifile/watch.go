@@ -19,7 +19,8 @@ type watcher struct {
 	at      boltstore.Moment
 	start   kubeapi.Start
 	version uint64 // up to which the watcher has everything
-	after   uint64 // changes up to this version are left out
+	after   uint64 // the version from which the watch began
+	behind  bool   // the file has not reached after yet: changes up to it are left out
 	mark    bool   // a list has ended, a bookmark is due
 }
 
@@ -54,7 +55,7 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	if q.Version == 0 {
 		w.version = number(newest)
 	}
-	w.after = w.version
+	w.after, w.behind = w.version, number(newest) < w.version
 	w.start = kubeapi.Start{Version: w.version, Known: w.version}
 	return w, nil
 }
@@ -91,7 +92,7 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 	b := kubeapi.Batch{Changed: changed}
 	for _, entry := range e.Entries {
 		if v := number(entry.Version()); !e.Listed && v > 0 {
-			if v <= w.after {
+			if w.behind = w.behind && v <= w.after; w.behind {
 				continue
 			}
 			w.version = max(w.version, v)
@@ -105,7 +106,7 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		}
 	}
 	if v := number(e.Next.Version); v > 0 {
-		w.mark = e.Listed && v > w.after
+		w.mark, w.behind = e.Listed && v > w.after, w.behind && v < w.after
 		w.version = max(v, w.after)
 	}
 	b.Version = w.version

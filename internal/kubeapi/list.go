@@ -288,11 +288,28 @@ var gzipWriters = sync.Pool{New: func() any {
 	return w
 }}
 
+// acceptsGzip says whether Accept-Encoding names gzip, in any case, and does not refuse
+// it.
+func acceptsGzip(h http.Header) bool {
+	for _, line := range h.Values("Accept-Encoding") {
+		for part := range strings.SplitSeq(line, ",") {
+			coding, params, _ := strings.Cut(part, ";")
+			if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+				continue
+			}
+			_, q, weighted := strings.Cut(strings.ToLower(params), "q=")
+			weight, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+			return !weighted || err == nil && weight > 0
+		}
+	}
+	return false
+}
+
 func (r *Request) writeParts(parts [][]byte, size int, media string) {
 	h := r.w.Header()
 	h.Set("Content-Type", media)
 	var w io.Writer = r.w
-	if size > gzipThreshold && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if size > gzipThreshold && acceptsGzip(r.Header) {
 		h.Set("Content-Encoding", "gzip")
 		h.Add("Vary", "Accept-Encoding")
 		gz := gzipWriters.Get().(*gzip.Writer)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 )
 
 // streamList answers with a page whose objects are read while they are sent. In JSON
@@ -120,7 +119,7 @@ func (w *answerWriter) begin(large bool) {
 	switch {
 	case !large:
 		h.Set("Content-Length", strconv.Itoa(len(w.start)))
-	case strings.Contains(w.r.Header.Get("Accept-Encoding"), "gzip"):
+	case acceptsGzip(w.r.Header):
 		h.Set("Content-Encoding", "gzip")
 		h.Add("Vary", "Accept-Encoding")
 		w.gz = gzipWriters.Get().(*gzip.Writer)
