@@ -28,6 +28,7 @@ type copier struct {
 	todo   []func(src sourceTx, a *applier) error
 	size   int
 	errs   faults.List
+	roots  map[uint64]bool // of the buckets that bucket has come to
 }
 
 func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
@@ -256,11 +257,20 @@ func (c *copier) reseal(to sourceTx, k, v []byte) ([]byte, error) {
 	return to.SealBlock(seq, b)
 }
 
-// bucket copies a bucket as it is.
+// bucket copies a bucket as it is. It opens each page that is a root once: old pages may
+// lead in circles, of which each round would be twice as long as the one before.
 func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 	if len(path) > pages.MaxDepth {
 		return
 	}
+	if ref.Root != 0 && c.roots[ref.Root] {
+		c.note(fmt.Errorf("%w: page %d is the root of two buckets", ErrDamaged, ref.Root))
+		return
+	}
+	if c.roots == nil {
+		c.roots = map[uint64]bool{}
+	}
+	c.roots[ref.Root] = true
 	c.note(c.from.Each(ref, func(k, v []byte, sub *pages.Bucket) {
 		if sub != nil {
 			c.bucket(append(path[:len(path):len(path)], k), *sub)
