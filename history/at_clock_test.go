@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -18,40 +17,15 @@ import (
 func TestAtSetBackClock(t *testing.T) {
 	start := time.Unix(1_000, 0)
 	clock := testingclock.NewFakeClock(start)
-	db, err := boltstore.Open(t.TempDir()+"/at.db", boltstore.Options{Window: time.Nanosecond, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormTyped}, Example: &corev1.Pod{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.Release()
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	image := func(version, image string) *corev1.Pod {
-		return pod(version, "u1", func(p *corev1.Pod) { p.Spec.Containers[1].Image = image })
-	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page([]runtime.Object{image("1", "a:1")}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Commit("1", clock.Now()); err != nil {
-		t.Fatal(err)
-	}
+	s := claimPods(t, boltstore.Options{Window: time.Nanosecond, Clock: clock})
+	list(t, s, "1", clock.Now(), podOf("1", "a:1"))
 	q := fifo.New(s, nil)
 	for _, c := range []struct {
 		at             time.Duration
 		version, image string
 	}{{0, "2", "a:2"}, {10 * time.Hour, "3", "a:3"}, {time.Hour, "4", "a:4"}, {20 * time.Hour, "5", "a:5"}} {
 		clock.SetTime(start.Add(c.at))
-		if err := q.Update(image(c.version, c.image)); err != nil {
+		if err := q.Update(podOf(c.version, c.image)); err != nil {
 			t.Fatal(err)
 		}
 		if err := q.Flush(t.Context()); err != nil {

@@ -32,13 +32,9 @@ func TestAt(t *testing.T) {
 	}
 }
 
-func testAt(t *testing.T, seed uint64) {
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	clock := testingclock.NewFakeClock(time.Unix(1_700_000_000, 0))
-	o := boltstore.Options{Window: time.Nanosecond, Clock: clock}
-	if seed%3 == 0 {
-		o.JournalBytes = 1 // as few blocks as may be
-	}
+// claimPods claims the pods of a new file until the test ends.
+func claimPods(t *testing.T, o boltstore.Options) *boltstore.Claimed {
+	t.Helper()
 	db, err := boltstore.Open(t.TempDir()+"/at.db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -53,10 +49,38 @@ func testAt(t *testing.T, seed uint64) {
 			t.Error(err)
 		}
 	})
-	q := fifo.New(s, nil)
-	object := func(version int, image string) *corev1.Pod {
-		return pod(fmt.Sprint(version), "u1", func(p *corev1.Pod) { p.Spec.Containers[1].Image = image })
+	return s
+}
+
+// list makes the pods what the server has at a version.
+func list(t *testing.T, s *boltstore.Claimed, version string, at time.Time, pods ...runtime.Object) {
+	t.Helper()
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := r.Page(pods); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit(version, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func podOf(version, image string) *corev1.Pod {
+	return pod(version, "u1", func(p *corev1.Pod) { p.Spec.Containers[1].Image = image })
+}
+
+func testAt(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	clock := testingclock.NewFakeClock(time.Unix(1_700_000_000, 0))
+	o := boltstore.Options{Window: time.Nanosecond, Clock: clock}
+	if seed%3 == 0 {
+		o.JournalBytes = 1 // as few blocks as may be
+	}
+	s := claimPods(t, o)
+	q := fifo.New(s, nil)
+	object := func(version int, image string) *corev1.Pod { return podOf(fmt.Sprint(version), image) }
 	version, began := 10, clock.Now()
 	var seen []shown
 	var there string // the object's image on the server
@@ -75,20 +99,11 @@ func testAt(t *testing.T, seed uint64) {
 		}
 	}
 	relist := func() {
-		r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var page []runtime.Object
+		var pods []runtime.Object
 		if there != "" {
-			page = append(page, object(version, there))
+			pods = append(pods, object(version, there))
 		}
-		if err := r.Page(page); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Commit(fmt.Sprint(version+1), clock.Now()); err != nil {
-			t.Fatal(err)
-		}
+		list(t, s, fmt.Sprint(version+1), clock.Now(), pods...)
 	}
 	change := func() {
 		version++

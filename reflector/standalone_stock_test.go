@@ -61,24 +61,33 @@ func changesOf(told string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(told), func(s string) bool { return s[0] == '=' }), " ")
 }
 
+// startStock starts a stock informer over a new file, and a simulator that has n config
+// maps. Both end with the test.
+func startStock(t *testing.T, n int) *stock {
+	t.Helper()
+	sim := kubesim.New(kubesim.Options{})
+	if err := sim.StartPipes(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	s := &stock{t: t, sim: sim, path: filepath.Join(t.TempDir(), "test.db")}
+	for i := range n {
+		s.write('+', fmt.Sprint("cm", i), "")
+	}
+	s.start(Options{})
+	t.Cleanup(func() { s.end() })
+	return s
+}
+
 // TestStandaloneAsStock: what a stock informer over the file tells, beside one that
 // reads from the server. It tells no more updates without a change.
 func TestStandaloneAsStock(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
-		sim := kubesim.New(kubesim.Options{})
-		if err := sim.StartPipes(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(sim.Close)
-		s := &stock{t: t, sim: sim, path: filepath.Join(t.TempDir(), "test.db")}
-		for i := range 5 {
-			s.write('+', fmt.Sprint("cm", i), "")
-		}
-		s.start(Options{})
-		t.Cleanup(func() { s.end() })
+		s := startStock(t, 5)
+		sim := s.sim
 		over, beside := &notebook{}, &notebook{}
-		_, _ = s.inf.AddEventHandler(over)
+		_, _ = s.inf.AddEventHandler(over) // nothing has stopped the informer
 		client := kubernetes.NewForConfigOrDie(sim.RESTConfig()).CoreV1().RESTClient()
 		inf := cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}, 0, cache.Indexers{})
 		_, _ = inf.AddEventHandler(beside)
@@ -180,17 +189,8 @@ func forbid(sim *kubesim.Server) *atomic.Bool {
 func TestStandaloneShortWatches(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
-		sim := kubesim.New(kubesim.Options{})
-		if err := sim.StartPipes(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(sim.Close)
-		s := &stock{t: t, sim: sim, path: filepath.Join(t.TempDir(), "test.db")}
-		for i := range 3 {
-			s.write('+', fmt.Sprint("cm", i), "")
-		}
-		s.start(Options{})
-		t.Cleanup(func() { s.end() })
+		s := startStock(t, 3)
+		sim := s.sim
 		over := &notebook{}
 		_, _ = s.inf.AddEventHandler(over) // nothing has stopped the informer
 		after(time.Minute)

@@ -111,6 +111,9 @@ func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) 
 	}
 	defer r.Close()
 	for _, st := range sources {
+		if !st.Synced {
+			return fmt.Errorf("%s has no objects to export yet; run `kubewake mirror` until it is live", st.Source)
+		}
 		if st.Source.Form == boltstore.FormMetadata {
 			return fmt.Errorf("%s has metadata only, and no objects to export", st.Source)
 		}

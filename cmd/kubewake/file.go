@@ -199,7 +199,7 @@ func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 }
 
 // answering is readType, with the sources that answer a question about the type. What
-// the answer lacks goes to errOut.
+// the answer lacks goes to errOut, also which sources have never been listed.
 func (f *dbFile) answering(ctx context.Context, errOut io.Writer, typ, namespace string, all bool, selector labels.Selector) (*ofType, []boltstore.State, error) {
 	r, err := f.readType(ctx, typ)
 	if err != nil {
@@ -213,6 +213,11 @@ func (f *dbFile) answering(ctx context.Context, errOut io.Writer, typ, namespace
 	}
 	if note != "" {
 		fmt.Fprintln(errOut, note)
+	}
+	for _, st := range sources {
+		if !st.Synced {
+			fmt.Fprintf(errOut, "%s: nothing has been read from the server yet\n", st.Source)
+		}
 	}
 	return r, sources, nil
 }

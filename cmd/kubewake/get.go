@@ -86,8 +86,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 			return err
 		}
 		if !st.Synced {
-			fmt.Fprintf(g.streams.ErrOut, "%s: nothing has been read from the server yet\n", st.Source)
-			continue
+			continue // answering has said so
 		}
 		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s\n", st.Source, st.Objects, st.ResourceVersion, confirmedAgo(st))
 	}
