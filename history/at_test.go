@@ -99,7 +99,9 @@ func testAt(t *testing.T, seed uint64) {
 		}
 	}
 	relist := func() {
-		var pods []runtime.Object
+		next := object(1, "a:1")
+		next.Name = "shop-2" // its key begins with the object's
+		pods := []runtime.Object{next}
 		if there != "" {
 			pods = append(pods, object(version, there))
 		}
@@ -166,6 +168,11 @@ func testAt(t *testing.T, seed uint64) {
 	reached, err := strconv.Atoi(s.State().ResourceVersion)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for v := reached + 1; v <= reached+2; v++ {
+		if obj, err := At(s.Store, "web/shop", Moment{ResourceVersion: fmt.Sprint(v)}); !errors.Is(err, ErrUnknown) {
+			t.Errorf("seed %d: at version %d, which the file has not reached: %v, %v", seed, v, obj, err)
+		}
 	}
 	for v := 9; v <= version+2; v++ {
 		want, sure := "", false
