@@ -11,15 +11,14 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestMetadataOfSecrets: the annotation that repeats the data is redacted even in
-// Secrets that are kept as metadata.
-func TestMetadataOfSecrets(t *testing.T) {
+// filled is a file whose source has these objects, until the test ends.
+func filled(t *testing.T, src boltstore.Source, example kruntime.Object, objs ...kruntime.Object) *boltstore.DB {
+	t.Helper()
 	db, err := boltstore.Open(testPath(t), boltstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormMetadata}
-	s, err := db.Claim(boltstore.Claim{Source: src, Example: &metav1.PartialObjectMetadata{}})
+	s, err := db.Claim(boltstore.Claim{Source: src, Example: example})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,12 +32,20 @@ func TestMetadataOfSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Page([]kruntime.Object{&metav1.PartialObjectMetadata{ObjectMeta: secret(1, 10).ObjectMeta}}); err != nil {
+	if err := r.Page(objs); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Commit("2", time.Now()); err != nil {
 		t.Fatal(err)
 	}
+	return db
+}
+
+// TestMetadataOfSecrets: the annotation that repeats the data is redacted even in
+// Secrets that are kept as metadata.
+func TestMetadataOfSecrets(t *testing.T) {
+	src := boltstore.Source{Version: "v1", Resource: "secrets", Form: boltstore.FormMetadata}
+	db := filled(t, src, &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadata{ObjectMeta: secret(1, 10).ObjectMeta})
 	for _, show := range []bool{false, true} {
 		n := 0
 		err := File(db).Objects(t.Context(), Query{Source: src, Secrets: show}, func(u *unstructured.Unstructured) error {
@@ -75,36 +82,13 @@ func TestSilentOwner(t *testing.T) {
 // TestKindOfEachObject: a custom resource may be defined again with another kind. Each
 // object keeps its own, and is redacted by that.
 func TestKindOfEachObject(t *testing.T) {
-	db, err := boltstore.Open(testPath(t), boltstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	src := boltstore.Source{Group: "example.com", Version: "v1", Resource: "things", Form: boltstore.FormUnstructured}
-	s, err := db.Claim(boltstore.Claim{Source: src, Example: &unstructured.Unstructured{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.Release()
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var page []kruntime.Object
 	for _, kind := range []string{"Secret", "Thing"} {
 		page = append(page, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": kind,
 			"metadata": map[string]any{"namespace": "web", "name": strings.ToLower(kind), "resourceVersion": "1"}, "data": map[string]any{"password": "hunter2"}}})
 	}
-	if err := r.Page(page); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Commit("2", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	db := filled(t, src, &unstructured.Unstructured{}, page...)
 	shown := map[string]any{}
 	if err := File(db).Objects(t.Context(), Query{Source: src}, func(u *unstructured.Unstructured) error {
 		password, _, err := unstructured.NestedString(u.Object, "data", "password")
