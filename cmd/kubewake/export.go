@@ -117,7 +117,7 @@ func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) 
 		if st.Source.Form == boltstore.FormMetadata {
 			return fmt.Errorf("%s has metadata only, and no objects to export", st.Source)
 		}
-		fmt.Fprintf(e.streams.ErrOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))
+		sayConfirmed(e.streams.ErrOut, st)
 		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: e.secrets}, func(u *unstructured.Unstructured) error {
 			if !selector.Matches(labels.Set(u.GetLabels())) || !e.all && u.GetNamespace() != "" && u.GetNamespace() != e.namespace {
 				return nil

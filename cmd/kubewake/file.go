@@ -222,6 +222,14 @@ func (f *dbFile) answering(ctx context.Context, errOut io.Writer, typ, namespace
 	return r, sources, nil
 }
 
+// sayConfirmed says when the server confirmed a source. Of a source that has never been
+// listed, answering has said so.
+func sayConfirmed(errOut io.Writer, st boltstore.State) {
+	if st.Synced {
+		fmt.Fprintf(errOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))
+	}
+}
+
 // opened closes the file with its reader.
 type opened struct {
 	live.Reader

@@ -84,7 +84,7 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 		return h.then(ctx, r, sources, name, moment)
 	}
 	for _, st := range sources {
-		fmt.Fprintf(h.streams.ErrOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))
+		sayConfirmed(h.streams.ErrOut, st)
 		err := r.History(ctx, live.Query{Source: st.Source, Secrets: h.secrets}, func(v live.Version) error {
 			if !h.wants(v, name) {
 				return nil

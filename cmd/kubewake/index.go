@@ -66,7 +66,7 @@ func (i *indexCmd) run(ctx context.Context, typ string, args []string) error {
 	}
 	found := map[string]map[string][]string{} // keys by index and value
 	for _, st := range sources {
-		fmt.Fprintf(i.streams.ErrOut, "%s: confirmed by the server %s\n", st.Source, confirmedAgo(st))
+		sayConfirmed(i.streams.ErrOut, st)
 		if st.Unindexed > 0 {
 			fmt.Fprintf(i.streams.ErrOut, "%s: %d objects lack values in an index whose function failed on them\n", st.Source, st.Unindexed)
 		}
