@@ -4,9 +4,11 @@ PINNED   := $(shell cat tests/kube/go.mod tests/etcd/go.mod | cksum | tr ' ' '-'
 STAMP    := $(ASSETS)/stamp-$(PINNED)
 # Unit tests need no disk: those of power failures and of kills are below tests/.
 MEMORY   := $(shell .ci/memory)
+# What is built names no folder of this machine: each checkout takes what another has built.
+export GOFLAGS += -trimpath
 TARGETS  := linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64
 
-.PHONY: help check test torture lint cross assets demo bench fuzz
+.PHONY: help check test model encrypted cluster managers torture lint cross assets demo bench fuzz
 
 help: ## show this
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
@@ -19,16 +21,24 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 # lint has the checks of go vet that go test would repeat.
 test: export GOFLAGS += -vet=off
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
-	TMPDIR=$(MEMORY) go test -race ./...
-	go test -run TestDamagedPayloads ./boltstore/codec
-	TMPDIR=$(MEMORY) KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
+	TMPDIR=$(MEMORY) go test -race -p 3 ./boltstore ./informer ./reflector ./... # the longest first; they wait, too
+	@$(MAKE) --no-print-directory -j2 model encrypted
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
+	@$(MAKE) --no-print-directory -j2 cluster managers
+	cd tests && go test -count=1 ./memory
+
+# The parts of test that run beside each other.
+model:
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=1000000 KUBEWAKE_DAYS=5 KUBEWAKE_CORPUS=60 \
 		GOGC=400 go test -timeout 20m -run 'TestModel$$|TestDayOfEdgeLife|TestCorpus' ./informer ./boltstore
-	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
+encrypted:
+	go test -run TestDamagedPayloads ./boltstore/codec
+	TMPDIR=$(MEMORY) KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector
+cluster:
 	cd tests && go test -race -count=1 -timeout 30m ./wake ./link ./... # the longest first
+managers:
 	cd informer/controllerruntime && go test -race ./...
 	cd tests/controllerruntime && go test -race -count=1 -timeout 10m ./...
-	cd tests && go test -count=1 ./memory
 
 torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, controller-runtime's tests of its cache, five million steps of the model
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
