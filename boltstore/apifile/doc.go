@@ -11,9 +11,13 @@
 // with the sources that there are, so a client tries again and is not told that nothing
 // is there. A type without a source is not in discovery, and gets 404. Of several sources
 // that cover a request, the one confirmed in the latest hour answers, then a typed one,
-// then an unstructured one. Sources of metadata only, of shards, and with versions that
-// are not numbers are not served. Secrets are served only if [Options.Secrets] is set,
+// then an unstructured one. A source of metadata only answers if there is no other, as
+// PartialObjectMetadata and as Table. Whole objects get 406 then. Sources of shards, and
+// with versions that are not numbers, are not served. Secrets are served only if [Options.Secrets] is set,
 // and get 403 otherwise.
+//
+// Objects come as JSON, YAML, protobuf where the source is typed, PartialObjectMetadata,
+// and Table, which has a server's columns for the usual kinds.
 //
 // What is served is what the server has shown. A program's own writes over it are not.
 //

@@ -9,14 +9,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	utilversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubeapi"
@@ -44,10 +47,16 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	var kinds []*kind
 	for _, st := range states {
 		src := st.Source
-		if src.Cluster != h.opts.Cluster || src.Form == boltstore.FormMetadata || src.ShardSelector != "" || st.Kind == "" {
+		if src.Cluster != h.opts.Cluster || src.ShardSelector != "" {
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: src.Group, Version: src.Version, Resource: src.Resource}
+		if src.Form == boltstore.FormMetadata && (st.Kind == "" || st.Kind == "PartialObjectMetadata") {
+			st.APIVersion, st.Kind = gvr.GroupVersion().String(), builtIn()[gvr] // its objects do not say it
+		}
+		if st.Kind == "" {
+			continue
+		}
 		k := byName[gvr]
 		if k == nil {
 			k = &kind{}
@@ -59,7 +68,7 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	for _, k := range kinds {
 		slices.SortStableFunc(k.sources, h.order)
 		k.Type = typeOf(k.sources)
-		// A typed list and an unstructured one differ in what they can be served as.
+		// They differ in what they can be served as. What has whole objects came first.
 		form := k.sources[0].Source.Form
 		k.sources = slices.DeleteFunc(k.sources, func(st boltstore.State) bool { return st.Source.Form != form })
 	}
@@ -69,9 +78,22 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	return kinds
 }
 
+// builtIn has the kinds of client-go's scheme.
+var builtIn = sync.OnceValue(func() map[schema.GroupVersionResource]string {
+	kinds := map[schema.GroupVersionResource]string{}
+	for gvk := range scheme.Scheme.AllKnownTypes() {
+		if !strings.HasSuffix(gvk.Kind, "List") {
+			gvr, _ := apimeta.UnsafeGuessKindToResource(gvk)
+			kinds[gvr] = gvk.Kind
+		}
+	}
+	return kinds
+})
+
 // order says which of two sources of a type is preferred.
 func (h *handler) order(a, b boltstore.State) int {
 	return cmp.Or(
+		prefer(a.Source.Form != boltstore.FormMetadata, b.Source.Form != boltstore.FormMetadata),
 		prefer(a.Synced, b.Synced),
 		prefer(whole(a.Source), whole(b.Source)),
 		h.lately(a, b),
@@ -129,6 +151,7 @@ func typeOf(sources []boltstore.State) *kubeapi.Type {
 	}
 	t := kubeapi.NewType(r, "get", "list", "watch")
 	t.Custom = t.Custom || first.Source.Form == boltstore.FormUnstructured
+	t.MetadataOnly = first.Source.Form == boltstore.FormMetadata
 	return t
 }
 

@@ -170,5 +170,9 @@ func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unst
 		return nil
 	}
 	p := printers.NewTablePrinter(printers.PrintOptions{Wide: g.output == "wide", WithNamespace: g.all && objs[0].GetNamespace() != "", NoHeaders: g.noHeaders})
-	return p.PrintObj(tableOf(st.Source.Group, st.Kind, objs, metav1.Now().Time), out)
+	table, err := tableOf(st, objs, metav1.Now().Time)
+	if err != nil {
+		return err
+	}
+	return p.PrintObj(table, out)
 }

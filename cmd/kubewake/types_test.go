@@ -29,24 +29,32 @@ func TestNamesOfTypes(t *testing.T) {
 	}
 }
 
+// TestTableCells: the objects of the file, which are unstructured here, have the columns
+// that a server prints.
 func TestTableCells(t *testing.T) {
 	pod := func(status map[string]any) map[string]any {
 		return map[string]any{"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"containers": []any{map[string]any{}, map[string]any{}}}, "status": status}
 	}
 	waiting := map[string]any{"state": map[string]any{"waiting": map[string]any{"reason": "CrashLoopBackOff"}}, "restartCount": int64(7)}
-	ready := map[string]any{"ready": true, "restartCount": int64(1)}
+	ready := map[string]any{"ready": true, "state": map[string]any{"running": map[string]any{}}, "restartCount": int64(1)}
+	wide := []any{"<none>", "<none>", "<none>", "<none>"}
 	for _, tc := range []struct {
 		kind string
 		obj  map[string]any
 		want []any
 	}{
-		{"Pod", pod(map[string]any{"phase": "Running", "containerStatuses": []any{ready, ready}}), []any{"p", "2/2", "Running", "2", "<unknown>", "<none>", "<none>"}},
-		{"Pod", pod(map[string]any{"phase": "Running", "containerStatuses": []any{ready, waiting}}), []any{"p", "1/2", "CrashLoopBackOff", "8", "<unknown>", "<none>", "<none>"}},
-		{"Pod", pod(map[string]any{"phase": "Failed", "reason": "Evicted"}), []any{"p", "0/2", "Evicted", "0", "<unknown>", "<none>", "<none>"}},
-		{"Pod", pod(nil), []any{"p", "0/2", "<none>", "0", "<unknown>", "<none>", "<none>"}},
-		{"Widget", pod(nil), []any{"p", "<unknown>"}},
+		{"Pod", pod(map[string]any{"phase": "Running", "containerStatuses": []any{ready, ready}}), append([]any{"p", "2/2", "Running", "2", "<unknown>"}, wide...)},
+		{"Pod", pod(map[string]any{"phase": "Running", "containerStatuses": []any{ready, waiting}}), append([]any{"p", "1/2", "CrashLoopBackOff", "8", "<unknown>"}, wide...)},
+		{"Pod", pod(map[string]any{"phase": "Failed", "reason": "Evicted"}), append([]any{"p", "0/2", "Evicted", "0", "<unknown>"}, wide...)},
+		{"Pod", pod(nil), append([]any{"p", "0/2", "", "0", "<unknown>"}, wide...)},
+		{"LimitRange", pod(nil), []any{"p", "0001-01-01T00:00:00Z"}},
+		{"Widget", pod(nil), []any{"p", nil}},
 	} {
-		table := tableOf(groups[tc.kind], tc.kind, []*unstructured.Unstructured{{Object: tc.obj}}, time.Now())
+		st := boltstore.State{Kind: tc.kind, Source: boltstore.Source{Version: "v1"}}
+		table, err := tableOf(st, []*unstructured.Unstructured{{Object: tc.obj}}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
 		cells := table.Rows[0].Cells
 		if len(cells) != len(tc.want) || len(cells) != len(table.ColumnDefinitions) {
 			t.Fatalf("%v, want %v", cells, tc.want)

@@ -4,21 +4,40 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// encoding is a representation a client can ask for.
+// encoding is a representation a client can ask for. The zero value is JSON.
 type encoding struct {
-	proto   bool
-	partial bool // PartialObjectMetadata
+	proto, yaml bool
+	partial     bool // PartialObjectMetadata
+	table       *table
+}
+
+func (enc encoding) media() string {
+	switch {
+	case enc.proto:
+		return MediaProto
+	case enc.yaml:
+		return MediaYAML
+	}
+	return MediaJSON
 }
 
 // object returns o as the body of an answer or the object of a watch event.
 func (t *Type) object(o *Object, enc encoding) ([]byte, error) {
 	switch {
+	case enc.yaml:
+		enc.yaml = false
+		return yamlOf(t.object(o, enc))
+	case enc.table != nil:
+		return t.tableOf(o, enc.table, false)
 	case enc.proto && enc.partial:
 		raw, err := t.metaProtoOf(o)
 		return envelope(metaKind, raw), err
@@ -36,6 +55,14 @@ func (t *Type) object(o *Object, enc encoding) ([]byte, error) {
 // head and then tail.
 func (t *Type) item(o *Object, enc encoding) (head, tail []byte, err error) {
 	switch {
+	case enc.yaml:
+		enc.yaml = false
+		head, tail, err = t.item(o, enc)
+		tail, err = yamlItem(slices.Concat(head, tail), err)
+		return nil, tail, err
+	case enc.table != nil:
+		tail, err = t.row(o, enc.table, false)
+		return nil, tail, err
 	case enc.proto && enc.partial:
 		tail, err = t.metaProtoOf(o)
 		return itemHead(tail), tail, err
@@ -44,6 +71,13 @@ func (t *Type) item(o *Object, enc encoding) (head, tail []byte, err error) {
 		return itemHead(tail), tail, err
 	case enc.partial:
 		tail, err = t.metaJSONOf(o)
+		return nil, tail, err
+	}
+	if u, ok := o.from.(*unstructured.Unstructured); ok && t.builtIn {
+		content := maps.Clone(u.Object)
+		delete(content, "kind")
+		delete(content, "apiVersion")
+		tail, err = json.Marshal(content)
 		return nil, tail, err
 	}
 	tail, err = t.JSON(o)
@@ -60,17 +94,43 @@ func (t *Type) bookmark(rv uint64, initialEventsEnd bool, enc encoding) ([]byte,
 	if initialEventsEnd {
 		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
-	return t.object(t.Of(obj, rv), enc)
+	o := t.Of(obj, rv)
+	if enc.table != nil {
+		return t.tableOf(o, enc.table, initialEventsEnd)
+	}
+	return t.object(o, enc)
 }
 
 // listKind returns the kind of a list of such objects.
-func (t *Type) listKind(partial bool) schema.GroupVersionKind {
+func (t *Type) listKind(enc encoding) schema.GroupVersionKind {
 	gvk := t.GroupVersionKind
-	if partial {
+	switch {
+	case enc.table != nil:
+		return tableKind
+	case enc.partial:
 		gvk = metaKind
 	}
 	gvk.Kind += "List"
 	return gvk
+}
+
+// before is what comes before item number i of a list, after its head.
+func (enc encoding) before(i int) []byte {
+	switch {
+	case enc.yaml && i == 0:
+		return []byte("\n")
+	case enc.yaml, enc.proto, i == 0:
+		return nil
+	}
+	return []byte(",")
+}
+
+// after is what comes after the last of n items.
+func (enc encoding) after(n int) []byte {
+	if enc.yaml && n == 0 {
+		return []byte(" []\n")
+	}
+	return nil
 }
 
 // itemHead is the tag and length of element raw: field 2 of every list.
@@ -103,13 +163,17 @@ func appendBytes(b []byte, field byte, value []byte) []byte {
 }
 
 // encodeStatus returns a metav1.Status as a body or the object of an event.
-func encodeStatus(st *metav1.Status, proto bool) ([]byte, error) {
+func encodeStatus(st *metav1.Status, enc encoding) ([]byte, error) {
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "Status"}
-	if proto {
+	if enc.proto {
 		raw, err := st.Marshal()
 		return envelope(gvk, raw), err
 	}
 	st = st.DeepCopy()
 	st.SetGroupVersionKind(gvk)
-	return json.Marshal(st)
+	b, err := json.Marshal(st)
+	if enc.yaml {
+		return yamlOf(b, err)
+	}
+	return b, err
 }

@@ -3,10 +3,8 @@ package kubeapi
 import (
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"strconv"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +16,7 @@ import (
 // Media types of answers.
 const (
 	MediaJSON  = "application/json"
+	MediaYAML  = "application/yaml"
 	MediaProto = "application/vnd.kubernetes.protobuf"
 )
 
@@ -96,7 +95,7 @@ func (r *Request) serve(verb string) (err error) {
 		return apiStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 			"the server does not allow this method on the requested resource")
 	}
-	if r.enc, err = r.negotiate(verb == "list" || verb == "deletecollection"); err != nil {
+	if r.enc, err = r.negotiate(verb); err != nil {
 		return err
 	}
 	switch verb {
@@ -120,57 +119,6 @@ func apiStatus(code int, reason metav1.StatusReason, message string) *apierrors.
 	}}
 }
 
-// negotiate picks the first representation in the Accept header that the
-// resource has.
-func (r *Request) negotiate(list bool) (encoding, error) {
-	accept := r.Header.Get("Accept")
-	if accept == "" {
-		return encoding{}, nil
-	}
-	for part := range strings.SplitSeq(accept, ",") {
-		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
-		if err != nil {
-			continue
-		}
-		var enc encoding
-		switch media {
-		case MediaProto:
-			enc.proto = true
-		case MediaJSON, "application/*", "*/*":
-		default:
-			continue
-		}
-		switch as := params["as"]; as {
-		case "":
-			if enc.proto && r.Type.Custom {
-				continue
-			}
-			return enc, nil
-		case metaKind.Kind, metaKind.Kind + "List":
-			if params["g"] != metaKind.Group || params["v"] != metaKind.Version {
-				continue
-			}
-			if list && as == metaKind.Kind {
-				return enc, &apierrors.StatusError{ErrStatus: metav1.Status{
-					Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: "NotAcceptable",
-					Message: fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%s.%sList)", r.Type.goPackage(), r.Type.Kind),
-				}}
-			}
-			enc.partial = true
-			return enc, nil
-		}
-	}
-	if r.Type.Custom {
-		r.enc.proto = strings.Contains(accept, MediaProto)
-		return r.enc, &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: "NotAcceptable",
-			Message: "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-		}}
-	}
-	return encoding{}, apiStatus(http.StatusNotAcceptable, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+
-		"application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
-}
-
 // fail answers err: an API status as it is, anything else as 500.
 func (r *Request) fail(err error) {
 	var status *apierrors.StatusError
@@ -178,7 +126,7 @@ func (r *Request) fail(err error) {
 		r.h.failed(r.Request, err)
 		status = apierrors.NewInternalError(err)
 	}
-	writeStatus(r.w, status, r.enc.proto)
+	writeStatus(r.w, status, r.enc)
 }
 
 func (h *Handler) failed(r *http.Request, err error) {
@@ -188,29 +136,29 @@ func (h *Handler) failed(r *http.Request, err error) {
 }
 
 // WriteStatus answers with a failure, in JSON.
-func WriteStatus(w http.ResponseWriter, err *apierrors.StatusError) { writeStatus(w, err, false) }
+func WriteStatus(w http.ResponseWriter, err *apierrors.StatusError) { writeStatus(w, err, encoding{}) }
 
-func writeStatus(w http.ResponseWriter, err *apierrors.StatusError, proto bool) {
+func writeStatus(w http.ResponseWriter, err *apierrors.StatusError, enc encoding) {
 	st := &err.ErrStatus
 	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
 	}
-	body, encErr := encodeStatus(st, proto)
+	body, encErr := encodeStatus(st, enc)
 	if encErr != nil {
 		panic(encErr) // a Status always encodes
 	}
-	writeBody(w, int(st.Code), body, proto)
+	writeBody(w, int(st.Code), body, enc)
 }
 
 // WriteJSON answers with a JSON document.
-func WriteJSON(w http.ResponseWriter, code int, body []byte) { writeBody(w, code, body, false) }
+func WriteJSON(w http.ResponseWriter, code int, body []byte) { writeBody(w, code, body, encoding{}) }
 
-func writeBody(w http.ResponseWriter, code int, body []byte, proto bool) {
-	if proto {
-		writeMedia(w, code, body, MediaProto)
-		return
+func writeBody(w http.ResponseWriter, code int, body []byte, enc encoding) {
+	media := enc.media()
+	if media == MediaJSON {
+		body = append(body[:len(body):len(body)], '\n')
 	}
-	writeMedia(w, code, append(body[:len(body):len(body)], '\n'), MediaJSON)
+	writeMedia(w, code, body, media)
 }
 
 func writeMedia(w http.ResponseWriter, code int, body []byte, media string) {
@@ -226,17 +174,17 @@ func (r *Request) WriteObject(code int, o *Object) error {
 	if err != nil {
 		return err
 	}
-	writeBody(r.w, code, body, r.enc.proto)
+	writeBody(r.w, code, body, r.enc)
 	return nil
 }
 
 // WriteSuccess answers with a status that says that the request is done.
 func (r *Request) WriteSuccess(details *metav1.StatusDetails) error {
-	body, err := encodeStatus(&metav1.Status{Status: metav1.StatusSuccess, Details: details}, r.enc.proto)
+	body, err := encodeStatus(&metav1.Status{Status: metav1.StatusSuccess, Details: details}, r.enc)
 	if err != nil {
 		return err
 	}
-	writeBody(r.w, http.StatusOK, body, r.enc.proto)
+	writeBody(r.w, http.StatusOK, body, r.enc)
 	return nil
 }
 

@@ -70,6 +70,9 @@ func (t *Type) checkFields(sel fields.Selector) error {
 		return nil
 	}
 	known := selectable(t.NewObject())
+	if t.MetadataOnly {
+		known = selectable(&metav1.PartialObjectMetadata{})
+	}
 	for _, req := range sel.Requirements() {
 		if known.Has(req.Field) {
 			continue
@@ -228,8 +231,8 @@ func (r *Request) writeItems(p *Page, q Query, items [][]byte) error {
 		size += len(b)
 	}
 	for i, b := range items {
-		if i > 0 && i%2 == 0 && !r.enc.proto {
-			add([]byte(","))
+		if i%2 == 0 {
+			add(r.enc.before(i / 2))
 		}
 		add(b)
 	}
@@ -238,12 +241,9 @@ func (r *Request) writeItems(p *Page, q Query, items [][]byte) error {
 		return err
 	}
 	parts[0] = head
-	media := MediaJSON
-	if r.enc.proto {
-		media = MediaProto
-	}
+	add(r.enc.after(len(items) / 2))
 	r.count(len(items) / 2)
-	r.writeParts(append(parts, tail), len(head)+size+len(tail), media)
+	r.writeParts(append(parts, tail), len(head)+size+len(tail), r.enc.media())
 	return nil
 }
 
@@ -256,7 +256,10 @@ func (r *Request) frame(p *Page, q Query, size int) (head, tail []byte, err erro
 			meta.RemainingItemCount = &p.Rest
 		}
 	}
-	gvk := r.Type.listKind(r.enc.partial)
+	gvk := r.Type.listKind(r.enc)
+	if r.enc.yaml {
+		return r.enc.yamlFrame(gvk, meta)
+	}
 	if r.enc.proto {
 		m, err := meta.Marshal()
 		if err != nil {
@@ -269,8 +272,12 @@ func (r *Request) frame(p *Page, q Query, size int) (head, tail []byte, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	head = fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, gvk.Kind, gvk.GroupVersion().String(), m)
-	return head, []byte("]}\n"), nil
+	head = fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,`, gvk.Kind, gvk.GroupVersion().String(), m)
+	if tab := r.enc.table; tab != nil {
+		columns, err := tab.columns()
+		return fmt.Appendf(head, `"columnDefinitions":%s,"rows":[`, columns), []byte("]}\n"), err
+	}
+	return append(head, `"items":[`...), []byte("]}\n"), nil
 }
 
 // count tells a ResponseWriter that counts the objects of answers.

@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// streamList answers with a page whose objects are read while they are sent. In JSON
-// few of them are in memory at a time. In protobuf all are, encoded, since their size
+// streamList answers with a page whose objects are read while they are sent. In JSON and
+// YAML few of them are in memory at a time. In protobuf all are, encoded, since their size
 // comes first. An error after the first bytes breaks the connection.
 func (r *Request) streamList(p *Page, q Query) error {
 	if r.enc.proto {
@@ -48,9 +48,7 @@ func (r *Request) streamList(p *Page, q Query) error {
 			err = oerr
 			break
 		}
-		if n > 0 {
-			err = write([]byte(","))
-		}
+		err = write(r.enc.before(n))
 		var a, b []byte
 		if err == nil {
 			a, b, err = r.item(o)
@@ -67,7 +65,7 @@ func (r *Request) streamList(p *Page, q Query) error {
 		n++
 	}
 	if err == nil {
-		err = write(tail)
+		err = write(append(r.enc.after(n), tail...))
 	}
 	if err == nil {
 		err = w.end()
@@ -115,7 +113,7 @@ func (w *answerWriter) Write(b []byte) (int, error) {
 func (w *answerWriter) begin(large bool) {
 	w.begun = true
 	h := w.r.w.Header()
-	h.Set("Content-Type", MediaJSON)
+	h.Set("Content-Type", w.r.enc.media())
 	switch {
 	case !large:
 		h.Set("Content-Length", strconv.Itoa(len(w.start)))

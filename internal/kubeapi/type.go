@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubewake/kubewake/internal/kubeapi/printcolumns"
 )
 
 // Resource is one type that is served. A kind that client-go's scheme knows is served
@@ -22,18 +24,27 @@ type Resource struct {
 // objects of the kind and their encodings.
 type Type struct {
 	Resource
-	Custom     bool // client-go's scheme does not know it
+	Custom     bool // it is unstructured; so are all that client-go's scheme does not know
 	Singular   string
 	Categories []string
 	Verbs      []string
-	jsonHead   string // what the JSON of a built-in object starts with
+	// Columns are those that the definition of a custom resource has.
+	Columns []printcolumns.Column
+	// MetadataOnly: the Storage has no more of its objects. They are served as
+	// PartialObjectMetadata and in tables. Whole objects get 406.
+	MetadataOnly bool
+
+	builtIn  bool   // client-go's scheme knows it
+	jsonHead string // what the JSON of a built-in object starts with
 }
 
 // NewType returns the type of a resource.
 func NewType(r Resource, verbs ...string) *Type {
+	builtIn := scheme.Scheme.Recognizes(r.GroupVersionKind)
 	return &Type{
 		Resource: r,
-		Custom:   !scheme.Scheme.Recognizes(r.GroupVersionKind),
+		Custom:   !builtIn,
+		builtIn:  builtIn,
 		Singular: strings.ToLower(r.Kind),
 		Verbs:    verbs,
 		jsonHead: fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, r.Kind, r.GroupVersion().String()),

@@ -252,7 +252,7 @@ func (st *stream) sendBookmark(rv uint64, initialEventsEnd bool) error {
 }
 
 func (st *stream) sendStatus(status *apierrors.StatusError) error {
-	obj, err := encodeStatus(&status.ErrStatus, st.enc.proto)
+	obj, err := encodeStatus(&status.ErrStatus, st.enc)
 	if err == nil {
 		err = st.send(watch.Error, obj)
 	}
@@ -275,6 +275,9 @@ func (st *stream) send(kind watch.EventType, object []byte) error {
 		frame = fmt.Appendf(frame, `{"type":%q,"object":`, kind)
 		frame = append(frame, object...)
 		frame = append(frame, "}\n"...)
+	}
+	if st.enc.table != nil {
+		st.enc.table.known = true
 	}
 	_, err := st.Request.w.Write(frame)
 	return err

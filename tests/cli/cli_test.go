@@ -130,11 +130,11 @@ func fill(sim *kubesim.Server) error {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "old.example.org/" + version, "kind": "Relic",
 			"metadata": map[string]any{"namespace": "web", "name": version}}}
 	}
-	three := int32(3)
+	three, running := int32(3), corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	var errs []error
 	for _, o := range []kubesim.Object{
 		&corev1.Pod{ObjectMeta: meta("web", "shop-1", shop), Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c"}}},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true, RestartCount: 2}}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{Name: "c", Ready: true, RestartCount: 2, State: running}}}},
 		&corev1.Pod{ObjectMeta: meta("web", "blog-1", nil), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
 			Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{Name: "c",
 				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}}}},

@@ -1,0 +1,146 @@
+package apifile
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+// cells returns the rows of a table, and checks that each has a cell for each column.
+func cells(t *testing.T, a answered) (rows []string) {
+	t.Helper()
+	var table metav1.Table
+	if err := json.Unmarshal([]byte(a.body), &table); err != nil || table.Kind != "Table" {
+		t.Fatalf("%v: %d %s", err, a.code, a.body)
+	}
+	for _, row := range table.Rows {
+		if len(row.Cells) != len(table.ColumnDefinitions) {
+			t.Errorf("%d cells for %d columns", len(row.Cells), len(table.ColumnDefinitions))
+		}
+		rows = append(rows, strings.TrimSpace(fmt.Sprintln(row.Cells...)))
+	}
+	return rows
+}
+
+// TestTable: lists and gets come as tables, in pages too, with ages by the clock. The
+// rows have no object, its metadata or all of it.
+func TestTable(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
+	db := openFile(t, boltstore.Options{})
+	a, b := configMap("a", "x", 1), configMap("a", "y", 2)
+	a.CreationTimestamp = metav1.NewTime(clock.Now().Add(-90 * time.Minute))
+	relist(t, claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", a, b)
+	h := New(db, Options{Clock: clock})
+	const path = "/api/v1/configmaps"
+	get := func(path string) answered { return ask(t, h, http.MethodGet, path, "Accept", asTable) }
+	if got := strings.Join(cells(t, get(path)), "|"); got != "x 1 90m|y 1 <unknown>" {
+		t.Errorf("list: %s", got)
+	}
+	if got := strings.Join(cells(t, get("/api/v1/namespaces/a/configmaps/x")), "|"); got != "x 1 90m" {
+		t.Errorf("get: %s", got)
+	}
+	clock.Step(time.Hour)
+	first := get(path + "?limit=1")
+	list := unstructured.UnstructuredList{Object: first.object.Object}
+	rest := get(path + "?limit=1&continue=" + list.GetContinue())
+	if got := strings.Join(append(cells(t, first), cells(t, rest)...), "|"); got != "x 1 150m|y 1 <unknown>" {
+		t.Errorf("pages: %s", got)
+	}
+	for include, want := range map[string]string{"None": `"object":null`, "Metadata": `"kind":"PartialObjectMetadata"`, "Object": `"data":{"k":"x"}`} {
+		if a := get(path + "?includeObject=" + include); !strings.Contains(a.body, want) {
+			t.Errorf("%s: no %s in %s", include, want, a.body)
+		}
+	}
+	if a := get(path + "?includeObject=All"); a.code != http.StatusBadRequest || !strings.Contains(a.body, "must be 'Metadata', 'Object', 'None', or empty") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if a := get("/api/v1/namespaces/a/configmaps/z"); a.code != http.StatusNotFound || a.object.GetKind() != "Status" {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+}
+
+// TestYAML: a list in YAML, which is sent as it is read, says what it says in JSON.
+func TestYAML(t *testing.T) {
+	db := openFile(t, boltstore.Options{})
+	odd := configMap("a", "odd", 1)
+	odd.Data = map[string]string{"text": "one\n\n  two\n", "long": strings.Repeat("word ", 60), "blank": "\n \n", "yes": "no", "quote": "'\"\\ \t\u2028", "empty": ""}
+	relist(t, claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", odd, configMap("b", "x", 2))
+	h := New(db, Options{})
+	for _, path := range []string{"/api/v1/configmaps", "/api/v1/configmaps?limit=1", "/api/v1/namespaces/c/configmaps", "/api/v1/namespaces/a/configmaps/odd", "/api/v1/namespaces/a/configmaps/none"} {
+		for _, as := range []string{"", ";as=Table;v=v1;g=meta.k8s.io"} {
+			a := ask(t, h, http.MethodGet, path, "Accept", "application/yaml"+as)
+			if a.header.Get("Content-Type") != "application/yaml" {
+				t.Errorf("%s: %s", path, a.header.Get("Content-Type"))
+			}
+			got, err := yaml.YAMLToJSON([]byte(a.body))
+			if err != nil {
+				t.Fatalf("%s: %v: %s", path, err, a.body)
+			}
+			want := ask(t, h, http.MethodGet, path, "Accept", "application/json"+as)
+			sorted, err := json.Marshal(want.object.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != string(sorted) {
+				t.Errorf("%s%s: %s, want %s", path, as, got, sorted)
+			}
+		}
+	}
+	if a := ask(t, h, http.MethodGet, "/api/v1/configmaps?watch=true", "Accept", "application/yaml"); a.code != http.StatusNotAcceptable {
+		t.Errorf("a watch: %d", a.code)
+	}
+}
+
+// TestMetadataOnly: a source of metadata is served as that, and in tables. It is found,
+// but has no whole objects, and none of the fields that these have.
+func TestMetadataOnly(t *testing.T) {
+	db := openFile(t, boltstore.Options{})
+	src := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormMetadata}
+	pod := &metav1.PartialObjectMetadata{ObjectMeta: meta("a", "x", 1, "app=shop")}
+	pod.CreationTimestamp = metav1.Unix(0, 0)
+	relist(t, claim(t, db, src, &metav1.PartialObjectMetadata{}), "10", pod)
+	h := New(db, Options{})
+	const path, one = "/api/v1/pods", "/api/v1/namespaces/a/pods/x"
+	if a := ask(t, h, http.MethodGet, "/api/v1"); !strings.Contains(a.body, `"kind":"Pod"`) {
+		t.Errorf("discovery: %s", a.body)
+	}
+	partial := "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	if a := ask(t, h, http.MethodGet, path+"?labelSelector=app%3Dshop", "Accept", partial); a.names != "a/x" {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if a := ask(t, h, http.MethodGet, one, "Accept", strings.Replace(partial, "List", "", 1)); a.object.GetKind() != "PartialObjectMetadata" || a.object.GetLabels()["app"] != "shop" {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if got := strings.Join(cells(t, ask(t, h, http.MethodGet, path, "Accept", asTable)), "|"); got != "x 1970-01-01T00:00:00Z" {
+		t.Error(got)
+	}
+	for _, accept := range []string{"", "application/json", "application/vnd.kubernetes.protobuf", "application/yaml", "*/*"} {
+		for _, path := range []string{path, one, path + "?watch=true"} {
+			if a := ask(t, h, http.MethodGet, path, "Accept", accept); a.code != http.StatusNotAcceptable {
+				t.Errorf("%s as %q: %d %s", path, accept, a.code, a.body)
+			}
+		}
+	}
+	if a := ask(t, h, http.MethodGet, path+"?includeObject=Object", "Accept", asTable); a.code != http.StatusNotAcceptable {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if a := ask(t, h, http.MethodGet, path+"?fieldSelector=spec.nodeName%3Dn", "Accept", partial); a.code != http.StatusBadRequest {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	// Whole objects are preferred.
+	relist(t, claim(t, db, source1("pods", "", ""), &corev1.Pod{}), "5", &corev1.Pod{ObjectMeta: meta("a", "y", 2)})
+	expect(t, h, path, http.StatusOK, "a/y")
+}

@@ -1,0 +1,86 @@
+package kubeapi
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// negotiate picks the first representation in the Accept header that the
+// resource has.
+func (r *Request) negotiate(verb string) (encoding, error) {
+	accept := r.Header.Get("Accept")
+	if accept == "" {
+		accept = MediaJSON
+	}
+	for part := range strings.SplitSeq(accept, ",") {
+		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		var enc encoding
+		switch media {
+		case MediaProto:
+			enc.proto = true
+		case MediaYAML:
+			if verb == "watch" {
+				return encoding{}, r.errNotAcceptable() // YAML has no frames
+			}
+			enc.yaml = true
+		case MediaJSON, "application/*", "*/*":
+		default:
+			continue
+		}
+		as := params["as"]
+		switch isMeta := params["g"] == metaKind.Group && params["v"] == metaKind.Version; {
+		case as == "":
+			if enc.proto && r.Type.Custom || r.Type.MetadataOnly {
+				continue
+			}
+			return enc, nil
+		case !isMeta:
+		case as == tableKind.Kind:
+			if enc.proto {
+				continue
+			}
+			enc.table, err = r.table()
+			return enc, err
+		case as == metaKind.Kind, as == metaKind.Kind+"List":
+			if list := verb == "list" || verb == "deletecollection"; list && as == metaKind.Kind {
+				return enc, notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%s.%sList)", r.Type.goPackage(), r.Type.Kind))
+			}
+			enc.partial = true
+			return enc, nil
+		}
+	}
+	if r.Type.Custom {
+		r.enc.proto = strings.Contains(accept, MediaProto)
+	}
+	return r.enc, r.errNotAcceptable()
+}
+
+// errNotAcceptable says which representations there are.
+func (r *Request) errNotAcceptable() error {
+	switch {
+	case r.Type.MetadataOnly:
+		return r.Type.errMetadataOnly()
+	case r.Type.Custom:
+		return notAcceptable("only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+	}
+	return apiStatus(http.StatusNotAcceptable, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "+
+		"application/json, application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+}
+
+func (t *Type) errMetadataOnly() error {
+	return notAcceptable(fmt.Sprintf("of %s only the metadata is kept: they are served as PartialObjectMetadata and as Table only", t.GroupResource()))
+}
+
+func notAcceptable(message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: "NotAcceptable", Message: message,
+	}}
+}
