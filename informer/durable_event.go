@@ -81,8 +81,9 @@ func (e Event) Nack(err error) {
 	}
 }
 
-// Keep leaves such an event as it is: the next life is told it, unless Ack comes after
-// all. Its memory can be given to other events at once.
+// Keep leaves such an event as it is: the next life is told it and what follows of its
+// key, unless Ack comes after all. Later events of the key are told meanwhile. Its memory
+// can be given to other events at once.
 func (e Event) Keep() {
 	if e.delivery != nil {
 		e.delivery.Keep()

@@ -108,11 +108,14 @@ func (b *believer) answer(all bool) {
 	b.later = nil
 	var end []func()
 	for _, e := range later {
-		switch dice := b.rnd.IntN(3); {
+		switch dice := b.rnd.IntN(4); {
 		case all || dice == 0:
 			end = append(end, func() { e.Ack(); b.closed(e) })
 		case dice == 1:
 			end = append(end, func() { e.Nack(nil) })
+		case dice == 2:
+			end = append(end, e.Keep)
+			fallthrough
 		default:
 			b.later = append(b.later, e)
 		}

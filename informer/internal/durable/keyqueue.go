@@ -11,7 +11,7 @@ import (
 )
 
 // AheadOfAck is how many tasks of one key are told before the first of them is
-// acknowledged. Further ones are collapsed while the key is stuck.
+// acknowledged or kept. Further ones are collapsed while the key is stuck.
 const AheadOfAck = 16
 
 // keyQueue has the unacknowledged tasks of one key, in order. The handler's mutex
@@ -84,10 +84,25 @@ func (s *queues) add(key string, t *task) {
 	}
 	q.tasks = append(q.tasks, t)
 	s.memory.hold(t, 1)
-	if n := len(q.tasks) - q.told; n > AheadOfAck && (q.failed > 0 || q.told >= AheadOfAck) {
+	if n := len(q.tasks) - q.told; n > AheadOfAck && (q.failed > 0 || q.ahead() >= AheadOfAck) {
 		s.collapse(q)
 	}
 	s.schedule(q)
+}
+
+// ahead is how many tasks were told ahead of an acknowledgement. Behind one that is kept
+// only those count that are being worked on: it may never be acknowledged, and the key
+// goes on.
+func (q *keyQueue) ahead() (n int) {
+	if q.told == 0 || !q.tasks[0].kept {
+		return q.told
+	}
+	for _, t := range q.tasks[:q.told] {
+		if !t.acked && !t.kept {
+			n++
+		}
+	}
+	return n
 }
 
 // untold is the index of the first task that no call was begun for.
@@ -137,7 +152,7 @@ func group(entries []*boltstore.Entry, last uint64) (tasks []*task) {
 
 // next is the task to be told now, nil if there is none.
 func (q *keyQueue) next() *task {
-	if q.busy || q.waiting || q.loading || q.again || q.dropped || q.told == len(q.tasks) || q.told >= AheadOfAck {
+	if q.busy || q.waiting || q.loading || q.again || q.dropped || q.told == len(q.tasks) || q.ahead() >= AheadOfAck {
 		return nil
 	}
 	return q.tasks[q.told]
@@ -188,7 +203,7 @@ func (s *queues) settle(q *keyQueue) {
 		q.turn++
 		q.told = 0
 		for _, t := range q.tasks {
-			t.acked = false
+			t.acked, t.kept = false, false
 		}
 		s.retries.at(s.host.Clock.Now().Add(s.o.RateLimiter.When(q.key)), q)
 	}

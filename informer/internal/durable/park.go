@@ -24,7 +24,7 @@ func (s *queues) isStuck(q *keyQueue) bool {
 	if q.busy || q.loading || q.ready || q.dropped || len(q.tasks) == 0 || q.tasks[0].reset || q.tasks[len(q.tasks)-1].entry == nil {
 		return false
 	}
-	return q.waiting || q.told >= min(len(q.tasks), AheadOfAck) && (q.kept || s.host.Clock.Since(q.since) >= s.o.StuckAfter)
+	return q.waiting || (q.told == len(q.tasks) || q.ahead() >= AheadOfAck) && (q.kept || s.host.Clock.Since(q.since) >= s.o.StuckAfter)
 }
 
 // park makes a key part of the commit if it is stuck. It says whether it has.
@@ -75,13 +75,21 @@ func (d *Handler) parkedNow() {
 }
 
 // letGo drops the entries of a key that the file has completely. The tasks that
-// were told remain, and one that says how far it is parked.
+// were told remain, and one that says how far it is parked. Of those that are
+// acknowledged behind one that is not, the last remains.
 func (s *queues) letGo(q *keyQueue) {
 	for _, t := range q.tasks {
 		s.memory.hold(t, -1)
 		t.entry = nil
 	}
-	if at, last := q.untold(), len(q.tasks)-1; at < last {
-		q.tasks = append(q.tasks[:at:at], q.tasks[last])
+	at, last := q.untold(), len(q.tasks)-1
+	told, rest := q.tasks[:at:at], q.tasks[at:]
+	if at < last {
+		rest = q.tasks[last:]
 	}
+	if at > 0 {
+		end := told[at-1]
+		told = slices.DeleteFunc(slices.Clone(told), func(t *task) bool { return t.acked && t != end })
+	}
+	q.told, q.tasks = len(told), slices.Concat(told, rest)
 }

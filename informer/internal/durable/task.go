@@ -15,6 +15,7 @@ type task struct {
 	last    uint64 // seq of the last entry in it
 	more    bool   // the next task is of the same entries: last is settled with that
 	acked   bool
+	kept    bool // nobody works on it; see Delivery.Keep
 	parking bool // part of the commit under way
 }
 

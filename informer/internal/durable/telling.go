@@ -29,8 +29,9 @@ func (dl *Delivery) Keep() {
 	if dl.q.dropped || dl.turn != dl.q.turn || dl.t.acked {
 		return
 	}
-	dl.q.kept = true
+	dl.t.kept, dl.q.kept = true, true
 	dl.s.owner.kept()
+	dl.s.schedule(dl.q)
 }
 
 // work tells what is due until the handler ends.
