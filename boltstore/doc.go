@@ -34,9 +34,8 @@
 // A relist too large for one transaction is staged in its own generation, and in
 // journal blocks above the committed seq. Meta points at neither until the last
 // transaction, and the next claim removes what a crash leaves of them. The stage of a
-// source's first list stays, with its progress, which the transactions of its pages
-// write. The next relist goes on from there. The file itself is made under a temporary
-// name and renamed.
+// source's first list stays, with its progress, and the next relist goes on from there.
+// The file itself is made under a temporary name and renamed.
 package boltstore
 
 // Where to look: files sort by subject. The first word of a file's name is one of these.

@@ -110,6 +110,8 @@ type sourceMeta struct {
 	Degraded        string               `msgpack:"degraded"`
 	Scope           Scope                `msgpack:"scope,omitempty"` // see Describe
 	Names           []string             `msgpack:"names,omitempty"`
+	Categories      []string             `msgpack:"categories,omitempty"`
+	Columns         []Column             `msgpack:"columns,omitempty"`
 	// NamesLost: durable handlers were removed, by damage or their age. A durable handler
 	// that is not in the file starts over. It stays true, since nothing tells when the last one
 	// has come back.
@@ -158,7 +160,7 @@ func (m *sourceMeta) state(d *device) State {
 		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
-		Names:    m.Names,
+		Names: m.Names, Categories: m.Categories, Columns: m.Columns,
 		Unstored: m.Noted.unstored(), UnstoredReason: m.Noted.Why, Unindexed: m.Noted.Unindexed,
 	}
 	if m.Confirmed != 0 {

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -36,19 +37,20 @@ func TestDescribe(t *testing.T) {
 	if st := stateIn(t, db); st.Scope != "" || st.Namespaced {
 		t.Fatalf("%+v", st)
 	}
-	want := []string{"configmap", "cm"}
-	if err := s.Describe(Description{Scope: ScopeNamespaced, Names: want}); err != nil {
+	want, categories := []string{"configmap", "cm"}, []string{"all"}
+	columns := []Column{{Name: "Size", Type: "integer", Format: "int32", JSONPath: ".spec.size", Priority: 1}, {Name: "Age", Type: "date", Description: "how old", JSONPath: ".metadata.creationTimestamp"}}
+	if err := s.Describe(Description{Scope: ScopeNamespaced, Names: want, Categories: categories, Columns: columns}); err != nil {
 		t.Fatal(err)
 	}
 	known := func(when string, db *DB) {
 		t.Helper()
-		if st := stateIn(t, db); st.Scope != ScopeNamespaced || !st.Namespaced || !slices.Equal(st.Names, want) {
+		if st := stateIn(t, db); st.Scope != ScopeNamespaced || !st.Namespaced || !slices.Equal(st.Names, want) || !slices.Equal(st.Categories, categories) || !slices.Equal(st.Columns, columns) {
 			t.Errorf("%s: %+v", when, st)
 		}
 	}
 	known("described", db)
 	writes := lastTx(t, db)
-	for _, same := range []Description{{}, {Scope: ScopeNamespaced}, {Names: want}} {
+	for _, same := range []Description{{}, {Scope: ScopeNamespaced}, {Names: want}, {Categories: categories}, {Columns: columns}} {
 		if err := s.Describe(same); err != nil {
 			t.Fatal(err)
 		}
@@ -57,6 +59,19 @@ func TestDescribe(t *testing.T) {
 		t.Error("what is known was written")
 	}
 	known("described again", db)
+	long := slices.Clone(columns)
+	for i := range long {
+		long[i].Description = strings.Repeat("long ", 200)
+	}
+	if err := s.Describe(Description{Columns: long}); err != nil {
+		t.Fatal(err)
+	}
+	if st := stateIn(t, db); st.Columns[0].Name != "Size" || st.Columns[0].Description != "" || st.Columns[1].Description != "" {
+		t.Errorf("long descriptions: %+v", st.Columns)
+	}
+	if err := s.Describe(Description{Columns: columns}); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.SetAside(); err != nil {
 		t.Fatal(err)
 	}

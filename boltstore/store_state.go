@@ -14,6 +14,8 @@ type State struct {
 	Namespaced      bool     `json:"namespaced"`      // Scope is ScopeNamespaced
 	Scope           Scope    `json:"scope,omitempty"` // as described, otherwise as the objects show; "" if neither says
 	Names           []string `json:"names,omitempty"` // see Description
+	Categories      []string `json:"categories,omitempty"`
+	Columns         []Column `json:"columns,omitempty"`
 	Timeline        uint64   `json:"timeline"`
 	Synced          bool     `json:"synced"` // has been listed once
 	ResourceVersion string   `json:"resourceVersion"`

@@ -124,7 +124,7 @@ func TestPages(t *testing.T) {
 func TestDiscovery(t *testing.T) {
 	db := openFile(t, boltstore.Options{})
 	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"cm", "configmap"}}); err != nil {
+	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"cm", "configmap"}, Categories: []string{"all"}}); err != nil {
 		t.Fatal(err)
 	}
 	nodes := claim(t, db, source1("nodes", "", ""), &corev1.Node{})
@@ -147,6 +147,9 @@ func TestDiscovery(t *testing.T) {
 		groups, err := restmapper.GetAPIGroupResources(dc)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if all, ok := restmapper.NewDiscoveryCategoryExpander(dc).Expand("all"); !ok || len(all) != 1 || all[0].Resource != "configmaps" {
+			t.Errorf("legacy %v: all means %v", legacy, all)
 		}
 		mapper := restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), dc, nil)
 		for arg, want := range map[string]string{"cm": "/v1, Resource=configmaps namespace", "nodes": "/v1, Resource=nodes root", "widget": "example.com/v1, Resource=widgets namespace"} {

@@ -144,3 +144,36 @@ func TestMetadataOnly(t *testing.T) {
 	relist(t, claim(t, db, source1("pods", "", ""), &corev1.Pod{}), "5", &corev1.Pod{ObjectMeta: meta("a", "y", 2)})
 	expect(t, h, path, http.StatusOK, "a/y")
 }
+
+// TestColumns: a custom resource has the columns that its definition was described with,
+// otherwise its age. Cells of another type than the column's are empty.
+func TestColumns(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
+	db := openFile(t, boltstore.Options{})
+	gadget := func(name string, spec map[string]any) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget", "spec": spec}}
+		u.SetNamespace("a")
+		u.SetName(name)
+		u.SetResourceVersion("1")
+		u.SetCreationTimestamp(metav1.NewTime(clock.Now().Add(-time.Hour)))
+		return u
+	}
+	s := claim(t, db, boltstore.Source{Group: "example.com", Version: "v1", Resource: "gadgets", Form: boltstore.FormUnstructured}, gadget("", nil))
+	relist(t, s, "10", gadget("x", map[string]any{"size": int64(3), "on": true}), gadget("y", map[string]any{"size": "big", "on": nil}))
+	h := New(db, Options{Clock: clock})
+	get := func() string {
+		return strings.Join(cells(t, ask(t, h, http.MethodGet, "/apis/example.com/v1/gadgets", "Accept", asTable)), "|")
+	}
+	if got := get(); got != "x 60m|y 60m" {
+		t.Error(got)
+	}
+	if err := s.Describe(boltstore.Description{Columns: []boltstore.Column{
+		{Name: "Size", Type: "integer", JSONPath: ".spec.size"}, {Name: "On", Type: "string", JSONPath: ".spec.on"},
+		{Name: "Bad", Type: "string", JSONPath: ".spec["}, {Name: "None", Type: "string", JSONPath: ".spec.none[0]"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(); got != "x 3 true <nil> <nil>|y <nil> <no value> <nil> <nil>" {
+		t.Error(got)
+	}
+}

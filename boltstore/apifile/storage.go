@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubeapi"
+	"github.com/kubewake/kubewake/internal/kubeapi/printcolumns"
 )
 
 // storage is the file as one request sees it.
@@ -146,6 +147,16 @@ func typeOf(sources []boltstore.State) *kubeapi.Type {
 		for _, name := range st.Names {
 			if name != singular && !slices.Contains(r.ShortNames, name) {
 				r.ShortNames = append(r.ShortNames, name)
+			}
+		}
+		for _, name := range st.Categories {
+			if !slices.Contains(r.Categories, name) {
+				r.Categories = append(r.Categories, name)
+			}
+		}
+		if len(r.Columns) == 0 {
+			for _, c := range st.Columns {
+				r.Columns = append(r.Columns, printcolumns.Column(c))
 			}
 		}
 	}

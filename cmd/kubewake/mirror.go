@@ -309,7 +309,7 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg str
 		}
 		switch {
 		case err == nil:
-			return m.named(r)
+			return m.named(ctx, r)
 		case ok:
 			return stored, nil
 		case meta.IsNoMatchError(err):
@@ -360,7 +360,7 @@ func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource) (*sour
 	}
 	src.name = src.inf.Store().Source().String()
 	if err := src.inf.Store().Describe(r.Description); err != nil { // the next start asks the server again
-		m.logf("%s: its scope and names could not be stored: %s", src.name, oneLine(err))
+		m.logf("%s: its scope, names and columns could not be stored: %s", src.name, oneLine(err))
 	}
 	handler, err := src.inf.AddEventHandler(m.counter(src))
 	if err != nil {

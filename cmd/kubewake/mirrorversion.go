@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,9 +11,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -89,7 +92,7 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 		if a.Namespaced {
 			other.Scope = boltstore.ScopeNamespaced
 		}
-		other.Names = namesIn(*a)
+		describe(ctx, client.RESTClient(), &other, *a)
 		return other
 	}
 	a, err := in(r.gvr.GroupVersion().String())
@@ -116,7 +119,7 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 
 // named returns a type with its names. If the server does not say them, the type is
 // known by its resource and kind only. A type that the server never lists is an error.
-func (m *mirror) named(r resource) (resource, error) {
+func (m *mirror) named(ctx context.Context, r resource) (resource, error) {
 	r.Names = namesIn(metav1.APIResource{Kind: r.gvk.Kind})
 	client, err := m.flags.ToDiscoveryClient()
 	if err != nil {
@@ -133,9 +136,44 @@ func (m *mirror) named(r resource) (resource, error) {
 		if len(a.Verbs) > 0 && !slices.Contains(a.Verbs, "list") {
 			return r, fmt.Errorf("%s cannot be mirrored: the server does not list them, it only lets clients %s them", r.gvr.GroupResource(), strings.Join(a.Verbs, ", "))
 		}
-		r.Names = namesIn(a)
+		describe(ctx, client.RESTClient(), &r, a)
 	}
 	return r, nil
+}
+
+// describe notes what discovery says of a type, and what the definition of a custom
+// resource says of its columns.
+func describe(ctx context.Context, client rest.Interface, r *resource, a metav1.APIResource) {
+	r.Names, r.Categories = namesIn(a), a.Categories
+	if !scheme.Scheme.Recognizes(r.gvk) {
+		r.Columns = columnsIn(ctx, client, r.gvr)
+	}
+}
+
+// columnsIn are the columns of a custom resource. None are known if the server does not
+// show the definition. A table shows names and ages then.
+func columnsIn(ctx context.Context, client rest.Interface, gvr schema.GroupVersionResource) []boltstore.Column {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	body, err := client.Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", gvr.GroupResource().String()).
+		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	var definition struct {
+		Spec struct {
+			Versions []struct {
+				Name    string             `json:"name"`
+				Columns []boltstore.Column `json:"additionalPrinterColumns"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	if err != nil || json.Unmarshal(body, &definition) != nil {
+		return nil
+	}
+	for _, v := range definition.Spec.Versions {
+		if v.Name == gvr.Version {
+			return v.Columns
+		}
+	}
+	return nil
 }
 
 // namesIn returns the singular, the kind and the short names of a type. The file knows

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,8 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi/printcolumns"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -25,7 +29,9 @@ import (
 // all, is not.
 func TestOtherVersion(t *testing.T) {
 	gadget := schema.GroupVersionKind{Group: "b.example.org", Version: "v1", Kind: "Gadget"}
-	sim := kubesim.New(kubesim.Options{Resources: append(kubesim.DefaultResources(), kubesim.Resource{GroupVersionKind: gadget, Plural: "gadgets", Namespaced: true})})
+	size := printcolumns.Column{Name: "Size", Type: "integer", Format: "int32", Description: "how big", JSONPath: ".spec.size", Priority: 1}
+	sim := kubesim.New(kubesim.Options{Resources: append(kubesim.DefaultResources(), kubesim.Resource{
+		GroupVersionKind: gadget, Plural: "gadgets", Namespaced: true, Categories: []string{"all"}, Columns: []printcolumns.Column{size}})})
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +53,37 @@ func TestOtherVersion(t *testing.T) {
 		other, ok := otherVersion(t.Context(), sim.RESTConfig(), r)
 		if ok != (tc.want != "") || ok && (other.Scope != tc.want || other.gvk != gadget || other.gvr != gadget.GroupVersion().WithResource("gadgets")) {
 			t.Errorf("%s/%s, %q: %v %+v", tc.group, tc.version, tc.scope, ok, other)
+		}
+		if ok && (!slices.Equal(other.Categories, []string{"all"}) || !slices.Equal(other.Columns, []boltstore.Column{boltstore.Column(size)})) {
+			t.Errorf("it is described as %+v", other.Description)
+		}
+	}
+}
+
+// TestNoColumns: a definition that the server does not show, or that is odd, is no error.
+func TestNoColumns(t *testing.T) {
+	answer, code := "", 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprint(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, status := range map[string]int{
+		`{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden"}`:  http.StatusForbidden,
+		`{"kind":"Status","status":"Failure","code":404,"reason":"NotFound"}`:   http.StatusNotFound,
+		`{"spec":{"versions":[{"name":"v2","additionalPrinterColumns":[{}]}]}}`: http.StatusOK,
+		`{"spec":{"versions":[{"name":"v1"}]}}`:                                 http.StatusOK,
+		`{"spec":[]}`:                                                           http.StatusOK,
+		`no JSON`:                                                               http.StatusOK,
+	} {
+		answer, code = text, status
+		if got := columnsIn(t.Context(), client.RESTClient(), schema.GroupVersionResource{Group: "b.example.org", Version: "v1", Resource: "gadgets"}); got != nil {
+			t.Errorf("%s: %+v", text, got)
 		}
 	}
 }

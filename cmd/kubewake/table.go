@@ -17,7 +17,11 @@ import (
 // there is no server here.
 func tableOf(st boltstore.State, objs []*unstructured.Unstructured, now time.Time) (*metav1.Table, error) {
 	gvk := schema.GroupVersionKind{Group: st.Source.Group, Version: st.Source.Version, Kind: st.Kind}
-	kind := printcolumns.For(gvk, nil, st.Source.Form == boltstore.FormMetadata)
+	var columns []printcolumns.Column
+	for _, c := range st.Columns {
+		columns = append(columns, printcolumns.Column(c))
+	}
+	kind := printcolumns.For(gvk, columns, st.Source.Form == boltstore.FormMetadata)
 	t := &metav1.Table{ColumnDefinitions: kind.Columns()}
 	for _, u := range objs {
 		row, err := kind.Row(u, now)

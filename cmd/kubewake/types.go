@@ -177,13 +177,19 @@ func known(sources []boltstore.State) (r resource, ok bool) {
 	st := question{}.latest(sources)
 	r.gvr = schema.GroupVersionResource{Group: st.Source.Group, Version: st.Source.Version, Resource: st.Source.Resource}
 	r.gvk = schema.FromAPIVersionAndKind(st.APIVersion, st.Kind)
-	r.Scope, r.Names = st.Scope, st.Names
+	r.Description = boltstore.Description{Scope: st.Scope, Names: st.Names, Categories: st.Categories, Columns: st.Columns}
 	for _, other := range sources {
 		if r.Scope == "" {
 			r.Scope = other.Scope
 		}
 		if len(r.Names) == 0 {
 			r.Names = other.Names
+		}
+		if len(r.Categories) == 0 {
+			r.Categories = other.Categories
+		}
+		if len(r.Columns) == 0 {
+			r.Columns = other.Columns
 		}
 	}
 	return r, true

@@ -18,18 +18,18 @@ type Resource struct {
 	Plural     string
 	Namespaced bool
 	ShortNames []string
+	Categories []string
+	// Columns are those that the definition of a custom resource has.
+	Columns []printcolumns.Column
 }
 
 // Type is a Resource with what is needed to serve it. It translates between the Go
 // objects of the kind and their encodings.
 type Type struct {
 	Resource
-	Custom     bool // it is unstructured; so are all that client-go's scheme does not know
-	Singular   string
-	Categories []string
-	Verbs      []string
-	// Columns are those that the definition of a custom resource has.
-	Columns []printcolumns.Column
+	Custom   bool // it is unstructured; so are all that client-go's scheme does not know
+	Singular string
+	Verbs    []string
 	// MetadataOnly: the Storage has no more of its objects. They are served as
 	// PartialObjectMetadata and in tables. Whole objects get 406.
 	MetadataOnly bool

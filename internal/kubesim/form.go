@@ -121,18 +121,25 @@ const schemas = "/openapi/v3/"
 
 const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 
-// serveDefinition gives the metadata of the definition of a custom resource. It
-// cannot be listed, watched or written.
-func (s *Server) serveDefinition(w http.ResponseWriter, name string) {
+// serveDefinition gives the definition of a custom resource, or its metadata. It cannot
+// be listed, watched or written.
+func (s *Server) serveDefinition(w http.ResponseWriter, r *http.Request, name string) {
 	for _, t := range s.store.Load().all {
 		if t.Custom && t.GroupResource().String() == name {
 			s.mu.Lock()
 			generation := t.generation
 			s.mu.Unlock()
-			body, err := json.Marshal(metav1.PartialObjectMetadata{
+			partial := metav1.PartialObjectMetadata{
 				TypeMeta:   metav1.TypeMeta{APIVersion: metav1.SchemeGroupVersion.String(), Kind: "PartialObjectMetadata"},
 				ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("definition-of-" + name + "-" + t.Kind), ResourceVersion: "1", Generation: generation + 1},
-			})
+			}
+			var answer any = partial
+			if !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+				versions := []any{map[string]any{"name": t.Version, "additionalPrinterColumns": t.Columns}}
+				answer = map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+					"metadata": partial.ObjectMeta, "spec": map[string]any{"versions": versions}}
+			}
+			body, err := json.Marshal(answer)
 			if err != nil {
 				panic(err) // it always encodes
 			}

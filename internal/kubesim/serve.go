@@ -61,7 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, s.flowSchema())
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, definitions); ok && r.Method == http.MethodGet {
-		s.serveDefinition(rw, name)
+		s.serveDefinition(rw, r, name)
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, schemas) {

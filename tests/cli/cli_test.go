@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi/printcolumns"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/rogpeppe/go-internal/testscript"
 	appsv1 "k8s.io/api/apps/v1"
@@ -108,7 +109,13 @@ func resources() []kubesim.Resource {
 	v1 := func(group, kind string) schema.GroupVersionKind {
 		return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 	}
-	return append(kubesim.DefaultResources(),
+	known := kubesim.DefaultResources()
+	for i := range known {
+		if known[i].Kind == "Widget" {
+			known[i].Columns = []printcolumns.Column{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}, {Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"}}
+		}
+	}
+	return append(known,
 		kubesim.Resource{GroupVersionKind: v1("serving.knative.dev", "Service"), Plural: "services", Namespaced: true, ShortNames: []string{"ksvc"}},
 		kubesim.Resource{GroupVersionKind: v1("old.example.org", "Relic"), Plural: "relics", Namespaced: true},
 		kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "old.example.org", Version: "v1beta1", Kind: "Relic"}, Plural: "relics", Namespaced: true},

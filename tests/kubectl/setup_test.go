@@ -57,7 +57,7 @@ type world struct {
 // resource is a type of the objects.
 type resource struct {
 	*meta.RESTMapping
-	short []string
+	columns []boltstore.Column
 }
 
 // path is where the type is listed.
@@ -94,6 +94,26 @@ func startWorld(t *testing.T) *world {
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": shop}}}
 	w.create(t, w.mapper(t, namespace), namespace)
+	columns := map[schema.GroupKind][]boltstore.Column{}
+	for _, o := range readObjects(t, "definitions.yaml") {
+		w.create(t, w.mapper(t, o), o)
+		var definition struct {
+			Spec struct {
+				Group    string
+				Names    struct{ Kind string }
+				Versions []struct{ AdditionalPrinterColumns []boltstore.Column }
+			}
+		}
+		raw, err := json.Marshal(o)
+		if err == nil {
+			err = json.Unmarshal(raw, &definition)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := definition.Spec
+		columns[schema.GroupKind{Group: spec.Group, Kind: spec.Names.Kind}] = spec.Versions[0].AdditionalPrinterColumns
+	}
 	objs := readObjects(t, "objects.yaml")
 	m := w.mapper(t, objs...)
 	for _, o := range objs {
@@ -106,7 +126,7 @@ func startWorld(t *testing.T) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.types = append(w.types, resource{RESTMapping: mapping})
+		w.types = append(w.types, resource{mapping, columns[gk]})
 	}
 	return w
 }
@@ -216,7 +236,7 @@ func (w *world) mirror(t *testing.T, form boltstore.Form) (url string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := boltstore.Description{Scope: boltstore.ScopeCluster, Names: r.short}
+		d := boltstore.Description{Scope: boltstore.ScopeCluster, Columns: r.columns}
 		if r.namespaced() {
 			d.Scope = boltstore.ScopeNamespaced
 		}

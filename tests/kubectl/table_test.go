@@ -66,7 +66,7 @@ func TestSideBySide(t *testing.T) {
 			} {
 				w.compare(t, client, file, tc.path, tc.accept)
 			}
-			for _, path := range []string{pods, "/apis/example.com/v1/namespaces/shop/widgets"} {
+			for _, path := range []string{pods, "/apis/example.com/v1/namespaces/shop/gadgets"} {
 				for _, query := range []string{"", "&includeObject=None", "&includeObject=Object"} {
 					w.compareWatch(t, client, file, path+"?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=60"+query)
 				}

@@ -15,8 +15,12 @@ import (
 // Column is a column of a custom resource, as its definition has it: an element of
 // additionalPrinterColumns.
 type Column struct {
-	Name, Type, Format, Description, JSONPath string
-	Priority                                  int32
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Format      string `json:"format,omitempty"`
+	Description string `json:"description,omitempty"`
+	JSONPath    string `json:"jsonPath"`
+	Priority    int32  `json:"priority,omitempty"`
 }
 
 // custom returns the Kind of a custom resource. Without columns it has its age, as on a
