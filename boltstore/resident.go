@@ -228,7 +228,27 @@ func (r *resident) load(found []loaded) (bool, error) {
 		}
 		delete(r.early, f.key)
 	}
+	if r.before != nil {
+		r.before.passed(found)
+	}
 	return true, b.end()
+}
+
+// passed lets the objects go whose keys other contents have loaded: both together must
+// not take twice the memory.
+func (r *resident) passed(found []loaded) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.begin(len(found))
+	for _, f := range found {
+		b.delete(f.key)
+	}
+	if len(b.txns) > 0 {
+		r.store.Transaction(b.txns...)
+	}
+	for _, obj := range b.gone {
+		delete(r.slots, obj)
+	}
 }
 
 // index adds the indices that it does not have. Their values are those of the records,

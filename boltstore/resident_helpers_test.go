@@ -62,7 +62,7 @@ func sameInMemory(t testing.TB, s *Store) {
 				t.Errorf("%s: %v", key, err)
 				return
 			}
-			size += s.residentSize(rec.UnpackedSize() + len(key))
+			size += s.slotSize(key, rec)
 			for name := range names {
 				for _, v := range rec.ValuesOf(name) {
 					if indices[name] == nil {

@@ -75,15 +75,15 @@ func (s *Store) forget(r *resident) {
 	r.mu.Lock()
 	r.dropped = true
 	s.memory.served.CompareAndSwap(r, nil)
-	size, stored, counted := r.size, r.stored, r.size+r.reserved
+	seen, counted := r.seen(), r.size+r.reserved
 	r.before, r.early = nil, nil
 	r.mu.Unlock()
 	if !s.memory.now.CompareAndSwap(r, nil) {
 		return
 	}
 	s.memory.mu.Lock()
-	if stored > 0 {
-		s.memory.ratio = float64(size) / float64(stored)
+	if seen.ratio > 0 {
+		s.memory.seen = seen
 	}
 	s.memory.mu.Unlock()
 	s.db.objects.give(counted)
@@ -123,8 +123,8 @@ func (s *Store) settleMemory() {
 
 // estimate is about what the source's objects take in memory, in bytes.
 func (s *Store) estimate(m *sourceMeta) int64 {
-	if s.memory.ratio > 0 {
-		return int64(s.memory.ratio * float64(m.Bytes))
+	if seen := s.memory.seen; seen.ratio > 0 {
+		return int64(seen.ratio*float64(m.Bytes) + seen.each*float64(m.Items.Count))
 	}
 	return s.residentSize(int(m.Bytes)) + int64(m.Items.Count)*residentBase
 }

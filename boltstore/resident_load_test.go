@@ -3,6 +3,7 @@ package boltstore
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -237,4 +238,61 @@ func TestReadersWaitForMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameInMemory(t, s.Store)
+}
+
+// TestReloadedInTheirPlace: while other contents are loaded, objects of those before go
+// as theirs come, so that both together take no more than either.
+func TestReloadedInTheirPlace(t *testing.T) {
+	c, err := codec.For(&corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded := &decodingCodec{Codec: c, on: func() {}}
+	f := newResidentTest(t, Options{ObjectMemory: -1}, 40)
+	closeTest(t, f.db)
+	f.db = openTest(t, f.db.path, Options{Durability: DurabilityProcess, ObjectMemory: 16 << 20, maxCommitBytes: 1})
+	f.s = claimTest(t, f.db, Claim{Codec: decoded, Indexers: indexers})
+	change := func(text string) {
+		t.Helper()
+		for n := range 40 {
+			f.set(n, strings.Repeat(text, 50_000))
+		}
+		relist(t, f.s, fmt.Sprint(f.rv), RelistOptions{}, f.srv.list(), 5)
+	}
+	change("x")
+	before := loadedInMemory(t, f.s)
+	var most atomic.Int64
+	decoded.on = func() {
+		r := f.s.memory.now.Load()
+		if r == nil || r == before {
+			return
+		}
+		r.mu.RLock()
+		size := r.size
+		r.mu.RUnlock()
+		before.mu.RLock()
+		defer before.mu.RUnlock()
+		for _, sl := range before.slots {
+			size += sl.size
+		}
+		for old := most.Load(); size > old && !most.CompareAndSwap(old, size); old = most.Load() {
+		}
+	}
+	change("y")
+	loaded := loadedInMemory(t, f.s)
+	if m := most.Load(); loaded == before || m == 0 || m > loaded.size*3/2 {
+		t.Errorf("%d bytes at most, for objects of %d", m, loaded.size)
+	}
+	f.same()
+}
+
+// decodingCodec calls a function at each decoding.
+type decodingCodec struct {
+	codec.Codec
+	on func()
+}
+
+func (c *decodingCodec) Decode(b []byte) (runtime.Object, error) {
+	c.on()
+	return c.Codec.Decode(b)
 }

@@ -48,7 +48,7 @@ func (a *adding) add(sl *slot, name string, obj any) []string {
 }
 
 func (s *Store) slotOf(key string, r *format.Record, stored int) *slot {
-	return &slot{hash: format.HashRecord(key, r), size: s.residentSize(r.UnpackedSize() + len(key)), stored: int64(stored), values: r.Values}
+	return &slot{hash: format.HashRecord(key, r), size: s.slotSize(key, r), stored: int64(stored), values: r.Values}
 }
 
 func (sl *slot) valuesOf(name string) []string {
