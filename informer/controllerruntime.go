@@ -92,13 +92,14 @@ func (m *maker) informer(lw cache.ListerWatcher, example runtime.Object, resync 
 		return inf
 	}
 	m.db.AddFallback(typeName(example), m.o.Strict, err)
+	stock := cache.SharedIndexInformerOptions{ResyncPeriod: resync, Indexers: indexers, ObjectDescription: m.o.ObjectDescription}
 	if !m.o.Strict {
-		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
+		return cache.NewSharedIndexInformerWithOptions(lw, example, stock)
 	}
 	if m.o.Reflector.OnState != nil {
 		m.o.Reflector.OnState(refusedState(err))
 	}
-	return &refused{cache.NewSharedIndexInformer(refusing{err}, example, resync, indexers), err}
+	return &refused{cache.NewSharedIndexInformerWithOptions(refusing{err}, example, stock), err}
 }
 
 func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) (*Informer, error) {

@@ -1,6 +1,7 @@
 // Package dynamicinformer replaces client-go's package of that name: its factories keep
-// what they list in the file, and wake from it. The types and functions are client-go's,
-// the latter with a file, options and an error.
+// what they list in the file, and wake from it. The types and the functions that make
+// factories are client-go's, the latter with a file, options and an error.
+// [informer.NewSharedIndexInformer] makes an informer without a factory.
 package dynamicinformer
 
 import (
@@ -57,6 +58,7 @@ func NewFilteredDynamicSharedInformerFactory(client dynamic.Interface, defaultRe
 		Watch: func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (watch.Interface, error) {
 			return client.Resource(gvr).Namespace(namespace).Watch(ctx, o)
 		},
+		Describe: schema.GroupVersionResource.String,
 		Lister: func(indexer cache.Indexer, gvr schema.GroupVersionResource) cache.GenericLister {
 			return dynamiclister.NewRuntimeObjectShim(dynamiclister.New(indexer, gvr))
 		},

@@ -1,6 +1,8 @@
 // Package metadatainformer replaces client-go's package of that name: its factories keep
-// what they list in the file, and wake from it. The types and functions are client-go's,
-// the latter with a file, options and an error. A transform is given in the options.
+// what they list in the file, and wake from it. The types and the functions that make
+// factories are client-go's, the latter with a file, options and an error. A transform is
+// given in the options. [informer.NewSharedIndexInformer] makes an informer without a
+// factory.
 package metadatainformer
 
 import (

@@ -3,6 +3,7 @@
 package generic
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -34,6 +35,8 @@ type Lists struct {
 	Tweak     func(*metav1.ListOptions)
 	List      func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (runtime.Object, error)
 	Watch     func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (watch.Interface, error)
+	// Describe says what the informers of a resource log that they list. nil: the type.
+	Describe func(gvr schema.GroupVersionResource) string
 	// Lister makes a lister over an indexer.
 	Lister func(cache.Indexer, schema.GroupVersionResource) cache.GenericLister
 }
@@ -44,7 +47,7 @@ type Factory struct {
 	resync      time.Duration
 	transform   cache.TransformFunc
 	source      *boltstore.Source // given by the program: what all lists have in common
-	newInformer func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
+	newInformer func(schema.GroupVersionResource) newInformer
 
 	mu           sync.Mutex
 	informers    map[schema.GroupVersionResource]*resource
@@ -79,9 +82,17 @@ func New(db *boltstore.DB, resync time.Duration, l Lists, o informer.Options) (*
 	if _, _, err := o.Reflector.Identify(f.listWatch(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}), l.Example); err != nil {
 		return nil, err
 	}
-	f.newInformer = informer.ForControllerRuntime(db, o)
+	f.newInformer = func(gvr schema.GroupVersionResource) newInformer {
+		o := o
+		if l.Describe != nil {
+			o.ObjectDescription = cmp.Or(o.ObjectDescription, l.Describe(gvr))
+		}
+		return informer.ForControllerRuntime(db, o)
+	}
 	return f, nil
 }
+
+type newInformer = func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer
 
 func (f *Factory) listWatch(gvr schema.GroupVersionResource) cache.ListerWatcher {
 	tweaked := func(o metav1.ListOptions) metav1.ListOptions {
@@ -114,7 +125,7 @@ func (f *Factory) ForResource(gvr schema.GroupVersionResource) informers.Generic
 	r, ok := f.informers[gvr]
 	if !ok {
 		r = &resource{gvr: gvr, lists: f.lists, informer: sync.OnceValue(func() cache.SharedIndexInformer {
-			inf := f.newInformer(f.listWatch(gvr), f.lists.Example, f.resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			inf := f.newInformer(gvr)(f.listWatch(gvr), f.lists.Example, f.resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 			if f.transform != nil {
 				_ = inf.SetTransform(f.transform) // it has not started
 			}
