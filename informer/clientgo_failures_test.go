@@ -79,6 +79,26 @@ var failureScenarios = []scenario{
 	}, differs: []intended{
 		{"b is told", "true", "false", "A list that may be read but not watched"},
 	}},
+	{name: "watch is refused as expired", run: func(s *side) {
+		errs := s.watchErrors()
+		h := s.handler("h")
+		s.create("a")
+		s.add(h)
+		s.run()
+		after(5 * time.Second)
+		h.take()
+		s.src.fail(nil, apierrors.NewResourceExpired("too old"))
+		s.src.AddDropWatch(cm("b"))
+		s.src.ResetWatch()
+		after(time.Minute)
+		s.note("the handler is called with", errs.take())
+		s.note("b is told", slices.Contains(h.take(), "add b@2"))
+		s.src.fail(nil, nil)
+		after(time.Minute)
+		s.state("afterwards")
+	}, differs: []intended{
+		{"the handler is called with", "too old by the reflector of *v1.ConfigMap at \"1\", end <nil>, too old by the reflector of *v1.ConfigMap at \"2\", end <nil>", "", "An expired watch"},
+	}},
 	{name: "watch error handlers", run: func(s *side) {
 		s.note("first", s.inf.SetWatchErrorHandler(func(*cache.Reflector, error) { s.t.Error("the first handler is called") }))
 		errs := s.watchErrors()
@@ -167,6 +187,23 @@ var failureScenarios = []scenario{
 		s.keys("a minute later")
 	}, differs: []intended{
 		{"a minute later: store", "a@1, c@3", "a@1, b@2, c@3", "A transform that fails on an object of a streamed list (WatchList) or of the watch"},
+	}},
+	{name: "transform that panics", run: func(s *side) {
+		utilruntime.ReallyCrash = false
+		defer func() { utilruntime.ReallyCrash = true }()
+		s.note("set", s.inf.SetTransform(func(o any) (any, error) {
+			if o.(*corev1.ConfigMap).Name == "b" {
+				panic("of the transform")
+			}
+			return o, nil
+		}))
+		s.create("a")
+		s.run()
+		s.create("b", "c")
+		after(time.Minute)
+		s.keys("a minute later")
+	}, differs: []intended{
+		{"a minute later: store", "a@1", "a@1, c@3", "A transform that panics"},
 	}},
 	{name: "objects of another type", run: func(s *side) {
 		s.create("a")
