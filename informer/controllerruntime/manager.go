@@ -28,7 +28,9 @@ type File struct {
 // stays open until the process ends. A NewCache in the options must make its cache with
 // the NewInformer that it is given. The metrics of package informer/metrics are in
 // controller-runtime's registry: kubewake_fallback_informers_total, say, counts the
-// informers that go without the file.
+// informers that go without the file. Register no collector of this file there, and one of
+// another file only with a label (see metrics.NewCollector): otherwise two metrics are the
+// same, and the registry returns an error in place of all metrics.
 func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, error) {
 	if cfg == nil {
 		return nil, errors.New("controllerruntime: a manager needs a rest.Config, as ctrl.GetConfig gives it")

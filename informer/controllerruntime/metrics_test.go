@@ -92,6 +92,11 @@ func TestMetrics(t *testing.T) {
 	if got["kubewake_file_bytes file=own"] == 0 {
 		t.Errorf("a file of the program's: %v", got)
 	}
+	twice := prometheus.NewRegistry()
+	twice.MustRegister(files, kubewake.NewCollector(FileOf(one)))
+	if _, err := twice.Gather(); err == nil {
+		t.Error("a file can be in a registry twice, which NewManager's comment denies")
+	}
 	endOne()
 	endTwo()
 	if err := own.Close(); err != nil || !registry.Unregister(kubewake.NewCollector(own)) {
