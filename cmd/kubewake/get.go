@@ -76,14 +76,16 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	defer r.Close()
 	found := map[string]*unstructured.Unstructured{}
 	for _, st := range sources {
-		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
-			if selector.Matches(labels.Set(u.GetLabels())) && (g.all || u.GetNamespace() == "" || u.GetNamespace() == g.namespace) {
-				found[u.GetNamespace()+"/"+u.GetName()] = u
+		for _, key := range keysOf(st, g.namespace, names) {
+			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
+				if selector.Matches(labels.Set(u.GetLabels())) && (g.all || u.GetNamespace() == "" || u.GetNamespace() == g.namespace) {
+					found[u.GetNamespace()+"/"+u.GetName()] = u
+				}
+				return nil
+			})
+			if err != nil && (key == "" || !errors.Is(err, live.ErrNotFound)) {
+				return err
 			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
 		if !st.Synced {
 			continue // answering has said so
@@ -104,6 +106,23 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 		return fmt.Errorf("%s %s not found in %s", sources[0].Source.Resource, strings.Join(missing, ", "), g.db.path)
 	}
 	return nil
+}
+
+// keysOf are the keys that a source may have objects of these names at, one that means all
+// without names.
+func keysOf(st boltstore.State, namespace string, names []string) (keys []string) {
+	if len(names) == 0 {
+		return []string{""}
+	}
+	for _, name := range names {
+		if st.Scope != boltstore.ScopeCluster {
+			keys = append(keys, namespace+"/"+name)
+		}
+		if st.Scope != boltstore.ScopeNamespaced {
+			keys = append(keys, name)
+		}
+	}
+	return keys
 }
 
 func notInFile(typ, path string, states []boltstore.State) error {
