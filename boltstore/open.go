@@ -262,8 +262,8 @@ func (db opening) createFile(h header) error {
 	if err = db.files.Link(name, path); err != nil {
 		err = db.takeEmpty(name, path)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // another process made the file and removed ours as a leftover; its file will be opened
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrMoved) {
+		err = nil // another process made the file, and may have removed ours as a leftover; its file will be opened
 	}
 	if rerr := db.files.Remove(name); !errors.Is(rerr, fs.ErrNotExist) {
 		err = errors.Join(err, rerr)
@@ -290,10 +290,11 @@ func (db opening) takeEmpty(name, path string) error {
 		return err
 	}
 	defer release()
-	if !osfile.IsEmpty(path) {
-		return nil
+	is, err := os.Stat(path)
+	if err != nil || is.Size() > 0 {
+		return err
 	}
-	return db.files.Rename(name, path)
+	return db.replacing().takePlace(name, path, is)
 }
 
 // realPath is the open file's path with links resolved. So a link stays a link when the

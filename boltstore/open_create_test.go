@@ -137,3 +137,38 @@ func TestCreatedConcurrently(t *testing.T) {
 		closeTest(t, db)
 	}
 }
+
+// TestFileComesWhileOneIsMade: an empty file is at the path, and another program's takes
+// its place while Open makes a new one. Open opens that.
+func TestFileComesWhileOneIsMade(t *testing.T) {
+	skipOpenFiles(t)
+	for _, at := range []string{"create", "link", "rename"} {
+		for _, plain := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, plain rename: %t", at, plain), func(t *testing.T) {
+				path := testPath(t)
+				if err := errors.Join(os.WriteFile(path, nil, 0o600), os.WriteFile(path+".good", filled(t), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+				done := false
+				db, err := Open(path, Options{plainRename: plain, op: func(op, _ string) error {
+					if op != at || done {
+						return nil
+					}
+					done = true
+					return os.Rename(path+".good", path)
+				}})
+				if err != nil || !done {
+					t.Fatalf("%v; %t", err, done)
+				}
+				if r, err := db.Check(); err != nil || !r.Sound() || len(r.Sources) != 1 || r.Sources[0].Objects == 0 {
+					t.Errorf("%+v %v", r, err)
+				}
+				if err := db.AtPath(); err != nil {
+					t.Error(err)
+				}
+				closeTest(t, db)
+				noLeftovers(t, path)
+			})
+		}
+	}
+}
