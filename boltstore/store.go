@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"context"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -57,8 +58,10 @@ type Store struct {
 	goType        reflect.Type
 	retriers      sync.WaitGroup
 
-	user    atomic.Pointer[any] // see SetUser
-	claimed time.Time
+	user atomic.Pointer[any] // see SetUser
+	// freshness: see SetFreshness.
+	freshness atomic.Pointer[func(context.Context, time.Duration) error]
+	claimed   time.Time
 	// committed is when the committer last wrote anything of the source; only the
 	// committer uses it.
 	committed time.Time

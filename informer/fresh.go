@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/kubewake/kubewake/reflector"
@@ -21,6 +22,16 @@ func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) err
 		return err
 	}
 	return src.WaitForFresh(ctx, maxAge)
+}
+
+// freshness is WaitForFresh for those who read the store. They do not wait for a server
+// that is out of reach.
+func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error {
+	switch st := inf.State(); st.Phase {
+	case reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseRefused:
+		return fmt.Errorf("the server cannot be asked: %s", st)
+	}
+	return inf.WaitForFresh(ctx, maxAge)
 }
 
 // WaitForVersion returns nil once every change up to resourceVersion can be read.

@@ -107,6 +107,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	inf.expectHandler()
 	store.SetUser(inf)
+	store.SetFreshness(inf.freshness)
 	return inf, inf.SetTransform(o.Transform)
 }
 

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -28,6 +30,14 @@ type Options struct {
 	// WarnAfter is the age from which a Warning header comes with the data. 0 means five
 	// minutes, below 0 never.
 	WarnAfter time.Duration
+	// Fresh is how long a get or list without a version waits for the server to confirm
+	// the data, if an informer of this process keeps it up to date. If it does not come,
+	// a Warning header says so. 0 does not wait.
+	Fresh time.Duration
+	// Otherwise answers requests for objects that the file does not have: of a type or
+	// selection without a source, subresources, Secrets that are not served. nil refuses
+	// them.
+	Otherwise http.Handler
 	// Clock drives timeouts and bookmarks of watches. nil is the real clock.
 	Clock clock.WithTicker
 	// Logger gets errors that clients see as 500. nil means klog's.
@@ -70,10 +80,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	api := &kubeapi.Handler{
-		Storage:    &storage{handler: h, kinds: h.kindsOf(states), header: w.Header()},
+		Storage:    &storage{handler: h, kinds: h.kindsOf(states), header: w.Header(), newest: h.opts.Fresh > 0 && wantsNewest(r.URL.Query())},
 		Clock:      h.opts.Clock,
 		Version:    version,
 		Aggregated: true,
+		Otherwise:  h.opts.Otherwise,
 		Failed: func(r *http.Request, err error) {
 			if !errors.Is(err, context.Canceled) {
 				h.opts.Logger.Error(err, "A request could not be answered from the file", "method", r.Method, "path", r.URL.Path, "file", h.db.Path())
@@ -95,12 +106,14 @@ func unavailable(err error) *apierrors.StatusError {
 	return st
 }
 
-// age states the age of a source in the answer's header.
-func (s *storage) age(st *boltstore.State) {
+// age states the age of a source in the answer's header. unsure is why it is not known
+// whether there is newer data, nil if the request does not ask for the newest.
+func (s *storage) age(st *boltstore.State, unsure error) {
 	warn := ""
+	s.header.Del("Warning")
 	if age := st.ConfirmedAge; age != nil {
 		s.header.Set(HeaderAge, strconv.FormatInt(int64(max(*age, 0)/time.Second), 10))
-		if s.opts.WarnAfter > 0 && *age > s.opts.WarnAfter {
+		if s.opts.WarnAfter > 0 && (*age > s.opts.WarnAfter || unsure != nil) {
 			warn = "this is what the file says; the server confirmed it " + age.Round(time.Second).String() + " ago"
 		}
 	} else if s.opts.WarnAfter > 0 {
@@ -112,7 +125,20 @@ func (s *storage) age(st *boltstore.State) {
 	if warn == "" {
 		return
 	}
-	if header, err := utilnet.NewWarningHeader(299, "-", warn); err == nil { // the text is plain
+	if unsure != nil {
+		warn += "; " + unsure.Error()
+	}
+	if header, err := utilnet.NewWarningHeader(299, "-", plain(warn)); err == nil { // the text has no control characters
 		s.header.Set("Warning", header)
 	}
+}
+
+// plain is a text that a header can have.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }

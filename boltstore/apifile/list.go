@@ -31,6 +31,7 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 	if err != nil {
 		return nil, err
 	}
+	s.freshen(ctx, src)
 	for try := 0; ; try++ {
 		at, err := s.moment(ctx, src, q, snap)
 		if err != nil {

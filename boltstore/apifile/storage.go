@@ -31,6 +31,7 @@ type storage struct {
 	*handler
 	kinds  []*kind
 	header http.Header
+	newest bool // a get or list waits for Options.Fresh
 }
 
 var _ kubeapi.Storage = &storage{}
@@ -186,7 +187,7 @@ type source struct {
 // "" if any will do.
 func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*source, error) {
 	if t.Group == "" && t.Plural == "secrets" && !s.opts.Secrets {
-		return nil, apierrors.NewForbidden(t.GroupResource(), "", errors.New("the file's Secrets are not served"))
+		return nil, kubeapi.NotHere(apierrors.NewForbidden(t.GroupResource(), "", errors.New("the file's Secrets are not served")))
 	}
 	var kept []string
 	for _, k := range s.kinds {
@@ -205,14 +206,14 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 			if err != nil {
 				return nil, unavailable(err)
 			}
-			s.age(&st)
+			s.age(&st, nil)
 			return &source{store, t, st}, nil
 		}
 	}
 	if id != "" {
 		return nil, kubeapi.ErrExpired
 	}
-	return nil, unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", ")))
+	return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", "))))
 }
 
 // covers says whether a source has all objects of a selection.
@@ -292,6 +293,7 @@ func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name stri
 	if err != nil {
 		return nil, 0, err
 	}
+	s.freshen(ctx, src)
 	obj, at, err := src.GetAt(keyOf(t.Key(namespace, name)))
 	if err != nil || obj == nil {
 		return nil, number(at.Version), answer(err)

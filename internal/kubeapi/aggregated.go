@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	discoveryList  = "APIGroupDiscoveryList"
-	mediaDiscovery = MediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=" + discoveryList
+	discoveryList = "APIGroupDiscoveryList"
+	// MediaDiscovery is the media type of one document for all groups.
+	MediaDiscovery = MediaJSON + ";g=apidiscovery.k8s.io;v=v2;as=" + discoveryList
 )
 
-// acceptsAggregated says whether the client prefers one document to a document for each
+// AcceptsAggregated says whether the client prefers one document to a document for each
 // group version.
-func acceptsAggregated(r *http.Request) bool {
+func AcceptsAggregated(r *http.Request) bool {
 	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
 		if err != nil || media != MediaJSON {

@@ -105,8 +105,8 @@ func (h *Handler) serveDiscovery(w http.ResponseWriter, r *http.Request, p Path)
 		return
 	case path == "/version":
 		answer = h.Version()
-	case h.Aggregated && (path == "/api" || path == "/apis") && acceptsAggregated(r):
-		answer, media = h.aggregated(path == "/api"), mediaDiscovery
+	case h.Aggregated && (path == "/api" || path == "/apis") && AcceptsAggregated(r):
+		answer, media = h.aggregated(path == "/api"), MediaDiscovery
 	case path == "/api":
 		answer = h.coreVersions(r.Host)
 	case path == "/apis":

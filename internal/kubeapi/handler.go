@@ -36,6 +36,9 @@ type Handler struct {
 	// Write answers the verbs create, update, patch, delete and deletecollection. nil
 	// means that the API is read-only.
 	Write func(r *Request, verb string) error
+	// Otherwise answers requests for what the Storage does not have ([ErrNotHere]), with
+	// nothing of an answer sent yet. nil answers them with the error.
+	Otherwise http.Handler
 }
 
 // Request is one call on a resource.
@@ -56,7 +59,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req := &Request{Request: r, Path: p, h: h, w: w}
-	if err := req.serve(p.Verb(r.Method, r.URL.Query())); err != nil {
+	switch err := req.serve(p.Verb(r.Method, r.URL.Query())); {
+	case err == nil:
+	case h.Otherwise != nil && errors.Is(err, ErrNotHere):
+		h.Otherwise.ServeHTTP(w, r)
+	default:
 		req.fail(err)
 	}
 }
@@ -73,14 +80,14 @@ func (h *Handler) typeOf(gv schema.GroupVersion, plural string) *Type {
 func (r *Request) serve(verb string) (err error) {
 	r.Type = r.h.typeOf(r.GroupVersion, r.Resource)
 	if r.Type == nil {
-		if !r.h.isBuiltIn(r.GroupVersion) {
+		if !r.h.isBuiltIn(r.GroupVersion) && r.h.Otherwise == nil {
 			http.NotFound(r.w, r.Request)
 			return nil
 		}
-		return errNoResource()
+		return NotHere(errNoResource())
 	}
 	if r.Subresource != "" && r.Subresource != "status" {
-		return errNoResource()
+		return NotHere(errNoResource())
 	}
 	if !r.Type.Namespaced && r.Namespace != "" {
 		return errNoResource()
@@ -96,7 +103,7 @@ func (r *Request) serve(verb string) (err error) {
 			"the server does not allow this method on the requested resource")
 	}
 	if r.enc, err = r.negotiate(verb); err != nil {
-		return err
+		return NotHere(err) // in this form
 	}
 	switch verb {
 	case "get":

@@ -32,6 +32,13 @@ type Storage interface {
 // [Expired] makes one that says why.
 var ErrExpired = errors.New("too old")
 
+// ErrNotHere says that a Storage does not have what is asked for, and that another server
+// may. [NotHere] makes one that says why.
+var ErrNotHere = errors.New("not here")
+
+// NotHere is ErrNotHere that is answered with err.
+func NotHere(err error) error { return fmt.Errorf("%w: %w", ErrNotHere, err) }
+
 // Expired is ErrExpired with the message of the API.
 func Expired(version, oldest uint64) error {
 	return fmt.Errorf("%w resource version: %d (%d)", ErrExpired, version, oldest)

@@ -1,0 +1,30 @@
+package apifile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+)
+
+// wantsNewest says whether a get or list asks for the newest state that the server has:
+// it gives no version, and is no further page.
+func wantsNewest(q url.Values) bool {
+	return q.Get("resourceVersion") == "" && q.Get("continue") == ""
+}
+
+// freshen waits until the server has confirmed what a get or list is answered from. If
+// that does not come, the answer has a warning.
+func (s *storage) freshen(ctx context.Context, src *source) {
+	if !s.newest || !src.st.Synced {
+		return
+	}
+	wait, cancel := context.WithTimeout(ctx, s.opts.Fresh)
+	defer cancel()
+	err := src.WaitForFresh(wait, 0)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the server did not confirm it within %s", s.opts.Fresh)
+	}
+	src.st = src.State()
+	s.age(&src.st, err)
+}

@@ -1,0 +1,69 @@
+package apifile
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestFresh: a read without a version waits until the server has confirmed the state, so
+// it shows what was written before it. If the server cannot be asked, a warning says so, at
+// once. Other reads do not wait.
+func TestFresh(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	db := openFile(t, boltstore.Options{})
+	const path = "/api/v1/namespaces/a/configmaps"
+	newOne := func() *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "new"}}
+	}
+	unfed := openFile(t, boltstore.Options{})
+	relist(t, claim(t, unfed, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
+	if a := expect(t, New(unfed, Options{Fresh: time.Minute}), path, 200, "a/x"); !strings.Contains(a.header.Get("Warning"), "no informer of this process") {
+		t.Errorf("nobody keeps it: %v", a.header)
+	}
+
+	mirror(t, sim, db)
+	h := New(db, Options{Fresh: time.Minute})
+	for range 2 {
+		if err := sim.Create(newOne()); err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]string{path: "a/new", path + "/new": ""} {
+			if a := expect(t, h, path, 200, want); a.header.Get("Warning") != "" {
+				t.Errorf("%s: %v", path, a.header)
+			}
+		}
+		if err := sim.Delete(newOne()); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, h, path, 200, "")
+		expect(t, h, path+"/new", 404, "not found")
+	}
+	if err := sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	sim.DropConnections()
+	h = New(db, Options{Fresh: time.Second})
+	eventually(t, "the link is down", func() bool {
+		return strings.Contains(ask(t, h, http.MethodGet, path).header.Get("Warning"), "the server cannot be asked: offline")
+	})
+	for _, query := range []string{"?resourceVersion=0", "?resourceVersionMatch=NotOlderThan&resourceVersion=1"} {
+		if a := expect(t, h, path+query, 200, ""); a.header.Get("Warning") != "" {
+			t.Errorf("%s: %v", query, a.header)
+		}
+	}
+	if a := expect(t, New(db, Options{}), path, 200, ""); a.header.Get("Warning") != "" {
+		t.Errorf("not asked to be fresh: %v", a.header)
+	}
+}

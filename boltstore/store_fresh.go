@@ -1,0 +1,31 @@
+package boltstore
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var errNobodyKeeps = errors.New("no informer of this process keeps it up to date")
+
+// WaitForFresh returns nil once the server has confirmed the source no longer than maxAge
+// ago, and all of it can be read. It is for readers of a view ([DB.View]), too: the
+// informer that keeps the source up to date, in this process, asks the server if need be.
+// The error is at once if there is none, or if it cannot reach the server. Otherwise it
+// is the context's.
+func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
+	s.db.mu.Lock()
+	keeper := s.db.claims[s.id]
+	s.db.mu.Unlock()
+	if keeper != nil {
+		if wait := keeper.freshness.Load(); wait != nil {
+			return (*wait)(ctx, maxAge)
+		}
+	}
+	return errNobodyKeeps
+}
+
+// SetFreshness says how WaitForFresh waits.
+func (s *Claimed) SetFreshness(wait func(ctx context.Context, maxAge time.Duration) error) {
+	s.freshness.Store(&wait)
+}
