@@ -10,6 +10,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,8 +71,17 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.answer(ctx, w, r, answer) })
 	}
+	// The API's paths are answered as they are: a mux would redirect some.
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, apiPath+"/") {
+			s.api(ctx, w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 	s.http = &http.Server{
-		Handler: s.bounded(mux), MaxHeaderBytes: l.header,
+		Handler: s.bounded(handler), MaxHeaderBytes: l.header,
+		Protocols: protocols(), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},
 		// ReadTimeout would end long answers.
 		ReadHeaderTimeout: l.read, IdleTimeout: l.read,
 		ErrorLog: log.New(io.Discard, "", 0), // clients cannot fill the owner's log

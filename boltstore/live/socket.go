@@ -89,6 +89,23 @@ func listen(db string) (*socket, error) {
 			return nil, err
 		}
 	}
+	return listenAt(path)
+}
+
+// Listen makes a unix socket with mode 0600. It accepts only this user and root, as far
+// as the system names peers. A socket at the path that a process of this user's has left
+// is replaced, anything else is not touched. Close removes the socket.
+func Listen(path string) (net.Listener, error) {
+	if runtime.GOOS == "windows" {
+		return nil, fmt.Errorf("a socket that only this user can use: %w on Windows", errors.ErrUnsupported)
+	}
+	if len(path) > longest {
+		return nil, fmt.Errorf("%s is too long for a socket's path", path)
+	}
+	return listenAt(path)
+}
+
+func listenAt(path string) (*socket, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,136 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
+)
+
+// The owner answers the Kubernetes API below this path, in HTTP/1.1 and HTTP/2.
+const apiPath = "/v1/api"
+
+// Headers of a request to the API say what package apifile's options say, and those of
+// an answer say why there is none.
+const (
+	headerCluster = "Kubewake-Cluster"
+	headerSecrets = "Kubewake-Secrets"
+	headerFresh   = "Kubewake-Fresh"
+	headerWarn    = "Kubewake-Warn-After"
+	headerElse    = "Kubewake-Otherwise"
+	headerNone    = "Kubewake-None" // see noneHere, noneMoved
+
+	noneHere  = "not kept"
+	noneMoved = "moved"
+)
+
+var (
+	// ErrNotKept: the file does not have what a request to the API asks for.
+	ErrNotKept = errors.New("the file does not have it")
+	// ErrNoOwner: no process answers for the file any more.
+	ErrNoOwner = errors.New("the file's owner does not answer")
+)
+
+// protocols are those that both ends speak. All requests to the API share a connection.
+func protocols() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// api answers the Kubernetes API until closing ends.
+func (s *server) api(closing context.Context, w http.ResponseWriter, r *http.Request) {
+	if !s.begin() {
+		http.Error(w, "the server is closed", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.wg.Done()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(closing, cancel)()
+	none := func(why string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(headerNone, why)
+			w.WriteHeader(http.StatusNotFound)
+		})
+	}
+	if err := s.atPath(r); errors.Is(err, boltstore.ErrMoved) {
+		none(noneMoved).ServeHTTP(w, r)
+		return
+	}
+	// A client that does not read holds up nobody: its watch goes on from the file.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // it fails only on a connection that is gone
+	o := apifile.Options{Cluster: r.Header.Get(headerCluster), Secrets: r.Header.Get(headerSecrets) == "true"}
+	if r.Header.Get(headerElse) == "true" {
+		o.Otherwise = none(noneHere)
+	}
+	for name, d := range map[string]*time.Duration{headerFresh: &o.Fresh, headerWarn: &o.WarnAfter} {
+		text := r.Header.Get(name)
+		if text == "" {
+			continue
+		}
+		var err error
+		if *d, err = time.ParseDuration(text); err != nil {
+			http.Error(w, name+": "+err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	http.StripPrefix(apiPath, apifile.New(s.db, o)).ServeHTTP(w, r.WithContext(ctx))
+}
+
+// API asks the file's owner for what its API says. ErrNoOwner: the owner has ended, or its
+// file is not at the path any more; Dial again, or open the file.
+type API struct {
+	o apifile.Options
+	t *http.Transport
+}
+
+// API returns the API of the owner, with the options Cluster, Secrets, WarnAfter and Fresh.
+func (c *Client) API(o apifile.Options) *API {
+	p := &http.Protocols{}
+	p.SetUnencryptedHTTP2(true)
+	return &API{o, &http.Transport{
+		Protocols: p, DisableCompression: true, DialContext: c.http.Transport.(*http.Transport).DialContext,
+		// A client that does not read leaves this much here.
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10},
+	}}
+}
+
+// Do sends a request, which has no body. Its URL is as for an API server, of any host. If
+// otherwise is true, what the file does not have is ErrNotKept, and not the owner's refusal.
+func (a *API) Do(r *http.Request, otherwise bool) (*http.Response, error) {
+	ctx := r.Context()
+	r = r.Clone(ctx)
+	r.URL.Scheme, r.URL.Host, r.Host = "http", "kubewake", ""
+	r.URL.Path, r.URL.RawPath = apiPath+r.URL.Path, ""
+	r.Body, r.ContentLength = nil, 0
+	for name, value := range map[string]string{
+		headerCluster: a.o.Cluster, headerSecrets: strconv.FormatBool(a.o.Secrets), headerElse: strconv.FormatBool(otherwise),
+		headerFresh: a.o.Fresh.String(), headerWarn: a.o.WarnAfter.String(),
+	} {
+		r.Header.Set(name, value)
+	}
+	resp, err := a.t.RoundTrip(r)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrNoOwner, err)
+	}
+	switch resp.Header.Get(headerNone) {
+	case "":
+		return resp, nil
+	case noneHere:
+		return nil, errors.Join(ErrNotKept, resp.Body.Close())
+	}
+	return nil, errors.Join(fmt.Errorf("%w: its file is not the one at the path", ErrNoOwner), resp.Body.Close())
+}
+
+// Close closes connections that are idle.
+func (a *API) Close() { a.t.CloseIdleConnections() }
