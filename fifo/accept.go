@@ -65,11 +65,12 @@ func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error)
 		return c, err
 	}
 	// The final state cannot be stored, but the object is gone all the same.
-	c, keyErr := q.store.PrepareGone(obj)
+	key, keyErr := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if keyErr != nil {
 		return nil, err
 	}
-	return c, err
+	c, keyErr = q.store.Prepare(typ, cache.DeletedFinalStateUnknown{Key: key})
+	return c, errors.Join(err, keyErr)
 }
 
 func (q *Queue) prepareWhole(typ cache.DeltaType, obj any) (*boltstore.Change, error) {

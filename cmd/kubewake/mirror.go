@@ -21,7 +21,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/reflector"
 )
@@ -47,6 +46,8 @@ type mirror struct {
 	events   bool
 	purge    bool
 	report   bool
+	serve    bool
+	access   access
 
 	firstRead float64
 	stats     stats
@@ -91,6 +92,8 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	f.DurationVar(&m.wait, "wait", 0, "wait this long for another process to close the file, such as a replica that is being replaced")
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: kind of change, type, namespace/name, UID, resourceVersion")
 	f.BoolVar(&m.report, "report", false, "print what the start cost, once it is over, for the demo")
+	f.BoolVar(&m.serve, "serve", false, "serve the file as a Kubernetes API meanwhile, with pass-through to the server; the flags are those of kubewake serve")
+	m.access.addFlags(cmd)
 	_ = f.MarkHidden("report") // fails only for an unknown flag
 	return cmd, m
 }
@@ -155,6 +158,9 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 	if err != nil {
 		return err
 	}
+	if err := m.access.check(); m.serve && err != nil {
+		return err
+	}
 	o := m.options()
 	for {
 		again, err := m.life(ctx, cfg, o, types)
@@ -177,6 +183,10 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 		m.logf("%s could not be used and was renamed to %s; a new file is filled from the server", m.db.path, aside)
 	}
 	closeSocket := func() {}
+	closeAPI, err := m.api(ctx, db, cfg)
+	if err != nil {
+		return false, errors.Join(err, db.Close())
+	}
 	living, end := context.WithCancel(ctx)
 	defer end()
 	if free == nil {
@@ -198,30 +208,13 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 		}()
 	}
 	err = m.live(living, db, cfg, types)
+	closeAPI()
 	closeSocket()
 	if errors.Is(err, context.Canceled) || errors.Is(err, errOtherVersion) {
 		again, err = ctx.Err() == nil, nil
 	}
 	err = errors.Join(err, db.Close())
 	return again && err == nil, err
-}
-
-// socket serves the file's socket until end is called. The mirror works without the
-// socket, too.
-func (m *mirror) socket(db *boltstore.DB) (end func()) {
-	if m.noSocket {
-		return func() {}
-	}
-	s, err := live.Serve(db, live.Options{Sources: m.stats.phases})
-	if err != nil {
-		m.logf("other commands cannot read the file while this one runs: %s", oneLine(err))
-		return func() {}
-	}
-	return func() {
-		if err := s.Close(); err != nil {
-			m.logf("%s", oneLine(err))
-		}
-	}
 }
 
 // live runs an informer for each type. The first one that cannot go on ends all.

@@ -69,6 +69,9 @@ func TestMain(m *testing.M) {
 //	cycle FILE         make a file in which following bbolt's pages never ends
 //	flip FILE TEXT     change a byte of the text in the file
 //	hides FILE TEXT... the file's bytes have none of the texts; negated, all of them
+//	serving ARGS...    run kubewake serve, or mirror --serve, of f.db, until served or the script ends; its log so far is in serve.log
+//	served             end it
+//	api WAY METHOD PATH [BODY]  send a request by a kubeconfig or a .sock; code, warning and body are in api.out
 //	mode FILE MODE     the file has these permissions, in octal
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -91,7 +94,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"mirrored": mirrored, "mirroring": mirroring, "cycle": cycle, "flip": flip, "server": server, "forbid": forbid, "retire": retire, "change": change, "lock": lock, "unlock": unlock, "cut": cut,
-			"hides": hides, "mode": mode, "prefix": prefix,
+			"hides": hides, "mode": mode, "prefix": prefix, "serving": serves, "served": served, "api": asked,
 		},
 	})
 }

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/internal/serve"
+)
+
+// socket serves the file's socket until end is called. The mirror works without the
+// socket, too.
+func (m *mirror) socket(db *boltstore.DB) (end func()) {
+	if m.noSocket {
+		return func() {}
+	}
+	s, err := live.Serve(db, live.Options{Sources: m.stats.phases})
+	if err != nil {
+		m.logf("other commands cannot read the file while this one runs: %s", oneLine(err))
+		return func() {}
+	}
+	return func() {
+		if err := s.Close(); err != nil {
+			m.logf("%s", oneLine(err))
+		}
+	}
+}
+
+// api serves the file's API, if asked for, until end is called.
+func (m *mirror) api(ctx context.Context, db *boltstore.DB, cfg *rest.Config) (end func(), err error) {
+	if !m.serve {
+		return func() {}, nil
+	}
+	cluster, err := clusterOf(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	link, err := m.access.link(cfg)
+	if err != nil {
+		return nil, err
+	}
+	stop, err := m.access.serve(serve.Own(db, m.access.options(cluster, m.logger())), link, m.db.path, m.logf)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := stop(); err != nil {
+			m.logf("%s", oneLine(err))
+		}
+	}, nil
+}

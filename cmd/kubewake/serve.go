@@ -1,0 +1,117 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewake/kubewake/internal/serve"
+)
+
+// server serves a file's API until it is interrupted.
+type server struct {
+	streams genericiooptions.IOStreams
+	flags   *genericclioptions.ConfigFlags
+	db      dbFile
+	access  access
+	pass    bool
+}
+
+func newServe(streams genericiooptions.IOStreams) *cobra.Command {
+	s := &server{streams: streams, flags: genericclioptions.NewConfigFlags(false)}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the file as a Kubernetes API, for kubectl and any other client, until interrupted",
+		Long: "Serve the file as a Kubernetes API, for kubectl and any other client, until interrupted. The file may be one that a\n" +
+			"mirror keeps up to date, or one that nobody has open. This user gets in by a unix socket and by the kubeconfig that is\n" +
+			"written, others only over TLS. docs/serve.md says who may read what, and what happens offline.",
+		Example: `  kubewake serve --db cache.db                        # then: kubectl --kubeconfig cache.db.kubeconfig get pods
+  kubewake serve --pass-through --db cache.db         # writes, logs, and what the file lacks go to the server
+  kubewake serve --pass-through --db cache.db \
+    --tls-listen :6444 --tls-cert tls.crt --tls-key tls.key --token-review   # other users, by their own rights`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context()) },
+	}
+	s.flags.ClusterName = nil // --cluster names one of the file's
+	s.flags.AddFlags(cmd.Flags())
+	s.db.addFlags(cmd)
+	s.db.clockFlag(cmd)
+	s.db.clusterFlag(cmd)
+	s.access.addFlags(cmd)
+	cmd.Flags().BoolVar(&s.pass, "pass-through", false, "send writes, and reads of what the file does not have, to the server of the kubeconfig")
+	return cmd
+}
+
+func (s *server) logf(format string, args ...any) {
+	fmt.Fprintf(s.streams.ErrOut, format+"\n", args...)
+}
+
+func (s *server) run(ctx context.Context) error {
+	if err := s.access.check(); err != nil {
+		return err
+	}
+	var link *serve.Link
+	var cfg *rest.Config
+	if s.pass {
+		var err error
+		if cfg, err = clientConfig(s.flags, func(*rest.Config) {}); err != nil {
+			return err
+		}
+		if link, err = s.access.link(cfg); err != nil {
+			return err
+		}
+	}
+	cluster, err := s.cluster(ctx)
+	if err != nil {
+		return err
+	}
+	o := s.access.options(cluster, loggerTo(s.streams.ErrOut))
+	file := serve.NewShared(s.db.path, s.db.open, o)
+	err = file.Ready()
+	if err == nil {
+		var end func() error
+		if end, err = s.access.serve(file, link, s.db.path, s.logf); err == nil {
+			<-ctx.Done()
+			err = end()
+		}
+	}
+	return errors.Join(err, file.Close())
+}
+
+// cluster is the name of the cluster that is served: the given one, or the file's only one.
+func (s *server) cluster(ctx context.Context) (string, error) {
+	if s.db.cluster != nil {
+		return *s.db.cluster, nil
+	}
+	r, err := s.db.read()
+	if err != nil {
+		return "", err
+	}
+	st, err := r.Status(ctx)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return "", err
+	}
+	var names []string
+	for _, src := range st.Sources {
+		names = append(names, src.Source.Cluster)
+	}
+	slices.Sort(names)
+	switch names = slices.Compact(names); len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0], nil
+	}
+	for i, name := range names {
+		names[i] = cmp.Or(name, `""`)
+	}
+	return "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", strings.Join(names, ", "))
+}

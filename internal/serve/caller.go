@@ -1,0 +1,118 @@
+package serve
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/transport"
+)
+
+// caller is who sends a request.
+type caller struct {
+	same  bool                      // this user: nothing is reviewed
+	user  authenticationv1.UserInfo // of others
+	token string                    // is passed on; "" of others means that they are impersonated
+}
+
+type callerKey struct{}
+
+func callerOf(r *http.Request) *caller {
+	c, ok := r.Context().Value(callerKey{}).(*caller)
+	if !ok {
+		panic("serve: a request without a caller") // the chain sets it
+	}
+	return c
+}
+
+func withCaller(r *http.Request, c *caller) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
+}
+
+// gate finds out who calls. Its error is what the caller is told.
+type gate func(r *http.Request) (*caller, *apierrors.StatusError)
+
+// thisUser is the gate of a socket that only this user can connect to.
+func thisUser(*http.Request) (*caller, *apierrors.StatusError) { return &caller{same: true}, nil }
+
+// holderOf is the gate for who has a token of this process.
+func holderOf(token string) gate {
+	return func(r *http.Request) (*caller, *apierrors.StatusError) {
+		if given := bearer(r); given == "" || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
+			return nil, unauthorized("give the token of the kubeconfig that kubewake has written")
+		}
+		return &caller{same: true}, nil
+	}
+}
+
+// known is the gate for whom the real server knows, by certificates of a CA or by tokens.
+func (l *Link) known(tokens bool) gate {
+	return func(r *http.Request) (*caller, *apierrors.StatusError) {
+		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+			return certified(r.TLS.VerifiedChains[0][0])
+		}
+		token := bearer(r)
+		switch {
+		case token == "":
+			return nil, unauthorized("neither a client certificate nor a token was given")
+		case !tokens:
+			return nil, unauthorized("tokens are not accepted here, only client certificates")
+		}
+		user, err := l.authenticate(r.Context(), token)
+		if err != nil {
+			return nil, err
+		}
+		return &caller{user: user, token: token}, nil
+	}
+}
+
+// certified is the user that a certificate names, as at an API server.
+func certified(cert *x509.Certificate) (*caller, *apierrors.StatusError) {
+	if cert.Subject.CommonName == "" {
+		return nil, unauthorized("the client certificate has no common name")
+	}
+	return &caller{user: authenticationv1.UserInfo{Username: cert.Subject.CommonName, Groups: cert.Subject.Organization}}, nil
+}
+
+// bearer is the token of a request, "" if there is none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+func unauthorized(why string) *apierrors.StatusError {
+	return apierrors.NewUnauthorized(fmt.Sprintf("Unauthorized: %s", why))
+}
+
+// impersonates says whether a request asks to be somebody else's.
+func impersonates(h http.Header) bool {
+	for name := range h {
+		if isImpersonation(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func isImpersonation(name string) bool {
+	return len(name) >= len("Impersonate-") && strings.EqualFold(name[:len("Impersonate-")], "Impersonate-")
+}
+
+// impersonating sends requests as the caller, with the rights of rt to do so.
+func (c *caller) impersonating(rt http.RoundTripper) http.RoundTripper {
+	extra := map[string][]string{}
+	for k, v := range c.user.Extra {
+		extra[k] = v
+	}
+	return transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
+		UserName: c.user.Username, UID: c.user.UID, Groups: c.user.Groups, Extra: extra,
+	}, rt)
+}

@@ -1,0 +1,115 @@
+package serve
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+)
+
+// TLSOptions are the files of a listener, which are read again when they change, and whom
+// it lets in.
+type TLSOptions struct {
+	Cert, Key string
+	// ClientCA is the file with the CAs whose certificates are believed; "" believes none.
+	ClientCA string
+	// Tokens lets in who has a token that the real server accepts.
+	Tokens bool
+	// Failed is told of files that cannot be used. Those from before are, then.
+	Failed func(error)
+}
+
+// certificates are the files as they are now.
+type certificates struct {
+	o TLSOptions
+
+	mu   sync.Mutex
+	now  *tls.Config
+	seen []stamp
+}
+
+// stamp tells one state of a file from another.
+type stamp struct {
+	at   time.Time
+	size int64
+}
+
+func newCertificates(o TLSOptions) (*certificates, error) {
+	if o.ClientCA == "" && !o.Tokens {
+		return nil, errors.New("nobody could get in over TLS: give --client-ca, --token-review or both")
+	}
+	c := &certificates{o: o}
+	var err error
+	if c.now, err = c.load(); err != nil {
+		return nil, err
+	}
+	c.seen = c.stamps()
+	return c, nil
+}
+
+func (c *certificates) stamps() (all []stamp) {
+	for _, path := range []string{c.o.Cert, c.o.Key, c.o.ClientCA} {
+		var s stamp
+		if st, err := os.Stat(path); err == nil {
+			s = stamp{st.ModTime(), st.Size()}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (c *certificates) load() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(c.o.Cert, c.o.Key)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate and its key (--tls-cert, --tls-key): %w", err)
+	}
+	cfg := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair},
+		// A ticket would outlive a CA that was taken away.
+		SessionTicketsDisabled: true,
+	}
+	if c.o.ClientCA != "" {
+		cas, err := cert.CertsFromFile(c.o.ClientCA)
+		if err != nil {
+			return nil, fmt.Errorf("the CAs of clients (--client-ca): %w", err)
+		}
+		cfg.ClientAuth, cfg.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
+		for _, ca := range cas {
+			cfg.ClientCAs.AddCert(ca)
+		}
+	}
+	return cfg, nil
+}
+
+// config is for a server. Each handshake uses the files as they are then.
+func (c *certificates) config() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if seen := c.stamps(); !equal(seen, c.seen) {
+			c.seen = seen
+			now, err := c.load()
+			switch {
+			case err == nil:
+				c.now = now
+			case c.o.Failed != nil:
+				c.o.Failed(fmt.Errorf("those from before stay in use: %w", err))
+			}
+		}
+		return c.now, nil
+	}}
+}
+
+func equal(a, b []stamp) bool {
+	for i := range a {
+		if !a[i].at.Equal(b[i].at) || a[i].size != b[i].size {
+			return false
+		}
+	}
+	return true
+}

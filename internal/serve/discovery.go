@@ -1,0 +1,183 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// isDiscovery says whether a path, which has no resource, is a document of discovery.
+func isDiscovery(path string, p kubeapi.Path) bool {
+	path = strings.TrimSuffix(path, "/")
+	group, ok := strings.CutPrefix(path, "/apis/")
+	return path == "/api" || path == "/apis" || ok && group != "" && !strings.Contains(group, "/") || p.GroupVersion.Version != ""
+}
+
+// answer is an answer that is not sent yet.
+type answer struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(code int) {
+	if a.code == 0 {
+		a.code = code
+	}
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(b)
+}
+
+// send sends it. Its size is known.
+func (a *answer) send(w http.ResponseWriter) {
+	for name, values := range a.header {
+		if name != "Content-Length" && name != "Transfer-Encoding" {
+			w.Header()[name] = values
+		}
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(a.body.Len()))
+	w.WriteHeader(a.code)
+	_, _ = w.Write(a.body.Bytes()) // the client left
+}
+
+func (a *answer) aggregated() bool {
+	return strings.Contains(a.header.Get("Content-Type"), "as=APIGroupDiscoveryList")
+}
+
+// ask collects what a handler answers.
+func ask(h http.Handler, r *http.Request, accept string) *answer {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	r = r.Clone(ctx)
+	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range"} {
+		r.Header.Del(name)
+	}
+	r.Header.Set("Accept", accept)
+	a := &answer{header: http.Header{}}
+	func() {
+		defer func() {
+			if p := recover(); p != nil && (p != http.ErrAbortHandler || r.Context().Err() == nil) { //nolint:errorlint // a panic's value
+				panic(p)
+			} else if p != nil {
+				a.code = http.StatusServiceUnavailable // it took too long
+			}
+		}()
+		h.ServeHTTP(a, r)
+	}()
+	a.WriteHeader(http.StatusOK)
+	return a
+}
+
+// discovery answers with what the file has and what the server says that it has. If the
+// server does not answer, it is what the file has.
+func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
+	file := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.file.ServeFile(w, r, nil) })
+	accept := kubeapi.MediaJSON
+	if kubeapi.AcceptsAggregated(r) {
+		accept = kubeapi.MediaDiscovery + "," + kubeapi.MediaJSON
+	}
+	theirs := ask(s.link, r, accept)
+	if theirs.code == http.StatusOK && !theirs.aggregated() {
+		accept = kubeapi.MediaJSON
+	}
+	ours := ask(file, r, accept)
+	switch {
+	case theirs.code == http.StatusNotFound && ours.code == http.StatusOK, theirs.code >= http.StatusInternalServerError:
+		ours.send(w)
+	case theirs.code != http.StatusOK || ours.code != http.StatusOK:
+		theirs.send(w)
+	default:
+		both, err := union(theirs, ours)
+		if err != nil {
+			both = theirs.body.Bytes() // a form that is not known here
+		}
+		out := &answer{header: http.Header{"Content-Type": theirs.header["Content-Type"], "Cache-Control": {"no-cache, private"}}, code: http.StatusOK}
+		out.body.Write(both)
+		out.send(w)
+	}
+}
+
+// version answers with the server's version, or with that of the file's API.
+func (s *Server) version(w http.ResponseWriter, r *http.Request) {
+	theirs := ask(s.link, r, kubeapi.MediaJSON)
+	if theirs.code >= http.StatusInternalServerError {
+		s.file.ServeFile(w, r, nil)
+		return
+	}
+	theirs.send(w)
+}
+
+// union is a document of discovery with what either has. What both have is as theirs.
+func union(theirs, ours *answer) ([]byte, error) {
+	var kind metav1.TypeMeta
+	if err := json.Unmarshal(theirs.body.Bytes(), &kind); err != nil {
+		return nil, err
+	}
+	switch kind.Kind {
+	case "APIGroupDiscoveryList":
+		return merged(theirs, ours, mergeAggregated)
+	case "APIGroupList":
+		return merged(theirs, ours, func(a, b *metav1.APIGroupList) {
+			a.Groups = add(a.Groups, b.Groups, func(g metav1.APIGroup) string { return g.Name }, mergeGroup)
+		})
+	case "APIGroup":
+		return merged(theirs, ours, mergeGroup)
+	case "APIResourceList":
+		return merged(theirs, ours, func(a, b *metav1.APIResourceList) {
+			a.APIResources = add(a.APIResources, b.APIResources, func(r metav1.APIResource) string { return r.Name }, nil)
+		})
+	}
+	return theirs.body.Bytes(), nil
+}
+
+func merged[T any](theirs, ours *answer, merge func(a, b *T)) ([]byte, error) {
+	var a, b T
+	if err := json.Unmarshal(theirs.body.Bytes(), &a); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(ours.body.Bytes(), &b); err != nil {
+		return nil, err
+	}
+	merge(&a, &b)
+	return json.Marshal(a)
+}
+
+// add adds to a what only b has, by name. What both have is merged.
+func add[T any](a, b []T, name func(T) string, merge func(a, b *T)) []T {
+	for i := range b {
+		at := slices.IndexFunc(a, func(t T) bool { return name(t) == name(b[i]) })
+		switch {
+		case at < 0:
+			a = append(a, b[i])
+		case merge != nil:
+			merge(&a[at], &b[i])
+		}
+	}
+	return a
+}
+
+func mergeGroup(a, b *metav1.APIGroup) {
+	a.Versions = add(a.Versions, b.Versions, func(v metav1.GroupVersionForDiscovery) string { return v.Version }, nil)
+}
+
+func mergeAggregated(a, b *apidiscoveryv2.APIGroupDiscoveryList) {
+	a.Items = add(a.Items, b.Items, func(g apidiscoveryv2.APIGroupDiscovery) string { return g.Name }, func(a, b *apidiscoveryv2.APIGroupDiscovery) {
+		a.Versions = add(a.Versions, b.Versions, func(v apidiscoveryv2.APIVersionDiscovery) string { return v.Version }, func(a, b *apidiscoveryv2.APIVersionDiscovery) {
+			a.Resources = add(a.Resources, b.Resources, func(r apidiscoveryv2.APIResourceDiscovery) string { return r.Resource }, nil)
+		})
+	})
+}

@@ -1,0 +1,229 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// Own is a file that this process has open.
+func Own(db *boltstore.DB, o apifile.Options) File { return &own{db, o} }
+
+type own struct {
+	db *boltstore.DB
+	o  apifile.Options
+}
+
+// ServeFile implements File.
+func (f *own) ServeFile(w http.ResponseWriter, r *http.Request, otherwise http.Handler) {
+	o := f.o
+	o.Otherwise = otherwise
+	apifile.New(f.db, o).ServeHTTP(w, r)
+}
+
+// Shared is the file at a path, whoever has it open. Its owner answers, if there is one.
+// Otherwise it is read here, until somebody takes it.
+type Shared struct {
+	path  string
+	open  func() (*boltstore.DB, error) // for reading, giving way
+	o     apifile.Options
+	end   context.CancelFunc
+	ended sync.WaitGroup
+
+	mu     sync.Mutex
+	now    *way
+	failed error
+	at     time.Time // of failed
+	closed bool
+}
+
+// way is where answers come from: one of the two.
+type way struct {
+	db  *boltstore.DB
+	api *live.API
+}
+
+const (
+	lookEvery = time.Second     // at whether the file was taken
+	askOwner  = 5 * time.Second // is how long the owner has to say who it is
+)
+
+// NewShared returns the file at a path, which open opens for reading. Close it.
+func NewShared(path string, open func() (*boltstore.DB, error), o apifile.Options) *Shared {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &Shared{path: path, open: open, o: o, end: cancel}
+	f.ended.Go(func() {
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				f.look()
+			}
+		}
+	})
+	return f
+}
+
+// look ends watches of a file that was taken: nobody tells them.
+func (f *Shared) look() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drop()
+}
+
+// drop forgets a file that cannot be read any more. It needs mu.
+func (f *Shared) drop() {
+	if f.now != nil && f.now.db != nil && f.now.db.Err() != nil {
+		_ = f.now.db.Close() // it was only read
+		f.now = nil
+	}
+}
+
+// forget forgets an owner that does not answer.
+func (f *Shared) forget(w *way) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now == w {
+		w.api.Close()
+		f.now = nil
+	}
+}
+
+// Close lets go of the file.
+func (f *Shared) Close() error {
+	f.end()
+	f.ended.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	if f.now == nil {
+		return nil
+	}
+	if f.now.api != nil {
+		f.now.api.Close()
+		return nil
+	}
+	return f.now.db.Close()
+}
+
+// Ready returns an error if nothing can answer for the file at the moment.
+func (f *Shared) Ready() error {
+	_, err := f.way()
+	return err
+}
+
+func (f *Shared) way() (*way, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.drop()
+	switch {
+	case f.closed:
+		return nil, boltstore.ErrClosed
+	case f.now != nil:
+		return f.now, nil
+	case f.failed != nil && time.Since(f.at) < lookEvery:
+		return nil, f.failed
+	}
+	f.now, f.failed = f.find()
+	f.at = time.Now()
+	return f.now, f.failed
+}
+
+// find asks for an owner first: while there is one, the file cannot be opened.
+func (f *Shared) find() (*way, error) {
+	api, noOwner := f.owner()
+	if noOwner == nil {
+		return &way{api: api}, nil
+	}
+	db, err := f.open()
+	if errors.Is(err, boltstore.ErrLocked) {
+		err = fmt.Errorf("%w; %w", err, noOwner)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &way{db: db}, nil
+}
+
+func (f *Shared) owner() (*live.API, error) {
+	c, err := live.Dial(f.path)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askOwner)
+	defer cancel()
+	st, err := c.Status(ctx)
+	if err == nil && st.Owner != nil && st.Owner.Moved != "" {
+		err = fmt.Errorf("process %d serves the socket, but has another file open, which was at this path before: %s", st.Owner.PID, st.Owner.Moved)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c.API(f.o), nil
+}
+
+// ServeFile implements File.
+func (f *Shared) ServeFile(w http.ResponseWriter, r *http.Request, otherwise http.Handler) {
+	var err error
+	for range 3 { // the owner ends, and another one begins
+		var way *way
+		if way, err = f.way(); err != nil {
+			break
+		}
+		if way.db != nil {
+			(&own{way.db, f.o}).ServeFile(w, r, otherwise)
+			return
+		}
+		switch err = passToOwner(way.api, w, r, otherwise != nil); {
+		case err == nil:
+			return
+		case errors.Is(err, live.ErrNotKept):
+			otherwise.ServeHTTP(w, r)
+			return
+		case !errors.Is(err, live.ErrNoOwner):
+			panic(http.ErrAbortHandler) // the caller left
+		}
+		f.forget(way)
+	}
+	st := apierrors.NewServiceUnavailable(err.Error())
+	st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	kubeapi.WriteStatus(w, st)
+}
+
+// passToOwner has the owner answer. An error says that nothing of an answer was sent.
+func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwise bool) (err error) {
+	p := httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.Header.Del("Authorization") // the owner has no use for it
+			p.Out.Body, p.Out.ContentLength = nil, 0
+		},
+		Transport:     roundTripper(func(r *http.Request) (*http.Response, error) { return api.Do(r, otherwise) }),
+		FlushInterval: -1,
+		ErrorHandler:  func(_ http.ResponseWriter, _ *http.Request, cause error) { err = cause },
+		ErrorLog:      log.New(io.Discard, "", 0),
+	}
+	p.ServeHTTP(w, r)
+	return err
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

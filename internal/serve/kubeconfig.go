@@ -1,0 +1,68 @@
+package serve
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// name is that of cluster, user and context in a kubeconfig.
+const name = "kubewake"
+
+// WriteKubeconfig replaces the file at path by one that only this user can read, with the
+// address of a server, its certificate and a token for it.
+func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err error) {
+	c := clientcmdapi.NewConfig()
+	c.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + server.String(), CertificateAuthorityData: ca}
+	c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	c.CurrentContext = name
+	b, err := clientcmd.Write(*c)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// tokenForm is that of NewToken.
+var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+
+// Kept returns the token and the address of a kubeconfig that an earlier life has written,
+// so that its clients go on. The token is a new one if there is none, or if somebody else
+// may have read it. Then there is no address.
+func Kept(path string) (token, addr string) {
+	st, err := os.Lstat(path)
+	if err != nil || !st.Mode().IsRegular() || runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 || !ownedBySelf(st) {
+		return NewToken(), ""
+	}
+	c, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return NewToken(), ""
+	}
+	user, cluster := c.AuthInfos[name], c.Clusters[name]
+	if user == nil || cluster == nil || !tokenForm.MatchString(user.Token) {
+		return NewToken(), ""
+	}
+	addr, _ = strings.CutPrefix(cluster.Server, "https://")
+	return user.Token, addr
+}

@@ -1,0 +1,120 @@
+package serve
+
+import (
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// Limits bound what callers can use.
+type Limits struct {
+	Connections int           // of each listener; others wait to be accepted
+	Requests    int           // that are not long; more get 429
+	Watches     int           // watches and other long requests; more get 429
+	Header      int           // bytes of a request's header
+	Body        int64         // bytes of a request's body
+	Send        time.Duration // to send a header, and a body
+	Take        time.Duration // to take the whole answer of a request that is not long
+	Stall       time.Duration // to take a piece of a long answer
+}
+
+// DefaultLimits are for an edge device with some dozens of clients.
+var DefaultLimits = Limits{
+	Connections: 1000, Requests: 100, Watches: 1000,
+	Header: 64 << 10, Body: 3 << 20,
+	Send: 30 * time.Second, Take: 5 * time.Minute, Stall: 5 * time.Minute,
+}
+
+// limited bounds the requests that next has at a time, and what each may take.
+type limited struct {
+	Limits
+	short, long chan struct{}
+	next        http.Handler
+}
+
+func newLimited(l Limits, next http.Handler) *limited {
+	return &limited{l, make(chan struct{}, l.Requests), make(chan struct{}, l.Watches), next}
+}
+
+// ServeHTTP implements http.Handler.
+func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	long := isLong(r)
+	places := l.short
+	if long {
+		places = l.long
+	}
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	default:
+		kubeapi.WriteStatus(w, apierrors.NewTooManyRequests("there are too many requests under way, please try again later", 1))
+		return
+	}
+	// These fail only on a connection that is gone.
+	c := http.NewResponseController(w)
+	if long {
+		_ = c.SetWriteDeadline(time.Time{})
+		w = &patient{ResponseWriter: w, c: c, stall: l.Stall}
+	} else {
+		_ = c.SetWriteDeadline(time.Now().Add(l.Take))
+	}
+	if r.ContentLength != 0 && r.Header.Get("Upgrade") == "" {
+		_ = c.SetReadDeadline(time.Now().Add(l.Send))
+		defer func() { _ = c.SetReadDeadline(time.Time{}) }()
+		r.Body = http.MaxBytesReader(w, r.Body, l.Body)
+	}
+	l.next.ServeHTTP(w, r)
+}
+
+// isLong says whether a request may last: a watch, a log that is followed, or a stream
+// both ways.
+func isLong(r *http.Request) bool {
+	if r.Header.Get("Upgrade") != "" {
+		return true
+	}
+	p := kubeapi.ParsePath(r.URL.Path)
+	switch p.Subresource {
+	case "attach", "exec", "portforward", "proxy", "log":
+		return true
+	}
+	return p.Verb(r.Method, r.URL.Query()) == "watch" || p.Resource == "watch"
+}
+
+// patient is a long answer, of which the client takes each piece in time or loses it.
+type patient struct {
+	http.ResponseWriter
+	c     *http.ResponseController
+	stall time.Duration
+}
+
+// Write implements io.Writer.
+func (p *patient) Write(b []byte) (n int, err error) {
+	err = p.inTime(func() error {
+		n, err = p.ResponseWriter.Write(b)
+		return err
+	})
+	return n, err
+}
+
+// Flush implements http.Flusher.
+func (p *patient) Flush() { _ = p.FlushError() } // the next Write has the error
+
+// FlushError is what http.ResponseController calls.
+func (p *patient) FlushError() error { return p.inTime(p.c.Flush) }
+
+func (p *patient) inTime(do func() error) error {
+	if err := p.c.SetWriteDeadline(time.Now().Add(p.stall)); err != nil {
+		return err
+	}
+	err := do()
+	if err == nil {
+		err = p.c.SetWriteDeadline(time.Time{}) // in HTTP/2 it would end a stream that is idle
+	}
+	return err
+}
+
+// Unwrap is for http.ResponseController.
+func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -1,0 +1,242 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
+)
+
+// blocking is a file whose answers wait.
+type blocking struct{ begun, end chan struct{} }
+
+// ServeFile implements File.
+func (b *blocking) ServeFile(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+	b.begun <- struct{}{}
+	select {
+	case <-b.end:
+	case <-r.Context().Done():
+	}
+}
+
+// TestLimits: requests and watches beyond their limits get 429, apart from each other. A
+// place is free again after its request. Large headers are refused.
+func TestLimits(t *testing.T) {
+	b := &blocking{make(chan struct{}), make(chan struct{})}
+	s := start(t, Options{File: b, Limits: Limits{Requests: 2, Watches: 1, Header: 8 << 10}})
+	done := make(chan int, 3)
+	for _, path := range []string{maps, maps + "/x", maps + "?watch=true"} {
+		go func() { done <- s.get(path).code }()
+		<-b.begun
+	}
+	for _, path := range []string{maps, "/apis", maps + "?watch=1", maps + "/x/exec"} {
+		if a := s.get(path); !a.has(429, "TooManyRequests") || a.header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %d %s", path, a.code, a.body)
+		}
+	}
+	close(b.end)
+	for range 3 {
+		if code := <-done; code != 200 {
+			t.Errorf("code %d", code)
+		}
+	}
+	go func() { done <- s.get(maps).code }()
+	<-b.begun
+	if code := <-done; code != 200 {
+		t.Errorf("a free place: %d", code)
+	}
+	if a := s.get(maps, "X-Large", strings.Repeat("x", 20<<10)); a.code != 431 {
+		t.Errorf("a large header: %d", a.code)
+	}
+}
+
+// TestConnections: more connections wait until one ends.
+func TestConnections(t *testing.T) {
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Limits: Limits{Connections: 1}})
+	first, err := net.Dial("unix", filepath.Join(s.dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It has the place once it is answered.
+	if _, err := io.WriteString(first, "GET "+maps+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(first).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		t.Fatalf("%q %v", line, err)
+	}
+	answered := make(chan said, 1)
+	go func() { answered <- s.get(maps) }()
+	select {
+	case a := <-answered:
+		t.Errorf("a second connection got %d", a.code)
+	case <-time.After(50 * time.Millisecond): // long enough to be answered
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-answered; a.code != 200 {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+}
+
+// TestStalled: a client that takes nothing of a long answer loses its connection, and its
+// place is free.
+func TestStalled(t *testing.T) {
+	db := openFile(t)
+	store := claim(t, db, "configmaps", &corev1.ConfigMap{})
+	relist(t, store, "10")
+	s := start(t, Options{File: Own(db, apifile.Options{}), Limits: Limits{Watches: 1, Stall: 100 * time.Millisecond}})
+	watch(t, s)
+	q := feed(t, store)
+	large := strings.Repeat("x", 100<<10)
+	for i := range 100 {
+		if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", "x", 11+i), Data: map[string]string{"k": large}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for {
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, local+maps+"?watch=true&resourceVersion=110", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := s.socket.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close() // only the code counts
+		cancel()
+		if resp.StatusCode == 200 {
+			return
+		}
+		if resp.StatusCode != 429 || time.Now().After(deadline) {
+			t.Fatalf("code %d", resp.StatusCode)
+		}
+	}
+}
+
+// watch begins a watch over a connection of its own, and returns it once it is answered.
+func watch(t *testing.T, s *served) *bufio.Reader {
+	t.Helper()
+	conn, err := net.Dial("unix", filepath.Join(s.dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // the server may have closed it
+	if _, err := io.WriteString(conn, "GET /api/v1/configmaps?watch=true&resourceVersion=10 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != 200 {
+		t.Fatal(resp.Status)
+	}
+	return bufio.NewReader(resp.Body)
+}
+
+// TestWatchersThatDoNotRead: 200 clients watch, half of which never read, while 1,000
+// changes a second come. Commits are on time, memory is bounded, and who reads is told of
+// every change.
+func TestWatchersThatDoNotRead(t *testing.T) {
+	const watchers, rate, seconds, size = 200, 1000, 1, 4 << 10
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{JournalBytes: 256 << 20, Durability: boltstore.DurabilityProcess})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	store := claim(t, db, "configmaps", &corev1.ConfigMap{})
+	relist(t, store, "10")
+	s := start(t, Options{File: Own(db, apifile.Options{})})
+	last := 10 + rate*seconds
+	told := make(chan error, watchers/2)
+	for i := range watchers {
+		events := watch(t, s)
+		if i%2 == 0 {
+			continue // it never reads
+		}
+		go func() {
+			for n := 11; ; n++ {
+				line, err := events.ReadString('\n')
+				if want := fmt.Sprintf(`"resourceVersion":"%d"`, n); err == nil && !strings.Contains(line, want) {
+					err = fmt.Errorf("%.100s is not of version %d", line, n)
+				}
+				if err != nil || n == last {
+					told <- err
+					return
+				}
+			}
+		}()
+	}
+	before := heap()
+	q := feed(t, store)
+	content := strings.Repeat("x", size)
+	tick := time.NewTicker(time.Second / rate)
+	defer tick.Stop()
+	var slowest time.Duration
+	for n := 11; n <= last; n++ {
+		<-tick.C
+		began := time.Now()
+		if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", fmt.Sprint("x", n%100), n), Data: map[string]string{"k": content}}); err != nil {
+			t.Fatal(err)
+		}
+		if n%rate == 0 {
+			if err := q.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slowest = max(slowest, time.Since(began))
+	}
+	if err := q.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	timeout := time.After(2 * time.Minute)
+	for range watchers / 2 {
+		select {
+		case err := <-told:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-timeout:
+			t.Fatal("not all were told")
+		}
+	}
+	grown := heap() - before // with those that have not read
+	t.Logf("the slowest change took %s; memory grew by %d MiB", slowest, grown>>20)
+	// Held for each watcher, it would be the changes times 100: 400 MB.
+	if grown > 100<<20 {
+		t.Errorf("memory grew by %d MiB", grown>>20)
+	}
+	if slowest > 10*time.Second {
+		t.Errorf("a change took %s", slowest)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,156 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// LinkOptions configure a link. The zero value allows nobody offline.
+type LinkOptions struct {
+	// Offline is how long what the server has allowed stays allowed while the server cannot
+	// be asked.
+	Offline time.Duration
+	// Clock is the real one by default. It must not jump: a set clock would lengthen Offline.
+	Clock clock.PassiveClock
+}
+
+// Link leads to the real server. As an http.Handler it passes requests on.
+type Link struct {
+	to      *url.URL
+	own     wires // with this process's credentials
+	bare    wires // without any
+	proxy   *httputil.ReverseProxy
+	reviews *reviews
+	authn   authenticationclient.AuthenticationV1Interface
+	authz   authorizationclient.AuthorizationV1Interface
+}
+
+// wires lead to the server. Streams both ways need HTTP/1.1.
+type wires struct{ any, one http.RoundTripper }
+
+// NewLink returns the link that a config describes. It sends nothing.
+func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = 0 // watches and streams last
+	cfg.Dial = (&net.Dialer{Timeout: patience, KeepAlive: 30 * time.Second}).DialContext
+	l := &Link{reviews: newReviews(o.Clock, o.Offline)}
+	var err error
+	if l.to, _, err = rest.DefaultServerUrlFor(cfg); err != nil {
+		return nil, fmt.Errorf("the server's address: %w", err)
+	}
+	if l.own, err = wiresOf(cfg); err != nil {
+		return nil, err
+	}
+	if l.bare, err = wiresOf(rest.AnonymousClientConfig(cfg)); err != nil {
+		return nil, err
+	}
+	if l.authn, err = authenticationclient.NewForConfig(cfg); err != nil {
+		return nil, err
+	}
+	if l.authz, err = authorizationclient.NewForConfig(cfg); err != nil {
+		return nil, err
+	}
+	l.proxy = &httputil.ReverseProxy{
+		Rewrite: l.rewrite, Transport: l, FlushInterval: -1, ErrorHandler: answerDown,
+		ErrorLog: log.New(io.Discard, "", 0), // callers cannot fill the log
+	}
+	return l, nil
+}
+
+func wiresOf(cfg *rest.Config) (w wires, err error) {
+	if w.any, err = rest.TransportFor(cfg); err != nil {
+		return w, err
+	}
+	one := rest.CopyConfig(cfg)
+	one.NextProtos = []string{"http/1.1"}
+	w.one, err = rest.TransportFor(one)
+	return w, err
+}
+
+// ServeHTTP passes a request on to the server.
+func (l *Link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// What a file has said of the request is not the server's.
+	for name := range w.Header() {
+		w.Header().Del(name)
+	}
+	l.proxy.ServeHTTP(w, r)
+}
+
+// rewrite makes the request that the server gets. It has the caller's own credentials or
+// none yet.
+func (l *Link) rewrite(p *httputil.ProxyRequest) {
+	p.SetURL(l.to)
+	c := callerOf(p.In)
+	h := p.Out.Header
+	h.Del("Authorization")
+	for name := range h {
+		// An authenticating proxy's headers would be believed with this process's certificate.
+		if strings.HasPrefix(http.CanonicalHeaderKey(name), "X-Remote-") || !c.same && c.token == "" && isImpersonation(name) {
+			delete(h, name)
+		}
+	}
+	if !c.same && c.token != "" {
+		h.Set("Authorization", "Bearer "+c.token)
+	}
+}
+
+// RoundTrip sends a request with the credentials that its caller has at the server. It is
+// for the proxy.
+func (l *Link) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := callerOf(r)
+	wires := l.own
+	if !c.same && c.token != "" {
+		wires = l.bare
+	}
+	rt := wires.any
+	if r.Header.Get("Upgrade") != "" {
+		rt = wires.one
+	}
+	if !c.same && c.token == "" {
+		rt = c.impersonating(rt)
+	}
+	return rt.RoundTrip(r)
+}
+
+// answerDown answers what could not be passed on.
+func answerDown(w http.ResponseWriter, r *http.Request, err error) {
+	var large *http.MaxBytesError
+	switch {
+	case r.Context().Err() != nil:
+		panic(http.ErrAbortHandler) // the caller left
+	case errors.As(err, &large):
+		kubeapi.WriteStatus(w, apierrors.NewRequestEntityTooLargeError(large.Error()))
+	default:
+		st := apierrors.NewServiceUnavailable(fmt.Sprintf("the file cannot answer this, and the server cannot be reached: %v", err))
+		st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+		kubeapi.WriteStatus(w, st)
+	}
+}
+
+// bounded bounds how long a read of somebody who was reviewed lasts: as long as the review
+// is good without the server.
+func (l *Link) bounded(r *http.Request) (*http.Request, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(r.Context(), max(l.reviews.offline, yesFor))
+	return r.WithContext(ctx), cancel
+}

@@ -1,0 +1,194 @@
+package serve
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509/pkix"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+)
+
+// TestPassThrough: writes, and what the file does not have, go to the server with the
+// caller's identity. The rest does not.
+func TestPassThrough(t *testing.T) {
+	c := newCluster(t)
+	ours := newAuthority(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
+	r := s.remote(ours)
+	anybody, bob := r.client(nil, pkix.Name{}), r.client(ours, pkix.Name{CommonName: "bob", Organization: []string{"ops", "dev"}})
+	bob1 := r.client(ours, pkix.Name{CommonName: "bob", Organization: []string{"dev", "ops"}})
+	bob1.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+	bob1.Transport.(*http.Transport).TLSClientConfig.NextProtos = []string{"http/1.1"}
+	ann := []string{"Authorization", "Bearer token-of-ann"}
+	for _, tc := range []struct {
+		name   string
+		client *http.Client
+		base   string
+		method string
+		path   string
+		header []string
+		as     string // "" is not passed on
+	}{
+		{"this user's read", s.socket, local, "GET", maps, nil, ""},
+		{"this user's write", s.socket, local, "POST", maps, nil, "own"},
+		{"a token of somebody else's at the socket", s.socket, local, "PUT", maps + "/x", ann, "own"},
+		{"this user as somebody", s.socket, local, "GET", maps, []string{"Impersonate-User", "eve"}, "own as eve "},
+		{"a patch of ann's", anybody, r.addr, "PATCH", maps + "/x", ann, "ann"},
+		{"a delete of bob's", bob, r.addr, "DELETE", maps + "/x", nil, "own as bob dev,ops"},
+		{"a type that the file lacks", bob, r.addr, "GET", "/api/v1/pods", nil, "own as bob dev,ops"},
+		{"a group that the file lacks", s.socket, local, "GET", "/apis/example.com/v1/widgets", nil, "own"},
+		{"a subresource", anybody, r.addr, "GET", maps + "/x/scale", ann, "ann"},
+		{"OpenAPI", s.socket, local, "GET", "/openapi/v3", nil, "own"},
+		{"a self review", bob, r.addr, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", nil, "own as bob dev,ops"},
+		{"a proxy's headers", s.socket, local, "DELETE", maps, []string{"X-Remote-User", "root", "X-Remote-Group", "system:masters"}, "own"},
+		{"headers that are dropped on the way", bob1, r.addr, "DELETE", maps, []string{"Connection", "Impersonate-User, Impersonate-Group"}, "own as bob dev,ops"},
+		{"the old path of a watch", s.socket, local, "GET", "/api/v1/watch/configmaps", nil, "own"},
+	} {
+		before, _ := c.counts()
+		a := send(t, tc.client, tc.method, tc.base+tc.path, strings.NewReader("body of "+tc.name), tc.header...)
+		after, _ := c.counts()
+		if tc.as == "" {
+			if after != before || a.code != 200 {
+				t.Errorf("%s: passed on %d: %d %s", tc.name, after-before, a.code, a.body)
+			}
+			continue
+		}
+		got := c.last()
+		if after != before+1 || !a.has(200, `"kind":"Answer"`) || got.as != tc.as || got.what != tc.method+" "+tc.path || got.body != "body of "+tc.name {
+			t.Errorf("%s: passed on %d: %+v: %d %s", tc.name, after-before, got, a.code, a.body)
+		}
+		if got.header.Get("X-Remote-User") != "" || a.header.Get(apifile.HeaderAge) != "" {
+			t.Errorf("%s: %v, %v", tc.name, got.header, a.header)
+		}
+	}
+	before, _ := c.counts()
+	for _, name := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Extra-Scopes", "Impersonate-Uid"} {
+		for _, method := range []string{"GET", "POST"} {
+			if a := send(t, bob, method, r.addr+maps, nil, name, "system:masters"); !a.has(403, "cannot impersonate somebody else") {
+				t.Errorf("%s %s: %d %s", method, name, a.code, a.body)
+			}
+		}
+	}
+	if after, _ := c.counts(); after != before {
+		t.Errorf("%d were passed on", after-before)
+	}
+	// ann may impersonate if the server lets her: it has her own token.
+	if a := get(t, anybody, r.addr+maps, append(ann, "Impersonate-User", "eve")...); a.code != 200 || c.last().as != "ann" || c.last().header.Get("Impersonate-User") != "eve" {
+		t.Errorf("%d %+v", a.code, c.last())
+	}
+}
+
+// TestDown: without the server the file answers, and what needs the server gets 503.
+func TestDown(t *testing.T) {
+	c := newCluster(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
+	if a := s.get("/version"); !a.has(200, "v1.36.0") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	c.setDown(true)
+	for _, tc := range []struct{ method, path string }{
+		{"POST", maps}, {"DELETE", maps + "/x"}, {"GET", "/api/v1/pods"}, {"GET", "/api/v1/namespaces/a/pods/p/log"}, {"GET", "/openapi/v2"},
+	} {
+		a := send(t, s.socket, tc.method, local+tc.path, nil)
+		if !a.has(503, `"reason":"ServiceUnavailable"`) || a.header.Get("Retry-After") != "1" {
+			t.Errorf("%s %s: %d %v %s", tc.method, tc.path, a.code, a.header, a.body)
+		}
+	}
+	for path, text := range map[string]string{maps: `"uid":"ax"`, "/version": "kubewake", "/api/v1": `"configmaps"`} {
+		if a := s.get(path); !a.has(200, text) {
+			t.Errorf("%s: %d %s", path, a.code, a.body)
+		}
+	}
+	c.setDown(false)
+	if a := send(t, s.socket, "POST", local+maps, nil); a.code != 200 {
+		t.Errorf("up again: %d %s", a.code, a.body)
+	}
+	large := io.LimitReader(zeros{}, DefaultLimits.Body+1)
+	if a := send(t, s.socket, "POST", local+maps, large); a.code != 413 {
+		t.Errorf("a large body: %d %s", a.code, a.body)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestStreams: what upgrades to a stream both ways passes with the caller's identity, and
+// a log that is followed comes as it is written.
+func TestStreams(t *testing.T) {
+	c := newCluster(t)
+	ours := newAuthority(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
+	r := s.remote(ours)
+	const exec = "/api/v1/namespaces/a/pods/p/exec?command=sh"
+	for _, protocol := range []string{"SPDY/3.1", "websocket"} {
+		conn, err := net.Dial("unix", filepath.Join(s.dir, "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := upgrade(t, conn, exec, protocol, ""); line != "hello\n" || c.last().as != "own" {
+			t.Errorf("%s: %q as %s", protocol, line, c.last().as)
+		}
+		_ = conn.Close() // it has done its work
+		cfg := r.client(ours, pkix.Name{CommonName: "bob"}).Transport.(*http.Transport).TLSClientConfig
+		cfg.NextProtos = []string{"http/1.1"}
+		tconn, err := tls.Dial("tcp", strings.TrimPrefix(r.addr, "https://"), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := upgrade(t, tconn, exec, protocol, ""); line != "hello\n" || c.last().as != "own as bob " {
+			t.Errorf("%s: %q as %s", protocol, line, c.last().as)
+		}
+		_ = tconn.Close() // it has done its work
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, local+"/api/v1/namespaces/a/pods/p/log?follow=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := s.socket.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "one line\n" {
+		t.Errorf("%q %v", line, err)
+	}
+}
+
+// TestDiscoveryUnion: clients find what the file has and what the server has, in each form
+// of discovery, and offline what the file has.
+func TestDiscoveryUnion(t *testing.T) {
+	c := newCluster(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{Secrets: true}), Link: c.link(t, LinkOptions{})})
+	find := func(legacy bool, resource string) bool {
+		dc := discovery.NewDiscoveryClientForConfigOrDie(&rest.Config{Host: local, Transport: s.socket.Transport})
+		dc.UseLegacyDiscovery = legacy
+		groups, err := restmapper.GetAPIGroupResources(dc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = restmapper.NewDiscoveryRESTMapper(groups).ResourceFor(schema.GroupVersionResource{Resource: resource})
+		return err == nil
+	}
+	for _, down := range []bool{false, true} {
+		c.setDown(down)
+		for _, legacy := range []bool{true, false} {
+			for resource, want := range map[string]bool{"configmaps": true, "secrets": true, "pods": !down, "deployments": !down, "none": false} {
+				if got := find(legacy, resource); got != want {
+					t.Errorf("down %v, legacy %v: %s: %v", down, legacy, resource, got)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+const (
+	// reviewed bounds the answers of the server that are kept.
+	reviewed = 4096
+	// yesFor and noFor are how long an answer is good without asking again. A yes is for
+	// no longer than it is while offline.
+	yesFor = time.Minute
+	noFor  = 5 * time.Second
+	// patience is how long a review may take. For pause after one that failed, the server
+	// counts as out of reach.
+	patience = 5 * time.Second
+	pause    = 2 * time.Second
+)
+
+// reviews keeps what the server has said.
+type reviews struct {
+	clock   clock.PassiveClock
+	offline time.Duration
+	kept    *cache.LRUExpireCache // of review, by a hash of the question
+
+	mu   sync.Mutex
+	down error     // why the server could not be asked
+	at   time.Time // when
+}
+
+// review is an answer of the server.
+type review struct {
+	yes  bool
+	why  string
+	user authenticationv1.UserInfo
+	at   time.Time // when it was asked for
+}
+
+func newReviews(c clock.PassiveClock, offline time.Duration) *reviews {
+	return &reviews{clock: c, offline: offline, kept: cache.NewLRUExpireCacheWithClock(reviewed, c)}
+}
+
+// errOffline: the server could not be asked, and has not allowed the same lately.
+type errOffline struct{ cause error }
+
+func (e *errOffline) Error() string { return e.cause.Error() }
+
+// get returns the server's answer to a question, which is anything that JSON tells from
+// others. It is one that the server gave lately, or gives now, or while it cannot be asked
+// a yes that is not older than offline.
+func (v *reviews) get(ctx context.Context, question any, ask func(context.Context) (review, error)) (review, error) {
+	text, err := json.Marshal(question)
+	if err != nil {
+		return review{}, err
+	}
+	key := sha256.Sum256(text)
+	now := v.clock.Now()
+	var last review
+	if kept, ok := v.kept.Get(key); ok {
+		last = kept.(review)
+		if age := now.Sub(last.at); last.yes && age < min(yesFor, v.offline) || !last.yes && age < noFor {
+			return last, nil
+		}
+	}
+	err = v.resting(now)
+	if err == nil {
+		var got review
+		asking, cancel := context.WithTimeout(ctx, patience)
+		if got, err = ask(asking); err != nil && unreachable(err) && asking.Err() == nil {
+			got, err = ask(asking) // over a connection that was not closed meanwhile
+		}
+		cancel()
+		if err == nil {
+			got.at = now
+			v.kept.Add(key, got, max(v.offline, noFor))
+			return got, nil
+		}
+		if ctx.Err() != nil {
+			return review{}, ctx.Err() // the caller left
+		}
+		if !unreachable(err) {
+			return review{}, err
+		}
+		v.failed(err)
+	}
+	if last.yes && now.Sub(last.at) < v.offline {
+		return last, nil
+	}
+	return review{}, &errOffline{err}
+}
+
+// resting returns why the server need not be asked now.
+func (v *reviews) resting(now time.Time) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.down != nil && now.Sub(v.at) < pause {
+		return v.down
+	}
+	v.down = nil
+	return nil
+}
+
+func (v *reviews) failed(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.down, v.at = err, v.clock.Now()
+}
+
+// unreachable says whether err says nothing but that the server did not answer.
+func unreachable(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	code := status.Status().Code
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+}
+
+// authenticate asks the server whose a token is.
+func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, *apierrors.StatusError) {
+	got, err := l.reviews.get(ctx, []string{"token", token}, func(ctx context.Context) (review, error) {
+		r, err := l.authn.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+		if err != nil {
+			return review{}, err
+		}
+		return review{yes: r.Status.Authenticated && r.Status.User.Username != "", user: r.Status.User}, nil
+	})
+	var offline *errOffline
+	switch {
+	case errors.As(err, &offline):
+		return got.user, unauthorized(fmt.Sprintf("the server cannot be asked about the token (%v), and has not accepted it within %s", offline, l.reviews.offline))
+	case err != nil:
+		return got.user, apierrors.NewInternalError(fmt.Errorf("the server does not review the token: %w", err))
+	case !got.yes:
+		return got.user, unauthorized("the server does not accept the token")
+	}
+	return got.user, nil
+}
+
+// authorize asks the server whether a caller may read something.
+func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.StatusError {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: c.user.Username, Groups: c.user.Groups, UID: c.user.UID, ResourceAttributes: attributes(r, p)}
+	if len(c.user.Extra) > 0 {
+		spec.Extra = map[string]authorizationv1.ExtraValue{}
+		for k, v := range c.user.Extra {
+			spec.Extra[k] = authorizationv1.ExtraValue(v)
+		}
+	}
+	got, err := l.reviews.get(r.Context(), spec, func(ctx context.Context) (review, error) {
+		r, err := l.authz.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return review{}, err
+		}
+		return review{yes: r.Status.Allowed && !r.Status.Denied, why: r.Status.Reason}, nil
+	})
+	a := spec.ResourceAttributes
+	resource := schema.GroupResource{Group: a.Group, Resource: a.Resource}
+	what := fmt.Sprintf("User %q cannot %s resource %q in API group %q", spec.User, a.Verb, a.Resource, a.Group)
+	if a.Namespace != "" {
+		what += fmt.Sprintf(" in the namespace %q", a.Namespace)
+	} else {
+		what += " at the cluster scope"
+	}
+	var offline *errOffline
+	switch {
+	case errors.As(err, &offline):
+		return apierrors.NewForbidden(resource, p.Name, fmt.Errorf("%s while the server cannot be asked (%v): it has not allowed this within %s", what, offline, l.reviews.offline))
+	case err != nil:
+		return apierrors.NewForbidden(resource, p.Name, fmt.Errorf("%s: the server does not review it: %w", what, err))
+	case !got.yes && got.why != "":
+		return apierrors.NewForbidden(resource, p.Name, fmt.Errorf("%s: %s", what, got.why))
+	case !got.yes:
+		return apierrors.NewForbidden(resource, p.Name, errors.New(what))
+	}
+	return nil
+}
+
+// attributes are what an API server would authorise of a read.
+func attributes(r *http.Request, p kubeapi.Path) *authorizationv1.ResourceAttributes {
+	q := r.URL.Query()
+	a := &authorizationv1.ResourceAttributes{
+		Group: p.GroupVersion.Group, Version: p.GroupVersion.Version, Resource: p.Resource, Subresource: p.Subresource,
+		Namespace: p.Namespace, Name: p.Name, Verb: p.Verb(r.Method, q),
+	}
+	if a.Group == "" && a.Resource == "namespaces" && a.Name != "" {
+		a.Namespace = a.Name
+	}
+	if a.Verb == "get" {
+		return a
+	}
+	if text := q.Get("fieldSelector"); text != "" {
+		a.FieldSelector = &authorizationv1.FieldSelectorAttributes{RawSelector: text}
+		if sel, err := fields.ParseSelector(text); err == nil { // otherwise the read is refused later
+			if name, ok := sel.RequiresExactMatch("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
+				a.Name = name
+			}
+		}
+	}
+	if text := q.Get("labelSelector"); text != "" {
+		a.LabelSelector = &authorizationv1.LabelSelectorAttributes{RawSelector: text}
+	}
+	return a
+}

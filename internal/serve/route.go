@@ -1,0 +1,83 @@
+package serve
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// File answers what a file has.
+type File interface {
+	// ServeFile answers a read. For what the file does not have it calls otherwise, with
+	// nothing of an answer sent. If that is nil, it refuses.
+	ServeFile(w http.ResponseWriter, r *http.Request, otherwise http.Handler)
+}
+
+// enter lets a caller in.
+func (s *Server) enter(g gate) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := g(r)
+		if err != nil {
+			if err.ErrStatus.Code == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+			}
+			kubeapi.WriteStatus(w, err)
+			return
+		}
+		s.route(w, withCaller(r, c))
+	})
+}
+
+// route sends a request where it is answered.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) {
+	c := callerOf(r)
+	p := kubeapi.ParsePath(r.URL.Path)
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	asSomebody := impersonates(r.Header)
+	switch {
+	case asSomebody && !c.same && c.token == "":
+		refuse(w, "who comes with a client certificate is impersonated, and cannot impersonate somebody else (Impersonate- headers)")
+	case asSomebody && s.link == nil:
+		refuse(w, "it is not known what others may do: there is no link to the server (Impersonate- headers)")
+	case s.link == nil:
+		s.file.ServeFile(w, r, nil)
+	case !reads || asSomebody || r.Header.Get("Upgrade") != "":
+		s.link.ServeHTTP(w, r)
+	case p.Resource != "":
+		s.read(w, r, c, p)
+	case isDiscovery(r.URL.Path, p):
+		s.discovery(w, r)
+	case strings.TrimSuffix(r.URL.Path, "/") == "/version":
+		s.version(w, r)
+	default:
+		s.link.ServeHTTP(w, r)
+	}
+}
+
+// read answers a read of objects.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubeapi.Path) {
+	if !c.same {
+		if p.Subresource != "" && p.Subresource != "status" {
+			s.link.ServeHTTP(w, r) // the server authorises it
+			return
+		}
+		if err := s.link.authorize(r, c, p); err != nil {
+			kubeapi.WriteStatus(w, err)
+			return
+		}
+		r, cancel := s.link.bounded(r)
+		defer cancel()
+		s.file.ServeFile(w, r, s.link)
+		return
+	}
+	s.file.ServeFile(w, r, s.link)
+}
+
+func refuse(w http.ResponseWriter, why string) {
+	kubeapi.WriteStatus(w, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(why)))
+}

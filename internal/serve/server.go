@@ -1,0 +1,161 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/kubewake/kubewake/boltstore/live"
+)
+
+// Options configure a server.
+type Options struct {
+	// File answers what it has.
+	File File
+	// Link leads to the real server. nil: only the file answers, and only this user gets in.
+	Link *Link
+	// Limits are DefaultLimits where they are 0.
+	Limits Limits
+}
+
+// Server serves callers on several addresses.
+type Server struct {
+	file    File
+	link    *Link
+	limits  Limits
+	closing context.CancelFunc
+	ctx     context.Context // of all requests
+
+	mu      sync.Mutex
+	servers []*http.Server
+	wg      sync.WaitGroup
+}
+
+// New returns a server that listens nowhere yet.
+func New(o Options) *Server {
+	s := &Server{file: o.File, link: o.Link, limits: o.Limits.withDefaults()}
+	s.ctx, s.closing = context.WithCancel(context.Background())
+	return s
+}
+
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits
+	or := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	or(&l.Connections, d.Connections)
+	or(&l.Requests, d.Requests)
+	or(&l.Watches, d.Watches)
+	or(&l.Header, d.Header)
+	if l.Body <= 0 {
+		l.Body = d.Body
+	}
+	for v, d := range map[*time.Duration]time.Duration{&l.Send: d.Send, &l.Take: d.Take, &l.Stall: d.Stall} {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	return l
+}
+
+// Unix lets this user in at a unix socket.
+func (s *Server) Unix(path string) error {
+	l, err := live.Listen(path)
+	if err != nil {
+		return fmt.Errorf("the socket %s cannot be made: %w", path, err)
+	}
+	s.serve(l, thisUser, nil)
+	return nil
+}
+
+// ErrOffLoopback: others than this machine's users could read what is sent.
+var ErrOffLoopback = errors.New("it can be reached from other machines, which needs TLS: give --tls-listen with --tls-cert and --tls-key")
+
+// Loopback lets in who has the token at an address of this machine only. It returns the
+// address, and the certificate of a server that has the token: clients send tokens only
+// over TLS.
+func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error) {
+	resolved, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the address to listen at (--listen): %w", err)
+	}
+	if !resolved.IP.IsLoopback() {
+		return nil, nil, fmt.Errorf("%s is no loopback address: %w", addr, ErrOffLoopback)
+	}
+	pair, ca, err := selfSigned(token, resolved.IP)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := net.ListenTCP("tcp", resolved)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.serve(l, holderOf(token), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
+	return l.Addr(), ca, nil
+}
+
+// TLS lets in whom the real server knows, at any address, and returns the address.
+func (s *Server) TLS(addr string, o TLSOptions) (net.Addr, error) {
+	if s.link == nil {
+		return nil, errors.New("who comes over TLS is authorised by the real server, and there is no link to it")
+	}
+	certs, err := newCertificates(o)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	s.serve(l, s.link.known(o.Tokens), certs.config())
+	return l.Addr(), nil
+}
+
+// serve accepts callers, over TLS unless cfg is nil.
+func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
+	srv := &http.Server{
+		Handler:     newLimited(s.limits, s.enter(g)),
+		BaseContext: func(net.Listener) context.Context { return s.ctx },
+		// ReadTimeout and WriteTimeout would end watches.
+		ReadHeaderTimeout: s.limits.Send, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: s.limits.Header,
+		ErrorLog: log.New(io.Discard, "", 0), // callers cannot fill the log
+	}
+	l = netutil.LimitListener(l, s.limits.Connections)
+	s.mu.Lock()
+	s.servers = append(s.servers, srv)
+	s.mu.Unlock()
+	s.wg.Go(func() {
+		if cfg == nil {
+			_ = srv.Serve(l) // until it is closed
+			return
+		}
+		srv.TLSConfig = cfg
+		_ = srv.ServeTLS(l, "", "")
+	})
+}
+
+// Close ends all connections but those that were upgraded, and these soon after.
+func (s *Server) Close() error {
+	s.closing()
+	s.mu.Lock()
+	servers := s.servers
+	s.servers = nil
+	s.mu.Unlock()
+	var errs []error
+	for _, srv := range servers {
+		errs = append(errs, srv.Close())
+	}
+	s.wg.Wait()
+	return errors.Join(errs...)
+}

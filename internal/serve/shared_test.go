@@ -1,0 +1,134 @@
+package serve
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/boltstore/live"
+)
+
+// TestShared: the file is served while nobody has it open, while its owner keeps it up to
+// date, and after that. A watch of one ends when another begins, and goes on from there.
+func TestShared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	source := boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
+	life := func(version string, objs ...*corev1.ConfigMap) (end func()) {
+		db, err := boltstore.Open(path, boltstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sock, err := live.Serve(db, live.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := db.Claim(boltstore.Claim{Source: source, Example: &corev1.ConfigMap{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.BeginRelist(boltstore.RelistOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objs {
+			if err := r.Page([]runtime.Object{o}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.Commit(version, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			s.Release()
+			if err := sock.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	life("10", &corev1.ConfigMap{ObjectMeta: object("a", "x", 1)})()
+
+	opened := 0
+	file := NewShared(path, func() (*boltstore.DB, error) {
+		opened++
+		return boltstore.Open(path, boltstore.Options{ReadOnly: true, GiveWay: true})
+	}, apifile.Options{})
+	t.Cleanup(func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := newCluster(t)
+	s := start(t, Options{File: file, Link: c.link(t, LinkOptions{})})
+	has := func(when, name string) {
+		t.Helper()
+		for _, base := range []string{maps, "/api/v1/configmaps"} {
+			if a := s.get(base); !a.has(200, name) || a.header.Get(apifile.HeaderAge) == "" {
+				t.Errorf("%s: %d %s", when, a.code, a.body)
+			}
+		}
+		if a := s.get("/api/v1/pods"); !a.has(200, `"kind":"Answer"`) {
+			t.Errorf("%s: what the file lacks: %d %s", when, a.code, a.body)
+		}
+		if a := s.get("/api/v1"); !a.has(200, `"configmaps"`) || !strings.Contains(a.body, `"pods"`) {
+			t.Errorf("%s: discovery: %d %s", when, a.code, a.body)
+		}
+	}
+	has("nobody has it", `"uid":"ax"`)
+	first := watch(t, s)
+
+	end := life("20", &corev1.ConfigMap{ObjectMeta: object("a", "x", 1)}, &corev1.ConfigMap{ObjectMeta: object("a", "y", 11)})
+	if line, err := first.ReadString('\n'); err == nil {
+		t.Errorf("the watch of an earlier state brings %s", line)
+	}
+	has("its owner has it", `"uid":"ay"`)
+	if opened != 1 {
+		t.Errorf("it was opened %d times", opened)
+	}
+	second := watch(t, s)
+	if line, err := second.ReadString('\n'); err != nil || !strings.Contains(line, `"uid":"ay"`) {
+		t.Errorf("%q %v", line, err)
+	}
+	end()
+	if line, err := second.ReadString('\n'); err == nil {
+		t.Errorf("the watch at the owner brings %s", line)
+	}
+	has("its owner has ended", `"uid":"ay"`)
+
+	end = life("30", &corev1.ConfigMap{ObjectMeta: object("a", "z", 21)})
+	has("another owner has it", `"uid":"az"`)
+	end()
+}
+
+// TestSharedWithoutSocket: an owner that serves no socket is named.
+func TestSharedWithoutSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := NewShared(path, func() (*boltstore.DB, error) {
+		return boltstore.Open(path, boltstore.Options{ReadOnly: true, GiveWay: true, LockTimeout: -1})
+	}, apifile.Options{})
+	s := start(t, Options{File: file})
+	if a := s.get(maps); !a.has(503, "in use by another process") || a.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a := s.get(maps); a.code != 503 {
+		t.Errorf("closed: %d %s", a.code, a.body)
+	}
+}
