@@ -1,6 +1,6 @@
 FUZZTIME ?= 20s
 ASSETS   := .build/kube
-PINNED   := $(shell cat tests/kube/go.mod tests/etcd/go.mod | cksum | tr ' ' '-')
+PINNED   := $(shell cat tests/kube/go.mod tests/kube/kube.go tests/etcd/go.mod | cksum | tr ' ' '-')
 STAMP    := $(ASSETS)/stamp-$(PINNED)
 # Unit tests need no disk: those of power failures and of kills are below tests/.
 MEMORY   := $(shell .ci/memory)
@@ -65,15 +65,15 @@ cross: ## check that it compiles for every platform
 	@bin=$$(mktemp -d) && (cd tests/tools && go build -o $$bin/platforms ./platforms) && $$bin/platforms $(TARGETS); \
 		status=$$?; rm -rf $$bin; exit $$status
 
-assets: $(STAMP) ## build kube-apiserver and etcd, if the pinned versions have changed
+assets: $(STAMP) ## build kube-apiserver, kubectl and etcd, if the pinned versions have changed
 
 $(STAMP):
 	@mkdir -p $(ASSETS)
-	@echo "building etcd and kube-apiserver into $(ASSETS): the first time this takes about ten minutes"
+	@echo "building etcd, kube-apiserver and kubectl into $(ASSETS): the first time this takes about ten minutes"
 	cd tests/etcd && go build -o ../../$(ASSETS)/etcd go.etcd.io/etcd/server/v3
 	cd tests/kube && v=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes) && m=$${v#v1.} && p=k8s.io/component-base/version && \
 		go build -ldflags "-X $$p.gitVersion=$$v -X $$p.gitMajor=1 -X $$p.gitMinor=$${m%%.*}" \
-			-o ../../$(ASSETS)/kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+			-o ../../$(ASSETS)/ k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl
 	@rm -f $(ASSETS)/stamp-* && touch $@
 
 demo: ## see it survive, without a cluster

@@ -1,9 +1,12 @@
 package kubeapi
 
 import (
+	"cmp"
 	"strconv"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/fields"
 )
 
@@ -26,6 +29,19 @@ func selectable(obj APIObject) fields.Set {
 		set["status.phase"] = string(o.Status.Phase)
 		set["status.podIP"] = o.Status.PodIP
 		set["status.nominatedNodeName"] = o.Status.NominatedNodeName
+	case *corev1.Event:
+		about(set, "involvedObject.", &o.InvolvedObject)
+		set["reason"], set["type"] = o.Reason, o.Type
+		set["reportingComponent"] = o.ReportingController
+		set["source"] = cmp.Or(o.Source.Component, o.ReportingController)
+	case *eventsv1.Event:
+		about(set, "regarding.", &o.Regarding)
+		set["reason"], set["type"] = o.Reason, o.Type
+		set["reportingController"] = o.ReportingController
+	case *batchv1.Job:
+		set["status.successful"] = strconv.Itoa(int(o.Status.Succeeded))
+	case *corev1.ReplicationController:
+		set["status.replicas"] = strconv.Itoa(int(o.Status.Replicas))
 	case *corev1.Secret:
 		set["type"] = string(o.Type)
 	case *corev1.Service:
@@ -34,4 +50,14 @@ func selectable(obj APIObject) fields.Set {
 	}
 	set["metadata.namespace"] = obj.GetNamespace()
 	return set
+}
+
+// about sets the fields of an event's object.
+func about(set fields.Set, prefix string, ref *corev1.ObjectReference) {
+	for name, value := range map[string]string{
+		"kind": ref.Kind, "namespace": ref.Namespace, "name": ref.Name, "uid": string(ref.UID),
+		"apiVersion": ref.APIVersion, "resourceVersion": ref.ResourceVersion, "fieldPath": ref.FieldPath,
+	} {
+		set[prefix+name] = value
+	}
 }

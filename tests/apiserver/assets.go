@@ -8,12 +8,12 @@ import (
 )
 
 // AssetsEnv names the environment variable with the folder of the binaries
-// kube-apiserver and etcd. Where it is not set, they are taken from
+// kube-apiserver, etcd and kubectl. Where it is not set, they are taken from
 // .build/kube of the repository that holds the working directory.
 const AssetsEnv = "KUBEWAKE_ASSETS"
 
 // ErrNoAssets says that the binaries have not been built.
-var ErrNoAssets = errors.New("kube-apiserver or etcd is missing: run make assets")
+var ErrNoAssets = errors.New("kube-apiserver, etcd or kubectl is missing: run make assets")
 
 // assets returns the folder that holds both binaries.
 func assets() (string, error) {
@@ -33,6 +33,19 @@ func assets() (string, error) {
 			return "", fmt.Errorf("%w (no .build/kube above %s)", ErrNoAssets, wd)
 		}
 	}
+}
+
+// Kubectl returns the path of kubectl, of the version of kube-apiserver.
+func Kubectl() (string, error) {
+	dir, err := assets()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "kubectl")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoAssets, err)
+	}
+	return path, nil
 }
 
 func complete(dir string) error {

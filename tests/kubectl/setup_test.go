@@ -57,7 +57,7 @@ type world struct {
 // resource is a type of the objects.
 type resource struct {
 	*meta.RESTMapping
-	columns []boltstore.Column
+	described boltstore.Description
 }
 
 // path is where the type is listed.
@@ -126,9 +126,32 @@ func startWorld(t *testing.T) *world {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.types = append(w.types, resource{mapping, columns[gk]})
+		w.types = append(w.types, resource{mapping, w.describe(t, mapping, columns[gk])})
 	}
 	return w
+}
+
+// describe is what the mirror would learn of a type.
+func (w *world) describe(t *testing.T, m *meta.RESTMapping, columns []boltstore.Column) boltstore.Description {
+	t.Helper()
+	dc, err := discovery.NewDiscoveryClientForConfig(w.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := dc.ServerResourcesForGroupVersion(m.Resource.GroupVersion().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := boltstore.Description{Scope: boltstore.ScopeCluster, Columns: columns}
+	for _, r := range list.APIResources {
+		if r.Name == m.Resource.Resource {
+			d.Names, d.Categories = append(r.ShortNames, r.SingularName), r.Categories
+			if r.Namespaced {
+				d.Scope = boltstore.ScopeNamespaced
+			}
+		}
+	}
+	return d
 }
 
 // mapper waits until the server's discovery knows all kinds of the objects.
@@ -236,11 +259,7 @@ func (w *world) mirror(t *testing.T, form boltstore.Form) (url string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := boltstore.Description{Scope: boltstore.ScopeCluster, Columns: r.columns}
-		if r.namespaced() {
-			d.Scope = boltstore.ScopeNamespaced
-		}
-		if err := inf.Store().Describe(d); err != nil {
+		if err := inf.Store().Describe(r.described); err != nil {
 			t.Fatal(err)
 		}
 		running.Go(func() { inf.RunWithContext(ctx) })

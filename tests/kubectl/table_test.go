@@ -74,6 +74,7 @@ func TestSideBySide(t *testing.T) {
 		})
 	}
 	t.Run("metadata", func(t *testing.T) { testMetadata(t, w, client) })
+	t.Run("kubectl", func(t *testing.T) { testKubectl(t, w) })
 }
 
 // testMetadata: a file that has only metadata answers as a server that is asked for it.

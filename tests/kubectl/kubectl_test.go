@@ -1,0 +1,183 @@
+package kubectl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/tests/apiserver"
+)
+
+// cli is kubectl with two kubeconfigs.
+type cli struct {
+	path, home   string
+	server, file string
+}
+
+// ran is what one command did.
+type ran struct {
+	out, err string
+	code     int
+}
+
+// testKubectl: kubectl shows the same objects of the server and of a file, in all
+// formats, with the same errors and exit codes.
+func testKubectl(t *testing.T, w *world) {
+	path, err := apiserver.Kubectl()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := &cli{path: path, home: dir, server: filepath.Join(dir, "server"), file: filepath.Join(dir, "file")}
+	writeConfig(t, c.server, w.Config())
+	writeConfig(t, c.file, &rest.Config{Host: w.mirror(t, boltstore.FormTyped)})
+	var names []string
+	for _, r := range w.types {
+		names = append(names, r.Resource.GroupResource().String())
+	}
+	all := strings.Join(names, ",")
+	for _, command := range [][]string{
+		// Each kind, in each format.
+		{"get", all},
+		{"get", all, "-o", "wide"},
+		{"get", all, "-o", "json"},
+		{"get", all, "-o", "yaml"},
+		{"get", all, "-o", "name"},
+		{"get", all, "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name}{"\n"}{end}`},
+		{"get", all, "-o", "custom-columns=KIND:.kind,NAME:.metadata.name,UID:.metadata.uid,NONE:.spec.none"},
+		{"get", all, "-A", "-o", "wide", "--show-labels"},
+		// One type, some objects.
+		{"get", "po"},
+		{"get", "pods", "-o", "json"},
+		{"get", "pods", "-o", "yaml", "--show-managed-fields"},
+		{"get", "pods", "--chunk-size=3"},
+		{"get", "pods", "--no-headers"},
+		{"get", "pods", "-L", "app,state"},
+		{"get", "pods", "--sort-by=.metadata.uid"},
+		{"get", "pods", "--show-kind"},
+		{"get", "pods", "running", "gated"},
+		{"get", "pods", "running", "-o", "yaml"},
+		{"get", "pods", "running", "-o", "jsonpath={.status.phase}"},
+		{"get", "pod/running", "svc/plain", "deploy/web"},
+		{"get", "pod/running", "svc/plain", "-o", "name"},
+		{"get", "gd"},
+		{"get", "gadget.v1.example.com/full", "-o", "wide"},
+		{"get", "tools"},
+		{"get", "all"},
+		{"api-resources", "--api-group=example.com"},
+		{"get", "--raw", "/api/v1/namespaces/shop/pods/running"},
+		// Selectors.
+		{"get", "pods", "-l", "app=web,state!=gated"},
+		{"get", "pods", "-l", "state in (running, lost)", "-o", "name"},
+		{"get", "pods", "-l", "app=none"},
+		{"get", "pods", "--field-selector", "status.phase=Running"},
+		{"get", "pods", "--field-selector", "spec.nodeName=n1,metadata.name!=none", "-o", "name"},
+		{"get", "events", "--field-selector", "involvedObject.name=crashing,involvedObject.kind=Pod"},
+		{"get", "events", "--field-selector", "source=example.com/agent", "-o", "name"},
+		{"get", "jobs", "--field-selector", "status.successful=2"},
+		{"get", "secrets", "--field-selector", "type=example.com/token"},
+		{"get", "nodes", "--field-selector", "spec.unschedulable=true"},
+		// Nothing, and errors.
+		{"get", "pods", "-n", "none"},
+		{"get", "pods", "-n", "none", "-o", "json"},
+		{"get", "pod/none"},
+		{"get", "pods", "running", "none", "-o", "name"},
+		{"get", "pods", "none", "--ignore-not-found"},
+		{"get", "node", "none"},
+		{"get", "nonsense"},
+		{"get", "pods.example.com"},
+		{"get", "pods", "-l", "a=b=c"},
+		{"get", "pods", "--field-selector", "spec.none=x"},
+		{"get", "configmaps", "--field-selector", "data=x"},
+		{"get", "gadgets", "--field-selector", "spec.size=3"},
+		{"get", "pods", "-o", "nonsense"},
+		{"get", "--raw", "/api/v1/namespaces/shop/pods/none"},
+		// Other commands that read.
+		{"describe", "pod", "crashing"},
+		{"describe", "configmap", "settings"},
+		{"describe", "secret", "token"},
+		{"describe", "node", "n2"},
+		{"describe", "pvc", "bound"},
+		{"describe", "gadget", "full"},
+		{"events", "--for", "pod/crashing"},
+		{"wait", "--for=condition=Ready", "pod/running", "--timeout=30s"},
+		{"wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/completed", "--timeout=30s"},
+		{"wait", "--for=delete", "pod/none", "--timeout=30s"},
+		{"wait", "--for=condition=Ready", "pod/none", "--timeout=30s"},
+	} {
+		c.compare(t, command)
+	}
+}
+
+func writeConfig(t *testing.T, path string, cfg *rest.Config) {
+	t.Helper()
+	out := clientcmdapi.NewConfig()
+	out.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	out.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
+	out.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u", Namespace: shop}
+	out.CurrentContext = "x"
+	if err := clientcmd.WriteToFile(*out, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cli) compare(t *testing.T, command []string) {
+	t.Helper()
+	server, file := c.run(t, c.server, command), c.run(t, c.file, command)
+	line := "kubectl " + strings.Join(command, " ")
+	if len(line) > 100 {
+		line = line[:100] + "…"
+	}
+	if server.code != file.code {
+		t.Errorf("%s: exit code %d, with the server %d", line, file.code, server.code)
+	}
+	if server.err != file.err {
+		t.Errorf("%s: stderr:\n%s", line, differences(server.err, file.err))
+	}
+	if server.out != file.out {
+		t.Errorf("%s:\n%s", line, differences(server.out, file.out))
+	}
+}
+
+var (
+	ages    = regexp.MustCompile(`\b([0-9]+[smhdy])+\b`)
+	blanks  = regexp.MustCompile(` +`)
+	rulings = regexp.MustCompile(`-{4,}`)
+)
+
+// run runs a command. Ages move on, and columns are as wide as they are.
+func (c *cli) run(t *testing.T, config string, command []string) ran {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.path, command...)
+	cmd.Env = []string{"HOME=" + c.home, "KUBECONFIG=" + config, "PATH=" + os.Getenv("PATH")}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	r := ran{}
+	var exit *exec.ExitError
+	if err := cmd.Run(); errors.As(err, &exit) {
+		r.code = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	plain := func(text string) string {
+		text = rulings.ReplaceAllString(blanks.ReplaceAllString(ages.ReplaceAllString(text, "AGE"), " "), "----")
+		// A file does not know that a type is deprecated.
+		return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.HasPrefix(line, "Warning: v1 Endpoints") }), "\n")
+	}
+	r.out, r.err = plain(out.String()), plain(errs.String())
+	return r
+}
