@@ -52,12 +52,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if errors.Is(err, boltstore.ErrClosed) {
 		return
 	}
-	s.flag(fileFailing, st.Failing > 0)
+	s.open(st)
 	s.flag(fileMoved, c.db.AtPath() != nil)
-	s.gauge(fileWriting, st.Writing.Seconds())
 	s.gauge(fileBytes, float64(c.db.Size()))
-	s.gauge(fileMemory, float64(st.ObjectMemory))
-	s.gauge(fileMemoryMost, float64(st.ObjectMemoryLimit))
 	aside := map[string]int{boltstore.AsideDamaged: 0}
 	for _, a := range c.db.Aside() {
 		aside[a.Reason]++
@@ -69,6 +66,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, u := range users.Of(c.db) {
 		s.source(names, u.(user))
 	}
+}
+
+// open sends what is stated of an open file only.
+func (s sender) open(st boltstore.Stats) {
+	s.flag(fileFailing, st.Failing > 0)
+	s.gauge(fileWriting, st.Writing.Seconds())
+	s.gauge(fileMemory, float64(st.ObjectMemory))
+	s.gauge(fileMemoryMost, float64(st.ObjectMemoryLimit))
 }
 
 // user is an informer.Informer or a reflector.Standalone.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
@@ -60,4 +61,42 @@ func TestValues(t *testing.T) {
 		"handler_lag_entries source=s":                                    8, "handler_lag_entries handler=h source=s": 9,
 		"handler_unacknowledged_keys handler=h source=s": 10, "handler_failing_keys handler=h source=s": 11, "handler_parked_keys handler=h source=s": 12,
 	})
+}
+
+// TestUnits: durations are in seconds, sizes in bytes, and indices are counted each by
+// itself.
+func TestUnits(t *testing.T) {
+	db := open(t, t.TempDir()+"/cache.db", boltstore.Options{Durability: boltstore.DurabilityProcess})
+	claim := boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}}
+	s, err := db.Claim(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Add(configMap("web", "a")); err != nil {
+		t.Fatal(err)
+	}
+	name := func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Name}, nil }
+	for life, indexers := range []cache.Indexers{{"one": name}, {"one": name}, {"one": name, "two": name}} {
+		s.Release()
+		claim.Indexers, claim.IndexVersions = indexers, map[string]string{"one": fmt.Sprint(life)}
+		if s, err = db.Claim(claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.AddIndexers(cache.Indexers{"empty": func(any) ([]string, error) { return nil, nil }}); err != nil {
+		t.Fatal(err)
+	}
+	age := 1500 * time.Millisecond
+	state := reflector.StateOf(boltstore.State{ConfirmedAge: &age}, time.Now())
+	got := scrape(t, registry(t, collecting(func(c sender) {
+		c.source(labels{}, given{s.Store, state})
+		c.open(boltstore.Stats{Writing: 2500 * time.Millisecond, ObjectMemory: 3, ObjectMemoryLimit: 4})
+	})))
+	const of = " source=configmaps/v1"
+	expect(t, "units", got, map[string]float64{
+		"source_age_seconds" + of: 1.5, "commit_running_seconds": 2.5, "object_memory_bytes": 3, "object_memory_limit_bytes": 4, "commit_failing": 0,
+		"source_reindexed_total index=one" + of: 1, "source_reindexed_total index=two" + of: 1,
+	})
+	got = scrape(t, registry(t, collecting(func(c sender) { c.open(boltstore.Stats{Failing: 1}) })))
+	expect(t, "failing", got, map[string]float64{"commit_running_seconds": 0, "commit_failing": 1})
 }
