@@ -16,6 +16,12 @@ import (
 // events follow, and takes no more memory for them. The next life is told the kept event,
 // and last what the object is now.
 func TestKeptGoesOn(t *testing.T) {
+	for name, o := range map[string]DurableOptions{"": {}, "little memory": {maxPending: 2}} {
+		t.Run(name, func(t *testing.T) { keptGoesOn(t, o) })
+	}
+}
+
+func keptGoesOn(t *testing.T, o DurableOptions) {
 	w := newWorld(t)
 	w.options.FlushInterval = 5 * time.Millisecond
 	w.create("a", "kept")
@@ -33,7 +39,7 @@ func TestKeptGoesOn(t *testing.T) {
 				return ErrAckLater
 			}
 			return nil
-		}), DurableOptions{maxPending: 4}); err != nil {
+		}), o); err != nil {
 			t.Fatal(err)
 		}
 		return l.run().synced()
@@ -47,16 +53,16 @@ func TestKeptGoesOn(t *testing.T) {
 	}
 	l := life()
 	eventually(t, "the first is told", last("kept"))
-	for i := range 6 * durable.AheadOfAck {
+	for i := range 3 * durable.AheadOfAck {
 		w.update("a", fmt.Sprint(i))
 		eventually(t, fmt.Sprint("update ", i, " is told"), last(fmt.Sprint(i)))
-		if n := l.only().Inspect().Tasks["default/a"]; n > 8 {
+		if n := l.only().Inspect().Tasks["default/a"]; n > 4 {
 			t.Fatalf("%d events are in memory after update %d", n, i)
 		}
 	}
 	l.end()
 	told = nil
 	l = life()
-	eventually(t, "the next life is told the last state", last(fmt.Sprint(6*durable.AheadOfAck-1)))
+	eventually(t, "the next life is told the last state", last(fmt.Sprint(3*durable.AheadOfAck-1)))
 	l.end()
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -207,9 +208,32 @@ func (s *queues) settle(q *keyQueue) {
 		}
 		s.retries.at(s.host.Clock.Now().Add(s.o.RateLimiter.When(q.key)), q)
 	}
+	s.passKept(q)
 	s.schedule(q)
 	if len(q.tasks) == 0 && !q.busy && s.ofKey[q.key] == q {
 		delete(s.ofKey, q.key)
 	}
 	s.unblock()
+}
+
+// passKept drops tasks that were acknowledged behind one that is kept, for which there is
+// no end. The last one says what the object is, and deletes say which ones are gone.
+func (s *queues) passKept(q *keyQueue) {
+	if q.told < 3 || !q.tasks[0].kept {
+		return
+	}
+	passed := func(i int) bool {
+		t, next := q.tasks[i], q.tasks[i+1]
+		return t.acked && next.acked && !t.parking && !t.more && t.entry != nil && t.entry.Type != cache.Deleted
+	}
+	tasks := q.tasks[:1:1]
+	for i, t := range q.tasks[1:] {
+		if i+2 < q.told && passed(i+1) {
+			s.memory.hold(t, -1)
+			continue
+		}
+		tasks = append(tasks, t)
+	}
+	q.told -= len(q.tasks) - len(tasks)
+	q.tasks = tasks
 }
