@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -330,6 +332,9 @@ func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource) (*sour
 		var err error
 		if namespace, _, err = m.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 			return nil, err
+		}
+		if bad := content.IsPathSegmentName(namespace); len(bad) > 0 {
+			return nil, fmt.Errorf("%q cannot be the name of a namespace: it %s (-n)", namespace, strings.Join(bad, ", "))
 		}
 	}
 	lw, example, err := listWatch(cfg, r, namespace, m.selector)
