@@ -43,23 +43,28 @@ func (s *sink) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestLargeList: a list in JSON has few objects in memory at a time.
+// TestLargeList: a list in JSON or YAML, of objects or as a table, has few objects in
+// memory at a time.
 func TestLargeList(t *testing.T) {
 	const n = 3000
 	_, h := large(t, n)
-	before, most, writes := heap(), int64(0), 0
-	w := &sink{}
-	w.at = func() {
-		if writes++; writes%1000 == 0 {
-			most = max(most, heap()-before)
+	for _, accept := range []string{"application/json", "application/yaml", asTable} {
+		before, most, writes := heap(), int64(0), 0
+		w := &sink{}
+		w.at = func() {
+			if writes++; writes%1000 == 0 {
+				most = max(most, heap()-before)
+			}
 		}
-	}
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps", nil))
-	if w.bytes < n*10_000 || writes < 3000 {
-		t.Fatalf("%d bytes in %d writes", w.bytes, writes)
-	}
-	if most > 16<<20 { // all of it is 30 MB, and as much again decoded
-		t.Errorf("the heap grew by %d MiB for a list of %d", most>>20, w.bytes>>20)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?includeObject=Object", nil)
+		r.Header.Set("Accept", accept)
+		h.ServeHTTP(w, r)
+		if w.bytes < n*10_000 || writes < 3000 {
+			t.Fatalf("%s: %d bytes in %d writes", accept, w.bytes, writes)
+		}
+		if most > 16<<20 { // all of it is 30 MB, and as much again decoded
+			t.Errorf("%s: the heap grew by %d MiB for a list of %d", accept, most>>20, w.bytes>>20)
+		}
 	}
 }
 
@@ -84,7 +89,7 @@ func TestLargeListCompressed(t *testing.T) {
 // TestContentsGoMeanwhile: a list whose contents are set aside while it is sent breaks
 // off. It does not end as if it were whole.
 func TestContentsGoMeanwhile(t *testing.T) {
-	for accept, n := range map[string]int{"application/json": 300, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": 2000} {
+	for accept, n := range map[string]int{"application/json": 300, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": 2000, "application/yaml": 300, asTable: 2000} {
 		s, h := large(t, n)
 		w := &sink{}
 		gone := false
