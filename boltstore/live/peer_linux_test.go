@@ -112,6 +112,43 @@ func TestStrangerIsRefused(t *testing.T) {
 	}
 }
 
+// TestListen: a socket that Listen has made lets in this user and root, and nobody else.
+func TestListen(t *testing.T) {
+	sock := filepath.Join(openDir(t), "s")
+	if err := os.WriteFile(sock, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(sock); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Fatalf("over a file: %v", err)
+	}
+	if err := os.Remove(sock); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") })} // a stranger has left
+	go func() { _ = srv.Serve(l) }()                                                                                                                                    // until it is closed
+	if st, err := os.Stat(sock); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", st, err)
+	}
+	if err := os.Chmod(sock, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for uid, want := range map[uint32]string{stranger: "0 bytes: ", 0: "served"} {
+		if out, err := as(t, uid, strangerEnv+"="+sock).CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("user %d: %v %s", uid, err, out)
+		}
+	}
+	if err := srv.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(sock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket stays: %v", err)
+	}
+}
+
 // TestImpostor: the client does not believe a process that is neither the file owner's
 // nor root's.
 func TestImpostor(t *testing.T) {
