@@ -312,10 +312,13 @@ func TestKillOperator(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, "one", "two")
 	const rounds, names = 6, 20
-	last := map[string]string{} // by object: the line that must come
-	from := map[string]int{}    // the mark before the change
+	objects := map[string]*written{}
 	for round := range rounds {
+		at := o.mark()
 		life := o.live(envDice + "=1")
+		if round%2 == 0 { // the others may be killed while they start
+			o.says(at, "SYNCED")
+		}
 		kill := time.After(time.Duration(200+rand.IntN(800)) * time.Millisecond)
 		for killed := false; !killed; {
 			select {
@@ -323,31 +326,61 @@ func TestKillOperator(t *testing.T) {
 				life.kill()
 				killed = true
 			default:
-				o.change(last, from, names)
+				o.change(objects, names)
 			}
 		}
 		for range 10 {
-			o.change(last, from, names)
+			o.change(objects, names)
 		}
 		t.Log("round", round, "lines", o.mark())
 	}
 	life := o.live()
-	for object, line := range last {
-		o.says(from[object], line)
+	for _, w := range objects {
+		o.says(w.from, w.line)
 	}
 	life.end()
 }
 
+// written is an object that was changed.
+type written struct {
+	made int    // the mark before it was created
+	from int    // the mark before it was last changed
+	line string // what must come
+}
+
 // change makes one random change.
-func (o *operator) change(last map[string]string, from map[string]int, names int) {
+func (o *operator) change(objects map[string]*written, names int) {
 	ns, name := o.namespaces[rand.IntN(len(o.namespaces))], fmt.Sprint("o", rand.IntN(names))
 	object := ns + "/" + name
 	before := o.mark()
-	if rand.IntN(3) == 0 {
-		if old, known := last[object]; known && strings.HasPrefix(old, "FOUND") {
-			last[object], from[object] = o.remove(ns, name), before
+	w := objects[object]
+	exists := w != nil && strings.HasPrefix(w.line, "FOUND")
+	switch remove := rand.IntN(3) == 0; {
+	case remove && exists:
+		known := o.knows(w.made, object)
+		w.from, w.line = before, o.remove(ns, name)
+		if !known { // then no life can tell that it has gone
+			delete(objects, object)
 		}
-		return
+	case remove:
+	case exists:
+		w.from, w.line = before, o.write(ns, name, fmt.Sprint(before))
+	default:
+		objects[object] = &written{before, before, o.write(ns, name, fmt.Sprint(before))}
 	}
-	last[object], from[object] = o.write(ns, name, fmt.Sprint(before)), before
+}
+
+// knows says whether the file must have an object that was created after a mark: a life
+// came to it, or a later life than that of the time has listed it and synced.
+func (o *operator) knows(mark int, object string) bool {
+	synced := 0
+	for _, l := range o.since(mark) {
+		if l == "SYNCED" {
+			synced++
+		}
+		if strings.HasPrefix(l, "FOUND "+object+" ") {
+			return true
+		}
+	}
+	return synced > 1
 }
