@@ -198,7 +198,7 @@ func watched(t *testing.T, client *http.Client, url string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&out, "%s\n", text)
+		fmt.Fprintf(&out, "%s\n", text) // a strings.Builder has no errors
 		if over {
 			return out.String()
 		}
