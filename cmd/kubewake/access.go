@@ -83,11 +83,12 @@ func (a *access) options(cluster string, l *klog.Logger) apifile.Options {
 	return o
 }
 
-// link leads to the server of a config.
-func (a *access) link(cfg *rest.Config) (*serve.Link, error) {
+// link leads to the server of a config, which is of the cluster with the UID, unless that
+// is "".
+func (a *access) link(cfg *rest.Config, cluster string) (*serve.Link, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.WrapTransport = nil // what counts and sifts answers cannot pass on streams
-	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline})
+	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline, Cluster: cluster})
 }
 
 // serve lets callers in until end is called. path is that of the file.

@@ -58,23 +58,21 @@ func (s *server) run(ctx context.Context) error {
 	if err := s.access.check(); err != nil {
 		return err
 	}
-	var link *serve.Link
-	var cfg *rest.Config
-	if s.pass {
-		var err error
-		if cfg, err = clientConfig(s.flags, func(*rest.Config) {}); err != nil {
-			return err
-		}
-		if link, err = s.access.link(cfg); err != nil {
-			return err
-		}
-	}
-	cluster, err := s.cluster(ctx)
+	cluster, uid, err := s.cluster(ctx)
 	if err != nil {
 		return err
 	}
-	o := s.access.options(cluster, loggerTo(s.streams.ErrOut))
-	file := serve.NewShared(s.db.path, s.db.open, o)
+	var link *serve.Link
+	if s.pass {
+		cfg, err := clientConfig(s.flags, func(*rest.Config) {})
+		if err != nil {
+			return err
+		}
+		if link, err = s.access.link(cfg, uid); err != nil {
+			return err
+		}
+	}
+	file := serve.NewShared(s.db.path, s.db.open, s.access.options(cluster, loggerTo(s.streams.ErrOut)))
 	err = file.Ready()
 	if err == nil {
 		var end func() error
@@ -86,32 +84,39 @@ func (s *server) run(ctx context.Context) error {
 	return errors.Join(err, file.Close())
 }
 
-// cluster is the name of the cluster that is served: the given one, or the file's only one.
-func (s *server) cluster(ctx context.Context) (string, error) {
-	if s.db.cluster != nil {
-		return *s.db.cluster, nil
-	}
+// cluster is the name of the cluster that is served, the given one or the file's only one,
+// and its UID, "" if its sources do not agree on one.
+func (s *server) cluster(ctx context.Context) (name, uid string, err error) {
 	r, err := s.db.read()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	st, err := r.Status(ctx)
 	if err = errors.Join(err, r.Close()); err != nil {
-		return "", err
+		return "", "", err
 	}
-	var names []string
-	for _, src := range st.Sources {
+	var names, uids []string
+	for _, src := range s.db.named(st.Sources) {
 		names = append(names, src.Source.Cluster)
+		if src.ClusterUID != "" {
+			uids = append(uids, src.ClusterUID)
+		}
 	}
 	slices.Sort(names)
-	switch names = slices.Compact(names); len(names) {
-	case 0:
-		return "", nil
-	case 1:
-		return names[0], nil
+	slices.Sort(uids)
+	if uids = slices.Compact(uids); len(uids) == 1 {
+		uid = uids[0]
+	}
+	switch names = slices.Compact(names); {
+	case s.db.cluster != nil:
+		return *s.db.cluster, uid, nil
+	case len(names) == 0:
+		return "", "", nil
+	case len(names) == 1:
+		return names[0], uid, nil
 	}
 	for i, name := range names {
 		names[i] = cmp.Or(name, `""`)
 	}
-	return "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", strings.Join(names, ", "))
+	return "", "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", strings.Join(names, ", "))
 }

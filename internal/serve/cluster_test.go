@@ -30,6 +30,7 @@ type cluster struct {
 	got     []received // but reviews
 	reviews int
 	down    bool
+	system  string            // UID of the namespace kube-system; "" shows none
 	tokens  map[string]string // users, by token
 	may     func(authorizationv1.SubjectAccessReviewSpec) bool
 }
@@ -103,6 +104,15 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	if down {
 		panic(http.ErrAbortHandler)
+	}
+	if r.URL.Path == "/api/v1/namespaces/kube-system" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.system == "" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		_, _ = fmt.Fprintf(w, `{"metadata":{"uid":%q}}`, c.system) // the client left
+		return
 	}
 	switch r.URL.Path {
 	case "/apis/authentication.k8s.io/v1/tokenreviews":

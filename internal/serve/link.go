@@ -28,6 +28,9 @@ type LinkOptions struct {
 	// Offline is how long what the server has allowed stays allowed while the server cannot
 	// be asked.
 	Offline time.Duration
+	// Cluster is the UID of the namespace kube-system of the file's cluster, "" if it is not
+	// known. Nothing is passed on to, and nothing believed of, a server of another one.
+	Cluster string
 	// Clock is the real one by default. It must not jump: a set clock would lengthen Offline.
 	Clock clock.PassiveClock
 }
@@ -39,6 +42,7 @@ type Link struct {
 	bare    wires // without any
 	proxy   *httputil.ReverseProxy
 	reviews *reviews
+	cluster identity
 	authn   authenticationclient.AuthenticationV1Interface
 	authz   authorizationclient.AuthorizationV1Interface
 }
@@ -55,6 +59,7 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 	cfg.Timeout = 0 // watches and streams last
 	cfg.Dial = (&net.Dialer{Timeout: patience, KeepAlive: 30 * time.Second}).DialContext
 	l := &Link{reviews: newReviews(o.Clock, o.Offline)}
+	l.cluster.want, l.reviews.first = o.Cluster, l.sameCluster
 	var err error
 	if l.to, _, err = rest.DefaultServerUrlFor(cfg); err != nil {
 		return nil, fmt.Errorf("the server's address: %w", err)
@@ -93,6 +98,10 @@ func (l *Link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// What a file has said of the request is not the server's.
 	for name := range w.Header() {
 		w.Header().Del(name)
+	}
+	if err := l.sameCluster(r.Context()); err != nil {
+		answerDown(w, r, err)
+		return
 	}
 	l.proxy.ServeHTTP(w, r)
 }

@@ -40,7 +40,8 @@ const (
 type reviews struct {
 	clock   clock.PassiveClock
 	offline time.Duration
-	kept    *cache.LRUExpireCache // of review, by a hash of the question
+	first   func(context.Context) error // whether the server may be asked
+	kept    *cache.LRUExpireCache       // of review, by a hash of the question
 
 	mu   sync.Mutex
 	down error     // why the server could not be asked
@@ -82,6 +83,12 @@ func (v *reviews) get(ctx context.Context, question any, ask func(context.Contex
 		}
 	}
 	err = v.resting(now)
+	if err == nil {
+		err = v.first(ctx)
+		if err != nil && ctx.Err() == nil {
+			v.failed(err)
+		}
+	}
 	if err == nil {
 		var got review
 		asking, cancel := context.WithTimeout(ctx, patience)
