@@ -189,10 +189,10 @@ func TestAge(t *testing.T) {
 	if a := expect(t, h, path, 200, ""); a.header.Get("Age") != "0" || a.header.Get("Warning") != "" || a.header.Get(HeaderConfirmed) == "" {
 		t.Errorf("fresh: %v", a.header)
 	}
-	clock.Step(time.Hour)
+	clock.Step(time.Hour + time.Second)
 	for _, path := range []string{path, "/api/v1/namespaces/a/configmaps/none"} {
 		a := ask(t, h, http.MethodGet, path)
-		if a.header.Get("Age") != "3600" || !strings.Contains(a.header.Get("Warning"), "1h0m0s ago") {
+		if a.header.Get("Age") != "3601" || !strings.Contains(a.header.Get("Warning"), "confirmed it 1h ago") {
 			t.Errorf("%s after an hour: %v", path, a.header)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/klog/v2"
@@ -114,7 +115,7 @@ func (s *storage) age(st *boltstore.State, unsure error) {
 	if age := st.ConfirmedAge; age != nil {
 		s.header.Set(HeaderAge, strconv.FormatInt(int64(max(*age, 0)/time.Second), 10))
 		if s.opts.WarnAfter > 0 && (*age > s.opts.WarnAfter || unsure != nil) {
-			warn = "this is what the file says; the server confirmed it " + age.Round(time.Second).String() + " ago"
+			warn = "this is what the file says; the server confirmed it " + duration.ShortHumanDuration(max(*age, 0)) + " ago" // kubectl prints equal ones once
 		}
 	} else if s.opts.WarnAfter > 0 {
 		warn = "this is what the file says; it is not known how long ago the server confirmed it"
