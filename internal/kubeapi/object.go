@@ -211,9 +211,15 @@ func (t *Type) metaJSONOf(o *Object) ([]byte, error) {
 	})
 }
 
-// Metadata returns the metadata of o.
+// Metadata returns the metadata of o. It may share maps and slices with it.
 func (t *Type) Metadata(o *Object) (*metav1.PartialObjectMetadata, error) {
 	m := &metav1.PartialObjectMetadata{}
+	if of, ok := o.from.(metav1.ObjectMetaAccessor); ok {
+		if typed, ok := of.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			m.ObjectMeta = *typed
+			return m, nil
+		}
+	}
 	raw, err := t.Raw(o)
 	switch {
 	case err != nil:

@@ -57,17 +57,32 @@ func (t *Type) row(o *Object, f *table, initialEventsEnd bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	object := []byte("null")
 	switch {
 	case f.include == metav1.IncludeObject:
-		row.Object.Raw, err = t.JSON(o)
+		object, err = t.JSON(o)
 	case f.include == metav1.IncludeNone && !initialEventsEnd: // clients look for the annotation
 	default:
-		row.Object.Raw, err = t.metaJSONOf(o)
+		object, err = t.metaJSONOf(o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(row)
+	cells, err := json.Marshal(row.Cells)
+	if err != nil {
+		return nil, err
+	}
+	// The object is JSON already. To marshal the row as a whole would read it once more.
+	b := fmt.Appendf(make([]byte, 0, len(object)+len(cells)+200), `{"cells":%s`, cells)
+	if len(row.Conditions) > 0 {
+		conditions, err := json.Marshal(row.Conditions)
+		if err != nil {
+			return nil, err
+		}
+		b = fmt.Appendf(b, `,"conditions":%s`, conditions)
+	}
+	b = append(append(b, `,"object":`...), object...)
+	return append(b, '}'), nil
 }
 
 // tableOf returns an object as a table with one row.
