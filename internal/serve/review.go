@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ const (
 	// counts as out of reach.
 	patience = 5 * time.Second
 	pause    = 2 * time.Second
+	// authenticated is the group that an API server adds to those of a certificate.
+	authenticated = "system:authenticated"
 )
 
 // reviews keeps what the server has said.
@@ -165,7 +168,11 @@ func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1
 
 // authorize asks the server whether a caller may read something.
 func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.StatusError {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: c.user.Username, Groups: c.user.Groups, UID: c.user.UID, ResourceAttributes: attributes(r, p)}
+	groups := c.user.Groups
+	if c.token == "" && !slices.Contains(groups, authenticated) {
+		groups = append(slices.Clip(groups), authenticated)
+	}
+	spec := authorizationv1.SubjectAccessReviewSpec{User: c.user.Username, Groups: groups, UID: c.user.UID, ResourceAttributes: attributes(r, p)}
 	if len(c.user.Extra) > 0 {
 		spec.Extra = map[string]authorizationv1.ExtraValue{}
 		for k, v := range c.user.Extra {
