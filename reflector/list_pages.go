@@ -67,6 +67,10 @@ func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *
 	if s.o.pageSize > 0 {
 		l.size.limit, l.size.fixed = s.o.pageSize, true
 	}
+	if s.facts.sizes.sent == 0 { // no list has shown what suits
+		_, each := s.facts.fullSizes(s.store)
+		l.size.begin(each)
+	}
 	return l
 }
 
@@ -144,7 +148,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			l.keepAhead() // without a watch the list goes on all the same
 		}
 		raw := l.raw()
-		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
+		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(), metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))
@@ -153,6 +157,12 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			}
 		}
 		switch {
+		case errors.Is(err, errTooLarge) && ctx.Err() == nil:
+			l.s.log.V(1).Info("A page is too large", "source", l.s.store.Source().String(), "objects", l.size.limit)
+			l.size.limit = max(l.size.limit/tooLarge, 1)
+			l.s.facts.pageSize = l.size.limit
+			retried = true // its connection is lost
+			continue
 		case errors.Is(rawErr, errInFull), errors.Is(rawErr, errNoMetadata):
 			l.s.log.V(1).Info("Objects are listed in full", "source", l.s.store.Source().String(), "reason", rawErr.Error())
 			l.inFull = true
@@ -329,6 +339,6 @@ func isTransient(err error) bool {
 // has not come as a whole.
 func (l *lister) shrink() {
 	if !l.size.fixed {
-		l.s.facts.pageSize = max(l.size.limit/2, smallestPage)
+		l.s.facts.pageSize = min(l.size.limit, max(l.size.limit/2, smallestPage))
 	}
 }

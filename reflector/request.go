@@ -81,14 +81,15 @@ func stopWatch(w watch.Interface) {
 
 // list lists. It gives up once nothing has come for so long.
 func (r *requests) list(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, error) {
-	list, _, err := r.measured(ctx, patience, o)
+	list, _, err := r.measured(ctx, patience, 0, o)
 	return list, err
 }
 
 // measured is list, which also returns the bytes of the unpacked answer, 0 if
-// they cannot be seen.
-func (r *requests) measured(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, int64, error) {
+// they cannot be seen. An answer of more than most bytes is errTooLarge; 0 is no bound.
+func (r *requests) measured(ctx context.Context, patience time.Duration, most int64, o metav1.ListOptions) (runtime.Object, int64, error) {
 	guarded, g := r.guard(ctx, patience)
+	g.p.most = most
 	list, err := giveUp(ctx, func() (runtime.Object, error) { return r.lw.ListWithContext(guarded, o) }, func(runtime.Object) {})
 	return list, g.p.bytes.Load(), g.end(err)
 }

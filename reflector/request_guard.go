@@ -24,8 +24,11 @@ const (
 	mostPause = 2 * time.Minute
 )
 
-// errQuiet is why a request was given up.
-var errQuiet = errors.New("reflector: nothing comes over the link")
+// errQuiet and errTooLarge are why a request was given up.
+var (
+	errQuiet    = errors.New("reflector: nothing comes over the link")
+	errTooLarge = errors.New("reflector: the page is too large, and asked for again with fewer objects")
+)
 
 // guarded is a watch that ends its context when it is stopped.
 type guarded struct {
@@ -49,8 +52,11 @@ type guard struct {
 // end ends the guard, and explains the request's error.
 func (g *guard) end(err error) error {
 	close(g.done)
-	if cause := context.Cause(g.ctx); err != nil && errors.Is(cause, errQuiet) {
+	switch cause := context.Cause(g.ctx); {
+	case err != nil && errors.Is(cause, errQuiet):
 		err = cause
+	case err != nil && g.p.over.Load():
+		err = errTooLarge
 	}
 	g.cancel(nil)
 	return err
@@ -95,6 +101,8 @@ type pulse struct {
 	beats atomic.Int64
 	bytes atomic.Int64
 	pause atomic.Int64 // ns that the server has last asked for
+	most  int64        // bytes, 0: any number
+	over  atomic.Bool  // more have come
 }
 
 type pulseKey struct{}
@@ -126,6 +134,9 @@ type pulsing struct {
 func (b *pulsing) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	b.p.beats.Add(1)
-	b.p.bytes.Add(int64(n))
+	if all := b.p.bytes.Add(int64(n)); b.p.most > 0 && all > b.p.most {
+		b.p.over.Store(true)
+		return 0, errTooLarge
+	}
 	return n, err
 }
