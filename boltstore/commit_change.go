@@ -76,6 +76,17 @@ func (s *Claimed) Prepare(typ cache.DeltaType, obj any) (*Change, error) {
 	return s.finish(c)
 }
 
+// PrepareGone is Prepare for the delete of an object whose final state cannot be stored.
+// The change keeps the version and UID of obj: it removes nothing newer.
+func (s *Claimed) PrepareGone(obj any) (*Change, error) {
+	c, err := s.identify(cache.Deleted, obj)
+	if err != nil {
+		return nil, err
+	}
+	c.obj = nil
+	return c, nil
+}
+
 // prepareAt is Prepare for a key that is given.
 func (s *Claimed) prepareAt(typ cache.DeltaType, key string, obj any) (*Change, error) {
 	return s.finish(changeAt(typ, key, obj))

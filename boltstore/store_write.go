@@ -26,15 +26,10 @@ func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) 
 
 // prepareOwn is Prepare for an own write. A delete needs only the key.
 func (s *Claimed) prepareOwn(typ cache.DeltaType, obj any) (*Change, error) {
-	if typ != cache.Deleted {
-		return s.Prepare(typ, obj)
+	if typ == cache.Deleted {
+		return s.PrepareGone(obj)
 	}
-	c, err := s.identify(typ, obj)
-	if err != nil {
-		return nil, err
-	}
-	c.obj = nil
-	return c, nil
+	return s.Prepare(typ, obj)
 }
 
 func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {

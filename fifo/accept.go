@@ -65,12 +65,11 @@ func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error)
 		return c, err
 	}
 	// The final state cannot be stored, but the object is gone all the same.
-	key, keyErr := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	c, keyErr := q.store.PrepareGone(obj)
 	if keyErr != nil {
 		return nil, err
 	}
-	c, keyErr = q.store.Prepare(typ, cache.DeletedFinalStateUnknown{Key: key})
-	return c, errors.Join(err, keyErr)
+	return c, err
 }
 
 func (q *Queue) prepareWhole(typ cache.DeltaType, obj any) (*boltstore.Change, error) {

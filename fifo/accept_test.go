@@ -162,6 +162,61 @@ func TestUnstorable(t *testing.T) {
 	}
 }
 
+// TestUnstorableFinalState: a delete whose final state cannot be stored removes what it
+// is of, and nothing newer.
+func TestUnstorableFinalState(t *testing.T) {
+	for name, c := range map[string]struct {
+		gone int    // version of the delete
+		own  int    // of the program's own write, 0 for none
+		want string // version that readers see
+	}{
+		"of the object":                {13, 0, ""},
+		"of the one before it":         {10, 0, "12"},
+		"before an own write":          {13, 14, "14"},
+		"after an own write":           {15, 14, ""},
+		"of the version that is there": {12, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broken := false
+			q, s := newQueue(t, boltstore.Options{}, settings{transform: func(o any) (any, error) {
+				if broken {
+					return nil, errors.New("cannot transform this")
+				}
+				return o, nil
+			}})
+			r, err := q.BeginRelist(t.Context(), boltstore.RelistOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The pages are of versions 9 to 12, so the watch brings what came between.
+			if err := errors.Join(r.Page([]runtime.Object{object("a", 12)}), r.Commit(t.Context(), "9", "12")); err != nil {
+				t.Fatal(err)
+			}
+			if c.own > 0 {
+				if err := s.Update(object("a", c.own)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			broken = true
+			if err := q.Delete(object("a", c.gone)); err == nil {
+				t.Error("no error for a final state that cannot be stored")
+			}
+			if err := q.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if obj, ok, err := s.GetByKey("ns/a"); err != nil {
+				t.Fatal(err)
+			} else if ok {
+				got = versionOf(obj)
+			}
+			if got != c.want {
+				t.Errorf("readers see version %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 // TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
 // and Close lets it go.
 func TestFullBatchBlocks(t *testing.T) {
