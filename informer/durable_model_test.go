@@ -71,6 +71,9 @@ func (b *believer) handle(e Event) error {
 		if old != nil && old.UID != o.UID && e.Seq >= b.last[e.Key] { // or it is told again what came before
 			b.fault("%s %s comes with another UID and no delete between", e.Type, e.Key)
 		}
+		if e.Type == cache.Updated && old == nil && e.Seq > b.last[e.Key] {
+			b.fault("update of %s, which is gone", e.Key)
+		}
 		if prev, ok := e.Old().(*corev1.ConfigMap); ok && prev.UID != o.UID {
 			b.fault("update of %s between two objects", e.Key)
 		}

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,25 +119,30 @@ func (q *keyQueue) untold() int {
 // they are.
 func (s *queues) collapse(q *keyQueue) {
 	from := len(q.tasks)
-	for from > q.untold() && q.tasks[from-1].first > 0 && !q.tasks[from-1].parking && !q.tasks[from-1].added {
+	for from > q.untold() && q.tasks[from-1].mergeable() {
 		from--
 	}
-	tail := q.tasks[from:]
-	if len(tail) < 2 {
-		return
+	q.tasks = slices.Concat(q.tasks[:from], s.merge(q, q.tasks[from:]))
+}
+
+// merge returns fewer tasks that tell the same as tasks of the journal that follow each
+// other.
+func (s *queues) merge(q *keyQueue, tasks []*task) []*task {
+	if len(tasks) < 2 {
+		return tasks
 	}
 	var entries []*boltstore.Entry
-	for _, t := range tail {
+	for _, t := range tasks {
 		entries = append(entries, t.entry)
 		s.memory.hold(t, -1)
 	}
-	first, last := tail[0].first, tail[len(tail)-1].last
-	q.tasks = q.tasks[:from:from]
-	for _, t := range group(boltstore.Collapse(entries, max(s.known, q.reached)), last) {
+	first, last := tasks[0].first, tasks[len(tasks)-1].last
+	tasks = group(boltstore.Collapse(entries, max(s.known, q.reached)), last)
+	for _, t := range tasks {
 		t.first = first
-		q.tasks = append(q.tasks, t)
 		s.memory.hold(t, 1)
 	}
+	return tasks
 }
 
 // group makes tasks of entries that are acknowledged together, up to last.
@@ -216,24 +222,34 @@ func (s *queues) settle(q *keyQueue) {
 	s.unblock()
 }
 
-// passKept drops tasks that were acknowledged behind one that is kept, for which there is
-// no end. The last one says what the object is, and deletes say which ones are gone.
+// passKept makes few of the tasks that were acknowledged behind one that is kept, for
+// which there is no end. Should the key be told again, they tell what they told.
 func (s *queues) passKept(q *keyQueue) {
 	if q.told < 3 || !q.tasks[0].kept {
 		return
 	}
-	passed := func(i int) bool {
-		t, next := q.tasks[i], q.tasks[i+1]
-		return t.acked && next.acked && !t.parking && !t.more && t.entry != nil && t.entry.Type != cache.Deleted
-	}
 	tasks := q.tasks[:1:1]
-	for i, t := range q.tasks[1:] {
-		if i+2 < q.told && passed(i+1) {
-			s.memory.hold(t, -1)
-			continue
+	for at := 1; at < q.told; {
+		end, fewer := at, false
+		for end < q.told && q.tasks[end].acked && q.tasks[end].mergeable() {
+			end++
 		}
-		tasks = append(tasks, t)
+		for end > at && q.tasks[end-1].more { // the others of its entries are not acknowledged
+			end--
+		}
+		run := q.tasks[at:max(end, at+1)]
+		for _, t := range run[:len(run)-1] {
+			fewer = fewer || t.entry.Type != cache.Deleted
+		}
+		if fewer {
+			run = s.merge(q, run)
+			for _, t := range run {
+				t.acked = true
+			}
+		}
+		tasks = append(tasks, run...)
+		at = max(end, at+1)
 	}
-	q.told -= len(q.tasks) - len(tasks)
-	q.tasks = tasks
+	told := len(tasks)
+	q.tasks, q.told = append(tasks, q.tasks[q.told:]...), told
 }

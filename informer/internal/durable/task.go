@@ -22,6 +22,9 @@ type task struct {
 // away says whether only the file has it.
 func (t *task) away() bool { return t.entry == nil && !t.reset }
 
+// mergeable says whether it is of the journal, and may be collapsed with its neighbours.
+func (t *task) mergeable() bool { return t.first > 0 && !t.parking && !t.added && t.entry != nil }
+
 func (t *task) size() int {
 	if t.entry == nil {
 		return 0
