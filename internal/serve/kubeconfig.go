@@ -2,6 +2,8 @@ package serve
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,8 +19,12 @@ import (
 const name = "kubewake"
 
 // WriteKubeconfig replaces the file at path by one that only this user can read, with the
-// address of a server, its certificate and a token for it.
+// address of a server, its certificate and a token for it. It replaces nothing but a
+// kubeconfig of an earlier life: see replaceable.
 func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err error) {
+	if err := replaceable(path); err != nil {
+		return err
+	}
 	c := clientcmdapi.NewConfig()
 	c.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + server.String(), CertificateAuthorityData: ca}
 	c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
@@ -42,6 +48,23 @@ func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// replaceable returns an error if the file at path has anything but what WriteKubeconfig
+// writes: the user's own kubeconfig, say, or the file that is served.
+func replaceable(path string) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c, err := clientcmd.Load(b)
+	if err == nil && len(c.Clusters) == 1 && c.Clusters[name] != nil && len(c.Contexts) == 1 && len(c.AuthInfos) == 1 {
+		return nil
+	}
+	return fmt.Errorf("%s is not a kubeconfig that kubewake has written, so it is not replaced; choose another path", path)
 }
 
 // tokenForm is that of NewToken.

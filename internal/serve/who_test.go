@@ -242,10 +242,10 @@ func TestCertificatesChange(t *testing.T) {
 }
 
 // TestKubeconfig: only this user can read it, another life goes on with its token, and one
-// that others may have read is not believed.
+// that others may have read is not believed. What somebody else has written stays.
 func TestKubeconfig(t *testing.T) {
 	s := start(t, Options{File: fileOf(t, apifile.Options{})})
-	path := write(t, filepath.Join(s.dir, "kc"), []byte("anything"))
+	path := write(t, filepath.Join(s.dir, "kc"), nil)
 	chmod(t, path, 0o644)
 	token, addr := Kept(path)
 	if addr != "" || len(token) != 43 {
@@ -260,6 +260,13 @@ func TestKubeconfig(t *testing.T) {
 	}
 	if mode := modeOf(t, path); mode != 0o600 {
 		t.Errorf("mode %o", mode)
+	}
+	if err := WriteKubeconfig(path, at, ca, token); err != nil {
+		t.Errorf("the next life: %v", err)
+	}
+	foreign := write(t, filepath.Join(s.dir, "own"), []byte("anything"))
+	if err := WriteKubeconfig(foreign, at, ca, token); err == nil {
+		t.Error("another file is replaced")
 	}
 	if again, addr := Kept(path); again != token || addr != at.String() {
 		t.Errorf("%q %q", again, addr)
