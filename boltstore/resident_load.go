@@ -22,6 +22,10 @@ type loaded struct {
 // inMemory is the source's objects in memory, nil if readers use the file.
 func (s *Store) inMemory() *resident { return s.memory.served.Load() }
 
+// serves says whether what was read of r until now was whole. Objects leave one that was
+// dropped while others are loaded.
+func (s *Store) serves(r *resident) bool { return s.memory.served.Load() == r }
+
 // residence is what State says of memory.
 func (s *Store) residence() (inMemory bool, size uint64) {
 	r := s.inMemory()

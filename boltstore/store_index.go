@@ -94,17 +94,22 @@ func (s *Store) ByIndex(name, value string) ([]any, error) {
 		return nil, err
 	}
 	if r := s.inMemory(); r != nil && r.has(name) {
-		return r.store.ByIndex(name, value)
+		if objs, err := r.store.ByIndex(name, value); s.serves(r) {
+			return objs, err
+		}
 	}
 	return s.indexing().byIndex(name, []string{value})
 }
 
 func (s indexing) byIndex(name string, values []string) ([]any, error) {
 	if r := s.inMemory(); r != nil && r.has(name) {
+		read := func() ([]any, error) { return r.store.Index(name, indexValues(values)) }
 		if len(values) == 1 {
-			return r.store.ByIndex(name, values[0])
+			read = func() ([]any, error) { return r.store.ByIndex(name, values[0]) }
 		}
-		return r.store.Index(name, indexValues(values))
+		if objs, err := read(); s.serves(r) {
+			return objs, err
+		}
 	}
 	objs, built := []any{}, true
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
@@ -163,7 +168,9 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 		return nil, err
 	}
 	if r := s.inMemory(); r != nil && r.has(name) {
-		return r.store.IndexKeys(name, value)
+		if keys, err := r.store.IndexKeys(name, value); s.serves(r) {
+			return keys, err
+		}
 	}
 	keys, built := []string{}, true
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) (err error) {
@@ -186,7 +193,9 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 // ListIndexFuncValues returns the values of the index, each once.
 func (s *Store) ListIndexFuncValues(name string) []string {
 	if r := s.inMemory(); r != nil && r.has(name) {
-		return r.store.ListIndexFuncValues(name)
+		if values := r.store.ListIndexFuncValues(name); s.serves(r) {
+			return values
+		}
 	}
 	values, built := []string{}, true
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {

@@ -199,8 +199,9 @@ func (s *Store) Get(obj any) (any, bool, error) {
 // checksum, never the object.
 func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	if r := s.inMemory(); r != nil {
-		obj, exists = r.store.Get(key)
-		return obj, exists, nil
+		if obj, exists = r.store.Get(key); s.serves(r) {
+			return obj, exists, nil
+		}
 	}
 	return s.reading().get(key)
 }
@@ -248,7 +249,9 @@ func (s *Store) List() []any {
 // than the last committed ones.
 func (s *Store) ListErr() ([]any, error) {
 	if r := s.inMemory(); r != nil {
-		return r.store.List(), nil
+		if objs := r.store.List(); s.serves(r) {
+			return objs, nil
+		}
 	}
 	objs := []any{}
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
@@ -272,7 +275,9 @@ func (s *Store) ListErr() ([]any, error) {
 // ListKeys returns all keys.
 func (s *Store) ListKeys() []string {
 	if r := s.inMemory(); r != nil {
-		return r.store.ListKeys()
+		if keys := r.store.ListKeys(); s.serves(r) {
+			return keys
+		}
 	}
 	keys := []string{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
