@@ -21,7 +21,7 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 # lint has the checks of go vet that go test would repeat.
 test: export GOFLAGS += -vet=off
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
-	TMPDIR=$(MEMORY) go test -race -p 3 ./boltstore ./informer ./reflector ./... # the longest first; they wait, too
+	TMPDIR=$(MEMORY) go test -race ./boltstore ./informer ./reflector ./... # the longest first
 	@$(MAKE) --no-print-directory -j2 model encrypted
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	@$(MAKE) --no-print-directory -j2 cluster managers
