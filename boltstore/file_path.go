@@ -177,8 +177,9 @@ func (db replacing) exchangeNames(name, path string, was os.FileInfo) error {
 			xerr = osfile.Exchange(name, path)
 		}
 		if xerr != nil {
+			// This is not ErrMoved: Open would go on with the file that is at path now.
 			kept := db.beside.AsideName()
-			return errors.Join(err, fmt.Errorf("the file that came there is now %s: %w", kept, errors.Join(xerr, os.Rename(name, kept))))
+			return fmt.Errorf("another file came to %s, could not be given its name back, and is now %s; move it there: %w", path, kept, errors.Join(xerr, os.Rename(name, kept)))
 		}
 		return errOther
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,46 @@ func TestDiedBetweenExchanges(t *testing.T) {
 			if kept != 1 {
 				t.Errorf("the newcomer is there %d times", kept)
 			}
+		})
+	}
+}
+
+// TestNewcomerWithoutItsName: another file comes to the path while Open replaces the one
+// there, and cannot get its name back. Open says where that file is now.
+func TestNewcomerWithoutItsName(t *testing.T) {
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		t.Skip("names cannot be exchanged in one step")
+	}
+	good := filled(t)
+	for name, was := range map[string][]byte{"empty": nil, "damaged": good[:3*os.Getpagesize()]} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			if err := errors.Join(os.WriteFile(path, was, 0o600), os.WriteFile(path+".good", good, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			errDisk := errors.New("the disk fails")
+			db, err := Open(path, Options{op: func(op, _ string) error {
+				if op == "exchange" {
+					return errDisk
+				}
+				if _, serr := os.Stat(path + ".good"); op == "rename" && serr == nil {
+					return os.Rename(path+".good", path)
+				}
+				return nil
+			}})
+			if err == nil {
+				closeTest(t, db)
+			}
+			kept := ""
+			for _, f := range filesIn(t, filepath.Dir(path)) {
+				if b, err := os.ReadFile(f); err == nil && bytes.Equal(b, good) {
+					kept = f
+				}
+			}
+			if !errors.Is(err, errDisk) || kept == "" || !strings.Contains(err.Error(), kept) {
+				t.Errorf("it is %q: %v", kept, err)
+			}
+			closeTest(t, openTest(t, path, Options{}))
 		})
 	}
 }
