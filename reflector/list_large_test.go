@@ -1,9 +1,17 @@
 package reflector
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -57,5 +65,36 @@ func TestPagesOfLargeObjects(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestListFunctionThatPages: a list function may read all pages itself. None of them is
+// too large because of those before it.
+func TestListFunctionThatPages(t *testing.T) {
+	const objects, size, pageBytes = 1000, 300, 20_000
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f := fixtureWith(t, sim, 0, clock.RealClock{}, Options{pageBytes: pageBytes}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+		from := cache.ToListerWatcherWithContext(lw)
+		return &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				list, _, err := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) { return from.ListWithContext(ctx, o) })).List(ctx, o)
+				return list, err
+			},
+			WatchFuncWithContext: from.WatchWithContext,
+		}
+	})
+	for i := range objects {
+		f.put(fmt.Sprintf("cm%04d", i), size, uint64(i))
+	}
+	f.forget()
+	f.list()
+	if d := f.differs(); d != "" {
+		t.Error(d)
+	}
+	if n := f.traffic(); n.pages > 2*objects/firstPage {
+		t.Errorf("%+v", n)
 	}
 }

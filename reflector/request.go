@@ -86,7 +86,8 @@ func (r *requests) list(ctx context.Context, patience time.Duration, o metav1.Li
 }
 
 // measured is list, which also returns the bytes of the unpacked answer, 0 if
-// they cannot be seen. An answer of more than most bytes is errTooLarge; 0 is no bound.
+// they cannot be seen. If one answer has more than most bytes, the error is
+// errTooLarge; 0 is no bound.
 func (r *requests) measured(ctx context.Context, patience time.Duration, most int64, o metav1.ListOptions) (runtime.Object, int64, error) {
 	guarded, g := r.guard(ctx, patience)
 	g.p.most = most

@@ -101,11 +101,21 @@ type pulse struct {
 	beats atomic.Int64
 	bytes atomic.Int64
 	pause atomic.Int64 // ns that the server has last asked for
-	most  int64        // bytes, 0: any number
-	over  atomic.Bool  // more have come
+	// answer counts bytes like bytes, from the caller's last request on: a list function
+	// may read several pages.
+	answer atomic.Int64
+	most   int64       // that answer may have, 0: any number
+	over   atomic.Bool // it had more
 }
 
 type pulseKey struct{}
+
+// beginAnswer notes that the caller sends a request, not the transport for it.
+func beginAnswer(req *http.Request) {
+	if p, _ := req.Context().Value(pulseKey{}).(*pulse); p != nil {
+		p.answer.Store(0)
+	}
+}
 
 // notePulse sends a request, and counts the signs of life of its answer.
 func notePulse(next func(*http.Request) (*http.Response, error), req *http.Request) (*http.Response, error) {
@@ -134,7 +144,8 @@ type pulsing struct {
 func (b *pulsing) Read(buf []byte) (int, error) {
 	n, err := b.ReadCloser.Read(buf)
 	b.p.beats.Add(1)
-	if all := b.p.bytes.Add(int64(n)); b.p.most > 0 && all > b.p.most {
+	b.p.bytes.Add(int64(n))
+	if all := b.p.answer.Add(int64(n)); b.p.most > 0 && all > b.p.most {
 		b.p.over.Store(true)
 		return 0, errTooLarge
 	}

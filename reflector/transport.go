@@ -37,6 +37,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
 		t.noteTemplate(req)
+		beginAnswer(req)
 		page := pageOf(req)
 		if page != nil && page.metadata != nil {
 			return t.metadataFirst(req, page)
