@@ -56,7 +56,7 @@ func parseOptions() (o options, err error) {
 	flag.IntVar(&o.pairs, "pairs", 3, "pairs of restarts for each size")
 	flag.StringVar(&o.out, "out", "../docs/benchmarks.md", "file to write the tables into; empty: none")
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
-	flag.StringVar(&o.what, "what", "restart,idle,stream", "what to measure: restart, idle, stream, or several of them")
+	flag.StringVar(&o.what, "what", "restart,idle,stream,api", "what to measure: restart, idle, stream, api, or several of them")
 	flag.IntVar(&o.events, "events", 40_000, "stream: updates of a feed")
 	flag.StringVar(&o.parts, "parts", "speed,latency,bytes,idle", "stream: what of it")
 	flag.Parse()
@@ -96,8 +96,11 @@ func run(ctx context.Context) error {
 		case "stream":
 			markers = streamMarkers
 			text, err = runStream(ctx, o)
+		case "api":
+			markers = apiMarkers
+			text, err = runAPI(ctx, o)
 		default:
-			err = fmt.Errorf("-what: %q is neither restart, nor idle, nor stream", what)
+			err = fmt.Errorf("-what: %q is none of restart, idle, stream and api", what)
 		}
 		if err != nil {
 			return err

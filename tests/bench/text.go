@@ -13,6 +13,7 @@ const (
 	benchMarkers  markers = "bench"
 	streamMarkers markers = "stream"
 	idleMarkers   markers = "idle"
+	apiMarkers    markers = "api"
 )
 
 // insert puts text between the markers of a file and leaves the rest of it.
