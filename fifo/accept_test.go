@@ -22,7 +22,7 @@ import (
 // the list may have told it.
 func TestUnknownDeletes(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, settings{})
-	list := func(rv, newest string, names ...string) {
+	list := func(rv, newest, target string, names ...string) {
 		t.Helper()
 		var objs []runtime.Object
 		for _, n := range names {
@@ -32,13 +32,13 @@ func TestUnknownDeletes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(r.Page(objs), r.Commit(t.Context(), rv, newest)); err != nil {
+		if err := errors.Join(r.Page(objs), r.Commit(t.Context(), rv, newest, target)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	list("10", "10", "a", "b")
-	list("20", "30", "a") // its last page did not have b any more
-	for _, rv := range []int{25, 30, 31, 31, 28} {
+	list("10", "10", "10", "a", "b")
+	list("20", "30", "35", "a") // its last page did not have b any more
+	for _, rv := range []int{25, 30, 31, 31, 28, 34} {
 		if err := q.Delete(object("b", rv)); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestUnknownDeletes(t *testing.T) {
 		}
 		told = append(told, fmt.Sprintf("%s %s %s", d.Type, e.Key, versionOf(obj)))
 	}
-	if want := []string{"Deleted ns/b 5", "Deleted ns/b 31", "Deleted ns/a 41"}; !slices.Equal(told, want) {
+	if want := []string{"Deleted ns/b 5", "Deleted ns/b 31", "Deleted ns/b 34", "Deleted ns/a 41"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }
@@ -189,7 +189,7 @@ func TestUnstorableFinalState(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The pages are of versions 9 to 12, so the watch brings what came between.
-			if err := errors.Join(r.Page([]runtime.Object{object("a", 12)}), r.Commit(t.Context(), "9", "12")); err != nil {
+			if err := errors.Join(r.Page([]runtime.Object{object("a", 12)}), r.Commit(t.Context(), "9", "12", "12")); err != nil {
 				t.Fatal(err)
 			}
 			if c.own > 0 {

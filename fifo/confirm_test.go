@@ -198,7 +198,7 @@ func TestRelistConfirmsItsMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	now.Add(600)
-	if err := errors.Join(r.Page([]runtime.Object{object("a", 5)}), r.Commit(t.Context(), "5", "5")); err != nil {
+	if err := errors.Join(r.Page([]runtime.Object{object("a", 5)}), r.Commit(t.Context(), "5", "5", "5")); err != nil {
 		t.Fatal(err)
 	}
 	if got := q.Confirmed().Unix(); got != 1_000 {

@@ -58,7 +58,7 @@ func (q *Queue) Replace(list []any, rv string) error {
 	if err := r.Page(objs); err != nil {
 		return err
 	}
-	return r.Commit(ctx, rv, rv)
+	return r.Commit(ctx, rv, rv, rv)
 }
 
 // Relist is a boltstore.Relist whose result goes through the queue. Between
@@ -105,24 +105,24 @@ func (r *Relist) unstored(_ runtime.Object, err error) {
 }
 
 // Commit ends the relist. rv is the version to go on from, newest the newest
-// one that a page was of. If the two differ, the pages are of different
-// moments, and the state is confirmed once the watch has reached newest.
-// Otherwise it is confirmed as of when the first page was asked for: a list is
-// of that moment, however long it takes. Commit retries errors of the disk
-// until ctx ends or the queue closes, unless the relist has to begin again.
-func (r *Relist) Commit(ctx context.Context, rv, newest string) error {
+// one that a page was of, target the one that the watch must reach. If rv is not
+// the target, the state is confirmed once the watch has reached that. Otherwise
+// it is confirmed as of when the first page was asked for: a list is of that
+// moment, however long it takes. Commit retries errors of the disk until ctx
+// ends or the queue closes, unless the relist has to begin again.
+func (r *Relist) Commit(ctx context.Context, rv, newest, target string) error {
 	q := r.q
 	var confirmed time.Time
-	if rv == newest || r.Consistent() {
+	if rv == target || r.Consistent() {
 		confirmed = r.began.Add(r.slept - q.store.Slept())
 	} else if confirmed = q.store.State().Confirmed; confirmed.IsZero() {
 		confirmed = time.Unix(0, 0)
 	}
-	return r.end(ctx, rv, newest, confirmed, true)
+	return r.end(ctx, rv, newest, target, confirmed, true)
 }
 
 // end commits. listed says whether a server has stated the list.
-func (r *Relist) end(ctx context.Context, rv, newest string, confirmed time.Time, listed bool) error {
+func (r *Relist) end(ctx context.Context, rv, newest, target string, confirmed time.Time, listed bool) error {
 	entries, err := r.commit(ctx, rv, confirmed)
 	if err != nil {
 		return err
@@ -141,8 +141,8 @@ func (r *Relist) end(ctx context.Context, rv, newest string, confirmed time.Time
 	q.counts.accepted++
 	q.counts.lastChange, q.counts.inFile = q.counts.accepted, q.counts.accepted
 	q.push(outgoing{mark: q.counts.accepted})
-	q.version.target, q.version.accepted, q.version.asked, q.version.newest = newest, rv, r.began, newest
-	if rv == newest {
+	q.version.target, q.version.accepted, q.version.asked, q.version.newest = target, rv, r.began, newest
+	if rv == target {
 		q.version.reached = listed // also where there are no versions
 		q.advance(rv, confirmed)
 		q.version.confirmed, q.version.slept, q.version.proven = confirmed, q.store.Slept(), confirmed

@@ -94,7 +94,7 @@ func (q *Queue) Purge(ctx context.Context) error {
 		return err
 	}
 	defer r.Abort()
-	return r.end(ctx, "", "", time.Unix(0, 0), false)
+	return r.end(ctx, "", "", "", time.Unix(0, 0), false)
 }
 
 // Flush waits until everything accepted is in the file, bookmarks included. What is held

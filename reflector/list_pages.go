@@ -54,7 +54,8 @@ type lister struct {
 // progress is how far a list has come.
 type progress struct {
 	rv      string // version of the first page
-	newest  string // version of the last page, or a later one that the watch must reach
+	newest  string // version of the last page
+	target  string // version that the watch must reach
 	settled string // version by which the watch has brought what was left to it
 	stated  string // version that the server stated when the list was taken up
 	token   string // continue token of the next page
@@ -298,7 +299,8 @@ func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at listing.
 		return nil, at, err
 	}
 	l.s.facts.zero.Store(m.GetResourceVersion() == "0")
-	l.at.token, l.at.newest = m.GetContinue(), later(cmp.Or(l.at.settled, listVersion(m)), l.at.stated)
+	l.at.token, l.at.newest = m.GetContinue(), listVersion(m)
+	l.at.target = later(cmp.Or(l.at.settled, l.at.newest), l.at.stated)
 	if l.at.rv == "" {
 		l.at.rv = listVersion(m)
 	}

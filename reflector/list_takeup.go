@@ -32,7 +32,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 	}
 	l.flow = by.FlowSchemaUID // the next pages must name it, too
 	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
-	l.at.newest = later(p.Newest, stated)
+	l.at.newest, l.at.target = p.Newest, later(p.Newest, stated)
 	l.form = p.ServedForm // if it has changed since, the next relist compares content
 	if !l.size.fixed && p.PageSize > 0 {
 		l.size.limit = p.PageSize

@@ -260,6 +260,40 @@ func TestAllPagesReadBefore(t *testing.T) {
 	})
 }
 
+// TestCameAndWentBeforeTakeUp: handlers are told of a delete that the server made after
+// the last page, although it had stated a later version when the list was taken up.
+func TestCameAndWentBeforeTakeUp(t *testing.T) {
+	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
+		if _, err := f.otherCluster(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l := f.newLister(t.Context(), ReasonFirst, &turn{store: f.store})
+		var err error
+		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.cluster.server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.pages(t.Context()); err != nil {
+			t.Error(err)
+		}
+		l.relist.Abort() // here it dies
+		f.die(func() { f.queue.Close() })
+		f.delete("cm1")
+		rv := f.sim.Revision()
+		f.create("later")
+		f.list()
+		// So a watch tells of an object that its selector never let through.
+		if err := f.queue.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "brief", ResourceVersion: fmt.Sprint(rv)}}); err != nil {
+			t.Fatal(err)
+		}
+		f.reflect()
+		after(time.Second)
+		if told := f.takeTold(); !strings.Contains(told, "Deleted brief") {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
 // TestTakenUpIsConfirmedSoon: a list that is taken up and then ends soon is
 // confirmed as soon as a resume is, although nothing of its type changes.
 func TestTakenUpIsConfirmedSoon(t *testing.T) {

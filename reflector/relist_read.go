@@ -156,5 +156,5 @@ func (l *lister) read() error {
 		r.ServedAs(l.form)
 	}
 	r.AnsweredBy(l.s.cluster.answered())
-	return r.Commit(l.ctx, l.at.rv, l.at.newest)
+	return r.Commit(l.ctx, l.at.rv, l.at.newest, l.at.target)
 }
