@@ -209,7 +209,7 @@ func (y *yard) step() {
 // there with exactly its content.
 func TestTwoPrograms(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
-		t.Skip("names cannot be exchanged in one step")
+		t.Skip("only linux and darwin have the call that exchanges two names in one step")
 	}
 	seeds := uint64(20)
 	if testing.Short() {

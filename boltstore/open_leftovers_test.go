@@ -17,7 +17,7 @@ import (
 // that file has its name back. The next Open keeps it.
 func TestDiedBetweenExchanges(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
-		t.Skip("names cannot be exchanged in one step")
+		t.Skip("only linux and darwin have the call that exchanges two names in one step")
 	}
 	for op := range swaps(nil) {
 		t.Run(op, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestDiedBetweenExchanges(t *testing.T) {
 // there, and cannot get its name back. Open says where that file is now.
 func TestNewcomerWithoutItsName(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
-		t.Skip("names cannot be exchanged in one step")
+		t.Skip("only linux and darwin have the call that exchanges two names in one step")
 	}
 	good := filled(t)
 	for name, was := range map[string][]byte{"empty": nil, "damaged": good[:3*os.Getpagesize()]} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // TestAtSetBackClock: the clock of a device without a battery begins again at each boot.
@@ -18,7 +19,7 @@ func TestAtSetBackClock(t *testing.T) {
 	start := time.Unix(1_000, 0)
 	clock := testingclock.NewFakeClock(start)
 	s := claimPods(t, boltstore.Options{Window: time.Nanosecond, Clock: clock})
-	list(t, s, "1", clock.Now(), podOf("1", "a:1"))
+	filetest.RelistAt(t, s, "1", clock.Now(), podOf("1", "a:1"))
 	q := fifo.New(s, nil)
 	for _, c := range []struct {
 		at             time.Duration

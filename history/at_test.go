@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // shown is what a file was shown of one object.
@@ -50,21 +51,6 @@ func claimPods(t *testing.T, o boltstore.Options) *boltstore.Claimed {
 		}
 	})
 	return s
-}
-
-// list makes the pods what the server has at a version.
-func list(t *testing.T, s *boltstore.Claimed, version string, at time.Time, pods ...runtime.Object) {
-	t.Helper()
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page(pods); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Commit(version, at); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func podOf(version, image string) *corev1.Pod {
@@ -105,7 +91,7 @@ func testAt(t *testing.T, seed uint64) {
 		if there != "" {
 			pods = append(pods, object(version, there))
 		}
-		list(t, s, fmt.Sprint(version+1), clock.Now(), pods...)
+		filetest.RelistAt(t, s, fmt.Sprint(version+1), clock.Now(), pods...)
 	}
 	change := func() {
 		version++

@@ -18,14 +18,15 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // TestSources: a request is answered from one source that covers it, or gets 503.
 func TestSources(t *testing.T) {
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	h := New(db, Options{})
-	relist(t, claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1), configMap("a", "y", 2))
-	relist(t, claim(t, db, source1("configmaps", "", "app=shop"), &corev1.ConfigMap{}), "20", configMap("a", "y", 2, "app=shop"), configMap("b", "z", 3, "app=shop"))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1), configMap("a", "y", 2))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", "app=shop"), &corev1.ConfigMap{}), "20", configMap("a", "y", 2, "app=shop"), configMap("b", "z", 3, "app=shop"))
 	const all, of = "/api/v1/configmaps", "/api/v1/namespaces/"
 	expect(t, h, of+"a/configmaps", 200, "a/x a/y")
 	expect(t, h, all+"?labelSelector=app%3Dshop", 200, "a/y b/z")
@@ -42,20 +43,20 @@ func TestSources(t *testing.T) {
 	expect(t, h, "/api/v1/pods", 404, "could not find the requested resource")
 
 	// A source of everything is preferred.
-	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
 	expect(t, h, all, 429, "not been listed yet")
-	relist(t, s, "30", configMap("b", "z", 3), configMap("c", "w", 25))
+	filetest.Relist(t, s, "30", configMap("b", "z", 3), configMap("c", "w", 25))
 	expect(t, h, all, 200, "b/z c/w")
 	expect(t, h, of+"b/configmaps/z", 200, "")
 }
 
 // TestRefused: what the file cannot answer has the API's status.
 func TestRefused(t *testing.T) {
-	db := openFile(t, boltstore.Options{})
-	relist(t, claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
+	db := filetest.Open(t, boltstore.Options{})
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
 	secret := &corev1.Secret{ObjectMeta: meta("a", "s", 2), Data: map[string][]byte{"k": []byte("hunter2")}}
-	relist(t, claim(t, db, source1("secrets", "", ""), &corev1.Secret{}), "10", secret)
-	claim(t, db, source1("pods", "", ""), &corev1.Pod{})
+	filetest.Relist(t, filetest.Claim(t, db, source1("secrets", "", ""), &corev1.Secret{}), "10", secret)
+	filetest.Claim(t, db, source1("pods", "", ""), &corev1.Pod{})
 	h := New(db, Options{})
 	for _, path := range []string{"/api/v1/secrets", "/api/v1/namespaces/a/secrets/s", "/api/v1/secrets?watch=true"} {
 		if a := expect(t, h, path, 403, "not served"); strings.Contains(a.body, "aHVudGVy") {
@@ -80,9 +81,9 @@ func TestRefused(t *testing.T) {
 // TestPages: pages of a list are of one state while the file changes, and get 410 once
 // the contents are of another cluster.
 func TestPages(t *testing.T) {
-	db := openFile(t, boltstore.Options{})
-	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	relist(t, s, "10", configMap("a", "b", 1), configMap("a", "d", 2), configMap("b", "a", 3), configMap("c", "a", 4))
+	db := filetest.Open(t, boltstore.Options{})
+	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	filetest.Relist(t, s, "10", configMap("a", "b", 1), configMap("a", "d", 2), configMap("b", "a", 3), configMap("c", "a", 4))
 	h := New(db, Options{})
 	const path = "/api/v1/configmaps?limit=1"
 	first := expect(t, h, path, 200, "a/b")
@@ -96,10 +97,10 @@ func TestPages(t *testing.T) {
 		}
 		return "&continue=" + list.GetContinue()
 	}
-	relist(t, s, "20", configMap("a", "c", 11), configMap("b", "a", 12), configMap("z", "z", 13))
+	filetest.Relist(t, s, "20", configMap("a", "c", 11), configMap("b", "a", 12), configMap("z", "z", 13))
 	second := expect(t, h, path+token(first), 200, "a/d")
 	third := expect(t, h, path+token(second), 200, "b/a")
-	relist(t, s, "30")
+	filetest.Relist(t, s, "30")
 	fourth := expect(t, h, path+token(third), 200, "c/a")
 	for _, a := range []answered{second, third, fourth} {
 		if list := (unstructured.UnstructuredList{Object: a.object.Object}); list.GetResourceVersion() != "10" {
@@ -113,7 +114,7 @@ func TestPages(t *testing.T) {
 	if err := s.SetAside(); err != nil {
 		t.Fatal(err)
 	}
-	relist(t, s, "10", configMap("a", "b", 1), configMap("n", "n", 2))
+	filetest.Relist(t, s, "10", configMap("a", "b", 1), configMap("n", "n", 2))
 	gone := expect(t, h, path+token(first), 410, "too old to display a consistent list")
 	list := unstructured.UnstructuredList{Object: gone.object.Object}
 	expect(t, h, "/api/v1/configmaps?continue="+list.GetContinue(), 200, "n/n")
@@ -122,19 +123,19 @@ func TestPages(t *testing.T) {
 // TestDiscovery: client-go finds the kept types, by their short names too, in one
 // document or in several.
 func TestDiscovery(t *testing.T) {
-	db := openFile(t, boltstore.Options{})
-	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	db := filetest.Open(t, boltstore.Options{})
+	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
 	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"cm", "configmap"}, Categories: []string{"all"}}); err != nil {
 		t.Fatal(err)
 	}
-	nodes := claim(t, db, source1("nodes", "", ""), &corev1.Node{})
+	nodes := filetest.Claim(t, db, source1("nodes", "", ""), &corev1.Node{})
 	if err := nodes.Describe(boltstore.Description{Scope: boltstore.ScopeCluster, Names: []string{"no"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, version := range []string{"v1", "v1beta1"} {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Widget"})
-		claim(t, db, boltstore.Source{Group: "example.com", Version: version, Resource: "widgets", Form: boltstore.FormUnstructured}, u)
+		filetest.Claim(t, db, boltstore.Source{Group: "example.com", Version: version, Resource: "widgets", Form: boltstore.FormUnstructured}, u)
 	}
 	srv := httptest.NewServer(New(db, Options{}))
 	defer srv.Close()
@@ -175,8 +176,8 @@ func TestDiscovery(t *testing.T) {
 // TestAge: each answer about objects says how old it is, and warns if it is too old.
 func TestAge(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
-	db := openFile(t, boltstore.Options{Clock: clock, TrustClock: true})
-	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	db := filetest.Open(t, boltstore.Options{Clock: clock, TrustClock: true})
+	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
 	r, err := s.BeginRelist(boltstore.RelistOptions{})
 	if err != nil {
 		t.Fatal(err)

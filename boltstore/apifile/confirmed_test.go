@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // TestConfirmedInAnotherBoot: the clock of a device without a battery began again at this
@@ -28,10 +29,10 @@ func TestConfirmedInAnotherBoot(t *testing.T) {
 
 // TestRefusedEncoding: a client that refuses gzip gets none.
 func TestRefusedEncoding(t *testing.T) {
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	large := configMap("a", "x", 1)
 	large.Data["large"] = string(make([]byte, 1<<20))
-	relist(t, claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", large)
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", large)
 	h := New(db, Options{})
 	for _, path := range []string{"/api/v1/configmaps", "/api/v1/configmaps?limit=1"} {
 		for accept, want := range map[string]string{"gzip": "gzip", "GZIP": "gzip", "br, gzip;q=0.5": "gzip", "identity, gzip;q=0": "", "x-gzipped": "", "": ""} {

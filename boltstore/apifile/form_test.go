@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -39,10 +40,10 @@ func cells(t *testing.T, a answered) (rows []string) {
 // rows have no object, its metadata or all of it.
 func TestTable(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	a, b := configMap("a", "x", 1), configMap("a", "y", 2)
 	a.CreationTimestamp = metav1.NewTime(clock.Now().Add(-90 * time.Minute))
-	relist(t, claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", a, b)
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", a, b)
 	h := New(db, Options{Clock: clock})
 	const path = "/api/v1/configmaps"
 	get := func(path string) answered { return ask(t, h, http.MethodGet, path, "Accept", asTable) }
@@ -74,10 +75,10 @@ func TestTable(t *testing.T) {
 
 // TestYAML: a list in YAML, which is sent as it is read, says what it says in JSON.
 func TestYAML(t *testing.T) {
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	odd := configMap("a", "odd", 1)
 	odd.Data = map[string]string{"text": "one\n\n  two\n", "long": strings.Repeat("word ", 60), "blank": "\n \n", "yes": "no", "quote": "'\"\\ \t\u2028", "empty": ""}
-	relist(t, claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", odd, configMap("b", "x", 2))
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", odd, configMap("b", "x", 2))
 	h := New(db, Options{})
 	for _, path := range []string{"/api/v1/configmaps", "/api/v1/configmaps?limit=1", "/api/v1/namespaces/c/configmaps", "/api/v1/namespaces/a/configmaps/odd", "/api/v1/namespaces/a/configmaps/none"} {
 		for _, as := range []string{"", ";as=Table;v=v1;g=meta.k8s.io"} {
@@ -107,11 +108,11 @@ func TestYAML(t *testing.T) {
 // TestMetadataOnly: a source of metadata is served as that, and in tables. It is found,
 // but has no whole objects, and none of the fields that these have.
 func TestMetadataOnly(t *testing.T) {
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	src := boltstore.Source{Version: "v1", Resource: "pods", Form: boltstore.FormMetadata}
 	pod := &metav1.PartialObjectMetadata{ObjectMeta: meta("a", "x", 1, "app=shop")}
 	pod.CreationTimestamp = metav1.Unix(0, 0)
-	relist(t, claim(t, db, src, &metav1.PartialObjectMetadata{}), "10", pod)
+	filetest.Relist(t, filetest.Claim(t, db, src, &metav1.PartialObjectMetadata{}), "10", pod)
 	h := New(db, Options{})
 	const path, one = "/api/v1/pods", "/api/v1/namespaces/a/pods/x"
 	if a := ask(t, h, http.MethodGet, "/api/v1"); !strings.Contains(a.body, `"kind":"Pod"`) {
@@ -141,7 +142,7 @@ func TestMetadataOnly(t *testing.T) {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 	// Whole objects are preferred.
-	relist(t, claim(t, db, source1("pods", "", ""), &corev1.Pod{}), "5", &corev1.Pod{ObjectMeta: meta("a", "y", 2)})
+	filetest.Relist(t, filetest.Claim(t, db, source1("pods", "", ""), &corev1.Pod{}), "5", &corev1.Pod{ObjectMeta: meta("a", "y", 2)})
 	expect(t, h, path, http.StatusOK, "a/y")
 }
 
@@ -149,7 +150,7 @@ func TestMetadataOnly(t *testing.T) {
 // otherwise its age. Cells of another type than the column's are empty.
 func TestColumns(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	gadget := func(name string, spec map[string]any) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget", "spec": spec}}
 		u.SetNamespace("a")
@@ -158,8 +159,8 @@ func TestColumns(t *testing.T) {
 		u.SetCreationTimestamp(metav1.NewTime(clock.Now().Add(-time.Hour)))
 		return u
 	}
-	s := claim(t, db, boltstore.Source{Group: "example.com", Version: "v1", Resource: "gadgets", Form: boltstore.FormUnstructured}, gadget("", nil))
-	relist(t, s, "10", gadget("x", map[string]any{"size": int64(3), "on": true}), gadget("y", map[string]any{"size": "big", "on": nil}))
+	s := filetest.Claim(t, db, boltstore.Source{Group: "example.com", Version: "v1", Resource: "gadgets", Form: boltstore.FormUnstructured}, gadget("", nil))
+	filetest.Relist(t, s, "10", gadget("x", map[string]any{"size": int64(3), "on": true}), gadget("y", map[string]any{"size": "big", "on": nil}))
 	h := New(db, Options{Clock: clock})
 	get := func() string {
 		return strings.Join(cells(t, ask(t, h, http.MethodGet, "/apis/example.com/v1/gadgets", "Accept", asTable)), "|")

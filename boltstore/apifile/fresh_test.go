@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -22,13 +23,13 @@ func TestFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	const path = "/api/v1/namespaces/a/configmaps"
 	newOne := func() *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "new"}}
 	}
-	unfed := openFile(t, boltstore.Options{})
-	relist(t, claim(t, unfed, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
+	unfed := filetest.Open(t, boltstore.Options{})
+	filetest.Relist(t, filetest.Claim(t, unfed, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))
 	if a := expect(t, New(unfed, Options{Fresh: time.Minute}), path, 200, "a/x"); !strings.Contains(a.header.Get("Warning"), "no informer of this process") {
 		t.Errorf("nobody keeps it: %v", a.header)
 	}

@@ -13,17 +13,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // FuzzAPI sends any method, path, query and Accept header. Each gets an answer of
 // the API, no Secrets, and leaves the file as it is.
 func FuzzAPI(f *testing.F) {
-	db := openFile(f, boltstore.Options{})
-	s := claim(f, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	relist(f, s, "10", configMap("a", "x", 1, "l=1"), configMap("b", "y", 2))
-	relist(f, s, "20", configMap("a", "x", 11, "l=2"), configMap("b", "z", 12))
+	db := filetest.Open(f, boltstore.Options{})
+	s := filetest.Claim(f, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	filetest.Relist(f, s, "10", configMap("a", "x", 1, "l=1"), configMap("b", "y", 2))
+	filetest.Relist(f, s, "20", configMap("a", "x", 11, "l=2"), configMap("b", "z", 12))
 	secret := &corev1.Secret{ObjectMeta: meta("a", "s", 2), Data: map[string][]byte{"k": []byte("hunter2")}}
-	relist(f, claim(f, db, source1("secrets", "", ""), &corev1.Secret{}), "10", secret)
+	filetest.Relist(f, filetest.Claim(f, db, source1("secrets", "", ""), &corev1.Secret{}), "10", secret)
 	h := New(db, Options{})
 	const list = "/api/v1/configmaps"
 	token := func(text string) string { return "continue=" + base64.RawURLEncoding.EncodeToString([]byte(text)) }

@@ -5,57 +5,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
-
-func openFile(t testing.TB, o boltstore.Options) *boltstore.DB {
-	t.Helper()
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
-}
-
-func claim(t testing.TB, db *boltstore.DB, src boltstore.Source, example runtime.Object) *boltstore.Claimed {
-	t.Helper()
-	s, err := db.Claim(boltstore.Claim{Source: src, Example: example})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Release)
-	return s
-}
-
-func relist(t testing.TB, s *boltstore.Claimed, version string, objs ...runtime.Object) {
-	t.Helper()
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page(objs); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Commit(version, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func source1(resource, namespace, labels string) boltstore.Source {
 	return boltstore.Source{Version: "v1", Resource: resource, Namespace: namespace, LabelSelector: labels, Form: boltstore.FormTyped}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/reflector"
 )
@@ -124,7 +125,7 @@ func TestStockInformer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	write := func() {
 		cm := configMap([]string{"default", "other"}[rnd.IntN(2)], fmt.Sprint("c", rnd.IntN(20)), 0)
@@ -198,7 +199,7 @@ func TestEndOfFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relist(t, s, "10", configMap("a", "x", 1))
+	filetest.Relist(t, s, "10", configMap("a", "x", 1))
 	h := New(db, Options{})
 	done := make(chan string)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?watch=true", nil)
@@ -247,7 +248,7 @@ func TestIdleWatchers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
-	db := openFile(t, boltstore.Options{})
+	db := filetest.Open(t, boltstore.Options{})
 	cm := configMap("default", "x", 0)
 	cm.ResourceVersion = ""
 	cm.Data["fill"] = strings.Repeat("x", size)

@@ -13,20 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // large is a file with n config maps of about 10 KB.
 func large(t *testing.T, n int) (*boltstore.Claimed, http.Handler) {
 	t.Helper()
-	db := openFile(t, boltstore.Options{ObjectMemory: -1})
-	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	db := filetest.Open(t, boltstore.Options{ObjectMemory: -1})
+	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
 	objs := make([]runtime.Object, n)
 	for i := range objs {
 		cm := configMap("a", fmt.Sprintf("c%05d", i), i+1)
 		cm.Data["fill"] = strings.Repeat(fmt.Sprintf("%04d ", i), 2000)
 		objs[i] = cm
 	}
-	relist(t, s, fmt.Sprint(n), objs...)
+	filetest.Relist(t, s, fmt.Sprint(n), objs...)
 	return s, New(db, Options{})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
@@ -18,9 +19,9 @@ import (
 // had, and changes under an unchanged version. A watch that has begun brings them, as
 // handlers are told of them.
 func TestChangesWithoutAVersion(t *testing.T) {
-	db := openFile(t, boltstore.Options{})
-	s := claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
-	relist(t, s, "10", configMap("a", "x", 1), configMap("a", "y", 2))
+	db := filetest.Open(t, boltstore.Options{})
+	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	filetest.Relist(t, s, "10", configMap("a", "x", 1), configMap("a", "y", 2))
 	h := New(db, Options{}).(*handler)
 	states, err := db.States()
 	if err != nil {

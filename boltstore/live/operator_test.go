@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -18,26 +19,12 @@ func filled(t *testing.T, src boltstore.Source, example kruntime.Object, objs ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: src, Example: example})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		s.Release()
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ kruntime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page(objs); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Commit("2", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	filetest.Relist(t, filetest.Claim(t, db, src, example), "2", objs...)
 	return db
 }
 

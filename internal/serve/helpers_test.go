@@ -16,52 +16,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
-
-func openFile(t testing.TB) *boltstore.DB {
-	t.Helper()
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
-}
-
-func claim(t testing.TB, db *boltstore.DB, resource string, example runtime.Object) *boltstore.Claimed {
-	t.Helper()
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: resource, Form: boltstore.FormTyped}, Example: example})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Release)
-	return s
-}
-
-func relist(t testing.TB, s *boltstore.Claimed, version string, objs ...runtime.Object) {
-	t.Helper()
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Page(objs); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Commit(version, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func object(namespace, name string, version int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(version), UID: types.UID(namespace + name)}
@@ -89,10 +51,10 @@ func feed(t testing.TB, s *boltstore.Claimed) *fifo.Queue {
 // filled has config maps a/x and b/y, and Secret a/s.
 func filled(t testing.TB) *boltstore.DB {
 	t.Helper()
-	db := openFile(t)
-	relist(t, claim(t, db, "configmaps", &corev1.ConfigMap{}), "10",
+	db := filetest.Open(t, boltstore.Options{})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{}), "10",
 		&corev1.ConfigMap{ObjectMeta: object("a", "x", 1)}, &corev1.ConfigMap{ObjectMeta: object("b", "y", 2)})
-	relist(t, claim(t, db, "secrets", &corev1.Secret{}), "10",
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("secrets"), &corev1.Secret{}), "10",
 		&corev1.Secret{ObjectMeta: object("a", "s", 3), Data: map[string][]byte{"k": []byte("hunter2")}})
 	return db
 }

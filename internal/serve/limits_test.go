@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // blocking is a file whose answers wait.
@@ -94,9 +95,9 @@ func TestConnections(t *testing.T) {
 // TestStalled: a client that takes nothing of a long answer loses its connection, and its
 // place is free.
 func TestStalled(t *testing.T) {
-	db := openFile(t)
-	store := claim(t, db, "configmaps", &corev1.ConfigMap{})
-	relist(t, store, "10")
+	db := filetest.Open(t, boltstore.Options{})
+	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})
+	filetest.Relist(t, store, "10")
 	s := start(t, Options{File: Own(db, apifile.Options{}), Limits: Limits{Watches: 1, Stall: 100 * time.Millisecond}})
 	watch(t, s)
 	q := feed(t, store)
@@ -167,8 +168,8 @@ func TestWatchersThatDoNotRead(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	store := claim(t, db, "configmaps", &corev1.ConfigMap{})
-	relist(t, store, "10")
+	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})
+	filetest.Relist(t, store, "10")
 	s := start(t, Options{File: Own(db, apifile.Options{})})
 	last := 10 + rate*seconds
 	told := make(chan error, watchers/2)

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,6 +11,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
 	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/internal/filetest"
 )
 
 // TestShared: the file is served while nobody has it open, while its owner keeps it up to
@@ -19,7 +19,7 @@ import (
 func TestShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	source := boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}
-	life := func(version string, objs ...*corev1.ConfigMap) (end func()) {
+	life := func(version string, objs ...runtime.Object) (end func()) {
 		db, err := boltstore.Open(path, boltstore.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -32,18 +32,7 @@ func TestShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := s.BeginRelist(boltstore.RelistOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range objs {
-			if err := r.Page([]runtime.Object{o}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := r.Commit(version, time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		filetest.Relist(t, s, version, objs...)
 		return func() {
 			s.Release()
 			if err := sock.Close(); err != nil {

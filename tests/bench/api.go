@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
 	"github.com/kubewake/kubewake/reflector"
-	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
 const (
@@ -60,21 +58,11 @@ type apiPair struct{ file, server, bytes float64 }
 // runAPI measures reads through a file's API beside the same of the server, and returns
 // its table.
 func runAPI(ctx context.Context, o options) (text string, err error) {
-	dir, err := os.MkdirTemp("", "kubewake-bench-")
+	b, err := newBench(ctx, o)
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
-	server, err := apiserver.Run(ctx, apiserver.Options{NoAudit: true})
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-	pods, err := newPods(ctx, server)
-	if err != nil {
-		return "", err
-	}
-	b := &bench{options: o, dir: dir, server: server, pods: pods}
+	defer func() { err = errors.Join(err, b.close()) }()
 	var rows []apiRow
 	for _, n := range o.sizes {
 		if _, err := b.pods.grow(ctx, n); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/reflector"
-	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
 // smallType is one of ten types of which a cluster has few.
@@ -136,22 +134,12 @@ type idleRow struct {
 // runIdle measures when programs have synced where nothing they cache has changed, and
 // returns its table.
 func runIdle(ctx context.Context, o options) (text string, err error) {
-	dir, err := os.MkdirTemp("", "kubewake-bench-")
+	b, err := newBench(ctx, o)
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
-	server, err := apiserver.Run(ctx, apiserver.Options{NoAudit: true})
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-	pods, err := newPods(ctx, server)
-	if err != nil {
-		return "", err
-	}
-	b := &bench{options: o, dir: dir, server: server, pods: pods}
-	if err := makeSmall(ctx, pods.client); err != nil {
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := makeSmall(ctx, b.pods.client); err != nil {
 		return "", err
 	}
 	var rows []idleRow

@@ -118,21 +118,11 @@ func run(ctx context.Context) error {
 
 // runRestart takes the measurements of restarts and returns their tables.
 func runRestart(ctx context.Context, o options) (text string, err error) {
-	dir, err := os.MkdirTemp("", "kubewake-bench-")
+	b, err := newBench(ctx, o)
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
-	server, err := apiserver.Run(ctx, apiserver.Options{NoAudit: true})
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-	pods, err := newPods(ctx, server)
-	if err != nil {
-		return "", err
-	}
-	b := &bench{options: o, dir: dir, server: server, pods: pods}
+	defer func() { err = errors.Join(err, b.close()) }()
 	res, err := b.measure(ctx)
 	if err != nil {
 		return "", err
@@ -146,6 +136,30 @@ type bench struct {
 	dir    string
 	server *apiserver.Server
 	pods   *pods
+}
+
+// newBench starts an API server. The caller closes the bench.
+func newBench(ctx context.Context, o options) (b *bench, err error) {
+	b = &bench{options: o}
+	if b.dir, err = os.MkdirTemp("", "kubewake-bench-"); err != nil {
+		return nil, err
+	}
+	if b.server, err = apiserver.Run(ctx, apiserver.Options{NoAudit: true}); err == nil {
+		b.pods, err = newPods(ctx, b.server)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
+}
+
+// close stops the server and removes the files.
+func (b *bench) close() error {
+	var err error
+	if b.server != nil {
+		err = b.server.Stop()
+	}
+	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
 // measure takes all measurements.

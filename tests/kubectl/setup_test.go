@@ -287,13 +287,7 @@ func (w *world) listWatch(t *testing.T, r resource, form boltstore.Form) (cache.
 		}
 		o := &metav1.PartialObjectMetadata{}
 		o.SetGroupVersionKind(r.GroupVersionKind)
-		of := client.Resource(r.Resource)
-		return &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return of.Watch(ctx, o)
-			},
-		}, o
+		return listWatchOf(client.Resource(r.Resource)), o
 	case form == boltstore.FormUnstructured || custom:
 		client, err := dynamic.NewForConfig(cfg)
 		if err != nil {
@@ -301,13 +295,7 @@ func (w *world) listWatch(t *testing.T, r resource, form boltstore.Form) (cache.
 		}
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(r.GroupVersionKind)
-		of := client.Resource(r.Resource)
-		return &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return of.Watch(ctx, o)
-			},
-		}, u
+		return listWatchOf(client.Resource(r.Resource)), u
 	}
 	gv := r.GroupVersionKind.GroupVersion()
 	cfg.GroupVersion, cfg.APIPath = &gv, "/apis"
@@ -324,6 +312,19 @@ func (w *world) listWatch(t *testing.T, r resource, form boltstore.Form) (cache.
 		t.Fatal(err)
 	}
 	return cache.NewListWatchFromClient(client, r.Resource.Resource, "", fields.Everything()), obj
+}
+
+// lists is a client of one resource.
+type lists[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+func listWatchOf[L runtime.Object](of lists[L]) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
+		WatchFuncWithContext: of.Watch,
+	}
 }
 
 // answer is what a server says to a request.

@@ -1,0 +1,64 @@
+// Package filetest fills files for tests.
+package filetest
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// Open opens a new file, which is closed when the test ends.
+func Open(t testing.TB, o boltstore.Options) *boltstore.DB {
+	t.Helper()
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+// Source is all objects of a resource of the core group, version v1.
+func Source(resource string) boltstore.Source {
+	return boltstore.Source{Version: "v1", Resource: resource, Form: boltstore.FormTyped}
+}
+
+// Claim claims a source, which is released when the test ends.
+func Claim(t testing.TB, db *boltstore.DB, src boltstore.Source, example runtime.Object) *boltstore.Claimed {
+	t.Helper()
+	s, err := db.Claim(boltstore.Claim{Source: src, Example: example})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Release)
+	return s
+}
+
+// Relist makes the objects what the server has at a version, now.
+func Relist(t testing.TB, s *boltstore.Claimed, version string, objs ...runtime.Object) {
+	t.Helper()
+	RelistAt(t, s, version, time.Now(), objs...)
+}
+
+// RelistAt is Relist for a moment that is given.
+func RelistAt(t testing.TB, s *boltstore.Claimed, version string, at time.Time, objs ...runtime.Object) {
+	t.Helper()
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Page(objs); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit(version, at); err != nil {
+		t.Fatal(err)
+	}
+}
