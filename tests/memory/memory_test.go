@@ -35,7 +35,7 @@ const pods = 10_000
 const (
 	most  = 56 << 20
 	near  = 20 << 20
-	tries = 5
+	tries = 3
 )
 
 type server struct {
