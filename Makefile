@@ -15,6 +15,7 @@ help: ## show this
 
 check: lint ## lint, quick tests and kill rounds, all platforms: before each commit
 	go test -race -short ./...
+	cd cmd/kubewake && go test -race -short ./...
 	cd tests && go test -race -short ./wake
 	@$(MAKE) --no-print-directory cross
 
@@ -22,6 +23,7 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 test: export GOFLAGS += -vet=off
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
 	TMPDIR=$(MEMORY) go test -race ./boltstore ./informer ./reflector ./... # the longest first
+	cd cmd/kubewake && TMPDIR=$(MEMORY) go test -race ./...
 	@$(MAKE) --no-print-directory -j2 model encrypted
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	@$(MAKE) --no-print-directory -j2 cluster managers
@@ -57,12 +59,13 @@ lint: ## format, vet, staticcheck, go.mod
 	cd tests && go vet ./...
 	cd tests && go tool -modfile=tools/go.mod staticcheck ./...
 	cd tests && go mod tidy -diff
-	@for dir in informer/controllerruntime tests/controllerruntime; do (set -ex; cd $$dir; go vet ./...; \
+	@for dir in cmd/kubewake informer/controllerruntime tests/controllerruntime; do (set -ex; cd $$dir; go vet ./...; \
 		go tool -modfile=$(CURDIR)/tests/tools/go.mod staticcheck ./...; go mod tidy -diff) || exit 1; done
 
 cross: ## check that it compiles for every platform
 	cd tests/tools && go vet ./... && go test ./...
-	@bin=$$(mktemp -d) && (cd tests/tools && go build -o $$bin/platforms ./platforms) && $$bin/platforms $(TARGETS); \
+	@bin=$$(mktemp -d) && (cd tests/tools && go build -o $$bin/platforms ./platforms) && \
+		$$bin/platforms $(TARGETS) && (cd cmd/kubewake && $$bin/platforms $(TARGETS)); \
 		status=$$?; rm -rf $$bin; exit $$status
 
 assets: $(STAMP) ## build kube-apiserver, kubectl and etcd, if the pinned versions have changed
@@ -77,7 +80,7 @@ $(STAMP):
 	@rm -f $(ASSETS)/stamp-* && touch $@
 
 demo: ## see it survive, without a cluster
-	go run ./cmd/kubewake demo
+	go run -C cmd/kubewake . demo
 
 bench: assets ## measure against stock client-go: restarts on a real API server, the stream of events
 	cd tests && go run ./bench

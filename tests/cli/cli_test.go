@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	kubewake = filepath.Join(dir, "kubewake")
-	build := exec.Command("go", "build", "-o", kubewake, "./cmd/kubewake")
-	build.Dir = "../.."
+	build := exec.Command("go", "build", "-o", kubewake, ".")
+	build.Dir = "../../cmd/kubewake"
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s\n%v\n", out, err)
 		os.Exit(1)

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -84,6 +85,20 @@ func TestFactoryIsOfNoProject(t *testing.T) {
 			if strings.HasPrefix(dep, generated) {
 				t.Errorf("it depends on %s", dep)
 			}
+		}
+	}
+}
+
+// TestLibraryWithoutTools: the library's module requires nothing that only the command
+// needs.
+func TestLibraryWithoutTools(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"github.com/spf13/cobra", "k8s.io/cli-runtime", "k8s.io/kubectl", "sigs.k8s.io/kustomize"} {
+		if strings.Contains(string(mod), tool) {
+			t.Errorf("go.mod requires %s", tool)
 		}
 	}
 }

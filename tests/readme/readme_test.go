@@ -18,7 +18,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-const root = "../.."
+const (
+	root   = "../.."
+	cmdDir = root + "/cmd/kubewake" // a module of its own
+)
 
 // block returns the lines of the README's code block that holds what.
 func block(t *testing.T, what string) string {
@@ -86,7 +89,7 @@ func build(t *testing.T, dir, pkg, name string) string {
 // TestCommands runs each command line of the README; mirror until it is ready.
 func TestCommands(t *testing.T) {
 	_, kubeconfig := cluster(t)
-	bin := build(t, root, "./cmd/kubewake", "kubewake")
+	bin := build(t, cmdDir, ".", "kubewake")
 	dir := t.TempDir()
 	env := append(os.Environ(), "KUBECONFIG="+kubeconfig, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for _, l := range strings.Split(block(t, "kubewake mirror"), "\n") {
@@ -146,10 +149,10 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(block(t, "make demo"), "make demo") || !strings.Contains(string(b), "go run ./cmd/kubewake demo") {
+	if !strings.Contains(block(t, "make demo"), "make demo") || !strings.Contains(string(b), "go run -C cmd/kubewake . demo") {
 		t.Fatal("make demo is not what this test runs")
 	}
-	out, err := exec.Command(build(t, root, "./cmd/kubewake", "kubewake"), "demo", "--objects", "1000").CombinedOutput()
+	out, err := exec.Command(build(t, cmdDir, ".", "kubewake"), "demo", "--objects", "1000").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -18,7 +18,7 @@ import (
 // kubectl a client with the kubeconfig that the page names. Each flag of the page exists.
 func TestServePage(t *testing.T) {
 	_, kubeconfig := cluster(t)
-	bin := build(t, root, "./cmd/kubewake", "kubewake")
+	bin := build(t, cmdDir, ".", "kubewake")
 	dir := t.TempDir()
 	env := append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+dir)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "serve.md"))

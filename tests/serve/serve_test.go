@@ -44,8 +44,8 @@ func newWorld(t *testing.T) *world {
 	s := apiserver.Start(t, apiserver.Options{NoAudit: true})
 	w := &world{T: t, s: s, direct: s.Client(t), dir: t.TempDir()}
 	w.bin = filepath.Join(w.dir, "kubewake")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.bin, "./cmd/kubewake")
-	build.Dir = filepath.Join("..", "..")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.bin, ".")
+	build.Dir = filepath.Join("..", "..", "cmd", "kubewake")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -52,8 +52,8 @@ var library = killed{
 func command(t *testing.T) killed {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "kubewake")
-	build := exec.Command("go", "build", "-race", "-o", bin, "./cmd/kubewake")
-	build.Dir = "../.."
+	build := exec.Command("go", "build", "-race", "-o", bin, ".")
+	build.Dir = "../../cmd/kubewake"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
