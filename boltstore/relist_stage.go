@@ -31,6 +31,9 @@ func (r *Relist) toStage() error {
 	r.s.indexLock.Lock()
 	m := r.s.metaNow().clone()
 	set := r.s.indexing().indexSet()
+	if !r.first && !r.all { // records are copied, with the values that they have
+		set = r.s.stagedSet(m)
+	}
 	r.s.indexLock.Unlock()
 	m.Items, m.Own, m.Bytes, m.Degraded, m.Noted = digest{}, digest{}, 0, "", noted{}
 	for name, im := range m.Indices {
