@@ -19,7 +19,7 @@ var ErrClosed = fmt.Errorf("fifo: queue closed: %w", cache.ErrFIFOClosed)
 const maxBatch = 1000
 
 // maxBytes is Queue.most but in tests.
-const maxBytes = 3 << 20
+const maxBytes = 2 << 20
 
 // Queue is the write-ahead queue of one source. All methods may be called
 // concurrently; a single consumer pops.

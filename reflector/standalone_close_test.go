@@ -59,7 +59,7 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until("full", func() bool { // the queue takes 3 MiB with the decoded objects, the disk next to nothing
+	until("full", func() bool { // the queue takes 2 MiB with the decoded objects, the disk next to nothing
 		rv, err := strconv.Atoi(s.queue.AcceptedVersion())
 		return err == nil && rv > 35 && db.Err() != nil
 	})
