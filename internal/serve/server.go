@@ -93,7 +93,7 @@ func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error
 	if !resolved.IP.IsLoopback() {
 		return nil, nil, fmt.Errorf("%s is no loopback address: %w", addr, ErrOffLoopback)
 	}
-	pair, ca, err := selfSigned(token, resolved.IP)
+	pair, ca, err := certifiedBy(token, resolved.IP)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,10 +24,12 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// selfSigned returns a certificate for an address of this machine. Its key comes from the
-// token: clients that know both go on after a restart with the same token. It is always
-// valid, since a device may begin with a wrong clock.
-func selfSigned(token string, ip net.IP) (pair tls.Certificate, ca []byte, err error) {
+// certifiedBy returns a certificate for an address of this machine, and that of the authority
+// which signed it. The authority's key comes from the token, so clients that know both go
+// on after a restart with the same token. One certificate for both would not do: Go's
+// verifier takes no root whose subject and key are also the server's. They are always valid,
+// since a device may begin with a wrong clock.
+func certifiedBy(token string, ip net.IP) (pair tls.Certificate, ca []byte, err error) {
 	raw, err := hkdf.Key(sha256.New, []byte(token), nil, "kubewake: key of the loopback address", 32)
 	if err != nil {
 		return pair, nil, err
@@ -36,17 +38,30 @@ func selfSigned(token string, ip net.IP) (pair tls.Certificate, ca []byte, err e
 	if err != nil {
 		return pair, nil, fmt.Errorf("a key of the token: %w", err)
 	}
-	form := &x509.Certificate{
+	authority := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubewake"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true, IsCA: true,
-		IPAddresses: []net.IP{ip}, DNSNames: []string{"localhost"},
+		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, form, form, key.Public(), key)
+	root, err := x509.CreateCertificate(rand.Reader, authority, authority, key.Public(), key)
 	if err != nil {
 		return pair, nil, err
 	}
-	pair = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	return pair, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair, nil, err
+	}
+	server := &x509.Certificate{
+		Subject:   pkix.Name{CommonName: "a file"}, // the serial number is a random one
+		NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IPAddresses:           []net.IP{ip}, DNSNames: []string{"localhost"},
+	}
+	leaf, err := x509.CreateCertificate(rand.Reader, server, authority, own.Public(), key)
+	if err != nil {
+		return pair, nil, err
+	}
+	pair = tls.Certificate{Certificate: [][]byte{leaf}, PrivateKey: own}
+	return pair, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root}), nil
 }

@@ -1,9 +1,7 @@
 package serve
 
 import (
-	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -271,30 +269,36 @@ func TestKubeconfig(t *testing.T) {
 	if again, addr := Kept(path); again != token || addr != at.String() {
 		t.Errorf("%q %q", again, addr)
 	}
-	// The next life's certificate is another one, of the same key.
-	_, again, err := selfSigned(token, []byte{127, 0, 0, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !samePublicKey(t, ca, again) {
-		t.Error("the key of the next life is another one")
-	}
 	chmod(t, path, 0o640)
 	if other, _ := Kept(path); other == token {
 		t.Error("a token that others can read is kept")
 	}
 }
 
-func samePublicKey(t *testing.T, a, b []byte) bool {
-	t.Helper()
-	var keys [][]byte
-	for _, text := range [][]byte{a, b} {
-		block, _ := pem.Decode(text)
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys = append(keys, cert.RawSubjectPublicKeyInfo)
+// TestNextLife: a client that runs goes on when the next life serves with the same token.
+// It knows the earlier life's certificate.
+func TestNextLife(t *testing.T) {
+	file, token := fileOf(t, apifile.Options{}), NewToken()
+	s := start(t, Options{File: file})
+	at, ca, err := s.Loopback("127.0.0.1:0", token)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return string(keys[0]) == string(keys[1])
+	client, err := rest.HTTPClientFor(&rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := get(t, client, "https://"+at.String()+maps); a.code != 200 {
+		t.Fatalf("%d %s", a.code, a.body)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next := start(t, Options{File: file})
+	if at, _, err = next.Loopback("127.0.0.1:0", token); err != nil {
+		t.Fatal(err)
+	}
+	if a := get(t, client, "https://"+at.String()+maps); a.code != 200 {
+		t.Errorf("%d %s", a.code, a.body)
+	}
 }
