@@ -35,7 +35,7 @@ type world struct {
 	*testing.T
 	s          *apiserver.Server
 	direct     *kubernetes.Clientset
-	link       *link
+	link       *apiserver.Link
 	bin, dir   string
 	kubeconfig string // of the admin, over the link
 }
@@ -43,24 +43,9 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	s := apiserver.Start(t, apiserver.Options{NoAudit: true})
 	w := &world{T: t, s: s, direct: s.Client(t), dir: t.TempDir()}
-	w.bin = filepath.Join(w.dir, "kubewake")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.bin, ".")
-	build.Dir = filepath.Join("..", "..", "cmd", "kubewake")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	w.link = newLink(t, strings.TrimPrefix(s.Config().Host, "https://"))
-	w.kubeconfig = s.Kubeconfig(t)
-	c, err := clientcmd.LoadFromFile(w.kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, cluster := range c.Clusters {
-		cluster.Server = "https://" + w.link.addr()
-	}
-	if err := clientcmd.WriteToFile(*c, w.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	w.bin = apiserver.Kubewake(t)
+	w.link = s.Link(t)
+	w.kubeconfig = w.link.Kubeconfig(t, s)
 	for _, ns := range []string{"a", "b"} {
 		if _, err := w.direct.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -158,8 +143,9 @@ func TestServe(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	served := w.run("for other users", "serve", "--pass-through", "--tls-listen", "127.0.0.1:0", "--tls-cert", filepath.Join(w.dir, "crt"),
-		"--tls-key", filepath.Join(w.dir, "key"), "--token-review", "--offline", "1h")
+	args := []string{"serve", "--pass-through", "--tls-listen", "127.0.0.1:0", "--tls-cert", filepath.Join(w.dir, "crt"),
+		"--tls-key", filepath.Join(w.dir, "key"), "--token-review", "--offline", "1h"}
+	served := w.run("for other users", args...)
 	at := regexp.MustCompile(`at (https://\S+), for other users`).FindStringSubmatch(served.said())
 	if at == nil {
 		t.Fatal(served.said())
@@ -167,7 +153,7 @@ func TestServe(t *testing.T) {
 	t.Run("rights", func(t *testing.T) {
 		w.rights(t, &rest.Config{Host: at[1], QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: crt}})
 	})
-	t.Run("an informer", func(t *testing.T) { w.informer(t, mirror) })
+	t.Run("an informer", func(t *testing.T) { w.informer(t, mirror, served, args) })
 }
 
 // rights: a service account reads and writes what it may, and nothing else.
@@ -230,8 +216,8 @@ func (w *world) rights(t *testing.T, cfg *rest.Config) {
 		t.Errorf("another token: %v", err)
 	}
 
-	w.link.refuse(true)
-	defer w.link.refuse(false)
+	w.link.Lose()
+	defer w.link.Restore()
 	list := func(ns string) error { _, err := c.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{}); return err }
 	if err := list("a"); err != nil {
 		t.Errorf("offline, what it may: %v", err)
@@ -256,8 +242,8 @@ func (w *world) raw(c *kubernetes.Clientset) *http.Client {
 }
 
 // informer: client-go's informer over the kubeconfig that was written ends equal to the
-// server, whatever happens to the mirror, the link and the server.
-func (w *world) informer(t *testing.T, mirror *program) {
+// server, whatever happens to the mirror, to what serves, to the link and to the server.
+func (w *world) informer(t *testing.T, mirror, served *program, args []string) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(w.dir, "f.db.kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
@@ -325,13 +311,19 @@ func (w *world) informer(t *testing.T, mirror *program) {
 		change()
 		equal(fmt.Sprint("mirror killed ", i+1))
 	}
-	w.link.refuse(true)
+	served.kill()
 	change()
+	w.run("for other users", args...)
+	equal("what serves is killed")
+	w.link.Lose()
+	change()
+	mirror.kill()
+	w.run("objects from the file", "mirror", "configmaps", "-A")
 	if n := len(inf.GetStore().List()); n == 0 {
 		t.Error("offline the informer has nothing")
 	}
-	w.link.refuse(false)
-	equal("link lost")
+	w.link.Restore()
+	equal("link lost, and the mirror killed meanwhile")
 	if err := w.s.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
