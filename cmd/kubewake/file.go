@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,8 @@ type dbFile struct {
 	path   string
 	keyset string
 	unsafe bool
-	trust  bool // the machine's clock
+	trust  bool          // the machine's clock
+	wait   time.Duration // for another process to close the file; 0: boltstore's default
 
 	cluster *string // the cluster of a type's sources, nil for the only one
 }
@@ -117,16 +119,24 @@ func (f *dbFile) clockFlag(cmd *cobra.Command) {
 }
 
 // open opens an existing file for reading.
-func (f *dbFile) open() (*boltstore.DB, error) {
+func (f *dbFile) open() (*boltstore.DB, error) { return f.openWithin(f.wait) }
+
+func (f *dbFile) openWithin(wait time.Duration) (*boltstore.DB, error) {
 	o := f.options()
-	o.ReadOnly, o.GiveWay = true, true // other programs need not wait for this one
+	o.ReadOnly, o.GiveWay, o.LockTimeout = true, true, wait // other programs need not wait for this one
 	db, err := boltstore.Open(f.path, o)
 	return db, flagOf(err)
 }
 
 // read reads the file, through its owner's socket if another process has it open.
 func (f *dbFile) read() (live.Reader, error) {
-	db, err := f.open()
+	db, err := f.openWithin(-1) // who has it open can answer at once
+	if errors.Is(err, boltstore.ErrLocked) {
+		if c, derr := f.owner(); derr == nil {
+			return c, nil
+		}
+		db, err = f.open() // who has it open may be about to close it
+	}
 	if err == nil {
 		return opened{live.File(db), db}, nil
 	}
@@ -134,17 +144,27 @@ func (f *dbFile) read() (live.Reader, error) {
 	if !errors.Is(err, boltstore.ErrLocked) && !gone {
 		return nil, err
 	}
-	c, derr := live.Dial(f.path)
-	if derr != nil && gone {
-		return nil, err
+	if gone {
+		c, derr := live.Dial(f.path)
+		if derr != nil {
+			return nil, err
+		}
+		return c, nil
 	}
-	if derr == nil && !gone {
-		derr = notMoved(c)
-	}
+	c, derr := f.owner()
 	if derr != nil {
 		return nil, fmt.Errorf("%w; %w", err, derr)
 	}
 	return c, nil
+}
+
+// owner is the process that has the file open, by its socket.
+func (f *dbFile) owner() (*live.Client, error) {
+	c, err := live.Dial(f.path)
+	if err != nil {
+		return nil, err
+	}
+	return c, notMoved(c)
 }
 
 // notMoved returns an error if the process that serves a file's socket has another file
