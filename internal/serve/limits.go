@@ -46,6 +46,14 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if long {
 		places = l.long
 	}
+	// What follows fails only on a connection that is gone.
+	c := http.NewResponseController(w)
+	if r.ContentLength != 0 {
+		// It stays: net/http waits for a body that nobody has read, and clears the deadline
+		// once the body is there, or the connection is a stream.
+		_ = c.SetReadDeadline(time.Now().Add(l.Send))
+		r.Body = http.MaxBytesReader(w, r.Body, l.Body)
+	}
 	select {
 	case places <- struct{}{}:
 		defer func() { <-places }()
@@ -53,18 +61,11 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kubeapi.WriteStatus(w, apierrors.NewTooManyRequests("there are too many requests under way, please try again later", 1))
 		return
 	}
-	// These fail only on a connection that is gone.
-	c := http.NewResponseController(w)
 	if long {
 		_ = c.SetWriteDeadline(time.Time{})
 		w = &patient{ResponseWriter: w, c: c, stall: l.Stall}
 	} else {
 		_ = c.SetWriteDeadline(time.Now().Add(l.Take))
-	}
-	if r.ContentLength != 0 && r.Header.Get("Upgrade") == "" {
-		_ = c.SetReadDeadline(time.Now().Add(l.Send))
-		defer func() { _ = c.SetReadDeadline(time.Time{}) }()
-		r.Body = http.MaxBytesReader(w, r.Body, l.Body)
 	}
 	l.next.ServeHTTP(w, r)
 }

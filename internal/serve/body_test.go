@@ -1,0 +1,88 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+)
+
+// raw opens a connection to the socket and sends the beginning of a request.
+func (s *served) raw(begin string) net.Conn {
+	s.t.Helper()
+	conn, err := net.Dial("unix", filepath.Join(s.dir, "s"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() }) // the server may have closed it
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, begin); err != nil {
+		s.t.Fatal(err)
+	}
+	return conn
+}
+
+// TestBodyThatDoesNotCome: who announces a body and does not send it loses the connection
+// in time, also if nobody wants the body: a read, what is refused, what finds no place.
+func TestBodyThatDoesNotCome(t *testing.T) {
+	limits := Limits{Send: 100 * time.Millisecond, Requests: 1}
+	file := fileOf(t, apifile.Options{})
+	full := &blocking{make(chan struct{}), make(chan struct{})}
+	busy := start(t, Options{File: full, Limits: limits})
+	end := make(chan int)
+	go func() { end <- busy.get(maps).code }()
+	<-full.begun
+	for _, tc := range []struct {
+		name, method string
+		s            *served
+		more         string
+	}{
+		{"a read", "GET", start(t, Options{File: file, Limits: limits}), ""},
+		{"a write without a link", "POST", start(t, Options{File: file, Limits: limits}), ""},
+		{"a write", "POST", start(t, Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}), ""},
+		{"a stream", "POST", start(t, Options{File: file, Limits: limits, Link: newCluster(t).link(t, LinkOptions{})}), "Upgrade: x\r\n"},
+		{"no place", "POST", busy, ""},
+	} {
+		for _, size := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+			conn := tc.s.raw(fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\n%s%s\r\n\r\n", tc.method, maps, tc.more, size))
+			if got, err := io.ReadAll(conn); err != nil {
+				t.Errorf("%s, %s: %.100q, %v", tc.name, size, got, err)
+			}
+		}
+	}
+	close(full.end)
+	if code := <-end; code != 200 {
+		t.Errorf("code %d", code)
+	}
+}
+
+// TestBodyThenWait: an answer may take longer than the body has time to come.
+func TestBodyThenWait(t *testing.T) {
+	b := &blocking{make(chan struct{}), make(chan struct{})}
+	s := start(t, Options{File: b, Limits: Limits{Send: 50 * time.Millisecond}})
+	done := make(chan int)
+	go func() { done <- send(t, s.socket, "GET", local+maps, strings.NewReader("a body")).code }()
+	<-b.begun
+	time.Sleep(200 * time.Millisecond) // the deadline of the body passes meanwhile
+	close(b.end)
+	if code := <-done; code != 200 {
+		t.Errorf("code %d", code)
+	}
+}
+
+// TestUpgradeInName: a header that says Upgrade, of a connection that stays as it is, lifts
+// no bound of a body.
+func TestUpgradeInName(t *testing.T) {
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: newCluster(t).link(t, LinkOptions{})})
+	large := io.LimitReader(zeros{}, DefaultLimits.Body+1)
+	if a := send(t, s.socket, "POST", local+maps, large, "Upgrade", "x"); a.code != 413 {
+		t.Errorf("a large body: %d %s", a.code, a.body)
+	}
+}
