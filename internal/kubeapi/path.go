@@ -57,11 +57,12 @@ func (p Path) Verb(method string, q url.Values) string {
 	switch {
 	case p.Resource == "" || p.Name != "":
 		return "get"
-	case isTrue(q.Get("watch")):
+	case isTrue(q["watch"]):
 		return "watch"
 	default:
 		return "list"
 	}
 }
 
-func isTrue(v string) bool { return v != "" && v != "0" && v != "false" }
+// isTrue is the value of a parameter as the API has it: any that is given but 0 and false.
+func isTrue(v []string) bool { return len(v) > 0 && v[0] != "0" && !strings.EqualFold(v[0], "false") }

@@ -90,6 +90,8 @@ func TestSomebodyElse(t *testing.T) {
 		{"a token, all namespaces", anybody, "/api/v1/configmaps", ann, 403, "at the cluster scope"},
 		{"a token, one of another namespace", anybody, "/api/v1/namespaces/b/configmaps/y", ann, 403, "cannot get"},
 		{"a token, a watch of another namespace", anybody, "/api/v1/namespaces/b/configmaps?watch=1", ann, 403, "cannot watch"},
+		{"a token, a watch by a parameter without a value", anybody, "/api/v1/namespaces/b/configmaps?watch", ann, 403, "cannot watch"},
+		{"a token, no watch", anybody, "/api/v1/namespaces/b/configmaps?watch=False", ann, 403, "cannot list"},
 		{"a token, no namespace in the path", anybody, "/api/v1/namespaces//configmaps", ann, 403, "at the cluster scope"},
 		{"a certificate, one name", bob, "/api/v1/configmaps?fieldSelector=metadata.name%3Dy", nil, 200, `"y"`},
 		{"a certificate, all names", bob, "/api/v1/configmaps", nil, 403, `User \"bob\" cannot list`},
