@@ -18,6 +18,7 @@ type caller struct {
 	same  bool                      // this user: nothing is reviewed
 	user  authenticationv1.UserInfo // of others
 	token string                    // is passed on; "" of others means that they are impersonated
+	gate  gate                      // let them in
 }
 
 type callerKey struct{}
@@ -51,16 +52,19 @@ func holderOf(token string) gate {
 }
 
 // known is the gate for whom the real server knows, by certificates of a CA or by tokens.
-func (l *Link) known(tokens bool) gate {
+func (l *Link) known(certs *certificates) gate {
 	return func(r *http.Request) (*caller, *apierrors.StatusError) {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-			return certified(r.TLS.VerifiedChains[0][0])
+			if err := certs.verify(r.TLS.PeerCertificates); err != nil {
+				return nil, unauthorized(fmt.Sprintf("the client certificate is not valid any more: %v", err))
+			}
+			return certified(r.TLS.PeerCertificates[0])
 		}
 		token := bearer(r)
 		switch {
 		case token == "":
 			return nil, unauthorized("neither a client certificate nor a token was given")
-		case !tokens:
+		case !certs.o.Tokens:
 			return nil, unauthorized("tokens are not accepted here, only client certificates")
 		}
 		user, err := l.authenticate(r.Context(), token)

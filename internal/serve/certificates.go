@@ -86,23 +86,39 @@ func (c *certificates) load() (*tls.Config, error) {
 	return cfg, nil
 }
 
+// current are the files as they are now, or as they were when they could be used.
+func (c *certificates) current() *tls.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if seen := c.stamps(); !equal(seen, c.seen) {
+		c.seen = seen
+		now, err := c.load()
+		switch {
+		case err == nil:
+			c.now = now
+		case c.o.Failed != nil:
+			c.o.Failed(fmt.Errorf("those from before stay in use: %w", err))
+		}
+	}
+	return c.now
+}
+
 // config is for a server. Each handshake uses the files as they are then.
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if seen := c.stamps(); !equal(seen, c.seen) {
-			c.seen = seen
-			now, err := c.load()
-			switch {
-			case err == nil:
-				c.now = now
-			case c.o.Failed != nil:
-				c.o.Failed(fmt.Errorf("those from before stay in use: %w", err))
-			}
-		}
-		return c.now, nil
+		return c.current(), nil
 	}}
+}
+
+// verify verifies a client's certificate as at a handshake now: a connection may be older
+// than the CAs, and outlive the certificate.
+func (c *certificates) verify(chain []*x509.Certificate) error {
+	o := x509.VerifyOptions{Roots: c.current().ClientCAs, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, cert := range chain[1:] {
+		o.Intermediates.AddCert(cert)
+	}
+	_, err := chain[0].Verify(o)
+	return err
 }
 
 func equal(a, b []stamp) bool {

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,7 +31,7 @@ type LinkOptions struct {
 	// known. Nothing is passed on to, and nothing believed of, a server of another one.
 	Cluster string
 	// Clock is the real one by default. It must not jump: a set clock would lengthen Offline.
-	Clock clock.PassiveClock
+	Clock clock.Clock
 }
 
 // Link leads to the real server. As an http.Handler it passes requests on.
@@ -155,11 +154,4 @@ func answerDown(w http.ResponseWriter, r *http.Request, err error) {
 		st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 		kubeapi.WriteStatus(w, st)
 	}
-}
-
-// bounded bounds how long a read of somebody who was reviewed lasts: as long as the review
-// is good without the server.
-func (l *Link) bounded(r *http.Request) (*http.Request, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(r.Context(), max(l.reviews.offline, yesFor))
-	return r.WithContext(ctx), cancel
 }

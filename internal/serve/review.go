@@ -41,7 +41,7 @@ const (
 
 // reviews keeps what the server has said.
 type reviews struct {
-	clock   clock.PassiveClock
+	clock   clock.Clock
 	offline time.Duration
 	first   func(context.Context) error // whether the server may be asked
 	kept    *cache.LRUExpireCache       // of review, by a hash of the question
@@ -59,7 +59,7 @@ type review struct {
 	at   time.Time // when it was asked for
 }
 
-func newReviews(c clock.PassiveClock, offline time.Duration) *reviews {
+func newReviews(c clock.Clock, offline time.Duration) *reviews {
 	return &reviews{clock: c, offline: offline, kept: cache.NewLRUExpireCacheWithClock(reviewed, c)}
 }
 
@@ -206,6 +206,34 @@ func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.
 		return apierrors.NewForbidden(resource, p.Name, errors.New(what))
 	}
 	return nil
+}
+
+// whileAllowed ends a watch once a new one would be refused. It looks each minute, when
+// what the server has said needs to be asked again.
+func (l *Link) whileAllowed(r *http.Request, c *caller, p kubeapi.Path) (*http.Request, context.CancelFunc) {
+	ctx, end := context.WithCancel(r.Context())
+	r = r.WithContext(ctx)
+	timer := l.reviews.clock.NewTimer(yesFor)
+	go func() {
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C():
+			}
+			now, err := c.gate(r)
+			if err == nil {
+				err = l.authorize(r, now, p)
+			}
+			if err != nil {
+				end()
+				return
+			}
+			timer.Reset(yesFor)
+		}
+	}()
+	return r, end
 }
 
 // attributes are what an API server would authorise of a read.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -29,6 +30,7 @@ func (s *Server) enter(g gate) http.Handler {
 			kubeapi.WriteStatus(w, err)
 			return
 		}
+		c.gate = g
 		s.route(w, withCaller(r, c))
 	})
 }
@@ -70,10 +72,11 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubea
 			kubeapi.WriteStatus(w, err)
 			return
 		}
-		r, cancel := s.link.bounded(r)
-		defer cancel()
-		s.file.ServeFile(w, r, s.link)
-		return
+		if p.Verb(r.Method, r.URL.Query()) == "watch" {
+			var end context.CancelFunc
+			r, end = s.link.whileAllowed(r, c, p)
+			defer end()
+		}
 	}
 	s.file.ServeFile(w, r, s.link)
 }

@@ -118,7 +118,7 @@ func (s *Server) TLS(addr string, o TLSOptions) (net.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.serve(l, s.link.known(o.Tokens), certs.config())
+	s.serve(l, s.link.known(certs), certs.config())
 	return l.Addr(), nil
 }
 
