@@ -35,7 +35,9 @@ type limits struct {
 	write  time.Duration // to accept each piece of an answer
 }
 
-var defaultLimits = limits{conns: 16, header: 32 << 10, read: 5 * time.Second, write: 10 * time.Second}
+// A header is larger than one that kubewake serve accepts and passes on to the API: the end of
+// a connection would be that of all its watches.
+var defaultLimits = limits{conns: 16, header: 128 << 10, read: 5 * time.Second, write: 10 * time.Second}
 
 const trailerError = "Kubewake-Error"
 

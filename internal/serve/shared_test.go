@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -119,5 +120,37 @@ func TestSharedWithoutSocket(t *testing.T) {
 	}
 	if a := s.get(maps); a.code != 503 {
 		t.Errorf("closed: %d %s", a.code, a.body)
+	}
+}
+
+// TestLargeHeaderToOwner: a header that is let in reaches the owner. Watches there go on.
+func TestLargeHeaderToOwner(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})
+	filetest.Relist(t, store, "10")
+	sock, err := live.Serve(db, live.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := NewShared(db.Path(), nil, apifile.Options{})
+	t.Cleanup(func() {
+		if err := errors.Join(file.Close(), sock.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	s := start(t, Options{File: file})
+	events := watch(t, s)
+	if a := s.get(maps, "X-Large", strings.Repeat("x", DefaultLimits.Header-500)); a.code != 200 {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if a := s.get(maps + "?labelSelector=" + strings.Repeat("a%2C", DefaultLimits.Header/5) + "a"); a.code != 200 {
+		t.Errorf("a selector: %d %s", a.code, a.body)
+	}
+	q := feed(t, store)
+	if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", "x", 11)}); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := events.ReadString('\n'); err != nil || !strings.Contains(line, `"uid":"ax"`) {
+		t.Errorf("%q %v", line, err)
 	}
 }
