@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// reviewed bounds the answers of the server that are kept.
+	// reviewed bounds the answers of the server that are kept, of each kind.
 	reviewed = 4096
 	// yesFor and noFor are how long an answer is good without asking again. A yes is for
 	// no longer than it is while offline.
@@ -44,7 +44,9 @@ type reviews struct {
 	clock   clock.Clock
 	offline time.Duration
 	first   func(context.Context) error // whether the server may be asked
-	kept    *cache.LRUExpireCache       // of review, by a hash of the question
+	// yes and no have reviews by a hash of the question. Guesses of tokens, which anybody
+	// can send, do not push out what the server has allowed.
+	yes, no *cache.LRUExpireCache
 
 	mu   sync.Mutex
 	down error     // why the server could not be asked
@@ -60,7 +62,7 @@ type review struct {
 }
 
 func newReviews(c clock.Clock, offline time.Duration) *reviews {
-	return &reviews{clock: c, offline: offline, kept: cache.NewLRUExpireCacheWithClock(reviewed, c)}
+	return &reviews{clock: c, offline: offline, yes: cache.NewLRUExpireCacheWithClock(reviewed, c), no: cache.NewLRUExpireCacheWithClock(reviewed, c)}
 }
 
 // errOffline: the server could not be asked, and has not allowed the same lately.
@@ -79,11 +81,13 @@ func (v *reviews) get(ctx context.Context, question any, ask func(context.Contex
 	key := sha256.Sum256(text)
 	now := v.clock.Now()
 	var last review
-	if kept, ok := v.kept.Get(key); ok {
+	if kept, ok := v.yes.Get(key); ok {
 		last = kept.(review)
-		if age := now.Sub(last.at); last.yes && age < min(yesFor, v.offline) || !last.yes && age < noFor {
+		if now.Sub(last.at) < min(yesFor, v.offline) {
 			return last, nil
 		}
+	} else if kept, ok := v.no.Get(key); ok && now.Sub(kept.(review).at) < noFor {
+		return kept.(review), nil
 	}
 	err = v.resting(now)
 	if err == nil {
@@ -101,7 +105,7 @@ func (v *reviews) get(ctx context.Context, question any, ask func(context.Contex
 		cancel()
 		if err == nil {
 			got.at = now
-			v.kept.Add(key, got, max(v.offline, noFor))
+			v.keep(key, got)
 			return got, nil
 		}
 		if ctx.Err() != nil {
@@ -116,6 +120,16 @@ func (v *reviews) get(ctx context.Context, question any, ask func(context.Contex
 		return last, nil
 	}
 	return review{}, &errOffline{err}
+}
+
+func (v *reviews) keep(key [sha256.Size]byte, got review) {
+	if got.yes {
+		v.no.Remove(key)
+		v.yes.Add(key, got, v.offline)
+		return
+	}
+	v.no.Add(key, got, noFor)
+	v.yes.Remove(key)
 }
 
 // resting returns why the server need not be asked now.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"crypto/x509/pkix"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -182,6 +183,26 @@ func TestOffline(t *testing.T) {
 	c.setDown(true)
 	clock.Step(noFor)
 	ask("forbidden, then offline", maps, 403, "while the server cannot be asked")
+}
+
+// TestGuesses: who guesses tokens does not make the server's answers about others forgotten.
+func TestGuesses(t *testing.T) {
+	c := newCluster(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour})})
+	r := s.remote(newAuthority(t))
+	anybody := r.client(nil, pkix.Name{})
+	if a := get(t, anybody, r.addr+maps, "Authorization", "Bearer token-of-ann"); a.code != 200 {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	for i := range reviewed + 1 {
+		if a := get(t, anybody, r.addr+maps, "Authorization", fmt.Sprint("Bearer guess", i)); a.code != 401 {
+			t.Fatalf("%d %s", a.code, a.body)
+		}
+	}
+	c.setDown(true)
+	if a := get(t, anybody, r.addr+maps, "Authorization", "Bearer token-of-ann"); a.code != 200 {
+		t.Errorf("offline: %d %s", a.code, a.body)
+	}
 }
 
 // TestSecrets: the file's Secrets are served only if asked for. Otherwise the server is
