@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,10 +15,11 @@ import (
 
 // identity says whether the link leads to the file's cluster.
 type identity struct {
-	want string // "" if it is not known
+	want   string        // "" if it is not known
+	doubts atomic.Uint64 // new connections, and requests that failed: the next may lead elsewhere
 
 	mu     sync.Mutex
-	same   bool // it was asked, or cannot be known
+	same   uint64 // doubts when it was asked, or could not be known
 	failed error
 	at     time.Time // of failed
 }
@@ -30,13 +32,16 @@ func (l *Link) sameCluster(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.want == "" || c.same:
+	case c.want == "" || c.same > 0 && c.same == c.doubts.Load():
 		return nil
 	case c.at.After(came): // who waited need not ask again
 		return c.failed
 	}
 	err := l.askCluster(ctx)
-	c.same, c.failed, c.at = err == nil, err, time.Now()
+	c.same, c.failed, c.at = 0, err, time.Now()
+	if err == nil {
+		c.same = c.doubts.Load()
+	}
 	return err
 }
 

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -56,8 +57,12 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0 // watches and streams last
-	cfg.Dial = (&net.Dialer{Timeout: patience, KeepAlive: 30 * time.Second}).DialContext
 	l := &Link{reviews: newReviews(o.Clock, o.Offline)}
+	dialer := &net.Dialer{Timeout: patience, KeepAlive: 30 * time.Second}
+	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		l.cluster.doubts.Add(1)
+		return dialer.DialContext(ctx, network, addr)
+	}
 	l.cluster.want, l.reviews.first = o.Cluster, l.sameCluster
 	var err error
 	if l.to, _, err = rest.DefaultServerUrlFor(cfg); err != nil {
@@ -138,7 +143,11 @@ func (l *Link) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !c.same && c.token == "" {
 		rt = c.impersonating(rt)
 	}
-	return rt.RoundTrip(r)
+	resp, err := rt.RoundTrip(r)
+	if err != nil {
+		l.cluster.doubts.Add(1)
+	}
+	return resp, err
 }
 
 // answerDown answers what could not be passed on.
