@@ -41,6 +41,7 @@ func TestSources(t *testing.T) {
 	expect(t, h, of+"a/configmaps/x", 200, "")
 	expect(t, h, of+"a/configmaps/z", 404, `configmaps \"z\" not found`)
 	expect(t, h, "/api/v1/pods", 404, "could not find the requested resource")
+	expect(t, h, of+"a", 403, "namespaces are not kept here") // it may be there
 
 	// A source of everything is preferred.
 	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -25,7 +26,11 @@ func main() {
 	context.AfterFunc(ctx, stop)   // a second signal ends the program at once, which does the file no harm
 	klog.SetLogger(logr.Discard()) // silences client-go: the command reports errors itself
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	os.Exit(run(ctx, streams, os.Args[1:]))
+	args := os.Args[1:]
+	if calledAs(completer) {
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
+	os.Exit(run(ctx, streams, args))
 }
 
 // run executes one command line and returns its exit code.
@@ -78,6 +83,17 @@ func loggerTo(w io.Writer) *klog.Logger {
 	return logger(func(line string) { fmt.Fprintln(w, line) })
 }
 
+// Names by which kubectl finds the program as its command wake, and what completes that.
+const (
+	plugin    = "kubectl-wake"
+	completer = "kubectl_complete-wake"
+)
+
+// calledAs says whether the program was started by a name.
+func calledAs(name string) bool {
+	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") == name
+}
+
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubewake",
@@ -88,6 +104,11 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.AddCommand(newMirror(streams), newGet(streams), newServe(streams), newStatus(streams), newHistory(streams), newIndex(streams), newSnapshot(streams), newExport(streams), newCheck(streams), newCompare(streams), newCompact(streams), newKeys(streams), newDemo(streams), newVersion(streams))
+	root.AddCommand(kubectlCommands(streams)...)
+	if calledAs(plugin) {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl wake"}
+		saysInstead(root, "kubewake ", "kubectl wake ")
+	}
 	return root
 }
 

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -58,7 +55,7 @@ func (s *server) run(ctx context.Context) error {
 	if err := s.access.check(); err != nil {
 		return err
 	}
-	cluster, uid, err := s.cluster(ctx)
+	cluster, uid, err := s.db.served(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,41 +79,4 @@ func (s *server) run(ctx context.Context) error {
 		}
 	}
 	return errors.Join(err, file.Close())
-}
-
-// cluster is the name of the cluster that is served, the given one or the file's only one,
-// and its UID, "" if its sources do not agree on one.
-func (s *server) cluster(ctx context.Context) (name, uid string, err error) {
-	r, err := s.db.read()
-	if err != nil {
-		return "", "", err
-	}
-	st, err := r.Status(ctx)
-	if err = errors.Join(err, r.Close()); err != nil {
-		return "", "", err
-	}
-	var names, uids []string
-	for _, src := range s.db.named(st.Sources) {
-		names = append(names, src.Source.Cluster)
-		if src.ClusterUID != "" {
-			uids = append(uids, src.ClusterUID)
-		}
-	}
-	slices.Sort(names)
-	slices.Sort(uids)
-	if uids = slices.Compact(uids); len(uids) == 1 {
-		uid = uids[0]
-	}
-	switch names = slices.Compact(names); {
-	case s.db.cluster != nil:
-		return *s.db.cluster, uid, nil
-	case len(names) == 0:
-		return "", "", nil
-	case len(names) == 1:
-		return names[0], uid, nil
-	}
-	for i, name := range names {
-		names[i] = cmp.Or(name, `""`)
-	}
-	return "", "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", strings.Join(names, ", "))
 }

@@ -80,6 +80,9 @@ func (h *Handler) typeOf(gv schema.GroupVersion, plural string) *Type {
 func (r *Request) serve(verb string) (err error) {
 	r.Type = r.h.typeOf(r.GroupVersion, r.Resource)
 	if r.Type == nil {
+		if r.GroupVersion == (schema.GroupVersion{Version: "v1"}) && r.Resource == "namespaces" && r.Name != "" {
+			return NotHere(errNoNamespaces(r.Name))
+		}
 		if !r.h.isBuiltIn(r.GroupVersion) && r.h.Otherwise == nil {
 			http.NotFound(r.w, r.Request)
 			return nil
@@ -118,6 +121,12 @@ func (r *Request) serve(verb string) (err error) {
 
 func errNoResource() error {
 	return apiStatus(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+}
+
+// errNoNamespaces does not say that a namespace is missing. kubectl asks for the namespace
+// of an object that is not found, and reports that instead if there is no such namespace.
+func errNoNamespaces(name string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, name, errors.New("namespaces are not kept here"))
 }
 
 func apiStatus(code int, reason metav1.StatusReason, message string) *apierrors.StatusError {

@@ -119,6 +119,7 @@ func resources() []kubesim.Resource {
 		}
 	}
 	return append(known,
+		kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Plural: "events", Namespaced: true, ShortNames: []string{"ev"}},
 		kubesim.Resource{GroupVersionKind: v1("serving.knative.dev", "Service"), Plural: "services", Namespaced: true, ShortNames: []string{"ksvc"}},
 		kubesim.Resource{GroupVersionKind: v1("old.example.org", "Relic"), Plural: "relics", Namespaced: true},
 		kubesim.Resource{GroupVersionKind: schema.GroupVersionKind{Group: "old.example.org", Version: "v1beta1", Kind: "Relic"}, Plural: "relics", Namespaced: true},
@@ -155,6 +156,8 @@ func fill(sim *kubesim.Server) error {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 		&corev1.Service{ObjectMeta: meta("web", "shop", shop), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.1.1.1"}},
 		widget, knative, relic("v1beta1"), relic("v1"),
+		&corev1.Event{ObjectMeta: meta("web", "shop-1.started", nil), InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "web", Name: "shop-1"},
+			Type: corev1.EventTypeNormal, Reason: "Started", Message: "Container c started", Source: corev1.EventSource{Component: "kubelet"}},
 	} {
 		errs = append(errs, sim.Create(o))
 	}

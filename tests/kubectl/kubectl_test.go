@@ -20,11 +20,15 @@ import (
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
-// cli is kubectl with two kubeconfigs.
+// cli is kubectl with two kubeconfigs, and kubewake with a file.
 type cli struct {
 	path, home   string
 	server, file string
+	kubewake, db string
 }
+
+// inProcess are kubectl's commands that kubewake has.
+var inProcess = []string{"describe", "events", "wait", "api-resources", "api-versions"}
 
 // ran is what one command did.
 type ran struct {
@@ -33,7 +37,7 @@ type ran struct {
 }
 
 // testKubectl: kubectl shows the same objects of the server and of a file, in all
-// formats, with the same errors and exit codes.
+// formats, with the same errors and exit codes. So do its commands in kubewake.
 func testKubectl(t *testing.T, w *world) {
 	path, err := apiserver.Kubectl()
 	if err != nil {
@@ -42,7 +46,14 @@ func testKubectl(t *testing.T, w *world) {
 	dir := t.TempDir()
 	c := &cli{path: path, home: dir, server: filepath.Join(dir, "server"), file: filepath.Join(dir, "file")}
 	writeConfig(t, c.server, w.Config())
-	writeConfig(t, c.file, &rest.Config{Host: w.mirror(t, boltstore.FormTyped)})
+	host, db := w.mirror(t, boltstore.FormTyped)
+	writeConfig(t, c.file, &rest.Config{Host: host})
+	c.db, c.kubewake = db, filepath.Join(dir, "kubewake")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", c.kubewake, ".")
+	build.Dir = filepath.Join("..", "..", "cmd", "kubewake")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	var names []string
 	for _, r := range w.types {
 		names = append(names, r.Resource.GroupResource().String())
@@ -111,6 +122,13 @@ func testKubectl(t *testing.T, w *world) {
 		{"describe", "node", "n2"},
 		{"describe", "pvc", "bound"},
 		{"describe", "gadget", "full"},
+		{"describe", "pod", "none"},
+		{"describe", "pods", "-l", "app=web"},
+		{"describe", "deploy/web", "svc/plain"},
+		{"describe", "nonsense", "x"},
+		{"events"},
+		{"events", "-o", "name"},
+		{"events", "--types", "Warning", "--no-headers"},
 		{"events", "--for", "pod/crashing"},
 		{"wait", "--for=condition=Ready", "pod/running", "--timeout=30s"},
 		{"wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/completed", "--timeout=30s"},
@@ -135,8 +153,19 @@ func writeConfig(t *testing.T, path string, cfg *rest.Config) {
 
 func (c *cli) compare(t *testing.T, command []string) {
 	t.Helper()
-	server, file := c.run(t, c.server, command), c.run(t, c.file, command)
-	line := "kubectl " + strings.Join(command, " ")
+	server := c.run(t, c.path, c.server, command)
+	c.equal(t, "kubectl", command, server, c.run(t, c.path, c.file, command))
+	if slices.Contains(inProcess, command[0]) {
+		own := c.run(t, c.kubewake, c.file, command)
+		own.err = confirmed.ReplaceAllString(own.err, "")
+		c.equal(t, "kubewake", command, server, own)
+	}
+}
+
+// equal holds what a command did on a file to what kubectl did on the server.
+func (c *cli) equal(t *testing.T, program string, command []string, server, file ran) {
+	t.Helper()
+	line := program + " " + strings.Join(command, " ")
 	if len(line) > 100 {
 		line = line[:100] + "…"
 	}
@@ -155,15 +184,17 @@ var (
 	ages    = regexp.MustCompile(`\b([0-9]+[smhdy])+\b`)
 	blanks  = regexp.MustCompile(` +`)
 	rulings = regexp.MustCompile(`-{4,}`)
+	// confirmed is what kubewake says of the age of data.
+	confirmed = regexp.MustCompile(`(?m)^[a-z0-9.]+: confirmed by the server AGE ago\n`)
 )
 
 // run runs a command. Ages move on, and columns are as wide as they are.
-func (c *cli) run(t *testing.T, config string, command []string) ran {
+func (c *cli) run(t *testing.T, program, config string, command []string) ran {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.path, command...)
-	cmd.Env = []string{"HOME=" + c.home, "KUBECONFIG=" + config, "PATH=" + os.Getenv("PATH")}
+	cmd := exec.CommandContext(ctx, program, command...)
+	cmd.Env = []string{"HOME=" + c.home, "KUBECONFIG=" + config, "KUBEWAKE_DB=" + c.db, "PATH=" + os.Getenv("PATH")}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	r := ran{}

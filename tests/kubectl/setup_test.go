@@ -37,6 +37,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/boltstore/live"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
@@ -236,8 +237,9 @@ func (w *world) create(t *testing.T, m meta.RESTMapper, o *unstructured.Unstruct
 	}
 }
 
-// mirror keeps all types of the world in a file, in a form, and serves that.
-func (w *world) mirror(t *testing.T, form boltstore.Form) (url string) {
+// mirror keeps all types of the world in a file, in a form, and serves that by a URL and
+// by the socket beside it.
+func (w *world) mirror(t *testing.T, form boltstore.Form) (url, path string) {
 	t.Helper()
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "mirror.db"), boltstore.Options{})
 	if err != nil {
@@ -272,7 +274,16 @@ func (w *world) mirror(t *testing.T, form boltstore.Form) (url string) {
 	}
 	srv := httptest.NewServer(apifile.New(db, apifile.Options{Secrets: true}))
 	t.Cleanup(srv.Close)
-	return srv.URL
+	socket, err := live.Serve(db, live.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := socket.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return srv.URL, db.Path()
 }
 
 func (w *world) listWatch(t *testing.T, r resource, form boltstore.Form) (cache.ListerWatcher, runtime.Object) {

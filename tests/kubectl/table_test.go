@@ -35,7 +35,7 @@ func TestSideBySide(t *testing.T) {
 	}
 	for _, form := range []boltstore.Form{boltstore.FormTyped, boltstore.FormUnstructured} {
 		t.Run(string(form), func(t *testing.T) {
-			file := w.mirror(t, form)
+			file, _ := w.mirror(t, form)
 			for _, r := range w.types {
 				t.Run(r.Resource.Resource, func(t *testing.T) {
 					w.compare(t, client, file, r.path(), jsonType+tableForm)
@@ -79,7 +79,7 @@ func TestSideBySide(t *testing.T) {
 
 // testMetadata: a file that has only metadata answers as a server that is asked for it.
 func testMetadata(t *testing.T, w *world, client *http.Client) {
-	file := w.mirror(t, boltstore.FormMetadata)
+	file, _ := w.mirror(t, boltstore.FormMetadata)
 	for _, r := range w.types {
 		w.compare(t, client, file, r.path(), jsonType+metadataForm)
 		w.compare(t, client, file, r.path()+"?limit=1", yamlType+metadataForm)

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// dryRun answers what kubectl diff asks: what an object of the file would be after a
+// patch, or as a new one. Nothing is written. Defaults, admission and field managers are
+// the server's, and are left out.
+func dryRun(file http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		dry := r.URL.Query().Get("dryRun") == metav1.DryRunAll
+		switch {
+		case r.Method == http.MethodPost && dry:
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				kubeapi.WriteStatus(w, apierrors.NewInternalError(err))
+				return
+			}
+			kubeapi.WriteJSON(w, http.StatusCreated, body)
+		case r.Method == http.MethodPatch && dry:
+			patched(w, r, file)
+		default:
+			file.ServeHTTP(w, r)
+		}
+	})
+}
+
+func patched(w http.ResponseWriter, r *http.Request, file http.Handler) {
+	get := r.Clone(r.Context())
+	get.Method, get.Body, get.URL.RawQuery = http.MethodGet, http.NoBody, ""
+	get.Header = http.Header{"Accept": {kubeapi.MediaJSON}}
+	resp, err := (&inProcess{r.Context(), file}).RoundTrip(get)
+	if err != nil {
+		kubeapi.WriteStatus(w, apierrors.NewInternalError(err))
+		return
+	}
+	defer resp.Body.Close()
+	object, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		kubeapi.WriteJSON(w, resp.StatusCode, object)
+		return
+	}
+	patch, perr := io.ReadAll(r.Body)
+	if err = errors.Join(err, perr); err == nil {
+		object, err = apply(object, patch, apitypes.PatchType(r.Header.Get("Content-Type")))
+	}
+	if err == nil {
+		object, err = withoutEmpty(object)
+	}
+	if err != nil {
+		kubeapi.WriteStatus(w, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	kubeapi.WriteJSON(w, http.StatusOK, object)
+}
+
+// apply applies a patch to an object, both in JSON.
+func apply(object, patch []byte, how apitypes.PatchType) ([]byte, error) {
+	switch how {
+	case apitypes.MergePatchType:
+		return jsonpatch.MergePatch(object, patch)
+	case apitypes.StrategicMergePatchType:
+		var kind metav1.TypeMeta
+		if err := json.Unmarshal(object, &kind); err != nil {
+			return nil, err
+		}
+		typ, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+		if err != nil {
+			return nil, err
+		}
+		return strategicpatch.StrategicMergePatch(object, patch, typ)
+	case apitypes.ApplyYAMLPatchType, apitypes.ApplyCBORPatchType:
+		return nil, errors.New("a file has no field managers for --server-side; ask a server: kubectl diff")
+	}
+	return nil, fmt.Errorf("a file applies no patch of type %q", how)
+}
+
+// withoutEmpty leaves out annotations that there are none of, as a server does.
+func withoutEmpty(object []byte) ([]byte, error) {
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(object); err != nil {
+		return nil, err
+	}
+	if len(u.GetAnnotations()) == 0 {
+		u.SetAnnotations(nil)
+	}
+	return u.MarshalJSON()
+}

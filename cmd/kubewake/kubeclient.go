@@ -1,0 +1,145 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/serve"
+)
+
+// kubeClient gives kubectl's commands the file for a server. It opens the file when it is
+// first used, by its owner's socket if it has one.
+type kubeClient struct {
+	streams   genericiooptions.IOStreams
+	db        dbFile
+	namespace string
+	secrets   bool
+	warnings  rest.WarningHandler
+
+	ctx    context.Context // of the command
+	once   sync.Once
+	config *rest.Config
+	err    error
+	close  func() error
+
+	discover  sync.Once
+	discovery discovery.CachedDiscoveryInterface
+	failed    error
+}
+
+var _ genericclioptions.RESTClientGetter = &kubeClient{}
+
+// open makes the config. The handler is the one that serve has.
+func (c *kubeClient) open() {
+	c.close = func() error { return nil }
+	cluster, _, err := c.db.served(c.ctx)
+	if err != nil {
+		c.err = err
+		return
+	}
+	file := serve.NewShared(c.db.path, c.db.open, apifile.Options{
+		Cluster: cluster, Secrets: c.secrets, WarnAfter: -1, // aged says it
+		Logger: loggerTo(c.streams.ErrOut),
+	})
+	c.close = file.Close
+	if c.err = file.Ready(); c.err != nil {
+		return
+	}
+	handler := dryRun(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { file.ServeFile(w, r, nil) }))
+	c.config = &rest.Config{
+		Host: "http://file", UserAgent: "kubewake/" + version(), QPS: -1, WarningHandler: c.warnings,
+		Transport: &aged{next: &inProcess{c.ctx, handler}, errOut: c.streams.ErrOut, said: map[string]bool{}},
+	}
+}
+
+// Close lets go of the file.
+func (c *kubeClient) Close() error {
+	if c.close == nil {
+		return nil
+	}
+	return c.close()
+}
+
+// ToRESTConfig implements genericclioptions.RESTClientGetter.
+func (c *kubeClient) ToRESTConfig() (*rest.Config, error) {
+	if c.once.Do(c.open); c.err != nil {
+		return nil, c.err
+	}
+	return rest.CopyConfig(c.config), nil
+}
+
+// ToDiscoveryClient implements genericclioptions.RESTClientGetter.
+func (c *kubeClient) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+	c.discover.Do(func() {
+		cfg, err := c.ToRESTConfig()
+		if err != nil {
+			c.failed = err
+			return
+		}
+		client, err := discovery.NewDiscoveryClientForConfig(cfg)
+		if err != nil {
+			c.failed = err
+			return
+		}
+		c.discovery = memory.NewMemCacheClient(client)
+	})
+	return c.discovery, c.failed
+}
+
+// ToRESTMapper implements genericclioptions.RESTClientGetter.
+func (c *kubeClient) ToRESTMapper() (meta.RESTMapper, error) {
+	client, err := c.ToDiscoveryClient()
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(client), client, func(warning string) {
+		c.warnings.HandleWarningHeader(299, "-", warning)
+	}), nil
+}
+
+// ToRawKubeConfigLoader implements genericclioptions.RESTClientGetter.
+func (c *kubeClient) ToRawKubeConfigLoader() clientcmd.ClientConfig { return fileConfig{c} }
+
+// fileConfig is a kubeconfig of the file alone.
+type fileConfig struct{ client *kubeClient }
+
+func (f fileConfig) RawConfig() (clientcmdapi.Config, error) { return *clientcmdapi.NewConfig(), nil }
+
+func (f fileConfig) ClientConfig() (*rest.Config, error) { return f.client.ToRESTConfig() }
+
+// Namespace is the given one, or the kubeconfig's. overridden says that it was given.
+func (f fileConfig) Namespace() (namespace string, overridden bool, err error) {
+	return namespaceOf(f.client.namespace), f.client.namespace != "", nil
+}
+
+func (f fileConfig) ConfigAccess() clientcmd.ConfigAccess { return clientcmd.NewDefaultPathOptions() }
+
+// agoOf is ago, by the header of an answer.
+func agoOf(h http.Header) string {
+	confirmed := cmp.Or(h.Get(apifile.HeaderConfirmed), time.Time{}.Format(time.RFC3339))
+	at, err := time.Parse(time.RFC3339, confirmed)
+	if err != nil {
+		return ago(time.Time{}, nil)
+	}
+	var age *time.Duration
+	if seconds, err := strconv.ParseInt(h.Get(apifile.HeaderAge), 10, 64); err == nil {
+		d := time.Duration(seconds) * time.Second
+		age = &d
+	}
+	return ago(at, age)
+}
