@@ -224,7 +224,11 @@ func (r *resident) load(found []loaded) (bool, error) {
 	for _, f := range found {
 		_, touched := r.touched[f.key]
 		if _, there := r.store.Get(f.key); !touched && !there {
-			b.put(f.key, f.obj, f.slot)
+			obj, err := r.object(itemChange{key: f.key, next: f.rec, obj: f.obj}, f.slot)
+			if err != nil {
+				return false, err
+			}
+			b.put(f.key, obj, f.slot)
 		}
 		delete(r.early, f.key)
 	}

@@ -15,6 +15,7 @@ import (
 // loaded is what the loader has read of one record.
 type loaded struct {
 	key  string
+	rec  *format.Record // its payload is overwritten by the next page
 	obj  any
 	slot *slot
 }
@@ -245,7 +246,7 @@ func (s reading) loadPage(r *resident, from []byte, room *[]byte) (found []loade
 	found = make([]loaded, len(raws))
 	err = s.decodeEach(raws, func(i int, key string, rec *format.Record) error {
 		obj, err := s.decode(key, rec, true) // a replay need not decode it again
-		found[i] = loaded{key, obj, s.slotOf(key, rec, len(raws[i].Stored))}
+		found[i] = loaded{key, rec, obj, s.slotOf(key, rec, len(raws[i].Stored))}
 		return err
 	})
 	return found, next, current, err

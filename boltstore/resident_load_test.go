@@ -3,6 +3,7 @@ package boltstore
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -295,4 +296,33 @@ type decodingCodec struct {
 func (c *decodingCodec) Decode(b []byte) (runtime.Object, error) {
 	c.on()
 	return c.Codec.Decode(b)
+}
+
+// TestOnePointerAtTwoKeys: a program may store one object at several keys, as in a
+// ThreadSafeStore. Memory that is loaded afterwards stays the same as the file.
+func TestOnePointerAtTwoKeys(t *testing.T) {
+	f := newResidentTest(t, Options{}, 3)
+	loadedInMemory(t, f.s)
+	f.s.memory.wanted.Store(false)
+	f.s.forget(f.s.memory.current())
+	o := configMap("ns", "both", 100, map[string]string{"words": "a"})
+	both := []string{"ns/one", "ns/two"}
+	for _, key := range both {
+		if err := f.s.TransactionByKey(cache.ThreadSafeStoreTransaction{Transaction: cache.Transaction{Type: cache.TransactionTypeAdd, Object: o}, Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.s.memory.wanted.Store(true)
+	f.s.settleMemory()
+	loadedInMemory(t, f.s)
+	for n := range both {
+		if keys, err := f.s.IndexKeys("words", "a"); err != nil || !slices.Equal(keys, both[n:]) {
+			t.Errorf("%v %v", keys, err)
+		}
+		if err := f.s.TransactionByKey(cache.ThreadSafeStoreTransaction{Transaction: cache.Transaction{Type: cache.TransactionTypeDelete}, Key: both[n]}); err != nil {
+			t.Fatal(err)
+		}
+		loadedInMemory(t, f.s)
+		sameInMemory(t, f.s.Store)
+	}
 }
