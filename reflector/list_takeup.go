@@ -54,14 +54,16 @@ func (l *lister) soon(taken time.Time) {
 // progress is how far the list has come once this page is in the file. newest is
 // the page's version.
 func (l *lister) progress(newest string) listing.Progress {
-	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: l.s.cluster.answered(), ServedForm: l.form}
+	by := l.s.cluster.answered()
+	by.ClusterUID = l.s.cluster.uid()
+	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: by, ServedForm: l.form}
 }
 
-// mayBeOther says whether another cluster than before may answer. If the UID is
-// known, the store has compared it. Otherwise any difference counts, since all
+// mayBeOther says whether another cluster than before may answer. If both UIDs are
+// known, the store has compared them. Otherwise any difference counts, since all
 // that can be lost is progress.
 func mayBeOther(before, by listing.Server, clusterUID string) bool {
-	if clusterUID != "" {
+	if before.ClusterUID != "" && clusterUID != "" {
 		return false
 	}
 	return before.FlowSchemaUID != by.FlowSchemaUID || before.CA != by.CA
