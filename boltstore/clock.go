@@ -27,9 +27,9 @@ type DeviceClock interface {
 	Synchronised() bool
 }
 
-// moment is what the file keeps of a time besides the wall clock's reading. It is nil
+// stamp is what the file keeps of a time besides the wall clock's reading. It is nil
 // in what earlier versions wrote.
-type moment struct {
+type stamp struct {
 	Boot  string `msgpack:"boot,omitempty"`
 	Up    int64  `msgpack:"up,omitempty"`    // ns since that boot; negative if before it
 	Right bool   `msgpack:"right,omitempty"` // the wall clock was known to be right
@@ -122,18 +122,18 @@ func (d *device) serverTime(t time.Time) {
 // time.Time computes differences, does not contain sleep.
 func (s *Claimed) Slept() time.Duration { return s.db.device.slept() }
 
-// at returns what the file keeps of a time of this life: wall time and moment. A zero
-// time has no moment.
-func (d *device) at(t time.Time) (wall int64, m *moment) {
+// at returns what the file keeps of a time of this life: wall time and stamp. A zero
+// time has no stamp.
+func (d *device) at(t time.Time) (wall int64, m *stamp) {
 	if t.IsZero() || t.UnixNano() <= 0 {
 		return 0, nil
 	}
 	if d.boots == nil {
-		return t.UnixNano(), &moment{Right: true}
+		return t.UnixNano(), &stamp{Right: true}
 	}
 	now := d.clock.Now()
 	ago := now.Sub(t)
-	m = &moment{Boot: d.boots.Boot(), Right: d.right()}
+	m = &stamp{Boot: d.boots.Boot(), Right: d.right()}
 	if m.Boot != "" {
 		m.Up = int64(d.boots.Uptime() - ago)
 	}
@@ -146,7 +146,7 @@ func (d *device) at(t time.Time) (wall int64, m *moment) {
 }
 
 // age returns how long ago a kept time was. ok says whether that is known.
-func (d *device) age(wall int64, m *moment) (age time.Duration, ok bool) {
+func (d *device) age(wall int64, m *stamp) (age time.Duration, ok bool) {
 	if wall <= 0 {
 		return 0, false
 	}
@@ -164,7 +164,7 @@ func (d *device) age(wall int64, m *moment) (age time.Duration, ok bool) {
 }
 
 // since returns a kept time as a time of this life, zero if its age is not known.
-func (d *device) since(wall int64, m *moment) time.Time {
+func (d *device) since(wall int64, m *stamp) time.Time {
 	if age, ok := d.age(wall, m); ok {
 		return d.clock.Now().Add(-age)
 	}

@@ -87,7 +87,7 @@ func (m *sourceMeta) storedAt(d *device, stored int64) (at time.Time, lost bool)
 	if !e.Right && !ofThisBoot {
 		return time.Time{}, true
 	}
-	by := &moment{Boot: e.Boot, Right: e.Right}
+	by := &stamp{Boot: e.Boot, Right: e.Right}
 	wall := notAfter(stored-e.Ahead, d.clock.Now().UnixNano())
 	if ofThisBoot {
 		by.Up = notAfter(wall-e.Booted, int64(d.boots.Uptime()))

@@ -21,7 +21,7 @@ func TestAgeIsNeverTooYoung(t *testing.T) {
 		db := &DB{device: newDevice(Options{Clock: dev})}
 		var passed time.Duration // in truth
 		var wall int64
-		var by *moment
+		var by *stamp
 		var at time.Duration
 		for range 40 {
 			switch r.IntN(7) {

@@ -32,7 +32,7 @@ type Batch struct {
 	Confirmed time.Time
 
 	at int64 // Confirmed as the file keeps it, with by
-	by *moment
+	by *stamp
 
 	unjournaled bool
 	replaces    bool    // the objects at all other keys go

@@ -70,7 +70,7 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 			w.meta.markList(w.s.metaNow(), w.meta.ResourceVersion, true, a.now)
 		}
 		w.entries = a.entries
-		if w.positions, err = w.s.positions(src, w.meta); err != nil {
+		if w.positions, err = w.s.writeHandlers(src, w.meta); err != nil {
 			return err
 		}
 		if err := src.trimJournal(w.meta, w.s.db.opts.JournalBytes, w.s.db.collecting().journalFrom()); err != nil {

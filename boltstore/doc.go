@@ -51,4 +51,4 @@ package boltstore
 //   - resident: the objects that are in memory.
 //   - own: what a program wrote itself, over what the server shows.
 //   - relist: the life of a relist: turns, pages, comparison, stage, last commit.
-//   - handler: durable handlers: positions, replay, parked keys; the told mark.
+//   - durable: durable handlers: positions, replay, parked keys. told: the told mark.

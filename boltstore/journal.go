@@ -28,7 +28,7 @@ func (t sourceTx) appendBlock(last uint64, drafts []format.Draft) (int, error) {
 }
 
 // trimJournal drops a few of the oldest blocks, as far as size and age ask for it and
-// all handlers have been told.
+// all handlers need them no more.
 func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) error {
 	const atMost = 8 // blocks a commit, so that trimming never stalls one
 	j := t.Journal()
@@ -64,7 +64,8 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 	return nil
 }
 
-// passed is the seq up to which all handlers have been told: nobody needs entries below.
+// passed is the seq up to which nobody needs entries: plain handlers have been told them,
+// and durable ones have acknowledged or parked them.
 func (t sourceTx) passed(m *sourceMeta) uint64 {
 	keep := m.Told
 	_ = t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(_, v []byte) {

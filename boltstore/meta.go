@@ -86,17 +86,17 @@ type sourceMeta struct {
 	APIVersion      string               `msgpack:"apiVersion"`
 	Kind            string               `msgpack:"kind"`
 	Epoch           uint64               `msgpack:"epoch"`      // goes up when the contents are set aside
-	Timeline        uint64               `msgpack:"history"`    // number of the timeline: goes up at each noticed restore of the server
-	Generation      uint64               `msgpack:"generation"` // 0: never synced
+	Timeline        uint64               `msgpack:"history"`    // (by its old name) number of the timeline: goes up at each noticed restore of the server
+	Generation      uint64               `msgpack:"generation"` // 0: nothing was ever stored; see listed
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Listed          string               `msgpack:"listed,omitempty"` // version of the last list
 	Moved           bool                 `msgpack:"moved,omitempty"`  // an earlier list had another one
 	Stands          bool                 `msgpack:"stands,omitempty"` // see Claimed.Stands
 	Confirmed       int64                `msgpack:"confirmed"`        // unix ns
-	ConfirmedBy     *moment              `msgpack:"confirmedBy,omitempty"`
+	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
 	Claimed         int64                `msgpack:"claimed"`                // unix ns, last use, to the hour
 	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // the clock was known to be right
-	ClaimedBy       *moment              `msgpack:"claimedBy,omitempty"`
+	ClaimedBy       *stamp               `msgpack:"claimedBy,omitempty"`
 	Dated           *dated               `msgpack:"dated,omitempty"`
 	Seq             uint64               `msgpack:"seq"`
 	Told            uint64               `msgpack:"told"`

@@ -29,7 +29,7 @@ var keyProgress = []byte("progress")
 // come, in which form its records are, and what meta would say of them.
 type progress struct {
 	At         listing.Progress     `msgpack:"at"`
-	BeganBy    *moment              `msgpack:"beganBy,omitempty"`
+	BeganBy    *stamp               `msgpack:"beganBy,omitempty"`
 	TypeHash   string               `msgpack:"typeHash"`
 	Transform  string               `msgpack:"transform"`
 	Codec      byte                 `msgpack:"codec"`
@@ -194,7 +194,7 @@ func (r *Relist) takeUp() error {
 		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	if useless != "" {
-		r.s.db.log().Info("The pages of an interrupted list cannot be used; the list starts again", "source", r.s.source.String(), "reason", useless)
+		r.s.db.log().Info("The pages of an interrupted list cannot be used; the list begins again", "source", r.s.source.String(), "reason", useless)
 	}
 	if p == nil || useless != "" {
 		return nil

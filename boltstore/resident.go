@@ -144,8 +144,8 @@ func (r *resident) at(key string) (any, *slot) {
 	return obj, r.slots[obj]
 }
 
-// errNoRoom: the objects do not fit the budget.
-var errNoRoom = errors.New("no room in memory")
+// errOverBudget: the objects do not fit the budget.
+var errOverBudget = errors.New("no room in memory")
 
 // apply brings memory in line with a commit, in one step. m is the meta after it.
 func (r *resident) apply(changes []itemChange, m *sourceMeta) error {
@@ -374,7 +374,7 @@ func (b *step) end() error {
 	use := max(min(b.size, r.reserved), 0)
 	r.reserved -= use
 	if !r.s.db.objects.take(b.size - use) {
-		return errNoRoom
+		return errOverBudget
 	}
 	if len(b.txns) > 0 {
 		r.store.Transaction(b.txns...)

@@ -64,7 +64,7 @@ func (s *Store) remember(m *sourceMeta) {
 func (s *Store) giveUp(r *resident, err error) {
 	s.forget(r)
 	switch {
-	case errors.Is(err, errNoRoom), errors.Is(err, ErrClosed):
+	case errors.Is(err, errOverBudget), errors.Is(err, ErrClosed):
 	case errors.Is(err, ErrDamaged):
 		s.damaged(err)
 	default:

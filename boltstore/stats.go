@@ -10,7 +10,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/utils/clock"
 
-	"github.com/kubewake/kubewake/internal/users"
+	"github.com/kubewake/kubewake/internal/claimants"
 )
 
 // Stats are what a DB has done since Open, and what it is doing. They need no access to
@@ -162,7 +162,7 @@ func (c *committer) failingFor(now time.Time) time.Duration {
 }
 
 func init() {
-	users.Of = func(db any) (all []any) {
+	claimants.Of = func(db any) (all []any) {
 		stores := db.(*DB).claimed()
 		slices.SortFunc(stores, func(a, b *Store) int { return strings.Compare(a.id, b.id) })
 		for _, s := range stores {

@@ -73,15 +73,16 @@ func (e Event) Ack() {
 	}
 }
 
-// Nack refuses such an event. It and all later events of the key that the handler
-// was told are told again, after a backoff.
+// Nack refuses an event for which the handler has returned ErrAckLater, or is going to.
+// It and all later events of the key that the handler was told are told again, after a
+// backoff. err says why; it is logged, as an error that the handler returns is.
 func (e Event) Nack(err error) {
 	if e.delivery != nil {
 		e.delivery.End(cmp.Or(err, errNack))
 	}
 }
 
-// Keep leaves such an event as it is: the next life is told it and what follows of its
+// Keep leaves an event for which the handler has returned ErrAckLater as it is: the next life is told it and what follows of its
 // key, unless Ack comes after all. Later events of the key are told meanwhile. Its memory
 // can be given to other events at once.
 func (e Event) Keep() {

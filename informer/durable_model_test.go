@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -144,8 +145,15 @@ func TestDurableModel(t *testing.T) {
 	if testing.Short() {
 		programs = 2
 	}
-	for range programs {
-		seed := uint64(time.Now().UnixNano())
+	first := uint64(time.Now().UnixNano())
+	if s := os.Getenv("KUBEWAKE_SEED"); s != "" {
+		var err error
+		if first, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range uint64(programs) {
+		seed := first + n
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { durableProgram(t, seed, steps) })
 	}
 }

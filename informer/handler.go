@@ -38,7 +38,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	}
 	l := &listener{
 		inf: inf, handler: h, log: inf.store.Logger(), ended: make(chan struct{}), synced: make(chan struct{}),
-		known: inf.known, owed: inf.noted, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
+		known: inf.known, owed: inf.toldNow, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
 	}
 	if o.Logger != nil {
 		l.log = *o.Logger
@@ -48,7 +48,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	}
 	inf.agreeOnResync(l)
 	l.nextResync = inf.o.clock.Now().Add(l.period)
-	l.cursor.Store(inf.told)
+	l.cursor.Store(inf.toldAtStart)
 	inf.listeners[l] = struct{}{}
 	inf.handlerCame()
 	inf.store.AddsPlain()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
-	"github.com/kubewake/kubewake/internal/users"
+	"github.com/kubewake/kubewake/internal/claimants"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -42,7 +42,7 @@ func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedInde
 				errs = append(errs, notReady(inf, maxAge))
 			}
 		}
-		for _, u := range users.Of(db) {
+		for _, u := range claimants.Of(db) {
 			if !seen[u] {
 				errs = append(errs, notReady(u, maxAge))
 			}

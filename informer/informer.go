@@ -27,21 +27,21 @@ import (
 // Half of its methods are those of client-go's interface, one line each; what handlers
 // need is in packages of their own below internal.
 type Informer struct {
-	o       Options
-	store   *boltstore.Claimed
-	lw      cache.ListerWatcher
-	server  string
-	example runtime.Object
-	known   uint64 // one above the last seq of an earlier life, 0 without one
-	told    uint64 // told mark when this life began
-	noted   uint64 // told mark now, which is written later; guarded by mu
-	backlog *backlog.Backlog
-	metrics *publisher             // nil without Options.InformerName
-	mutated cache.MutationDetector // of what handlers were told; nothing by default
-	page    int                    // objects of a replay that are read at a time
-	moved   func() <-chan struct{} // what ends Run when the file is moved, nil if nothing does
-	synced  chan struct{}
-	lease   *lease // of the source
+	o           Options
+	store       *boltstore.Claimed
+	lw          cache.ListerWatcher
+	server      string
+	example     runtime.Object
+	known       uint64 // one above the last seq of an earlier life, 0 without one
+	toldAtStart uint64 // told mark when this life began
+	toldNow     uint64 // told mark now, which is written later; guarded by mu
+	backlog     *backlog.Backlog
+	metrics     *publisher             // nil without Options.InformerName
+	mutated     cache.MutationDetector // of what handlers were told; nothing by default
+	page        int                    // objects of a replay that are read at a time
+	moved       func() <-chan struct{} // what ends Run when the file is moved, nil if nothing does
+	synced      chan struct{}
+	lease       *lease // of the source
 	// syncedSeq is the last seq when synced was closed; set before that.
 	syncedSeq uint64
 
@@ -54,7 +54,7 @@ type Informer struct {
 	source      *reflector.ListerWatcher
 	resyncCheck time.Duration
 	listeners   map[*listener]struct{}
-	removed     []removed     // oldest first
+	absent      []absent      // oldest first
 	parted      chan struct{} // there is one more
 	work        atomic.Int64  // bytes handed out since the last rest
 	tired       chan struct{} // they are a burst
@@ -92,7 +92,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	}
 	st := store.State()
 	inf := &Informer{
-		told: st.Told, noted: st.Told, page: pageObjects,
+		toldAtStart: st.Told, toldNow: st.Told, page: pageObjects,
 		o: o, store: store, lw: lw, server: server, example: example, synced: make(chan struct{}), lease: newLease(db, claim.Source),
 		backlog: backlog.New(st.Seq, o.backlogBytes), resyncCheck: o.ResyncPeriod, listeners: map[*listener]struct{}{}, durables: map[*durable.Handler]struct{}{},
 		parted: make(chan struct{}, 1), tired: make(chan struct{}, 1),
@@ -331,7 +331,7 @@ func (inf *Informer) awaitSync(ctx context.Context) {
 	close(inf.synced)
 	inf.backlog.Wake()
 	inf.worked(burst) // handlers were told all objects
-	inf.forgetRemoved(ctx)
+	inf.forgetAbsent(ctx)
 }
 
 // process puts a popped delta into the handlers' backlog. It does not block: the watch
@@ -383,9 +383,9 @@ func (inf *Informer) noteTold() {
 	for l := range inf.listeners {
 		told = min(told, l.cursor.Load())
 	}
-	for _, r := range inf.removed {
+	for _, r := range inf.absent {
 		told = min(told, r.l.cursor.Load())
 	}
-	inf.noted = max(inf.noted, told)
-	inf.store.SetTold(inf.noted)
+	inf.toldNow = max(inf.toldNow, told)
+	inf.store.SetTold(inf.toldNow)
 }

@@ -125,9 +125,9 @@ func (c *cluster) due() bool {
 	return !c.checked && c.server != ""
 }
 
-// believe sets the file's contents aside if the cluster is another, since none
+// noteOrSetAside sets the file's contents aside if the cluster is another, since none
 // of them has been deleted, and otherwise notes who answers.
-func (c *cluster) believe(ctx context.Context, known boltstore.State, id identity, by listing.Server) (other bool, err error) {
+func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id identity, by listing.Server) (other bool, err error) {
 	switch {
 	case id.other:
 		if err := c.setAside(ctx, known, by); err != nil {

@@ -71,7 +71,7 @@ func TestClusterByCA(t *testing.T) {
 	again := func() {
 		t.Helper()
 		front.CloseClientConnections()
-		f.broken()
+		f.doubtLink()
 		f.watch().Stop()
 	}
 	now.Store(two)

@@ -87,7 +87,7 @@ func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, s.fail(ctx, err)
 	}
-	return s.cluster.believe(ctx, known, id, by)
+	return s.cluster.noteOrSetAside(ctx, known, id, by)
 }
 
 // isBehind says whether version a is known to be before b.

@@ -28,7 +28,7 @@ func TestServerWithoutFieldSelectors(t *testing.T) {
 		return cache.NewFilteredListWatchFromClient(client, "configmaps", "", func(*metav1.ListOptions) {})
 	})
 	f.list()
-	f.broken()
+	f.doubtLink()
 	f.create("more")
 	f.cost()
 	f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("fieldSelector") != "" }, 1,

@@ -45,14 +45,14 @@ type lister struct {
 	moved  bool   // objects have changed since they were listed; the watch brings them
 	late   bool   // the sign of the served form is asked for after the first page
 
-	at            progress
+	at            listPosition
 	form          string // sign of the served form
 	ahead         *ahead
 	full, partial total
 }
 
-// progress is how far a list has come.
-type progress struct {
+// listPosition is how far a list has come.
+type listPosition struct {
 	rv      string // version of the first page
 	newest  string // version of the last page
 	target  string // version that the watch must reach
@@ -63,7 +63,7 @@ type progress struct {
 }
 
 func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *lister {
-	l := &lister{s: s, ctx: ctx, reason: reason, turn: t, at: progress{began: s.clock.Now()}}
+	l := &lister{s: s, ctx: ctx, reason: reason, turn: t, at: listPosition{began: s.clock.Now()}}
 	l.size = pageSize{limit: s.facts.pageSize, smallest: firstPage, bytes: s.o.pageBytes}
 	if s.o.pageSize > 0 {
 		l.size.limit, l.size.fixed = s.o.pageSize, true

@@ -30,7 +30,7 @@ type ListerWatcher struct {
 	requests requests
 	link     link
 	cluster  cluster
-	form     form
+	form     servedForm
 	audit    audit
 	unstored unstored
 	fresh    waiters
@@ -71,7 +71,7 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 		status:   status{state: State{Phase: PhaseStarting, Since: now}},
 	}
 	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log}
-	s.form = form{requests: &s.requests, store: store, clock: clock}
+	s.form = servedForm{requests: &s.requests, store: store, clock: clock}
 	s.form.takeUp()
 	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: log, clock: clock, read: now}
 	return s
@@ -99,7 +99,7 @@ func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOption
 		return nil, errOver
 	}
 	defer s.calls.end()
-	s.broken()
+	s.doubtLink()
 	if reason := s.unusable(); reason != "" {
 		if s.status.notUsed(reason) && reason != ReasonFirst {
 			s.log.Info("Everything is read from the server, since what the file holds cannot be used", "source", s.store.Source().String(), "reason", reason)
@@ -163,7 +163,7 @@ func (s *ListerWatcher) unusable() string {
 // fail notes why the server did not answer, and that it must be asked again.
 func (s *ListerWatcher) fail(ctx context.Context, err error) error {
 	by := s.cluster.by()
-	s.broken()
+	s.doubtLink()
 	s.proving.failure()
 	switch {
 	case ctx.Err() != nil:
@@ -177,8 +177,8 @@ func (s *ListerWatcher) fail(ctx context.Context, err error) error {
 	return err
 }
 
-// broken notes that the server must be asked before anything is confirmed.
-func (s *ListerWatcher) broken() {
+// doubtLink notes that the server must be asked before anything is confirmed.
+func (s *ListerWatcher) doubtLink() {
 	s.queue.Doubt()
 	s.link.broke()
 	s.cluster.forget()

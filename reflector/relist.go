@@ -10,9 +10,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// repair is a relist before a watch. The Reflector does not learn of it, so it has
+// relistBeforeWatch reads a list. The Reflector does not learn of it, so it has
 // a backoff of its own.
-func (s *ListerWatcher) repair(ctx context.Context, reason string) error {
+func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) error {
 	if reason != ReasonUnstored { // that has waits of its own
 		if err := s.pace.wait(ctx); err != nil {
 			return err

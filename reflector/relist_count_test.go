@@ -94,7 +94,7 @@ func TestOvertakenServerIsCounted(t *testing.T) {
 	f.overtake(then, func(i int) { f.put("cm1", 10, uint64(i)) })
 	f.take(f.watch())
 	f.sim.DropConnections()
-	f.broken()
+	f.doubtLink()
 	f.endLong()
 	f.cost()
 	if n := len(f.store.ListKeys()); n != 7 {

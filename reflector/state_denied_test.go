@@ -19,7 +19,7 @@ import (
 func TestDenied(t *testing.T) {
 	f := newFixture(t, 4)
 	f.list()
-	f.broken()
+	f.doubtLink()
 	before := f.State().Confirmed
 	f.cost()
 	f.clock.Step(time.Hour)

@@ -29,7 +29,7 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 			return nil, err
 		}
 		if reason != "" {
-			switch err := s.repair(ctx, reason); {
+			switch err := s.relistBeforeWatch(ctx, reason); {
 			case err == nil:
 				repaired = true
 			case s.postpone(ctx, reason):
@@ -44,8 +44,8 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 	}
 }
 
-// openWatch opens the watch. It returns nil, without an error, if the server is
-// not what it was when it was asked.
+// openWatch opens the watch. It returns nil, without an error, if a relist must come
+// first: the server is not what it was when it was asked, or the version has expired.
 func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (opened watch.Interface, err error) {
 	o.ResourceVersion = s.queue.AcceptedVersion()
 	o.AllowWatchBookmarks = true
@@ -82,7 +82,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	}
 	switch {
 	case isExpired(err):
-		s.broken() // the request may have found another server
+		s.doubtLink() // the request may have found another server
 		s.link.expired()
 		return nil, nil
 	case err != nil:
@@ -97,7 +97,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 		// would notice that by itself.
 		if back, err := s.wentBack(ctx); back || err != nil {
 			w.Stop()
-			s.broken()
+			s.doubtLink()
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}

@@ -61,7 +61,7 @@ func TestTimeoutAfterExpiry(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
 		f.other()
-		f.broken()
+		f.doubtLink()
 		f.sim.FailNext(isWatch, 1, kubesim.Answer(apierrors.NewResourceExpired("too old resource version")))
 		w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(400))})
 		if err != nil {

@@ -85,7 +85,7 @@ func (w *watcher) run(repaired bool) {
 				alarm.Reset(left)
 				continue
 			}
-			w.s.broken()
+			w.s.doubtLink()
 			w.s.patience.exceeded()
 			w.send(w.bookmark()) // the next Watch asks the server
 			return
@@ -94,7 +94,7 @@ func (w *watcher) run(repaired bool) {
 			if w.short || kept && !w.s.queue.Reached() || !w.s.fresh.want() {
 				continue // an answer is under way
 			}
-			w.s.broken()
+			w.s.doubtLink()
 			w.send(w.bookmark()) // the next Watch asks the server
 			return
 		case <-w.s.queue.Unstored():
@@ -111,7 +111,7 @@ func (w *watcher) run(repaired bool) {
 			w.send(w.bookmark()) // the next Watch compares everything
 			return
 		case <-damaged:
-			w.s.broken()
+			w.s.doubtLink()
 			w.s.queue.Unconfirm(false)
 			w.send(w.bookmark()) // the next Watch relists
 			return
@@ -129,7 +129,7 @@ func (w *watcher) run(repaired bool) {
 			return
 		}
 		if ev.Type == watch.Error {
-			w.s.broken()
+			w.s.doubtLink()
 			if isExpired(apierrors.FromObject(ev.Object)) {
 				w.s.link.expired()
 				// The Reflector backs off from a watch that brings no event in
@@ -157,7 +157,7 @@ func (w *watcher) run(repaired bool) {
 			w.s.enter(PhaseLive, "")
 			w.proved()
 			if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
-				w.s.broken()
+				w.s.doubtLink()
 				w.send(w.bookmark())
 				return
 			}
@@ -192,7 +192,7 @@ func (w *watcher) ended() {
 		w.s.form.doubt()
 	}
 	if early || behind || !w.moved { // was there nothing to send, or was nothing sent?
-		w.s.broken()
+		w.s.doubtLink()
 	}
 	if !early && !w.short && !w.until.IsZero() {
 		w.s.audit.endedLong()

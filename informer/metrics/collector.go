@@ -12,7 +12,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
-	"github.com/kubewake/kubewake/internal/users"
+	"github.com/kubewake/kubewake/internal/claimants"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -63,7 +63,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		s.gauge(fileAside, float64(n), reason)
 	}
 	names := labels{}
-	for _, u := range users.Of(c.db) {
+	for _, u := range claimants.Of(c.db) {
 		s.source(names, u.(user))
 	}
 }

@@ -87,26 +87,85 @@ func within(d time.Duration) <-chan struct{} {
 
 `
 
-// TestFactoryAndManager: the README's statements put informers on the file under a
-// generated factory and under what a controller-runtime manager does, with the
-// server and, by MaxStaleness, without it.
-func TestFactoryAndManager(t *testing.T) {
+// wakes is a program around the README's shortest statements. It prints what the lister
+// has, once the factory has synced or, with OFFLINE set, at once.
+const wakes = `package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/kubewake/kubewake/informer/factory"
+	"github.com/kubewake/kubewake/reflector"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func main() {
+	cfg, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	SHOWN
+	if err != nil {
+		log.Fatal(err)
+	}
+	lister := f.Core().V1().ConfigMaps().Lister()
+	ctx, stop := context.WithCancel(context.Background())
+	f.StartWithContext(ctx)
+	if os.Getenv("OFFLINE") == "" {
+		f.WaitForCacheSync(ctx.Done())
+	}
+	kept, err := lister.List(labels.Everything())
+	fmt.Println("config maps:", len(kept), err)
+	stop()
+	f.Shutdown()
+}
+
+`
+
+// TestWakeFile: the README's shortest statements wake a factory, whose lister reads the
+// file without the server.
+func TestWakeFile(t *testing.T) {
 	sim, kubeconfig := cluster(t)
+	live := program(t, strings.Replace(wakes, "SHOWN", block(t, "factory.WakeFile("), 1), kubeconfig)
+	first, _ := live()
+	if err := sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	if second, _ := live("OFFLINE=1"); second != first || first != "config maps: 2 <nil>\n" {
+		t.Errorf("it printed %q, then %q", first, second)
+	}
+}
+
+// program builds a program and returns what runs it, in a folder of its own.
+func program(t *testing.T, source, kubeconfig string) (live func(env ...string) (stdout, stderr string)) {
+	t.Helper()
 	dir, err := os.MkdirTemp(".", "program-") // inside the tests module, whose requirements it shares
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.Replace(adopted, "SHOWN", block(t, "factory.Wake("), 1)), 0o600); err != nil {
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bin := build(t, ".", "./"+dir, "program")
 	work := t.TempDir()
-	live := func() (stdout, stderr string) {
+	return func(env ...string) (stdout, stderr string) {
+		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, bin)
-		cmd.Dir, cmd.Env = work, append(os.Environ(), "KUBECONFIG="+kubeconfig)
+		cmd.Dir, cmd.Env = work, append(append(os.Environ(), "KUBECONFIG="+kubeconfig), env...)
 		var said strings.Builder
 		cmd.Stderr = &said
 		out, err := cmd.Output()
@@ -115,6 +174,14 @@ func TestFactoryAndManager(t *testing.T) {
 		}
 		return string(out), said.String()
 	}
+}
+
+// TestFactoryAndManager: the README's statements put informers on the file under a
+// generated factory and under what a controller-runtime manager does, with the
+// server and, by MaxStaleness, without it.
+func TestFactoryAndManager(t *testing.T) {
+	sim, kubeconfig := cluster(t)
+	live := program(t, strings.Replace(adopted, "SHOWN", block(t, "factory.Wake("), 1), kubeconfig)
 	const want = "synced: true config maps: 2 <nil> pods: 2 <nil>\n"
 	for _, refused := range []bool{false, true} {
 		if err := sim.RefuseConnections(refused); err != nil {

@@ -27,8 +27,8 @@ func (s *queues) isStuck(q *keyQueue) bool {
 	return q.waiting || (q.told == len(q.tasks) || q.ahead() >= AheadOfAck) && (q.kept || s.host.Clock.Since(q.since) >= s.o.StuckAfter)
 }
 
-// park makes a key part of the commit if it is stuck. It says whether it has.
-func (d *Handler) park(p *boltstore.Position, q *keyQueue) bool {
+// offerForParking makes a key part of the commit if it is stuck. It says whether it has.
+func (d *Handler) offerForParking(p *boltstore.Position, q *keyQueue) bool {
 	if len(p.Park) > 0 && d.parking.bytes >= parkAtOnce || !d.queues.isStuck(q) {
 		return false
 	}

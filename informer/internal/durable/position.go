@@ -61,7 +61,7 @@ func (d *Handler) Position() boltstore.Position {
 	}
 	d.parking.tasks = nil
 	for key, q := range d.queues.ofKey {
-		if d.queues.memory.blocked && d.park(&p, q) {
+		if d.queues.memory.blocked && d.offerForParking(&p, q) {
 			continue
 		}
 		for _, t := range q.tasks {

@@ -131,8 +131,7 @@ func (s *queues) returned(dl *Delivery, err error) {
 	case errors.Is(err, ErrAckLater):
 	case s.ctx.Err() != nil: // told again by the next life
 	default:
-		s.log.V(2).Info("A durable handler failed, it will be told again", "source", s.host.Store.Source().String(), "handler", s.name, "key", q.key, "err", err)
-		q.again = true
+		s.failed(q, err)
 	}
 	s.settle(q)
 	s.owner.returned()
@@ -147,9 +146,15 @@ func (s *queues) end(dl *Delivery, err error) {
 		return // it is being told again, or settled
 	}
 	if err != nil {
-		q.again = true
+		s.failed(q, err)
 	} else {
 		dl.t.acked = true
 	}
 	s.settle(q)
+}
+
+// failed has a key told again. The caller holds the mutex.
+func (s *queues) failed(q *keyQueue, err error) {
+	s.log.V(2).Info("A durable handler failed, it will be told again", "source", s.host.Store.Source().String(), "handler", s.name, "key", q.key, "err", err)
+	q.again = true
 }

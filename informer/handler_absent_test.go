@@ -167,7 +167,7 @@ func TestRemovedInMidLife(t *testing.T) {
 	told := func() uint64 {
 		l.inf.mu.Lock()
 		defer l.inf.mu.Unlock()
-		return l.inf.noted
+		return l.inf.toldNow
 	}
 	held := told()
 	l.remove(reg)
@@ -371,7 +371,7 @@ func TestMemoryOfRemovedHandlers(t *testing.T) {
 		}
 	}
 	l.inf.mu.Lock()
-	kept := len(l.inf.removed)
+	kept := len(l.inf.absent)
 	l.inf.mu.Unlock()
 	if kept > 2 {
 		t.Errorf("%d removed handlers are kept", kept)

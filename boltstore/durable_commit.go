@@ -11,10 +11,10 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// positions stores what the handlers report, and collapses the journal entries of
+// writeHandlers stores what the handlers report, and collapses the journal entries of
 // handlers that hold up its trimming. It returns what to call once readers see the
 // transaction.
-func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error) {
+func (s *Store) writeHandlers(t sourceTx, m *sourceMeta) (visible func(), err error) {
 	all, err := t.handlers(m)
 	claimed := s.claimedHandlers()
 	if err != nil || len(all)+len(claimed) == 0 {
@@ -42,7 +42,7 @@ func (s *Store) positions(t sourceTx, m *sourceMeta) (visible func(), err error)
 	if err := s.forgetHandlers(t, m, all, now); err != nil {
 		return nil, err
 	}
-	if err := s.press(t, m, all, now); err != nil {
+	if err := s.collapseOldest(t, m, all, now); err != nil {
 		return nil, err
 	}
 	for name, st := range all {
@@ -82,15 +82,15 @@ func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	}
 	st.Replaying, st.Next, st.Shown, st.ShownAt, st.Reset = p.Replaying, next, p.Shown, p.ShownAt, p.Reset
 	st.mark = max(st.mark, min(p.low(), m.Seq))
-	if err = h.park(t, st, &p); errors.Is(err, ErrDamaged) {
+	if err = h.parkReported(t, st, &p); errors.Is(err, ErrDamaged) {
 		err = h.s.restart(t, m, h.name, st, err)
 	}
 	return err
 }
 
-// park updates the handler's parked keys as p says. The error is ErrDamaged if parked
+// parkReported updates the handler's parked keys as p says. The error is ErrDamaged if parked
 // entries that p relies on are damaged.
-func (h *Handler) park(t sourceTx, st *handlerState, p *Position) error {
+func (h *Handler) parkReported(t sourceTx, st *handlerState, p *Position) error {
 	if err := st.settle(t.parked(h.name), p.Settled); err != nil || len(p.Park) == 0 {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 // has gone on without it for the grace of 30 s. A life begins with such a handler:
 // the one that is still to be added. Only a source that never had a plain handler does not.
 
-// removed is a handler that was removed, or is still to come.
-type removed struct {
+// absent is a handler that was removed, or is still to come.
+type absent struct {
 	l  *listener
 	at time.Time // zero: before the start
 }
@@ -27,53 +27,53 @@ func (inf *Informer) expectHandler() {
 		return
 	}
 	l := &listener{inf: inf}
-	l.cursor.Store(inf.told)
-	inf.removed = []removed{{l: l}}
+	l.cursor.Store(inf.toldAtStart)
+	inf.absent = []absent{{l: l}}
 }
 
 // handlerCame drops the handler that expectHandler put in. The caller holds the mutex.
 func (inf *Informer) handlerCame() {
-	if len(inf.removed) > 0 && inf.removed[0].l.handler == nil {
-		inf.removed = inf.removed[1:]
+	if len(inf.absent) > 0 && inf.absent[0].l.handler == nil {
+		inf.absent = inf.absent[1:]
 	}
 }
 
 // holdFor has a handler that was removed hold the told mark. The caller holds
 // the mutex.
 func (inf *Informer) holdFor(l *listener) {
-	r := removed{l: l}
+	r := absent{l: l}
 	if inf.running != nil {
 		r.at = inf.o.clock.Now()
 	}
-	inf.compactRemoved()
-	inf.removed = append(inf.removed, r)
+	inf.compactAbsent()
+	inf.absent = append(inf.absent, r)
 	select {
 	case inf.parted <- struct{}{}:
 	default:
 	}
 }
 
-// compactRemoved drops removed handlers that hold no more than a later one. So
+// compactAbsent drops removed handlers that hold no more than a later one. So
 // handlers that come and go while there is no sync do not add up. The caller holds the
 // mutex.
-func (inf *Informer) compactRemoved() {
+func (inf *Informer) compactAbsent() {
 	held := uint64(math.MaxUint64)
-	for i, r := range slices.Backward(inf.removed) {
+	for i, r := range slices.Backward(inf.absent) {
 		select {
 		case <-r.l.ended: // its cursor stays
 			if at := r.l.cursor.Load(); at < held {
 				held = at
 			} else {
-				inf.removed = slices.Delete(inf.removed, i, i+1)
+				inf.absent = slices.Delete(inf.absent, i, i+1)
 			}
 		default:
 		}
 	}
 }
 
-// forgetRemoved lets the told mark go past removed handlers once their time is over.
+// forgetAbsent lets the told mark go past removed handlers once their time is over.
 // It is called after the sync, and returns when ctx ends.
-func (inf *Informer) forgetRemoved(ctx context.Context) {
+func (inf *Informer) forgetAbsent(ctx context.Context) {
 	for synced := inf.o.clock.Now(); ctx.Err() == nil; {
 		next, due := inf.forgetDue(synced)
 		inf.noteTold()
@@ -99,15 +99,15 @@ func (inf *Informer) forgetRemoved(ctx context.Context) {
 func (inf *Informer) forgetDue(synced time.Time) (next time.Duration, more bool) {
 	inf.mu.Lock()
 	defer inf.mu.Unlock()
-	for len(inf.removed) > 0 {
-		since := inf.removed[0].at
+	for len(inf.absent) > 0 {
+		since := inf.absent[0].at
 		if since.Before(synced) {
 			since = synced
 		}
 		if next = inf.o.handlerGrace - inf.o.clock.Since(since); next > 0 {
 			return next, true
 		}
-		inf.removed = inf.removed[1:]
+		inf.absent = inf.absent[1:]
 	}
 	return 0, false
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// form learns the form in which the server serves the source's objects. What is
+// servedForm learns the form in which the server serves the source's objects. What is
 // served of an object may change without a write, and so without a new version:
 // with the defaults or the conversion of a custom resource, or with a server of
 // another release. A relist compares versions only under the sign that the last
@@ -23,7 +23,7 @@ import (
 // that followed: then no list would notice what has changed on all others. So
 // the sign is asked for again after a watch has ended before its time. A sign that
 // is learned only then says nothing of the file's objects, so they are listed.
-type form struct {
+type servedForm struct {
 	requests *requests
 	store    *boltstore.Claimed
 	clock    clock.PassiveClock
@@ -62,7 +62,7 @@ const (
 // sign of the served form, "" where it cannot be learned. Where the definition of
 // a custom resource may not be read, the one that the file knows is kept, so that
 // the sign does not change with the permission.
-func (f *form) sign(ctx context.Context, late bool) (string, error) {
+func (f *servedForm) sign(ctx context.Context, late bool) (string, error) {
 	sign, definition, err := f.requests.form(ctx, late)
 	if err != nil || sign == "" {
 		return "", err
@@ -78,7 +78,7 @@ func (f *form) sign(ctx context.Context, late bool) (string, error) {
 
 // doubtful says whether the sign is to be asked for, and if so how many seconds
 // the next watch is to last.
-func (f *form) doubtful() (wait int64, due bool) {
+func (f *servedForm) doubtful() (wait int64, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wait, f.due > 0 || f.found
@@ -87,7 +87,7 @@ func (f *form) doubtful() (wait int64, due bool) {
 // doubt: a watch has ended before its time. The sign is asked for before the next
 // watch. If there is one to compare with, it is asked for once more before the watch
 // that follows.
-func (f *form) doubt() {
+func (f *servedForm) doubt() {
 	if !custom(f.store.Source().Group) {
 		return
 	}
@@ -101,19 +101,19 @@ func (f *form) doubt() {
 }
 
 // takeUp goes on with a doubt of an earlier life.
-func (f *form) takeUp() {
+func (f *servedForm) takeUp() {
 	if f.store.FormDoubted() {
 		f.doubt()
 	}
 }
 
 // note has the next life know of the doubt. The caller holds mu.
-func (f *form) note() { f.store.DoubtForm(f.due > 0 || f.found) }
+func (f *servedForm) note() { f.store.DoubtForm(f.due > 0 || f.found) }
 
 // changed says whether the form is another than that of the last relist, where
 // that is in doubt. It is, too, if only now the sign can be learned. If the server
 // does not say, it is asked before the next watch.
-func (f *form) changed(ctx context.Context) bool {
+func (f *servedForm) changed(ctx context.Context) bool {
 	if f.mustList() {
 		return f.postponed() <= 0
 	}
@@ -143,7 +143,7 @@ func (f *form) changed(ctx context.Context) bool {
 }
 
 // mustList says whether another form was found and not everything listed since.
-func (f *form) mustList() bool {
+func (f *servedForm) mustList() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.found
@@ -151,7 +151,7 @@ func (f *form) mustList() bool {
 
 // postpone puts off the list for another form, which has failed: the watch brings
 // changes meanwhile.
-func (f *form) postpone() {
+func (f *servedForm) postpone() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.notBefore.IsZero() {
@@ -161,7 +161,7 @@ func (f *form) postpone() {
 }
 
 // postponed is how long that list is put off, zero or less if it is not.
-func (f *form) postponed() time.Duration {
+func (f *servedForm) postponed() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.notBefore.Sub(f.clock.Now())
@@ -176,7 +176,7 @@ func definitionOf(sign string) string {
 // late is the sign for a list of which a page has come: before, it would be asked
 // for as often as a list is refused. A sign from before the list's end is right or
 // old, so what has changed since is noticed. It is "" where it cannot be learned.
-func (f *form) late(ctx context.Context) string {
+func (f *servedForm) late(ctx context.Context) string {
 	f.mu.Lock()
 	late := f.errors == 0 // else it is to be known whether it can be asked for
 	f.mu.Unlock()
@@ -189,7 +189,7 @@ func (f *form) late(ctx context.Context) string {
 }
 
 // answered notes whether the sign could be asked for.
-func (f *form) answered(err error) {
+func (f *servedForm) answered(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.errors++; err == nil {
@@ -198,14 +198,14 @@ func (f *form) answered(err error) {
 }
 
 // untold says whether relists fail since the sign cannot be had.
-func (f *form) untold() bool {
+func (f *servedForm) untold() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.errors >= mostFormErrors
 }
 
 // relisted: the file has the sign that was learned with the list.
-func (f *form) relisted(reason string) {
+func (f *servedForm) relisted(reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.due, f.wait = min(f.due, 1), formLag

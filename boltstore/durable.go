@@ -184,7 +184,7 @@ func (s *Store) writePositions() error {
 		m.claimedNow(s.db.device)
 		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
 		m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()
-		visible, err = s.positions(t, m)
+		visible, err = s.writeHandlers(t, m)
 		return err
 	}, func() {
 		if visible != nil {

@@ -107,12 +107,12 @@ type handlerState struct {
 	// of the handler count once it has started over since.
 	Over uint64 `msgpack:"over"`
 
-	Seen        int64   `msgpack:"seen"`                // unix ns, when it was last registered
-	SeenRight   bool    `msgpack:"seenRight,omitempty"` // the clock was known to be right
-	SeenBy      *moment `msgpack:"seenBy,omitempty"`
-	Parked      uint64  `msgpack:"parked"`      // keys
-	ParkedBytes uint64  `msgpack:"parkedBytes"` // their size
-	Collapsed   uint64  `msgpack:"collapsed"`   // entries collapsed into others, ever
+	Seen        int64  `msgpack:"seen"`                // unix ns, when it was last registered
+	SeenRight   bool   `msgpack:"seenRight,omitempty"` // the clock was known to be right
+	SeenBy      *stamp `msgpack:"seenBy,omitempty"`
+	Parked      uint64 `msgpack:"parked"`      // keys
+	ParkedBytes uint64 `msgpack:"parkedBytes"` // their size
+	Collapsed   uint64 `msgpack:"collapsed"`   // entries collapsed into others, ever
 }
 
 func (st *handlerState) position(next []byte) Position {

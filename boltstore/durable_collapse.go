@@ -17,14 +17,14 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// pressBlocks is how many blocks a commit collapses at most. It is more than a commit of
+// collapseBlocks is how many blocks a commit collapses at most. It is more than a commit of
 // changes writes, so that later ones catch up after a relist, and too few to stall one.
-const pressBlocks = 8
+const collapseBlocks = 8
 
-// press collapses what slow handlers need of the oldest blocks, so that these can be
+// collapseOldest collapses what slow handlers need of the oldest blocks, so that these can be
 // trimmed. It does so while the journal is larger, or its blocks older, than the
 // options say.
-func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
+func (s *Store) collapseOldest(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
 	j := t.Journal()
 	if j == nil {
 		return nil
@@ -36,7 +36,7 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 	size, before := int64(m.JournalBytes), s.db.collecting().journalFrom().UnixNano()
 	c := j.Cursor()
 	k, v := c.First()
-	for done := 0; k != nil && done < pressBlocks; k, v = c.Next() {
+	for done := 0; k != nil && done < collapseBlocks; k, v = c.Next() {
 		first := binary.BigEndian.Uint64(k)
 		head, _, err := t.BlockHead(first, v)
 		if err != nil {
@@ -55,7 +55,7 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 		if len(behind) == 0 {
 			continue
 		}
-		if err := s.park(t, m, behind, told, first, last, v); err != nil {
+		if err := s.parkBlock(t, m, behind, told, first, last, v); err != nil {
 			return err
 		}
 		done++
@@ -63,9 +63,9 @@ func (s *Store) press(t sourceTx, m *sourceMeta, all map[string]*handlerState, n
 	return nil
 }
 
-// park collapses one block for the handlers behind. told is the seq up to which each of
+// parkBlock collapses one block for the handlers behind. told is the seq up to which each of
 // all handlers may have been told, or is told while the commit is under way.
-func (s *Store) park(t sourceTx, m *sourceMeta, behind map[string]*handlerState, told map[string]uint64, first, last uint64, block []byte) error {
+func (s *Store) parkBlock(t sourceTx, m *sourceMeta, behind map[string]*handlerState, told map[string]uint64, first, last uint64, block []byte) error {
 	var drafts []format.Draft
 	block, err := t.OpenBlock(first, block)
 	if err == nil {

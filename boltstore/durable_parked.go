@@ -22,7 +22,8 @@ import (
 
 // parked is a parked key: a durable handler's unacknowledged entries of one key,
 // collapsed. It has the objects that are gone, in order, then the one that is there. It
-// is made when the journal exceeds its bounds and the handler is behind.
+// is made when the journal exceeds its bounds and the handler is behind, or for a key of
+// a handler whose memory is full.
 type parked struct {
 	Key   string `msgpack:"key"`
 	Last  uint64 `msgpack:"last"`  // seq of the last entry
