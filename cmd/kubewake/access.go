@@ -149,13 +149,14 @@ func (a *access) serveLoopback(s *serve.Server, path string, logf func(string, .
 		kubeconfig = path + ".kubeconfig"
 	}
 	token, earlier := serve.Kept(kubeconfig)
+	if earlier != "" && serve.Answers(kubeconfig) {
+		return fmt.Errorf("another process serves, at https://%s, and %s is its kubeconfig; end it, or give another --write-kubeconfig, or --listen none", earlier, kubeconfig)
+	}
 	var at net.Addr
 	var ca []byte
 	err := errors.New("no earlier address")
-	if host, port, serr := net.SplitHostPort(a.listen); serr == nil && port == "0" {
-		if was, _, serr := net.SplitHostPort(earlier); serr == nil && was == host {
-			at, ca, err = s.Loopback(earlier, token)
-		}
+	if portStays(a.listen, earlier) {
+		at, ca, err = s.Loopback(earlier, token)
 	}
 	if err != nil {
 		at, ca, err = s.Loopback(a.listen, token)
@@ -168,4 +169,14 @@ func (a *access) serveLoopback(s *serve.Server, path string, logf func(string, .
 	}
 	logf("serving %s at https://%s; kubectl --kubeconfig %s", path, at, kubeconfig)
 	return nil
+}
+
+// portStays says whether an address leaves the port open, so that the earlier one can stay.
+func portStays(listen, earlier string) bool {
+	now, err := net.ResolveTCPAddr("tcp", listen)
+	if err != nil {
+		return false
+	}
+	was, err := net.ResolveTCPAddr("tcp", earlier)
+	return err == nil && now.Port == 0 && now.IP.Equal(was.IP)
 }

@@ -10,7 +10,9 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -88,4 +90,26 @@ func Kept(path string) (token, addr string) {
 	}
 	addr, _ = strings.CutPrefix(cluster.Server, "https://")
 	return user.Token, addr
+}
+
+// Answers says whether a process serves at the address of a kubeconfig that WriteKubeconfig
+// has written, with the certificate that is in it.
+func Answers(path string) bool {
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return false
+	}
+	cfg = rest.AnonymousClientConfig(cfg) // it is refused at once
+	cfg.Timeout = 2 * time.Second
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return false
+	}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(cfg.Host)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close() // it was only asked whether it answers
+	return true
 }
