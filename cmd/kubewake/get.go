@@ -10,11 +10,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
+	kubeget "k8s.io/kubectl/pkg/cmd/get"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/live"
@@ -32,38 +36,79 @@ type get struct {
 }
 
 func newGet(streams genericiooptions.IOStreams) *cobra.Command {
-	g := &get{streams: streams}
-	cmd := &cobra.Command{
-		Use:   "get TYPE [NAME...]",
-		Short: "Show objects in the file; no server is asked",
-		Long: "Show objects in the file; no server is asked. TYPE means what it means to kubectl: a type of the core group comes\n" +
+	return onFile(streams, func(c *kubeClient) *cobra.Command {
+		cmd := kubeget.NewCmdGet("kubewake", cmdutil.NewFactory(c), streams)
+		cmd.Short = "Show objects in the file; no server is asked"
+		cmd.Long = "Show objects in the file; no server is asked. TYPE means what it means to kubectl: a type of the core group comes\n" +
 			"before others of its name, then a built-in one. TYPE.GROUP names any type. If several sources have all that you\n" +
-			"ask for, the one that the server confirmed last answers. Standard error says which one, and how old it is.",
-		Example: `  kubewake get pods -n web -l app=shop --db cache.db
-  kubewake get deployments.apps shop -n web -o yaml`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return g.run(cmd.Context(), args[0], args[1:]) },
+			"ask for, the one that the server confirmed last answers. Standard error says which one, and how old it is.\n\n" +
+			"Several types at a time, -w, and the flags and output formats that only kubectl has are kubectl's own code."
+		cmd.Example = `  kubewake get pods -n web -l app=shop --db cache.db
+  kubewake get deployments.apps shop -n web -o yaml
+  kubewake get pod/shop-1 deploy/shop cm -n web
+  kubewake get pods -A --sort-by=.metadata.name --field-selector spec.nodeName=n1 -L app
+  kubewake get pods -w`
+		cmd.Flags().BoolVar(&c.secrets, "show-secrets", false, "show the data of secrets; with several types, -w and flags of kubectl alone, show secrets at all")
+		cmd.ValidArgsFunction = completion.ResourceTypeAndNameCompletionFunc(cmdutil.NewFactory(c))
+		c.own = func(cmd *cobra.Command, args []string) (bool, error) {
+			f := cmd.Flags()
+			if len(args) == 0 && !f.Changed("filename") && !f.Changed("kustomize") && !f.Changed("raw") {
+				return true, errors.New("name a type to show; kubewake api-resources has those of the file")
+			}
+			typ, names, ok := oneType(args)
+			if !ok || !ownFlags(cmd.Flags()) {
+				return false, nil
+			}
+			g := &get{
+				streams: streams, db: c.db, namespace: c.namespace, secrets: c.secrets, all: cmdutil.GetFlagBool(cmd, "all-namespaces"),
+				selector: f.Lookup("selector").Value.String(), output: f.Lookup("output").Value.String(), noHeaders: cmdutil.GetFlagBool(cmd, "no-headers"),
+			}
+			err := g.run(cmd.Context(), typ, names)
+			return !errors.Is(err, errCategory), err
+		}
+		return cmd
+	})
+}
+
+// oneType is the one type of which a command line names objects, as TYPE [NAME...] or as
+// TYPE/NAME... .
+func oneType(args []string) (typ string, names []string, ok bool) {
+	if len(args) == 0 || strings.Contains(args[0], ",") {
+		return "", nil, false
 	}
-	g.db.addFlags(cmd)
-	g.db.clockFlag(cmd)
-	g.db.clusterFlag(cmd)
-	f := cmd.Flags()
-	namespaceFlag(cmd, &g.namespace)
-	f.BoolVarP(&g.all, "all-namespaces", "A", false, "all namespaces")
-	f.StringVarP(&g.selector, "selector", "l", "", "only objects with these labels")
-	f.StringVarP(&g.output, "output", "o", "", "output format: json, yaml, name or wide; a table by default")
-	f.BoolVar(&g.noHeaders, "no-headers", false, "print tables without headers")
-	f.BoolVar(&g.secrets, "show-secrets", false, "show the data of secrets")
-	return cmd
+	typ, _, pairs := strings.Cut(args[0], "/")
+	if !pairs {
+		return typ, args[1:], !slices.ContainsFunc(args[1:], func(arg string) bool { return strings.Contains(arg, "/") })
+	}
+	for _, arg := range args {
+		of, name, ok := strings.Cut(arg, "/")
+		if !ok || of != typ || name == "" || strings.Contains(name, "/") {
+			return "", nil, false
+		}
+		names = append(names, name)
+	}
+	return typ, names, typ != ""
+}
+
+// ownFlags says whether all given flags are among those that get has of its own.
+func ownFlags(flags *pflag.FlagSet) bool {
+	own := true
+	flags.Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "db", "keyset", "allow-unsafe-path", "trust-clock", "cluster", "namespace", "all-namespaces", "selector", "no-headers", "show-secrets":
+		case "output":
+			own = own && slices.Contains([]string{"", "json", "yaml", "name", "wide"}, f.Value.String())
+		default:
+			own = false
+		}
+	})
+	return own
 }
 
 func (g *get) run(ctx context.Context, typ string, names []string) error {
 	selector, err := labels.Parse(g.selector)
 	if err != nil {
 		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
-	}
-	if !slices.Contains([]string{"", "json", "yaml", "name", "wide"}, g.output) {
-		return fmt.Errorf("unable to match a printer suitable for the output format %q (-o), allowed formats are: json,name,wide,yaml", g.output)
 	}
 	if g.all && len(names) > 0 {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
@@ -125,7 +170,13 @@ func keysOf(st boltstore.State, namespace string, names []string) (keys []string
 	return keys
 }
 
+// errCategory: what is named is no type, but several.
+var errCategory = errors.New("it is a category of types")
+
 func notInFile(typ, path string, states []boltstore.State) error {
+	if slices.ContainsFunc(states, func(st boltstore.State) bool { return slices.Contains(st.Categories, typ) }) {
+		return fmt.Errorf("%w: %w", unknownType(typ, path), errCategory)
+	}
 	types := typesIn(states)
 	if len(types) == 0 {
 		return fmt.Errorf("%w; it has no types at all", unknownType(typ, path))

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -30,6 +31,8 @@ type kubeClient struct {
 	namespace string
 	secrets   bool
 	warnings  rest.WarningHandler
+	// own runs a command line that is not kubectl's. nil means that all are.
+	own func(cmd *cobra.Command, args []string) (own bool, err error)
 
 	ctx    context.Context // of the command
 	once   sync.Once

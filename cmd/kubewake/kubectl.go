@@ -69,6 +69,11 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 	cmd.Run = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		c.ctx = cmd.Context()
+		if c.own != nil {
+			if own, err := c.own(cmd, args); own {
+				return err
+			}
+		}
 		defer func() { err = errors.Join(err, c.Close()) }()
 		return untilFatal(streams.ErrOut, func() { runs(cmd, args) })
 	}
