@@ -94,6 +94,9 @@ func calledAs(name string) bool {
 	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") == name
 }
 
+// newRoot has the commands. A new one takes a file with its newX, a line below, a script
+// in tests/cli/testdata that runs it, a line in README, which tests/readme runs, and, if
+// it takes types, rows in testdata/decisions.txt.
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubewake",
