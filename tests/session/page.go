@@ -71,8 +71,12 @@ var constants = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "UID"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? [kM]?B\b`), "SIZE"},
 	{regexp.MustCompile(`\bprocess \d+`), "process NUMBER"},
-	{regexp.MustCompile(`\b\d{3,}\b`), "NUMBER"}, // versions, sizes
-	{regexp.MustCompile(`(\S) +`), "$1 "},        // columns are as wide as what is in them
+	{regexp.MustCompile(`\b\d{3,}\b`), "NUMBER"},                            // versions, sizes
+	{regexp.MustCompile(`\b(true|false) +\d+ +\d+ `), "$1 JOURNAL UNTOLD "}, // what has been told is stored later
+	// A link that is cut resets a connection or refuses it.
+	{regexp.MustCompile(`\boffline \(.*\)`), "offline (REASON)"},
+	{regexp.MustCompile(`\bcannot be reached: .*`), "cannot be reached: REASON"},
+	{regexp.MustCompile(`(\S) +`), "$1 "}, // columns are as wide as what is in them
 }
 
 // late is what kubectl says where a confirmation takes longer than its bound, as it may on

@@ -33,6 +33,9 @@ func TestConstant(t *testing.T) {
 		"at https://127.0.0.1:4123; kubectl":  "at https://127.0.0.1:80; kubectl",
 		"resourceVersion 211, as of \"1000\"": "resourceVersion 4711, as of \"212\"",
 		"2026-11-23T04:28:13Z  updated":       "2026-11-22T04:28:13.123Z  updated",
+		"offline (ask: refused) at 1":         "offline (ask: EOF) at 1",
+		"211 5s ago true 0 2 0s ago":          "212 5s ago true 0  0 0s ago",
+		"cannot be reached: EOF":              "cannot be reached: refused",
 		"139.3 kB, was 1.1 MB":                "98.2 kB, was 2 MB",
 		"Warning: this is what the file says; the server confirmed it 1s ago; the server did not confirm it within 5s\nx": "x",
 	} {
