@@ -4,6 +4,7 @@ package session
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -89,5 +90,11 @@ func constant(lines []string) string {
 	for _, c := range constants {
 		text = c.varies.ReplaceAllString(text, c.by)
 	}
-	return text
+	// kubectl prints a warning once. Two that differ by an age are one where the ages are equal.
+	var last string
+	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool {
+		again := l == last && strings.HasPrefix(l, "Warning: ")
+		last = l
+		return again
+	}), "\n")
 }
