@@ -120,10 +120,15 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	}
 	defer r.Close()
 	found := map[string]*unstructured.Unstructured{}
+	printed := &rows{get: g, st: sources[0]}
+	flowing := len(names) == 0 && len(sources) == 1 && g.output != "json" && g.output != "yaml"
 	for _, st := range sources {
 		for _, key := range keysOf(st, g.namespace, names) {
 			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
 				if selector.Matches(labels.Set(u.GetLabels())) && (g.all || u.GetNamespace() == "" || u.GetNamespace() == g.namespace) {
+					if flowing {
+						return printed.add(u)
+					}
 					found[u.GetNamespace()+"/"+u.GetName()] = u
 				}
 				return nil
@@ -136,6 +141,9 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 			continue // answering has said so
 		}
 		fmt.Fprintf(g.streams.ErrOut, "%s: %d objects as of resourceVersion %s, confirmed by the server %s\n", st.Source, st.Objects, st.ResourceVersion, confirmedAgo(st))
+	}
+	if flowing {
+		return printed.end()
 	}
 	objs, missing := pick(found, names)
 	if len(objs) > 0 || len(names) == 0 {
@@ -239,10 +247,14 @@ func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unst
 		fmt.Fprintf(g.streams.ErrOut, "No resources found%s.\n", where)
 		return nil
 	}
-	p := printers.NewTablePrinter(printers.PrintOptions{Wide: g.output == "wide", WithNamespace: g.all && objs[0].GetNamespace() != "", NoHeaders: g.noHeaders})
+	p := g.tables(objs[0])
 	table, err := tableOf(st, objs, metav1.Now().Time)
 	if err != nil {
 		return err
 	}
 	return p.PrintObj(table, out)
+}
+
+func (g *get) tables(first *unstructured.Unstructured) printers.ResourcePrinter {
+	return printers.NewTablePrinter(printers.PrintOptions{Wide: g.output == "wide", WithNamespace: g.all && first.GetNamespace() != "", NoHeaders: g.noHeaders})
 }

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/liggitt/tabwriter"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// rows prints objects while they are read, some hundred at a time, if the file has them in
+// the order of their keys. An encrypted file does not: then all are held, and sorted.
+type rows struct {
+	*get
+	st      boltstore.State
+	held    []*unstructured.Unstructured
+	flows   bool // the file is in order
+	mixed   bool // it is not
+	printer printers.ResourcePrinter
+	out     bytes.Buffer
+	tabs    *tabwriter.Writer
+}
+
+const rowsAtATime = 500
+
+func byKey(a, b *unstructured.Unstructured) int {
+	return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+}
+
+func (r *rows) add(u *unstructured.Unstructured) error {
+	r.held = append(r.held, u)
+	if len(r.held) < rowsAtATime || r.mixed {
+		return nil
+	}
+	if !r.flows && !slices.IsSortedFunc(r.held, byKey) {
+		r.mixed = true
+		return nil
+	}
+	r.flows = true
+	return r.flush()
+}
+
+// end prints what is left.
+func (r *rows) end() error {
+	slices.SortFunc(r.held, byKey)
+	if len(r.held) == 0 && r.flows {
+		return nil
+	}
+	return r.flush()
+}
+
+func (r *rows) flush() error {
+	if r.output == "name" || len(r.held) == 0 {
+		if err := r.print(&r.out, r.st, r.held, false); err != nil {
+			return err
+		}
+	} else {
+		if r.printer == nil {
+			r.printer, r.tabs = r.tables(r.held[0]), printers.GetNewTabWriter(&r.out) // it remembers the widths of columns
+		}
+		table, err := tableOf(r.st, r.held, metav1.Now().Time)
+		if err != nil {
+			return err
+		}
+		if err := r.printer.PrintObj(table, r.tabs); err != nil {
+			return err
+		}
+		if err := r.tabs.Flush(); err != nil {
+			return err
+		}
+	}
+	r.held = nil
+	_, err := r.out.WriteTo(r.streams.Out)
+	return err
+}

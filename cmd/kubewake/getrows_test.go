@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// TestGetStreams: rows come in order while the file is read, with one header. An
+// encrypted file, which has its keys in no order, shows the same.
+func TestGetStreams(t *testing.T) {
+	const n = 2*rowsAtATime + 7
+	dir := t.TempDir()
+	path, keyset := filepath.Join(dir, "f.db"), filepath.Join(dir, "f.key")
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, page []string
+	var objs []runtime.Object
+	for i := range n {
+		name := fmt.Sprintf("c%04d", i)
+		want, page = append(want, "web "+name), append(page, name)
+		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, ResourceVersion: fmt.Sprint(i + 1)}})
+	}
+	if err := r.Page(objs); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("5000", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Setenv("KUBEWAKE_DB", path)
+	shown := func(args ...string) string {
+		t.Helper()
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, args); code != 0 {
+			t.Fatalf("%v: %d %s", args, code, errs.String())
+		}
+		return out.String()
+	}
+	check := func(args ...string) {
+		t.Helper()
+		table := strings.Split(strings.TrimSpace(shown(append([]string{"get", "cm", "-A"}, args...)...)), "\n")
+		var got []string
+		for _, line := range table[1:] {
+			got = append(got, strings.Join(strings.Fields(line)[:2], " "))
+		}
+		if !strings.HasPrefix(table[0], "NAMESPACE ") || !slices.Equal(got, want) {
+			t.Errorf("%v: %q and %d rows", args, table[0], len(got))
+		}
+		if got := strings.Fields(shown(append([]string{"get", "cm", "-n", "web", "-o", "name"}, args...)...)); len(got) != n || got[n-1] != "configmap/"+page[n-1] {
+			t.Errorf("%v: %d names", args, len(got))
+		}
+		if got := shown(append([]string{"get", "cm", "-A", "-l", "none"}, args...)...); got != "" {
+			t.Errorf("%v: %q", args, got)
+		}
+	}
+	check()
+
+	// Who takes no more ends it.
+	full := &fullWriter{}
+	if code := run(t.Context(), genericiooptions.IOStreams{Out: full, ErrOut: &bytes.Buffer{}}, []string{"get", "cm", "-A"}); code != 1 || full.writes != 1 {
+		t.Error(code, full.writes)
+	}
+
+	shown("keys", "generate", keyset)
+	shown("keys", "encrypt", "--keyset", keyset)
+	check("--keyset", keyset)
+}
+
+type fullWriter struct{ writes int }
+
+func (w *fullWriter) Write([]byte) (int, error) {
+	w.writes++
+	return 0, errors.New("full")
+}
