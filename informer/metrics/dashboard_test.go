@@ -28,7 +28,7 @@ func described(t *testing.T) map[string]metric {
 		"kubewake_requests_total":       {"counter", nil},
 		"kubewake_response_bytes_total": {"counter", nil},
 	}
-	command, err := os.ReadFile("../../cmd/kubewake/stats.go")
+	command, err := os.ReadFile("../../cmd/kubewake/mirrorhttp.go")
 	if err != nil {
 		t.Fatal(err)
 	}
