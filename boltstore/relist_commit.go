@@ -120,6 +120,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if r.o.NewTimeline {
 			m.Timeline++
 		}
+		m.Restored = m.Restored && !r.first && !r.o.NewTimeline
 		m.answeredBy(r.by)
 		m.answeredBy(listing.Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server})
 		return src.putMeta(m)

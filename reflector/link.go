@@ -30,7 +30,8 @@ const (
 )
 
 // link is the state machine of a source's link to its server. Each transition
-// is one method. Nothing of it is on disk.
+// is one method. Of it only a restore that was noticed is on disk, since nothing else
+// may show it to the next life.
 type link struct {
 	clock clock.PassiveClock
 

@@ -37,7 +37,7 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 		return ReasonCluster, err
 	}
 	if isBehind(rv, s.queue.AcceptedVersion()) {
-		s.link.restored()
+		s.restored()
 		return ReasonRestored, nil
 	}
 	if rv != "" && s.saysNothing(rv) {
@@ -48,6 +48,15 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 		s.queue.Confirm(rv, began)
 	}
 	return "", nil
+}
+
+// restored notes that the server is of another timeline. The next life must know it,
+// too: by then the server may have overtaken the file's version.
+func (s *ListerWatcher) restored() {
+	s.link.restored()
+	if err := s.store.NoteRestored(); err != nil {
+		s.log.V(1).Info("That the server was restored could not be noted", "source", s.store.Source().String(), "err", err)
+	}
 }
 
 // saysNothing says whether changes may have been missed whatever version the

@@ -73,6 +73,9 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	s.cluster = cluster{server: server, requests: &s.requests, queue: queue, store: store, log: log}
 	s.form = servedForm{requests: &s.requests, store: store, clock: clock}
 	s.form.takeUp()
+	if store.Restored() {
+		s.link.restored()
+	}
 	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: log, clock: clock, read: now}
 	return s
 }

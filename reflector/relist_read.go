@@ -83,7 +83,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 			l, err = l.inOneGo(), nil
 		case againRestored, againElsewhere:
 			if why == againRestored {
-				s.link.restored()
+				s.restored()
 				reason = ReasonRestored
 			} else {
 				s.cluster.recheck()

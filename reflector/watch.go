@@ -140,7 +140,7 @@ func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
 		return "", s.fail(ctx, fmt.Errorf("count %s: %w", s.store.Source(), err))
 	}
 	if differs {
-		s.link.restored()
+		s.restored()
 		return ReasonCounts, nil
 	}
 	return "", nil

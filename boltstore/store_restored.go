@@ -1,0 +1,18 @@
+package boltstore
+
+// NoteRestored notes that the server was restored to an earlier state, and that the
+// objects are of the timeline before. Later its version may have overtaken theirs, so
+// the note stays in the file until a list of the new timeline is committed.
+func (s *Claimed) NoteRestored() error {
+	if s.Restored() {
+		return nil
+	}
+	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+		m.Restored = true
+		return nil
+	}, nil)
+}
+
+// Restored says whether NoteRestored was called, be it in an earlier life, and no list
+// of the new timeline was committed since.
+func (s *Claimed) Restored() bool { return s.metaNow().Restored }

@@ -1,0 +1,87 @@
+package reflector
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestRestoreIsRememberedByTheNextLife: a restore that one life has noticed, and could
+// not read everything after, is not forgotten by the next one, although the server has
+// overtaken the file's version since.
+func TestRestoreIsRememberedByTheNextLife(t *testing.T) {
+	bubble(t, 10, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
+		then := f.sim.Revision()
+		f.create("lost")
+		end := f.live()
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced")
+		}
+		if err := f.sim.Rewind(then); err != nil {
+			t.Fatal(err)
+		}
+		var away atomic.Bool
+		away.Store(true)
+		f.sim.FailNext(func(r *http.Request) bool { return away.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30,
+			kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
+		if !until(func() bool { return f.link.is(linkRestored) }) {
+			t.Fatal("nobody has noticed")
+		}
+		f.die(end)
+		away.Store(false)
+		f.create("other") // as many objects as the file has, at its version
+		f.create("more")
+		f.reflect()
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced again")
+		}
+		after(time.Hour)
+		if diff := f.differs(); diff != "" {
+			t.Errorf("%s, %+v", diff, f.State())
+		}
+		if st := f.State(); st.Relists[ReasonRestored] != 1 || f.store.State().Timeline != 1 || f.store.Restored() {
+			t.Errorf("%v, timeline %d, restored %v", st.Relists, f.store.State().Timeline, f.store.Restored())
+		}
+	})
+}
+
+// TestRestoredThenAnotherCluster: a restore that was noted says nothing of another
+// cluster. What was cached is set aside.
+func TestRestoredThenAnotherCluster(t *testing.T) {
+	bubble(t, 10, kubesim.Options{InitialRV: 5000}, Options{pageSize: 3}, func(f *fixture) {
+		then := f.sim.Revision()
+		f.create("lost")
+		end := f.live()
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced")
+		}
+		if err := f.sim.Rewind(then); err != nil {
+			t.Fatal(err)
+		}
+		var away atomic.Bool
+		away.Store(true)
+		f.sim.FailNext(func(r *http.Request) bool { return away.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30,
+			kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
+		if !until(func() bool { return f.link.is(linkRestored) }) {
+			t.Fatal("nobody has noticed")
+		}
+		f.die(end)
+		f.takeTold()
+		away.Store(false)
+		f.recreate(1_000_000)
+		f.reflect()
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced again")
+		}
+		f.ofTheCluster()
+		if f.store.Restored() || f.store.Epoch() != 1 || f.store.State().Timeline != 0 {
+			t.Error(f.store.Restored(), f.store.Epoch(), f.store.State().Timeline, f.State().Relists)
+		}
+	})
+}
