@@ -126,14 +126,15 @@ func (c *cluster) due() bool {
 }
 
 // noteOrSetAside sets the file's contents aside if the cluster is another, since none
-// of them has been deleted, and otherwise notes who answers.
+// of them has been deleted, and otherwise notes who answers. Before the first list the
+// contents are what the program has written.
 func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id identity, by listing.Server) (other bool, err error) {
 	switch {
 	case id.other:
 		if err := c.setAside(ctx, known, by); err != nil {
 			return false, err
 		}
-	case known.Synced:
+	case known.Synced || known.Objects > 0:
 		c.note(known, by, id.sure)
 	}
 	c.mu.Lock()
