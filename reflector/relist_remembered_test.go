@@ -12,10 +12,10 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestRestoreIsRememberedByTheNextLife: a restore that one life has noticed, and could
+// TestRestoreRemembered: a restore that one life has noticed, and could
 // not read everything after, is not forgotten by the next one, although the server has
 // overtaken the file's version since.
-func TestRestoreIsRememberedByTheNextLife(t *testing.T) {
+func TestRestoreRemembered(t *testing.T) {
 	bubble(t, 10, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		then := f.sim.Revision()
 		f.create("lost")
