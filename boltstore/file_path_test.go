@@ -108,9 +108,7 @@ func TestMovedFile(t *testing.T) {
 
 // TestMovedAtTheLastMoment: B's file comes between A's look and its rename.
 func TestMovedAtTheLastMoment(t *testing.T) {
-	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
-		t.Skip("only linux and darwin have the call that exchanges two names in one step")
-	}
+	needsExchange(t)
 	for _, plain := range []bool{false, true} {
 		t.Run(fmt.Sprintf("plain rename: %t", plain), func(t *testing.T) { movedAtTheLastMoment(t, plain) })
 	}

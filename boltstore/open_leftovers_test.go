@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +15,7 @@ import (
 // TestDiedBetweenExchanges: another file comes to the path, and the program dies before
 // that file has its name back. The next Open keeps it.
 func TestDiedBetweenExchanges(t *testing.T) {
-	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
-		t.Skip("only linux and darwin have the call that exchanges two names in one step")
-	}
+	needsExchange(t)
 	for op := range swaps(nil) {
 		t.Run(op, func(t *testing.T) {
 			path, dead := testPath(t), testPath(t)
@@ -68,9 +65,7 @@ func TestDiedBetweenExchanges(t *testing.T) {
 // TestNewcomerWithoutItsName: another file comes to the path while Open replaces the one
 // there, and cannot get its name back. Open says where that file is now.
 func TestNewcomerWithoutItsName(t *testing.T) {
-	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
-		t.Skip("only linux and darwin have the call that exchanges two names in one step")
-	}
+	needsExchange(t)
 	good := filled(t)
 	for name, was := range map[string][]byte{"empty": nil, "damaged": good[:3*os.Getpagesize()]} {
 		t.Run(name, func(t *testing.T) {

@@ -229,24 +229,31 @@ func TestSlowRepair(t *testing.T) {
 	})
 }
 
+// diesBeforeCommit reads all pages of the first list in a life that ends then.
+func (f *fixture) diesBeforeCommit() {
+	f.t.Helper()
+	ctx := f.t.Context()
+	if _, err := f.otherCluster(ctx); err != nil {
+		f.t.Fatal(err)
+	}
+	l := f.newLister(ctx, ReasonFirst, &turn{store: f.store})
+	var err error
+	l.relist, err = f.queue.BeginRelist(ctx, boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.cluster.server})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := l.pages(ctx); err != nil {
+		f.t.Error(err)
+	}
+	l.relist.Abort() // here it dies
+	f.die(func() { f.queue.Close() })
+}
+
 // TestAllPagesReadBefore: where only the commit was missing no page is asked
 // for again.
 func TestAllPagesReadBefore(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
-		if _, err := f.otherCluster(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		l := f.newLister(t.Context(), ReasonFirst, &turn{store: f.store})
-		var err error
-		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.cluster.server})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.pages(t.Context()); err != nil {
-			t.Error(err)
-		}
-		l.relist.Abort() // here it dies
-		f.die(func() { f.queue.Close() })
+		f.diesBeforeCommit()
 		f.delete("cm1")
 		f.sim.ResetRequests()
 		f.reflect()
@@ -264,20 +271,7 @@ func TestAllPagesReadBefore(t *testing.T) {
 // the last page, although it had stated a later version when the list was taken up.
 func TestCameAndWentBeforeTakeUp(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
-		if _, err := f.otherCluster(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		l := f.newLister(t.Context(), ReasonFirst, &turn{store: f.store})
-		var err error
-		l.relist, err = f.queue.BeginRelist(t.Context(), boltstore.RelistOptions{ClusterUID: f.cluster.uid(), Server: f.cluster.server})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.pages(t.Context()); err != nil {
-			t.Error(err)
-		}
-		l.relist.Abort() // here it dies
-		f.die(func() { f.queue.Close() })
+		f.diesBeforeCommit()
 		f.delete("cm1")
 		rv := f.sim.Revision()
 		f.create("later")

@@ -12,29 +12,36 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestRestoreRemembered: a restore that one life has noticed, and could
-// not read everything after, is not forgotten by the next one, although the server has
-// overtaken the file's version since.
+// restoredAndNotListed has the server lose an object that the file has. A life notices
+// that, and ends before it could list.
+func (f *fixture) restoredAndNotListed() {
+	f.t.Helper()
+	then := f.sim.Revision()
+	f.create("lost")
+	end := f.live()
+	if !until(f.queue.HasSynced) {
+		f.t.Fatal("not synced")
+	}
+	if err := f.sim.Rewind(then); err != nil {
+		f.t.Fatal(err)
+	}
+	var away atomic.Bool
+	away.Store(true)
+	f.sim.FailNext(func(r *http.Request) bool { return away.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30,
+		kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
+	if !until(func() bool { return f.link.is(linkRestored) }) {
+		f.t.Fatal("nobody has noticed")
+	}
+	f.die(end)
+	away.Store(false)
+}
+
+// TestRestoreRemembered: a restore that one life has noticed, and could not list after, is
+// not forgotten by the next one, although the server has overtaken the file's version
+// since.
 func TestRestoreRemembered(t *testing.T) {
 	bubble(t, 10, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
-		then := f.sim.Revision()
-		f.create("lost")
-		end := f.live()
-		if !until(f.queue.HasSynced) {
-			t.Fatal("not synced")
-		}
-		if err := f.sim.Rewind(then); err != nil {
-			t.Fatal(err)
-		}
-		var away atomic.Bool
-		away.Store(true)
-		f.sim.FailNext(func(r *http.Request) bool { return away.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30,
-			kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
-		if !until(func() bool { return f.link.is(linkRestored) }) {
-			t.Fatal("nobody has noticed")
-		}
-		f.die(end)
-		away.Store(false)
+		f.restoredAndNotListed()
 		f.create("other") // as many objects as the file has, at its version
 		f.create("more")
 		f.reflect()
@@ -55,25 +62,8 @@ func TestRestoreRemembered(t *testing.T) {
 // cluster. What was cached is set aside.
 func TestRestoredThenAnotherCluster(t *testing.T) {
 	bubble(t, 10, kubesim.Options{InitialRV: 5000}, Options{pageSize: 3}, func(f *fixture) {
-		then := f.sim.Revision()
-		f.create("lost")
-		end := f.live()
-		if !until(f.queue.HasSynced) {
-			t.Fatal("not synced")
-		}
-		if err := f.sim.Rewind(then); err != nil {
-			t.Fatal(err)
-		}
-		var away atomic.Bool
-		away.Store(true)
-		f.sim.FailNext(func(r *http.Request) bool { return away.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30,
-			kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
-		if !until(func() bool { return f.link.is(linkRestored) }) {
-			t.Fatal("nobody has noticed")
-		}
-		f.die(end)
+		f.restoredAndNotListed()
 		f.takeTold()
-		away.Store(false)
 		f.recreate(1_000_000)
 		f.reflect()
 		if !until(f.queue.HasSynced) {

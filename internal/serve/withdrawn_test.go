@@ -114,7 +114,7 @@ func TestWatchGoesOn(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatal("it is not reviewed again")
 			}
-			time.Sleep(time.Millisecond) // another process's answer is waited for
+			time.Sleep(time.Millisecond) // between two looks: the server that reviews gives no signal
 		}
 		clock.Step(yesFor)
 	}
