@@ -59,10 +59,19 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until("full", func() bool { // the queue takes 2 MiB with the decoded objects, the disk next to nothing
+	// The disk takes next to nothing, the queue 2 MiB with the decoded objects. It is full
+	// where many looks see no more of the 400.
+	last, looks := 0, 0
+	until("full", func() bool {
 		rv, err := strconv.Atoi(s.queue.AcceptedVersion())
-		return err == nil && rv > 35 && db.Err() != nil
+		if looks++; err != nil || rv != last {
+			last, looks = rv, 0
+		}
+		return looks > 100 && rv > 10 && db.Err() != nil
 	})
+	if last > 100 {
+		t.Fatalf("the queue has taken %d objects", last)
+	}
 	cancel()
 	until("stopped", func() bool {
 		select {

@@ -66,11 +66,11 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 // TestBodyThenWait: an answer may take longer than the body has time to come.
 func TestBodyThenWait(t *testing.T) {
 	b := &blocking{make(chan struct{}), make(chan struct{})}
-	s := start(t, Options{File: b, Limits: Limits{Send: 50 * time.Millisecond}})
+	s := start(t, Options{File: b, Limits: Limits{Send: 50 * time.Millisecond, Requests: 1}})
 	done := make(chan int)
 	go func() { done <- send(t, s.socket, "GET", local+maps, strings.NewReader("a body")).code }()
 	<-b.begun
-	// A body that was announced later, and does not come, has run out of time.
+	// A body that was announced later, found no place and does not come, has run out of time.
 	if _, err := io.ReadAll(s.raw("POST " + maps + " HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
