@@ -126,15 +126,14 @@ func (c *cluster) due() bool {
 }
 
 // noteOrSetAside sets the file's contents aside if the cluster is another, since none
-// of them has been deleted, and otherwise notes who answers. Before the first list the
-// contents are what the program has written.
+// of them has been deleted, and otherwise notes who answers. It does so before the first
+// list, too: what the program writes from then on is of that cluster.
 func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id identity, by listing.Server) (other bool, err error) {
-	switch {
-	case id.other:
+	if id.other && (known.Synced || known.Objects > 0) {
 		if err := c.setAside(ctx, known, by); err != nil {
 			return false, err
 		}
-	case known.Synced || known.Objects > 0:
+	} else {
 		c.note(known, by, id.sure)
 	}
 	c.mu.Lock()

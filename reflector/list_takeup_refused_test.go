@@ -18,7 +18,7 @@ import (
 )
 
 // interrupted reads n pages of three and ends the life.
-func (f *fixture) interrupted(n int) {
+func (f *fixture) interrupted(n int, meanwhile ...func()) {
 	f.t.Helper()
 	var pages atomic.Int64
 	var over atomic.Bool
@@ -27,6 +27,9 @@ func (f *fixture) interrupted(n int) {
 	}, 1000, nil)
 	end := f.live()
 	after(30 * time.Second)
+	for _, do := range meanwhile {
+		do()
+	}
 	over.Store(true)
 	f.die(end)
 	if f.store.State().Synced {
