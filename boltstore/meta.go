@@ -70,8 +70,8 @@ type indexMeta struct {
 // makes the change it describes.
 //
 // Confirmed is a wall time. ConfirmedBy adds the boot in which it was, the time since
-// that boot, and whether the clock was known to be right. Claimed and ClaimedBy, and a
-// handler's last use, have the same form.
+// that boot, and whether the clock was known to be right. Read and ReadBy, Claimed and
+// ClaimedBy, and a handler's last use, have the same form.
 //
 // It has many fields because all of them must change together or not at all.
 type sourceMeta struct {
@@ -95,6 +95,8 @@ type sourceMeta struct {
 	Restored        bool                 `msgpack:"restored,omitempty"` // see Claimed.NoteRestored
 	Confirmed       int64                `msgpack:"confirmed"`          // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
+	Read            int64                `msgpack:"read,omitempty"` // unix ns, the end of the last list; see Claimed.ReadAge
+	ReadBy          *stamp               `msgpack:"readBy,omitempty"`
 	Claimed         int64                `msgpack:"claimed"`                // unix ns, last use, to the hour
 	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // the clock was known to be right
 	ClaimedBy       *stamp               `msgpack:"claimedBy,omitempty"`

@@ -76,7 +76,7 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	if store.Restored() {
 		s.link.restored()
 	}
-	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: log, clock: clock, read: now}
+	s.audit = audit{every: o.AuditEvery, requests: &s.requests, queue: queue, store: store, log: log, clock: clock}
 	return s
 }
 

@@ -29,7 +29,7 @@ type audit struct {
 	counted   bool      // the server's number of objects has been compared since the last outage
 	countDue  bool      // it is time to compare it
 	countless bool      // it is no use
-	read      time.Time // when everything was last read, or this life began
+	read      time.Time // when everything was last read in this life
 	notBefore time.Time // when a relist that can wait may be tried again
 }
 
@@ -130,18 +130,21 @@ func (a *audit) recount(ctx context.Context) error {
 	return nil
 }
 
-// in is how long it is until everything is to be compared, ok whether it ever is.
+// in is how long it is until everything is to be compared, ok whether it ever is. If
+// nothing tells when everything was last read, it is now.
 func (a *audit) in() (d time.Duration, ok bool) {
 	if a.every <= 0 {
 		return 0, false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := a.read.Add(a.every)
-	if at.Before(a.notBefore) {
-		at = a.notBefore
+	now := a.clock.Now()
+	if !a.read.IsZero() {
+		d = a.every - now.Sub(a.read)
+	} else if age, known := a.store.ReadAge(); known {
+		d = a.every - age
 	}
-	return at.Sub(a.clock.Now()), true
+	return max(d, a.notBefore.Sub(now)), true
 }
 
 // postponed is how long a relist that has failed, and that nothing needs, is

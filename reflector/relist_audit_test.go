@@ -80,3 +80,55 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestAuditOverManyLives: an audit comes that long after the last list, although no life
+// lasts that long. Before it the start is confirmed by its watch.
+func TestAuditOverManyLives(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{AuditEvery: 3 * time.Hour}, func(f *fixture) {
+		audits := uint64(0)
+		for life := range 8 {
+			end := f.live()
+			if !until(f.queue.HasSynced) {
+				t.Fatalf("life %d: not synced", life)
+			}
+			after(50 * time.Minute)
+			audits += f.State().Relists[ReasonAudit]
+			f.die(end)
+			after(10 * time.Minute)
+		}
+		if audits != 2 { // within eight hours
+			t.Errorf("%d audits", audits)
+		}
+	})
+}
+
+// TestNoStartWaitsForAnAudit: an audit that is due since long is made after the source has
+// been confirmed.
+func TestNoStartWaitsForAnAudit(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{AuditEvery: time.Hour}, func(f *fixture) {
+		end := f.live()
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced")
+		}
+		f.die(end)
+		after(24 * time.Hour)
+		f.put("cm1", 10, 99)
+		var full, before atomic.Int32
+		f.sim.FailNext(func(r *http.Request) bool {
+			if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" && q.Get("limit") != "1" {
+				full.Add(1)
+				if !f.queue.Reached() {
+					before.Add(1)
+				}
+			}
+			return false
+		}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("never"))))
+		f.reflect()
+		if !until(func() bool { return f.State().Relists[ReasonAudit] == 1 }) {
+			t.Fatalf("no audit: %s %v", f.State(), f.State().Relists)
+		}
+		if full.Load() == 0 || before.Load() != 0 {
+			t.Errorf("%d lists, %d of them before the source was confirmed", full.Load(), before.Load())
+		}
+	})
+}

@@ -132,7 +132,7 @@ func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
 	case s.mustProve():
 		return ReasonUnconfirmed, nil
 	}
-	if d, ok := s.audit.in(); ok && d <= 0 {
+	if d, ok := s.auditIn(); ok && d <= 0 {
 		return ReasonAudit, nil
 	}
 	differs, err := s.audit.miscounted(ctx)
@@ -144,6 +144,15 @@ func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
 		return ReasonCounts, nil
 	}
 	return "", nil
+}
+
+// auditIn is how long it is until an audit, ok whether that is to come. No start waits for
+// an audit: first the watch proves that nothing was missed, if it can.
+func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
+	if !s.queue.Reached() && !s.status.in(PhaseLive) && !s.link.bookmarkless() {
+		return 0, false
+	}
+	return s.audit.in()
 }
 
 // mustProve says whether only a full list can confirm the state, and whether

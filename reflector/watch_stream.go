@@ -67,12 +67,9 @@ func (w *watcher) run(repaired bool) {
 	last := clock.Now()
 	alarm := clock.NewTimer(w.quiet)
 	defer alarm.Stop()
-	var audit <-chan time.Time
-	if d, ok := w.readIn(); ok {
-		timer := clock.NewTimer(max(d, 0))
-		defer timer.Stop()
-		audit = timer.C()
-	}
+	audit := clockTimer{clk: clock}
+	defer audit.stop()
+	audit.reset(w.readIn())
 	again := clockTimer{clk: clock}
 	defer again.stop()
 	again.reset(w.s.unstored.in())
@@ -107,7 +104,7 @@ func (w *watcher) run(repaired bool) {
 			}
 			w.send(w.bookmark()) // the next Watch lists what was not stored
 			return
-		case <-audit:
+		case <-audit.C:
 			w.send(w.bookmark()) // the next Watch compares everything
 			return
 		case <-damaged:
@@ -156,6 +153,7 @@ func (w *watcher) run(repaired bool) {
 		if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
 			w.s.enter(PhaseLive, "")
 			w.proved()
+			audit.reset(w.readIn())
 			if w.s.fresh.wantAnswer() { // a caller has come since the server was asked
 				w.s.doubtLink()
 				w.send(w.bookmark())
@@ -169,7 +167,7 @@ func (w *watcher) run(repaired bool) {
 // audit or for a proof that was put off. ok says whether that is to come.
 func (w *watcher) readIn() (time.Duration, bool) {
 	s := w.s
-	d, ok := s.audit.in()
+	d, ok := s.auditIn()
 	if proof := s.audit.putOff(); proof > 0 && !s.queue.Reached() && s.link.bookmarkless() && (!ok || proof < d) {
 		d, ok = proof, true
 	}
