@@ -114,54 +114,6 @@ func newDB(path string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Open opens the file at path, or creates it, with its folder if nothing else is missing.
-// That folder is for this user alone. A file that is damaged, or of a newer format, is
-// renamed to <path>.corrupt-<time>, and a new one takes its place, with what verifies of a
-// damaged one. The log and [DB.AsidePaths] name the renamed file. Another program's file
-// stays as it is, and the error is ErrForeign, unless Options.ReplaceForeign is set.
-// Anything but a regular file, such as a folder, always stays. Errors say what to do.
-// Close releases the file.
-func Open(path string, o Options) (*DB, error) {
-	db, err := newDB(path, o.withDefaults())
-	if err != nil {
-		return nil, err
-	}
-	path = db.path
-	if err := db.converting().readKeyset(); err != nil {
-		return nil, err
-	}
-	b, err := db.opening().openFile()
-	if err != nil {
-		return nil, err
-	}
-	db.h.swap(b)
-	if db.opts.ReadOnly {
-		return db, nil
-	}
-	if name := osfile.Untrusted(filepath.Dir(path)); name != "" {
-		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
-	}
-	db.beside.RemoveLeftovers()
-	err = db.converting().migrate()
-	if err == nil {
-		err = db.converting().settleKeys()
-	}
-	if err != nil {
-		return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
-	}
-	if db.opts.Durability == DurabilityProcess {
-		// The header must say on disk that the file is in use, before any write that is
-		// not synced.
-		mark := func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, false) }
-		if err := db.converting().durably(mark, nil); err != nil {
-			return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
-		}
-	}
-	db.commit = newCommitter(db)
-	db.h.tripped = db.healing().heal
-	return db, nil
-}
-
 // Path is the file's path as given to Open, made absolute.
 func (db *DB) Path() string { return db.path }
 

@@ -22,6 +22,54 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
+// Open opens the file at path, or creates it, with its folder if nothing else is missing.
+// That folder is for this user alone. A file that is damaged, or of a newer format, is
+// renamed to <path>.corrupt-<time>, and a new one takes its place, with what verifies of a
+// damaged one. The log and [DB.AsidePaths] name the renamed file. Another program's file
+// stays as it is, and the error is ErrForeign, unless Options.ReplaceForeign is set.
+// Anything but a regular file, such as a folder, always stays. Errors say what to do.
+// Close releases the file.
+func Open(path string, o Options) (*DB, error) {
+	db, err := newDB(path, o.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	path = db.path
+	if err := db.converting().readKeyset(); err != nil {
+		return nil, err
+	}
+	b, err := db.opening().openFile()
+	if err != nil {
+		return nil, err
+	}
+	db.h.swap(b)
+	if db.opts.ReadOnly {
+		return db, nil
+	}
+	if name := osfile.Untrusted(filepath.Dir(path)); name != "" {
+		db.log().Info("Warning: locks and syncs of this file system cannot be relied on; use a local disk", "file", path, "fileSystem", name)
+	}
+	db.beside.RemoveLeftovers()
+	err = db.converting().migrate()
+	if err == nil {
+		err = db.converting().settleKeys()
+	}
+	if err != nil {
+		return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
+	}
+	if db.opts.Durability == DurabilityProcess {
+		// The header must say on disk that the file is in use, before any write that is
+		// not synced.
+		mark := func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, false) }
+		if err := db.converting().durably(mark, nil); err != nil {
+			return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
+		}
+	}
+	db.commit = newCommitter(db)
+	db.h.tripped = db.healing().heal
+	return db, nil
+}
+
 // openFile opens db's file. It creates or replaces the file if the options allow it.
 func (db opening) openFile() (*boltFile, error) {
 	if err := db.checkPath(); err != nil {
@@ -220,81 +268,6 @@ func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
 		h.BootID = osfile.BootID()
 	}
 	return format.Put(f, layout.KeyHeader, h)
-}
-
-// create makes an empty file, encrypted if the options ask for it.
-func (db opening) create() error {
-	if err := db.makeFolder(); err != nil {
-		return err
-	}
-	_, keys, err := db.converting().newKeys()
-	if err != nil {
-		return err
-	}
-	// An empty file is what may be left of one with durable handlers.
-	return db.createFile(header{Keys: keys, NamesLost: osfile.IsEmpty(db.path)})
-}
-
-// makeFolder makes the file's folder, for this user alone, if nothing else is missing. The
-// root of a pod's volume is open to other users, and a container may have no shell.
-func (db opening) makeFolder() error {
-	dir := filepath.Dir(db.path)
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return nil // what is wrong with it shows when the file is made
-	}
-	if err := db.files.Mkdir(dir); errors.Is(err, fs.ErrExist) {
-		return db.checkPath() // another process has made it
-	} else if err != nil {
-		return err
-	}
-	return db.files.SyncDir(filepath.Dir(dir))
-}
-
-// createFile makes an empty kubewake file under a temporary name, syncs it and links it
-// to the path: bbolt's own creation is not crash-safe (bbolt#567). A file that another
-// process has made meanwhile stays.
-func (db opening) createFile(h header) error {
-	path := db.replacing().realPath()
-	name, err := db.replacing().makeFile(path, h, nil)
-	if err != nil {
-		return err
-	}
-	if err = db.files.Link(name, path); err != nil {
-		err = db.takeEmpty(name, path)
-	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrMoved) {
-		err = nil // another process made the file, and may have removed ours as a leftover; its file will be opened
-	}
-	if rerr := db.files.Remove(name); !errors.Is(rerr, fs.ErrNotExist) {
-		err = errors.Join(err, rerr)
-	}
-	return errors.Join(err, db.files.SyncDir(filepath.Dir(path)))
-}
-
-// takeEmpty renames a file to path if it could not be linked. Either an empty file is
-// there, or the file system has no links. In that case an empty file is made, whose
-// lock keeps other processes out. A file with content stays.
-func (db opening) takeEmpty(name, path string) error {
-	if err := db.files.Op("create", path); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	release, err := osfile.WaitLock(path, db.opts.LockTimeout, false)
-	if err != nil {
-		return err
-	}
-	defer release()
-	is, err := os.Stat(path)
-	if err != nil || is.Size() > 0 {
-		return err
-	}
-	return db.replacing().takePlace(name, path, is)
 }
 
 // realPath is the open file's path with links resolved. So a link stays a link when the

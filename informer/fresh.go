@@ -28,7 +28,7 @@ func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) err
 // that is out of reach.
 func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error {
 	switch st := inf.State(); st.Phase {
-	case reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseRefused:
+	case reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseUnclaimed:
 		return fmt.Errorf("the server cannot be asked: %s", st)
 	}
 	return inf.WaitForFresh(ctx, maxAge)

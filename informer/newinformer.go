@@ -181,7 +181,7 @@ type refused struct {
 func (r *refused) State() reflector.State { return refusedState(r.err) }
 
 func refusedState(err error) reflector.State {
-	return reflector.State{Phase: reflector.PhaseRefused, Reason: err.Error()}
+	return reflector.State{Phase: reflector.PhaseUnclaimed, Reason: err.Error()}
 }
 
 // refusing answers each request with the error.

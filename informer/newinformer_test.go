@@ -236,10 +236,10 @@ func TestFallback(t *testing.T) {
 			if inf.HasSynced() {
 				t.Error("it has synced")
 			}
-			if s := inf.(interface{ State() reflector.State }).State(); s.Phase != reflector.PhaseRefused || !strings.Contains(s.Reason, c.reason) {
+			if s := inf.(interface{ State() reflector.State }).State(); s.Phase != reflector.PhaseUnclaimed || !strings.Contains(s.Reason, c.reason) {
 				t.Errorf("its state is %v", s)
 			}
-			if len(states) != 1 || states[0].Phase != reflector.PhaseRefused {
+			if len(states) != 1 || states[0].Phase != reflector.PhaseUnclaimed {
 				t.Errorf("states %v", states)
 			}
 			end()

@@ -17,7 +17,7 @@ const (
 	PhaseConnecting Phase = "connecting"  // the server is being asked, for the first time or since a watch has broken
 	PhaseOffline    Phase = "offline"     // the server cannot be reached
 	PhaseDenied     Phase = "denied"      // the server refuses access
-	PhaseRefused    Phase = "refused"     // the file cannot keep it; a strict informer never syncs
+	PhaseUnclaimed  Phase = "unclaimed"   // the file cannot keep it, so a strict informer never syncs
 	PhaseRelisting  Phase = "relisting"   // reading all pages
 	PhaseCatchingUp Phase = "catching up" // watching, behind what the server last stated
 	PhaseLive       Phase = "live"        // watching, at or past what the server last stated

@@ -138,7 +138,7 @@ func TestRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if inf, ok := strict.ForResource(widgets).Informer().(interface{ State() reflector.State }); !ok || inf.State().Phase != reflector.PhaseRefused {
+			if inf, ok := strict.ForResource(widgets).Informer().(interface{ State() reflector.State }); !ok || inf.State().Phase != reflector.PhaseUnclaimed {
 				t.Error("a strict one is not refused")
 			}
 			stop()
