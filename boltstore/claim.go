@@ -56,6 +56,9 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err := c.Source.validate(); err != nil {
 		return nil, err
 	}
+	if v := reflect.ValueOf(c.Example); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("boltstore: claim %s: the example of its objects is nil: give an object of their type, such as &corev1.Pod{}", c.Source)
+	}
 	s, err := db.newStore(c)
 	if err != nil {
 		return nil, err

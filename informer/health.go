@@ -37,10 +37,14 @@ func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedInde
 		}
 		seen := map[any]bool{}
 		for _, inf := range informers {
-			if !seen[inf] {
-				seen[inf] = true
-				errs = append(errs, notReady(inf, maxAge))
+			known := reflect.ValueOf(inf).Comparable()
+			if known && seen[inf] {
+				continue
 			}
+			if known {
+				seen[inf] = true
+			}
+			errs = append(errs, notReady(inf, maxAge))
 		}
 		for _, u := range claimants.Of(db) {
 			if !seen[u] {

@@ -114,6 +114,22 @@ func TestReadyOfNamed(t *testing.T) {
 	says(t, "client-go's has ended", ready, "SharedIndexInformer", " has ended")
 }
 
+// unhashable is an informer that is no map key.
+type unhashable struct {
+	cache.SharedIndexInformer
+	_ []string
+}
+
+// TestReadyOfUnhashable: any informer may be named, more than once.
+func TestReadyOfUnhashable(t *testing.T) {
+	w := newWorld(t)
+	l := w.live(Options{})
+	named := unhashable{SharedIndexInformer: l.inf}
+	says(t, "before the sync", Ready(l.db, 0, named, named, l.inf), "has not synced")
+	l.run().synced()
+	says(t, "synced", Ready(l.db, 0, named, named, l.inf))
+}
+
 // TestReadyOfAStaleFile: with MaxStaleness the program is ready offline; Ready's maxAge
 // may still say no.
 func TestReadyOfAStaleFile(t *testing.T) {

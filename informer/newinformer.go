@@ -141,8 +141,11 @@ func (l *lease) ends() bool {
 }
 
 // exampleOf is an empty object of the example's type: a cache's caller may go on to
-// write into the object that it asked with.
+// write into the object that it asked with. A nil one stays, to be refused.
 func exampleOf(obj runtime.Object) runtime.Object {
+	if isNil(obj) {
+		return obj
+	}
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
 		e := &unstructured.Unstructured{}
@@ -163,7 +166,15 @@ func exampleOf(obj runtime.Object) runtime.Object {
 	return e
 }
 
+func isNil(obj runtime.Object) bool {
+	v := reflect.ValueOf(obj)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 func typeName(obj runtime.Object) string {
+	if isNil(obj) {
+		return fmt.Sprintf("%T", obj)
+	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Kind != "" {
 		return fmt.Sprintf("%T of %s", obj, gvk.GroupKind())
 	}

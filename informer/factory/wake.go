@@ -81,6 +81,9 @@ func Informer(f any, example runtime.Object) (*informer.Informer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if example == nil {
+		return nil, fmt.Errorf("factory: %w", errNoType)
+	}
 	got, err := g.informerFor(example, func(reflect.Value, time.Duration) (cache.SharedIndexInformer, error) {
 		return nil, errLooked
 	})
@@ -173,7 +176,7 @@ func (g factory) informerFor(example runtime.Object, create func(client reflect.
 func (g factory) wake(db *boltstore.DB, o Options, example runtime.Object) error {
 	typ := reflect.TypeOf(example)
 	if typ == nil || typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct {
-		return errors.New("the type is given as a pointer to it, such as &corev1.Pod{}")
+		return errNoType
 	}
 	path, err := find(g.newFunc.In(0), typ)
 	if err != nil {
@@ -206,6 +209,7 @@ func (g factory) wake(db *boltstore.DB, o Options, example runtime.Object) error
 }
 
 var (
+	errNoType = errors.New("the type is given as a pointer to it, such as &corev1.Pod{}")
 	errLooked = errors.New("factory: there is no informer of the type")
 	errAsked  = errors.New("the factory has an informer of it already: call Wake before anything asks for it, and once")
 )

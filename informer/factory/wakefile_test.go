@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,6 +63,12 @@ func TestWakeFileFails(t *testing.T) {
 	}
 	if err := factory.WakeFile(f, factory.File{Path: path}); err == nil {
 		t.Error("no type wakes")
+	}
+	if err := factory.WakeFile(f, factory.File{Path: path}, nil); err == nil || !strings.Contains(err.Error(), "such as &corev1.Pod{}") {
+		t.Errorf("no type: %v", err)
+	}
+	if _, err := factory.Informer(f, nil); err == nil || !strings.Contains(err.Error(), "such as &corev1.Pod{}") {
+		t.Errorf("the informer of no type: %v", err)
 	}
 	if err := factory.WakeFile(f, factory.File{Path: filepath.Dir(path)}, &corev1.Pod{}); !errors.Is(err, boltstore.ErrForeign) {
 		t.Errorf("a folder: %v", err)

@@ -1,0 +1,57 @@
+package informer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// nilExamples are no objects. A nil pointer has a type, which is all that client-go asks.
+var nilExamples = map[string]runtime.Object{
+	"nothing": nil, "typed": (*corev1.ConfigMap)(nil), "unstructured": (*unstructured.Unstructured)(nil), "metadata": (*metav1.PartialObjectMetadata)(nil),
+}
+
+// TestNilExample: an informer of no object is an error that says what to give.
+func TestNilExample(t *testing.T) {
+	w := newWorld(t)
+	m := w.managed()
+	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}
+	for name, example := range nilExamples {
+		if _, err := NewSharedIndexInformer(m.db, listWatch(w.config()), example, o); err == nil || !strings.Contains(err.Error(), "such as &corev1.Pod{}") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := reflector.NewStandalone(m.db, listWatch(w.config()), example, o.Reflector); err == nil || !strings.Contains(err.Error(), "such as &corev1.Pod{}") {
+			t.Errorf("%s, standalone: %v", name, err)
+		}
+	}
+	if all, err := m.db.States(); err != nil || len(all) > 0 {
+		t.Errorf("sources: %v, %v", all, err)
+	}
+}
+
+// TestNilExampleOfAManager: a manager that asks for no object gets client-go's informer,
+// as for any list that the file cannot keep.
+func TestNilExampleOfAManager(t *testing.T) {
+	for name, example := range nilExamples {
+		for _, strict := range []bool{false, true} {
+			w := newWorld(t)
+			m := w.managed()
+			inf := ForControllerRuntime(m.db, Options{Strict: strict})(listWatch(w.config()), example, 0, cache.Indexers{})
+			if _, ours := inf.(*Informer); ours || inf == nil {
+				t.Errorf("%s: %T", name, inf)
+			}
+			if all := m.db.Fallbacks(); len(all) != 1 || !strings.Contains(fmt.Sprint(all), "such as &corev1.Pod{}") {
+				t.Errorf("%s: %v", name, all)
+			}
+		}
+	}
+}
