@@ -192,6 +192,9 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 
 // ListIndexFuncValues returns the values of the index, each once.
 func (s *Store) ListIndexFuncValues(name string) []string {
+	if _, err := s.indexing().indexer(name); err != nil {
+		return []string{}
+	}
 	if r := s.inMemory(); r != nil && r.has(name) {
 		if values := r.store.ListIndexFuncValues(name); s.serves(r) {
 			return values

@@ -12,13 +12,16 @@ import (
 // IndexPage is Page for the objects that have the value under the index, in the file's
 // order. The index must be complete.
 func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err error) {
+	if _, err := s.indexing().indexer(name); err != nil && !s.viewed {
+		return p, fmt.Errorf("boltstore: %s: %w", s.source, err)
+	}
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		p.Seq, p.Epoch, p.Synced = m.Seq, m.Epoch, g.Items != nil
 		if g.Items == nil {
 			return nil
 		}
 		b := g.Indices.Open(name)
-		if b == nil || !m.Indices[name].Complete {
+		if b == nil || !m.Indices[name].Complete || !s.indexing().built(m, name) {
 			return fmt.Errorf("the file has no complete index %q", name)
 		}
 		var raws []layout.Raw
