@@ -32,6 +32,7 @@ func (s *Claimed) SetAside() error {
 		m = (&sourceMeta{Source: s.source, TypeHash: s.type_, APIVersion: old.APIVersion, Kind: old.Kind, Scope: old.Scope, Names: old.Names, Categories: old.Categories, Columns: old.Columns,
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq}).clone()
 		m.claimedNow(s.db.device)
+		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
 		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.collecting().asideTime())
 		if err != nil {
 			return err

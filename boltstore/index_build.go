@@ -108,6 +108,18 @@ func (s indexing) buildLater(add cache.Indexers) {
 	})
 }
 
+// buildMissing builds the program's indices that are not complete in the file, beside
+// other work.
+func (s indexing) buildMissing() {
+	m, fns := s.metaNow(), s.indexSet().fns
+	for name := range fns {
+		if !s.built(m, name) {
+			s.buildLater(fns)
+			return
+		}
+	}
+}
+
 // pause waits. It returns false if the store is released or the file closed meanwhile.
 func (s indexing) pause(d time.Duration) bool {
 	timer := s.db.opts.Clock.NewTimer(d)

@@ -17,12 +17,13 @@ var errOwnUnknown = errors.New("it is not known which objects are own writes")
 // This file verifies bases, copies them, and carries them into a new generation.
 
 // carryOwn copies into a staged generation the own writes that are newer than the list.
-// While it was staged the list's version was not known.
-func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) error {
+// While it was staged the list's version was not known. carried says whether there are
+// any.
+func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) (carried bool, err error) {
 	now := r.s.metaNow()
 	from, to := src.gen(now.Generation), src.gen(m.Generation)
 	if r.dropsOwn() || from.Items == nil {
-		return nil
+		return false, nil
 	}
 	var written [][]byte
 	keys := from.Own
@@ -30,7 +31,7 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 		keys = from.Items
 	}
 	if err := keys.Each(func(rw layout.Raw) { written = append(written, bytes.Clone(rw.Key)) }); err != nil {
-		return err
+		return false, err
 	}
 	a := &applier{s: r.s.Store, src: src, m: m, from: to, to: to}
 	for _, k := range written {
@@ -43,19 +44,20 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) e
 		if err != nil || !newer(item.ResourceVersion, resourceVersion) || w.item != nil && !newer(item.ResourceVersion, w.item.ResourceVersion) {
 			continue // damage is not copied
 		}
+		carried = true
 		if !w.owned {
 			if err := a.setBase(k, key, w.base, w.baseRaw); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if err := a.giveItem(key, w, item, bytes.Clone(raw)); err != nil {
-			return err
+			return false, err
 		}
 		if err := a.noteIndices(k, key, from.notes.get(k)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return carried, nil
 }
 
 // own verifies the bases of a generation.

@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"bytes"
-	"fmt"
 	"hash/maphash"
 	"slices"
 
@@ -64,10 +63,12 @@ type Relist struct {
 	all   bool // store every object again: type or transform have changed
 	lost  bool // damage has removed records, and nobody knows of which objects
 	by    listing.Server
+	known listing.Server // who answered, when the relist began
 	// content: equal versions need not mean equal content.
 	content bool
 
-	file uint64 // DB.replaced when the relist began
+	file  uint64 // DB.replaced when the relist began
+	epoch uint64 // of the contents when the relist began
 
 	seed maphash.Seed
 	seen map[uint64]struct{} // hashes of the item keys that pages have shown
@@ -126,10 +127,11 @@ func (it item) unpacked() int {
 
 // BeginRelist starts a relist. The caller ends it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
-	r := &Relist{s: s, o: o, first: !s.metaNow().listed(), all: s.Outdated() != "",
-		file: s.db.replaced.Load(), seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+	m := s.metaNow()
+	r := &Relist{s: s, o: o, first: !m.listed(), all: s.Outdated() != "", known: m.server(),
+		file: s.db.replaced.Load(), epoch: m.Epoch, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	// It is not known which own writes a damaged source had.
-	r.content = o.NewTimeline || o.Content || s.Err() != nil || o.ServedForm != "" && o.ServedForm != s.metaNow().ServedForm
+	r.content = o.NewTimeline || o.Content || s.Err() != nil || o.ServedForm != "" && o.ServedForm != m.ServedForm
 	var err error
 	if !r.first && s.Err() != nil {
 		r.lost, err = s.lacksRecords()
@@ -324,38 +326,6 @@ func (r *Relist) encode(items []item) {
 		}
 	}
 	r.s.packing().packAll(changes)
-}
-
-// current is the generation to compare with, whether it is served or not. It is empty
-// for a first list.
-func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
-	src, err := r.source(tx)
-	if err != nil {
-		return genTx{}, err
-	}
-	return r.before(src), nil
-}
-
-func (r *Relist) before(src sourceTx) genTx {
-	if r.first {
-		return genTx{}
-	}
-	return src.gen(r.s.metaNow().Generation)
-}
-
-// source opens the source in the file that the relist was begun on.
-func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
-	if r.file != r.s.db.replaced.Load() {
-		return sourceTx{}, ErrReplaced
-	}
-	if err := r.s.errReleased(); err != nil { // another claim may have made a stage
-		return sourceTx{}, err
-	}
-	src, ok := r.s.db.h.source(tx, r.s.id)
-	if !ok {
-		return sourceTx{}, fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
-	}
-	return src, nil
 }
 
 // keepDecoded is the size in bytes of differences up to which their decoded objects are

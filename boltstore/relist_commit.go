@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
@@ -122,14 +121,14 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 			m.Timeline++
 		}
 		m.Restored = m.Restored && !r.first && !r.o.NewTimeline
-		m.answeredBy(r.by)
-		m.answeredBy(listing.Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server})
+		r.noteServer(m)
 		return src.putMeta(m)
 	}, func() {
 		r.landed = true
 		r.s.setMeta(m)
 		if r.stage != nil {
 			r.s.repaired()
+			r.s.indexing().buildMissing()
 		}
 		if r.lost {
 			r.s.handlersChanged()

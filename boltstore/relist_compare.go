@@ -106,6 +106,41 @@ func (r *Relist) sizes(items []item) error {
 	})
 }
 
+// current is the generation to compare with, whether it is served or not. It is empty
+// for a first list.
+func (r *Relist) current(tx *bolt.Tx) (genTx, error) {
+	src, err := r.source(tx)
+	if err != nil {
+		return genTx{}, err
+	}
+	return r.before(src), nil
+}
+
+func (r *Relist) before(src sourceTx) genTx {
+	if r.first {
+		return genTx{}
+	}
+	return src.gen(r.s.metaNow().Generation)
+}
+
+// source opens the source in the file, and in the epoch, in which the relist was begun.
+func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
+	if r.file != r.s.db.replaced.Load() {
+		return sourceTx{}, ErrReplaced
+	}
+	if err := r.s.errReleased(); err != nil { // another claim may have made a stage
+		return sourceTx{}, err
+	}
+	if r.epoch != r.s.metaNow().Epoch {
+		return sourceTx{}, fmt.Errorf("%w: what it was compared with was set aside", ErrAbandoned)
+	}
+	src, ok := r.s.db.h.source(tx, r.s.id)
+	if !ok {
+		return sourceTx{}, fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
+	}
+	return src, nil
+}
+
 // lacksRecords says whether the served generation has fewer records or bases than meta
 // counts, or others. A damaged record that is in its place is not missing: a list shows
 // that its object is gone.

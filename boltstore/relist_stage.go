@@ -215,18 +215,21 @@ func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress
 
 // finishStage returns the meta that points at the new generation.
 func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta, error) {
-	m, now := r.stage.meta.clone(), r.s.metaNow()
-	// The told mark moves while a relist is staged, and old blocks are trimmed.
-	m.Told = max(m.Told, now.Told)
-	m.JournalBytes = now.JournalBytes + m.JournalBytes - r.stage.journalBytes
-	m.NoPlain = now.NoPlain && r.s.noPlain.Load()
+	now := r.s.metaNow()
+	m := now.clone()
+	m.takeStage(r.stage)
+	m.NoPlain = m.NoPlain && r.s.noPlain.Load()
 	r.noteNameless(m)
 	if r.first || r.all { // every record has values for these
 		r.s.indexing().complete(m, r.stage.set.fns)
 	}
-	if err := r.carryOwn(src, m, resourceVersion); err != nil {
+	carried, err := r.carryOwn(src, m, resourceVersion)
+	if err != nil {
 		return nil, err
 	}
+	// The program's own records come as they are, and so may any record lack values in
+	// an index that the program does not use.
+	m.staysIncomplete(now, func(name string) bool { return !carried && r.stage.set.fns[name] != nil })
 	if r.lost {
 		if err := src.restartHandlers(m); err != nil {
 			return nil, err

@@ -1,0 +1,60 @@
+package boltstore
+
+import (
+	"maps"
+
+	"github.com/kubewake/kubewake/internal/listing"
+)
+
+// While a list is staged, the source goes on: programs write, handlers are forgotten,
+// the type is described. So the commit of a stage takes meta as it is then, and out of
+// the stage only what belongs to the new generation and to the journal.
+
+// takeStage makes m, a copy of the present meta, that of a staged generation. All fields
+// that are not named here stay.
+func (m *sourceMeta) takeStage(st *stage) {
+	g := st.meta
+	m.Generation, m.Unlisted, m.Degraded = g.Generation, g.Unlisted, g.Degraded
+	m.Items, m.Own, m.Bytes, m.Noted = g.Items, g.Own, g.Bytes, g.Noted
+	m.Indices = maps.Clone(g.Indices)
+	m.countNoDicts()
+	for v, u := range g.Dicts {
+		if u.Records > 0 {
+			m.Dicts[v] = dictUse{Records: u.Records}
+		}
+	}
+	// Nothing else has been journaled meanwhile, but old blocks may have been trimmed.
+	m.Seq, m.Dated, m.remark = g.Seq, g.Dated, m.remark || g.remark
+	m.JournalBytes += g.JournalBytes - st.journalBytes
+}
+
+// staysIncomplete marks the indices as incomplete that are not complete in was, the meta
+// of the generation that m replaces. It leaves out those that are known to be whole.
+func (m *sourceMeta) staysIncomplete(was *sourceMeta, whole func(name string) bool) {
+	for name, im := range m.Indices {
+		old := was.Indices[name]
+		if im.Complete && !whole(name) && (!old.Complete || old.Version != im.Version) {
+			im.Complete = false
+			m.Indices[name] = im
+		}
+	}
+}
+
+// server is who answered last, as far as meta knows.
+func (m *sourceMeta) server() listing.Server {
+	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, FlowSchemaUID: m.FlowSchemaUID, CA: m.ServerCA}
+}
+
+// noteServer notes in m who has answered the list. What SetServer has noted since the
+// list began is newer than the options, and what the pages have told is newer still.
+func (r *Relist) noteServer(m *sourceMeta) {
+	began := listing.Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server}
+	if m.ClusterUID != r.known.ClusterUID {
+		began.ClusterUID = ""
+	}
+	if m.Server != r.known.Address {
+		began.Address = ""
+	}
+	m.answeredBy(began)
+	m.answeredBy(r.by)
+}

@@ -1,0 +1,274 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/internal/listing"
+)
+
+// wordsOnly is the claim of failing without the index odd.
+func wordsOnly() Claim {
+	c := failing(&[]string{})
+	delete(c.Indexers, "odd")
+	return c
+}
+
+// beginStaged begins a relist that is staged from its beginning.
+func beginStaged(t *testing.T, s *Claimed) *Relist {
+	t.Helper()
+	if s.metaNow().listed() {
+		s.damaged(fmt.Errorf("%w: on purpose", ErrDamaged))
+	}
+	r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	must(t, err)
+	if r.stage == nil {
+		t.Fatal("not staged")
+	}
+	return r
+}
+
+// wantOne fails unless one object has the value under the index.
+func wantOne(t *testing.T, what string, s *Claimed, name, value string) {
+	t.Helper()
+	if objs, err := s.ByIndex(name, value); err != nil || len(objs) != 1 {
+		t.Errorf("%s: %d objects have %q under index %q: %v", what, len(objs), value, name, err)
+	}
+}
+
+// TestUnusedIndexBesideARelist: while a list is staged, it is noted that an index lacks
+// an object that the program does not use. It still does after the list.
+func TestUnusedIndexBesideARelist(t *testing.T) {
+	path := testPath(t)
+	objs := []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)}
+	bad := []string{"b"}
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, failing(&bad))
+	relistSome(t, s, "5", RelistOptions{}, objs)
+	expectNoted(t, "the function fails", s, "ns/b odd")
+	closeTest(t, db)
+
+	db = openTest(t, path, Options{Clock: testingclock.NewFakeClock(time.Now())})
+	db.h.setHook(func(*bolt.Tx) error { return errors.New("disk") }) // when the claim looks at its notes
+	s = claimTest(t, db, wordsOnly())
+	db.h.setHook(nil)
+	r := beginStaged(t, s)
+	must(t, s.indexing().reindexNoted()) // it tries again
+	expectNoted(t, "nobody uses it", s)
+	must(t, r.Page(objs))
+	_, err := r.Commit("6", time.Now())
+	must(t, err)
+	closeTest(t, db)
+
+	bad = nil
+	s = claimTest(t, openTest(t, path, Options{}), failing(&bad))
+	wantOne(t, "used again", s, "odd", "v2")
+}
+
+// TestUnusedIndexAndAnOwnWrite: the program writes an object while a list is staged. An
+// index that it does not use lacks the object, and is not complete after the list.
+func TestUnusedIndexAndAnOwnWrite(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprint("first list ", first), func(t *testing.T) {
+			path := testPath(t)
+			var objs []runtime.Object
+			db := openTest(t, path, Options{})
+			s := claimTest(t, db, failing(&[]string{}))
+			if !first {
+				objs = append(objs, configMap("ns", "a", 1, nil))
+				relistSome(t, s, "5", RelistOptions{}, objs)
+			}
+			closeTest(t, db)
+
+			db = openTest(t, path, Options{})
+			s = claimTest(t, db, wordsOnly())
+			r := beginStaged(t, s)
+			must(t, r.Page(objs))
+			must(t, s.Update(configMap("ns", "mine", 20, nil)))
+			_, err := r.Commit("9", time.Now())
+			must(t, err)
+			closeTest(t, db)
+
+			s = claimTest(t, openTest(t, path, Options{}), failing(&[]string{}))
+			wantOne(t, "used again", s, "odd", "v20")
+		})
+	}
+}
+
+// TestOwnWriteAndAnIndexAddedWhileStaged: the program writes an object and then adds an
+// index while a list is staged. The index finds the object, whether the list ends before
+// or after the file has the index.
+func TestOwnWriteAndAnIndexAddedWhileStaged(t *testing.T) {
+	for _, memory := range []int64{-1, 8 << 20} {
+		for _, built := range []bool{false, true} {
+			t.Run(fmt.Sprint("memory ", memory, " built ", built), func(t *testing.T) {
+				f := newResidentTest(t, Options{ObjectMemory: memory}, 20)
+				find := func(what string) {
+					t.Helper()
+					wantOne(t, what, f.s, "late", "last04")
+					wantOne(t, what, f.s, "late", "last05")
+				}
+				r := beginStaged(t, f.s)
+				must(t, r.Page(f.srv.list()))
+				must(t, f.s.Update(configMap("ns", "cm004", 1000, map[string]string{"words": "x"})))
+				f.s.indexing().change(func(fns cache.Indexers) { fns["late"] = lateIndex }) // as AddIndexers begins
+				if built {
+					f.s.indexing().buildLater(cache.Indexers{"late": lateIndex}) // as it goes on
+					waitBuilt(t, f.s, "late")
+				}
+				_, err := r.Commit(fmt.Sprint(f.rv), time.Now())
+				must(t, err)
+				find("committed")
+				waitBuilt(t, f.s, "late")
+				find("the file has the index")
+				if memory > 0 {
+					loadedInMemory(t, f.s)
+					find("in memory")
+				}
+				sameInMemory(t, f.s.Store)
+			})
+		}
+	}
+}
+
+// TestIndicesAfterSetAside: an index has all objects of a source whose contents were set
+// aside: none. It stays complete over own writes and the first list.
+func TestIndicesAfterSetAside(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, failing(&[]string{}))
+	relistSome(t, s, "5", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)})
+	complete := func(what string) {
+		t.Helper()
+		for name := range s.GetIndexers() {
+			if !s.indexing().built(s.metaNow(), name) {
+				t.Errorf("%s: index %s is not complete: %+v", what, name, s.metaNow().Indices)
+			}
+		}
+	}
+	must(t, s.SetAside())
+	complete("set aside")
+	must(t, s.Update(configMap("ns", "mine", 20, nil)))
+	complete("an own write")
+	r := beginStaged(t, s)
+	must(t, r.Page([]runtime.Object{configMap("ns", "b", 2, nil)}))
+	_, err := r.Commit("9", time.Now())
+	must(t, err)
+	complete("listed")
+	wantOne(t, "listed", s, "odd", "v20")
+	wantOne(t, "listed", s, "odd", "v2")
+}
+
+// TestSetAsideWhileStaged: the contents are set aside while a list is staged. The list,
+// which is of the cluster before, begins again.
+func TestSetAsideWhileStaged(t *testing.T) {
+	for _, staged := range []bool{true, false} {
+		t.Run(fmt.Sprint("staged ", staged), func(t *testing.T) {
+			db := openTest(t, testPath(t), Options{})
+			s := claimTest(t, db, failing(&[]string{}))
+			objs := []runtime.Object{configMap("ns", "a", 1, nil)}
+			relistSome(t, s, "5", RelistOptions{}, objs)
+			r, err := s.BeginRelist(RelistOptions{})
+			must(t, err)
+			if staged {
+				r = beginStaged(t, s)
+			}
+			must(t, r.Page(append(objs, configMap("ns", "b", 2, nil))))
+			must(t, s.SetAside())
+			if _, err := r.Commit("9", time.Now()); !errors.Is(err, ErrAbandoned) {
+				t.Errorf("committed: %v", err)
+			}
+			r.Abort()
+			if st := s.State(); st.Synced || st.Objects > 0 || s.Epoch() != 1 {
+				t.Errorf("epoch %d, %+v", s.Epoch(), st)
+			}
+			relistSome(t, s, "9", RelistOptions{}, objs)
+			wantOne(t, "listed again", s, "odd", "v1")
+		})
+	}
+}
+
+// TestHandlerForgottenWhileStaged: a durable handler that was not registered for long is
+// removed while a list is staged. If it returns it starts over.
+func TestHandlerForgottenWhileStaged(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
+	s := claimTest(t, db, Claim{})
+	objs := []runtime.Object{configMap("ns", "a", 1, nil)}
+	relist(t, s, "5", RelistOptions{}, objs, 5)
+	gone, _ := claimHandler(t, s, "gone")
+	must(t, gone.Release())
+	stays, _ := claimHandler(t, s, "stays")
+	r := beginStaged(t, s)
+	clk.Step(12 * time.Hour)
+	must(t, stays.Release()) // writes positions, as each flush does
+	if st := handlerState1(t, s); st.Name != "stays" {
+		t.Fatalf("%+v", st)
+	}
+	must(t, r.Page(objs))
+	_, err := r.Commit("9", clk.Now())
+	must(t, err)
+	if _, pos := claimHandler(t, s, "gone"); !pos.p.Reset {
+		t.Errorf("it returns: %+v", pos.p)
+	}
+}
+
+// TestDescribedWhileStaged: what discovery says while a list is staged stays known.
+func TestDescribedWhileStaged(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	r := beginStaged(t, s) // the first list
+	d := Description{Scope: ScopeNamespaced, Names: []string{"cm"}, Categories: []string{"all"}, Columns: []Column{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}}}
+	must(t, s.Describe(d))
+	_, err := r.Commit("9", time.Now())
+	must(t, err)
+	if st := stateIn(t, db); st.Scope != d.Scope || fmt.Sprint(st.Names, st.Categories, st.Columns) != fmt.Sprint(d.Names, d.Categories, d.Columns) {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestServerSetWhileStaged: what is noted of the server while it is listed is newer than
+// what was known when the list began. What the pages say is newer still.
+func TestServerSetWhileStaged(t *testing.T) {
+	set := listing.Server{Address: "s2", ClusterUID: "c2", FlowSchemaUID: "f2", CA: "ca2"}
+	for _, tc := range []struct {
+		o          RelistOptions
+		by, during listing.Server
+		want       listing.Server
+	}{
+		{during: set, want: set},
+		{o: RelistOptions{Server: "s1", ClusterUID: "c1"}, during: set, want: set},
+		{o: RelistOptions{Server: "s1", ClusterUID: "c1"}, during: listing.Server{FlowSchemaUID: "f2"}, want: listing.Server{Address: "s1", ClusterUID: "c1", FlowSchemaUID: "f2", CA: "ca0"}},
+		{o: RelistOptions{Server: "s1"}, want: listing.Server{Address: "s1", ClusterUID: "c0", FlowSchemaUID: "f0", CA: "ca0"}},
+		{by: listing.Server{FlowSchemaUID: "f3"}, during: set, want: listing.Server{Address: "s2", ClusterUID: "c2", FlowSchemaUID: "f3", CA: "ca2"}},
+	} {
+		for _, staged := range []bool{true, false} {
+			db := openTest(t, testPath(t), Options{})
+			s := claimTest(t, db, Claim{})
+			must(t, s.SetServer(listing.Server{Address: "s0", ClusterUID: "c0", FlowSchemaUID: "f0", CA: "ca0"}))
+			if !staged {
+				relist(t, s, "5", RelistOptions{}, nil, 5)
+			}
+			r, err := s.BeginRelist(tc.o)
+			must(t, err)
+			if (r.stage != nil) != staged {
+				t.Fatal("staged: ", !staged)
+			}
+			must(t, s.SetServer(tc.during))
+			r.AnsweredBy(tc.by)
+			_, err = r.Commit("9", time.Now())
+			must(t, err)
+			st := s.State()
+			if got := (listing.Server{Address: st.Server, ClusterUID: st.ClusterUID, FlowSchemaUID: st.FlowSchemaUID, CA: st.ServerCA}); got != tc.want {
+				t.Errorf("staged %v: %+v, not %+v", staged, got, tc.want)
+			}
+			closeTest(t, db)
+		}
+	}
+}

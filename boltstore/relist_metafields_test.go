@@ -1,0 +1,102 @@
+package boltstore
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// Fields of meta by what the commit of a staged list does with them.
+var (
+	// stagedFields describe the new generation and its journal. The stage has them.
+	stagedFields = []string{"Generation", "Unlisted", "Degraded", "Items", "Own", "Bytes", "Noted", "Indices", "Seq", "Dated"}
+	// mergedFields are made of the stage's and the present ones.
+	mergedFields = []string{"Dicts", "JournalBytes", "remark"}
+	// presentFields may have been written while the list was staged. The commit changes
+	// those that a list states in the same way as without a stage.
+	presentFields = []string{
+		"Source", "APIVersion", "Kind", "Epoch", "Claimed", "ClaimedRight", "ClaimedBy", "Told", "Scope", "Names", "Categories", "Columns",
+		"NamesLost", "NoPlain", "Stamped", "Eras", "Marked", "Marks", "FormDoubted", "MetadataSize", "changed",
+		"ClusterUID", "Server", "FlowSchemaUID", "ServerCA", "ServedForm", "Timeline", "ResourceVersion", "Listed", "Moved", "Stands", "Restored",
+		"Confirmed", "ConfirmedBy", "Read", "ReadBy", "TypeHash", "Transform",
+	}
+)
+
+// TestMetaFieldsOfAStage: each field of meta is known to be the stage's, or to stay as it
+// is when the list ends. Whoever adds a field says here which it is, and in takeStage if
+// it is the stage's.
+func TestMetaFieldsOfAStage(t *testing.T) {
+	var all []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[sourceMeta]()) {
+		all = append(all, f.Name)
+	}
+	known := slices.Concat(stagedFields, mergedFields, presentFields)
+	slices.Sort(all)
+	slices.Sort(known)
+	if !slices.Equal(all, known) {
+		t.Fatalf("meta has the fields\n%q, and known are\n%q", all, known)
+	}
+	for _, n := range []int{1, 2} {
+		live, staged := &sourceMeta{}, &sourceMeta{}
+		vary(reflect.ValueOf(live).Elem(), n)
+		vary(reflect.ValueOf(staged).Elem(), 3-n)
+		m := live.clone()
+		m.takeStage(&stage{meta: staged.clone()})
+		for want, names := range map[*sourceMeta][]string{staged: stagedFields, live: presentFields} {
+			for _, name := range names {
+				is, should := reflect.ValueOf(m).Elem().FieldByName(name), reflect.ValueOf(want).Elem().FieldByName(name)
+				if is.CanInterface() && !reflect.DeepEqual(is.Interface(), should.Interface()) {
+					t.Errorf("%s is %v, and should be %v", name, is, should)
+				}
+			}
+		}
+	}
+}
+
+// vary sets everything in v to what n stands for.
+func vary(v reflect.Value, n int) {
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(n == 1)
+	case reflect.String:
+		v.SetString(fmt.Sprint(n))
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(n))
+	case reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(n))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		vary(v.Elem(), n)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		vary(v.Index(0), n)
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		vary(key, n)
+		vary(value, n)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				vary(v.Field(i), n)
+			}
+		}
+	default:
+		panic(v.Kind())
+	}
+}
+
+// TestMetaMergedWithAStage: while a list is staged, blocks of the journal are trimmed,
+// and own writes need other dictionaries.
+func TestMetaMergedWithAStage(t *testing.T) {
+	m := (&sourceMeta{JournalBytes: 600, Dicts: map[uint32]dictUse{16: {Records: 5}, 17: {Records: 3}, 18: {Retired: 7}, 19: {Retired: 8}}}).clone()
+	staged := &sourceMeta{JournalBytes: 1030, remark: true, Dicts: map[uint32]dictUse{16: {Records: 2}, 18: {Records: 1}, 19: {Retired: 8}, 20: {Records: 4}}}
+	m.takeStage(&stage{meta: staged, journalBytes: 1000})
+	want := map[uint32]dictUse{16: {Records: 2}, 17: {}, 18: {Records: 1}, 19: {Retired: 8}, 20: {Records: 4}}
+	if m.JournalBytes != 630 || !m.remark || !maps.Equal(m.Dicts, want) {
+		t.Errorf("journal %d, remark %v, %+v", m.JournalBytes, m.remark, m.Dicts)
+	}
+}
