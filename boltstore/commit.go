@@ -221,6 +221,7 @@ func (c *committer) try(works []*work) error {
 			w.s.setSeen(w.b.seen)
 			if w.mended {
 				w.s.repaired()
+				w.s.indexing().buildMissing()
 			}
 			w.s.committed = c.db.opts.Clock.Now()
 			if w.positions != nil {

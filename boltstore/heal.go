@@ -195,6 +195,7 @@ func (db replacing) reload(b *boltFile) error {
 				continue
 			}
 			s.setMeta(m)
+			s.indexing().buildMissing()
 			s.handlersChanged()
 			if err := errors.Join(s.packs.Reload(src.dictionaries), m.neededDicts(s.packs)); err != nil {
 				s.damaged(err)

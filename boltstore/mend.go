@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/index"
 )
 
 // Mend removes what damage has reached from a source that the program fills itself, and
@@ -51,15 +52,17 @@ func (a *applier) others(changes []*Change) (gone []*Change, err error) {
 }
 
 // mend begins another generation, with the records that can be read if keep is true. A
-// record that cannot be read cannot be taken out of the digests.
+// record that cannot be read cannot be taken out of the digests. Notes of indices that
+// lack a record stay with it.
 func (a *applier) mend(keep bool) error {
 	type record struct {
-		key string
-		r   *format.Record
-		raw []byte
+		key  string
+		r    *format.Record
+		raw  []byte
+		note *note
 	}
 	var kept []record
-	lost := 0
+	lost, unread := 0, false
 	if keep {
 		err := a.from.Items.Each(func(rw layout.Raw) {
 			raw := bytes.Clone(rw.Open())
@@ -71,7 +74,12 @@ func (a *applier) mend(keep bool) error {
 				lost++
 				return
 			}
-			kept = append(kept, record{key, r, raw})
+			n := a.from.notes.get(rw.Key)
+			if n != nil {
+				unread = unread || n.damage != nil
+				n = &note{Key: key, Time: n.Time, Why: n.Why, Indices: n.Indices}
+			}
+			kept = append(kept, record{key, r, raw, n})
 		})
 		if err != nil {
 			return err
@@ -82,6 +90,9 @@ func (a *applier) mend(keep bool) error {
 	for name, im := range m.Indices {
 		im.Digest = digest{}
 		m.Indices[name] = im
+	}
+	if unread {
+		m.doubtIndices()
 	}
 	m.countNoDicts()
 	m.Generation = m.nextGen()
@@ -94,7 +105,11 @@ func (a *applier) mend(keep bool) error {
 	}
 	a.from, a.to = g, g
 	for _, k := range kept {
-		if err := a.give(k.key, k.r, k.raw, nil); err != nil {
+		err := a.give(k.key, k.r, k.raw, nil)
+		if err == nil && k.note != nil {
+			err = g.notes.put(m, index.AppendKey(nil, k.key), k.note, nil)
+		}
+		if err != nil {
 			return fmt.Errorf("mend %s: %w", a.s.source, err)
 		}
 	}

@@ -239,6 +239,9 @@ func (t sourceTx) dropStrayNotes(m *sourceMeta) error {
 			m.Noted.Nameless++
 			m.Noted.Why = "an older program wrote the file and did not keep note of the unstored objects"
 		}
+		if err != nil {
+			m.doubtIndices()
+		}
 		for _, name := range n.indices() {
 			if im, ok := m.Indices[name]; ok {
 				im.Complete = false
@@ -339,8 +342,15 @@ func (v *verifier) notes(g genTx) {
 	}
 }
 
-// notes copies the notes of a generation.
+// notes copies the notes of a generation. If some cannot be read, any index may lack
+// objects.
 func (c *copier) notes(gen pages.Bucket) {
+	before := c.errs.Len()
+	defer func() {
+		if c.errs.Len() > before {
+			c.do(0, func(_ sourceTx, a *applier) error { a.m.doubtIndices(); return nil })
+		}
+	}()
 	ref, err := c.from.Find(gen, layout.BucketNotes)
 	if err != nil {
 		c.note(err)

@@ -40,6 +40,15 @@ func (m *sourceMeta) staysIncomplete(was *sourceMeta, whole func(name string) bo
 	}
 }
 
+// doubtIndices marks all indices as incomplete: it cannot be read which of them lack an
+// object.
+func (m *sourceMeta) doubtIndices() {
+	for name, im := range m.Indices {
+		im.Complete = false
+		m.Indices[name] = im
+	}
+}
+
 // server is who answered last, as far as meta knows.
 func (m *sourceMeta) server() listing.Server {
 	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, FlowSchemaUID: m.FlowSchemaUID, CA: m.ServerCA}

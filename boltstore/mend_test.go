@@ -1,0 +1,102 @@
+package boltstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/kubewake/kubewake/index"
+)
+
+// filledByProgram makes a source without a server, in which an index function has failed
+// on one of three objects.
+func filledByProgram(t *testing.T, path string) (*DB, *Claimed) {
+	t.Helper()
+	db := openTest(t, path, Options{ObjectMemory: -1})
+	s := claimTest(t, db, failing(&[]string{"b"}))
+	for i, name := range []string{"a", "b", "c"} {
+		must(t, s.Add(configMap("ns", name, i+1, nil)))
+	}
+	expectNoted(t, "the function fails", s, "ns/b odd")
+	return db, s
+}
+
+// abandon closes a file that is damaged.
+func abandon(t *testing.T, db *DB, s *Claimed) {
+	t.Helper()
+	s.Release()
+	must(t, db.Close())
+}
+
+// TestMendKeepsNotes: an index function that failed on an object is called again, also
+// after the source was mended.
+func TestMendKeepsNotes(t *testing.T) {
+	path := testPath(t)
+	db, s := filledByProgram(t, path)
+	must(t, s.updateMeta(func(src sourceTx, m *sourceMeta) error {
+		items, k := src.gen(m.Generation).Items, index.AppendKey(nil, "ns/a")
+		raw := bytes.Clone(items.Get(k))
+		raw[len(raw)-1] ^= 1
+		return items.Put(k, raw)
+	}, nil))
+	if _, _, err := s.GetByKey("ns/a"); !errors.Is(err, ErrDamaged) {
+		t.Fatal(err)
+	}
+	must(t, s.Mend())
+	if s.Err() != nil {
+		t.Error(s.Err())
+	}
+	expectNoted(t, "mended", s, "ns/b odd")
+	closeTest(t, db)
+	s = claimTest(t, openTest(t, path, Options{}), failing(&[]string{}))
+	expectNoted(t, "the function succeeds", s)
+	wantOne(t, "the function succeeds", s, "odd", "v2")
+	wantOne(t, "the function succeeds", s, "odd", "v3")
+}
+
+// TestIndexNamesOfDamagedNotes: a note of an index function that failed cannot be read.
+// Whatever becomes of it, no index counts as complete that lacks the object, be it one
+// that the program does not use.
+func TestIndexNamesOfDamagedNotes(t *testing.T) {
+	for _, how := range []string{"mended", "salvaged", "stray"} {
+		for _, used := range []bool{true, false} {
+			t.Run(fmt.Sprint(how, " used ", used), func(t *testing.T) {
+				path := testPath(t)
+				db, s := filledByProgram(t, path)
+				must(t, s.updateMeta(func(src sourceTx, m *sourceMeta) error {
+					flipNoted(t, src.gen(m.Generation).Notes().Bucket, func(_, _ []byte) bool { return true })
+					if how == "stray" {
+						m.Noted = noted{}
+					}
+					return nil
+				}, nil))
+				abandon(t, db, s)
+				c := failing(&[]string{})
+				if !used {
+					c = wordsOnly()
+				}
+				db = openTest(t, path, Options{ObjectMemory: -1})
+				s = claimTest(t, db, c)
+				switch how {
+				case "mended":
+					if s.Err() == nil {
+						t.Fatal("the damage was not noticed")
+					}
+					must(t, s.Mend())
+				case "salvaged":
+					must(t, db.healing().healNow(errors.New("a test")))
+				}
+				if used {
+					wantOne(t, "at once", s, "odd", "v2")
+					waitBuilt(t, s, "odd")
+					wantOne(t, "the file has the index", s, "odd", "v2")
+				}
+				wantsSound(t, "afterwards", db)
+				abandon(t, db, s)
+				s = claimTest(t, openTest(t, path, Options{}), failing(&[]string{}))
+				wantOne(t, "the next life", s, "odd", "v2")
+			})
+		}
+	}
+}
