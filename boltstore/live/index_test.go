@@ -33,7 +33,11 @@ func TestIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(time.Minute)
-	for len(s.State().Indices) < 2 && time.Now().Before(deadline) {
+	complete := func() bool {
+		v, err := db.View(secrets)
+		return err == nil && v.GetIndexers()["password"] != nil
+	}
+	for !complete() && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond) // the index is built in the background, and nothing tells when it is
 	}
 	for name, r := range both(t, db) {
