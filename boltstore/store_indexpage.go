@@ -20,9 +20,12 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		if g.Items == nil {
 			return nil
 		}
-		b := g.Indices.Open(name)
-		if b == nil || !m.Indices[name].Complete || !s.indexing().built(m, name) {
+		if !m.Indices[name].Complete || !s.indexing().built(m, name) {
 			return fmt.Errorf("the file has no complete index %q", name)
+		}
+		b := g.Indices.Open(name)
+		if b == nil {
+			return nil // no object has a value
 		}
 		var raws []layout.Raw
 		size := 0

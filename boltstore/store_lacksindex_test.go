@@ -66,3 +66,21 @@ func TestIndexPageOfAnotherFunction(t *testing.T) {
 		t.Errorf("%v, %v", p.Keys, err)
 	}
 }
+
+// TestIndexPageOfAnEmptyIndex: an index in which no object has a value is complete all
+// the same.
+func TestIndexPageOfAnEmptyIndex(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{Indexers: cache.Indexers{"none": func(any) ([]string, error) { return nil, nil }}})
+	must(t, s.Add(configMap("ns", "a", 1, nil)))
+	v, err := db.View(configMaps)
+	must(t, err)
+	for name, s := range map[string]*Store{"claimed": s.Store, "view": v} {
+		if p, err := s.IndexPage("none", "v", nil, 10); err != nil || len(p.Keys) > 0 || p.Next != nil || !p.Synced {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+		if p, err := s.IndexPage("no index", "v", nil, 10); err == nil {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
