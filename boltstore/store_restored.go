@@ -2,9 +2,13 @@ package boltstore
 
 // NoteRestored notes that the server was restored to an earlier state, and that the
 // objects are of the timeline before. Later its version may have overtaken theirs, so
-// the note stays in the file until a list of the new timeline is committed.
+// the note stays in the file until a list of the new timeline is committed. The pages of
+// an interrupted first list go at once. No relist may be under way.
 func (s *Claimed) NoteRestored() error {
-	if s.Restored() {
+	if err := s.DropProgress(); err != nil {
+		return err
+	}
+	if m := s.metaNow(); m.Restored || m.Generation == 0 {
 		return nil
 	}
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {

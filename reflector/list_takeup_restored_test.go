@@ -1,0 +1,77 @@
+package reflector
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestRestoredNotTakenUp: the pages of a first list that a restore has made void are not
+// taken up, in this life or the next, although the server has overtaken them since.
+func TestRestoredNotTakenUp(t *testing.T) {
+	for i := range 4 {
+		another, own := i&1 > 0, i&2 > 0
+		t.Run(fmt.Sprintf("another life %v, own write %v", another, own), func(t *testing.T) {
+			bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
+				then := f.sim.Revision()
+				f.put("cm0", 10, 1)    // is lost, and no number of objects shows that
+				var phase atomic.Int32 // 0: two pages, then nothing; 1: further pages only; 2: all
+				var pages atomic.Int32
+				f.sim.FailNext(func(r *http.Request) bool {
+					if !strings.Contains(r.URL.Path, "configmaps") {
+						return false
+					}
+					page := r.URL.Query().Get("limit") == "3"
+					switch phase.Load() {
+					case 0:
+						return page && pages.Add(1) > 2
+					case 1:
+						return r.URL.Query().Get("continue") == ""
+					}
+					return false
+				}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
+				end := f.live()
+				after(30 * time.Second)
+				if err := f.sim.Rewind(then); err != nil {
+					t.Fatal(err)
+				}
+				if own { // of the timeline before
+					if err := f.store.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm1", UID: "u", ResourceVersion: "1000"}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				phase.Store(1)
+				noticed := until(func() bool { return f.link.is(linkRestored) })
+				if another {
+					f.die(end)
+					end = f.live()
+				}
+				f.t.Cleanup(end)
+				if !noticed {
+					t.Fatalf("nobody has noticed: %s", f.State())
+				}
+				for i := range 5 {
+					f.create(fmt.Sprint("other", i))
+				}
+				phase.Store(2)
+				if !until(f.queue.HasSynced) {
+					t.Fatal("not synced")
+				}
+				after(time.Hour)
+				if d := f.differs(); d != "" {
+					t.Errorf("%s: %s %v", d, f.State(), f.store.ListKeys())
+				}
+			})
+		})
+	}
+}
