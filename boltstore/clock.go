@@ -177,12 +177,12 @@ func (m *sourceMeta) claimedNow(d *device) {
 	m.ClaimedRight = m.ClaimedBy != nil && m.ClaimedBy.Right
 }
 
-// readNow notes that a whole list has been read.
+// readNow notes that a list has compared the content of all objects.
 func (m *sourceMeta) readNow(d *device) { m.Read, m.ReadBy = d.at(d.clock.Now()) }
 
-// ReadAge is how long ago the last list of the source was committed, be it in an earlier
-// life. ok is false if that is not known: there was none, an earlier version wrote it, or
-// no clock vouches for the time between.
+// ReadAge is how long ago a list of the source was last committed that compared content,
+// see [Relist.Compared], be it in an earlier life. ok is false if that is not known: there
+// was none, an earlier version wrote it, or no clock vouches for the time between.
 func (s *Claimed) ReadAge() (age time.Duration, ok bool) {
 	m := s.metaNow()
 	return s.db.device.age(m.Read, m.ReadBy)

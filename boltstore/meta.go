@@ -95,7 +95,7 @@ type sourceMeta struct {
 	Restored        bool                 `msgpack:"restored,omitempty"` // see Claimed.NoteRestored
 	Confirmed       int64                `msgpack:"confirmed"`          // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
-	Read            int64                `msgpack:"read,omitempty"` // unix ns, the end of the last list; see Claimed.ReadAge
+	Read            int64                `msgpack:"read,omitempty"` // unix ns; see Claimed.ReadAge
 	ReadBy          *stamp               `msgpack:"readBy,omitempty"`
 	Claimed         int64                `msgpack:"claimed"`                // unix ns, last use, to the hour
 	ClaimedRight    bool                 `msgpack:"claimedRight,omitempty"` // the clock was known to be right

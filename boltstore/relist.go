@@ -358,6 +358,10 @@ func (r *Relist) take(items []item) (int, error) {
 	return len(items), r.failed
 }
 
+// Compared reports whether the list compares the content of each object with the file's, or
+// stores each. Otherwise an object of the same version counts as the same.
+func (r *Relist) Compared() bool { return r.first || r.all || r.content }
+
 // First reports whether this is the source's first list. A first list is not journaled.
 func (r *Relist) First() bool { return r.first }
 

@@ -114,7 +114,9 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		m.markList(r.s.metaNow(), resourceVersion, r.first || r.all || r.o.NewTimeline || m.remark, r.s.db.opts.Clock.Now().UnixNano())
 		m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
 		m.confirm(r.s.db.device, confirmed)
-		m.readNow(r.s.db.device)
+		if r.Compared() {
+			m.readNow(r.s.db.device)
+		}
 		m.TypeHash, m.Transform = r.s.type_, r.s.transformVersion()
 		r.s.setKind(m)
 		if r.o.NewTimeline {

@@ -30,8 +30,9 @@ type Options struct {
 	// counts, and to ConfirmList where HasSynced must come as soon as it can.
 	Confirm Confirm
 	// AuditEvery is set where a server may be restored unnoticed. It is how long after
-	// the last full read everything is compared with the server again, although the
-	// watch has brought all changes. It costs a list each time. Default 0, never.
+	// the contents of all objects were last compared with the server they are compared
+	// again, although the watch has brought all changes. Lists that compare versions
+	// only do not put it off. It costs a list each time. Default 0, never.
 	AuditEvery time.Duration
 	// OnDenied is set to DeniedPurge where a program may no longer hold what it is no
 	// longer allowed to read.

@@ -55,7 +55,9 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	s.link.relisted()
 	s.cluster.relisted()
 	s.form.relisted(l.reason)
-	s.audit.relisted()
+	if l.relist.Compared() {
+		s.audit.compared()
+	}
 	s.unstored.tried()
 	s.status.relisted(l.reason, s.clock.Now())
 	s.left.put(l.ahead)

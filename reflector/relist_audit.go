@@ -29,7 +29,7 @@ type audit struct {
 	counted   bool      // the server's number of objects has been compared since the last outage
 	countDue  bool      // it is time to compare it
 	countless bool      // it is no use
-	read      time.Time // when everything was last read in this life
+	read      time.Time // when content was last compared in this life
 	notBefore time.Time // when a relist that can wait may be tried again
 }
 
@@ -47,8 +47,8 @@ func (a *audit) outage() {
 	a.counted, a.countDue = false, false
 }
 
-// relisted: everything has been read.
-func (a *audit) relisted() {
+// compared: the content of everything has been compared.
+func (a *audit) compared() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.read = a.clock.Now()
@@ -131,7 +131,7 @@ func (a *audit) recount(ctx context.Context) error {
 }
 
 // in is how long it is until everything is to be compared, ok whether it ever is. If
-// nothing tells when everything was last read, it is now.
+// nothing tells when it last was, it is now.
 func (a *audit) in() (d time.Duration, ok bool) {
 	if a.every <= 0 {
 		return 0, false

@@ -2,13 +2,16 @@ package reflector
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -131,4 +134,40 @@ func TestNoStartWaitsForAnAudit(t *testing.T) {
 			t.Errorf("%d lists, %d of them before the source was confirmed", full.Load(), before.Load())
 		}
 	})
+}
+
+// TestAuditBesideRelists: lists that compare versions only, as after each version that has
+// expired, do not put off the audit, which compares content.
+func TestAuditBesideRelists(t *testing.T) {
+	for _, lives := range []bool{false, true} {
+		bubble(t, 5, kubesim.Options{}, Options{AuditEvery: 3 * time.Hour}, func(f *fixture) {
+			end := f.live()
+			if !until(f.queue.HasSynced) {
+				t.Error("not synced")
+			}
+			if err := f.sim.Reconvert(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cm1"}, Data: map[string]string{"": "other"}}); err != nil {
+				t.Error(err)
+			}
+			relists, audits := uint64(0), uint64(0)
+			for range 4 {
+				after(2 * time.Hour)
+				relists, audits = relists+f.State().Relists[ReasonExpired], audits+f.State().Relists[ReasonAudit]
+				if lives {
+					f.die(end)
+				}
+				f.create(fmt.Sprint("new", relists, lives, time.Now().Unix()))
+				f.sim.Compact()
+				if lives {
+					end = f.live()
+				} else {
+					f.sim.DropConnections()
+				}
+			}
+			after(time.Minute)
+			if d := f.differs(); d != "" {
+				t.Errorf("lives %v: %s, %d relists, %d audits", lives, d, relists, audits)
+			}
+			end()
+		})
+	}
 }
