@@ -89,11 +89,12 @@ type sourceMeta struct {
 	Timeline        uint64               `msgpack:"history"`    // (by its old name) number of the timeline: goes up at each noticed restore of the server
 	Generation      uint64               `msgpack:"generation"` // 0: nothing was ever stored; see listed
 	ResourceVersion string               `msgpack:"resourceVersion"`
-	Listed          string               `msgpack:"listed,omitempty"`   // version of the last list
-	Moved           bool                 `msgpack:"moved,omitempty"`    // an earlier list had another one
-	Stands          bool                 `msgpack:"stands,omitempty"`   // see Claimed.Stands
-	Restored        bool                 `msgpack:"restored,omitempty"` // see Claimed.NoteRestored
-	Confirmed       int64                `msgpack:"confirmed"`          // unix ns
+	Listed          string               `msgpack:"listed,omitempty"`     // version of the last list
+	NewestPage      string               `msgpack:"newestPage,omitempty"` // see Claimed.NewestPage
+	Moved           bool                 `msgpack:"moved,omitempty"`      // an earlier list had another one
+	Stands          bool                 `msgpack:"stands,omitempty"`     // see Claimed.Stands
+	Restored        bool                 `msgpack:"restored,omitempty"`   // see Claimed.NoteRestored
+	Confirmed       int64                `msgpack:"confirmed"`            // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
 	Read            int64                `msgpack:"read,omitempty"` // unix ns; see Claimed.ReadAge
 	ReadBy          *stamp               `msgpack:"readBy,omitempty"`

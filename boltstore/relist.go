@@ -91,7 +91,8 @@ type Relist struct {
 	unstored string            // why the last unstored object could not be stored
 	nameless uint64            // unstored objects whose keys are not known
 
-	unversioned bool // an object has no version
+	unversioned bool   // an object has no version
+	newest      string // version of the last page, see NewestPage
 
 	// Objects, Changed and Deleted count the objects that the list has shown, that
 	// differ, and that are gone. The caller may report them.
@@ -361,6 +362,10 @@ func (r *Relist) take(items []item) (int, error) {
 // Compared reports whether the list compares the content of each object with the file's, or
 // stores each. Otherwise an object of the same version counts as the same.
 func (r *Relist) Compared() bool { return r.first || r.all || r.content }
+
+// NewestPage states the version of the last page, before Commit. It may be later than the
+// list's, which is the first page's.
+func (r *Relist) NewestPage(rv string) { r.newest = rv }
 
 // First reports whether this is the source's first list. A first list is not journaled.
 func (r *Relist) First() bool { return r.first }

@@ -113,6 +113,9 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		r.listedAt(m, resourceVersion)
 		m.markList(r.s.metaNow(), resourceVersion, r.first || r.all || r.o.NewTimeline || m.remark, r.s.db.opts.Clock.Now().UnixNano())
 		m.ResourceVersion, m.ServedForm = resourceVersion, r.o.ServedForm
+		if m.NewestPage = ""; isOlder(resourceVersion, r.newest) {
+			m.NewestPage = r.newest
+		}
 		m.confirm(r.s.db.device, confirmed)
 		if r.Compared() {
 			m.readNow(r.s.db.device)

@@ -17,6 +17,10 @@ func (s *Claimed) NoteRestored() error {
 	}, nil)
 }
 
+// NewestPage is the version of the last list's last page, if that is later than the first
+// page's. The file then has objects that are newer than its resume point. Otherwise it is "".
+func (s *Claimed) NewestPage() string { return s.metaNow().NewestPage }
+
 // Restored says whether NoteRestored was called, be it in an earlier life, and no list
 // of the new timeline was committed since.
 func (s *Claimed) Restored() bool { return s.metaNow().Restored }

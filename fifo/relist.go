@@ -118,6 +118,7 @@ func (r *Relist) Commit(ctx context.Context, rv, newest, target string) error {
 	} else if confirmed = q.store.State().Confirmed; confirmed.IsZero() {
 		confirmed = time.Unix(0, 0)
 	}
+	r.NewestPage(newest)
 	return r.end(ctx, rv, newest, target, confirmed, true)
 }
 

@@ -20,7 +20,7 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 	if _, flow := s.cluster.answeredOver(); flow != before {
 		return true, nil
 	}
-	return isBehind(rv, s.queue.AcceptedVersion()), nil
+	return isBehind(rv, s.newest()), nil
 }
 
 // ask asks for the server's version and for its cluster, once after the link has
@@ -36,7 +36,7 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err
 	}
-	if isBehind(rv, s.queue.AcceptedVersion()) {
+	if isBehind(rv, s.newest()) {
 		s.restored()
 		return ReasonRestored, nil
 	}
@@ -48,6 +48,12 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 		s.queue.Confirm(rv, began)
 	}
 	return "", nil
+}
+
+// newest is the version that the server has shown, and must not be behind: the accepted
+// one, or that of the last list's last page.
+func (s *ListerWatcher) newest() string {
+	return later(s.queue.AcceptedVersion(), s.store.NewestPage())
 }
 
 // restored notes that the server is of another timeline. The next life must know it,

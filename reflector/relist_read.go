@@ -120,7 +120,7 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: true,
 		ServedForm: sign, Content: sign == "" || reason == ReasonAudit || s.form.mustList()}
 	if !l.o.NewTimeline && known.Synced {
-		l.least = s.queue.AcceptedVersion()
+		l.least = s.newest()
 	}
 	return l, nil
 }
