@@ -110,15 +110,15 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	if err != nil {
 		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
 	}
-	if g.all && len(names) > 0 {
-		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
-	}
 	g.namespace = namespaceOf(g.namespace)
 	r, sources, err := g.db.answering(ctx, g.streams.ErrOut, typ, g.namespace, g.all, selector)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	if namespaced := sources[0].Scope != boltstore.ScopeCluster; g.all && len(names) > 0 && namespaced {
+		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
+	}
 	found := map[string]*unstructured.Unstructured{}
 	printed := &rows{get: g, st: sources[0]}
 	flowing := len(names) == 0 && len(sources) == 1 && g.output != "json" && g.output != "yaml"
@@ -220,6 +220,7 @@ func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unst
 		if g.output == "yaml" {
 			p = &printers.YAMLPrinter{}
 		}
+		p = &printers.OmitManagedFieldsPrinter{Delegate: p} // --show-managed-fields is kubectl's own code
 		if single {
 			return p.PrintObj(objs[0], out)
 		}
@@ -240,11 +241,11 @@ func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unst
 		return nil
 	}
 	if len(objs) == 0 {
-		where := " in " + g.namespace + " namespace"
-		if g.all {
+		where := " in " + g.namespace + " namespace."
+		if g.all || st.Scope == boltstore.ScopeCluster {
 			where = ""
 		}
-		fmt.Fprintf(g.streams.ErrOut, "No resources found%s.\n", where)
+		fmt.Fprintf(g.streams.ErrOut, "No resources found%s\n", where)
 		return nil
 	}
 	p := g.tables(objs[0])

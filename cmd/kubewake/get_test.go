@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// TestGetOmitsManagedFields: as kubectl does, unless --show-managed-fields is given. That
+// flag has the objects printed by kubectl's own code.
+func TestGetOmitsManagedFields(t *testing.T) {
+	for _, output := range []string{"json", "yaml"} {
+		for _, single := range []bool{true, false} {
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
+				"name": "p1", "managedFields": []any{map[string]any{"manager": "m"}}}}}
+			var out bytes.Buffer
+			if err := (&get{output: output}).print(&out, boltstore.State{}, []*unstructured.Unstructured{u}, single); err != nil {
+				t.Fatal(err)
+			}
+			if s := out.String(); strings.Contains(s, "managedFields") || !strings.Contains(s, "p1") {
+				t.Errorf("%s, single %v:\n%s", output, single, s)
+			}
+		}
+	}
+}
