@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -83,9 +84,9 @@ func (a *access) options(cluster string, l *klog.Logger) apifile.Options {
 	return o
 }
 
-// link leads to the server of a config, which is of the cluster with the UID, unless that
-// is "".
-func (a *access) link(cfg *rest.Config, cluster string) (*serve.Link, error) {
+// link leads to the server of a config, which is of the cluster with the UID, as soon as
+// that is not "".
+func (a *access) link(cfg *rest.Config, cluster func(context.Context) string) (*serve.Link, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.WrapTransport = nil // what counts and sifts answers cannot pass on streams
 	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline, Cluster: cluster})

@@ -258,39 +258,32 @@ type opened struct {
 
 func (o opened) Close() error { return o.db.Close() }
 
-// served is the name of the cluster that is served, the given one or the file's only one,
-// and its UID, "" if its sources do not agree on one.
-func (f *dbFile) served(ctx context.Context) (name, uid string, err error) {
+// served is the name of the cluster that is served, the given one or the file's only one.
+func (f *dbFile) served(ctx context.Context) (name string, err error) {
+	if f.cluster != nil {
+		return *f.cluster, nil
+	}
 	r, err := f.read()
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	st, err := r.Status(ctx)
 	if err = errors.Join(err, r.Close()); err != nil {
-		return "", "", err
+		return "", err
 	}
-	var names, uids []string
-	for _, src := range f.named(st.Sources) {
+	var names []string
+	for _, src := range st.Sources {
 		names = append(names, src.Source.Cluster)
-		if src.ClusterUID != "" {
-			uids = append(uids, src.ClusterUID)
-		}
 	}
 	slices.Sort(names)
-	slices.Sort(uids)
-	if uids = slices.Compact(uids); len(uids) == 1 {
-		uid = uids[0]
-	}
-	switch names = slices.Compact(names); {
-	case f.cluster != nil:
-		return *f.cluster, uid, nil
-	case len(names) == 0:
-		return "", "", nil
-	case len(names) == 1:
-		return names[0], uid, nil
+	switch names = slices.Compact(names); len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0], nil
 	}
 	for i, name := range names {
 		names[i] = cmp.Or(name, `""`)
 	}
-	return "", "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", strings.Join(names, ", "))
+	return "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", strings.Join(names, ", "))
 }

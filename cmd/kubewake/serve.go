@@ -55,22 +55,15 @@ func (s *server) run(ctx context.Context) error {
 	if err := s.access.check(); err != nil {
 		return err
 	}
-	cluster, uid, err := s.db.served(ctx)
+	cluster, err := s.db.served(ctx)
 	if err != nil {
 		return err
 	}
-	var link *serve.Link
-	if s.pass {
-		cfg, err := clientConfig(s.flags, func(*rest.Config) {})
-		if err != nil {
-			return err
-		}
-		if link, err = s.access.link(cfg, uid); err != nil {
-			return err
-		}
-	}
 	file := serve.NewShared(s.db.path, s.db.open, s.access.options(cluster, loggerTo(s.streams.ErrOut)))
-	err = file.Ready()
+	link, err := s.link(file)
+	if err == nil {
+		err = file.Ready()
+	}
 	if err == nil {
 		var end func() error
 		if end, err = s.access.serve(file, link, s.db.path, s.logf); err == nil {
@@ -79,4 +72,16 @@ func (s *server) run(ctx context.Context) error {
 		}
 	}
 	return errors.Join(err, file.Close())
+}
+
+// link leads to the server of the kubeconfig, if requests are to go there.
+func (s *server) link(file *serve.Shared) (*serve.Link, error) {
+	if !s.pass {
+		return nil, nil
+	}
+	cfg, err := clientConfig(s.flags, func(*rest.Config) {})
+	if err != nil {
+		return nil, err
+	}
+	return s.access.link(cfg, file.Cluster)
 }

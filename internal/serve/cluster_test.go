@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -45,11 +46,13 @@ type received struct {
 
 const ownToken = "serving-process"
 
-func newCluster(t testing.TB) *cluster {
+func newCluster(t testing.TB) *cluster { return newClusterOf(t, true) }
+
+func newClusterOf(t testing.TB, http2 bool) *cluster {
 	t.Helper()
 	c := &cluster{tokens: map[string]string{"token-of-ann": "ann"}}
 	c.Server = httptest.NewUnstartedServer(c)
-	c.EnableHTTP2 = true
+	c.EnableHTTP2 = http2
 	c.Config.ErrorLog = log.New(io.Discard, "", 0)
 	c.StartTLS()
 	t.Cleanup(c.Close)
@@ -82,6 +85,18 @@ func (c *cluster) setDown(down bool) {
 
 // last is the last request that was passed on.
 func (c *cluster) last() received {
+// becomes has the cluster be another one, at the same address.
+func (c *cluster) becomes(uid string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.system = uid
+}
+
+// is is a cluster that a file knows.
+func is(uid string) func(context.Context) string {
+	return func(context.Context) string { return uid }
+}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.got) == 0 {

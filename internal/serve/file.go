@@ -53,8 +53,9 @@ type Shared struct {
 
 // way is where answers come from: one of the two.
 type way struct {
-	db  *boltstore.DB
-	api *live.API
+	db    *boltstore.DB
+	api   *live.API
+	owner *live.Client // has api
 }
 
 const (
@@ -148,9 +149,9 @@ func (f *Shared) way() (*way, error) {
 
 // find asks for an owner first: while there is one, the file cannot be opened.
 func (f *Shared) find() (*way, error) {
-	api, noOwner := f.owner()
+	owner, noOwner := f.owner()
 	if noOwner == nil {
-		return &way{api: api}, nil
+		return &way{api: owner.API(f.o), owner: owner}, nil
 	}
 	db, err := f.open()
 	if errors.Is(err, boltstore.ErrLocked) {
@@ -162,7 +163,7 @@ func (f *Shared) find() (*way, error) {
 	return &way{db: db}, nil
 }
 
-func (f *Shared) owner() (*live.API, error) {
+func (f *Shared) owner() (*live.Client, error) {
 	c, err := live.Dial(f.path)
 	if err != nil {
 		return nil, err
@@ -176,7 +177,51 @@ func (f *Shared) owner() (*live.API, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return c.API(f.o), nil
+	return c, nil
+}
+
+// Cluster returns the UID of the cluster that the file's sources are of, "" if that is not
+// known or cannot be read at the moment.
+func (f *Shared) Cluster(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, askOwner)
+	defer cancel()
+	for range 3 { // the owner ends, and another one begins
+		way, err := f.way()
+		switch {
+		case err != nil:
+			return ""
+		case way.db != nil:
+			return ClusterOf(way.db, f.o.Cluster)
+		}
+		if st, err := way.owner.Status(ctx); err == nil {
+			return clusterOf(st.Sources, f.o.Cluster)
+		}
+		f.forget(way)
+	}
+	return ""
+}
+
+// ClusterOf returns the UID of the cluster of a name, "" if the file does not know it.
+func ClusterOf(db *boltstore.DB, name string) string {
+	states, err := db.States()
+	if err != nil {
+		return ""
+	}
+	return clusterOf(states, name)
+}
+
+// clusterOf is the UID on which the sources of a cluster agree.
+func clusterOf(states []boltstore.State, name string) (uid string) {
+	for _, st := range states {
+		switch {
+		case st.Source.Cluster != name || st.ClusterUID == "":
+		case uid != "" && uid != st.ClusterUID:
+			return ""
+		default:
+			uid = st.ClusterUID
+		}
+	}
+	return uid
 }
 
 // ServeFile implements File.

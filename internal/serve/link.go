@@ -28,9 +28,10 @@ type LinkOptions struct {
 	// Offline is how long what the server has allowed stays allowed while the server cannot
 	// be asked.
 	Offline time.Duration
-	// Cluster is the UID of the namespace kube-system of the file's cluster, "" if it is not
-	// known. Nothing is passed on to, and nothing believed of, a server of another one.
-	Cluster string
+	// Cluster returns the UID of the namespace kube-system of the file's cluster, "" if it is
+	// not known yet. Nothing is passed on to, and nothing believed of, a server of another
+	// one. nil means that it is never known.
+	Cluster func(context.Context) string
 	// Clock is the real one by default. It must not jump: a set clock would lengthen Offline.
 	Clock clock.Clock
 }
@@ -57,13 +58,21 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0 // watches and streams last
-	l := &Link{reviews: newReviews(o.Clock, o.Offline)}
+	l := &Link{reviews: newReviews(o.Clock, o.Offline), cluster: identity{file: o.Cluster, lead: map[string]bool{}}}
+	if o.Cluster == nil {
+		l.cluster.file = func(context.Context) string { return "" }
+	}
 	dialer := &net.Dialer{Timeout: patience, KeepAlive: 30 * time.Second}
 	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		l.cluster.doubts.Add(1)
-		return dialer.DialContext(ctx, network, addr)
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		l.cluster.leads(conn, false)
+		return linked{conn, &l.cluster}, nil
 	}
-	l.cluster.want, l.reviews.first = o.Cluster, l.sameCluster
+	l.reviews.first = l.sameCluster
 	var err error
 	if l.to, _, err = rest.DefaultServerUrlFor(cfg); err != nil {
 		return nil, fmt.Errorf("the server's address: %w", err)
@@ -74,10 +83,11 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 	if l.bare, err = wiresOf(rest.AnonymousClientConfig(cfg)); err != nil {
 		return nil, err
 	}
-	if l.authn, err = authenticationclient.NewForConfig(cfg); err != nil {
+	client := &http.Client{Transport: checked{l, l.own.any, true}}
+	if l.authn, err = authenticationclient.NewForConfigAndClient(cfg, client); err != nil {
 		return nil, err
 	}
-	if l.authz, err = authorizationclient.NewForConfig(cfg); err != nil {
+	if l.authz, err = authorizationclient.NewForConfigAndClient(cfg, client); err != nil {
 		return nil, err
 	}
 	l.proxy = &httputil.ReverseProxy{
@@ -132,13 +142,13 @@ func (l *Link) rewrite(p *httputil.ProxyRequest) {
 // for the proxy.
 func (l *Link) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := callerOf(r)
-	wires := l.own
-	if !c.same && c.token != "" {
+	wires, own := l.own, c.same || c.token == ""
+	if !own {
 		wires = l.bare
 	}
-	rt := wires.any
+	var rt http.RoundTripper = checked{l, wires.any, own}
 	if r.Header.Get("Upgrade") != "" {
-		rt = wires.one
+		rt = checked{l, wires.one, own}
 	}
 	if !c.same && c.token == "" {
 		rt = c.impersonating(rt)

@@ -208,7 +208,7 @@ func TestAnotherCluster(t *testing.T) {
 		c.mu.Lock()
 		c.system = tc.is
 		c.mu.Unlock()
-		s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Cluster: tc.want, Offline: time.Hour})})
+		s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Cluster: is(tc.want), Offline: time.Hour})})
 		bob := s.remote(ours)
 		a := send(t, s.socket, "POST", local+maps, nil)
 		if b := get(t, bob.client(ours, pkix.Name{CommonName: "bob"}), bob.addr+maps); a.code != tc.code || b.code != tc.ask {
@@ -220,32 +220,5 @@ func TestAnotherCluster(t *testing.T) {
 		if a := s.get(maps); a.code != 200 {
 			t.Errorf("%+v: this user reads %d %s", tc, a.code, a.body)
 		}
-	}
-}
-
-// TestClusterLater: a server that was the file's is asked again once the link was lost: it may
-// be another cluster's by then.
-func TestClusterLater(t *testing.T) {
-	c := newCluster(t)
-	is := func(uid string) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.system = uid
-	}
-	is("one")
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Cluster: "one"})})
-	write := func(code int) {
-		t.Helper()
-		if a := send(t, s.socket, "POST", local+maps, nil); a.code != code {
-			t.Errorf("%d %s", a.code, a.body)
-		}
-	}
-	write(200)
-	for _, uid := range []string{"two", "one", "two", "one"} {
-		c.setDown(true)
-		write(503)
-		is(uid)
-		c.setDown(false)
-		write(map[string]int{"one": 200, "two": 503}[uid])
 	}
 }
