@@ -44,9 +44,9 @@ type reviews struct {
 	clock   clock.Clock
 	offline time.Duration
 	first   func(context.Context) error // whether the server may be asked
-	// yes and no have reviews by a hash of the question. Guesses of tokens, which anybody
-	// can send, do not push out what the server has allowed.
-	yes, no *cache.LRUExpireCache
+	// Guesses of tokens, which anybody can send, do not push out what the server has allowed.
+	yes *accepted
+	no  *cache.LRUExpireCache
 
 	mu   sync.Mutex
 	down error     // why the server could not be asked
@@ -57,12 +57,12 @@ type reviews struct {
 type review struct {
 	yes  bool
 	why  string
-	user authenticationv1.UserInfo
-	at   time.Time // when it was asked for
+	user authenticationv1.UserInfo // whose token it is, or by name who may read
+	at   time.Time                 // when it was asked for
 }
 
 func newReviews(c clock.Clock, offline time.Duration) *reviews {
-	return &reviews{clock: c, offline: offline, yes: cache.NewLRUExpireCacheWithClock(reviewed, c), no: cache.NewLRUExpireCacheWithClock(reviewed, c)}
+	return &reviews{clock: c, offline: offline, yes: newAccepted(reviewed), no: cache.NewLRUExpireCacheWithClock(reviewed, c)}
 }
 
 // errOffline: the server could not be asked, and has not allowed the same lately.
@@ -73,16 +73,15 @@ func (e *errOffline) Error() string { return e.cause.Error() }
 // get returns the server's answer to a question, which is anything that JSON tells from
 // others. It is one that the server gave lately, or gives now, or while it cannot be asked
 // a yes that is not older than offline.
-func (v *reviews) get(ctx context.Context, question any, ask func(context.Context) (review, error)) (review, error) {
-	text, err := json.Marshal(question)
+func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) (review, error)) (review, error) {
+	text, err := json.Marshal(asked)
 	if err != nil {
 		return review{}, err
 	}
-	key := sha256.Sum256(text)
+	key := question(sha256.Sum256(text))
 	now := v.clock.Now()
-	var last review
-	if kept, ok := v.yes.Get(key); ok {
-		last = kept.(review)
+	last, ok := v.yes.get(key)
+	if ok {
 		if now.Sub(last.at) < min(yesFor, v.offline) {
 			return last, nil
 		}
@@ -122,14 +121,14 @@ func (v *reviews) get(ctx context.Context, question any, ask func(context.Contex
 	return review{}, &errOffline{err}
 }
 
-func (v *reviews) keep(key [sha256.Size]byte, got review) {
+func (v *reviews) keep(key question, got review) {
 	if got.yes {
 		v.no.Remove(key)
-		v.yes.Add(key, got, v.offline)
+		v.yes.add(got.user.Username, key, got)
 		return
 	}
 	v.no.Add(key, got, noFor)
-	v.yes.Remove(key)
+	v.yes.remove(key)
 }
 
 // resting returns why the server need not be asked now.
@@ -198,7 +197,7 @@ func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.
 		if err != nil {
 			return review{}, err
 		}
-		return review{yes: r.Status.Allowed && !r.Status.Denied, why: r.Status.Reason}, nil
+		return review{yes: r.Status.Allowed && !r.Status.Denied, why: r.Status.Reason, user: authenticationv1.UserInfo{Username: spec.User}}, nil
 	})
 	a := spec.ResourceAttributes
 	resource := schema.GroupResource{Group: a.Group, Resource: a.Resource}
