@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	apiversion "k8s.io/apimachinery/pkg/version"
@@ -77,7 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache, private")
 	states, err := h.db.States()
 	if err != nil {
-		kubeapi.WriteStatus(w, unavailable(err))
+		kubeapi.WriteStatus(w, unavailable(err, 1))
 		return
 	}
 	api := &kubeapi.Handler{
@@ -101,9 +102,11 @@ func version() apiversion.Info {
 		Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-func unavailable(err error) *apierrors.StatusError {
+// unavailable is for what another process may answer soon, or with more seconds for what is
+// not kept.
+func unavailable(err error, seconds int32) *apierrors.StatusError {
 	st := apierrors.NewServiceUnavailable(err.Error())
-	st.ErrStatus.Details = retryAfter(10)
+	st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: seconds}
 	return st
 }
 

@@ -13,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -204,7 +203,7 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 			}
 			store, err := s.db.View(st.Source)
 			if err != nil {
-				return nil, unavailable(err)
+				return nil, unavailable(err, 1)
 			}
 			s.age(&st, nil)
 			return &source{store, t, st}, nil
@@ -213,7 +212,7 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 	if id != "" {
 		return nil, kubeapi.ErrExpired
 	}
-	return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", "))))
+	return nil, kubeapi.NotHere(unavailable(fmt.Errorf("the file does not have all that is asked for; it has %s", strings.Join(kept, ", ")), 10))
 }
 
 // covers says whether a source has all objects of a selection.
@@ -257,13 +256,9 @@ func answer(err error) error {
 	case errors.Is(err, boltstore.ErrNotWhole), errors.Is(err, boltstore.ErrNoSource):
 		return apierrors.NewTooManyRequests(err.Error(), 1)
 	case errors.Is(err, boltstore.ErrTaken), errors.Is(err, boltstore.ErrClosed):
-		return unavailable(err)
+		return unavailable(err, 1)
 	}
 	return err
-}
-
-func retryAfter(seconds int32) *metav1.StatusDetails {
-	return &metav1.StatusDetails{RetryAfterSeconds: seconds}
 }
 
 // keyOf is the file's key of an API key.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,7 +143,24 @@ func (r *Request) fail(err error) {
 		r.h.failed(r.Request, err)
 		status = apierrors.NewInternalError(err)
 	}
+	if d := status.ErrStatus.Details; d != nil && d.RetryAfterSeconds > 0 && errors.Is(err, ErrNotHere) {
+		retryAt(r.w, r.h.Clock.Now().Add(time.Duration(d.RetryAfterSeconds)*time.Second))
+	}
 	writeStatus(r.w, status, r.enc)
+}
+
+// retryAt sets Retry-After as a date. After a number of seconds client-go sends the request
+// again by itself, ten times, and only then says what has failed. It leaves a date to its
+// user.
+func retryAt(w http.ResponseWriter, at time.Time) {
+	w.Header().Set("Retry-After", at.Add(time.Second-1).UTC().Format(http.TimeFormat))
+}
+
+// WriteStatusUntil answers with a failure that lasts until a moment, in JSON. The client is
+// told the moment, and does not wait for it.
+func WriteStatusUntil(w http.ResponseWriter, err *apierrors.StatusError, until time.Time) {
+	retryAt(w, until)
+	WriteStatus(w, err)
 }
 
 func (h *Handler) failed(r *http.Request, err error) {
@@ -156,7 +174,7 @@ func WriteStatus(w http.ResponseWriter, err *apierrors.StatusError) { writeStatu
 
 func writeStatus(w http.ResponseWriter, err *apierrors.StatusError, enc encoding) {
 	st := &err.ErrStatus
-	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
+	if st.Details != nil && st.Details.RetryAfterSeconds > 0 && w.Header().Get("Retry-After") == "" {
 		w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
 	}
 	body, encErr := encodeStatus(st, enc)

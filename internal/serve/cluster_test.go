@@ -31,6 +31,8 @@ type cluster struct {
 	got     []received // but reviews
 	reviews int
 	down    bool
+	vain    int               // requests while it was down
+	waits   func()            // is called by these
 	system  string            // UID of the namespace kube-system; "" shows none
 	tokens  map[string]string // users, by token
 	may     func(authorizationv1.SubjectAccessReviewSpec) bool
@@ -83,8 +85,6 @@ func (c *cluster) setDown(down bool) {
 	}
 }
 
-// last is the last request that was passed on.
-func (c *cluster) last() received {
 // becomes has the cluster be another one, at the same address.
 func (c *cluster) becomes(uid string) {
 	c.mu.Lock()
@@ -97,6 +97,8 @@ func is(uid string) func(context.Context) string {
 	return func(context.Context) string { return uid }
 }
 
+// last is the last request that was passed on.
+func (c *cluster) last() received {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.got) == 0 {
@@ -118,6 +120,13 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, known := c.tokens[bearer(r)]
 	c.mu.Unlock()
 	if down {
+		c.mu.Lock()
+		c.vain++
+		waits := c.waits
+		c.mu.Unlock()
+		if waits != nil {
+			waits()
+		}
 		panic(http.ErrAbortHandler)
 	}
 	if r.URL.Path == "/api/v1/namespaces/kube-system" {

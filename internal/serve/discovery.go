@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,7 +61,7 @@ func (a *answer) aggregated() bool {
 
 // ask collects what a handler answers.
 func ask(h http.Handler, r *http.Request, accept string) *answer {
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), patience+time.Second) // a connection that cannot be made has said so by then
 	defer cancel()
 	r = r.Clone(ctx)
 	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range"} {

@@ -91,7 +91,7 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 		return nil, err
 	}
 	l.proxy = &httputil.ReverseProxy{
-		Rewrite: l.rewrite, Transport: l, FlushInterval: -1, ErrorHandler: answerDown,
+		Rewrite: l.rewrite, Transport: l, FlushInterval: -1,
 		ErrorLog: log.New(io.Discard, "", 0), // callers cannot fill the log
 	}
 	return l, nil
@@ -113,11 +113,18 @@ func (l *Link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name := range w.Header() {
 		w.Header().Del(name)
 	}
-	if err := l.sameCluster(r.Context()); err != nil {
-		answerDown(w, r, err)
+	if until, err := l.reviews.silent(); err != nil {
+		l.down(w, err, until)
 		return
 	}
-	l.proxy.ServeHTTP(w, r)
+	began := l.reviews.clock.Now()
+	if err := l.sameCluster(r.Context()); err != nil {
+		l.failed(w, r, began, err)
+		return
+	}
+	p := *l.proxy
+	p.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) { l.failed(w, r, began, err) }
+	p.ServeHTTP(w, r)
 }
 
 // rewrite makes the request that the server gets. It has the caller's own credentials or
@@ -156,21 +163,36 @@ func (l *Link) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := rt.RoundTrip(r)
 	if err != nil {
 		l.cluster.doubts.Add(1)
+		return nil, err
 	}
-	return resp, err
+	l.reviews.reached()
+	return resp, nil
 }
 
-// answerDown answers what could not be passed on.
-func answerDown(w http.ResponseWriter, r *http.Request, err error) {
+// failed answers what could not be passed on. It was begun at a time.
+func (l *Link) failed(w http.ResponseWriter, r *http.Request, began time.Time, err error) {
 	var large *http.MaxBytesError
+	var op *net.OpError
 	switch {
-	case r.Context().Err() != nil:
-		panic(http.ErrAbortHandler) // the caller left
 	case errors.As(err, &large):
 		kubeapi.WriteStatus(w, apierrors.NewRequestEntityTooLargeError(large.Error()))
-	default:
-		st := apierrors.NewServiceUnavailable(fmt.Sprintf("the file cannot answer this, and the server cannot be reached: %v", err))
-		st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-		kubeapi.WriteStatus(w, st)
+		return
+	case errors.Is(r.Context().Err(), context.Canceled):
+		panic(http.ErrAbortHandler) // the caller left
+	case errors.As(err, &op) && op.Op == "dial", r.ContentLength == 0 && r.Context().Err() == nil: // a body may be slow by itself
+		l.reviews.waited(began, err)
 	}
+	until, silent := l.reviews.silent()
+	if silent == nil {
+		until = l.reviews.clock.Now() // the next request is tried
+	}
+	l.down(w, err, until)
+}
+
+// down answers that the server cannot be reached until a moment.
+func (l *Link) down(w http.ResponseWriter, err error, until time.Time) {
+	left := max(until.Sub(l.reviews.clock.Now()), time.Second)
+	st := apierrors.NewServiceUnavailable(fmt.Sprintf("the file cannot answer this, and the server cannot be reached: %v", err))
+	st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32((left + time.Second - 1) / time.Second)}
+	kubeapi.WriteStatusUntil(w, st, l.reviews.clock.Now().Add(left))
 }

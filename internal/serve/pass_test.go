@@ -102,8 +102,12 @@ func TestDown(t *testing.T) {
 		{"POST", maps}, {"DELETE", maps + "/x"}, {"GET", "/api/v1/pods"}, {"GET", "/api/v1/namespaces/a/pods/p/log"}, {"GET", "/openapi/v2"},
 	} {
 		a := send(t, s.socket, tc.method, local+tc.path, nil)
-		if !a.has(503, `"reason":"ServiceUnavailable"`) || a.header.Get("Retry-After") != "1" {
-			t.Errorf("%s %s: %d %v %s", tc.method, tc.path, a.code, a.header, a.body)
+		if !a.has(503, `"reason":"ServiceUnavailable"`) || !strings.Contains(a.body, `"retryAfterSeconds":1`) {
+			t.Errorf("%s %s: %d %s", tc.method, tc.path, a.code, a.body)
+		}
+		// client-go asks again by itself, ten times, if it is a number.
+		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil || time.Until(until) < 0 || time.Until(until) > 3*time.Second {
+			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 		}
 	}
 	for path, text := range map[string]string{maps: `"uid":"ax"`, "/version": "kubewake", "/api/v1": `"configmaps"`} {
@@ -118,6 +122,50 @@ func TestDown(t *testing.T) {
 	large := io.LimitReader(zeros{}, DefaultLimits.Body+1)
 	if a := send(t, s.socket, "POST", local+maps, large); a.code != 413 {
 		t.Errorf("a large body: %d %s", a.code, a.body)
+	}
+}
+
+// TestSilentServer: a server that lets a request wait in vain is left alone for a while. The
+// answers meanwhile come at once, and say when it is tried again.
+func TestSilentServer(t *testing.T) {
+	c := newCluster(t)
+	clock := fakeClock()
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clock: clock})})
+	c.setDown(true)
+	vain := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.vain
+	}
+	expect := func(when string, tried bool, left time.Duration) {
+		t.Helper()
+		before := vain()
+		a := s.get("/api/v1/pods")
+		if a.code != 503 || vain() > before != tried {
+			t.Errorf("%s: %d %s, %d requests", when, a.code, a.body, vain()-before)
+		}
+		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil || until.Sub(clock.Now().Add(left)).Abs() > time.Second {
+			t.Errorf("%s: Retry-After %q, %v", when, a.header.Get("Retry-After"), err)
+		}
+	}
+	expect("it fails at once", true, time.Second)
+	expect("it fails at once, again", true, time.Second)
+	c.mu.Lock()
+	c.waits = func() { clock.Step(patience) }
+	c.mu.Unlock()
+	expect("it waits", true, longPause)
+	expect("at once after that", false, longPause)
+	clock.Step(longPause - time.Second)
+	expect("a second before the end", false, time.Second)
+	if a := s.get(maps); a.code != 200 {
+		t.Errorf("what the file has: %d %s", a.code, a.body)
+	}
+	clock.Step(time.Second)
+	expect("after the pause", true, longPause)
+	c.setDown(false)
+	clock.Step(longPause)
+	if a := s.get("/api/v1/pods"); a.code != 200 {
+		t.Errorf("up again: %d %s", a.code, a.body)
 	}
 }
 

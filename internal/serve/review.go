@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -31,10 +30,8 @@ const (
 	// no longer than it is while offline.
 	yesFor = time.Minute
 	noFor  = 5 * time.Second
-	// patience is how long a review may take. For pause after one that failed, the server
-	// counts as out of reach.
+	// patience is how long a review may take.
 	patience = 5 * time.Second
-	pause    = 2 * time.Second
 	// authenticated is the group that an API server adds to those of a certificate.
 	authenticated = "system:authenticated"
 )
@@ -47,10 +44,7 @@ type reviews struct {
 	// Guesses of tokens, which anybody can send, do not push out what the server has allowed.
 	yes *accepted
 	no  *cache.LRUExpireCache
-
-	mu   sync.Mutex
-	down error     // why the server could not be asked
-	at   time.Time // when
+	*outage
 }
 
 // review is an answer of the server.
@@ -62,7 +56,8 @@ type review struct {
 }
 
 func newReviews(c clock.Clock, offline time.Duration) *reviews {
-	return &reviews{clock: c, offline: offline, yes: newAccepted(reviewed), no: cache.NewLRUExpireCacheWithClock(reviewed, c)}
+	return &reviews{clock: c, offline: offline, yes: newAccepted(reviewed), no: cache.NewLRUExpireCacheWithClock(reviewed, c),
+		outage: &outage{clock: c, slow: patience / 2}}
 }
 
 // errOffline: the server could not be asked, and has not allowed the same lately.
@@ -88,11 +83,11 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 	} else if kept, ok := v.no.Get(key); ok && now.Sub(kept.(review).at) < noFor {
 		return kept.(review), nil
 	}
-	err = v.resting(now)
+	err = v.resting()
 	if err == nil {
 		err = v.first(ctx)
 		if err != nil && ctx.Err() == nil {
-			v.failed(err)
+			v.failed(now, err)
 		}
 	}
 	if err == nil {
@@ -104,6 +99,7 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 		cancel()
 		if err == nil {
 			got.at = now
+			v.reached()
 			v.keep(key, got)
 			return got, nil
 		}
@@ -113,7 +109,7 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 		if !unreachable(err) {
 			return review{}, err
 		}
-		v.failed(err)
+		v.failed(now, err)
 	}
 	if last.yes && now.Sub(last.at) < v.offline {
 		return last, nil
@@ -129,23 +125,6 @@ func (v *reviews) keep(key question, got review) {
 	}
 	v.no.Add(key, got, noFor)
 	v.yes.remove(key)
-}
-
-// resting returns why the server need not be asked now.
-func (v *reviews) resting(now time.Time) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.down != nil && now.Sub(v.at) < pause {
-		return v.down
-	}
-	v.down = nil
-	return nil
-}
-
-func (v *reviews) failed(err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.down, v.at = err, v.clock.Now()
 }
 
 // unreachable says whether err says nothing but that the server did not answer.
