@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/kubewake/kubewake/reflector"
@@ -25,13 +26,70 @@ func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) err
 }
 
 // freshness is WaitForFresh for those who read the store. They do not wait for a server
-// that is out of reach.
+// that is out of reach, or that turns out to be.
 func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error {
+	if err := inf.outOfReach(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fresh := make(chan error, 1)
+	go func() { fresh <- inf.WaitForFresh(ctx, maxAge) }()
+	for {
+		changed := inf.phases.next()
+		if err := inf.outOfReach(); err != nil {
+			return err
+		}
+		select {
+		case err := <-fresh:
+			return err
+		case <-changed:
+		}
+	}
+}
+
+// outOfReach is why the server cannot be asked.
+func (inf *Informer) outOfReach() error {
 	switch st := inf.State(); st.Phase {
 	case reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseUnclaimed:
 		return fmt.Errorf("the server cannot be asked: %s", st)
 	}
-	return inf.WaitForFresh(ctx, maxAge)
+	return nil
+}
+
+// phases tells of the source's changes of phase.
+type phases struct {
+	mu   sync.Mutex
+	wait chan struct{}
+}
+
+// next is closed at the next change.
+func (p *phases) next() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wait == nil {
+		p.wait = make(chan struct{})
+	}
+	return p.wait
+}
+
+func (p *phases) changed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wait != nil {
+		close(p.wait)
+		p.wait = nil
+	}
+}
+
+// then has phases told before fn, which may be nil.
+func (p *phases) then(fn func(reflector.State)) func(reflector.State) {
+	return func(st reflector.State) {
+		p.changed()
+		if fn != nil {
+			fn(st)
+		}
+	}
 }
 
 // WaitForVersion returns nil once every change up to resourceVersion can be read.

@@ -62,6 +62,7 @@ type Informer struct {
 	sharing     atomic.Int32    // len(durables)
 	running     context.Context // of the listeners, nil before Run
 	listening   sync.WaitGroup
+	phases      phases
 }
 
 var _ cache.SharedIndexInformer = &Informer{}
@@ -101,6 +102,7 @@ func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example ru
 	if st.Synced || st.Seq > 0 {
 		inf.known = st.Seq + 1
 	}
+	inf.o.Reflector.OnState = inf.phases.then(o.Reflector.OnState)
 	inf.metrics = newPublisher(o, store.Source())
 	if o.EndWhenMoved {
 		inf.moved = db.Moved

@@ -66,3 +66,27 @@ func TestFresh(t *testing.T) {
 		t.Errorf("not asked to be fresh: %v", a.header)
 	}
 }
+
+// TestFreshAtACut: a read that waits for the server is answered as soon as the server turns
+// out to be out of reach. That is when the link is cut, whoever reads first.
+func TestFreshAtACut(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	db := filetest.Open(t, boltstore.Options{})
+	mirror(t, sim, db)
+	h := New(db, Options{Fresh: 20 * time.Second})
+	const path = "/api/v1/namespaces/a/configmaps"
+	if a := expect(t, h, path, 200, ""); a.header.Get("Warning") != "" {
+		t.Errorf("%v", a.header)
+	}
+	if err := sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	sim.DropConnections()
+	if a := expect(t, h, path, 200, ""); !strings.Contains(a.header.Get("Warning"), "the server cannot be asked: offline") {
+		t.Errorf("%v", a.header)
+	}
+}
