@@ -54,16 +54,18 @@ func TestChangesWithoutAVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range b.Changes {
+		if b.Each == nil {
+			break
+		}
+		for c, err := range b.Each {
 			switch {
+			case err != nil:
+				t.Fatal(err)
 			case c.Cur == nil:
 				got = append(got, "deleted")
 			default:
 				got = append(got, "changed")
 			}
-		}
-		if b.Changed != more {
-			break
 		}
 	}
 	if text := strings.Join(got, " "); text != "deleted changed" {

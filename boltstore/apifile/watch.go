@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 
 	"k8s.io/client-go/tools/cache"
@@ -89,34 +90,44 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		return kubeapi.Batch{}, ended(err)
 	}
 	w.at = e.Next
-	b := kubeapi.Batch{Changed: changed}
-	for _, entry := range e.Entries {
-		if v := number(entry.Version()); !e.Listed && v > 0 {
-			if w.behind = w.behind && v <= w.after; w.behind {
-				continue
-			}
-			w.version = max(w.version, v)
-		}
-		c, err := w.change(entry)
-		if err != nil {
-			return b, ended(err)
-		}
-		if c != nil {
-			b.Changes = append(b.Changes, c)
-		}
+	if len(e.Entries) > 0 {
+		return kubeapi.Batch{Each: w.each(e)}, nil
 	}
+	w.reached(e)
+	return kubeapi.Batch{Version: w.version, Changed: changed}, nil
+}
+
+// each decodes one entry at a time, and lets go of each.
+func (w *watcher) each(e boltstore.EntriesAt) iter.Seq2[*kubeapi.Change, error] {
+	return func(yield func(*kubeapi.Change, error) bool) {
+		for i, entry := range e.Entries {
+			e.Entries[i] = nil
+			if v := number(entry.Version()); !e.Listed && v > 0 {
+				if w.behind = w.behind && v <= w.after; w.behind {
+					continue
+				}
+				w.version = max(w.version, v)
+			}
+			c, err := w.change(entry)
+			if err != nil {
+				yield(nil, ended(err))
+				return
+			}
+			if c != nil && !yield(c, nil) {
+				return
+			}
+		}
+		w.reached(e)
+	}
+}
+
+// reached: the watcher has all entries.
+func (w *watcher) reached(e boltstore.EntriesAt) {
 	if v := number(e.Next.Version); v > 0 {
 		w.mark, w.behind = e.Listed && v > w.after, w.behind && v < w.after
 		w.version = max(v, w.after)
 	}
-	b.Version = w.version
-	if len(e.Entries) > 0 {
-		b.Changed = more // there may be more in the file
-	}
-	return b, nil
 }
-
-var more = func() <-chan struct{} { ch := make(chan struct{}); close(ch); return ch }()
 
 // change is an entry as package kubeapi has it, nil if no watcher can have had the object.
 func (w *watcher) change(e *boltstore.Entry) (*kubeapi.Change, error) {

@@ -97,8 +97,8 @@ func (c *Client) API(o apifile.Options) *API {
 	p.SetUnencryptedHTTP2(true)
 	return &API{o, &http.Transport{
 		Protocols: p, DisableCompression: true, DialContext: c.http.Transport.(*http.Transport).DialContext,
-		// A client that does not read leaves this much here.
-		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10},
+		// A client that does not read leaves this much here. It is the least.
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
 	}}
 }
 

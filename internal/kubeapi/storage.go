@@ -143,6 +143,9 @@ type Start struct {
 // Batch is a part of the changes, in their order.
 type Batch struct {
 	Changes []*Change
+	// Each, unless nil, reads the changes in place of Changes, before the next call of
+	// Next. An error ends the watch.
+	Each iter.Seq2[*Change, error]
 	// Version is the one up to which the changes are complete. It may stand only in a
 	// batch without changes.
 	Version uint64

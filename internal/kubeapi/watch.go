@@ -134,16 +134,8 @@ func (st *stream) run(wake <-chan time.Time, reset func(time.Duration)) error {
 		if err != nil {
 			return err
 		}
-		for _, c := range batch.Changes {
-			kind, o, err := st.q.view(st.Type, c)
-			if err != nil {
-				return err
-			}
-			if o != nil {
-				if err := st.sendObject(kind, o); err != nil {
-					return err
-				}
-			}
+		if err := st.sendChanges(batch); err != nil {
+			return err
 		}
 		changed := batch.Changed
 		if batch.Mark && st.q.AllowWatchBookmarks && !st.h.NoBookmarks {
@@ -151,7 +143,7 @@ func (st *stream) run(wake <-chan time.Time, reset func(time.Duration)) error {
 				return err
 			}
 		}
-		if len(batch.Changes) > 0 || batch.Mark {
+		if len(batch.Changes) > 0 || batch.Each != nil || batch.Mark {
 			changed = alreadyClosed // there may be more, but wake has its turn
 		} else if due {
 			due = false
@@ -182,6 +174,34 @@ func (st *stream) run(wake <-chan time.Time, reset func(time.Duration)) error {
 			}
 		}
 	}
+}
+
+func (st *stream) sendChanges(b Batch) error {
+	for _, c := range b.Changes {
+		if err := st.sendChange(c); err != nil {
+			return err
+		}
+	}
+	if b.Each == nil {
+		return nil
+	}
+	for c, err := range b.Each {
+		if err == nil {
+			err = st.sendChange(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (st *stream) sendChange(c *Change) error {
+	kind, o, err := st.q.view(st.Type, c)
+	if err != nil || o == nil {
+		return err
+	}
+	return st.sendObject(kind, o)
 }
 
 func (st *stream) flush() {

@@ -261,12 +261,27 @@ func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwis
 		},
 		Transport:     roundTripper(func(r *http.Request) (*http.Response, error) { return api.Do(r, otherwise) }),
 		FlushInterval: -1,
+		BufferPool:    buffers(isLong(r)),
 		ErrorHandler:  func(_ http.ResponseWriter, _ *http.Request, cause error) { err = cause },
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}
 	p.ServeHTTP(w, r)
 	return err
 }
+
+// buffers are what an answer is copied by, 32 KiB each, or less for many that wait.
+type buffers bool
+
+// Get implements httputil.BufferPool.
+func (small buffers) Get() []byte {
+	if small {
+		return make([]byte, 4<<10)
+	}
+	return make([]byte, 32<<10)
+}
+
+// Put implements httputil.BufferPool.
+func (buffers) Put([]byte) {}
 
 type roundTripper func(*http.Request) (*http.Response, error)
 

@@ -3,12 +3,10 @@ package serve
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -152,92 +150,4 @@ func watch(t *testing.T, s *served) *bufio.Reader {
 		t.Fatal(resp.Status)
 	}
 	return bufio.NewReader(resp.Body)
-}
-
-// TestWatchersThatDoNotRead: 200 clients watch, half of which never read, while 1,000
-// changes a second come. Commits are on time, memory is bounded, and who reads is told of
-// every change.
-func TestWatchersThatDoNotRead(t *testing.T) {
-	const watchers, rate, seconds, size = 200, 1000, 1, 4 << 10
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{JournalBytes: 256 << 20, Durability: boltstore.DurabilityProcess})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})
-	filetest.Relist(t, store, "10")
-	s := start(t, Options{File: Own(db, apifile.Options{})})
-	last := 10 + rate*seconds
-	told := make(chan error, watchers/2)
-	for i := range watchers {
-		events := watch(t, s)
-		if i%2 == 0 {
-			continue // it never reads
-		}
-		go func() {
-			for n := 11; ; n++ {
-				line, err := events.ReadString('\n')
-				if want := fmt.Sprintf(`"resourceVersion":"%d"`, n); err == nil && !strings.Contains(line, want) {
-					err = fmt.Errorf("%.100s is not of version %d", line, n)
-				}
-				if err != nil || n == last {
-					told <- err
-					return
-				}
-			}
-		}()
-	}
-	before := heap()
-	q := feed(t, store)
-	content := strings.Repeat("x", size)
-	tick := time.NewTicker(time.Second / rate)
-	defer tick.Stop()
-	var slowest time.Duration
-	for n := 11; n <= last; n++ {
-		<-tick.C
-		began := time.Now()
-		if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", fmt.Sprint("x", n%100), n), Data: map[string]string{"k": content}}); err != nil {
-			t.Fatal(err)
-		}
-		if n%rate == 0 {
-			if err := q.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		slowest = max(slowest, time.Since(began))
-	}
-	if err := q.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	timeout := time.After(2 * time.Minute)
-	for range watchers / 2 {
-		select {
-		case err := <-told:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-timeout:
-			t.Fatal("not all were told")
-		}
-	}
-	grown := heap() - before // with those that have not read
-	t.Logf("the slowest change took %s; memory grew by %d MiB", slowest, grown>>20)
-	// Held for each watcher, it would be the changes times 100: 400 MB.
-	if grown > 100<<20 {
-		t.Errorf("memory grew by %d MiB", grown>>20)
-	}
-	if slowest > 10*time.Second {
-		t.Errorf("a change took %s", slowest)
-	}
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
