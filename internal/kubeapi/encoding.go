@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -18,6 +19,15 @@ type encoding struct {
 	proto, yaml bool
 	partial     bool // PartialObjectMetadata
 	table       *table
+	beta        bool // of these two, in version v1beta1
+}
+
+// metaOf is a kind of the group meta.k8s.io, in the version that was asked for.
+func (enc encoding) metaOf(kind string) schema.GroupVersionKind {
+	if enc.beta {
+		return metav1beta1.SchemeGroupVersion.WithKind(kind)
+	}
+	return metav1.SchemeGroupVersion.WithKind(kind)
 }
 
 func (enc encoding) media() string {
@@ -37,15 +47,15 @@ func (t *Type) object(o *Object, enc encoding) ([]byte, error) {
 		enc.yaml = false
 		return yamlOf(t.object(o, enc))
 	case enc.table != nil:
-		return t.tableOf(o, enc.table, false)
+		return t.tableOf(o, enc, false)
 	case enc.proto && enc.partial:
 		raw, err := t.metaProtoOf(o)
-		return envelope(metaKind, raw), err
+		return envelope(enc.metaOf(metaKind.Kind), raw), err
 	case enc.proto:
 		raw, err := t.Raw(o)
 		return envelope(t.GroupVersionKind, raw), err
 	case enc.partial:
-		return t.metaJSONOf(o)
+		return t.metaJSONOf(o, enc)
 	default:
 		return t.JSON(o)
 	}
@@ -61,7 +71,7 @@ func (t *Type) item(o *Object, enc encoding) (head, tail []byte, err error) {
 		tail, err = yamlItem(slices.Concat(head, tail), err)
 		return nil, tail, err
 	case enc.table != nil:
-		tail, err = t.row(o, enc.table, false)
+		tail, err = t.row(o, enc, false)
 		return nil, tail, err
 	case enc.proto && enc.partial:
 		tail, err = t.metaProtoOf(o)
@@ -70,7 +80,7 @@ func (t *Type) item(o *Object, enc encoding) (head, tail []byte, err error) {
 		tail, err = t.Raw(o)
 		return itemHead(tail), tail, err
 	case enc.partial:
-		tail, err = t.metaJSONOf(o)
+		tail, err = t.metaJSONOf(o, enc)
 		return nil, tail, err
 	}
 	if u, ok := o.from.(*unstructured.Unstructured); ok && t.builtIn {
@@ -96,7 +106,7 @@ func (t *Type) bookmark(rv uint64, initialEventsEnd bool, enc encoding) ([]byte,
 	}
 	o := t.Of(obj, rv)
 	if enc.table != nil {
-		return t.tableOf(o, enc.table, initialEventsEnd)
+		return t.tableOf(o, enc, initialEventsEnd)
 	}
 	return t.object(o, enc)
 }
@@ -106,9 +116,9 @@ func (t *Type) listKind(enc encoding) schema.GroupVersionKind {
 	gvk := t.GroupVersionKind
 	switch {
 	case enc.table != nil:
-		return tableKind
+		return enc.metaOf(tableKind.Kind)
 	case enc.partial:
-		gvk = metaKind
+		gvk = enc.metaOf(metaKind.Kind)
 	}
 	gvk.Kind += "List"
 	return gvk

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 )
 
 // negotiate picks the first representation in the Accept header that the
@@ -36,11 +37,13 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 			continue
 		}
 		as := params["as"]
-		switch isMeta := params["g"] == metaKind.Group && params["v"] == metaKind.Version; {
+		enc.beta = params["v"] == metav1beta1.SchemeGroupVersion.Version
+		switch isMeta := params["g"] == metaKind.Group && (enc.beta || params["v"] == metaKind.Version); {
 		case as == "":
 			if enc.proto && r.Type.Custom || r.Type.MetadataOnly {
 				continue
 			}
+			enc.beta = false
 			return enc, nil
 		case !isMeta:
 		case as == tableKind.Kind:

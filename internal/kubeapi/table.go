@@ -48,7 +48,8 @@ func (f *table) columns() ([]byte, error) {
 }
 
 // row returns an object as a row of a table.
-func (t *Type) row(o *Object, f *table, initialEventsEnd bool) ([]byte, error) {
+func (t *Type) row(o *Object, enc encoding, initialEventsEnd bool) ([]byte, error) {
+	f := enc.table
 	obj, err := t.value(o)
 	if err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (t *Type) row(o *Object, f *table, initialEventsEnd bool) ([]byte, error) {
 		object, err = t.JSON(o)
 	case f.include == metav1.IncludeNone && !initialEventsEnd: // clients look for the annotation
 	default:
-		object, err = t.metaJSONOf(o)
+		object, err = t.metaJSONOf(o, enc)
 	}
 	if err != nil {
 		return nil, err
@@ -86,17 +87,17 @@ func (t *Type) row(o *Object, f *table, initialEventsEnd bool) ([]byte, error) {
 }
 
 // tableOf returns an object as a table with one row.
-func (t *Type) tableOf(o *Object, f *table, initialEventsEnd bool) ([]byte, error) {
-	row, err := t.row(o, f, initialEventsEnd)
+func (t *Type) tableOf(o *Object, enc encoding, initialEventsEnd bool) ([]byte, error) {
+	row, err := t.row(o, enc, initialEventsEnd)
 	if err != nil {
 		return nil, err
 	}
-	columns, err := f.columns()
+	columns, err := enc.table.columns()
 	if err != nil {
 		return nil, err
 	}
 	return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":%q},"columnDefinitions":%s,"rows":[%s]}`,
-		tableKind.Kind, tableKind.GroupVersion().String(), strconv.FormatUint(o.Version, 10), columns, row), nil
+		tableKind.Kind, enc.metaOf(tableKind.Kind).GroupVersion().String(), strconv.FormatUint(o.Version, 10), columns, row), nil
 }
 
 // value is the object as a Go type, or unstructured.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
@@ -131,6 +132,46 @@ var codecs = []testCase{
 				}
 			}
 			atLeast(t, "bookmark", got[1].Object.GetResourceVersion(), got[0].Object.GetResourceVersion())
+		}
+	}},
+	{"metadata and tables of v1beta1", func(t *testing.T, f *fixture) {
+		beta := func(as string) string { return ";as=" + as + ";g=meta.k8s.io;v=v1beta1" }
+		const version = "meta.k8s.io/v1beta1"
+		for _, path := range []string{f.configMaps(), f.widgets()} {
+			made := f.create(t, path, "a")
+			l := decodeList(t, f.do(t, http.MethodGet, path, accept(jsonType+beta("PartialObjectMetadataList")), nil).body)
+			if l.GetKind() != "PartialObjectMetadataList" || l.GetAPIVersion() != version || len(l.Items) != 1 || l.Items[0].GetAPIVersion() != version || l.Items[0].GetUID() != made.GetUID() {
+				t.Errorf("got %v", l)
+			}
+			for _, of := range []string{path, path + "/a"} {
+				a := f.do(t, http.MethodGet, of, accept(jsonType+beta("Table")), nil)
+				table := &metav1beta1.Table{}
+				if err := json.Unmarshal(a.body, table); err != nil || a.code != http.StatusOK {
+					t.Fatalf("%d %s %v", a.code, a.body, err)
+				}
+				if table.Kind != "Table" || table.APIVersion != version || len(table.Rows) != 1 || table.ColumnDefinitions[0].Name != "Name" ||
+					!strings.Contains(string(table.Rows[0].Object.Raw), `"apiVersion":"`+version+`"`) {
+					t.Errorf("got %s", a.body)
+				}
+			}
+			a := f.do(t, http.MethodGet, path+"/a", accept(protoType+beta("PartialObjectMetadata")), nil)
+			if got := mediaType(t, a.header); got != protoType || !bytes.Contains(a.body, []byte(version)) {
+				t.Errorf("got %s %q", got, a.body)
+			}
+		}
+	}},
+	{"CBOR is not served", func(t *testing.T, f *fixture) {
+		const cborType = "application/cbor"
+		for _, path := range []string{f.configMaps(), f.widgets()} {
+			f.create(t, path, "a")
+			for _, of := range []string{path, path + "/a", path + "?watch=true&timeoutSeconds=1"} {
+				if a := f.do(t, http.MethodGet, of, accept(cborType), nil); a.code != http.StatusNotAcceptable {
+					t.Errorf("%s: got %d %s", of, a.code, a.body)
+				}
+				if a := f.do(t, http.MethodGet, of, accept(cborType+","+jsonType), nil); a.code != http.StatusOK || mediaType(t, a.header) != jsonType {
+					t.Errorf("%s: got %d %v", of, a.code, a.header)
+				}
+			}
 		}
 	}},
 	{"gzip above 128 KB", func(t *testing.T, f *fixture) {
