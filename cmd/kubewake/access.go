@@ -94,7 +94,7 @@ func (a *access) link(cfg *rest.Config, cluster func(context.Context) string) (*
 
 // serve lets callers in until end is called. path is that of the file.
 func (a *access) serve(file serve.File, link *serve.Link, path string, logf func(string, ...any)) (end func() error, err error) {
-	s := serve.New(serve.Options{File: file, Link: link, Limits: a.limits})
+	s := serve.New(serve.Options{File: file, Link: link, Schemas: serve.SchemasOf(path), Limits: a.limits})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +32,8 @@ type kubeClient struct {
 	namespace string
 	secrets   bool
 	warnings  rest.WarningHandler
+	// server is asked for schemas that are not kept. nil, or one that returns nil, asks none.
+	server func(*serve.Shared) (*serve.Link, error)
 	// own runs a command line that is not kubectl's. nil means that all are.
 	own func(cmd *cobra.Command, args []string) (own bool, err error)
 
@@ -63,7 +66,25 @@ func (c *kubeClient) open() {
 	if c.err = file.Ready(); c.err != nil {
 		return
 	}
-	handler := dryRun(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { file.ServeFile(w, r, nil) }))
+	var server http.Handler
+	if c.server != nil {
+		link, err := c.server(file)
+		if err != nil {
+			c.err = err
+			return
+		}
+		if link != nil {
+			server = link.ForThisUser()
+		}
+	}
+	schemas := serve.SchemasOf(c.db.path)
+	handler := dryRun(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/openapi/") {
+			schemas.ServeHTTP(w, r, server)
+			return
+		}
+		file.ServeFile(w, r, nil)
+	}))
 	c.config = &rest.Config{
 		Host: "http://file", UserAgent: "kubewake/" + version(), QPS: -1, WarningHandler: c.warnings,
 		Transport: &aged{next: &inProcess{c.ctx, handler}, errOut: c.streams.ErrOut, said: map[string]bool{}},

@@ -7,14 +7,18 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/kubectl/pkg/cmd/apiresources"
 	kubedescribe "k8s.io/kubectl/pkg/cmd/describe"
 	"k8s.io/kubectl/pkg/cmd/diff"
 	kubeevents "k8s.io/kubectl/pkg/cmd/events"
+	"k8s.io/kubectl/pkg/cmd/explain"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/cmd/wait"
+
+	"github.com/kubewake/kubewake/internal/serve"
 
 	_ "github.com/kubewake/kubewake/cmd/kubewake/internal/english" // before kubectl's packages
 )
@@ -49,8 +53,7 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 			c.secrets = true // it masks them, without --show-secrets
 			return diff.NewCmdDiff(cmdutil.NewFactory(c), streams)
 		}),
-		notInFiles("explain TYPE", "Print why a file cannot explain a type's fields",
-			"a file has objects, and no OpenAPI schema to explain fields from; ask a server: kubectl explain"),
+		onFile(streams, func(c *kubeClient) *cobra.Command { return newExplain(c, streams) }),
 		notInFiles("logs POD", "Print why a file has no logs",
 			"a file has objects, and no logs; they are on the node: kubectl logs, or kubewake serve --pass-through"),
 	}
@@ -107,6 +110,37 @@ func untilFatal(errOut io.Writer, runs func()) (err error) {
 	}()
 	runs()
 	return nil
+}
+
+// newExplain is kubectl's, from the schemas that are kept beside the file.
+func newExplain(c *kubeClient, streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := explain.NewCmdExplain("kubewake", cmdutil.NewFactory(c), streams)
+	cmd.Long += "\n\nThe schemas of a server are larger than what many mirrors read, so they are read only once somebody wants them:\n" +
+		"with --fetch, or when a client asks kubewake serve --pass-through for one. Then they are kept beside the file, in FILE.openapi."
+	cmd.Example += "\n\n  # Read the schema of deployments' group from the server of the kubeconfig, and keep it\n  kubewake explain deployments --fetch"
+	flags, fetch := genericclioptions.NewConfigFlags(false), false
+	f := cmd.Flags()
+	f.BoolVar(&fetch, "fetch", false, "read the schema from the server of the kubeconfig, unless the kept one is the server's, and keep it")
+	f.StringVar(flags.KubeConfig, "kubeconfig", "", "path of the kubeconfig, for --fetch")
+	f.StringVar(flags.Context, "context", "", "the kubeconfig's context, for --fetch")
+	c.own = func(*cobra.Command, []string) (bool, error) {
+		if fetch {
+			return false, nil
+		}
+		err := serve.SchemasOf(c.db.path).Ready()
+		return err != nil, err
+	}
+	c.server = func(file *serve.Shared) (*serve.Link, error) {
+		if !fetch {
+			return nil, nil
+		}
+		cfg, err := clientConfig(flags, func(*rest.Config) {})
+		if err != nil {
+			return nil, err
+		}
+		return serve.NewLink(cfg, serve.LinkOptions{Cluster: file.Cluster})
+	}
+	return cmd
 }
 
 // notInFiles is a command that says why there is no such command.

@@ -50,7 +50,7 @@ func TestPassThrough(t *testing.T) {
 		{"a type that the file lacks", bob, r.addr, "GET", "/api/v1/pods", nil, "own as bob dev,ops"},
 		{"a group that the file lacks", s.socket, local, "GET", "/apis/example.com/v1/widgets", nil, "own"},
 		{"a subresource", anybody, r.addr, "GET", maps + "/x/scale", ann, "ann"},
-		{"OpenAPI", s.socket, local, "GET", "/openapi/v3", nil, "own"},
+		{"OpenAPI", s.socket, local, "GET", "/openapi/v2", nil, "own"},
 		{"a self review", bob, r.addr, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", nil, "own as bob dev,ops"},
 		{"a proxy's headers", s.socket, local, "DELETE", maps, []string{"X-Remote-User", "root", "X-Remote-Group", "system:masters"}, "own"},
 		{"headers that are dropped on the way", bob1, r.addr, "DELETE", maps, []string{"Connection", "Impersonate-User, Impersonate-Group"}, "own as bob dev,ops"},

@@ -160,24 +160,9 @@ func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1
 
 // authorize asks the server whether a caller may read something.
 func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.StatusError {
-	groups := c.user.Groups
-	if c.token == "" && !slices.Contains(groups, authenticated) {
-		groups = append(slices.Clip(groups), authenticated)
-	}
-	spec := authorizationv1.SubjectAccessReviewSpec{User: c.user.Username, Groups: groups, UID: c.user.UID, ResourceAttributes: attributes(r, p)}
-	if len(c.user.Extra) > 0 {
-		spec.Extra = map[string]authorizationv1.ExtraValue{}
-		for k, v := range c.user.Extra {
-			spec.Extra[k] = authorizationv1.ExtraValue(v)
-		}
-	}
-	got, err := l.reviews.get(r.Context(), spec, func(ctx context.Context) (review, error) {
-		r, err := l.authz.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-		if err != nil {
-			return review{}, err
-		}
-		return review{yes: r.Status.Allowed && !r.Status.Denied, why: r.Status.Reason, user: authenticationv1.UserInfo{Username: spec.User}}, nil
-	})
+	spec := l.asking(c)
+	spec.ResourceAttributes = attributes(r, p)
+	got, err := l.access(r.Context(), spec)
 	a := spec.ResourceAttributes
 	resource := schema.GroupResource{Group: a.Group, Resource: a.Resource}
 	what := fmt.Sprintf("User %q cannot %s resource %q in API group %q", spec.User, a.Verb, a.Resource, a.Group)
@@ -198,6 +183,40 @@ func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.
 		return apierrors.NewForbidden(resource, p.Name, errors.New(what))
 	}
 	return nil
+}
+
+// mayGet says whether a caller may get what is no object.
+func (l *Link) mayGet(r *http.Request, c *caller) bool {
+	spec := l.asking(c)
+	spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: "get"}
+	got, err := l.access(r.Context(), spec)
+	return err == nil && got.yes
+}
+
+// asking begins a question about a caller.
+func (l *Link) asking(c *caller) authorizationv1.SubjectAccessReviewSpec {
+	groups := c.user.Groups
+	if c.token == "" && !slices.Contains(groups, authenticated) {
+		groups = append(slices.Clip(groups), authenticated)
+	}
+	spec := authorizationv1.SubjectAccessReviewSpec{User: c.user.Username, Groups: groups, UID: c.user.UID}
+	if len(c.user.Extra) > 0 {
+		spec.Extra = map[string]authorizationv1.ExtraValue{}
+		for k, v := range c.user.Extra {
+			spec.Extra[k] = authorizationv1.ExtraValue(v)
+		}
+	}
+	return spec
+}
+
+func (l *Link) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (review, error) {
+	return l.reviews.get(ctx, spec, func(ctx context.Context) (review, error) {
+		r, err := l.authz.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return review{}, err
+		}
+		return review{yes: r.Status.Allowed && !r.Status.Denied, why: r.Status.Reason, user: authenticationv1.UserInfo{Username: spec.User}}, nil
+	})
 }
 
 // whileAllowed ends a watch once a new one would be refused. It looks each minute, when

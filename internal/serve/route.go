@@ -46,6 +46,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		refuse(w, "who comes with a client certificate is impersonated, and cannot impersonate somebody else (Impersonate- headers)")
 	case asSomebody && s.link == nil:
 		refuse(w, "it is not known what others may do: there is no link to the server (Impersonate- headers)")
+	case isSchema(r.URL.Path) && reads && !asSomebody && s.schemas != nil:
+		s.schema(w, r, c)
 	case s.link == nil:
 		s.file.ServeFile(w, r, nil)
 	case !reads || asSomebody || r.Header.Get("Upgrade") != "":
@@ -79,6 +81,18 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubea
 		}
 	}
 	s.file.ServeFile(w, r, s.link)
+}
+
+// schema answers with a document of OpenAPI. What is kept is for those who may get it.
+func (s *Server) schema(w http.ResponseWriter, r *http.Request, c *caller) {
+	switch {
+	case s.link == nil:
+		s.schemas.ServeHTTP(w, r, nil)
+	case c.same, s.link.mayGet(r, c):
+		s.schemas.ServeHTTP(w, r, s.link)
+	default:
+		s.link.ServeHTTP(w, r) // the server refuses it
+	}
 }
 
 func refuse(w http.ResponseWriter, why string) {

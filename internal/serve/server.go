@@ -23,6 +23,8 @@ type Options struct {
 	File File
 	// Link leads to the real server. nil: only the file answers, and only this user gets in.
 	Link *Link
+	// Schemas keeps documents of OpenAPI. nil: the server alone has them.
+	Schemas *Schemas
 	// Limits are DefaultLimits where they are 0.
 	Limits Limits
 }
@@ -31,6 +33,7 @@ type Options struct {
 type Server struct {
 	file    File
 	link    *Link
+	schemas *Schemas
 	limits  Limits
 	closing context.CancelFunc
 	ctx     context.Context // of all requests
@@ -42,7 +45,7 @@ type Server struct {
 
 // New returns a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{file: o.File, link: o.Link, limits: o.Limits.withDefaults()}
+	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults()}
 	s.ctx, s.closing = context.WithCancel(context.Background())
 	return s
 }

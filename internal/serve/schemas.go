@@ -1,0 +1,229 @@
+package serve
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+const (
+	schemasPath = "/openapi/v3"
+	// largestSchema bounds a document that is kept.
+	largestSchema = 32 << 20
+)
+
+// Schemas are the OpenAPI documents of a server, one for each group version. They are kept
+// in a folder beside the file once a client has asked for them over the link: they are
+// larger than what many mirrors read, so nobody asks for them unless somebody wants them.
+type Schemas struct{ dir string }
+
+// SchemasOf returns those beside a file.
+func SchemasOf(file string) *Schemas { return &Schemas{file + ".openapi"} }
+
+// isSchema says whether a path is that of a document, or of their list.
+func isSchema(path string) bool {
+	return path == schemasPath || strings.HasPrefix(path, schemasPath+"/")
+}
+
+// ServeHTTP answers with a document, or with their list. What is kept under the hash that a
+// client asks for is the server's. Anything else comes from the server, and from what is kept
+// if the server cannot be asked. server is nil if there is none.
+func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.Handler) {
+	form := formOf(r.Header.Get("Accept"))
+	kept := s.read(r.URL.Path, form)
+	hash := r.URL.Query().Get("hash")
+	if kept != nil && hash != "" && hash == kept.hash {
+		kept.send(w)
+		return
+	}
+	missing := noSchemaError{r.URL.Path}.Error()
+	if server != nil && isSchema(r.URL.Path) {
+		r = r.Clone(r.Context())
+		for _, name := range []string{"If-None-Match", "If-Modified-Since", "Range", "Accept-Encoding"} {
+			r.Header.Del(name) // the whole document is to be kept
+		}
+		t := &tee{ResponseWriter: w, header: http.Header{}}
+		server.ServeHTTP(t, r)
+		if t.code == http.StatusOK && !t.large {
+			s.write(&schemaDoc{r.URL.Path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
+		}
+		if !t.failed {
+			return
+		}
+		missing += ": " + strings.TrimSpace(statusText(t.body.Bytes()))
+	}
+	if kept == nil {
+		http.Error(w, missing, http.StatusNotImplemented) // kubectl shows the text of no other code and form
+		return
+	}
+	kept.send(w)
+}
+
+// statusText is the message of a status, or the text itself.
+func statusText(body []byte) string {
+	var st metav1.Status
+	if err := json.Unmarshal(body, &st); err != nil || st.Message == "" {
+		return string(body)
+	}
+	return st.Message
+}
+
+// ForThisUser passes requests on with this process's credentials.
+func (l *Link) ForThisUser() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { l.ServeHTTP(w, withCaller(r, &caller{same: true})) })
+}
+
+// noSchemaError says how to get a document.
+type noSchemaError struct{ path string }
+
+func (e noSchemaError) Error() string {
+	what := strings.Trim(strings.TrimPrefix(e.path, schemasPath), "/")
+	if what == "" {
+		what = "any type"
+	}
+	return fmt.Sprintf("the schema of %s is not kept beside the file; on a link, once: kubewake explain TYPE --fetch, or kubectl explain TYPE through kubewake serve --pass-through", what)
+}
+
+// Ready returns an error if no document is kept.
+func (s *Schemas) Ready() error {
+	if s.read(schemasPath, formJSON) == nil {
+		return noSchemaError{}
+	}
+	return nil
+}
+
+const (
+	formJSON  = "json"
+	formProto = "pb"
+)
+
+// formOf is the form of a document that an Accept or Content-Type names.
+func formOf(media string) string {
+	if strings.Contains(media, "protobuf") {
+		return formProto
+	}
+	return formJSON
+}
+
+// schemaDoc is a document, or their list.
+type schemaDoc struct {
+	path, form, hash string
+	body             []byte
+}
+
+func (d *schemaDoc) send(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", map[string]string{formJSON: kubeapi.MediaJSON, formProto: "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"}[d.form])
+	h.Set("Etag", fmt.Sprintf("%q", d.hash))
+	h.Set("Vary", "Accept")
+	_, _ = w.Write(d.body) // the client left
+}
+
+// file is the path of a document. Its name has no separators.
+func (s *Schemas) file(path, form string) string {
+	return filepath.Join(s.dir, strings.ReplaceAll(strings.Trim(path, "/"), "/", "_")+"."+form+".gz")
+}
+
+// read returns what is kept, nil if it is not or cannot be read.
+func (s *Schemas) read(path, form string) *schemaDoc {
+	f, err := os.Open(s.file(path, form))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil || z.Name != path {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(z, largestSchema+1))
+	if err != nil || len(body) > largestSchema {
+		return nil
+	}
+	return &schemaDoc{path, form, z.Comment, body}
+}
+
+// write keeps a document. If it cannot, the next one who asks gets it from the server.
+func (s *Schemas) write(d *schemaDoc) {
+	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	z.Name, z.Comment = d.path, d.hash
+	_, err := z.Write(d.body)
+	if err = errors.Join(err, z.Close()); err != nil {
+		return // a header that is no text
+	}
+	tmp, err := os.CreateTemp(s.dir, ".new-*")
+	if err != nil {
+		return
+	}
+	_, err = tmp.Write(out.Bytes())
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), s.file(d.path, d.form))
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name()) // it is not read
+	}
+}
+
+// tee passes on an answer and keeps its body, unless it says that the server failed. Then
+// nothing is passed on.
+type tee struct {
+	http.ResponseWriter
+	header http.Header // until the code is known
+	code   int
+	failed bool
+	large  bool
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (t *tee) Header() http.Header { return t.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (t *tee) WriteHeader(code int) {
+	if t.code != 0 {
+		return
+	}
+	t.code = code
+	if t.failed = code >= http.StatusInternalServerError; t.failed {
+		return
+	}
+	for name, values := range t.header {
+		t.ResponseWriter.Header()[name] = values
+	}
+	t.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements io.Writer.
+func (t *tee) Write(b []byte) (int, error) {
+	t.WriteHeader(http.StatusOK)
+	if t.large = t.large || t.body.Len()+len(b) > largestSchema; !t.large {
+		t.body.Write(b)
+	}
+	if t.failed {
+		return len(b), nil
+	}
+	return t.ResponseWriter.Write(b)
+}
+
+// FlushError is what http.ResponseController calls.
+func (t *tee) FlushError() error {
+	if t.WriteHeader(http.StatusOK); t.failed {
+		return nil
+	}
+	return http.NewResponseController(t.ResponseWriter).Flush()
+}

@@ -1,0 +1,112 @@
+package serve
+
+import (
+	"crypto/x509/pkix"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+)
+
+// TestSchemas: a document that a client has asked for is kept, and answers while the server
+// cannot. The same one is not asked for twice.
+func TestSchemas(t *testing.T) {
+	c := newCluster(t)
+	ours := newAuthority(t)
+	path := filepath.Join(t.TempDir(), "f.db")
+	of := func() *served {
+		return start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}), Schemas: SchemasOf(path)})
+	}
+	s := of()
+	const doc = "/openapi/v3/api/v1"
+	requests := func(n int, what string, header ...string) said {
+		t.Helper()
+		before, _ := c.counts()
+		a := s.get(what, header...)
+		if after, _ := c.counts(); after-before != n {
+			t.Errorf("%s: %d requests of the server", what, after-before)
+		}
+		return a
+	}
+	c.setDown(true)
+	if a := s.get(doc); !a.has(501, "the schema of api/v1 is not kept beside the file") || !strings.Contains(a.body, "explain TYPE --fetch") {
+		t.Errorf("nothing is kept: %d %s", a.code, a.body)
+	}
+	c.setDown(false)
+	if a := requests(1, "/openapi/v3"); !a.has(200, "hash=one") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if a := requests(1, doc+"?hash=one"); !a.has(200, `"openapi":"one"`) {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if a := requests(0, doc+"?hash=one"); !a.has(200, `"openapi":"one"`) || a.header.Get("Etag") != `"one"` {
+		t.Errorf("once more: %d %s", a.code, a.body)
+	}
+	if a := requests(1, doc+"?hash=one", "Accept", "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"); a.code != 200 || !strings.Contains(a.header.Get("Content-Type"), "protobuf") {
+		t.Errorf("another form: %d %s", a.code, a.body)
+	}
+	if a := requests(1, "/openapi/v3/apis/none/v1"); a.code != 404 {
+		t.Errorf("what the server lacks: %d %s", a.code, a.body)
+	}
+	c.setDown(true)
+	s = of() // another life
+	for _, what := range []string{"/openapi/v3", doc, doc + "?hash=one", doc + "?hash=older"} {
+		if a := requests(0, what); a.code != 200 || !strings.Contains(a.header.Get("Content-Type"), "json") {
+			t.Errorf("offline, %s: %d %s", what, a.code, a.body)
+		}
+	}
+	r := s.remote(ours)
+	bob := r.client(ours, pkix.Name{CommonName: "bob"})
+	if a := get(t, bob, r.addr+doc); a.code == 200 {
+		t.Errorf("somebody else, whom the server has not allowed it: %d %s", a.code, a.body)
+	}
+	c.setDown(false)
+	c.may = func(s authorizationv1.SubjectAccessReviewSpec) bool { return s.NonResourceAttributes != nil }
+	s = of()
+	r = s.remote(ours)
+	bob = r.client(ours, pkix.Name{CommonName: "bob"})
+	if a := get(t, bob, r.addr+doc); a.code != 200 {
+		t.Errorf("whom it has: %d %s", a.code, a.body)
+	}
+
+	dir := path + ".openapi"
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", info, err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 3 {
+		t.Errorf("%v %v", files, err)
+	}
+	for _, f := range files {
+		write(t, filepath.Join(dir, f.Name()), []byte("damaged"))
+	}
+	if a := requests(1, doc+"?hash=one"); !a.has(200, `"openapi":"one"`) {
+		t.Errorf("damaged: %d %s", a.code, a.body)
+	}
+}
+
+// schemas are the documents of a cluster.
+func schemas(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/openapi/v3":
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"paths":{"api/v1":{"serverRelativeURL":"/openapi/v3/api/v1?hash=one"}}}`) // the client left
+	case "/openapi/v3/api/v1":
+		w.Header().Set("Etag", `"one"`)
+		media := "application/json"
+		if strings.Contains(r.Header.Get("Accept"), "protobuf") {
+			media = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+		}
+		w.Header().Set("Content-Type", media)
+		_, _ = fmt.Fprint(w, `{"openapi":"one"}`) // the client left
+	default:
+		http.NotFound(w, r)
+	}
+}
