@@ -48,6 +48,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		refuse(w, "it is not known what others may do: there is no link to the server (Impersonate- headers)")
 	case isSchema(r.URL.Path) && reads && !asSomebody && s.schemas != nil:
 		s.schema(w, r, c)
+	case r.URL.Path == selfReviewPath && r.Method == http.MethodPost && !asSomebody:
+		s.selfReview(w, r)
 	case s.link == nil:
 		s.file.ServeFile(w, r, nil)
 	case !reads || asSomebody || r.Header.Get("Upgrade") != "":

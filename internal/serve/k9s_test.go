@@ -1,0 +1,131 @@
+package serve
+
+import (
+	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/filetest"
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// podsOfK9s has namespace a, pod a/p on node n1 and Secret a/s.
+func podsOfK9s(t *testing.T) File {
+	t.Helper()
+	db := filetest.Open(t, boltstore.Options{})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("namespaces"), &corev1.Namespace{}), "10", &corev1.Namespace{ObjectMeta: object("", "a", 1)})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("pods"), &corev1.Pod{}), "10", &corev1.Pod{ObjectMeta: object("a", "p", 2), Spec: corev1.PodSpec{NodeName: "n1"}})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("secrets"), &corev1.Secret{}), "10", &corev1.Secret{ObjectMeta: object("a", "s", 3)})
+	return Own(db, apifile.Options{})
+}
+
+// mayI is the body of a question about oneself.
+func mayI(t *testing.T, verb, resource, namespace string) string {
+	t.Helper()
+	group, resource, _ := strings.Cut(resource, "/")
+	b, err := json.Marshal(&authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
+		Spec:     authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestStartOfK9s sends what k9s sends until it shows pods: with the link, without it, and
+// where there is none. No answer makes client-go wait and ask again.
+func TestStartOfK9s(t *testing.T) {
+	const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+	for _, mode := range []string{"live", "offline", "no link"} {
+		t.Run(mode, func(t *testing.T) {
+			o := Options{File: podsOfK9s(t)}
+			if mode != "no link" {
+				c := newCluster(t)
+				o.Link = c.link(t, LinkOptions{})
+				c.setDown(mode == "offline")
+			}
+			s := start(t, o)
+			passed := map[string]int{"live": 200, "offline": 503, "no link": 404}[mode] // of what the file lacks
+			for _, tc := range []struct {
+				what, path, accept string
+				code               int
+				text               string
+			}{
+				{"version", "/version", "", 200, "gitVersion"},
+				{"groups", "/apis", kubeapi.MediaDiscovery + ",application/json", 200, "APIGroupDiscoveryList"},
+				{"core groups", "/api", kubeapi.MediaDiscovery + ",application/json", 200, `"pods"`},
+				{"groups for metrics", "/apis", "", 200, "APIGroupList"},
+				{"namespaces", "/api/v1/namespaces", "", 200, `"uid":"a"`},
+				{"namespace", "/api/v1/namespaces/a", "", 200, `"uid":"a"`},
+				{"pods", "/api/v1/pods?limit=500&resourceVersion=0", "", 200, `"uid":"ap"`},
+				{"a watch of pods", "/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=0", "", 200, `"ADDED"`},
+				{"a table", "/api/v1/namespaces/a/pods", table, 200, `"columnDefinitions"`},
+				{"a table's watch", "/api/v1/namespaces/a/pods?watch=1&timeoutSeconds=1&resourceVersion=0", table, 200, `"columnDefinitions"`},
+				{"pods of a node", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1", table, 200, `"uid":"ap"`},
+				{"pods of another", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn2", "", 200, `"items":[]`},
+				{"nodes", "/api/v1/nodes", "", passed, ""},
+				{"definitions", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", table, passed, ""},
+				{"metrics", "/apis/metrics.k8s.io/v1beta1/nodes", "", passed, ""},
+				{"logs", "/api/v1/namespaces/a/pods/p/log?tailLines=1", "", passed, ""},
+			} {
+				if strings.HasSuffix(tc.what, "logs") && mode == "live" {
+					continue // they last
+				}
+				a := s.get(tc.path, "Accept", tc.accept)
+				if !a.has(tc.code, tc.text) {
+					t.Errorf("%s: %d %s", tc.what, a.code, a.body)
+				}
+				if after := a.header.Get("Retry-After"); a.code == 503 && !strings.HasSuffix(after, "GMT") {
+					t.Errorf("%s: Retry-After %q", tc.what, after)
+				}
+			}
+			if mode == "live" {
+				return // the server says what one may
+			}
+			for _, tc := range []struct {
+				verb, resource, namespace string
+				may                       bool
+			}{
+				{"list", "/namespaces", "", true}, {"list", "/pods", "", true}, {"watch", "/pods", "a", true}, {"get", "/pods", "a", true},
+				{"delete", "/pods", "a", false}, {"list", "/nodes", "", false}, {"list", "apps/deployments", "a", false}, {"list", "/secrets", "a", false},
+			} {
+				a := send(t, s.socket, "POST", local+selfReviewPath, strings.NewReader(mayI(t, tc.verb, tc.resource, tc.namespace)), "Content-Type", "application/json")
+				if !a.has(201, fmt.Sprintf(`"allowed":%t`, tc.may)) {
+					t.Errorf("%s %s: %d %s", tc.verb, tc.resource, a.code, a.body)
+				}
+			}
+			if a := send(t, s.socket, "POST", local+selfReviewPath, strings.NewReader("{}")); a.code != 400 {
+				t.Errorf("%d %s", a.code, a.body)
+			}
+		})
+	}
+}
+
+// TestSelfReviewOfOthers: offline, others may what the server has allowed them.
+func TestSelfReviewOfOthers(t *testing.T) {
+	c := newCluster(t)
+	ours := newAuthority(t)
+	s := start(t, Options{File: podsOfK9s(t), Link: c.link(t, LinkOptions{Offline: time.Hour})})
+	r := s.remote(ours)
+	bob := r.client(ours, pkix.Name{CommonName: "bob"})
+	if a := get(t, bob, r.addr+"/api/v1/namespaces/a/pods"); a.code != 200 {
+		t.Fatalf("%d %s", a.code, a.body)
+	}
+	c.setDown(true)
+	for verb, may := range map[string]bool{"list": true, "watch": false, "get": true} {
+		a := send(t, bob, "POST", r.addr+selfReviewPath, strings.NewReader(mayI(t, verb, "/pods", "a")), "Content-Type", "application/json")
+		if !a.has(201, fmt.Sprintf(`"allowed":%t`, may)) {
+			t.Errorf("%s: %d %s", verb, a.code, a.body)
+		}
+	}
+}

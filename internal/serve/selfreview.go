@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+const selfReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+// selfReview answers what the caller may do. The server says it. While it cannot, callers
+// may do what would be answered here, which is reading what the file has: k9s and kubectl
+// auth can-i ask before they read.
+func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		kubeapi.WriteStatus(w, apierrors.NewRequestEntityTooLargeError(err.Error()))
+		return
+	}
+	why := "there is no link to the server"
+	if s.link != nil {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		t := &tee{ResponseWriter: w, header: http.Header{}}
+		s.link.ServeHTTP(t, r)
+		if !t.failed {
+			return
+		}
+		why = statusText(t.body.Bytes())
+	}
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
+	if err != nil || !ok {
+		kubeapi.WriteStatus(w, apierrors.NewBadRequest("the body is no SelfSubjectAccessReview of authorization.k8s.io/v1"))
+		return
+	}
+	review.Status = authorizationv1.SubjectAccessReviewStatus{Reason: "of what the file has: " + why}
+	if a := review.Spec.ResourceAttributes; a != nil {
+		review.Status.Allowed = s.mayRead(r, a)
+	}
+	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
+	out, err := json.Marshal(review)
+	if err != nil {
+		panic(err) // it was read
+	}
+	kubeapi.WriteJSON(w, http.StatusCreated, out)
+}
+
+// mayRead says whether the caller would get an answer of the file.
+func (s *Server) mayRead(r *http.Request, a *authorizationv1.ResourceAttributes) bool {
+	if a.Verb != "get" && a.Verb != "list" && a.Verb != "watch" || a.Subresource != "" && a.Subresource != "status" {
+		return false
+	}
+	version := a.Version
+	if version == "" || version == "*" {
+		version = s.versionOf(r, a.Group)
+	}
+	to := "/apis/" + a.Group + "/" + version
+	if a.Group == "" {
+		to = "/api/" + version
+	}
+	if a.Namespace != "" && !(a.Group == "" && a.Resource == "namespaces") {
+		to = path.Join(to, "namespaces", a.Namespace)
+	}
+	to = path.Join(to, a.Resource)
+	if c := callerOf(r); !c.same {
+		p := kubeapi.ParsePath(to)
+		p.Name = a.Name
+		query := ""
+		if a.Verb == "watch" {
+			query = "watch=1"
+		}
+		if err := s.link.authorize(reading(r, to, query), c, p); err != nil {
+			return false
+		}
+	}
+	got := s.fromFile(reading(r, to, "limit=1&resourceVersion=1&resourceVersionMatch=NotOlderThan")) // waits for nothing
+	return got.code == http.StatusOK || got.code == http.StatusTooManyRequests                       // it has not been listed yet
+}
+
+// versionOf is the version of a group that the file prefers.
+func (s *Server) versionOf(r *http.Request, group string) string {
+	var g metav1.APIGroup
+	if group == "" || json.Unmarshal(s.fromFile(reading(r, "/apis/"+group, "")).body.Bytes(), &g) != nil {
+		return "v1"
+	}
+	return g.PreferredVersion.Version
+}
+
+// reading is a read in the place of a request.
+func reading(r *http.Request, path, query string) *http.Request {
+	r = r.Clone(r.Context())
+	r.Method, r.Body, r.ContentLength, r.Header = http.MethodGet, http.NoBody, 0, http.Header{}
+	r.URL = &url.URL{Path: path, RawQuery: query}
+	return r
+}
+
+func (s *Server) fromFile(r *http.Request) *answer {
+	return ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.file.ServeFile(w, r, nil) }), r, kubeapi.MediaJSON)
+}
