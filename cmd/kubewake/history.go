@@ -28,6 +28,8 @@ type historyCmd struct {
 	since     time.Duration
 	at        string
 	secrets   bool
+	when      string // colours are shown
+	color     color
 }
 
 func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
@@ -39,6 +41,7 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 			"see --journal-age and --journal-bytes of mirror. The objects of a type's first list are not in the journal.",
 		Example: `  kubewake history pods shop-1 -n web --db cache.db
   kubewake history pods -A --since 10m -o json
+  kubewake history pods -A --color=always | less -R
   kubewake history pods shop-1 -n web --at 2026-11-22T21:00:00Z`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,6 +57,7 @@ func newHistory(streams genericiooptions.IOStreams) *cobra.Command {
 	f.DurationVar(&h.since, "since", 0, "only versions newer than this, such as 10m, by the machine's clock, which dated them")
 	f.StringVar(&h.at, "at", "", "show the object as it was at this resourceVersion, or at this `time`, such as 2026-11-22T21:00:00Z")
 	f.BoolVar(&h.secrets, "show-secrets", false, "show the data of secrets")
+	colorFlag(cmd, &h.when)
 	return cmd
 }
 
@@ -69,6 +73,9 @@ func (h *historyCmd) run(ctx context.Context, typ, name string) error {
 	}
 	moment, err := h.moment(name)
 	if err != nil {
+		return err
+	}
+	if h.color, err = colorOn(h.streams.Out, h.when); err != nil {
 		return err
 	}
 	h.namespace = namespaceOf(h.namespace)
@@ -123,12 +130,20 @@ func (h *historyCmd) print(out io.Writer, v live.Version) error {
 	if len(v.Managers) > 0 {
 		by = " by " + strings.Join(v.Managers, ", ")
 	}
-	line := func(format string, args ...any) { fmt.Fprintln(out, escaped(fmt.Sprintf(format, args...))) }
-	line("%s  %s  %s  resourceVersion %s%s", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)
+	fmt.Fprintln(out, escaped(fmt.Sprintf("%s  %s  %s  resourceVersion %s%s", v.Time.UTC().Format(time.RFC3339), v.Key, what, cmp.Or(v.ResourceVersion, "unknown"), by)))
 	for _, c := range v.Diff {
-		line("  %s: %s -> %s", c.Path, short(c.Old), short(c.New))
+		fmt.Fprintf(out, "  %s: %s -> %s\n", escaped(c.Path), h.value(red, c.Old), h.value(green, c.New))
 	}
 	return nil
+}
+
+// value is a field's value, in a colour if there is one.
+func (h *historyCmd) value(colour string, v any) string {
+	text := escaped(short(v))
+	if v == nil {
+		return text
+	}
+	return h.color.in(colour, text)
 }
 
 // escaped returns text without control characters, which a terminal would obey. Anyone

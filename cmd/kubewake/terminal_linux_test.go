@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/fifo"
+)
+
+// screen is a terminal, and what was written to it.
+type screen struct {
+	tty   *os.File
+	shown buffer
+	close func()
+}
+
+// newScreen returns a pseudo-terminal.
+func newScreen(t *testing.T) *screen {
+	t.Helper()
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip("there are no pseudo-terminals:", err)
+	}
+	conn, err := master.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		if failed = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); failed == nil {
+			n, failed = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	})
+	if err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	s := &screen{}
+	if s.tty, err = os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(&s.shown, master) // until it is closed
+		close(read)
+	}()
+	s.close = sync.OnceFunc(func() {
+		_ = master.Close() // hangs up
+		<-read
+		_ = s.tty.Close()
+	})
+	t.Cleanup(s.close)
+	return s
+}
+
+// await waits until the screen has shown a text.
+func (s *screen) await(t *testing.T, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.shown.String(), text); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q is shown:\n%q", text, s.shown.String())
+		}
+	}
+}
+
+// TestHistoryInColour: a terminal shows old values in red and new ones in green, unless
+// $NO_COLOR or --color says otherwise. What is no terminal gets the same without.
+func TestHistoryInColour(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	changed(t, path)
+	const head, end = "  web/c  updated  resourceVersion 2\n", "\n"
+	plain := head + `  .data.k: "a" -> "b"` + end + `  .data.new: none -> "c"` + end
+	coloured := head + "  .data.k: \x1b[31m\"a\"\x1b[0m -> \x1b[32m\"b\"\x1b[0m" + end + "  .data.new: none -> \x1b[32m\"c\"\x1b[0m" + end
+	for _, tc := range []struct {
+		env, term, flag     string
+		onScreen, elsewhere string
+	}{
+		{"", "xterm", "", coloured, plain},
+		{"", "xterm", "--color=auto", coloured, plain},
+		{"", "dumb", "", plain, plain},
+		{"1", "xterm", "", plain, plain},
+		{"1", "xterm", "--color=always", coloured, coloured},
+		{"", "xterm", "--color=always", coloured, coloured},
+		{"", "xterm", "--color=never", plain, plain},
+	} {
+		s := newScreen(t)
+		t.Setenv("NO_COLOR", tc.env)
+		t.Setenv("TERM", tc.term)
+		args := []string{"history", "cm", "c", "-n", "web", "--db", path}
+		if tc.flag != "" {
+			args = append(args, tc.flag)
+		}
+		var piped, errs bytes.Buffer
+		if code := run(t.Context(), genericiooptions.IOStreams{Out: &piped, ErrOut: &errs}, args); code != 0 || !strings.HasSuffix(piped.String(), tc.elsewhere) {
+			t.Errorf("%+v: %d %s\n%q", tc, code, errs.String(), piped.String())
+		}
+		if code := run(t.Context(), genericiooptions.IOStreams{Out: s.tty, ErrOut: &errs}, args); code != 0 {
+			t.Errorf("%+v: %d %s", tc, code, errs.String())
+		}
+		s.await(t, strings.ReplaceAll(tc.onScreen, "\n", "\r\n"))
+		s.close()
+	}
+	if code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}, []string{"history", "cm", "--db", path, "--color=maybe"}); code != 1 {
+		t.Error(code)
+	}
+}
+
+// changed writes a file with a config map that was changed.
+func changed(t *testing.T, path string) {
+	t.Helper()
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := fifo.New(s, nil)
+	for i, data := range []map[string]string{{"k": "a"}, {"k": "b", "new": "c"}} {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", UID: "u", ResourceVersion: fmt.Sprint(i + 1)}, Data: data}
+		if err := q.Update(cm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := q.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.Close()
+	s.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
