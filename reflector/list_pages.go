@@ -85,6 +85,7 @@ func (l *lister) pages(ctx context.Context) error {
 		return nil
 	}
 	if l.taken {
+		l.s.status.listed(l.relist.Objects, nil)
 		ctx = l.s.cluster.trace(ctx) // over which the pages come
 		defer l.soon(l.s.clock.Now())
 	}
@@ -121,6 +122,7 @@ func (l *lister) pages(ctx context.Context) error {
 		if err := l.relist.PageTo(p.objs, p.at); err != nil {
 			return err
 		}
+		l.s.status.listed(l.relist.Objects, p.rest)
 	}
 	select {
 	case err := <-failed:
@@ -135,6 +137,7 @@ type listPage struct {
 	objs []runtime.Object
 	kept []listing.Object // what is in the file already
 	at   listing.Progress
+	rest *int64 // objects that are left, nil: the server does not say
 }
 
 // next reads a page. Any page but the first is tried again if it fails. If the
@@ -177,7 +180,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			return p, rawErr
 		case err == nil:
 			l.resize(l.weight(raw, size), meta.LenList(list)+len(kept), l.s.clock.Since(began))
-			p.kept = kept
+			p.kept, p.rest = kept, remaining(list)
 			first := l.at.rv == "" && !l.taken
 			if p.objs, p.at, err = l.accept(list); err == nil && first && l.late {
 				l.form = l.s.form.late(ctx)
@@ -308,6 +311,18 @@ func (l *lister) accept(list runtime.Object) (objs []runtime.Object, at listing.
 		return nil, at, errWentBack
 	}
 	return objs, l.progress(listVersion(m)), nil
+}
+
+// remaining is how many objects the server says are left after a page.
+func remaining(list runtime.Object) *int64 {
+	m, err := meta.ListAccessor(list)
+	switch {
+	case err != nil:
+		return nil
+	case m.GetContinue() == "":
+		return new(int64)
+	}
+	return m.GetRemainingItemCount()
 }
 
 // resize fits the next page, and the first page of the next list.

@@ -75,6 +75,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 		}
 		switch why {
 		case againNot:
+			s.status.listed(0, nil)
 			return nil, s.fail(ctx, err)
 		case againFromStart:
 			s.log.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())

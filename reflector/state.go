@@ -44,6 +44,11 @@ type State struct {
 	Relists      map[string]uint64 `json:"relists,omitempty"`
 	LastRelist   string            `json:"lastRelist,omitempty"`
 	LastRelistAt time.Time         `json:"lastRelistAt,omitzero"`
+	// Listed counts the objects that the list under way has read, over all lives of a
+	// first list. Remaining is how many the server says are left, or nil if it does
+	// not say, as with selectors. Both are zero while no list is under way.
+	Listed    uint64 `json:"listed,omitempty"`
+	Remaining *int64 `json:"remaining,omitempty"`
 	// BytesSaved is the size of the records in the file at each resume, as stored.
 	// The server might have compressed them.
 	BytesSaved uint64 `json:"bytesSaved"`

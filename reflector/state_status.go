@@ -61,6 +61,14 @@ func (s *status) relisted(reason string, now time.Time) {
 	}
 	s.state.Relists[reason]++
 	s.state.LastRelist, s.state.LastRelistAt = reason, now
+	s.state.Listed, s.state.Remaining = 0, nil
+}
+
+// listed notes how far a list has come.
+func (s *status) listed(objects int, remaining *int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Listed, s.state.Remaining = uint64(objects), remaining
 }
 
 // hasRelisted says whether this life has read everything.

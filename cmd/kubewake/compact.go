@@ -3,10 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
+	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -23,6 +22,8 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: "Rewrite the file without its unused space. No program may have it open.\n\n" +
 			"With --collect-after, first remove sources that no program has used for that long, and contents of other clusters " +
 			"that were set aside that long ago. You can interrupt the command at any time: the file keeps its content, except for what was removed.",
+		Example: `  kubewake compact --db cache.db
+  kubewake compact --db cache.db --collect-after 720h -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf(output, "", "json"); err != nil {
@@ -32,11 +33,15 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 				return errors.New("the time must be positive, such as 720h (--collect-after)")
 			}
 			o := db.options()
-			o.CollectAfter, o.Logger = after, loggerTo(streams.ErrOut)
+			var shown *bar
+			if output == "" {
+				shown = newBar(streams.ErrOut, db.path, progressbar.OptionShowBytes(true))
+			}
+			o.CollectAfter = after
+			o.Logger = logger(func(line string) { shown.over(func() { fmt.Fprintln(streams.ErrOut, line) }) })
 			o.TrustClock = true // the user who gives a time vouches for the clock
-			progress, end := showProgress(streams.ErrOut, db.path)
-			c, err := boltstore.Compact(cmd.Context(), db.path, o, progress)
-			end()
+			c, err := boltstore.Compact(cmd.Context(), db.path, o, shown.to)
+			shown.end()
 			if err != nil {
 				return flagOf(err)
 			}
@@ -54,30 +59,6 @@ func newCompact(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.Flags().DurationVar(&after, "collect-after", 0, "remove sources that no program has used for this long, such as 720h; keeps all by default")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json; text by default")
 	return cmd
-}
-
-// showProgress reports on a terminal only.
-func showProgress(w io.Writer, path string) (progress boltstore.Progress, end func()) {
-	f, ok := w.(*os.File)
-	if ok {
-		st, err := f.Stat()
-		ok = err == nil && st.Mode()&os.ModeCharDevice != 0
-	}
-	if !ok {
-		return nil, func() {}
-	}
-	shown := int64(-1)
-	progress = func(done, total int64) {
-		if percent := 100 * done / max(total, 1); percent != shown {
-			shown = percent
-			fmt.Fprintf(f, "\r%s: copied %d %% of %s", path, percent, human(total))
-		}
-	}
-	return progress, func() {
-		if shown >= 0 {
-			fmt.Fprint(f, "\r\033[K")
-		}
-	}
 }
 
 // human returns a number of bytes with a decimal unit, such as 1.5 MB.

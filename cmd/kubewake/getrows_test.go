@@ -24,18 +24,6 @@ func TestGetStreams(t *testing.T) {
 	const n = 2*rowsAtATime + 7
 	dir := t.TempDir()
 	path, keyset := filepath.Join(dir, "f.db"), filepath.Join(dir, "f.key")
-	db, err := boltstore.Open(path, boltstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var want, page []string
 	var objs []runtime.Object
 	for i := range n {
@@ -43,16 +31,7 @@ func TestGetStreams(t *testing.T) {
 		want, page = append(want, "web "+name), append(page, name)
 		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, ResourceVersion: fmt.Sprint(i + 1)}})
 	}
-	if err := r.Page(objs); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Commit("5000", time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	s.Release()
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	fileWith(t, path, objs)
 
 	t.Setenv("KUBEWAKE_DB", path)
 	shown := func(args ...string) string {
@@ -91,6 +70,33 @@ func TestGetStreams(t *testing.T) {
 	shown("keys", "generate", keyset)
 	shown("keys", "encrypt", "--keyset", keyset)
 	check("--keyset", keyset)
+}
+
+// fileWith writes a file with these config maps.
+func fileWith(t testing.TB, path string, objs []runtime.Object) {
+	t.Helper()
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Page(objs); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Commit("500000", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	s.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 type fullWriter struct{ writes int }

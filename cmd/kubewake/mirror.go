@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,8 +54,9 @@ type mirror struct {
 
 	firstRead float64
 	stats     stats
-	moved     sync.Map   // resource by argument; in another version than the file's, which is not served any more
-	out       sync.Mutex // one line at a time
+	moved     sync.Map            // resource by argument; in another version than the file's, which is not served any more
+	out       sync.Mutex          // one line at a time
+	bar       atomic.Pointer[bar] // of the first lists, nil: none is shown
 }
 
 func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
@@ -103,7 +105,7 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 func (m *mirror) logf(format string, args ...any) {
 	m.out.Lock()
 	defer m.out.Unlock()
-	fmt.Fprintf(m.streams.ErrOut, format+"\n", args...)
+	m.bar.Load().over(func() { fmt.Fprintf(m.streams.ErrOut, format+"\n", args...) })
 }
 
 // logger passes the library's messages to logf.
@@ -256,6 +258,7 @@ func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, t
 		wg.Go(func() { m.follow(ctx, cfg, src, r, asked[i], cancel) })
 	}
 	m.stats.known.Store(true)
+	wg.Go(func() { m.progress(ctx) })
 	if m.report {
 		wg.Go(func() { m.printReport(ctx) })
 	}

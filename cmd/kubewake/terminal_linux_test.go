@@ -60,9 +60,9 @@ func newScreen(t *testing.T) *screen {
 		close(read)
 	}()
 	s.close = sync.OnceFunc(func() {
-		_ = master.Close() // hangs up
-		<-read
 		_ = s.tty.Close()
+		<-read // what was written
+		_ = master.Close()
 	})
 	t.Cleanup(s.close)
 	return s
