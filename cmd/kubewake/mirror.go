@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -52,6 +50,11 @@ type mirror struct {
 	serve    bool
 	access   access
 
+	configFile string
+	wanted     atomic.Pointer[wanted] // by the flags and the config file
+	rewanted   chan struct{}          // it was read again, and asks for something else
+	hangups    <-chan os.Signal       // in place of the process's, for tests
+
 	firstRead float64
 	stats     stats
 	moved     sync.Map            // resource by argument; in another version than the file's, which is not served any more
@@ -65,21 +68,28 @@ func newMirror(streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror) {
-	m := &mirror{streams: streams, flags: genericclioptions.NewConfigFlags(false)}
+	m := &mirror{streams: streams, flags: genericclioptions.NewConfigFlags(false), rewanted: make(chan struct{}, 1)}
 	cmd := &cobra.Command{
 		Use:   "mirror TYPE[.GROUP]...",
 		Short: "Mirror these types to the file, until interrupted",
 		Example: `  kubewake mirror pods configmaps -A --db cache.db
-  kubewake mirror deployments.apps -n web -l app=shop --http 127.0.0.1:8080`,
-		Args: cobra.MinimumNArgs(1),
+  kubewake mirror deployments.apps -n web -l app=shop --http 127.0.0.1:8080
+  kubewake mirror --config mirror.yaml    # types: [pods, configmaps], and flags as keys`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if m.configFile != "" {
+				return nil // it may have the types
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args)
+			return m.run(cmd.Context(), cmd.Flags(), args)
 		},
 	}
 	m.flags.AddFlags(cmd.Flags())
 	m.db.addFlags(cmd)
 	m.db.clockFlag(cmd)
 	f := cmd.Flags()
+	f.StringVar(&m.configFile, "config", "", "a YAML `file` with the types and any of these flags, which win over the file; SIGHUP reads it again")
 	f.BoolVarP(&m.all, "all-namespaces", "A", false, "all namespaces")
 	f.StringVarP(&m.selector, "selector", "l", "", "only objects with these labels")
 	f.StringVar(&m.http, "http", "", "serve /healthz, /readyz, /status and /metrics at this address")
@@ -151,23 +161,33 @@ func (m *mirror) options() boltstore.Options {
 	return o
 }
 
-func (m *mirror) run(ctx context.Context, types []string) error {
-	if _, err := labels.Parse(m.selector); err != nil {
-		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
-	}
-	if slices.Contains(types, "") {
-		return errors.New("the name of a type is empty; give one such as pods")
+func (m *mirror) run(ctx context.Context, flags *pflag.FlagSet, args []string) (err error) {
+	types := args
+	if m.configFile != "" {
+		if types, err = configure(m.configFile, flags, args); err != nil {
+			return err
+		}
 	}
 	cfg, err := m.config()
 	if err != nil {
 		return err
 	}
+	w, err := m.wants(types)
+	if err != nil {
+		return err
+	}
+	m.wanted.Store(&w)
 	if err := m.access.check(); m.serve && err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer end()
+	wg.Go(func() { m.reloads(ctx, flags, args, end) })
 	o := m.options()
 	for {
-		again, err := m.life(ctx, cfg, o, types)
+		again, err := m.life(ctx, cfg, o)
 		if !again {
 			return err
 		}
@@ -177,7 +197,7 @@ func (m *mirror) run(ctx context.Context, types []string) error {
 
 // life mirrors to one file. again says that another life follows: the file at the path
 // is free, or another one.
-func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options, types []string) (again bool, err error) {
+func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options) (again bool, err error) {
 	db, free, err := m.open(ctx, o)
 	if err != nil {
 		return false, flagOf(err)
@@ -211,7 +231,7 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 			}
 		}()
 	}
-	err = m.live(living, db, cfg, types)
+	err = m.live(living, db, cfg)
 	closeAPI()
 	closeSocket()
 	if errors.Is(err, context.Canceled) || errors.Is(err, errOtherVersion) {
@@ -222,48 +242,20 @@ func (m *mirror) life(ctx context.Context, cfg *rest.Config, o boltstore.Options
 }
 
 // live runs an informer for each type. The first one that cannot go on ends all.
-func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config, types []string) error {
+func (m *mirror) live(ctx context.Context, db *boltstore.DB, cfg *rest.Config) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	k := &keeper{mirror: m, ctx: ctx, end: cancel, db: db, cfg: cfg, running: map[kept]*running{}}
+	defer k.close()
 	if m.http != "" {
-		if err := m.stats.serve(ctx, m.http, &wg); err != nil {
+		if err := m.stats.serve(ctx, m.http, &k.wg); err != nil {
 			return err
 		}
 	}
-	cluster, err := clusterOf(ctx, cfg)
-	if err != nil {
+	var err error
+	if k.cluster, err = clusterOf(ctx, cfg); err != nil {
 		return err
 	}
-	var known []resource
-	var asked []string // for them
-	for _, arg := range types {
-		r, err := m.resolve(ctx, db, cluster, arg, types)
-		if err != nil {
-			cancel(err)
-			return err
-		}
-		if !slices.ContainsFunc(known, func(other resource) bool { return other.gvr == r.gvr }) { // pods and po are one type
-			known, asked = append(known, r), append(asked, arg)
-		}
-	}
-	for i, r := range known {
-		src, err := m.informer(db, cfg, r)
-		if err != nil {
-			cancel(err)
-			return err
-		}
-		wg.Go(func() { src.inf.RunWithContext(ctx) })
-		wg.Go(func() { m.follow(ctx, cfg, src, r, asked[i], cancel) })
-	}
-	m.stats.known.Store(true)
-	wg.Go(func() { m.progress(ctx) })
-	if m.report {
-		wg.Go(func() { m.printReport(ctx) })
-	}
-	<-ctx.Done()
-	return context.Cause(ctx)
+	return k.keep()
 }
 
 // clusterOf is the name of the config's cluster, as in sources.
@@ -277,10 +269,10 @@ func clusterOf(ctx context.Context, cfg *rest.Config) (string, error) {
 	return src.Cluster, err
 }
 
-// resolve finds out what a type is, which is one of args. It asks the file first, so that no server is
+// resolve finds out what a type is, which is one of those wanted. It asks the file first, so that no server is
 // needed. If what the file has of the cluster does not say all, it asks the server,
 // however long that takes.
-func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg string, args []string) (resource, error) {
+func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg string, w wanted) (resource, error) {
 	if r, ok := m.moved.Load(arg); ok {
 		return r.(resource), nil
 	}
@@ -292,9 +284,9 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg str
 	if err != nil {
 		return resource{}, err
 	}
-	sources, certain := notNamed(sources, arg, args)
+	sources, certain := notNamed(sources, arg, w.types)
 	stored, ok := known(sources)
-	ok = ok && !elsewhere(arg, stored.gvr.GroupResource()) && (m.all || stored.Scope != "")
+	ok = ok && !elsewhere(arg, stored.gvr.GroupResource()) && (w.all || stored.Scope != "")
 	if ok && certain {
 		return stored, nil
 	}
@@ -329,18 +321,8 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg str
 	}
 }
 
-func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource) (*source, error) {
-	namespace := ""
-	if r.Scope == boltstore.ScopeNamespaced && !m.all {
-		var err error
-		if namespace, _, err = m.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
-			return nil, err
-		}
-		if bad := content.IsPathSegmentName(namespace); len(bad) > 0 {
-			return nil, fmt.Errorf("%q cannot be the name of a namespace: it %s (-n)", namespace, strings.Join(bad, ", "))
-		}
-	}
-	lw, example, err := listWatch(cfg, r, namespace, m.selector)
+func (m *mirror) informer(db *boltstore.DB, cfg *rest.Config, r resource, at kept) (*source, error) {
+	lw, example, err := listWatch(cfg, r, at.namespace, at.selector)
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,12 @@ func (s *stats) add(src *source) {
 	s.sources = append(s.sources, src)
 }
 
+func (s *stats) remove(src *source) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sources = slices.DeleteFunc(s.sources, func(other *source) bool { return other == src })
+}
+
 func (s *stats) all() []*source {
 	s.mu.Lock()
 	defer s.mu.Unlock()

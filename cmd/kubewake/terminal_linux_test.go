@@ -18,13 +18,15 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/fifo"
+	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
 // screen is a terminal, and what was written to it.
 type screen struct {
-	tty   *os.File
-	shown buffer
-	close func()
+	tty    *os.File
+	shown  buffer
+	close  func()
+	hangUp func()
 }
 
 // newScreen returns a pseudo-terminal.
@@ -64,6 +66,10 @@ func newScreen(t *testing.T) *screen {
 		<-read // what was written
 		_ = master.Close()
 	})
+	s.hangUp = func() {
+		_ = master.Close()
+		<-read
+	}
 	t.Cleanup(s.close)
 	return s
 }
@@ -117,6 +123,31 @@ func TestHistoryInColour(t *testing.T) {
 	}
 	if code := run(t.Context(), genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}, []string{"history", "cm", "--db", path, "--color=maybe"}); code != 1 {
 		t.Error(code)
+	}
+}
+
+// TestTerminalGone: a mirror whose terminal has gone ends in order at SIGHUP. While the
+// terminal is there, it goes on.
+func TestTerminalGone(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	s := newScreen(t)
+	cmd, m := mirrorCommand(genericiooptions.IOStreams{Out: io.Discard, ErrOut: s.tty})
+	hangups := make(chan os.Signal)
+	m.hangups = hangups
+	cmd.SetArgs([]string{"configmaps", "-A", "--no-socket", "--db", filepath.Join(t.TempDir(), "f.db"), "--server", sim.URL()})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(t.Context()) }()
+	s.await(t, "live at")
+	hangups <- unix.SIGHUP
+	s.await(t, "there is nothing to reload")
+	s.hangUp()
+	hangups <- unix.SIGHUP
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,8 +11,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestSystemdUnit runs the unit's command for two lives. The API is served, a SIGTERM ends
-// it in order, and the second life reads nothing again.
+// TestSystemdUnit runs the unit's command for two lives. The API is served, the unit's
+// reload has it mirror another type, a SIGTERM ends it in order, and the second life reads
+// nothing again.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	sim, kubeconfig := simulator(t)
@@ -26,8 +28,20 @@ func TestSystemdUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := strings.NewReplacer("${STATE_DIRECTORY}", dir, "/etc/kubewake/kubeconfig", kubeconfig).Replace(execStart(t, string(unit)))
-	args := strings.Fields(command)
+	text, err := os.ReadFile("deploy/mirror.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "mirror.yaml")
+	configure := func(types string) {
+		t.Helper()
+		changed := strings.NewReplacer("/etc/kubewake/kubeconfig", kubeconfig, "[pods, configmaps]", types).Replace(string(text))
+		if err := os.WriteFile(config, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("[pods, configmaps]")
+	args := strings.Fields(strings.NewReplacer("${STATE_DIRECTORY}", dir, "/etc/kubewake/mirror.yaml", config).Replace(inUnit(t, string(unit), "ExecStart")))
 	for life := range 2 {
 		sim.ResetRequests()
 		p := start(t, dir, nil, built(t, filepath.Base(args[0])), args[1:]...)
@@ -40,21 +54,29 @@ func TestSystemdUnit(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "node.db.api.sock")); err != nil {
 			t.Error(err)
 		}
-		p.end()
 		if cost := kubesim.CostOf(sim.Requests()); (cost.FullReads == 0) != (life == 1) {
 			t.Errorf("life %d: %+v", life, cost)
 		}
+		if life == 1 {
+			configure("[pods, configmaps, secrets]")
+			reload := strings.Fields(strings.ReplaceAll(inUnit(t, string(unit), "ExecReload"), "$MAINPID", fmt.Sprint(p.cmd.Process.Pid)))
+			if out, err := exec.Command(reload[0], reload[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			p.complains("secrets/v1: live at")
+		}
+		p.end()
 	}
 }
 
-// execStart is the command of a unit.
-func execStart(t *testing.T, unit string) string {
+// inUnit is a setting of a unit.
+func inUnit(t *testing.T, unit, name string) string {
 	t.Helper()
 	for line := range strings.Lines(unit) {
-		if command, ok := strings.CutPrefix(line, "ExecStart="); ok {
-			return strings.TrimSpace(command)
+		if value, ok := strings.CutPrefix(line, name+"="); ok {
+			return strings.TrimSpace(value)
 		}
 	}
-	t.Fatal("the unit has no ExecStart")
+	t.Fatal("the unit has no " + name)
 	return ""
 }

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// reloads reads the config file again at each SIGHUP, until ctx ends. If the terminal
+// that the process was started from has gone, it calls end.
+func (m *mirror) reloads(ctx context.Context, flags *pflag.FlagSet, args []string, end func()) {
+	hangups := m.hangups
+	if hangups == nil {
+		if m.configFile == "" && signal.Ignored(syscall.SIGHUP) { // as nohup asks for
+			return
+		}
+		ch := make(chan os.Signal, 1)
+		signal.Notify(ch, syscall.SIGHUP)
+		defer signal.Stop(ch)
+		hangups = ch
+	}
+	started := isTerminal(m.streams.ErrOut)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		switch {
+		case started && !isTerminal(m.streams.ErrOut):
+			end()
+			return
+		case m.configFile == "":
+			m.logf("SIGHUP: there is nothing to reload, since there is no --config; certificates are read again when they change")
+		default:
+			m.reload(flags, args)
+		}
+	}
+}
+
+// reload has the mirror keep what the config file asks for now.
+func (m *mirror) reload(flags *pflag.FlagSet, args []string) {
+	w, err := m.again(flags, args)
+	switch {
+	case err != nil:
+		m.logf("reload: the old settings go on: %s", oneLine(err))
+	case w.equal(*m.wanted.Load()):
+		m.logf("reload: %s asks for nothing else than before", m.configFile)
+	default:
+		m.logf("reload: %s asks for %s", m.configFile, w)
+		m.wanted.Store(&w)
+		select {
+		case m.rewanted <- struct{}{}:
+		default: // it is to come
+		}
+	}
+}
+
+func (w wanted) String() string {
+	text := strings.Join(w.types, ", ")
+	if !w.all {
+		text += " -n " + w.namespace
+	}
+	if w.selector != "" {
+		text += " -l " + w.selector
+	}
+	return text
+}
+
+// kept names a source that runs.
+type kept struct {
+	gvr                 schema.GroupVersionResource
+	namespace, selector string
+}
+
+// keeper runs the sources that a mirror is to keep, in one life of the file.
+type keeper struct {
+	*mirror
+	ctx     context.Context
+	end     context.CancelCauseFunc // of the life
+	db      *boltstore.DB
+	cfg     *rest.Config
+	cluster string
+	running map[kept]*running
+	wg      sync.WaitGroup
+}
+
+// running is a source whose informer runs.
+type running struct {
+	*source
+	stop func() // and wait
+}
+
+// keep keeps what is wanted, until the life ends. If that cannot be kept, since the server
+// does not know a type, what was wanted before stays, if there is any.
+func (k *keeper) keep() error {
+	var now, before *wanted // what is kept, and what was wanted before anything was
+	for {
+		w := k.wanted.Load()
+		if w == now {
+			select {
+			case <-k.ctx.Done():
+				return context.Cause(k.ctx)
+			case <-k.rewanted:
+				continue
+			}
+		}
+		interrupted, err := k.tryToKeep(*w, now == nil)
+		switch back := cmp.Or(now, before); {
+		case k.ctx.Err() != nil:
+			return context.Cause(k.ctx)
+		case err == nil:
+			now = w
+		case interrupted:
+			before = w
+		case back == nil:
+			k.end(err)
+			return err
+		default:
+			k.logf("reload: the old settings go on: %s", oneLine(err))
+			before = nil
+			k.wanted.CompareAndSwap(w, back) // unless it was read again
+		}
+	}
+}
+
+// tryToKeep is settle, which is interrupted if the config is read again meanwhile.
+func (k *keeper) tryToKeep(w wanted, first bool) (interrupted bool, err error) {
+	ctx, cancel := context.WithCancel(k.ctx)
+	defer cancel()
+	settled := make(chan error, 1)
+	go func() { settled <- k.settle(ctx, w, first) }()
+	select {
+	case err := <-settled:
+		return false, err
+	case <-k.rewanted:
+		cancel()
+		err := <-settled
+		return errors.Is(err, context.Canceled), err
+	}
+}
+
+// settle stops the sources that are not wanted, and starts those that are. Before it knows
+// all types it changes nothing. first says that nothing is kept yet.
+func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
+	type named struct {
+		resource
+		arg string
+	}
+	known := map[kept]named{}
+	var order []kept
+	for _, arg := range w.types {
+		r, err := k.resolve(ctx, k.db, k.cluster, arg, w)
+		if err != nil {
+			return err
+		}
+		at := kept{gvr: r.gvr, selector: w.selector}
+		if r.Scope == boltstore.ScopeNamespaced {
+			at.namespace = w.namespace
+		}
+		if _, twice := known[at]; !twice { // pods and po are one type
+			known[at], order = named{r, arg}, append(order, at)
+		}
+	}
+	for at, run := range k.running {
+		if _, ok := known[at]; !ok {
+			run.stop()
+			delete(k.running, at)
+			k.stats.remove(run.source)
+			k.logf("%s: no longer mirrored; what the file has of it stays", run.name)
+		}
+	}
+	for _, at := range order {
+		if k.running[at] != nil {
+			continue
+		}
+		if err := k.start(at, known[at].resource, known[at].arg, first); err != nil {
+			return err
+		}
+	}
+	k.stats.known.Store(true)
+	k.wg.Go(func() { k.progress(k.ctx) })
+	if first && k.report {
+		k.wg.Go(func() { k.printReport(k.ctx) })
+	}
+	return nil
+}
+
+// start runs an informer. One that runs from the start, and cannot go on, ends the life.
+func (k *keeper) start(at kept, r resource, arg string, first bool) error {
+	src, err := k.informer(k.db, k.cfg, r, at)
+	if err != nil {
+		return err
+	}
+	end := k.end
+	if !first {
+		end = func(err error) {
+			if errors.Is(err, errOtherVersion) {
+				k.end(err)
+				return
+			}
+			k.logf("%s", oneLine(err))
+		}
+	}
+	ctx, cancel := context.WithCancel(k.ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { src.inf.RunWithContext(ctx) })
+	wg.Go(func() { k.follow(ctx, k.cfg, src, r, arg, end) })
+	k.running[at] = &running{src, func() { cancel(); wg.Wait() }}
+	return nil
+}
+
+// close ends all, and waits.
+func (k *keeper) close() {
+	k.end(nil)
+	for _, run := range k.running {
+		run.stop()
+	}
+	k.wg.Wait()
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// configured is a mirror that runs by a config file.
+type configured struct {
+	t       *testing.T
+	sim     *kubesim.Server
+	dir     string
+	db      string
+	config  string
+	mirror  *mirror
+	log     *buffer
+	hangups chan os.Signal
+	end     func()
+}
+
+// newConfigured runs a mirror with these arguments, by a config file with these lines and
+// those that name file and server. Without lines there is no config file.
+func newConfigured(t *testing.T, lines string, args ...string) *configured {
+	t.Helper()
+	c := &configured{t: t, sim: kubesim.New(kubesim.Options{}), dir: t.TempDir(), log: &buffer{}, hangups: make(chan os.Signal)}
+	if _, err := c.sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.sim.Close)
+	t.Setenv("HOME", c.dir) // kubectl's cache
+	t.Setenv("KUBECONFIG", "")
+	c.db, c.config = filepath.Join(c.dir, "f.db"), filepath.Join(c.dir, "mirror.yaml")
+	c.create("web", "a")
+	c.create("other", "b")
+	if lines == "" {
+		args = append(args, "--db", c.db, "--server", c.sim.URL())
+	} else {
+		c.write(lines)
+		args = append(args, "--config", c.config)
+	}
+	cmd, m := mirrorCommand(genericiooptions.IOStreams{Out: io.Discard, ErrOut: c.log})
+	c.mirror, m.hangups = m, c.hangups
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	c.end = func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the mirror ended: %v\n%s", err, c.log)
+		}
+	}
+	return c
+}
+
+func (c *configured) create(namespace, name string) {
+	c.t.Helper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	for _, o := range []kubesim.Object{&corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: meta}} {
+		if err := c.sim.Create(o); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// write writes the config file.
+func (c *configured) write(lines string) {
+	c.t.Helper()
+	text := fmt.Sprintf("db: %s\nserver: %s\n%s\n", c.db, c.sim.URL(), lines)
+	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// reload has the mirror read the file with these lines, and waits until the log says what
+// comes of it.
+func (c *configured) reload(lines, says string) {
+	c.t.Helper()
+	c.write(lines)
+	c.hangup(says)
+}
+
+func (c *configured) hangup(says string) {
+	c.t.Helper()
+	before := len(c.log.String())
+	select {
+	case c.hangups <- syscall.SIGHUP:
+	case <-time.After(time.Minute):
+		c.t.Fatal("nobody listens")
+	}
+	eventually(c.t, func() error {
+		if said := c.log.String()[before:]; !strings.Contains(said, says) {
+			return fmt.Errorf("no %q in %s", says, said)
+		}
+		return nil
+	})
+}
+
+// keeps waits until just these sources are live, and the file has these config maps.
+func (c *configured) keeps(sources []string, configMaps string) {
+	c.t.Helper()
+	eventually(c.t, func() error {
+		var names []string
+		for _, src := range c.mirror.stats.all() {
+			if !strings.HasPrefix(src.inf.State().String(), "live") {
+				return fmt.Errorf("%s: %s", src.name, src.inf.State())
+			}
+			names = append(names, src.name)
+		}
+		if slices.Sort(names); !slices.Equal(names, sources) {
+			return fmt.Errorf("it mirrors %q, not %q", names, sources)
+		}
+		return nil
+	})
+	eventually(c.t, func() error {
+		if got := shown(c.t, "get", "configmaps", "-A", "-o", "name", "--db", c.db); got != configMaps {
+			return fmt.Errorf("config maps %q, not %q", got, configMaps)
+		}
+		return nil
+	})
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, is func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		err := is()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReload: a SIGHUP has the mirror keep what the config file asks for by then. What
+// cannot be is refused, and nothing changes.
+func TestReload(t *testing.T) {
+	const all = "all-namespaces: true\n"
+	c := newConfigured(t, all+"types: [configmaps]")
+	onlyMaps, both := []string{"configmaps/v1"}, []string{"configmaps/v1", "secrets/v1"}
+	c.keeps(onlyMaps, "configmap/b configmap/a")
+	c.hangup("asks for nothing else than before")
+
+	c.reload(all+"types: [configmaps, secrets]", "secrets/v1: live")
+	c.keeps(both, "configmap/b configmap/a")
+
+	// What was removed stays in the file as it was.
+	c.reload(all+"types: [secrets]", "configmaps/v1: no longer mirrored; what the file has of it stays")
+	c.create("web", "later")
+	c.keeps([]string{"secrets/v1"}, "configmap/b configmap/a")
+	eventually(t, func() error {
+		if got := shown(t, "get", "secrets", "-A", "-o", "name", "--db", c.db); !strings.Contains(got, "secret/later") {
+			return fmt.Errorf("secrets: %q", got)
+		}
+		return nil
+	})
+	c.reload(all+"types: [secrets, cm]", "configmaps/v1: live")
+	c.keeps(both, "configmap/b configmap/a configmap/later")
+
+	const stays = "reload: the old settings go on: "
+	c.reload(all+"types: [secrets", stays+c.config+": line ")
+	c.reload(all+"types: [secrets]\ntyps: [pods]", stays+c.config+":5: typs: there is no such key")
+	c.reload(all+"types: [secrets]\nall-namespaces: true", stays+c.config+":5: all-namespaces is there twice")
+	c.reload(all+"types: [secrets]\nwindow: fast", stays+c.config+":5: window: ")
+	c.reload(all+"types: [secrets]\nwindow: 3s\nkeyset: k.json", stays+`what only a new start can change: keyset is "", not k.json; window is 0s, not 3s`)
+	c.reload(all+"types: [secrets]\nselector: a b", stays+"the selector cannot be parsed")
+	c.reload(all+"types: []", stays+"there are no types")
+	c.reload(all+"types: [secrets, nonsense]", stays+`the server has no resource type "nonsense"`)
+	if err := os.Remove(c.config); err != nil {
+		t.Fatal(err)
+	}
+	c.hangup(stays + "open ")
+	c.keeps(both, "configmap/b configmap/a configmap/later")
+
+	// Other namespaces and labels are other sources.
+	c.reload("namespace: other\ntypes: [configmaps]", "configmaps/v1 -n other: live")
+	c.keeps([]string{"configmaps/v1 -n other"}, "configmap/b configmap/a configmap/later")
+	c.end()
+}
+
+// TestReloadOffline: while the server is away, a type of which nothing is known does not
+// hold up later reloads. A type that the server refuses ends nothing.
+func TestReloadOffline(t *testing.T) {
+	const all = "all-namespaces: true\n"
+	c := newConfigured(t, all+"types: [configmaps]")
+	onlyMaps := []string{"configmaps/v1"}
+	c.keeps(onlyMaps, "configmap/b configmap/a")
+	if err := c.sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	c.reload(all+"types: [nonsense]", "nonsense: the server cannot be asked about this type; trying again")
+	c.reload(all+"types: [configmaps]", "asks for configmaps")
+	if err := c.sim.RefuseConnections(false); err != nil {
+		t.Fatal(err)
+	}
+	c.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/secrets") }, 1<<30,
+		kubesim.Answer(apierrors.NewForbidden(corev1.Resource("secrets"), "", io.EOF)))
+	c.reload(all+"types: [configmaps, secrets]", "secrets/v1 cannot be mirrored: ")
+	c.create("web", "later")
+	eventually(t, func() error {
+		if got := shown(t, "get", "configmaps", "-A", "-o", "name", "--db", c.db); !strings.Contains(got, "later") {
+			return fmt.Errorf("config maps %q", got)
+		}
+		return nil
+	})
+	c.end()
+}
+
+// TestCommandLineWins: flags and types of the command line win over the config file, also
+// when it is read again.
+func TestCommandLineWins(t *testing.T) {
+	c := newConfigured(t, "namespace: other\ntypes: [secrets]\nas-group: [x, y]", "configmaps", "-n", "web", "--as", "u", "--as-group", "z")
+	c.keeps([]string{"configmaps/v1 -n web"}, "configmap/a")
+	if got := *c.mirror.flags.ImpersonateGroup; !slices.Equal(got, []string{"z"}) {
+		t.Errorf("groups %q", got)
+	}
+	c.reload("namespace: third\ntypes: [nonsense]", "asks for nothing else than before")
+	c.end()
+}
+
+// TestHangupWithoutConfig: without a config file there is nothing to reload, and the mirror
+// goes on.
+func TestHangupWithoutConfig(t *testing.T) {
+	c := newConfigured(t, "", "configmaps", "-n", "web")
+	c.hangup("SIGHUP: there is nothing to reload, since there is no --config")
+	c.keeps([]string{"configmaps/v1 -n web"}, "configmap/a")
+	c.end()
+}
