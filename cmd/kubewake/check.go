@@ -37,6 +37,8 @@ func newCheck(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Verify every page, record, index entry, digest and journal block of the file",
 		Long: "Verify every page, record, index entry, digest and journal block of the file. If a program has it open,\n" +
 			"a snapshot is verified. Other programs can open the file meanwhile.\n\nExit codes: 0 sound, 1 damaged, 2 not checked.",
+		Example: `  kubewake check --db cache.db
+  kubewake check --db cache.db -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
 				return exitCode{2, err}

@@ -42,8 +42,9 @@ func newDemo(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: "Start a simulated API server, mirror its pods to a file and kill the mirror with SIGKILL while\n" +
 			"pods change. Change more while it is down, wake it, and show what that cost, beside a\n" +
 			"stock client-go informer. The demo fails if the woken cache differs from the server.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
+		Example: "  kubewake demo",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&d.objects, "objects", 10_000, "number of pods")

@@ -41,17 +41,20 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
 		Short: "Make the keyset that encrypts files, rotate it, encrypt and decrypt files",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without RunE, cobra would not check Args
+		Example: `  kubewake keys generate cache.key
+  kubewake keys encrypt --keyset cache.key --db cache.db`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // without RunE, cobra would not check Args
 	}
 	say := func(format string, args ...any) error {
 		_, err := fmt.Fprintf(streams.Out, format+"\n", args...)
 		return err
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use:   "generate FILE",
-		Short: "Write a new keyset that only its owner can read; an existing file is not overwritten",
-		Args:  cobra.ExactArgs(1),
+		Use:     "generate FILE",
+		Short:   "Write a new keyset that only its owner can read; an existing file is not overwritten",
+		Example: "  kubewake keys generate cache.key",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := seal.Generate(args[0]); err != nil {
 				return err
@@ -66,7 +69,8 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Add a key to the keyset and make it the primary one",
 		Long: "Add a key to the keyset and make it the primary one. A file that the keyset encrypts gets new data keys when it is " +
 			"next opened for writing, or now if you name it with --db. Older keys stay in the keyset for files that have not been opened since.",
-		Args: cobra.NoArgs,
+		Example: "  kubewake keys rotate --keyset cache.key --db cache.db",
+		Args:    cobra.NoArgs,
 	}
 	keysetFlag(rotate, &file.keyset)
 	rotate.Flags().StringVar(&file.path, "db", "", "a file that gets new data keys now")
@@ -129,10 +133,11 @@ var errNoKeyset = errors.New("no keyset was given; name its file (--keyset or $K
 func newConvert(use, short string, convert func(dbFile) error, done func(path string) error) *cobra.Command {
 	var file dbFile
 	cmd := &cobra.Command{
-		Use:   use,
-		Short: short,
-		Long:  short + ". The file is copied, and the copy renamed over it. The disk blocks of the old file are freed, but not wiped.",
-		Args:  cobra.NoArgs,
+		Use:     use,
+		Short:   short,
+		Long:    short + ". The file is copied, and the copy renamed over it. The disk blocks of the old file are freed, but not wiped.",
+		Example: "  kubewake keys " + use + " --keyset cache.key --db cache.db",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if file.keyset == "" {
 				return errNoKeyset

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,11 +60,16 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 	}
 }
 
+// here finds those of kubectl's commands in its help that kubewake has, too.
+var here = regexp.MustCompile(`\bkubectl (get|describe|events|api-resources|api-versions|wait|diff|explain|logs)\b`)
+
 // onFile makes a command of kubectl read the file. Its help then says kubewake.
 func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Command) *cobra.Command {
 	c := &kubeClient{streams: streams, warnings: rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})}
 	cmd := of(c)
-	saysInstead(cmd, "kubectl ", "kubewake ")
+	for _, text := range []*string{&cmd.Long, &cmd.Example} {
+		*text = here.ReplaceAllString(*text, "kubewake $1")
+	}
 	c.db.addFlags(cmd)
 	c.db.clockFlag(cmd)
 	c.db.clusterFlag(cmd)
@@ -146,8 +152,9 @@ func newExplain(c *kubeClient, streams genericiooptions.IOStreams) *cobra.Comman
 // notInFiles is a command that says why there is no such command.
 func notInFiles(use, short, why string) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error { return errors.New(why) },
+		Use: use, Short: short, Long: short + ": " + why + ".", DisableFlagParsing: true,
+		Example: "  kubewake " + strings.ToLower(use),
+		RunE:    func(*cobra.Command, []string) error { return errors.New(why) },
 	}
 }
 

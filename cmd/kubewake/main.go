@@ -99,15 +99,19 @@ func calledAs(name string) bool {
 // it takes types, rows in testdata/decisions.txt.
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "kubewake",
-		Short:         "An informer cache for Kubernetes, kept in one file, that wakes up where it left off",
+		Use:   "kubewake",
+		Short: "An informer cache for Kubernetes, kept in one file, that wakes up where it left off",
+		Example: `  kubewake mirror pods configmaps -A --db cache.db    # until SIGTERM
+  kubewake get pods -n web --db cache.db              # no server needed
+  kubewake serve --db cache.db                        # for kubectl and any other client`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.AddCommand(newMirror(streams), newGet(streams), newServe(streams), newStatus(streams), newHistory(streams), newIndex(streams), newSnapshot(streams), newExport(streams), newCheck(streams), newCompare(streams), newCompact(streams), newKeys(streams), newDemo(streams), newVersion(streams))
+	root.AddCommand(newMirror(streams), newGet(streams), newServe(streams), newStatus(streams), newHistory(streams), newIndex(streams), newSnapshot(streams), newExport(streams), newCheck(streams), newCompare(streams), newCompact(streams), newKeys(streams), newDemo(streams), newVersion(streams), newDocs())
 	root.AddCommand(kubectlCommands(streams)...)
+	examples(root)
 	if calledAs(plugin) {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl wake"}
 		saysInstead(root, "kubewake ", "kubectl wake ")
@@ -117,9 +121,10 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 
 func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  kubewake version",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(streams.Out, "kubewake", version())
 			return err

@@ -25,6 +25,8 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Copy the file, even while a program has it open",
 		Long: "Copy the file as one commit left it, even while a program has it open. The copy is a kubewake file\n" +
 			"itself. It gets its name once it is complete and on the disk.",
+		Example: `  kubewake snapshot copy.db --db cache.db
+  kubewake snapshot copy.db --force --db cache.db`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {

@@ -23,7 +23,9 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what the file holds, and how old it is",
-		Args:  cobra.NoArgs,
+		Example: `  kubewake status --db cache.db
+  kubewake status --db cache.db -o json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf(output, "", "json"); err != nil {
 				return err
