@@ -53,6 +53,9 @@ func TestIndex(t *testing.T) {
 		if want := []string{"ns0[ns0/s00000 ns0/s00003 ns0/s00006]", "ns1[ns1/s00001 ns1/s00004]", "ns2[ns2/s00002 ns2/s00005]"}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+		if got, err := read(Query{Index: cache.NamespaceIndex, Value: "ns1"}); err != nil || !slices.Equal(got, []string{"ns1[ns1/s00001 ns1/s00004]"}) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 		if got, err := read(Query{Index: "password"}); !errors.Is(err, ErrSecret) || got != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}

@@ -33,8 +33,9 @@ type Reader interface {
 	// Objects calls fn with each object that the query selects, in the order of the
 	// file, until fn fails. Objects are read in pages, each from one commit.
 	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
-	// Index calls fn with each value of the index that the query names, sorted. Each
-	// value is of one commit. ErrNotFound: the file has no such index. ErrSecret: the
+	// Index calls fn with each value of the index that the query names, sorted, or only
+	// with Query.Value; an owner of an earlier release still gives all. Each value is of
+	// one commit. ErrNotFound: the file has no such index. ErrSecret: the
 	// index of Secrets is not the one by namespace, and the query does not show secrets.
 	Index(ctx context.Context, q Query, fn func(IndexValue) error) error
 	// History calls fn with each version of the object at Query.Key in the journal,
@@ -76,7 +77,8 @@ type Query struct {
 	Key string
 	// At asks for the object at Key as it was then, see history.At.
 	At history.Moment
-	// Index and Value select the objects with that value under the index.
+	// Index and Value select the objects with that value under the index. For Reader.Index
+	// an empty Value means all.
 	Index, Value string
 	// Secrets shows the data of Secrets. Otherwise they are redacted.
 	Secrets bool
@@ -196,8 +198,11 @@ func (f file) Index(ctx context.Context, q Query, fn func(IndexValue) error) err
 	if v.hides(v.state.Kind) && q.Index != cache.NamespaceIndex {
 		return fmt.Errorf("index %q of %s: %w", q.Index, q.Source, ErrSecret)
 	}
-	values := v.store.ListIndexFuncValues(q.Index)
-	slices.Sort(values)
+	values := []string{q.Value}
+	if q.Value == "" {
+		values = v.store.ListIndexFuncValues(q.Index)
+		slices.Sort(values)
+	}
 	for _, value := range values {
 		keys, err := v.store.IndexKeys(q.Index, value)
 		if err == nil && len(keys) > 0 { // it may have gone since

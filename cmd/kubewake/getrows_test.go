@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -72,14 +73,15 @@ func TestGetStreams(t *testing.T) {
 	check("--keyset", keyset)
 }
 
-// fileWith writes a file with these config maps.
+// fileWith writes a file with these config maps, as a mirror would.
 func fileWith(t testing.TB, path string, objs []runtime.Object) {
 	t.Helper()
 	db, err := boltstore.Open(path, boltstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{}})
+	s, err := db.Claim(boltstore.Claim{Source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}, Example: &corev1.ConfigMap{},
+		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +93,9 @@ func fileWith(t testing.TB, path string, objs []runtime.Object) {
 		t.Fatal(err)
 	}
 	if _, err := r.Commit("500000", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced, Names: []string{"configmap", "cm"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Release()

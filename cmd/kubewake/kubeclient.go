@@ -34,6 +34,7 @@ type kubeClient struct {
 	warnings  rest.WarningHandler
 	// server is asked for schemas that are not kept. nil, or one that returns nil, asks none.
 	server func(*serve.Shared) (*serve.Link, error)
+	completes *string // what a name that is completed begins with; nil: none is
 	// own runs a command line that is not kubectl's. nil means that all are.
 	own func(cmd *cobra.Command, args []string) (own bool, err error)
 
@@ -85,9 +86,13 @@ func (c *kubeClient) open() {
 		}
 		file.ServeFile(w, r, nil)
 	}))
+	var transport http.RoundTripper = &inProcess{c.ctx, handler}
+	if c.completes != nil {
+		transport = &names{transport, &c.db, *c.completes}
+	}
 	c.config = &rest.Config{
 		Host: "http://file", UserAgent: "kubewake/" + version(), QPS: -1, WarningHandler: c.warnings,
-		Transport: &aged{next: &inProcess{c.ctx, handler}, errOut: c.streams.ErrOut, said: map[string]bool{}},
+		Transport: &aged{next: transport, errOut: c.streams.ErrOut, said: map[string]bool{}},
 	}
 }
 

@@ -89,7 +89,8 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 	if completes := cmd.ValidArgsFunction; completes != nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, to string) (all []string, how cobra.ShellCompDirective) {
 			c.ctx, c.streams.ErrOut = cmd.Context(), io.Discard // nothing else may be on the line
-			defer func() { err := c.Close(); _ = err }()        // it was only read
+			c.completes = new(nameOf(to))
+			defer func() { err := c.Close(); _ = err }() // it was only read
 			how = cobra.ShellCompDirectiveNoFileComp
 			_ = untilFatal(io.Discard, func() { all, how = completes(cmd, args, to) }) // what cannot be completed is not
 			return all, how

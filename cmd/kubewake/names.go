@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/live"
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// mostNames is how many names a completion shows. Who wants more types another letter.
+const mostNames = 300
+
+// names answers the lists that a completion asks for. They have the names that begin with
+// a prefix, and nothing else of the objects: only keys are read.
+type names struct {
+	next   http.RoundTripper
+	db     *dbFile
+	prefix string
+}
+
+// nameOf is the name that is completed, in NAME or TYPE/NAME.
+func nameOf(to string) string { return to[strings.Index(to, "/")+1:] }
+
+// RoundTrip implements http.RoundTripper.
+func (t *names) RoundTrip(r *http.Request) (*http.Response, error) {
+	p := kubeapi.ParsePath(r.URL.Path)
+	if p.Resource == "" || p.Name != "" || r.Method != http.MethodGet || r.URL.Query().Has("watch") {
+		return t.next.RoundTrip(r)
+	}
+	body, err := t.list(r, p)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		Status: http.StatusText(http.StatusOK), StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+	}, nil
+}
+
+// errEnough ends a reader.
+var errEnough = errors.New("enough")
+
+// valueIn is the value of the index by namespace that a source's objects have. It is "" if
+// they have several, or none.
+func valueIn(st boltstore.State, namespace string) string {
+	if st.Scope == boltstore.ScopeCluster {
+		return ""
+	}
+	return namespace
+}
+
+// list is a list of the names, sorted.
+func (t *names) list(r *http.Request, p kubeapi.Path) ([]byte, error) {
+	reader, sources, err := t.db.answering(r.Context(), io.Discard, p.GroupVersion.WithResource(p.Resource).GroupResource().String(), p.Namespace, p.Namespace == "", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	var found []string
+	for _, st := range sources {
+		err := reader.Index(r.Context(), live.Query{Source: st.Source, Index: cache.NamespaceIndex, Value: valueIn(st, p.Namespace)}, func(v live.IndexValue) error {
+			if p.Namespace != "" && v.Value != "" && v.Value != p.Namespace {
+				return nil
+			}
+			for _, key := range v.Keys {
+				if _, name, err := cache.SplitMetaNamespaceKey(key); err == nil && strings.HasPrefix(name, t.prefix) {
+					found = append(found, name)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	type object map[string]any
+	items := []object{}
+	for _, name := range found[:min(len(found), mostNames)] {
+		items = append(items, object{"apiVersion": sources[0].APIVersion, "kind": sources[0].Kind, "metadata": object{"name": name, "namespace": p.Namespace}})
+	}
+	return json.Marshal(object{"apiVersion": sources[0].APIVersion, "kind": sources[0].Kind + "List", "metadata": object{}, "items": items})
+}

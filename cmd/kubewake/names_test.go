@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestNamesComplete: a completion shows the names that begin with what was typed, some
+// hundred at most, and reads keys only: damaged records do not matter.
+func TestNamesComplete(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	var objs []runtime.Object
+	for i := range 2 * mostNames {
+		namespace := []string{"other", "web"}[i%2]
+		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("c%04d", i), ResourceVersion: fmt.Sprint(i + 1)},
+			Data: map[string]string{"k": "whole"}})
+	}
+	objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "d", ResourceVersion: "9999"}})
+	fileWith(t, path, objs)
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.ReplaceAll(file, []byte("whole"), []byte("wrong")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	complete := func(args ...string) []string {
+		t.Helper()
+		got := strings.Fields(shown(t, append(append([]string{"__complete"}, args[:len(args)-1]...), "-n", "web", "--db", path, args[len(args)-1])...))
+		if last := got[len(got)-1]; last != ":4" {
+			t.Errorf("%q: directive %s", args, last)
+		}
+		return got[:len(got)-1]
+	}
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"get", "cm", "c000"}, "c0001 c0003 c0005 c0007 c0009"},
+		{[]string{"describe", "cm", "c000"}, "c0001 c0003 c0005 c0007 c0009"},
+		{[]string{"get", "cm/c000"}, "cm/c0001 cm/c0003 cm/c0005 cm/c0007 cm/c0009"},
+		{[]string{"get", "cm", "c0001", "c000"}, "c0003 c0005 c0007 c0009"},
+		{[]string{"get", "cm", "d"}, "d"},
+		{[]string{"get", "cm", "x"}, ""},
+	} {
+		if got := strings.Join(complete(tc.args...), " "); got != tc.want {
+			t.Errorf("%q: %q, not %q", tc.args, got, tc.want)
+		}
+	}
+	if got := complete("get", "cm", ""); len(got) != mostNames || got[0] != "c0001" {
+		t.Errorf("%d names: %q", len(got), got)
+	}
+}
