@@ -33,7 +33,7 @@ type kubeClient struct {
 	secrets   bool
 	warnings  rest.WarningHandler
 	// server is asked for schemas that are not kept. nil, or one that returns nil, asks none.
-	server func(*serve.Shared) (*serve.Link, error)
+	server    func(*serve.Shared) (*serve.Link, error)
 	completes *string // what a name that is completed begins with; nil: none is
 	// own runs a command line that is not kubectl's. nil means that all are.
 	own func(cmd *cobra.Command, args []string) (own bool, err error)
