@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 
 	"github.com/kubewake/kubewake/internal/kubeapi"
@@ -22,7 +23,7 @@ type inProcess struct {
 // answer. The body is read while the handler writes it.
 func (t *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
+	stop := context.AfterFunc(t.ctx, func() { cancel(endOf(r, context.Cause(t.ctx))) })
 	in := r.Clone(ctx)
 	if in.Body == nil {
 		in.Body = http.NoBody
@@ -49,6 +50,15 @@ func (t *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		Status: http.StatusText(w.code), StatusCode: w.code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: w.sent, Body: &replyBody{out, cancel}, ContentLength: -1, Request: r,
 	}, nil
+}
+
+// endOf is how a body ends when the command does, because of cause. A watch ends in order:
+// client-go makes an object of an error, and kubectl may still print it.
+func endOf(r *http.Request, cause error) error {
+	if watches, _ := strconv.ParseBool(r.URL.Query().Get("watch")); watches {
+		return io.EOF
+	}
+	return cause
 }
 
 // reply is an answer that is read while it is written.

@@ -12,7 +12,7 @@ import (
 
 // TestInProcess: a request in process is answered as one over a connection is.
 func TestInProcess(t *testing.T) {
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/whole":
@@ -87,10 +87,18 @@ func TestInProcess(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, first); err != nil {
 		t.Error(err)
 	}
+	events := ask("/watch?watch=true")
+	if _, err := io.ReadFull(events.Body, first); err != nil {
+		t.Error(err)
+	}
 	cancel(interrupted)
 	if _, err := all(resp); !errors.Is(err, interrupted) {
 		t.Error(err)
 	}
+	if text, err := all(events); err != nil || text != "" { // an error would be printed as the watch's last object
+		t.Errorf("%q %v", text, err)
+	}
+	<-ended
 	<-ended
 }
 
