@@ -94,6 +94,7 @@ type sourceMeta struct {
 	Moved           bool                 `msgpack:"moved,omitempty"`      // an earlier list had another one
 	Stands          bool                 `msgpack:"stands,omitempty"`     // see Claimed.Stands
 	Restored        bool                 `msgpack:"restored,omitempty"`   // see Claimed.NoteRestored
+	Countless       bool                 `msgpack:"countless,omitempty"`  // see Claimed.Countless
 	Confirmed       int64                `msgpack:"confirmed"`            // unix ns
 	ConfirmedBy     *stamp               `msgpack:"confirmedBy,omitempty"`
 	Read            int64                `msgpack:"read,omitempty"` // unix ns; see Claimed.ReadAge

@@ -2,6 +2,21 @@ package boltstore
 
 import "bytes"
 
+// NoteCountless notes whether the server counts objects that its lists leave out, so that
+// numbers of objects show nothing.
+func (s *Claimed) NoteCountless(countless bool) error {
+	if s.Countless() == countless {
+		return nil
+	}
+	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+		m.Countless = countless
+		return nil
+	}, nil)
+}
+
+// Countless is what NoteCountless last said, be it in an earlier life.
+func (s *Claimed) Countless() bool { return s.metaNow().Countless }
+
 // ServerObjects is how many objects the server has shown, whatever the program has
 // stored over them.
 func (s *Claimed) ServerObjects() (n uint64, err error) {

@@ -19,7 +19,7 @@ var (
 	presentFields = []string{
 		"Source", "APIVersion", "Kind", "Epoch", "Claimed", "ClaimedRight", "ClaimedBy", "Told", "Scope", "Names", "Categories", "Columns",
 		"NamesLost", "NoPlain", "Stamped", "Eras", "Marked", "Marks", "FormDoubted", "MetadataSize", "changed",
-		"ClusterUID", "Server", "FlowSchemaUID", "ServerCA", "ServedForm", "Timeline", "ResourceVersion", "Listed", "NewestPage", "Moved", "Stands", "Restored",
+		"ClusterUID", "Server", "FlowSchemaUID", "ServerCA", "ServedForm", "Timeline", "ResourceVersion", "Listed", "NewestPage", "Moved", "Stands", "Restored", "Countless",
 		"Confirmed", "ConfirmedBy", "Read", "ReadBy", "TypeHash", "Transform",
 	}
 )

@@ -72,7 +72,19 @@ func (a *audit) miscounted(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.counted = true
+	if a.store.Countless() { // as an earlier life found
+		a.countless = differs
+		a.noteCountless(differs)
+		return false, nil
+	}
 	return differs, nil
+}
+
+// noteCountless has the next life know that numbers mean nothing, or that they do again.
+func (a *audit) noteCountless(countless bool) {
+	if err := a.store.NoteCountless(countless); err != nil {
+		a.log.V(1).Info("Whether numbers of objects mean anything could not be noted", "source", a.store.Source().String(), "err", err)
+	}
 }
 
 // differs says whether the server counts another number of objects at the file's
@@ -126,6 +138,7 @@ func (a *audit) recount(ctx context.Context) error {
 	a.mu.Lock()
 	a.countless = true
 	a.mu.Unlock()
+	a.noteCountless(true)
 	a.log.Info("The server counts objects that it does not list; numbers are not compared any more", "source", a.store.Source().String())
 	return nil
 }

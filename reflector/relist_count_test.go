@@ -138,7 +138,10 @@ func TestCountsEqual(t *testing.T) {
 }
 
 // lossy is a list function that leaves objects out.
-type lossy struct{ cache.ListerWatcherWithContext }
+type lossy struct {
+	cache.ListerWatcherWithContext
+	leaves *bool
+}
 
 func (l lossy) List(o metav1.ListOptions) (runtime.Object, error) {
 	return l.ListWithContext(context.Background(), o)
@@ -150,7 +153,7 @@ func (l lossy) Watch(o metav1.ListOptions) (watch.Interface, error) {
 
 func (l lossy) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := l.ListerWatcherWithContext.ListWithContext(ctx, o)
-	if cms, ok := list.(*corev1.ConfigMapList); ok && err == nil && o.Limit != 1 && len(cms.Items) > 0 {
+	if cms, ok := list.(*corev1.ConfigMapList); ok && err == nil && o.Limit != 1 && len(cms.Items) > 0 && *l.leaves {
 		cms.Items = cms.Items[1:]
 	}
 	return list, err
@@ -160,7 +163,7 @@ func (l lossy) ListWithContext(ctx context.Context, o metav1.ListOptions) (runti
 // shows it, and none follows.
 func TestCountsMeanNothing(t *testing.T) {
 	f := newAudited(t, Options{}, func(lw cache.ListerWatcher) cache.ListerWatcher {
-		return lossy{cache.ToListerWatcherWithContext(lw)}
+		return lossy{cache.ToListerWatcherWithContext(lw), new(true)}
 	})
 	f.list()
 	f.cost()
@@ -174,6 +177,32 @@ func TestCountsMeanNothing(t *testing.T) {
 		t.Errorf("%d relists", n)
 	}
 	f.costs("in all", kubesim.Cost{Questions: 9, FullReads: 1, Watches: 7, Others: 1, Forms: 2, Bytes: 5000})
+}
+
+// TestCountsMeanNothingInTheNextLife: a later life does not list for them again. It counts
+// once, and trusts numbers again once they are equal.
+func TestCountsMeanNothingInTheNextLife(t *testing.T) {
+	leaves := true
+	f := newAudited(t, Options{}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+		return lossy{cache.ToListerWatcherWithContext(lw), &leaves}
+	})
+	for life, want := range []uint64{1, 0, 0, 0} {
+		f.list()
+		f.endLong()
+		f.clock.Step(time.Hour)
+		f.watch().Stop()
+		if n := f.State().Relists[ReasonCounts]; n != want || f.store.Countless() != leaves {
+			t.Errorf("life %d: %d relists, countless %v", life, n, f.store.Countless())
+		}
+		f.restart()
+		if life == 2 {
+			leaves = false
+			if err := f.relist(t.Context(), ReasonAudit); err != nil {
+				t.Fatal(err)
+			}
+			f.restart()
+		}
+	}
 }
 
 // TestCountsOfOwnWrites: what the program has stored itself is no sign of a restored
