@@ -9,7 +9,8 @@ import (
 )
 
 // Check verifies the file at path before bbolt maps it. With a file that is too short
-// bbolt gets a SIGBUS, and with pages in a circle it hangs.
+// bbolt gets a SIGBUS, and with pages in a circle it hangs. Check maps the file, too, but
+// keeps nothing that it has not copied, and a fault is an error.
 //
 // Check returns [faults.ErrForeign] if bbolt never wrote the file, and
 // [faults.ErrDamaged] if its pages are not as bbolt writes them. flat says whether the
@@ -22,14 +23,21 @@ func Check(path string, flat func(path []string) bool) error {
 	if !st.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is not a regular file", faults.ErrForeign)
 	}
-	f, done, err := Open(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer file.Close()
+	f, err := FileOf(file)
+	if err != nil {
+		return err
+	}
 	if want := int64(f.meta.pages) * int64(f.meta.pageSize); want > st.Size() {
 		return fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", faults.ErrDamaged, st.Size(), want)
 	}
+	r, unmap := mapFile(file, st.Size())
+	defer unmap()
+	f.r = r
 	return f.scan(flat)
 }
 

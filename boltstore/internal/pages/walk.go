@@ -160,13 +160,17 @@ type child struct {
 	astray bool // its first key differs: bbolt would search in the wrong place
 }
 
+// beginning is how many bytes are read of each page. The first key follows the page's
+// elements, of 16 bytes each. To read pages whole takes an open of a large file longer.
+const beginning = 256
+
 // look reads the first bytes of each child's page, on all cores.
 func (f *File) look(children []child) {
 	workers := max(min(runtime.GOMAXPROCS(0), len(children)/16), 1)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			b := make([]byte, f.meta.pageSize)
+			b := make([]byte, min(uint64(f.meta.pageSize), beginning))
 			for i := w; i < len(children); i += workers {
 				f.lookInto(&children[i], b)
 			}
@@ -175,6 +179,7 @@ func (f *File) look(children []child) {
 	wg.Wait()
 }
 
+// lookInto reads the beginning of a child's page into b.
 func (f *File) lookInto(c *child, b []byte) {
 	if c.page, c.err = f.begin(c.id, b); c.err != nil {
 		return
@@ -184,14 +189,15 @@ func (f *File) lookInto(c *child, b []byte) {
 	if c.page.Flags == Leaf {
 		pos, size = uint64(o.Uint32(b[HeadSize+4:])), uint64(o.Uint32(b[HeadSize+8:]))
 	}
-	if pos += HeadSize; c.page.Count == 0 || size != uint64(len(c.key)) || pos+size > (c.page.overflow+1)*uint64(len(b)) {
+	pageSize := uint64(f.meta.pageSize)
+	if pos += HeadSize; c.page.Count == 0 || size != uint64(len(c.key)) || pos+size > (c.page.overflow+1)*pageSize {
 		c.astray = true
 		return
 	}
 	first := b[min(pos, uint64(len(b))):]
-	if uint64(len(first)) < size { // the key begins or ends on an overflow page
+	if uint64(len(first)) < size { // the key begins or ends further on
 		first = make([]byte, size)
-		if _, err := f.r.ReadAt(first, int64(c.id)*int64(len(b))+int64(pos)); err != nil {
+		if _, err := f.r.ReadAt(first, int64(c.id*pageSize+pos)); err != nil {
 			c.err = fmt.Errorf("%w: page %d cannot be read: %v", faults.ErrDamaged, c.id, err)
 			return
 		}
