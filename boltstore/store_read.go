@@ -274,9 +274,16 @@ func (s *Store) ListErr() ([]any, error) {
 
 // ListKeys returns all keys.
 func (s *Store) ListKeys() []string {
+	keys, err := s.ListKeysErr()
+	s.reading().logClosed(err) // cache.Store has no error to return
+	return keys
+}
+
+// ListKeysErr is ListKeys, and says why keys are missing.
+func (s *Store) ListKeysErr() ([]string, error) {
 	if r := s.inMemory(); r != nil {
 		if keys := r.store.ListKeys(); s.serves(r) {
-			return keys
+			return keys, nil
 		}
 	}
 	keys := []string{}
@@ -287,8 +294,7 @@ func (s *Store) ListKeys() []string {
 			}
 		})
 	})
-	s.reading().logClosed(s.note(err)) // cache.Store has no error to return
-	return keys
+	return keys, s.note(err)
 }
 
 // keyOf is the object's key. Only a hashed key needs the record opened.

@@ -159,6 +159,9 @@ func (q Query) values() url.Values {
 	if q.Secrets {
 		v.Set("secrets", "true")
 	}
+	if q.Sorted {
+		v.Set("sorted", "true")
+	}
 	return v
 }
 

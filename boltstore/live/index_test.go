@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/history"
+	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // both are the readers of a file that is open and served.
@@ -104,5 +105,35 @@ func TestObjectAsItWas(t *testing.T) {
 		if got, err := read("ns1/s00001", version("250")); err != nil || len(got) != 1 {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+	}
+}
+
+// TestSorted: a query that asks for it gets objects in the order of their keys, also those
+// of an encrypted file, which has them in no order.
+func TestSorted(t *testing.T) {
+	for name, o := range map[string]boltstore.Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
+		t.Run(name, func(t *testing.T) {
+			db, _ := worldIn(t, testPath(t), o, 600, 10)
+			for reader, r := range both(t, db) {
+				keys := func(q Query) (all []string) {
+					q.Source = secrets
+					err := r.Objects(t.Context(), q, func(u *unstructured.Unstructured) error {
+						all = append(all, u.GetNamespace()+"/"+u.GetName())
+						return nil
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return all
+				}
+				sorted, asItIs := keys(Query{Sorted: true}), keys(Query{})
+				if len(sorted) != 600 || !slices.IsSorted(sorted) {
+					t.Errorf("%s: %d objects, sorted: %v", reader, len(sorted), slices.IsSorted(sorted))
+				}
+				if slices.IsSorted(asItIs) == db.Encrypted() {
+					t.Errorf("%s: the file's order is that of the keys: %v", reader, slices.IsSorted(asItIs))
+				}
+			}
+		})
 	}
 }

@@ -36,7 +36,12 @@ func secret(i int, size int) *corev1.Secret {
 // world is a file with n secrets, and the store that owns them.
 func world(t testing.TB, path string, n, size int) (*boltstore.DB, *boltstore.Claimed) {
 	t.Helper()
-	db, err := boltstore.Open(path, boltstore.Options{})
+	return worldIn(t, path, boltstore.Options{}, n, size)
+}
+
+func worldIn(t testing.TB, path string, o boltstore.Options, n, size int) (*boltstore.DB, *boltstore.Claimed) {
+	t.Helper()
+	db, err := boltstore.Open(path, o)
 	if err != nil {
 		t.Fatal(err)
 	}

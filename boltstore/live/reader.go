@@ -31,7 +31,8 @@ type Reader interface {
 	// Status says what the file holds and, through a socket, what its owner reports.
 	Status(ctx context.Context) (Status, error)
 	// Objects calls fn with each object that the query selects, in the order of the
-	// file, until fn fails. Objects are read in pages, each from one commit.
+	// file, until fn fails. Objects are read in pages, each from one commit, or one by
+	// one if the query sorts those of an encrypted file.
 	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
 	// Index calls fn with each value of the index that the query names, sorted, or only
 	// with Query.Value; an owner of an earlier release still gives all. Each value is of
@@ -80,6 +81,10 @@ type Query struct {
 	// Index and Value select the objects with that value under the index. For Reader.Index
 	// an empty Value means all.
 	Index, Value string
+	// Sorted asks for all objects of a source in the order of their keys. That is the
+	// file's order, unless the file is encrypted. An owner of an earlier release does not
+	// sort those.
+	Sorted bool
 	// Secrets shows the data of Secrets. Otherwise they are redacted.
 	Secrets bool
 }
@@ -158,6 +163,9 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 		}
 		return v.give(obj, fn)
 	}
+	if q.Sorted && q.Index == "" && f.db.Encrypted() {
+		return v.sorted(ctx, fn)
+	}
 	epoch := uint64(0)
 	for from := []byte(nil); ; {
 		var p boltstore.Page
@@ -174,7 +182,7 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 		case from == nil:
 			epoch = p.Epoch
 		case p.Epoch != epoch || !p.Synced:
-			return fmt.Errorf("%s: what it held was set aside while it was read; try again", q.Source)
+			return v.errSetAside()
 		}
 		for _, obj := range p.Objects {
 			if err := v.give(obj, fn); err != nil {
@@ -270,6 +278,40 @@ func (v *view) get() (obj any, ok bool, err error) {
 	}
 	obj, err = history.At(v.store, v.query.Key, v.query.At)
 	return obj, obj != nil, err
+}
+
+// sorted reads the objects in the order of their keys, each by its key.
+func (v *view) sorted(ctx context.Context, fn func(*unstructured.Unstructured) error) error {
+	first, err := v.store.Page(nil, 1)
+	if err != nil || !first.Synced {
+		return err
+	}
+	keys, err := v.store.ListKeysErr()
+	if err != nil {
+		return err
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		obj, ok, err := v.store.GetByKey(key)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil && ok { // it may have gone since
+			err = v.give(obj, fn)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	last, err := v.store.Page(nil, 1)
+	if err == nil && (last.Epoch != first.Epoch || !last.Synced) {
+		err = v.errSetAside()
+	}
+	return err
+}
+
+func (v *view) errSetAside() error {
+	return fmt.Errorf("%s: what it held was set aside while it was read; try again", v.query.Source)
 }
 
 func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {

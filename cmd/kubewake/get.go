@@ -105,7 +105,7 @@ func ownFlags(flags *pflag.FlagSet) bool {
 	return own
 }
 
-func (g *get) run(ctx context.Context, typ string, names []string) error {
+func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 	selector, err := labels.Parse(g.selector)
 	if err != nil {
 		return fmt.Errorf("the selector cannot be parsed (-l): %w", err)
@@ -119,12 +119,18 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	if namespaced := sources[0].Scope != boltstore.ScopeCluster; g.all && len(names) > 0 && namespaced {
 		return errors.New("a resource cannot be retrieved by name across all namespaces (-A)")
 	}
+	out := newSpool(g.streams.Out)
+	g.streams.Out = out
+	defer func() { err = errors.Join(err, out.Close()) }()
 	found := map[string]*unstructured.Unstructured{}
 	printed := &rows{get: g, st: sources[0]}
-	flowing := len(names) == 0 && len(sources) == 1 && g.output != "json" && g.output != "yaml"
+	if g.output == "json" || g.output == "yaml" {
+		printed.list = &lister{get: g}
+	}
+	flowing := len(names) == 0 && len(sources) == 1
 	for _, st := range sources {
 		for _, key := range keysOf(st, g.namespace, names) {
-			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
+			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Sorted: flowing, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
 				if selector.Matches(labels.Set(u.GetLabels())) && (g.all || u.GetNamespace() == "" || u.GetNamespace() == g.namespace) {
 					if flowing {
 						return printed.add(u)
@@ -147,11 +153,11 @@ func (g *get) run(ctx context.Context, typ string, names []string) error {
 	}
 	objs, missing := pick(found, names)
 	if len(objs) > 0 || len(names) == 0 {
-		var out bytes.Buffer // the printers do not return errors of the writer
-		if err := g.print(&out, sources[0], objs, len(names) == 1); err != nil {
+		var text bytes.Buffer // the printers do not return errors of the writer
+		if err := g.print(&text, sources[0], objs, len(names) == 1); err != nil {
 			return err
 		}
-		if _, err := out.WriteTo(g.streams.Out); err != nil {
+		if _, err := text.WriteTo(out); err != nil {
 			return err
 		}
 	}
@@ -216,19 +222,10 @@ func pick(found map[string]*unstructured.Unstructured, names []string) (objs []*
 func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unstructured, single bool) error {
 	switch g.output {
 	case "json", "yaml":
-		var p printers.ResourcePrinter = &printers.JSONPrinter{}
-		if g.output == "yaml" {
-			p = &printers.YAMLPrinter{}
-		}
-		p = &printers.OmitManagedFieldsPrinter{Delegate: p} // --show-managed-fields is kubectl's own code
 		if single {
-			return p.PrintObj(objs[0], out)
+			return g.printer().PrintObj(objs[0], out)
 		}
-		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{"resourceVersion": ""}}}
-		for _, u := range objs {
-			list.Items = append(list.Items, *u)
-		}
-		return p.PrintObj(list, out)
+		return g.printList(out, objs)
 	case "name":
 		for _, u := range objs {
 			// As kubectl: pod/x, deployment.apps/x.
@@ -254,6 +251,24 @@ func (g *get) print(out io.Writer, st boltstore.State, objs []*unstructured.Unst
 		return err
 	}
 	return p.PrintObj(table, out)
+}
+
+// printer prints objects in JSON or YAML.
+func (g *get) printer() printers.ResourcePrinter {
+	var p printers.ResourcePrinter = &printers.JSONPrinter{}
+	if g.output == "yaml" {
+		p = &printers.YAMLPrinter{}
+	}
+	return &printers.OmitManagedFieldsPrinter{Delegate: p} // --show-managed-fields is kubectl's own code
+}
+
+// printList prints a List in JSON or YAML.
+func (g *get) printList(out io.Writer, objs []*unstructured.Unstructured) error {
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{"resourceVersion": ""}}}
+	for _, u := range objs {
+		list.Items = append(list.Items, *u)
+	}
+	return g.printer().PrintObj(list, out)
 }
 
 func (g *get) tables(first *unstructured.Unstructured) printers.ResourcePrinter {

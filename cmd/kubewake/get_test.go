@@ -17,12 +17,18 @@ func TestGetOmitsManagedFields(t *testing.T) {
 		for _, single := range []bool{true, false} {
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
 				"name": "p1", "managedFields": []any{map[string]any{"manager": "m"}}}}}
-			var out bytes.Buffer
-			if err := (&get{output: output}).print(&out, boltstore.State{}, []*unstructured.Unstructured{u}, single); err != nil {
+			g := &get{output: output}
+			var whole, parts bytes.Buffer
+			if err := g.print(&whole, boltstore.State{}, []*unstructured.Unstructured{u.DeepCopy()}, single); err != nil {
 				t.Fatal(err)
 			}
-			if s := out.String(); strings.Contains(s, "managedFields") || !strings.Contains(s, "p1") {
-				t.Errorf("%s, single %v:\n%s", output, single, s)
+			if err := (&lister{get: g}).write(&parts, []*unstructured.Unstructured{u}); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []string{whole.String(), parts.String()} {
+				if strings.Contains(s, "managedFields") || !strings.Contains(s, "p1") {
+					t.Errorf("%s, single %v:\n%s", output, single, s)
+				}
 			}
 		}
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// rows prints objects while they are read, some hundred at a time, if the file has them in
-// the order of their keys. An encrypted file does not: then all are held, and sorted.
+// rows prints objects while they are read, some hundred at a time, if they come in the
+// order of their keys. From an encrypted file whose owner is of an earlier release they do
+// not: then all are held, and sorted.
 type rows struct {
 	*get
 	st      boltstore.State
@@ -24,6 +25,7 @@ type rows struct {
 	printer printers.ResourcePrinter
 	out     bytes.Buffer
 	tabs    *tabwriter.Writer
+	list    *lister // nil: the output is no list in JSON or YAML
 }
 
 const rowsAtATime = 500
@@ -48,18 +50,28 @@ func (r *rows) add(u *unstructured.Unstructured) error {
 // end prints what is left.
 func (r *rows) end() error {
 	slices.SortFunc(r.held, byKey)
-	if len(r.held) == 0 && r.flows {
+	if len(r.held) > 0 || !r.flows {
+		if err := r.flush(); err != nil {
+			return err
+		}
+	}
+	if r.list == nil {
 		return nil
 	}
-	return r.flush()
+	return r.list.end(r.streams.Out)
 }
 
 func (r *rows) flush() error {
-	if r.output == "name" || len(r.held) == 0 {
+	switch {
+	case r.list != nil:
+		if err := r.list.write(&r.out, r.held); err != nil {
+			return err
+		}
+	case r.output == "name" || len(r.held) == 0:
 		if err := r.print(&r.out, r.st, r.held, false); err != nil {
 			return err
 		}
-	} else {
+	default:
 		if r.printer == nil {
 			r.printer, r.tabs = r.tables(r.held[0]), printers.GetNewTabWriter(&r.out) // it remembers the widths of columns
 		}

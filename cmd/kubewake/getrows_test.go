@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/cache"
@@ -19,8 +20,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestGetStreams: rows come in order while the file is read, with one header. An
-// encrypted file, which has its keys in no order, shows the same.
+// TestGetStreams: rows come in order while the file is read, with one header, and so do the
+// items of lists in JSON and YAML. An encrypted file, which has its keys in no order, shows
+// the same.
 func TestGetStreams(t *testing.T) {
 	const n = 2*rowsAtATime + 7
 	dir := t.TempDir()
@@ -30,7 +32,8 @@ func TestGetStreams(t *testing.T) {
 	for i := range n {
 		name := fmt.Sprintf("c%04d", i)
 		want, page = append(want, "web "+name), append(page, name)
-		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, ResourceVersion: fmt.Sprint(i + 1)}})
+		objs = append(objs, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, ResourceVersion: fmt.Sprint(i + 1)},
+			Data: map[string]string{"[]": "items:\n- <a> & \u2028\t" + name, "long": strings.Repeat("word ", 40), "n": "1e3"}})
 	}
 	fileWith(t, path, objs)
 
@@ -59,6 +62,14 @@ func TestGetStreams(t *testing.T) {
 		if got := shown(append([]string{"get", "cm", "-A", "-l", "none"}, args...)...); got != "" {
 			t.Errorf("%v: %q", args, got)
 		}
+		for _, format := range []string{"json", "yaml"} {
+			for _, selector := range []string{"", "none"} {
+				want := whole(t, objs, format, selector)
+				if got := shown(append([]string{"get", "cm", "-A", "-o", format, "-l", selector}, args...)...); got != want {
+					t.Errorf("%v: -o %s -l %q: %d bytes, not %d", args, format, selector, len(got), len(want))
+				}
+			}
+		}
 	}
 	check()
 
@@ -71,6 +82,62 @@ func TestGetStreams(t *testing.T) {
 	shown("keys", "generate", keyset)
 	shown("keys", "encrypt", "--keyset", keyset)
 	check("--keyset", keyset)
+}
+
+// TestListInParts: a list in JSON or YAML is written some hundred items at a time, and ends
+// with the error of a reader that takes no more.
+func TestListInParts(t *testing.T) {
+	for _, format := range []string{"json", "yaml"} {
+		out := &writes{}
+		g := &get{streams: genericiooptions.IOStreams{Out: out}, output: format}
+		r := &rows{get: g, list: &lister{get: g}}
+		for i := range 2*rowsAtATime + 1 {
+			if err := r.add(custom("Widget", fmt.Sprintf("w%04d", i))); err != nil {
+				t.Fatal(err)
+			}
+			if want := (i + 1) / rowsAtATime; out.n != want || len(r.held) > rowsAtATime {
+				t.Fatalf("%s: after %d objects %d parts are written, and %d held", format, i+1, out.n, len(r.held))
+			}
+		}
+		if err := r.end(); err != nil || out.n != 4 {
+			t.Errorf("%s: %v, %d parts", format, err, out.n)
+		}
+		g.streams.Out = &fullWriter{}
+		if err := r.end(); err == nil {
+			t.Errorf("%s: what cannot be written is no error", format)
+		}
+	}
+}
+
+// writes counts them.
+type writes struct{ n int }
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.n++
+	return len(b), nil
+}
+
+// whole is a list of the config maps, printed as one.
+func whole(t *testing.T, objs []runtime.Object, format, selector string) string {
+	t.Helper()
+	var list []*unstructured.Unstructured
+	for _, o := range objs {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{Object: content}
+		u.SetAPIVersion("v1")
+		u.SetKind("ConfigMap")
+		if selector == "" {
+			list = append(list, u)
+		}
+	}
+	var out bytes.Buffer
+	if err := (&get{output: format}).printList(&out, list); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
 }
 
 // fileWith writes a file with these config maps, as a mirror would.

@@ -72,11 +72,13 @@ func TestReadersGiveWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := get.Wait(); err != nil {
+	// It prints while it reads. What it had not read by then it says.
+	err = get.Wait()
+	if err != nil && !strings.Contains(errs.String(), "another program has taken the file over") {
 		t.Errorf("get: %v\n%s", err, errs.String())
 	}
-	if n := bytes.Count(all, []byte("name: cm")); n != 3000 || bytes.Contains(all, []byte("2 2 2")) {
-		t.Errorf("get: %d objects, or not as they were", n)
+	if n := bytes.Count(all, []byte("name: cm")); n != 3000 && err == nil || n > 3000 || bytes.Contains(all, []byte("2 2 2")) {
+		t.Errorf("get: %v, %d objects, or not as they were", err, n)
 	}
 
 	// A check ends with what it was begun on, or says why it could not: what is

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"io"
+	"sync"
+)
+
+// spool passes on what is written to it as fast as w takes it, and keeps up to spoolBytes
+// of the rest in memory. So who reads a file need not wait for a pager, which may stand for
+// hours: a mirror may take the file meanwhile, and a file's owner breaks an answer off that
+// is not read for some seconds.
+type spool struct {
+	w     io.Writer
+	mu    sync.Mutex
+	more  *sync.Cond // held, ended or err has changed
+	held  []byte
+	ended bool
+	err   error
+	told  bool // err was
+	done  chan struct{}
+}
+
+// spoolBytes is what a spool keeps in memory. Who writes more waits.
+const spoolBytes = 64 << 20
+
+func newSpool(w io.Writer) *spool {
+	s := &spool{w: w, done: make(chan struct{})}
+	s.more = sync.NewCond(&s.mu)
+	go s.pass()
+	return s
+}
+
+// pass passes on what comes, until an error or the end.
+func (s *spool) pass() {
+	defer close(s.done)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.err == nil {
+		for len(s.held) == 0 && !s.ended {
+			s.more.Wait()
+		}
+		if len(s.held) == 0 {
+			return
+		}
+		part := s.held
+		s.held = nil
+		s.more.Broadcast()
+		s.mu.Unlock()
+		_, err := s.w.Write(part)
+		s.mu.Lock()
+		s.err = err
+	}
+	s.held = nil
+	s.more.Broadcast()
+}
+
+// Write returns the error of an earlier write, if there was one.
+func (s *spool) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.err == nil && len(s.held) >= spoolBytes {
+		s.more.Wait()
+	}
+	if s.err != nil {
+		s.told = true
+		return 0, s.err
+	}
+	s.held = append(s.held, b...)
+	s.more.Broadcast()
+	return len(b), nil
+}
+
+// Close waits until all has been taken. It returns an error that no Write has returned.
+func (s *spool) Close() error {
+	s.mu.Lock()
+	s.ended = true
+	s.more.Broadcast()
+	s.mu.Unlock()
+	<-s.done
+	if s.told {
+		return nil
+	}
+	return s.err
+}
