@@ -28,7 +28,7 @@ func TestSystemdUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("deploy/mirror.yaml")
+	text, err := os.ReadFile("deploy/etc/kubewake/mirror.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
