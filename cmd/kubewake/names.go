@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -45,9 +44,6 @@ func (t *names) RoundTrip(r *http.Request) (*http.Response, error) {
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
 	}, nil
 }
-
-// errEnough ends a reader.
-var errEnough = errors.New("enough")
 
 // valueIn is the value of the index by namespace that a source's objects have. It is "" if
 // they have several, or none.
