@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,8 @@ func (w *world) stockLife() (inf cache.SharedIndexInformer, end func()) {
 // changes, each drawn by a seed. At its end the cache and what its handler has
 // been told, over all lives of the process, equal the server; the bytes on the
 // link are told beside those of client-go's informer, which lived through the
-// same.
+// same. The first day's series of them goes into the file $KUBEWAKE_DAY_SERIES,
+// which the benchmark draws.
 func TestDayOfEdgeLife(t *testing.T) {
 	days, length := uint64(1), 24*time.Hour
 	if n := os.Getenv("KUBEWAKE_DAYS"); n != "" {
@@ -45,12 +47,50 @@ func TestDayOfEdgeLife(t *testing.T) {
 	}
 	for seed := range days {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world) { dayOfEdgeLife(t, w, rand.New(rand.NewPCG(seed, 42)), length) })
+			day := &series{}
+			if seed == 0 {
+				day.path = os.Getenv("KUBEWAKE_DAY_SERIES")
+			}
+			bubble(t, func(t *testing.T, w *world) { dayOfEdgeLife(t, w, rand.New(rand.NewPCG(seed, 42)), length, day) })
 		})
 	}
 }
 
-func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration) {
+// series is what two informers have received over a day, as CSV: seconds, and the bytes
+// of kubewake's and of client-go's so far.
+type series struct {
+	path string // of its file, "" for none
+	rows []string
+}
+
+func (s *series) add(w *world, since time.Duration) {
+	if s.path != "" {
+		bytes := w.received()
+		s.rows = append(s.rows, fmt.Sprintf("%.0f,%d,%d\n", since.Seconds(), bytes[false], bytes[true]))
+	}
+}
+
+func (s *series) write(t *testing.T) {
+	t.Helper()
+	if s.path == "" {
+		return
+	}
+	if err := os.WriteFile(s.path, []byte("seconds,kubewake,client-go\n"+strings.Join(s.rows, "")), 0o644); err != nil {
+		t.Error(err)
+	}
+}
+
+// received adds up the bytes of all bodies so far, of client-go's informer (true) and
+// of kubewake's.
+func (w *world) received() map[bool]int64 {
+	bytes := map[bool]int64{}
+	for _, q := range w.sim.Requests() {
+		bytes[q.UserAgent == "stock"] += q.BodyBytes
+	}
+	return bytes
+}
+
+func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration, day *series) {
 	const objects = 400
 	have := map[string]bool{}
 	text := func() string {
@@ -94,6 +134,7 @@ func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration) {
 	}
 	began := time.Now()
 	for time.Since(began) < length {
+		day.add(w, time.Since(began))
 		for range r.IntN(4) {
 			change()
 		}
@@ -151,6 +192,8 @@ func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration) {
 		}
 		after(time.Duration(r.IntN(240)) * time.Second)
 	}
+	day.add(w, time.Since(began))
+	day.write(t)
 	w.sim.SetBandwidth(0)
 	w.sim.DropConnections()
 	after(30 * time.Minute)
@@ -173,10 +216,9 @@ func dayOfEdgeLife(t *testing.T, w *world, r *rand.Rand, length time.Duration) {
 	count()
 	ours.end()
 	endTheirs()
-	bytes, requests, full := map[bool]int64{}, map[bool]int{}, map[bool]int{}
+	bytes, requests, full := w.received(), map[bool]int{}, map[bool]int{}
 	for _, q := range w.sim.Requests() {
 		stock := q.UserAgent == "stock"
-		bytes[stock] += q.BodyBytes
 		requests[stock]++
 		if q.FullRead() && q.Query.Get("continue") == "" {
 			full[stock]++
