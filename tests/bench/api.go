@@ -79,7 +79,7 @@ func runAPI(ctx context.Context, o options) (text string, err error) {
 
 // apiRows fills a file with n pods, serves it, and asks it and the server in turn.
 func (b *bench) apiRows(ctx context.Context, n int) ([]apiRow, error) {
-	p, err := b.launch(ctx, spec{Kind: kubewake, Mode: fill, Host: b.server.Config().Host, Pods: n, Confirm: reflector.ConfirmBookmark})
+	p, err := b.launch(ctx, spec{Kind: kubewake, Mode: fill, Host: b.server.Config().Host, Pods: n, Confirm: int(reflector.ConfirmBookmark)})
 	if err != nil {
 		return nil, err
 	}

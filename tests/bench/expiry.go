@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
 // expiryReport is what the expiry of its version cost a running program.
@@ -108,12 +110,12 @@ func (b *bench) expire(ctx context.Context, k kind, round string, decoded bool) 
 func (b *bench) oneList(ctx context.Context) (int64, error) {
 	cfg := b.server.Config()
 	cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"
-	w := &wire{}
-	w.attach(cfg)
+	w := &measured.Wire{}
+	w.Attach(cfg)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return 0, err
 	}
 	_, err = client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	return w.read().Bodies, err
+	return w.Read().Bodies, err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
 // smallType is one of ten types of which a cluster has few.
@@ -80,11 +81,11 @@ func makeSmall(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // types is a program with ten informers.
-func (s spec) types(client kubernetes.Interface, w *wire) error {
+func smallCaches(p *measured.Program, client kubernetes.Interface) error {
 	var db *boltstore.DB
 	var err error
-	if s.Kind == kubewake {
-		if db, err = boltstore.Open(s.DB, boltstore.Options{}); err != nil {
+	if p.Kind == kubewake {
+		if db, err = boltstore.Open(p.DB, boltstore.Options{}); err != nil {
 			return err
 		}
 	}
@@ -98,7 +99,7 @@ func (s spec) types(client kubernetes.Interface, w *wire) error {
 		if db == nil {
 			lw = cache.ToListWatcherWithWatchListSemantics(lw.(*cache.ListWatch), client)
 			inf = cache.NewSharedIndexInformer(lw, t.like, 0, cache.Indexers{})
-		} else if inf, err = informer.NewSharedIndexInformer(db, lw, t.like, informer.Options{Reflector: reflector.Options{Confirm: s.Confirm}}); err != nil {
+		} else if inf, err = informer.NewSharedIndexInformer(db, lw, t.like, informer.Options{Reflector: reflector.Options{Confirm: reflector.Confirm(p.Confirm)}}); err != nil {
 			return err
 		}
 		reg, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{})
@@ -111,18 +112,18 @@ func (s spec) types(client kubernetes.Interface, w *wire) error {
 	for _, c := range wait {
 		<-c.Done()
 	}
-	r := report{Synced: time.Since(s.Started)}
-	if s.Mode == fill {
+	r := report{Synced: time.Since(p.Started)}
+	if p.Mode == fill {
 		cancel()
 		running.Wait()
 		if err := db.Close(); err != nil {
 			return err
 		}
-		return tell(r)
+		return measured.Tell(r)
 	}
-	time.Sleep(settle)
-	r.Traffic = w.read()
-	return tell(r)
+	time.Sleep(measured.Settle)
+	r.Traffic = p.Wire.Read()
+	return measured.Tell(r)
 }
 
 // idleRow is what starts over the same idle objects took.
@@ -170,7 +171,7 @@ func (b *bench) idleRow(ctx context.Context, name string, n int) (idleRow, error
 				return report{}, err
 			}
 		}
-		p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Types: n == 0, Confirm: c})
+		p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Types: n == 0, Confirm: int(c)})
 		if err != nil {
 			return report{}, err
 		}

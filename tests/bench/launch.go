@@ -10,9 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/pprof"
 	"strconv"
 	"time"
+
+	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
 // program is one that is measured.
@@ -53,7 +54,7 @@ func (b *bench) launch(ctx context.Context, s spec) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.cmd.Env = append(os.Environ(), specEnv+"="+string(text))
+	p.cmd.Env = append(os.Environ(), measured.SpecEnv+"="+string(text))
 	return p, p.cmd.Start()
 }
 
@@ -76,30 +77,6 @@ func (p *program) end() error {
 
 func (p *program) processor() time.Duration {
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-}
-
-// profile starts a CPU profile, if the prefix of its file is not empty.
-func profile(prefix string) (stop func(), err error) {
-	if prefix == "" {
-		return func() {}, nil
-	}
-	f, err := os.Create(prefix + ".cpu.prof")
-	if err != nil {
-		return nil, err
-	}
-	return pprof.StopCPUProfile, pprof.StartCPUProfile(f)
-}
-
-// heapProfile writes what is live, and what was allocated.
-func heapProfile(prefix string) error {
-	if prefix == "" {
-		return nil
-	}
-	f, err := os.Create(prefix + ".heap.prof")
-	if err != nil {
-		return err
-	}
-	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
 }
 
 // objectMemory is the memory for decoded objects: that of a program without a memory

@@ -15,11 +15,12 @@ import (
 
 	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
+	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
 func main() {
-	if s := os.Getenv(specEnv); s != "" {
-		if err := child(s); err != nil {
+	if os.Getenv(measured.SpecEnv) != "" {
+		if err := child(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -229,7 +230,7 @@ func (b *bench) restart(ctx context.Context, k kind, n int) (report, error) {
 
 // start runs a program that restarts or fills, to its end.
 func (b *bench) start(ctx context.Context, k kind, m mode, n int) (report, error) {
-	p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Confirm: reflector.ConfirmBookmark})
+	p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Confirm: int(reflector.ConfirmBookmark)})
 	if err != nil {
 		return report{}, err
 	}

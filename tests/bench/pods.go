@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubewake/kubewake/internal/podgen"
 	"github.com/kubewake/kubewake/tests/apiserver"
+	"github.com/kubewake/kubewake/tests/bench/measured"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,11 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-const (
-	writers = 16
-	// markAnnotation is what a change sets, to the name of its round.
-	markAnnotation = "bench.kubewake.test/round"
-)
+const writers = 16
 
 // pods are those on the server.
 type pods struct {
@@ -123,7 +120,7 @@ func touched(n int) (marked, deleted int) { return n/100 - n/1000, n / 1000 }
 // change marks pods with the round, and deletes others.
 func (p *pods) change(ctx context.Context, round string) error {
 	marked, deleted := touched(len(p.names))
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, markAnnotation, round)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, measured.MarkAnnotation, round)
 	err := parallel(marked, func(i int) error {
 		name := p.names[i*100]
 		_, err := p.client.CoreV1().Pods(name.Namespace).Patch(ctx, name.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bench"})

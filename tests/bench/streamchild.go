@@ -26,6 +26,7 @@ import (
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
 // What reads the stream.
@@ -163,13 +164,13 @@ func streamChild(text string) error {
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	stopProfile, err := profile(s.Profile)
+	stopProfile, err := measured.Profile(s.Profile)
 	if err != nil {
 		return err
 	}
 	wrote := written()
 	cpu := cpuTime()
-	if err := tell(struct{}{}); err != nil { // ready
+	if err := measured.Tell(struct{}{}); err != nil { // ready
 		return err
 	}
 	if s.Scale > 0 {
@@ -177,14 +178,14 @@ func streamChild(text string) error {
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(s.Settle)
-		return tell(streamReport{Written: written() - wrote})
+		return measured.Tell(streamReport{Written: written() - wrote})
 	}
 	<-done
-	r := streamReport{Processor: cpuTime() - cpu, Told: told, Anon: resident().Anon}
+	r := streamReport{Processor: cpuTime() - cpu, Told: told, Anon: measured.Resident().Anon}
 	stopProfile()
 	runtime.ReadMemStats(&after)
 	r.Allocated = after.TotalAlloc - before.TotalAlloc
-	if err := heapProfile(s.Profile); err != nil {
+	if err := measured.HeapProfile(s.Profile); err != nil {
 		return err
 	}
 	time.Sleep(s.Settle)
@@ -207,7 +208,7 @@ func streamChild(text string) error {
 		// The oldest blocks may have been trimmed.
 		r.Commits = int(float64(r.Commits) * float64(s.Events) / float64(last-first+1))
 	}
-	return tell(r)
+	return measured.Tell(r)
 }
 
 func cpuTime() time.Duration {

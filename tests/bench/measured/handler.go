@@ -1,4 +1,4 @@
-package main
+package measured
 
 import (
 	"sync"
@@ -11,7 +11,7 @@ import (
 // handler counts its calls, and knows when it has been told of all pods and of
 // all that were marked.
 type handler struct {
-	s        spec
+	s        Spec
 	replayed chan struct{}
 	changed  chan struct{}
 
@@ -19,7 +19,7 @@ type handler struct {
 	total  int // adds, ever
 	told   time.Time
 	marked map[string]bool
-	calls  liveReport
+	calls  LiveReport
 }
 
 var _ cache.ResourceEventHandler = &handler{}
@@ -46,20 +46,20 @@ func (h *handler) OnDelete(any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls.Deletes++
-	if h.s.Mode == live {
+	if h.s.Mode == Live {
 		h.calls.LastCall = time.Now()
 		h.done()
 	}
 }
 
 func (h *handler) note(obj any) {
-	if h.s.Mode != live {
+	if h.s.Mode != Live {
 		return
 	}
 	h.calls.LastCall = time.Now()
 	pod := obj.(*corev1.Pod)
 	key := pod.Namespace + "/" + pod.Name
-	if pod.Annotations[markAnnotation] != h.s.Mark || h.marked[key] {
+	if pod.Annotations[MarkAnnotation] != h.s.Mark || h.marked[key] {
 		return
 	}
 	h.marked[key] = true
@@ -78,10 +78,10 @@ func (h *handler) done() {
 func (h *handler) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.calls = liveReport{}
+	h.calls = LiveReport{}
 }
 
-func (h *handler) report() liveReport {
+func (h *handler) report() LiveReport {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.calls

@@ -1,4 +1,4 @@
-package main
+package measured
 
 import (
 	"bufio"
@@ -12,23 +12,24 @@ import (
 	"time"
 )
 
-// memory of a process, in bytes.
-type memory struct {
+// Memory of a process, in bytes.
+type Memory struct {
 	Anon, File int64 // resident: its own, and pages of files
 	Peak       int64 // most that was ever resident, of both
 	PeakAnon   int64 // most that a sample saw of its own
 	Heap       int64 // what is live, after a garbage collection
 }
 
-// sampler watches for the peak of anonymous memory, of which the kernel keeps
+// Sampler watches for the peak of anonymous memory, of which the kernel keeps
 // no record.
-type sampler struct{ peak atomic.Int64 }
+type Sampler struct{ peak atomic.Int64 }
 
-func startSampler() *sampler {
-	s := &sampler{}
+// StartSampler begins to watch.
+func StartSampler() *Sampler {
+	s := &Sampler{}
 	go func() {
 		for range time.Tick(20 * time.Millisecond) {
-			if m := resident(); m.Anon > s.peak.Load() {
+			if m := Resident(); m.Anon > s.peak.Load() {
 				s.peak.Store(m.Anon)
 			}
 		}
@@ -36,11 +37,12 @@ func startSampler() *sampler {
 	return s
 }
 
-func (s *sampler) reset() { s.peak.Store(0) }
+// Reset forgets the peak so far.
+func (s *Sampler) Reset() { s.peak.Store(0) }
 
-// read takes the reading and then collects garbage to know the live heap.
-func (s *sampler) read() memory {
-	m := resident()
+// Read takes the reading and then collects garbage to know the live heap.
+func (s *Sampler) Read() Memory {
+	m := Resident()
 	m.PeakAnon = max(s.peak.Load(), m.Anon)
 	runtime.GC()
 	var st runtime.MemStats
@@ -66,8 +68,8 @@ func usage() (u used) {
 	return u
 }
 
-// resident reads what the kernel tells, all zero where it does not.
-func resident() (m memory) {
+// Resident reads what the kernel tells, all zero where it does not.
+func Resident() (m Memory) {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return m

@@ -1,4 +1,4 @@
-package main
+package measured
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wire counts what a client sends and receives.
-type wire struct {
+// Wire counts what a client sends and receives.
+type Wire struct {
 	requests atomic.Int64
 	bodies   atomic.Int64 // bytes of answers as they came: compressed
 	conns    atomic.Int64 // bytes both ways beneath HTTP: TLS, headers and bodies
@@ -25,17 +25,17 @@ type wire struct {
 	expired, resumed time.Time
 }
 
-// watching is when the server last said that a version is too old, and when a
+// Watching is when the server last said that a version is too old, and when a
 // watch was open again after that: when the server accepted it or, of one that
 // begins with a list, when that had ended.
-func (w *wire) watching() (expired, resumed time.Time) {
+func (w *Wire) Watching() (expired, resumed time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.expired, w.resumed
 }
 
 // saw notes what a watch has brought, or that it was accepted.
-func (w *wire) saw(data []byte, open bool) {
+func (w *Wire) saw(data []byte, open bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -46,20 +46,22 @@ func (w *wire) saw(data []byte, open bool) {
 	}
 }
 
-// traffic is a reading of a wire.
-type traffic struct{ Requests, Bodies, Conns int64 }
+// Traffic is a reading of a Wire.
+type Traffic struct{ Requests, Bodies, Conns int64 }
 
-func (w *wire) read() traffic {
-	return traffic{w.requests.Load(), w.bodies.Load(), w.conns.Load()}
+// Read returns the counts so far.
+func (w *Wire) Read() Traffic {
+	return Traffic{w.requests.Load(), w.bodies.Load(), w.conns.Load()}
 }
 
-func (t traffic) since(before traffic) traffic {
-	return traffic{t.Requests - before.Requests, t.Bodies - before.Bodies, t.Conns - before.Conns}
+// Since returns the traffic after before.
+func (t Traffic) Since(before Traffic) Traffic {
+	return Traffic{t.Requests - before.Requests, t.Bodies - before.Bodies, t.Conns - before.Conns}
 }
 
-// attach counts what clients made of cfg do. It asks for compression as Go's
+// Attach counts what clients made of cfg do. It asks for compression as Go's
 // transport does by itself, which would hide the compressed bytes.
-func (w *wire) attach(cfg *rest.Config) {
+func (w *Wire) Attach(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countedTransport{w, next} })
 	dialer := &net.Dialer{}
 	cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -73,7 +75,7 @@ func (w *wire) attach(cfg *rest.Config) {
 
 type countedConn struct {
 	net.Conn
-	w *wire
+	w *Wire
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
@@ -89,7 +91,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 }
 
 type countedTransport struct {
-	w    *wire
+	w    *Wire
 	next http.RoundTripper
 }
 
@@ -124,7 +126,7 @@ func (t *countedTransport) WrappedRoundTripper() http.RoundTripper { return t.ne
 
 type countedBody struct {
 	io.ReadCloser
-	w     *wire
+	w     *Wire
 	watch bool
 }
 

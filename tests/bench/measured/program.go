@@ -1,0 +1,190 @@
+package measured
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Cache is where a program has its pods.
+type Cache struct {
+	// Began and Opened are when its file began to be opened, and when that had ended.
+	// Both are zero if there is none.
+	Began, Opened time.Time
+	// Has says whether a pod is there, by its key.
+	Has func(key string) (bool, error)
+	// Handle adds a handler, before Run.
+	Handle func(cache.ResourceEventHandler) error
+	// Run keeps the cache until the context ends.
+	Run func(context.Context)
+	// Synced is closed when the cache has synced.
+	Synced <-chan struct{}
+	// Size is that of the file in bytes, and Close closes it. Both are nil if there is none.
+	Size  func() int64
+	Close func() error
+}
+
+// CacheOf returns the cache of an informer that has no file.
+func CacheOf(inf cache.SharedIndexInformer) *Cache {
+	return &Cache{
+		Has: func(key string) (bool, error) {
+			_, ok, err := inf.GetIndexer().GetByKey(key)
+			return ok, err
+		},
+		Handle: func(h cache.ResourceEventHandler) error {
+			_, err := inf.AddEventHandler(h)
+			return err
+		},
+		Run:    inf.RunWithContext,
+		Synced: inf.HasSyncedChecker().Done(),
+	}
+}
+
+// Program is a program that is measured.
+type Program struct {
+	Spec
+	Wire        *Wire
+	Samples     *Sampler
+	stopProfile func()
+}
+
+// Start reads the spec and begins to measure.
+func Start() (*Program, error) {
+	p := &Program{Wire: &Wire{}}
+	if err := json.Unmarshal([]byte(os.Getenv(SpecEnv)), &p.Spec); err != nil {
+		return nil, err
+	}
+	var err error
+	p.stopProfile, err = Profile(p.Profile)
+	p.Samples = StartSampler()
+	return p, err
+}
+
+// Config returns a client's configuration, whose traffic counts.
+func (p *Program) Config() *rest.Config {
+	cfg := &rest.Config{
+		Host: p.Host, BearerToken: p.Token, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA}, UserAgent: "bench/" + string(p.Kind),
+		ContentConfig: rest.ContentConfig{
+			ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
+		},
+	}
+	if !p.Limited {
+		cfg.QPS = -1
+	}
+	p.Wire.Attach(cfg)
+	return cfg
+}
+
+// Run does what the spec says with the cache. The process is to exit when it has
+// returned: what Run has not closed is as after a crash.
+func (p *Program) Run(c *Cache) error {
+	var r Report
+	if !c.Opened.IsZero() && p.Mode == Restart {
+		if err := p.readKey(c); err != nil {
+			return err
+		}
+		r.Open, r.FirstRead, r.Read = c.Opened.Sub(c.Began), time.Since(c.Opened), time.Since(p.Started)
+	}
+	h := &handler{s: p.Spec, replayed: make(chan struct{}), changed: make(chan struct{}), marked: map[string]bool{}}
+	if err := c.Handle(h); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	<-c.Synced
+	r.Synced = time.Since(p.Started)
+	if r.Read == 0 {
+		if err := p.readKey(c); err != nil {
+			return err
+		}
+		r.Read = time.Since(p.Started)
+	}
+	<-h.replayed
+	r.Told = h.told.Sub(p.Started)
+	if c.Size != nil {
+		r.FileSize = c.Size()
+	}
+	if p.Mode != Live {
+		p.stopProfile()
+	}
+	if p.Mode != Fill {
+		time.Sleep(Settle)
+	}
+	before := p.Wire.Read()
+	r.Traffic, r.Memory = before, p.Samples.Read()
+	if err := HeapProfile(p.Profile); err != nil {
+		return err
+	}
+	p.Samples.Reset()
+	h.reset()
+	used := usage()
+	if err := Tell(r); err != nil {
+		return err
+	}
+	switch p.Mode {
+	case Fill:
+		cancel()
+		running.Wait()
+		if c.Close != nil {
+			return c.Close()
+		}
+	case Live:
+		<-h.changed
+		p.stopProfile()
+		time.Sleep(Settle)
+		l, spent := h.report(), usage()
+		l.Processor, l.Allocated = spent.processor-used.processor, spent.allocated-used.allocated
+		l.Expired, l.Watching = p.Wire.Watching()
+		l.Traffic, l.Memory = p.Wire.Read().Since(before), p.Samples.Read()
+		if err := Tell(l); err != nil {
+			return err
+		}
+		// What comes next is the parent's to say.
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	}
+	return nil
+}
+
+// readKey reads one pod.
+func (p *Program) readKey(c *Cache) error {
+	ok, err := c.Has(p.Key)
+	if err == nil && !ok {
+		err = fmt.Errorf("pod %s is not there", p.Key)
+	}
+	return err
+}
+
+// Profile starts a CPU profile, if the prefix of its file is not empty.
+func Profile(prefix string) (stop func(), err error) {
+	if prefix == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(prefix + ".cpu.prof")
+	if err != nil {
+		return nil, err
+	}
+	return pprof.StopCPUProfile, pprof.StartCPUProfile(f)
+}
+
+// HeapProfile writes what is live, and what was allocated.
+func HeapProfile(prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	f, err := os.Create(prefix + ".heap.prof")
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
+}

@@ -1,0 +1,86 @@
+package measured
+
+import (
+	"encoding/json"
+	"os"
+	"time"
+)
+
+// SpecEnv holds the spec, as JSON, of a program that is to be measured.
+const SpecEnv = "KUBEWAKE_BENCH_SPEC"
+
+// Settle is how long after the sync the memory is read.
+const Settle = 3 * time.Second
+
+// MarkAnnotation is what a change of a pod sets, to the name of its round.
+const MarkAnnotation = "bench.kubewake.test/round"
+
+// Kind of cache that a program has.
+type Kind string
+
+// The kinds.
+const (
+	Kubewake Kind = "kubewake"
+	Stock    Kind = "client-go"
+	Idle     Kind = "none" // a client that has asked for one pod
+)
+
+// Mode is what a program does.
+type Mode string
+
+// The modes.
+const (
+	Fill    Mode = "fill"    // syncs, and closes its file in order
+	Restart Mode = "restart" // syncs, settles, and ends as in a crash
+	Live    Mode = "live"    // syncs, then waits for changes
+)
+
+// Spec tells a program what to do.
+type Spec struct {
+	Kind    Kind
+	Mode    Mode
+	Host    string
+	Token   string
+	CA      []byte
+	DB      string
+	Key     string // a pod, to be read first
+	Pods    int
+	Changes int    // in live mode: how many pods will be marked
+	Deletes int    // and how many deleted
+	Mark    string // with this
+	Started time.Time
+	Limited bool   // to client-go's default rate of requests
+	Types   bool   // ten informers over ten small types, in place of one over pods
+	Confirm int    // a reflector.Confirm
+	Decoded bool   // kubewake leaves all of each page to the client to decode
+	Profile string // prefix of the files to write profiles to
+}
+
+// Report is what a program says once it has synced. Durations are from the
+// start of the process, but for Open and FirstRead.
+type Report struct {
+	Open      time.Duration // Open took so long
+	FirstRead time.Duration // from there to the first object read from the file
+	Read      time.Duration
+	Told      time.Duration // the handler has been told of all pods
+	Synced    time.Duration
+	Traffic   Traffic
+	Memory    Memory
+	FileSize  int64
+	Processor time.Duration // of the whole life; noted by the parent
+}
+
+// LiveReport is what a program in live mode says once it has been told of all
+// changes. All is since its report.
+type LiveReport struct {
+	Told, LastCall         time.Time
+	Expired, Watching      time.Time // told that the version is too old, and watching again
+	Processor              time.Duration
+	Allocated              int64 // bytes
+	Adds, Updates, Deletes int
+	Traffic                Traffic
+	Memory                 Memory
+}
+
+// Tell writes a report for the program that has started this one.
+func Tell(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
