@@ -82,7 +82,7 @@ $(STAMP):
 demo: ## see it survive, without a cluster
 	go run -C cmd/kubewake . demo
 
-bench: assets ## measure against stock client-go: restarts on a real API server, the stream of events
+bench: assets ## measure against client-go and others: restarts on a real API server, growth, the stream of events; draws docs/pictures
 	cd tests && go run ./bench
 
 fuzz: ## run each fuzz target for FUZZTIME

@@ -9,5 +9,9 @@
 // the machine does meets both. It prints its tables, and writes them between
 // the markers of docs/benchmarks.md.
 //
-//	cd tests && go run ./bench [-what restart,idle,stream,api] [-parts speed,latency,bytes,idle] [-sizes 1000,5000,20000] [-pairs 3] [-out file] [-profile folder]
+// Growth compares more programs, at sizes that lie far apart. Those that need what
+// no other does, a SQL engine or controller-runtime, are programs of their own. So is
+// the one that draws. They share package measured.
+//
+//	cd tests && go run ./bench [-what restart,idle,stream,api,growth,day] [-parts speed,latency,bytes,idle] [-sizes 1000,5000,20000] [-pairs 3] [-out file] [-save file] [-draw file] [-profile folder]
 package main

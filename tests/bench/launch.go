@@ -31,15 +31,19 @@ func (b *bench) launch(ctx context.Context, s spec) (*program, error) {
 	if s.Pods > 0 {
 		s.Key = b.pods.key()
 	}
-	s.DB = filepath.Join(b.dir, fmt.Sprintf("pods-%d.db", s.Pods))
+	s.DB = b.file(s.Kind, s.Pods)
 	if b.profile != "" {
 		s.Profile = filepath.Join(b.profile, fmt.Sprintf("%s-%s-%d-%d", s.Kind, s.Mode, s.Pods, time.Now().UnixMilli()))
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+	path, ok := b.programs[s.Kind]
+	if !ok {
+		var err error
+		if path, err = os.Executable(); err != nil {
+			return nil, err
+		}
 	}
-	p := &program{cmd: exec.CommandContext(ctx, self)}
+	p := &program{cmd: exec.CommandContext(ctx, path)}
+	var err error
 	p.cmd.Stderr = &p.log
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -55,7 +59,19 @@ func (b *bench) launch(ctx context.Context, s spec) (*program, error) {
 		return nil, err
 	}
 	p.cmd.Env = append(os.Environ(), measured.SpecEnv+"="+string(text))
+	if s.Kind == measured.Listed {
+		p.cmd.Env = append(p.cmd.Env, "KUBE_FEATURE_WatchListClient=false")
+	}
 	return p, p.cmd.Start()
+}
+
+// file is the path of a program's file for a number of pods.
+func (b *bench) file(k kind, n int) string {
+	ext := "db"
+	if k == measured.SQLite {
+		ext = "sqlite"
+	}
+	return filepath.Join(b.dir, fmt.Sprintf("pods-%d.%s", n, ext))
 }
 
 // next reads the program's next report.

@@ -43,25 +43,32 @@ func main() {
 
 // options of a run.
 type options struct {
-	sizes   []int
+	sizes   []int // those of the command line, or nil
 	pairs   int
 	out     string
 	profile string
 	what    string
 	events  int
 	parts   string
+	save    string
+	draw    string
 }
 
 func parseOptions() (o options, err error) {
-	sizes := flag.String("sizes", "1000,5000,20000", "numbers of pods")
+	sizes := flag.String("sizes", "", "numbers of pods; 1000,5000,20000, and 1000,10000 for growth, if none are stated")
 	flag.IntVar(&o.pairs, "pairs", 3, "pairs of restarts for each size")
 	flag.StringVar(&o.out, "out", "../docs/benchmarks.md", "file to write the tables into; empty: none")
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
-	flag.StringVar(&o.what, "what", "restart,idle,stream,api", "what to measure: restart, idle, stream, api, or several of them")
+	flag.StringVar(&o.what, "what", "restart,idle,stream,api,growth,day", "what to measure: one of these, or several")
 	flag.IntVar(&o.events, "events", 40_000, "stream: updates of a feed")
 	flag.StringVar(&o.parts, "parts", "speed,latency,bytes,idle", "stream: what of it")
+	flag.StringVar(&o.save, "save", "../docs/pictures/growth.json", "growth: file for all that was measured, beside the pictures; what it has of other sizes stays, if it is of this machine; empty: none")
+	flag.StringVar(&o.draw, "draw", "", "measure nothing: make tables and pictures of a file that -save has written")
 	flag.Parse()
 	for s := range strings.SplitSeq(*sizes, ",") {
+		if s == "" {
+			continue
+		}
 		n, err := strconv.Atoi(strings.TrimSpace(s))
 		if err != nil || n < 100 {
 			return o, fmt.Errorf("-sizes: %q is not a number of at least 100", s)
@@ -85,9 +92,16 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.draw != "" {
+		o.what = "draw"
+	}
+	given := o.sizes
 	for what := range strings.SplitSeq(o.what, ",") {
 		var text string
 		markers := benchMarkers
+		if o.sizes = given; given == nil {
+			o.sizes = sizesOf(what)
+		}
 		switch what {
 		case "restart":
 			text, err = runRestart(ctx, o)
@@ -100,8 +114,19 @@ func run(ctx context.Context) error {
 		case "api":
 			markers = apiMarkers
 			text, err = runAPI(ctx, o)
+		case "growth":
+			markers = growthMarkers
+			text, err = runGrowth(ctx, o)
+		case "draw":
+			markers = growthMarkers
+			text, err = drawn(ctx, o.draw)
+		case "day":
+			if err := runDay(ctx, o); err != nil {
+				return err
+			}
+			continue
 		default:
-			err = fmt.Errorf("-what: %q is none of restart, idle, stream and api", what)
+			err = fmt.Errorf("-what: %q is none of restart, idle, stream, api, growth and day", what)
 		}
 		if err != nil {
 			return err
@@ -115,6 +140,14 @@ func run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// sizesOf are the sizes of a measurement, if none are stated.
+func sizesOf(what string) []int {
+	if what == "growth" {
+		return []int{1_000, 10_000}
+	}
+	return []int{1_000, 5_000, 20_000}
 }
 
 // runRestart takes the measurements of restarts and returns their tables.
@@ -137,6 +170,8 @@ type bench struct {
 	dir    string
 	server *apiserver.Server
 	pods   *pods
+	// programs are those of kinds that are not this one, see build.
+	programs map[kind]string
 }
 
 // newBench starts an API server. The caller closes the bench.
@@ -192,10 +227,10 @@ func (b *bench) restarts(ctx context.Context, n int) (sizeResult, error) {
 		return res, err
 	}
 	progress("%d pods of %d bytes as JSON on average", n, res.meanJSON)
-	if res.idle, err = b.start(ctx, idle, restart, n); err != nil {
+	if res.idle, err = b.start(ctx, idle, restart, n, 0); err != nil {
 		return res, err
 	}
-	if res.fill, err = b.start(ctx, kubewake, fill, n); err != nil {
+	if res.fill, err = b.start(ctx, kubewake, fill, n, reflector.ConfirmBookmark); err != nil {
 		return res, err
 	}
 	progress("first sync into the file: %v, %d MiB", res.fill.Synced, res.fill.FileSize>>20)
@@ -212,10 +247,10 @@ func (b *bench) restarts(ctx context.Context, n int) (sizeResult, error) {
 		res.pairs = append(res.pairs, p)
 	}
 	// One that is closed in order notes the last version it was told.
-	if _, err = b.start(ctx, kubewake, fill, n); err != nil {
+	if _, err = b.start(ctx, kubewake, fill, n, reflector.ConfirmBookmark); err != nil {
 		return res, err
 	}
-	res.still, err = b.start(ctx, kubewake, restart, n)
+	res.still, err = b.start(ctx, kubewake, restart, n, reflector.ConfirmBookmark)
 	return res, err
 }
 
@@ -225,12 +260,12 @@ func (b *bench) restart(ctx context.Context, k kind, n int) (report, error) {
 	if err := b.pods.writeOther(ctx); err != nil {
 		return report{}, err
 	}
-	return b.start(ctx, k, restart, n)
+	return b.start(ctx, k, restart, n, reflector.ConfirmBookmark)
 }
 
 // start runs a program that restarts or fills, to its end.
-func (b *bench) start(ctx context.Context, k kind, m mode, n int) (report, error) {
-	p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Confirm: int(reflector.ConfirmBookmark)})
+func (b *bench) start(ctx context.Context, k kind, m mode, n int, c reflector.Confirm) (report, error) {
+	p, err := b.launch(ctx, spec{Kind: k, Mode: m, Host: b.server.Config().Host, Pods: n, Confirm: int(c)})
 	if err != nil {
 		return report{}, err
 	}

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
 // pair of restarts, one after the other.
@@ -63,11 +64,7 @@ func medians[P any](pairs []P, of func(P) (kubewake, stock float64)) both {
 	return both{median(a), median(b), median(r)}
 }
 
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2
-}
+func median(v []float64) float64 { return measured.Median(v) }
 
 // of returns the medians of a figure of reports.
 func (r sizeResult) of(figure func(report) float64) both {

@@ -14,6 +14,7 @@ const (
 	streamMarkers markers = "stream"
 	idleMarkers   markers = "idle"
 	apiMarkers    markers = "api"
+	growthMarkers markers = "growth"
 )
 
 // insert puts text between the markers of a file and leaves the rest of it.

@@ -133,7 +133,7 @@ func (p *Program) Run(c *Cache) error {
 		return err
 	}
 	switch p.Mode {
-	case Fill:
+	case Fill, First:
 		cancel()
 		running.Wait()
 		if c.Close != nil {

@@ -22,7 +22,12 @@ type Kind string
 const (
 	Kubewake Kind = "kubewake"
 	Stock    Kind = "client-go"
+	Listed   Kind = "client-go, lists"
+	Manager  Kind = "controller-runtime"
+	SQLite   Kind = "SQLite"
 	Idle     Kind = "none" // a client that has asked for one pod
+	// Bookmark is Kubewake that confirms by a bookmark. Only its restarts differ.
+	Bookmark Kind = "kubewake, bookmark"
 )
 
 // Mode is what a program does.
@@ -31,6 +36,7 @@ type Mode string
 // The modes.
 const (
 	Fill    Mode = "fill"    // syncs, and closes its file in order
+	First   Mode = "first"   // syncs, settles, and closes its file in order
 	Restart Mode = "restart" // syncs, settles, and ends as in a crash
 	Live    Mode = "live"    // syncs, then waits for changes
 )

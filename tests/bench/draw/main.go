@@ -1,0 +1,28 @@
+// Draw makes the pictures of docs/benchmarks.md, as SVG beside the file that has the
+// figures: of growth.json, which the benchmark saves, those of growth, and of
+// edge-day.csv the day of edge life.
+//
+//	cd tests && go run ./bench/draw ../docs/pictures/growth.json ../docs/pictures/edge-day.csv
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	for _, path := range os.Args[1:] {
+		if err := draw(path); err != nil {
+			fmt.Fprintln(os.Stderr, "draw:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+func draw(path string) error {
+	if filepath.Ext(path) == ".csv" {
+		return drawDay(path)
+	}
+	return drawGrowth(path)
+}
