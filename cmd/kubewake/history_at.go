@@ -41,10 +41,11 @@ func (h *historyCmd) then(ctx context.Context, r live.Reader, sources []boltstor
 	}
 	err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, At: m, Secrets: h.secrets}, func(u *unstructured.Unstructured) error {
 		fmt.Fprintf(h.streams.ErrOut, "%s: %s at %s, when its resourceVersion was %s\n", st.Source, key, m, u.GetResourceVersion())
+		var p printers.ResourcePrinter = &printers.YAMLPrinter{}
 		if h.output == "json" {
-			return (&printers.JSONPrinter{}).PrintObj(u, h.streams.Out)
+			p = &printers.JSONPrinter{}
 		}
-		return (&printers.YAMLPrinter{}).PrintObj(u, h.streams.Out)
+		return (&printers.OmitManagedFieldsPrinter{Delegate: p}).PrintObj(u, h.streams.Out) // as get
 	})
 	switch {
 	case errors.Is(err, live.ErrUnknown):
