@@ -57,6 +57,9 @@ func (s *Claimed) SetServer(by listing.Server) error {
 }
 
 func (m *sourceMeta) answeredBy(by listing.Server) {
+	if by.Other {
+		m.Server, m.ClusterUID, m.FlowSchemaUID, m.ServerCA = "", "", "", ""
+	}
 	m.Server = cmp.Or(by.Address, m.Server)
 	m.ClusterUID = cmp.Or(by.ClusterUID, m.ClusterUID)
 	m.FlowSchemaUID = cmp.Or(by.FlowSchemaUID, m.FlowSchemaUID)

@@ -126,14 +126,15 @@ func (c *cluster) due() bool {
 }
 
 // noteOrSetAside sets the file's contents aside if the cluster is another, since none
-// of them has been deleted, and otherwise notes who answers. It does so before the first
-// list, too: what the program writes from then on is of that cluster.
+// of them has been deleted. It notes who answers, also before the first list: what the
+// program writes from then on is of that cluster.
 func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id identity, by listing.Server) (other bool, err error) {
 	if id.other && (known.Synced || known.Objects > 0) {
 		if err := c.setAside(ctx, known, by); err != nil {
 			return false, err
 		}
 	} else {
+		by.Other = id.other
 		c.note(known, by, id.sure)
 	}
 	c.mu.Lock()
@@ -177,7 +178,8 @@ func isOther(known boltstore.State, by listing.Server) bool {
 	return others > 1
 }
 
-// setAside keeps the contents apart in the file: they are of another cluster.
+// setAside keeps the contents apart in the file: they are of another cluster. What the
+// program writes from then on is of the one that answers.
 func (c *cluster) setAside(ctx context.Context, known boltstore.State, by listing.Server) error {
 	if err := c.queue.Flush(ctx); err != nil {
 		return err
@@ -185,6 +187,7 @@ func (c *cluster) setAside(ctx context.Context, known boltstore.State, by listin
 	if err := c.store.SetAside(); err != nil {
 		return err
 	}
+	c.note(boltstore.State{}, by, true)
 	c.queue.Unconfirm(true)
 	c.log.Info("Another cluster answers, what was cached is set aside", "source", c.store.Source().String(),
 		"server", by.Address, "clusterUID", by.ClusterUID, "ca", by.CA, "serverBefore", known.Server, "clusterUIDBefore", known.ClusterUID, "caBefore", known.ServerCA)

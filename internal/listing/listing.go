@@ -12,6 +12,8 @@ type Server struct {
 	ClusterUID, FlowSchemaUID string
 	// CA is a hash of the public key at the root of the server's certificate chain.
 	CA string
+	// Other: it is another cluster than the file's, of which nothing stays.
+	Other bool `msgpack:"-"`
 }
 
 // Progress is how far a list has come. Every page up to there has been taken.

@@ -1,0 +1,74 @@
+package reflector
+
+import (
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/listing"
+)
+
+// TestOwnWriteBehindSetAside: what a program writes after the contents of a cluster were set
+// aside, and before the first list of the next one has ended, is of that next one: a third
+// cluster, which answers the next life, does not show it.
+func TestOwnWriteBehindSetAside(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
+			bubble(t, 6, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{pageSize: 3}, func(f *fixture) {
+				end := f.live()
+				if !until(f.queue.HasSynced) {
+					t.Fatal("not synced")
+				}
+				var over atomic.Bool
+				f.sim.FailNext(func(r *http.Request) bool { return !over.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30, nil)
+				f.recreate(1_000_000)
+				if !until(func() bool { return !f.store.State().Synced }) {
+					t.Fatal("not set aside")
+				}
+				if err := f.store.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "second", UID: "u", ResourceVersion: "3000000"}}); err != nil {
+					t.Fatal(err)
+				}
+				f.die(end)
+				over.Store(true)
+				f.recreate(2_000_000)
+				f.reflect()
+				if !until(f.queue.HasSynced) {
+					t.Fatal("not synced")
+				}
+				after(time.Hour)
+				if d := f.differs(); d != "" {
+					t.Errorf("%s: %v", d, f.store.ListKeys())
+				}
+			})
+		})
+	}
+}
+
+// TestNotedInPart: a cluster that does not tell its UID is not noted beside the UID of the one
+// that was noted before it.
+func TestNotedInPart(t *testing.T) {
+	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
+		f.interrupted(1)
+		known := f.store.State()
+		if known.ClusterUID == "" {
+			t.Fatal("the cluster was not noted")
+		}
+		by := listing.Server{Address: "https://b", CA: "cb"}
+		known.ServerCA = "ca"
+		if !isOther(known, by) {
+			t.Fatal("it counts as the same")
+		}
+		if _, err := f.cluster.noteOrSetAside(t.Context(), known, identity{other: true, sure: true}, by); err != nil {
+			t.Fatal(err)
+		}
+		if st := f.store.State(); st.ClusterUID != "" || st.FlowSchemaUID != "" || st.Server != by.Address || st.ServerCA != by.CA {
+			t.Errorf("noted: UID %q, flow schema %q, %s, CA %q", st.ClusterUID, st.FlowSchemaUID, st.Server, st.ServerCA)
+		}
+	})
+}
