@@ -26,7 +26,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 	if c, err := resourceversion.CompareResourceVersion(stated, p.Newest); c < 0 || err != nil && stated != p.Newest || stated == "" {
 		return fmt.Errorf("%w: it is at %s, and was at %s", errOtherServer, stated, p.Newest)
 	}
-	by := l.s.cluster.answered()
+	by := l.s.cluster.by()
 	if mayBeOther(p.By, by, l.s.cluster.uid()) {
 		return fmt.Errorf("%w: flow schema and CA were %q and %q, and are %q and %q", errOtherServer, p.By.FlowSchemaUID, p.By.CA, by.FlowSchemaUID, by.CA)
 	}
@@ -54,7 +54,7 @@ func (l *lister) soon(taken time.Time) {
 // progress is how far the list has come once this page is in the file. newest is
 // the page's version.
 func (l *lister) progress(newest string) listing.Progress {
-	by := l.s.cluster.answered()
+	by := l.s.cluster.by()
 	by.ClusterUID = l.s.cluster.uid()
 	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: by, ServedForm: l.form}
 }
