@@ -39,6 +39,9 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 		return err
 	}
 	defer t.leave()
+	if s.link.is(linkRestored) && s.store.State().Synced {
+		s.restored() // a full disk may not have taken the note
+	}
 	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page shows which cluster it is
 		other, err := s.otherCluster(ctx)
 		if err != nil {
