@@ -144,12 +144,14 @@ func (a *applier) noteOf(k []byte) *note {
 }
 
 // noteAt returns the note of a key from the generation that is written. A damaged note
-// cannot be subtracted from the counts, so the source becomes degraded and is listed.
+// cannot be subtracted from the counts, so the source becomes degraded and is listed. Nor
+// does it say which indices lack the object.
 func (a *applier) noteAt(k []byte) *note {
 	n := a.to.notes.get(k)
 	if n != nil && n.damage != nil {
 		a.s.damaged(n.damage)
 		a.m.Degraded = n.damage.Error()
+		a.m.doubtIndices()
 	}
 	return n
 }

@@ -53,7 +53,11 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) (
 		if err := a.giveItem(key, w, item, bytes.Clone(raw)); err != nil {
 			return false, err
 		}
-		if err := a.noteIndices(k, key, from.notes.get(k)); err != nil {
+		n := from.notes.get(k)
+		if n != nil && n.damage != nil {
+			m.doubtIndices()
+		}
+		if err := a.noteIndices(k, key, n); err != nil {
 			return false, err
 		}
 	}
