@@ -116,7 +116,7 @@ func (s indexing) byIndex(name string, values []string) ([]any, error) {
 		if built = s.built(m, name); !built {
 			return nil
 		}
-		keys, err := g.keys(name, values)
+		keys, err := s.keys(m, g, name, values)
 		if err != nil {
 			return err
 		}
@@ -148,10 +148,10 @@ func (s indexing) byIndex(name string, values []string) ([]any, error) {
 }
 
 // keys returns the keys that have one of the values, each once and sorted.
-func (g genTx) keys(name string, values []string) ([]string, error) {
-	b := g.Indices.Open(name)
+func (s indexing) keys(m *sourceMeta, g genTx, name string, values []string) ([]string, error) {
+	b, err := s.open(m, g, name)
 	if b == nil {
-		return []string{}, nil
+		return []string{}, err
 	}
 	found := sets.New[string]()
 	for _, value := range values {
@@ -160,6 +160,15 @@ func (g genTx) keys(name string, values []string) ([]string, error) {
 		}
 	}
 	return sets.List(found), nil
+}
+
+// open opens an index of the file, nil if it has no values. It must be complete: a view
+// may be older than the commit of a program that does not use the index.
+func (s indexing) open(m *sourceMeta, g genTx, name string) (*layout.Entries, error) {
+	if g.Items != nil && !m.Indices[name].Complete {
+		return nil, fmt.Errorf("the file has no complete index %q", name)
+	}
+	return g.Indices.Open(name), nil
 }
 
 // IndexKeys returns the keys that have the value under the index, sorted.
@@ -175,7 +184,7 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 	keys, built := []string{}, true
 	err := s.read(func(m *sourceMeta, _ sourceTx, g genTx) (err error) {
 		if built = s.indexing().built(m, name); built {
-			keys, err = g.keys(name, []string{value})
+			keys, err = s.indexing().keys(m, g, name, []string{value})
 		}
 		return err
 	})
@@ -205,9 +214,9 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 		if built = s.indexing().built(m, name); !built {
 			return nil
 		}
-		b := g.Indices.Open(name)
+		b, err := s.indexing().open(m, g, name)
 		if b == nil {
-			return nil
+			return err
 		}
 		if err := b.Values(func(value string) { values = append(values, value) }); err != nil {
 			return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)

@@ -1,0 +1,36 @@
+package boltstore
+
+import (
+	"testing"
+)
+
+// TestViewOfAnIndexThatLacksObjects: a view is open while a program stores an object that
+// an index of the file comes to lack, since the program does not use it. The view does not
+// answer without the object from then on.
+func TestViewOfAnIndexThatLacksObjects(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	must(t, claimTest(t, db, failing(&[]string{})).Add(configMap("ns", "a", 1, nil)))
+	closeTest(t, db)
+
+	db = openTest(t, path, Options{})
+	v, err := db.View(configMaps)
+	must(t, err)
+	s := claimTest(t, db, wordsOnly())
+	if keys, err := v.IndexKeys("odd", "v1"); err != nil || len(keys) != 1 {
+		t.Fatalf("the index is complete: %v, %v", keys, err)
+	}
+	must(t, s.Add(configMap("ns", "b", 2, nil)))
+	if objs, err := v.ListErr(); err != nil || len(objs) != 2 {
+		t.Fatalf("%d objects, %v", len(objs), err)
+	}
+	if keys, err := v.IndexKeys("odd", "v2"); err == nil && len(keys) == 0 {
+		t.Errorf("IndexKeys: %q without an error", keys)
+	}
+	if objs, err := v.ByIndex("odd", "v2"); err == nil && len(objs) == 0 {
+		t.Errorf("ByIndex: %d objects without an error", len(objs))
+	}
+	if p, err := v.IndexPage("odd", "v2", nil, 10); err == nil && len(p.Keys) == 0 {
+		t.Errorf("IndexPage: %q without an error", p.Keys)
+	}
+}
