@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
 // View returns a Store that reads a source without claiming it, for tools that know
 // only what the file says. Typed objects come back in the type that client-go's scheme
-// has for their kind.
+// has for their kind, or in the claim's if that has a codec of its own.
 func (db *DB) View(src Source) (*Store, error) {
 	var m *sourceMeta
 	err := db.h.view(func(tx *bolt.Tx) (err error) {
@@ -58,7 +60,7 @@ func (s *Store) tellClaim(err error) {
 	s.db.mu.Lock()
 	claim := s.db.claims[s.id]
 	s.db.mu.Unlock()
-	if claim != nil && s.faithful {
+	if claim != nil && s.faithful && claim.type_ == s.type_ && claim.codec.ID() == s.codec.ID() {
 		claim.damaged(err)
 	}
 }
@@ -67,17 +69,15 @@ func (s *Store) tellClaim(err error) {
 // is known only while the source is claimed.
 func (db *DB) viewOf(m *sourceMeta) (Claim, error) {
 	example, err := exampleOf(m)
-	if err == nil {
-		return Claim{Source: m.Source, Example: example}, nil
-	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if s := db.claims[m.Source.ID()]; s != nil && s.type_ == m.TypeHash {
+	s := db.claims[m.Source.ID()]
+	if s != nil && s.type_ == m.TypeHash && (err != nil || s.codec.ID() >= codec.IDCustom) {
 		u := &unstructured.Unstructured{} // in place of the claim's type
 		u.SetGroupVersionKind(schema.FromAPIVersionAndKind(m.APIVersion, m.Kind))
 		return Claim{Source: m.Source, Example: u, Codec: s.codec}, nil
 	}
-	return Claim{}, err
+	return Claim{Source: m.Source, Example: example}, err
 }
 
 func exampleOf(m *sourceMeta) (runtime.Object, error) {

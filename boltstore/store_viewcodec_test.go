@@ -1,0 +1,41 @@
+package boltstore
+
+import (
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore/codec"
+)
+
+// TestViewOfAClaimWithACodec: while a source is claimed with a codec of the program's own,
+// a view reads it by that, also if client-go's scheme knows the type. A view that does not
+// know the codec does not have the source read again.
+func TestViewOfAClaimWithACodec(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	own, err := codec.For(configMap("", "", 0, nil))
+	must(t, err)
+	claim := Claim{Codec: otherForm{own}, Indexers: indexers}
+	srv := server{}
+	srv.set(configMap("ns", "a", 1, map[string]string{"words": "x"}))
+	relist(t, claimTest(t, db, claim), "5", RelistOptions{}, srv.list(), 5)
+	closeTest(t, db)
+
+	db = openTest(t, path, Options{})
+	before, err := db.View(configMaps)
+	must(t, err)
+	s := claimTest(t, db, claim)
+	if _, err := before.ListErr(); err == nil {
+		t.Error("a view that does not know the codec reads the object")
+	}
+	if err := s.Err(); err != nil {
+		t.Errorf("the claim is to be listed: %v", err)
+	}
+	v, err := db.View(configMaps)
+	must(t, err)
+	if objs, err := v.ListErr(); err != nil || len(objs) != 1 {
+		t.Errorf("%d objects, %v", len(objs), err)
+	}
+	if err := s.Err(); err != nil {
+		t.Errorf("the claim is to be listed: %v", err)
+	}
+}
