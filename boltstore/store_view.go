@@ -41,6 +41,7 @@ func (db *DB) View(src Source) (*Store, error) {
 		return nil, err
 	}
 	s.viewed, s.meta, s.transform = true, m, m.Transform
+	s.lenient = true // a claim may store objects of another type or transform from now on
 	s.faithful = c.Codec != nil || s.type_ == m.TypeHash
 	s.type_ = m.TypeHash // the view reads records of any program
 	for name, im := range m.Indices {
