@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/claimants"
 )
 
 // File says where the objects of a factory are kept, and how.
@@ -33,10 +34,8 @@ func WakeFile(f any, file File, types ...runtime.Object) error {
 	if err = Wake(f, db, file.Informers, types...); err == nil {
 		return nil
 	}
-	for _, example := range types {
-		if _, none := Informer(f, example); none == nil {
-			return err
-		}
+	if len(claimants.Of(db)) > 0 {
+		return err
 	}
 	return errors.Join(err, db.Close())
 }
