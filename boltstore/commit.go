@@ -115,10 +115,11 @@ func (c *committer) round(take what) (size int, worked, more bool) {
 		size += w.size
 	}
 	failed := c.commitRound(works)
+	again := c.settle(works, failed) // before a caller who learns of an error asks for DB.Err
 	for _, w := range waiters {
 		w.d.done <- failed[w.w]
 	}
-	return size, true, !c.settle(works, failed) && more
+	return size, true, !again && more
 }
 
 type waiter struct {
@@ -255,6 +256,7 @@ func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
+	c.owed = false
 	for _, w := range works {
 		err, bad := failed[w]
 		if !bad {
@@ -262,10 +264,29 @@ func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
 		}
 		errs = append(errs, err)
 		if w.p != nil {
-			c.retry = append(c.retry, w)
+			c.retry, c.owed = append(c.retry, w), true
 		}
 	}
-	err := errors.Join(errs...)
+	c.note(errors.Join(errs...))
+	return len(c.retry) > 0
+}
+
+// again looks whether commits succeed again, if only writes have failed whose callers
+// know: nothing is left that will be tried.
+func (c *committer) again() {
+	c.mu.Lock()
+	look := c.lastErr != nil && !c.owed
+	c.mu.Unlock()
+	if look {
+		err := c.try(nil)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.note(err)
+	}
+}
+
+// note notes the file's health. The caller holds mu.
+func (c *committer) note(err error) {
 	switch {
 	case err == nil && c.lastErr != nil:
 		c.db.log().Info("Commits succeed again", "file", c.db.path)
@@ -276,7 +297,6 @@ func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
 		c.backoff = &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	}
 	c.lastErr = err
-	return len(c.retry) > 0
 }
 
 // failDirect answers the writers that still wait with err.

@@ -16,6 +16,10 @@ const maxLead = 10 * time.Millisecond
 // syncs.
 const largeCommit = 1 << 20
 
+// lookAgain is how long after a failed write whose caller knows it is looked whether
+// commits succeed again.
+const lookAgain = 5 * time.Second
+
 // committer gathers the changes of all sources into transactions. A change to an idle
 // file is committed at once; changes to a busy one are gathered for a window. Its
 // goroutine runs from the first claim to the last release.
@@ -38,6 +42,7 @@ type committer struct {
 	retry   []*work  // failed work, tried again before anything else of its source
 	backoff *wait.Backoff
 	lastErr error
+	owed    bool      // lastErr is of work that is retried, not only of writes whose callers know
 	failing time.Time // since when lastErr is not nil
 }
 
@@ -90,6 +95,7 @@ func (c *committer) stop() error {
 	if !c.stopped {
 		c.stopped = true
 		close(c.ended)
+		c.again() // it may have ended before
 	}
 	return c.err()
 }
@@ -197,6 +203,8 @@ func (c *committer) run(r *running) {
 			}
 			c.db.keeper.committed(now)
 			c.db.lookAfterCommit(now)
+		} else {
+			c.again()
 		}
 		if take != changes {
 			_ = c.db.AtPath() // it logs what it finds
@@ -209,7 +217,10 @@ func (c *committer) run(r *running) {
 func (c *committer) retryIn() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.retry) == 0 || c.backoff == nil {
+	switch {
+	case len(c.retry) == 0 && c.lastErr != nil && !c.owed:
+		return lookAgain
+	case len(c.retry) == 0 || c.backoff == nil:
 		return 0
 	}
 	return max(c.backoff.Step(), time.Millisecond)
