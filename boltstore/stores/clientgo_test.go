@@ -331,6 +331,8 @@ func TestErrorsByKey(t *testing.T) {
 	reported("a read of a closed file", boltstore.ErrClosed)
 	s.List()
 	reported("a list of a closed file", boltstore.ErrClosed)
+	s.ListKeys()
+	reported("a list of keys of a closed file", boltstore.ErrClosed)
 }
 
 // TestTTLPolicy is client-go's: an entry expires after the TTL, not exactly on it, and

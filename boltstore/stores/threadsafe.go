@@ -91,7 +91,11 @@ func (k *keyed) List() []any {
 }
 
 // ListKeys implements cache.ThreadSafeStore.
-func (k *keyed) ListKeys() []string { return k.s.ListKeys() }
+func (k *keyed) ListKeys() []string {
+	keys, err := k.s.ListKeysErr()
+	k.check(err)
+	return keys
+}
 
 // Index implements cache.ThreadSafeStore.
 func (k *keyed) Index(name string, obj any) ([]any, error) { return k.s.Index(name, obj) }
