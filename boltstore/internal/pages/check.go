@@ -9,8 +9,7 @@ import (
 )
 
 // Check verifies the file at path before bbolt maps it. With a file that is too short
-// bbolt gets a SIGBUS, and with pages in a circle it hangs. Check maps the file, too, but
-// keeps nothing that it has not copied, and a fault is an error.
+// bbolt gets a SIGBUS, and with pages in a circle it hangs.
 //
 // Check returns [faults.ErrForeign] if bbolt never wrote the file, and
 // [faults.ErrDamaged] if its pages are not as bbolt writes them. flat says whether the
@@ -23,21 +22,14 @@ func Check(path string, flat func(path []string) bool) error {
 	if !st.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is not a regular file", faults.ErrForeign)
 	}
-	file, err := os.Open(path)
+	f, done, err := Open(path)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	f, err := FileOf(file)
-	if err != nil {
-		return err
-	}
+	defer done()
 	if want := int64(f.meta.pages) * int64(f.meta.pageSize); want > st.Size() {
 		return fmt.Errorf("%w: truncated: it has %d bytes and should have at least %d", faults.ErrDamaged, st.Size(), want)
 	}
-	r, unmap := mapFile(file, st.Size())
-	defer unmap()
-	f.r = r
 	return f.scan(flat)
 }
 
