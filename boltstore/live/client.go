@@ -151,7 +151,7 @@ func (q Query) values() url.Values {
 	if !q.At.Time.IsZero() {
 		at = q.At.Time.Format(time.RFC3339Nano)
 	}
-	for name, value := range map[string]string{"key": q.Key, "index": q.Index, "value": q.Value, "version": q.At.ResourceVersion, "time": at} {
+	for name, value := range map[string]string{"key": q.Key, "namespace": q.Namespace, "index": q.Index, "value": q.Value, "version": q.At.ResourceVersion, "time": at} {
 		if value != "" {
 			v.Set(name, value)
 		}

@@ -137,3 +137,28 @@ func TestSorted(t *testing.T) {
 		})
 	}
 }
+
+// TestNamespace: a query of a namespace gets its objects in the order of their keys, and
+// reads no others of a plain file.
+func TestNamespace(t *testing.T) {
+	for name, o := range map[string]boltstore.Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
+		t.Run(name, func(t *testing.T) {
+			db, _ := worldIn(t, testPath(t), o, 3000, 10)
+			for reader, r := range both(t, db) {
+				for ns, want := range map[string]int{"ns0": 1000, "ns1": 1000, "ns2": 1000, "ns": 0, "ns22": 0, "a": 0, "z": 0, "": 3000} {
+					var keys []string
+					err := r.Objects(t.Context(), Query{Source: secrets, Namespace: ns, Sorted: true}, func(u *unstructured.Unstructured) error {
+						if ns != "" && u.GetNamespace() != ns {
+							t.Errorf("%s: %q has an object of %q", reader, ns, u.GetNamespace())
+						}
+						keys = append(keys, u.GetNamespace()+"/"+u.GetName())
+						return nil
+					})
+					if err != nil || len(keys) != want || !slices.IsSorted(keys) {
+						t.Errorf("%s: %q: %d objects, want %d, sorted %v: %v", reader, ns, len(keys), want, slices.IsSorted(keys), err)
+					}
+				}
+			}
+		})
+	}
+}

@@ -20,8 +20,8 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/history"
+	"github.com/kubewake/kubewake/index"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -32,7 +32,7 @@ type Reader interface {
 	Status(ctx context.Context) (Status, error)
 	// Objects calls fn with each object that the query selects, in the order of the
 	// file, until fn fails. Objects are read in pages, each from one commit, or one by
-	// one if the query sorts those of an encrypted file.
+	// one if the query sorts those of an encrypted file, or asks for those of a namespace.
 	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
 	// Index calls fn with each value of the index that the query names, sorted, or only
 	// with Query.Value; an owner of an earlier release still gives all. Each value is of
@@ -78,6 +78,9 @@ type Query struct {
 	Key string
 	// At asks for the object at Key as it was then, see history.At.
 	At history.Moment
+	// Namespace selects the objects in it, by their keys. An owner of an earlier release
+	// gives all.
+	Namespace string
 	// Index and Value select the objects with that value under the index. For Reader.Index
 	// an empty Value means all.
 	Index, Value string
@@ -163,11 +166,14 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 		}
 		return v.give(obj, fn)
 	}
-	if q.Sorted && q.Index == "" && f.db.Encrypted() {
+	if (q.Sorted || q.Namespace != "") && q.Index == "" && f.db.Encrypted() {
 		return v.sorted(ctx, fn)
 	}
-	epoch := uint64(0)
-	for from := []byte(nil); ; {
+	epoch, from := uint64(0), []byte(nil)
+	if q.Index == "" && q.Namespace != "" {
+		from = index.AppendKey(nil, v.prefix())
+	}
+	for first := true; ; first = false {
 		var p boltstore.Page
 		if q.Index != "" {
 			p, err = v.store.IndexPage(q.Index, q.Value, from, pageSize)
@@ -179,12 +185,18 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case from == nil:
+		case first:
 			epoch = p.Epoch
 		case p.Epoch != epoch || !p.Synced:
 			return v.errSetAside()
 		}
-		for _, obj := range p.Objects {
+		for i, obj := range p.Objects {
+			if !strings.HasPrefix(p.Keys[i], v.prefix()) {
+				if q.Index == "" {
+					return nil // what follows is in other namespaces
+				}
+				continue
+			}
 			if err := v.give(obj, fn); err != nil {
 				return err
 			}
@@ -262,127 +274,4 @@ func (f file) Snapshot(_ context.Context, w io.Writer) error {
 	}
 	_, err = io.Copy(w, s)
 	return errors.Join(err, s.Close())
-}
-
-// view is a source as a query selects it.
-type view struct {
-	store *boltstore.Store
-	state boltstore.State
-	query Query
-}
-
-// get returns the object at the query's key, now or as it was.
-func (v *view) get() (obj any, ok bool, err error) {
-	if v.query.At.IsZero() {
-		return v.store.GetByKey(v.query.Key)
-	}
-	obj, err = history.At(v.store, v.query.Key, v.query.At)
-	return obj, obj != nil, err
-}
-
-// sorted reads the objects in the order of their keys, each by its key.
-func (v *view) sorted(ctx context.Context, fn func(*unstructured.Unstructured) error) error {
-	first, err := v.store.Page(nil, 1)
-	if err != nil || !first.Synced {
-		return err
-	}
-	keys, err := v.store.ListKeysErr()
-	if err != nil {
-		return err
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		obj, ok, err := v.store.GetByKey(key)
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil && ok { // it may have gone since
-			err = v.give(obj, fn)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	last, err := v.store.Page(nil, 1)
-	if err == nil && (last.Epoch != first.Epoch || !last.Synced) {
-		err = v.errSetAside()
-	}
-	return err
-}
-
-func (v *view) errSetAside() error {
-	return fmt.Errorf("%s: what it held was set aside while it was read; try again", v.query.Source)
-}
-
-func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {
-	u, err := v.unstructured(obj)
-	if err != nil {
-		return err
-	}
-	return fn(u)
-}
-
-// hides says whether secret data of objects of that kind must be redacted. Secrets kept
-// as metadata have another kind, so the resource counts, too.
-func (v *view) hides(kind string) bool {
-	src := v.state.Source
-	return (kind == "Secret" || src.Group == "" && src.Resource == "secrets") && !v.query.Secrets
-}
-
-// unstructured copies an object, gives it the apiVersion and kind if it has none of its
-// own, and redacts secrets. Objects that were unstructured have their own, since a
-// custom resource may be defined again with another kind.
-func (v *view) unstructured(obj any) (*unstructured.Unstructured, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if ok {
-		u = u.DeepCopy()
-	} else {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-		if err != nil {
-			return nil, err
-		}
-		u = &unstructured.Unstructured{Object: content}
-	}
-	if !ok || u.GetKind() == "" {
-		u.SetAPIVersion(v.state.APIVersion)
-		u.SetKind(v.state.Kind)
-	}
-	if v.hides(u.GetKind()) {
-		redact(u)
-	}
-	return u, nil
-}
-
-const (
-	redacted = "REDACTED"
-	// applied is an annotation that has a copy of the data.
-	applied = "kubectl.kubernetes.io/last-applied-configuration"
-)
-
-// redactDiff removes the values from diff and leaves which fields have changed.
-func redactDiff(diff []history.Change) {
-	for i, c := range diff {
-		if !strings.HasPrefix(c.Path, ".data") && !strings.HasPrefix(c.Path, ".stringData") && !strings.HasPrefix(c.Path, ".metadata.annotations") {
-			continue
-		}
-		for _, v := range []*any{&diff[i].Old, &diff[i].New} {
-			if *v != nil {
-				*v = redacted
-			}
-		}
-	}
-}
-
-func redact(u *unstructured.Unstructured) {
-	for _, field := range []string{"data", "stringData"} {
-		if m, ok := u.Object[field].(map[string]any); ok {
-			for k := range m {
-				m[k] = redacted
-			}
-		}
-	}
-	if a := u.GetAnnotations(); a[applied] != "" {
-		a[applied] = redacted
-		u.SetAnnotations(a)
-	}
 }

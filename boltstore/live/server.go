@@ -218,7 +218,10 @@ func (s *server) status(r *http.Request, a *stream) error {
 // query parses a request. It names the source by its ID.
 func (s *server) query(r *http.Request) (Query, error) {
 	v := r.URL.Query()
-	q := Query{Key: v.Get("key"), Index: v.Get("index"), Value: v.Get("value"), Sorted: v.Get("sorted") == "true", Secrets: v.Get("secrets") == "true"}
+	q := Query{
+		Key: v.Get("key"), Namespace: v.Get("namespace"), Index: v.Get("index"), Value: v.Get("value"),
+		Sorted: v.Get("sorted") == "true", Secrets: v.Get("secrets") == "true",
+	}
 	q.At.ResourceVersion = v.Get("version")
 	if at := v.Get("time"); at != "" {
 		var err error

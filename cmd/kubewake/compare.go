@@ -135,7 +135,7 @@ func (c *compare) read(ctx context.Context, db *dbFile, typ, namespace string) (
 			return nil, nil, fmt.Errorf("%s: %s has nothing to compare yet; run `kubewake mirror` until it is live", db.path, st.Source)
 		}
 		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n", db.path, st.Source, st.ResourceVersion, confirmedAgo(st))
-		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: c.content}, func(u *unstructured.Unstructured) error {
+		err := r.Objects(ctx, live.Query{Source: st.Source, Namespace: within(st, namespace, c.all), Secrets: c.content}, func(u *unstructured.Unstructured) error {
 			return c.note(has, u, namespace)
 		})
 		if err != nil {

@@ -118,7 +118,7 @@ func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) 
 			return fmt.Errorf("%s has metadata only, and no objects to export", st.Source)
 		}
 		sayConfirmed(e.streams.ErrOut, st)
-		err := r.Objects(ctx, live.Query{Source: st.Source, Secrets: e.secrets}, func(u *unstructured.Unstructured) error {
+		err := r.Objects(ctx, live.Query{Source: st.Source, Namespace: within(st, e.namespace, e.all), Secrets: e.secrets}, func(u *unstructured.Unstructured) error {
 			if !selector.Matches(labels.Set(u.GetLabels())) || !e.all && u.GetNamespace() != "" && u.GetNamespace() != e.namespace {
 				return nil
 			}

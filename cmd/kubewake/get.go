@@ -130,7 +130,7 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 	flowing := len(names) == 0 && len(sources) == 1
 	for _, st := range sources {
 		for _, key := range keysOf(st, g.namespace, names) {
-			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Sorted: flowing, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
+			err := r.Objects(ctx, live.Query{Source: st.Source, Key: key, Namespace: within(st, g.namespace, g.all), Sorted: flowing, Secrets: g.secrets}, func(u *unstructured.Unstructured) error {
 				if selector.Matches(labels.Set(u.GetLabels())) && (g.all || u.GetNamespace() == "" || u.GetNamespace() == g.namespace) {
 					if flowing {
 						return printed.add(u)
@@ -165,6 +165,15 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 		return fmt.Errorf("%s %s not found in %s", sources[0].Source.Resource, strings.Join(missing, ", "), g.db.path)
 	}
 	return nil
+}
+
+// within is the namespace to read of a source, "" for all. Callers filter all the same: the
+// source's scope may be unknown, and its owner of an earlier release.
+func within(st boltstore.State, namespace string, all bool) string {
+	if all || st.Scope != boltstore.ScopeNamespaced {
+		return ""
+	}
+	return namespace
 }
 
 // keysOf are the keys that a source may have objects of these names at, one that means all
