@@ -74,9 +74,13 @@ func (db *DB) Check() (Report, error) {
 	return r, err
 }
 
-// verifyAll verifies all sources, as Check does, after an unclean boot.
+// verifyAll verifies all sources, as Check does, after an unclean boot. A source that is
+// degraded is listed in any case.
 func verifyAll(tx *bolt.Tx, s *seal.Sealer) error {
 	return eachSource(tx, s, func(id string, src sourceTx) error {
+		if m, err := src.meta(); err == nil && m.Degraded != "" {
+			return nil
+		}
 		if r := verifySource(id, src); len(r.Problems) > 0 {
 			return fmt.Errorf("%w: %s: %s", ErrDamaged, r.Source, r.Problems[0])
 		}
@@ -122,9 +126,9 @@ func verifySource(id string, src sourceTx) SourceReport {
 	if m.Degraded != "" {
 		v.problem("marked degraded: %s", m.Degraded)
 	}
-	g := src.gen(m.Generation)
-	if m.Generation > 0 && g.Items == nil {
-		v.problem("generation %d is missing", m.Generation)
+	g, err := src.served(m)
+	if err != nil {
+		v.problem("%v", err)
 	}
 	listed := v.items(g)
 	v.indices(g, listed)

@@ -181,6 +181,9 @@ func (s *Store) load() error {
 		if err == nil && m.Source != s.source {
 			err = fmt.Errorf("%w: %s is where %s should be", ErrDamaged, m.Source, s.source)
 		}
+		if err == nil {
+			_, err = src.served(m)
+		}
 		if err != nil {
 			return err
 		}

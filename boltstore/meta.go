@@ -23,9 +23,10 @@ type header struct {
 	Format  int            `msgpack:"format"`
 	BootID  string         `msgpack:"bootID"`
 	Clean   bool           `msgpack:"clean"`
-	Created int64          `msgpack:"created"` // unix ns
-	Keys    *seal.Envelope `msgpack:"keys"`    // only in an encrypted file
-	Rotate  bool           `msgpack:"rotate"`  // the data keys are older than the keyset's primary key
+	Synced  bool           `msgpack:"synced,omitempty"` // each commit of the boot is
+	Created int64          `msgpack:"created"`          // unix ns
+	Keys    *seal.Envelope `msgpack:"keys"`             // only in an encrypted file
+	Rotate  bool           `msgpack:"rotate"`           // the data keys are older than the keyset's primary key
 	// NamesLost: sources with durable handlers were removed, by damage or because nobody
 	// claimed them. A source that is made in the file begins with NamesLost set in meta.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
@@ -255,6 +256,16 @@ func genIn(g layout.Gen) genTx { return genTx{g, notes{g}} }
 
 // gen opens a generation. Its fields are nil if it does not exist.
 func (t sourceTx) gen(n uint64) genTx { return genIn(t.Gen(n)) }
+
+// served returns the generation that m serves, which must be there. Lost writes can leave
+// m alone.
+func (t sourceTx) served(m *sourceMeta) (genTx, error) {
+	g := t.gen(m.Generation)
+	if m.Generation > 0 && g.Items == nil {
+		return g, fmt.Errorf("%w: generation %d is missing", ErrDamaged, m.Generation)
+	}
+	return g, nil
+}
 
 func (t sourceTx) createGen(n uint64) (genTx, error) {
 	g, err := t.CreateGen(n)

@@ -29,7 +29,11 @@ func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error 
 		if hidden {
 			return fn(m, src, genTx{})
 		}
-		return fn(m, src, src.gen(m.Generation))
+		g, err := src.served(m)
+		if err != nil {
+			return err
+		}
+		return fn(m, src, g)
 	})
 }
 
