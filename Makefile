@@ -45,11 +45,12 @@ managers:
 	cd informer/controllerruntime && go test -race ./...
 	cd tests/controllerruntime && go test -race -count=1 -timeout 10m ./...
 
-torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, controller-runtime's tests of its cache, five million steps of the model
+torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, 3000 on disks that lie, controller-runtime's tests of its cache, five million steps of the model
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
 	cd tests && WAKE_ROUNDS=200 go test -v -race -count=1 -timeout 1h -run 'TestKillDurable|TestKillQueue' ./wake
 	cd tests && WAKE_POWER=100 go test -v -race -count=1 -timeout 1h -run TestPowerFailure ./wake
 	cd tests/controllerruntime && KUBEWAKE_SUITE=1 go test -v -count=1 -timeout 20m -run TestCacheSuite .
+	TMPDIR=$(MEMORY) KUBEWAKE_LIES=600 go test -v -race -count=1 -timeout 1h -run TestLyingDisk ./boltstore
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=5000000 go test -v -count=1 -timeout 2h -run 'TestModel$$' ./informer
 
 # What makes much garbage, and measures no memory, is a quarter faster if it collects it less often.

@@ -201,11 +201,6 @@ func (c *committer) commitRound(works []*work) map[*work]error {
 
 func (c *committer) try(works []*work) error {
 	err := c.db.h.update(func(tx *bolt.Tx) error {
-		if !c.marked {
-			if err := c.db.replacing().putHeader(tx, false); err != nil {
-				return err
-			}
-		}
 		last := map[*Store]*sourceMeta{} // by works before in this transaction
 		for _, w := range works {
 			if err := w.apply(tx, cmp.Or(last[w.s], w.s.metaNow())); err != nil {
@@ -215,7 +210,6 @@ func (c *committer) try(works []*work) error {
 		}
 		return nil
 	}, func() {
-		c.marked = true
 		for _, w := range works {
 			w.landed = true
 			w.s.setMeta(w.meta)

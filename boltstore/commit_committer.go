@@ -24,12 +24,11 @@ const lookAgain = 5 * time.Second
 // file is committed at once; changes to a busy one are gathered for a window. Its
 // goroutine runs from the first claim to the last release.
 type committer struct {
-	db     *DB
-	wake   chan struct{} // something is pending
-	full   chan struct{} // a producer is full: do not wait for the window
-	flush  chan struct{} // write bookmarks, told marks and positions, too
-	ended  chan struct{} // closed once nothing more will be committed
-	marked bool          // the header says that the file is in use; guarded by the handle's writeMu
+	db    *DB
+	wake  chan struct{} // something is pending
+	full  chan struct{} // a producer is full: do not wait for the window
+	flush chan struct{} // write bookmarks, told marks and positions, too
+	ended chan struct{} // closed once nothing more will be committed
 
 	turn    sync.Mutex // held while the goroutine begins or ends; taken before the other locks
 	running *running   // nil while there is none
@@ -53,8 +52,7 @@ func newCommitter(db *DB) *committer {
 	return &committer{
 		db:   db,
 		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), flush: make(chan struct{}, 1),
-		ended:  make(chan struct{}),
-		marked: db.opts.Durability == DurabilityProcess,
+		ended: make(chan struct{}),
 	}
 }
 

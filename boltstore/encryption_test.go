@@ -49,7 +49,7 @@ var (
 type needles struct{ names, rest map[string]bool }
 
 // inEveryFile has words that are in every file.
-const inEveryFile = "file header sources meta gen items index journal handlers aside format bootID clean created keys keyID names values rotate node label long namespace"
+const inEveryFile = "file header sources meta gen items index journal handlers aside format bootID clean synced created keys keyID names values rotate node label long namespace"
 
 func (n needles) add(to map[string]bool, all ...string) {
 	for _, s := range all {

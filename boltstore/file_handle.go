@@ -40,6 +40,11 @@ type handle struct {
 	// The file then has damage that bbolt does not notice.
 	tripped func(error)
 
+	// mark notes in the file that it is in use. It runs in the first write transaction,
+	// also of a file that was swapped in. marked is guarded by writeMu.
+	mark   func(tx *bolt.Tx) error
+	marked bool
+
 	counters *counters // of write transactions
 
 	// hook is set by tests. It runs first in each write transaction and can fail it, as
@@ -123,6 +128,11 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 						return err
 					}
 				}
+				if h.mark != nil && !h.marked {
+					if err := h.mark(tx); err != nil {
+						return err
+					}
+				}
 				return fn(tx)
 			})
 		})
@@ -131,6 +141,7 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		}
 		if err == nil || h.sees(id) {
 			h.db.last.Store(int64(id))
+			h.marked = h.mark != nil
 			if visible != nil {
 				visible()
 			}

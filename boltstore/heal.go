@@ -117,7 +117,7 @@ func (db healing) healNow(why error) error {
 		return errors.Join(err, db.files.Remove(aside))
 	}
 	db.h.put(b)
-	db.commit.marked = false
+	db.h.marked = false
 	db.replaced.Add(1)
 	db.givenUp.Go(func() { _ = faults.Contain(old.Close) }) // it may hang on the same damage
 	db.replacing().noteAside(aside, why, saved)

@@ -17,6 +17,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -57,11 +58,11 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 	}
+	db.h.mark = func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, false) }
 	if db.opts.Durability == DurabilityProcess {
 		// The header must say on disk that the file is in use, before any write that is
 		// not synced.
-		mark := func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, false) }
-		if err := db.converting().durably(mark, nil); err != nil {
+		if err := db.converting().durably(func(*bolt.Tx) error { return nil }, nil); err != nil {
 			return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 		}
 	}
@@ -217,7 +218,7 @@ func (db opening) readHeader(b *boltFile) error {
 			case f == nil && tx.Bucket(layout.BucketSources) != nil:
 				return fmt.Errorf("%w: the file's header is missing", ErrDamaged)
 			case f == nil, f.Get(layout.KeyHeader) == nil && tx.Bucket(layout.BucketSources) == nil:
-				return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)
+				return foreign(db.path)
 			}
 			return format.Get(f, layout.KeyHeader, &h)
 		})
@@ -233,25 +234,43 @@ func (db opening) readHeader(b *boltFile) error {
 		return err
 	}
 	db.h.seal, db.h.keys, db.h.rotate = s, h.Keys, h.Rotate
-	if !h.Clean && h.BootID != "" && (h.BootID != osfile.BootID() || h.BootID == osfile.UnknownBoot) {
-		// The last commits may be on the disk in part, and bbolt's list of free pages
-		// cannot be verified.
-		if !db.opts.ReadOnly {
-			return errUncleanBoot
-		}
-		return faults.Contain(func() error {
-			return b.View(func(tx *bolt.Tx) error { return verifyAll(tx, s) })
-		})
+	if h.Clean || h.BootID == "" || h.BootID == osfile.BootID() && h.BootID != osfile.UnknownBoot {
+		return nil
 	}
-	return nil
+	// The last commits may be on the disk in part, and bbolt's list of free pages cannot be
+	// verified. Some disks lose even what they have said to be synced.
+	switch {
+	case !h.Synced && !db.opts.ReadOnly:
+		return errUncleanBoot
+	case h.Synced && db.opts.ReadOnly:
+		return nil // it may be another machine's file: each reader would read all of it
+	}
+	if err := pages.Check(db.path, func([]string) bool { return false }); err != nil {
+		return err
+	}
+	return faults.Contain(func() error {
+		return b.View(func(tx *bolt.Tx) error { return verifyAll(tx, s) })
+	})
+}
+
+// foreign is why a sound bbolt file has no header of ours.
+func foreign(path string) error {
+	f, done, err := pages.Open(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if f.Once(layout.BucketFile, layout.BucketSources) || f.Once(layout.BucketGen, layout.BucketJournal) {
+		return fmt.Errorf("%w: the file's header and sources are lost", ErrDamaged)
+	}
+	return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)
 }
 
 // errUncleanBoot: the machine stopped while the file was written without syncs. Its
 // contents are verified and copied to a new file.
 var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", ErrDamaged)
 
-// putHeader notes whether the file is in use or was closed in order. Only files written
-// without syncs have a boot id; the others need no verification.
+// putHeader notes in which boot the file is in use, or that it was closed in order.
 func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
 	f, err := tx.CreateBucketIfNotExists(layout.BucketFile)
 	if err != nil {
@@ -263,10 +282,8 @@ func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
 			return err
 		}
 	}
-	h.Format, h.Clean, h.BootID = formatVersion, clean, ""
-	if db.opts.Durability == DurabilityProcess {
-		h.BootID = osfile.BootID()
-	}
+	h.Format, h.Clean, h.BootID = formatVersion, clean, osfile.BootID()
+	h.Synced = db.opts.Durability != DurabilityProcess
 	return format.Put(f, layout.KeyHeader, h)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -29,7 +30,7 @@ func (w *walker) bucket(b Bucket) {
 	} else if p := parsePageHead(b.inline); p.Flags != Leaf {
 		w.fail("an inline bucket of flags %x", p.Flags)
 	} else {
-		w.leaves(p, b.inline, true)
+		w.leaves(p, b.inline, nil, true)
 	}
 }
 
@@ -39,10 +40,11 @@ func (w *walker) fail(format string, args ...any) {
 
 func (w *walker) tree(id uint64, depth int) {
 	p, err := w.f.Head(id)
-	w.page(id, depth, p, err)
+	w.page(id, depth, p, nil, err)
 }
 
-func (w *walker) page(id uint64, depth int, p Page, err error) {
+// page visits a page of a tree, whose keys come before the key end, unless that is nil.
+func (w *walker) page(id uint64, depth int, p Page, end []byte, err error) {
 	p, err = w.f.come(id, p, err, w.seen)
 	if err == nil && depth > MaxDepth {
 		err = fmt.Errorf("%w: page %d is too deep in a tree", faults.ErrDamaged, id)
@@ -60,7 +62,7 @@ func (w *walker) page(id uint64, depth int, p Page, err error) {
 	}
 	switch p.Flags {
 	case Leaf:
-		w.leaves(p, b, false)
+		w.leaves(p, b, end, false)
 	case Branch:
 		if HeadSize+16*p.Count > len(b) || p.Count == 0 {
 			w.fail("page %d has %d elements", id, p.Count)
@@ -74,11 +76,17 @@ func (w *walker) page(id uint64, depth int, p Page, err error) {
 			if children[i].id = o.Uint64(e[8:]); pos+size <= uint64(len(e)) {
 				children[i].key = e[pos : pos+size]
 			}
+			if i > 0 && bytes.Compare(children[i-1].key, children[i].key) >= 0 {
+				w.fail("page %d has keys in no order", id)
+			}
 		}
 		w.f.look(children)
-		for _, c := range children {
-			before := w.errs.Len()
-			if w.page(c.id, depth+1, c.page, c.err); c.astray && w.errs.Len() == before {
+		for i, c := range children {
+			before, upTo := w.errs.Len(), end
+			if i+1 < len(children) {
+				upTo = children[i+1].key
+			}
+			if w.page(c.id, depth+1, c.page, upTo, c.err); c.astray && w.errs.Len() == before {
 				w.fail("page %d is not where its keys are looked for", c.id)
 			}
 		}
@@ -87,12 +95,13 @@ func (w *walker) page(id uint64, depth int, p Page, err error) {
 	}
 }
 
-func (w *walker) leaves(p Page, b []byte, inline bool) {
+func (w *walker) leaves(p Page, b, end []byte, inline bool) {
 	if HeadSize+16*p.Count > len(b) {
 		w.fail("page %d has %d elements", p.id, p.Count)
 		return
 	}
 	o := binary.NativeEndian
+	var last []byte
 	for i := range p.Count {
 		e := b[HeadSize+16*i:]
 		pos, ksize, vsize := uint64(o.Uint32(e[4:])), uint64(o.Uint32(e[8:])), uint64(o.Uint32(e[12:]))
@@ -101,6 +110,10 @@ func (w *walker) leaves(p Page, b []byte, inline bool) {
 			continue
 		}
 		k, v := e[pos:pos+ksize], e[pos+ksize:pos+ksize+vsize]
+		if i > 0 && bytes.Compare(last, k) >= 0 || end != nil && bytes.Compare(k, end) >= 0 {
+			w.fail("page %d has keys in no order", p.id)
+		}
+		last = k
 		var sub *Bucket
 		if o.Uint32(e)&leafBucket != 0 {
 			if inline { // bbolt never writes that, and it could nest without end
@@ -146,6 +159,31 @@ func (f *File) Find(b Bucket, name []byte) (found Bucket, err error) {
 		return Bucket{inline: emptyPage}, errs.Err()
 	}
 	return found, nil
+}
+
+// Once says whether any leaf page of the file, in use or not, has buckets with all these
+// names. So it had them at its top once, whatever is lost since.
+func (f *File) Once(names ...[]byte) bool {
+	for id := uint64(2); id < f.pages; id++ {
+		p, err := f.Head(id)
+		if err != nil || p.Flags != Leaf || p.overflow > 0 {
+			continue
+		}
+		b, err := f.Content(p)
+		if err != nil {
+			continue
+		}
+		found := 0
+		w := walker{f: f, leaf: func(k, _ []byte, sub *Bucket) {
+			if sub != nil && slices.ContainsFunc(names, func(n []byte) bool { return bytes.Equal(n, k) }) {
+				found++
+			}
+		}}
+		if w.leaves(p, b, nil, false); found == len(names) {
+			return true
+		}
+	}
+	return false
 }
 
 // emptyPage is an inline bucket with nothing in it.
