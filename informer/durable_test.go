@@ -149,7 +149,7 @@ func TestDurableRetries(t *testing.T) {
 	mu.Lock()
 	fail = false
 	mu.Unlock()
-	l.acknowledged()
+	l.equal().acknowledged() // the delete comes after what was told so far
 	var last Event
 	for _, e := range r.taken() {
 		if e.Seq < last.Seq {
