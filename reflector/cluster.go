@@ -200,12 +200,9 @@ func (c *cluster) note(known boltstore.State, by listing.Server, sure bool) {
 	if !sure {
 		by = listing.Server{Address: by.Address}
 	}
-	if (by == listing.Server{
-		Address:       known.Server,
-		ClusterUID:    cmp.Or(by.ClusterUID, known.ClusterUID),
-		FlowSchemaUID: cmp.Or(by.FlowSchemaUID, known.FlowSchemaUID),
-		CA:            cmp.Or(by.CA, known.ServerCA),
-	}) {
+	news := func(told, known string) bool { return told != "" && told != known }
+	if !by.Other && !news(by.Address, known.Server) && !news(by.ClusterUID, known.ClusterUID) &&
+		!news(by.FlowSchemaUID, known.FlowSchemaUID) && !news(by.CA, known.ServerCA) {
 		return
 	}
 	if err := c.store.SetServer(by); err != nil {
