@@ -28,6 +28,7 @@ type cluster struct {
 	origin  *origin // of the last stated version; nil: none since the link broke
 	checked bool
 	id      identity
+	untold  bool // in this life the server has refused to tell its UID
 }
 
 // identity is what has been found out.
@@ -148,18 +149,46 @@ func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id 
 func (c *cluster) identify(ctx context.Context, known boltstore.State, by listing.Server) (identity, listing.Server, error) {
 	by.Address = c.server
 	if by.FlowSchemaUID != "" && by.FlowSchemaUID == known.FlowSchemaUID {
-		return identity{clusterUID: known.ClusterUID, sure: true}, by, nil
+		if known.ClusterUID == "" {
+			by.ClusterUID = c.learn(ctx)
+		}
+		return identity{clusterUID: cmp.Or(known.ClusterUID, by.ClusterUID), sure: true}, by, nil
 	}
 	told, err := c.requests.clusterUID(ctx)
 	if err != nil {
 		return identity{}, by, err
 	}
+	c.tells(told)
 	if told.none && known.ClusterUID != "" {
 		return identity{}, by, errNoCluster // it is one of the first things that a server makes
 	}
 	by.ClusterUID, by.CA = told.uid, cmp.Or(by.CA, told.ca)
 	other := isOther(known, by)
 	return identity{told.uid, other, other || told.uid != "" || known.ClusterUID == ""}, by, nil
+}
+
+// learn asks for the UID of a cluster that has not told it so far: it was starting, perhaps,
+// or did not allow it. "" is for the next doubt, or for the next life if it refuses.
+func (c *cluster) learn(ctx context.Context) (uid string) {
+	c.mu.Lock()
+	untold := c.untold
+	c.mu.Unlock()
+	if untold {
+		return ""
+	}
+	told, err := c.requests.clusterUID(ctx)
+	if err != nil {
+		return ""
+	}
+	c.tells(told)
+	return told.uid
+}
+
+// tells notes whether the server tells its UID.
+func (c *cluster) tells(told clusterUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.untold = told.uid == "" && !told.none
 }
 
 // isOther says whether the cluster that answers is another one than what the
