@@ -89,6 +89,16 @@ func (l *link) restored() {
 	l.set(linkRestored)
 }
 
+// another: it is another cluster's server. That the one before was restored says nothing
+// of it.
+func (l *link) another() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == linkRestored {
+		l.set(linkInDoubt)
+	}
+}
+
 // began: a watch has begun with an event, or with an internal error, or the server
 // does not understand its version. After an error the next watch goes on from the
 // same place, since that is cheap. An error that comes again and again may be that

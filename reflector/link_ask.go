@@ -102,7 +102,11 @@ func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, s.fail(ctx, err)
 	}
-	return s.cluster.noteOrSetAside(ctx, known, id, by)
+	other, err := s.cluster.noteOrSetAside(ctx, known, id, by)
+	if err == nil && id.other {
+		s.link.another()
+	}
+	return other, err
 }
 
 // isBehind says whether version a is known to be before b.

@@ -86,9 +86,8 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 			if why == againRestored {
 				s.restored()
 				reason = ReasonRestored
-			} else {
-				s.cluster.recheck()
 			}
+			s.cluster.recheck() // another one may be at an earlier version, too
 			other, err1 := s.otherCluster(ctx)
 			if err1 != nil {
 				return nil, err1

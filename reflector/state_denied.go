@@ -51,7 +51,9 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 		known := s.store.State()
 		id, by, err := s.cluster.identify(ctx, known, by)
 		if err == nil && id.other {
-			err = s.cluster.setAside(ctx, known, by) // nothing of it has been deleted
+			if err = s.cluster.setAside(ctx, known, by); err == nil { // nothing of it has been deleted
+				s.link.another()
+			}
 		}
 		if err != nil || id.other || !id.sure {
 			return
