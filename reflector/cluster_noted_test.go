@@ -72,3 +72,37 @@ func TestNotedInPart(t *testing.T) {
 		}
 	})
 }
+
+// TestThirdClusterBeforeTheList: a list that waits, after another cluster was found, is of a
+// third one by the time that it begins. The file knows whose it is, and shows nothing that
+// the program wrote for the second.
+func TestThirdClusterBeforeTheList(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
+			bubble(t, 6, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{pageSize: 3}, func(f *fixture) {
+				f.reflect()
+				if !until(f.queue.HasSynced) {
+					t.Fatal("not synced")
+				}
+				f.recreate(1_000_000) // so that the next list waits a moment
+				after(30 * time.Second)
+				f.recreate(2_000_000)
+				for f.store.Epoch() < 2 {
+					after(time.Millisecond)
+				}
+				if f.store.State().Synced {
+					t.Fatal("the list did not wait")
+				}
+				if err := f.store.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "second", UID: "u", ResourceVersion: "9000000"}}); err != nil {
+					t.Fatal(err)
+				}
+				if err := f.sim.Recreate(3_000_000); err != nil {
+					t.Fatal(err)
+				}
+				f.create("third")
+				after(time.Hour)
+				f.ofTheCluster()
+			})
+		})
+	}
+}

@@ -18,9 +18,7 @@ func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) er
 			return err
 		}
 	}
-	if reason != ReasonCluster {
-		s.cluster.forget() // the link may be whole, and new connections lead to another cluster
-	}
+	s.cluster.forget() // the link may be whole, and new connections lead to another cluster
 	if err := s.relist(ctx, reason); err != nil {
 		return err
 	}
