@@ -49,7 +49,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 			reason = ReasonCluster
 		}
 	}
-	l, err := s.readAll(s.cluster.trace(ctx), reason, t)
+	l, err := s.readAll(ctx, reason, t)
 	if err != nil {
 		return err
 	}

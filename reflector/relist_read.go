@@ -77,17 +77,17 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 		case againNot:
 			s.status.listed(0, nil)
 			return nil, s.fail(ctx, err)
-		case againFromStart:
-			s.log.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())
-			l, err = l.fromStart(s.cluster.trace(ctx)), nil
 		case againWhole:
 			l, err = l.inOneGo(), nil
-		case againRestored, againElsewhere:
-			if why == againRestored {
+		case againFromStart, againRestored, againElsewhere:
+			switch why {
+			case againFromStart:
+				s.log.Info("A list that was interrupted begins again", "source", s.store.Source().String(), "reason", err.Error())
+			case againRestored:
 				s.restored()
 				reason = ReasonRestored
 			}
-			s.cluster.recheck() // another one may be at an earlier version, too
+			s.cluster.recheck() // whatever it was, another cluster may answer by now
 			other, err1 := s.otherCluster(ctx)
 			if err1 != nil {
 				return nil, err1
@@ -96,6 +96,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 				reason = ReasonCluster
 			}
 			l, err = s.startList(ctx, reason, t)
+			l.o.TakeUp = why != againFromStart
 		}
 	}
 }
@@ -117,6 +118,7 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	}
 	known := s.store.State()
 	l.flow = s.cluster.expect(known)
+	l.ctx = s.cluster.trace(ctx) // over which the pages come
 	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: true,
 		ServedForm: sign, Content: sign == "" || reason == ReasonAudit || s.form.mustList()}
 	if !l.o.NewTimeline && known.Synced {
@@ -125,17 +127,11 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	return l, nil
 }
 
-// fromStart reads the list from its start, over another link.
-func (l *lister) fromStart(ctx context.Context) *lister {
-	n := l.s.newLister(ctx, l.reason, l.turn)
-	n.o, n.late = l.o, l.late
-	n.o.TakeUp = false
-	return n
-}
-
 // inOneGo reads the list without pages, as client-go's pager does.
 func (l *lister) inOneGo() *lister {
-	n := l.fromStart(l.ctx)
+	n := l.s.newLister(l.s.cluster.trace(l.ctx), l.reason, l.turn)
+	n.o, n.late = l.o, l.late
+	n.o.TakeUp = false
 	n.size.limit, n.size.fixed, n.whole = 0, true, true
 	n.least, n.flow = l.least, l.flow
 	return n
