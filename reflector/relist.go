@@ -37,8 +37,8 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 		return err
 	}
 	defer t.leave()
-	if s.link.is(linkRestored) && s.store.State().Synced {
-		s.restored() // a full disk may not have taken the note
+	if s.link.is(linkRestored) {
+		s.restored() // a full disk may not have taken the note, or kept pages that are void
 	}
 	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page shows which cluster it is
 		other, err := s.otherCluster(ctx)

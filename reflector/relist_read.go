@@ -96,7 +96,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 				reason = ReasonCluster
 			}
 			l, err = s.startList(ctx, reason, t)
-			l.o.TakeUp = why != againFromStart
+			l.o.TakeUp = l.o.TakeUp && why != againFromStart
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	known := s.store.State()
 	l.flow = s.cluster.expect(known)
 	l.ctx = s.cluster.trace(ctx) // over which the pages come
-	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: true,
+	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: !s.link.is(linkRestored),
 		ServedForm: sign, Content: sign == "" || reason == ReasonAudit || s.form.mustList()}
 	if !l.o.NewTimeline && known.Synced {
 		l.least = s.newest()
