@@ -104,9 +104,16 @@ func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
 	}
 	other, err := s.cluster.noteOrSetAside(ctx, known, id, by)
 	if err == nil && id.other {
-		s.link.another()
+		s.another()
 	}
 	return other, err
+}
+
+// another notes that another cluster answers. What its predecessor has shown of itself says
+// nothing of it.
+func (s *ListerWatcher) another() {
+	s.link.another()
+	s.audit.another()
 }
 
 // isBehind says whether version a is known to be before b.

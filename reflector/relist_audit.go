@@ -47,6 +47,13 @@ func (a *audit) outage() {
 	a.counted, a.countDue = false, false
 }
 
+// another: another cluster answers, whose numbers may mean something.
+func (a *audit) another() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counted, a.countDue, a.countless = false, false, false
+}
+
 // compared: the content of everything has been compared.
 func (a *audit) compared() {
 	a.mu.Lock()

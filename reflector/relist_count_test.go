@@ -205,6 +205,44 @@ func TestCountsMeanNothingInTheNextLife(t *testing.T) {
 	}
 }
 
+// TestCountsOfTheNextCluster: that a cluster's numbers meant nothing says nothing of the one
+// that answers in its place.
+func TestCountsOfTheNextCluster(t *testing.T) {
+	leaves := true
+	f := newAudited(t, Options{Confirm: ConfirmBookmark}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+		return lossy{cache.ToListerWatcherWithContext(lw), &leaves}
+	})
+	f.list()
+	f.endLong()
+	f.clock.Step(time.Hour)
+	f.watch().Stop()
+	leaves = false
+	if err := f.sim.Recreate(1_000_000); err != nil {
+		t.Fatal(err)
+	}
+	f.create("theirs")
+	f.clock.Step(time.Hour) // so that lists do not wait
+	f.doubtLink()
+	f.watch().Stop()
+	then := f.sim.Revision()
+	f.create("lost")
+	f.doubtLink()
+	f.take(f.watch())
+	f.overtake(then, func(i int) { f.put("theirs", 10, uint64(i)) })
+	f.take(f.watch())
+	f.sim.DropConnections()
+	f.doubtLink()
+	f.endLong()
+	f.clock.Step(time.Hour)
+	f.watch()
+	if st := f.State(); st.Relists[ReasonCluster] != 1 || st.Relists[ReasonCounts] != 2 {
+		t.Errorf("%v", st.Relists)
+	}
+	if d := f.differs(); d != "" {
+		t.Error(d)
+	}
+}
+
 // TestCountsOfOwnWrites: what the program has stored itself is no sign of a restored
 // server.
 func TestCountsOfOwnWrites(t *testing.T) {

@@ -52,7 +52,7 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 		id, by, err := s.cluster.identify(ctx, known, by)
 		if err == nil && id.other {
 			if err = s.cluster.setAside(ctx, known, by); err == nil { // nothing of it has been deleted
-				s.link.another()
+				s.another()
 			}
 		}
 		if err != nil || id.other || !id.sure {
