@@ -1,0 +1,28 @@
+package boltstore
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// TestStandsIsOfACluster: that versions of one cluster stand still says nothing of the next
+// one, whose contents take the place of what was set aside.
+func TestStandsIsOfACluster(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	objs := []runtime.Object{configMap("ns", "a", 1, nil)}
+	relistSome(t, s, "5", RelistOptions{}, objs)
+	s.NoteStands()
+	must(t, s.SetAside())
+	relistSome(t, s, "6", RelistOptions{}, objs)
+	must(t, s.Add(configMap("ns", "b", 7, nil)))
+	if s.Stands() || s.metaNow().Stands {
+		t.Error("in the same life")
+	}
+	closeTest(t, db)
+	if s := claimTest(t, openTest(t, path, Options{}), Claim{}); s.Stands() {
+		t.Error("in the next one")
+	}
+}
