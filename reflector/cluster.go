@@ -81,6 +81,13 @@ func (c *cluster) answeredOver() (conn, flow string) {
 	return c.origin.answeredOver()
 }
 
+// reconnected says whether the requests that are noted took more than one connection.
+func (c *cluster) reconnected() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.origin.reconnected()
+}
+
 // by is what the server that last stated its version has said of itself.
 func (c *cluster) by() listing.Server {
 	c.mu.Lock()

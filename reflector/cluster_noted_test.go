@@ -106,3 +106,29 @@ func TestThirdClusterBeforeTheList(t *testing.T) {
 		})
 	}
 }
+
+// TestAnotherClusterBehindARetry: client-go sends a request again by itself where its
+// connection breaks. The first page may then be another cluster's than the one that was found
+// out before it.
+func TestAnotherClusterBehindARetry(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
+			bubble(t, 6, kubesim.Options{InitialRV: 1000, NoFlowSchemas: silent}, Options{pageSize: 3}, func(f *fixture) {
+				var breaks atomic.Bool
+				breaks.Store(true)
+				f.sim.FailNext(func(r *http.Request) bool { return breaks.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30, nil)
+				f.reflect()
+				after(4500 * time.Millisecond)
+				if err := f.store.Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own", UID: "u", ResourceVersion: "9000000"}}); err != nil {
+					t.Fatal(err)
+				}
+				f.recreate(1_000_000)
+				breaks.Store(false)
+				if !until(f.queue.HasSynced) {
+					t.Fatal("not synced")
+				}
+				f.ofTheCluster()
+			})
+		})
+	}
+}

@@ -23,6 +23,7 @@ type origin struct {
 
 	mu   sync.Mutex
 	conn string
+	anew bool // there was another connection before
 	self bool // the connection leads to this machine
 	flow string
 	ca   string // hash of the public key that vouches for the server's
@@ -35,7 +36,9 @@ func (o *origin) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(context.WithValue(ctx, originKey{}, o), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.conn = info.Conn.LocalAddr().String() + " " + info.Conn.RemoteAddr().String()
+		conn := info.Conn.LocalAddr().String() + " " + info.Conn.RemoteAddr().String()
+		o.anew = o.anew || o.conn != "" && o.conn != conn
+		o.conn = conn
 		o.self = ofThisMachine(info.Conn)
 	}})
 }
@@ -96,6 +99,17 @@ func (o *origin) answeredOver() (conn, flow string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.conn, o.flow
+}
+
+// reconnected says whether requests took more than one connection: a client sends one again
+// by itself where the first breaks.
+func (o *origin) reconnected() bool {
+	if o == nil {
+		return false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.anew
 }
 
 // server is what the answers said of the server.

@@ -242,16 +242,17 @@ func (l *lister) keepAhead() {
 
 // same fails if the page may be of another cluster than the pages before it, or
 // than the file's objects. It asks for the cluster if the page names another flow
-// schema, or if it names none and was read after the link broke.
+// schema, or if it names none, or is the first to name one, and was read after the link broke.
 func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.cluster.server == "" {
 		return nil // the client's answers cannot be seen
 	}
 	_, flow := l.s.cluster.answeredOver()
-	if l.at.rv == "" && l.flow == "" {
+	first := l.at.rv == "" && l.flow == ""
+	if first {
 		l.flow = flow
 	}
-	if flow == l.flow && (flow != "" || !retried) {
+	if broke := retried || first && l.s.cluster.reconnected(); flow == l.flow && (flow != "" && !first || !broke) {
 		return nil
 	}
 	told, err := l.s.requests.clusterUID(ctx)
