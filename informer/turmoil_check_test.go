@@ -1,0 +1,292 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/reflector"
+)
+
+type belief struct {
+	m       *turmoil
+	s       *tsource
+	name    string
+	durable bool
+
+	mu     sync.Mutex
+	cond   sync.Cond
+	frozen bool // the life has crashed
+	life   int
+	fail   bool
+	there  map[string]*corev1.ConfigMap
+	log    []string
+}
+
+func (b *belief) say(format string, a ...any) {
+	b.log = append(b.log, fmt.Sprintf("%v ", b.m.time())+fmt.Sprintf(format, a...))
+}
+
+func keyOf(o *corev1.ConfigMap) string { return o.Namespace + "/" + o.Name }
+
+// blife is a handler in one life.
+type blife struct {
+	*belief
+	n int
+}
+
+var errGone = errors.New("gone")
+
+func (l blife) told(typ cache.DeltaType, obj any) error {
+	b := l.belief
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.frozen && b.life == l.n {
+		b.cond.Wait()
+	}
+	if b.life != l.n {
+		return errGone
+	}
+	if b.durable && b.fail {
+		return errGone
+	}
+	unknown := false
+	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = d.Obj
+		unknown = true
+		if obj == nil {
+			ns, name, _ := cache.SplitMetaNamespaceKey(d.Key)
+			obj = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+		}
+	}
+	o := obj.(*corev1.ConfigMap)
+	b.say("%s %s %s %s %v %v", typ, keyOf(o), o.UID, o.ResourceVersion, unknown, o.Data)
+	if strings.HasPrefix(string(o.UID), "own") || o.Data["own"] != "" {
+		b.m.fault("%s is told %s of an own write %s", b.name, typ, keyOf(o))
+	}
+	if typ == cache.Deleted && !b.m.restores && !b.s.purge && o.UID != "" {
+		now := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
+		if err := b.m.sim.Get(now); err == nil && now.UID == o.UID {
+			b.m.fault("%s is told the delete of %s %s, which is there", b.name, keyOf(o), o.UID)
+		}
+	}
+	if typ == cache.Deleted {
+		delete(b.there, keyOf(o))
+	} else {
+		b.there[keyOf(o)] = o
+	}
+	return nil
+}
+
+func (l blife) OnAdd(obj any, _ bool) { _ = l.told(cache.Added, obj) }
+func (l blife) OnUpdate(_, obj any)   { _ = l.told(cache.Updated, obj) }
+func (l blife) OnDelete(obj any)      { _ = l.told(cache.Deleted, obj) }
+func (l blife) HandleEvent(_ context.Context, e Event) error {
+	if e.Type == EventReset {
+		b := l.belief
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for b.frozen && b.life == l.n {
+			b.cond.Wait()
+		}
+		if b.life != l.n {
+			return errGone
+		}
+		b.say("reset")
+		clear(b.there)
+		return nil
+	}
+	return l.told(e.Type, e.Object)
+}
+
+// tsource is one source of the file.
+func (m *turmoil) want(s *tsource) (map[string]*corev1.ConfigMap, error) {
+	all, _, err := m.sim.List(&corev1.ConfigMap{})
+	want := map[string]*corev1.ConfigMap{}
+	for _, o := range all {
+		c := o.(*corev1.ConfigMap)
+		if s.ns != "" && c.Namespace != s.ns {
+			continue
+		}
+		if m.trans > 0 {
+			c.Data["trans"] = fmt.Sprint(m.trans)
+		}
+		want[keyOf(c)] = c
+	}
+	return want, err
+}
+
+func compare(want, got map[string]*corev1.ConfigMap) string {
+	for k, o := range want {
+		if g := got[k]; g == nil || !apiequality.Semantic.DeepEqual(o, g) {
+			return fmt.Sprintf("%s: want %v, got %v", k, o, g)
+		}
+	}
+	for k, g := range got {
+		if want[k] == nil {
+			return fmt.Sprintf("%s is not there: %v", k, g)
+		}
+	}
+	return ""
+}
+
+// differs says how a source differs from the server: its store, but for own writes, and with
+// handlers also its index and what they believe.
+func (m *turmoil) differs(s *tsource, handlers bool) string {
+	want, err := m.want(s)
+	if err != nil {
+		return err.Error()
+	}
+	got := map[string]*corev1.ConfigMap{}
+	for _, o := range s.inf.GetStore().List() {
+		c := o.(*corev1.ConfigMap)
+		got[keyOf(c)] = c
+	}
+	if !handlers {
+		for k := range s.own {
+			delete(want, k)
+			delete(got, k)
+		}
+	}
+	if d := compare(want, got); d != "" {
+		return "store: " + d
+	}
+	if !handlers {
+		return ""
+	}
+	for _, o := range want {
+		objs, err := s.inf.GetIndexer().ByIndex("x", fmt.Sprint(m.index, o.Data["data"]))
+		found := false
+		for _, x := range objs {
+			found = found || keyOf(x.(*corev1.ConfigMap)) == keyOf(o)
+		}
+		if !found || err != nil {
+			return fmt.Sprintf("%s is not in the index: %v", keyOf(o), err)
+		}
+	}
+	for _, b := range []*belief{s.plain, s.durable} {
+		b.mu.Lock()
+		believed := map[string]*corev1.ConfigMap{}
+		for k, o := range b.there {
+			if !b.durable && o.Data["c"] != fmt.Sprint(m.cluster) && want[k] == nil {
+				continue // of another cluster: its delete is not told
+			}
+			believed[k] = o
+		}
+		b.mu.Unlock()
+		if d := compare(want, believed); d != "" {
+			return b.name + ": " + d
+		}
+	}
+	return ""
+}
+
+func (m *turmoil) calm() {
+	m.pages.Store(-1)
+	m.deny.Store(false)
+	m.kube.Store(0)
+	m.watchFail.Store(false)
+	m.transFails.Store(false)
+	m.indexFails.Store(false)
+	m.sim.Stall(false)
+	m.sim.SetBandwidth(0)
+	for _, s := range m.sources {
+		for _, b := range []*belief{s.plain, s.durable} {
+			b.mu.Lock()
+			b.fail = false
+			b.mu.Unlock()
+		}
+	}
+}
+
+// settle ends all faults, and looks whether all is as on the server some hours later.
+func (m *turmoil) settle() {
+	m.say("settle")
+	m.calm()
+	for range 60 {
+		m.node()
+	}
+	for _, s := range m.sources {
+		for k := range s.own {
+			ns, name, _ := cache.SplitMetaNamespaceKey(k)
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"data": fmt.Sprint("s", m.sim.Revision()), "c": fmt.Sprint(m.cluster)}}
+			if err := m.sim.Update(o); apierrors.IsNotFound(err) {
+				if err := m.sim.Create(o); err != nil {
+					m.t.Fatal(err)
+				}
+			}
+		}
+		clear(s.own)
+	}
+	after(3 * time.Hour)
+	for i, s := range m.sources {
+		if !s.inf.HasSynced() {
+			m.fault("source %d has not synced: %s", i, s.inf.State())
+		}
+		if d := m.differs(s, true); d != "" {
+			m.fault("source %d: %s: %+v", i, d, s.inf.State())
+		}
+		if e := s.inf.store.Epoch(); e > uint64(m.cluster) {
+			m.fault("source %d: set aside %d times, there were %d other clusters", i, e, m.cluster)
+		}
+		if n := s.inf.store.State().Timeline; n > uint64(m.rewinds) {
+			m.fault("source %d: timeline %d, restored %d times", i, n, m.rewinds)
+		}
+		if st := s.inf.State(); st.Phase != reflector.PhaseLive && st.Phase != reflector.PhaseCatchingUp || st.Degraded != "" || st.Unstored > 0 || st.Unindexed > 0 {
+			m.fault("source %d: %s since %v, target %v, now %v %v %v", i, st, st.Since, st.ResourceVersion, time.Now(), m.sim.Revision(), st.Relists)
+		}
+	}
+	if r, err := m.db.Check(); err != nil || !r.Sound() {
+		m.fault("the file is not sound: %+v %v", r, err)
+	}
+}
+
+// fresh waits for the server's confirmation and holds the store against the server.
+func (m *turmoil) fresh() {
+	s := m.sources[m.r.IntN(len(m.sources))]
+	time.Sleep(time.Microsecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+m.r.IntN(120))*time.Second)
+	defer cancel()
+	if err := s.inf.WaitForFresh(ctx, 0); err != nil || m.restores && !m.noticed || m.transFails.Load() || s.inf.State().Unstored > 0 {
+		m.say("fresh: %v", err)
+		return
+	}
+	if d := m.differs(s, false); d != "" {
+		m.fault("fresh, and %s: %+v", d, s.inf.State())
+	}
+}
+
+func (m *turmoil) notice(rev uint64) {
+	if !m.noticed {
+		return
+	}
+	m.calm()
+	later := func(s *tsource) string {
+		st := s.inf.store.State()
+		for _, rv := range []string{st.ResourceVersion, s.inf.LastSyncResourceVersion(), s.inf.store.NewestPage()} {
+			if n, _ := strconv.ParseUint(rv, 10, 64); n > rev && st.Synced && !s.inf.store.Restored() {
+				return fmt.Sprint(rv, " ", s.inf.State(), st.ResourceVersion, " epoch ", s.inf.store.Epoch(), " cluster ", m.cluster)
+			}
+		}
+		return ""
+	}
+	for i, s := range m.sources {
+		for began := time.Now(); later(s) != ""; after(time.Second) {
+			if time.Since(began) > time.Hour {
+				m.fault("source %d has not noticed a restore to %d: %s", i, rev, later(s))
+				return
+			}
+		}
+	}
+	m.say("noticed")
+}

@@ -1,0 +1,317 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/internal/sealtest"
+	"github.com/kubewake/kubewake/internal/tuning"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// tsource is one source of the file, with its handlers.
+type tsource struct {
+	ns             string
+	inf            *Informer
+	cancel         context.CancelFunc
+	done           chan struct{}
+	plain, durable *belief
+	own            map[string]bool // keys that the program has written since the last look
+	purge          bool
+}
+
+// turmoil is a program under way.
+type turmoil struct {
+	*world
+	r                     *rand.Rand
+	restores              bool
+	began                 time.Time
+	db                    *boltstore.DB
+	sources               []*tsource
+	sealed, small, packed bool
+	memory                int64
+	cluster               int
+	noticed               bool // restores are, before the server goes on
+	rewinds               int
+	kube                  atomic.Int64 // what kube-system is answered with
+	audit                 time.Duration
+	revs                  []uint64
+	rv                    uint64
+	life                  int
+	files                 int
+	trans                 int // version of the transform, 0: none
+	index                 int
+	confirm               reflector.Confirm
+	metadata              bool
+	log                   []string
+
+	logMu      sync.Mutex
+	faults     []string
+	pages      atomic.Int64 // that are answered; negative: all
+	pageErr    atomic.Int64
+	deny       atomic.Bool
+	watchFail  atomic.Bool
+	transFails atomic.Bool
+	indexFails atomic.Bool
+}
+
+func (m *turmoil) time() time.Duration { return time.Since(m.began).Round(time.Millisecond) }
+
+func (m *turmoil) fault(format string, a ...any) {
+	m.logMu.Lock()
+	defer m.logMu.Unlock()
+	m.faults = append(m.faults, fmt.Sprintf(format, a...))
+}
+
+func (m *turmoil) say(format string, a ...any) {
+	m.logMu.Lock()
+	defer m.logMu.Unlock()
+	m.log = append(m.log, fmt.Sprintf("%v ", m.time())+fmt.Sprintf(format, a...))
+}
+
+func (m *turmoil) fileOptions() boltstore.Options {
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess, ObjectMemory: m.memory, FlushInterval: time.Second}
+	if m.sealed {
+		o.Keyset = sealtest.Default()
+	}
+	if m.small {
+		o.JournalBytes = 3000
+		tuning.SetFile(&o, tuning.File{MaxCommitBytes: 4000, HotBytes: 2000})
+	}
+	if m.packed {
+		o.Compression = boltstore.CompressionZstd
+	}
+	return o
+}
+
+func (m *turmoil) start() {
+	m.life++
+	m.say("life %d: transform %d, index %d, confirm %v, audit %v", m.life, m.trans, m.index, m.confirm, m.audit)
+	var err error
+	if m.db, err = boltstore.Open(m.path, m.fileOptions()); err != nil {
+		m.t.Fatal(err)
+	}
+	if a := m.db.AsidePaths(); a != nil {
+		m.t.Fatal("set aside", a)
+	}
+	cfg := m.config()
+	for _, s := range m.sources {
+		ro := tuned(tuning.Reflector{PageSize: 3, Metadata: m.metadata})
+		ro.AuditEvery, ro.Confirm = m.audit, m.confirm
+		if s.purge {
+			ro.OnDenied = reflector.DeniedPurge
+		}
+		io := Options{Reflector: ro, Indexers: cache.Indexers{}, IndexVersions: map[string]string{}}
+		version := m.index
+		io.Indexers["x"] = func(obj any) ([]string, error) {
+			o := obj.(*corev1.ConfigMap)
+			if m.indexFails.Load() && len(o.Name)%2 == 0 {
+				return nil, errors.New("index fails")
+			}
+			return []string{fmt.Sprint(version, o.Data["data"])}, nil
+		}
+		io.IndexVersions["x"] = fmt.Sprint(version)
+		if m.trans > 0 {
+			trans := m.trans
+			io.TransformVersion = fmt.Sprint(trans)
+			io.Transform = func(obj any) (any, error) {
+				if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+					return d, nil
+				}
+				o := obj.(*corev1.ConfigMap)
+				if m.transFails.Load() && strings.HasSuffix(o.Name, "1") {
+					return nil, errors.New("transform fails")
+				}
+				o = o.DeepCopy()
+				if o.Data == nil {
+					o.Data = map[string]string{}
+				}
+				o.Data["trans"] = fmt.Sprint(trans)
+				return o, nil
+			}
+		}
+		lw := cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", s.ns, fields.Everything())
+		if s.inf, err = NewSharedIndexInformer(m.db, lw, &corev1.ConfigMap{}, io); err != nil {
+			m.t.Fatal(err)
+		}
+		for _, b := range []*belief{s.plain, s.durable} {
+			b.mu.Lock()
+			b.life, b.frozen, b.fail = m.life, false, false
+			b.say("life %d", m.life)
+			b.mu.Unlock()
+			l := blife{b, m.life}
+			if b.durable {
+				_, err = s.inf.AddDurableHandler("d", l, DurableOptions{})
+			} else {
+				_, err = s.inf.AddEventHandler(l)
+			}
+			if err != nil {
+				m.t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		s.cancel, s.done = cancel, make(chan struct{})
+		go func() { defer close(s.done); s.inf.RunWithContext(ctx) }()
+	}
+}
+
+func (m *turmoil) end() {
+	for _, s := range m.sources {
+		s.cancel()
+	}
+	for _, s := range m.sources {
+		<-s.done
+	}
+	if r, err := m.db.Check(); err != nil || !r.Sound() {
+		m.fault("the file is not sound: %+v %v", r, err)
+	}
+	if err := m.db.Close(); err != nil {
+		m.fault("close: %v", err)
+	}
+}
+
+// crash leaves the file as the last commit left it.
+func (m *turmoil) crash() {
+	for _, s := range m.sources {
+		for _, b := range []*belief{s.plain, s.durable} {
+			b.mu.Lock()
+			b.frozen = true
+			b.mu.Unlock()
+		}
+	}
+	snap, err := m.db.Snapshot()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, s := range m.sources {
+		for _, b := range []*belief{s.plain, s.durable} {
+			b.mu.Lock()
+			b.life = -1
+			b.cond.Broadcast()
+			b.mu.Unlock()
+		}
+	}
+	data, err := io.ReadAll(snap)
+	if err := errors.Join(err, snap.Close()); err != nil {
+		m.t.Fatal(err)
+	}
+	m.end()
+	if err := os.Remove(m.path); err != nil {
+		m.t.Fatal(err)
+	}
+	m.files++
+	m.path = filepath.Join(filepath.Dir(m.path), fmt.Sprint(m.files, ".db"))
+	if err := os.WriteFile(m.path, data, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// options draws those of the next life.
+func (m *turmoil) options() {
+	if m.r.IntN(3) == 0 {
+		m.trans = m.r.IntN(3)
+	}
+	if m.r.IntN(3) == 0 {
+		m.index = m.r.IntN(3)
+	}
+	m.confirm = []reflector.Confirm{reflector.ConfirmAuto, reflector.ConfirmBookmark, reflector.ConfirmList}[m.r.IntN(3)]
+	m.metadata = m.r.IntN(2) == 0
+	if !m.restores && m.audit > 0 && m.r.IntN(3) == 0 {
+		m.audit = time.Duration(10+m.r.IntN(60)) * time.Minute
+	}
+}
+
+// TestTurmoil: random programs ($KUBEWAKE_TURMOIL of them, from the seed $KUBEWAKE_SEED on) of
+// clusters that answer in turn, restores, refusals, broken lists, own writes, functions that
+// fail and lives that end and crash, over one or two sources of a file. In the end cache,
+// index and handlers are as the server is, and nothing was told that did not happen.
+func TestTurmoil(t *testing.T) {
+	n, first := uint64(6), uint64(0)
+	for name, v := range map[string]*uint64{"KUBEWAKE_TURMOIL": &n, "KUBEWAKE_SEED": &first} {
+		if s := os.Getenv(name); s != "" {
+			if _, err := fmt.Sscan(s, v); err != nil {
+				t.Fatal(name, err)
+			}
+		}
+	}
+	bubble(t, func(t *testing.T, w *world) {})
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
+	defer func() { utilruntime.ErrorHandlers = handlers }()
+	if !testing.Verbose() {
+		klog.SetLogger(logr.Discard())
+		defer klog.ClearLogger()
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			synctest.Test(t, func(t *testing.T) {
+				so := kubesim.Options{HistorySize: 100_000, InitialRV: 1000, NoFlowSchemas: r.IntN(3) == 0, NoBookmarks: r.IntN(6) == 0}
+				sim := kubesim.New(so)
+				if err := sim.StartPipes(); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(sim.Close)
+				m := &turmoil{world: &world{t: t, sim: sim, path: filepath.Join(t.TempDir(), "wake.db")}, r: r, began: time.Now(), rv: 100_000}
+				m.restores = r.IntN(2) == 0
+				if m.restores || r.IntN(2) == 0 {
+					m.audit = 30 * time.Minute
+				}
+				if m.restores && r.IntN(2) == 0 {
+					m.noticed, m.audit = true, 0
+				}
+				m.small, m.packed = r.IntN(2) == 0, r.IntN(4) == 0
+				m.sealed = r.IntN(3) == 0
+				m.memory = []int64{0, -1, 3000}[r.IntN(3)]
+				for i := range 1 + r.IntN(2) {
+					s := &tsource{own: map[string]bool{}, purge: r.IntN(3) == 0}
+					if i == 1 {
+						s.ns = "web"
+					}
+					for _, d := range []bool{false, true} {
+						b := &belief{m: m, s: s, durable: d, name: fmt.Sprintf("source %d durable %v", i, d), there: map[string]*corev1.ConfigMap{}}
+						b.cond.L = &b.mu
+						if d {
+							s.durable = b
+						} else {
+							s.plain = b
+						}
+					}
+					m.sources = append(m.sources, s)
+				}
+				for range r.IntN(14) {
+					m.change()
+				}
+				m.note()
+				m.program(120)
+				if len(m.faults) > 0 {
+					t.Errorf("%s\nserver %+v, restores %v, encrypted %v, memory %d:\n%s", strings.Join(m.faults, "\n"), so, m.restores, m.sealed, m.memory, strings.Join(m.log, "\n"))
+					for _, s := range m.sources {
+						t.Logf("%s\n%s", strings.Join(s.plain.log, "\n"), strings.Join(s.durable.log, "\n"))
+					}
+				}
+			})
+		})
+	}
+}
