@@ -290,7 +290,9 @@ func (c *committer) note(err error) {
 		c.failing = c.db.opts.Clock.Now()
 		c.backoff = &wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 	}
-	c.lastErr = err
+	if c.lastErr = err; err == nil {
+		c.lost = nil
+	}
 }
 
 // failDirect answers the writers that still wait with err.

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type committer struct {
 	lastErr error
 	owed    bool      // lastErr is of work that is retried, not only of writes whose callers know
 	failing time.Time // since when lastErr is not nil
+	lost    error     // why changes of a source that has ended were not committed, unless a commit has succeeded since
 }
 
 // running is a goroutine of the committer.
@@ -95,7 +97,9 @@ func (c *committer) stop() error {
 		close(c.ended)
 		c.again() // it may have ended before
 	}
-	return c.err()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.lastErr, c.lost)
 }
 
 func (c *committer) attach(s *Store) {
@@ -138,7 +142,14 @@ func (c *committer) remove(s *Store) bool {
 			break
 		}
 	}
-	return len(c.stores) == 0
+	if c.owed && len(c.retry) == 0 { // what ends is not tried again
+		c.owed, c.lost = false, c.lastErr
+	}
+	if len(c.stores) > 0 {
+		return false
+	}
+	c.lastErr, c.backoff = nil, nil // nothing is committed, and nobody looks again
+	return true
 }
 
 // settled returns once all work that was under way before the call has ended.
