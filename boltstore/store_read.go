@@ -292,11 +292,16 @@ func (s *Store) ListKeysErr() ([]string, error) {
 	}
 	keys := []string{}
 	err := s.read(func(_ *sourceMeta, _ sourceTx, g genTx) error {
-		return g.Items.Each(func(r layout.Raw) {
-			if key, err := keyOf(r); err == nil {
-				keys = append(keys, key)
+		var errs []error
+		err := g.Items.Each(func(r layout.Raw) {
+			key, err := keyOf(r)
+			if err != nil {
+				errs = append(errs, err)
+				return
 			}
+			keys = append(keys, key)
 		})
+		return errors.Join(append(errs, err)...)
 	})
 	return keys, s.note(err)
 }
@@ -304,7 +309,7 @@ func (s *Store) ListKeysErr() ([]string, error) {
 // keyOf is the object's key. Only a hashed key needs the record opened.
 func keyOf(r layout.Raw) (string, error) {
 	key, inline, err := index.ParseKey(r.Key)
-	if err == nil && !inline {
+	if err != nil || !inline {
 		key, _, err = format.ParseRecord(r.Key, r.Open())
 	}
 	return key, err

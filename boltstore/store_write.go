@@ -156,9 +156,14 @@ func (s *Claimed) Replace(objs []any, resourceVersion string) error {
 // Bookmark notes that everything up to rv has been stored. rv becomes the resume point
 // as in Replace.
 func (s *Claimed) Bookmark(rv string) {
-	if err := s.write(&Batch{ResourceVersion: rv, seen: &rv}); err != nil && !errors.Is(err, ErrClosed) {
+	if err := s.BookmarkErr(rv); err != nil && !errors.Is(err, ErrClosed) {
 		s.db.log().Error(err, "Bookmark not stored", "source", s.source.String())
 	}
+}
+
+// BookmarkErr is Bookmark with its error.
+func (s *Claimed) BookmarkErr(rv string) error {
+	return s.write(&Batch{ResourceVersion: rv, seen: &rv})
 }
 
 // AddIndexers adds indices, at any time. It returns once readers find all objects by

@@ -333,6 +333,8 @@ func TestErrorsByKey(t *testing.T) {
 	reported("a list of a closed file", boltstore.ErrClosed)
 	s.ListKeys()
 	reported("a list of keys of a closed file", boltstore.ErrClosed)
+	s.Bookmark("6")
+	reported("a bookmark in a closed file", boltstore.ErrClosed)
 }
 
 // TestTTLPolicy is client-go's: an entry expires after the TTL, not exactly on it, and

@@ -132,7 +132,13 @@ func TestDamagedByKey(t *testing.T) {
 	if got := must(c.IndexKeys("word", "good"))(t); len(got) != 1 || c.State().ResourceVersion != "7" {
 		t.Errorf("by index %v, at %q", got, c.State().ResourceVersion)
 	}
-	closeDB(t, db)
+
+	s.Add(strings.Repeat("long", 1000), &token{"bad", "value of the bad"}) // only its record has such a key
+	damageOpen(t, path, "value of the bad", "value of the BAD")
+	if keys := s.ListKeys(); len(keys) != 1 || len(errs) != 1 || !errors.Is(errs[0], boltstore.ErrDamaged) {
+		t.Errorf("keys are %v, errors %v", keys, errs)
+	}
+	must(0, db.Close())(t)
 }
 
 // TestMendKeepsTimes: what damage has not taken keeps the time at which it was stored.

@@ -116,7 +116,7 @@ func (k *keyed) GetIndexers() cache.Indexers { return k.s.GetIndexers() }
 func (k *keyed) AddIndexers(add cache.Indexers) error { return k.s.AddIndexers(add) }
 
 // Bookmark implements cache.ThreadSafeStore.
-func (k *keyed) Bookmark(resourceVersion string) { k.s.Bookmark(resourceVersion) }
+func (k *keyed) Bookmark(resourceVersion string) { k.check(k.s.BookmarkErr(resourceVersion)) }
 
 // LastStoreSyncResourceVersion implements cache.ThreadSafeStore.
 func (k *keyed) LastStoreSyncResourceVersion() string { return k.s.LastStoreSyncResourceVersion() }
