@@ -44,7 +44,8 @@ type committer struct {
 	lastErr error
 	owed    bool      // lastErr is of work that is retried, not only of writes whose callers know
 	failing time.Time // since when lastErr is not nil
-	lost    error     // why changes of a source that has ended were not committed, unless a commit has succeeded since
+	relists map[*Store]*relistFailure
+	lost    error // why changes of a source that has ended were not committed, unless a commit has succeeded since
 }
 
 // running is a goroutine of the committer.
@@ -54,7 +55,8 @@ func newCommitter(db *DB) *committer {
 	return &committer{
 		db:   db,
 		wake: make(chan struct{}, 1), full: make(chan struct{}, 1), flush: make(chan struct{}, 1),
-		ended: make(chan struct{}),
+		ended:   make(chan struct{}),
+		relists: map[*Store]*relistFailure{},
 	}
 }
 
@@ -84,7 +86,11 @@ func signal(ch chan struct{}) {
 func (c *committer) err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lastErr
+	if c.lastErr != nil {
+		return c.lastErr
+	}
+	_, err := c.relistsFail(c.db.opts.Clock.Now())
+	return err
 }
 
 // stop commits what is pending, once, and ends the committer for good.
@@ -127,6 +133,7 @@ func (c *committer) remove(s *Store) bool {
 	defer c.busy.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.relists, s)
 	for i, x := range c.stores {
 		if x == s {
 			c.stores = append(c.stores[:i:i], c.stores[i+1:]...)

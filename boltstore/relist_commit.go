@@ -80,6 +80,7 @@ func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, 
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	r.done = true
+	r.written()
 	return r.entries, nil
 }
 
@@ -98,7 +99,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		return err
 	}
 	var m *sourceMeta
-	return r.s.db.h.update(func(tx *bolt.Tx) error {
+	return r.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err
@@ -138,7 +139,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		if r.lost {
 			r.s.handlersChanged()
 		}
-	})
+	}))
 }
 
 // index adds the values of indices that were added since the changes were prepared.

@@ -42,7 +42,7 @@ func (r *Relist) toStage() error {
 	}
 	m.countNoDicts()
 	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
-	err := r.s.db.h.update(func(tx *bolt.Tx) error {
+	err := r.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err
@@ -57,7 +57,7 @@ func (r *Relist) toStage() error {
 		}
 		_, err = src.createGen(m.Generation)
 		return err
-	}, nil)
+	}, nil))
 	if err != nil {
 		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
@@ -195,7 +195,7 @@ func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error, visible func(
 func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress, error), visible func()) error {
 	var m *sourceMeta
 	var at *listing.Progress
-	return r.s.db.h.update(func(tx *bolt.Tx) error {
+	return r.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress
 		if visible != nil {
 			visible()
 		}
-	})
+	}))
 }
 
 // finishStage returns the meta that points at the new generation.

@@ -25,8 +25,8 @@ type Stats struct {
 	// Written is about how many bytes were written: the pages of all transactions.
 	Written uint64
 	// Failed counts tries to commit that failed. Failing is how long no commit has
-	// succeeded since the first that failed, 0 if the last one succeeded. [DB.Err] says
-	// why.
+	// succeeded since the first that failed, 0 if the last one succeeded; or how long the
+	// relist of a source has failed, if that is longer. [DB.Err] says why.
 	Failed  uint64
 	Failing time.Duration
 	// Writing is how long the write transaction under way has taken so far, 0 if there
@@ -151,14 +151,16 @@ func (db *DB) Stats() Stats {
 	return st
 }
 
-// failingFor is how long commits have failed, 0 if the last one did not.
+// failingFor is how long commits have failed, or the writes of a relist, 0 if the last
+// ones did not.
 func (c *committer) failingFor(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lastErr == nil {
-		return 0
+	lasts, _ := c.relistsFail(now)
+	if c.lastErr != nil {
+		lasts = max(lasts, now.Sub(c.failing), 1)
 	}
-	return max(now.Sub(c.failing), 1)
+	return lasts
 }
 
 func init() {

@@ -170,6 +170,33 @@ func TestHealthOfAFullFile(t *testing.T) {
 	})
 }
 
+// TestHealthOfAFileTooFullForARelist: the same where nothing but a relist fails.
+func TestHealthOfAFileTooFullForARelist(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.options.MaxSize = 1 << 20
+		w.create("one")
+		l := w.live(Options{}).run().synced()
+		ready, live := Ready(l.db, 0), Live(l.db)
+		says(t, "before", ready)
+		if err := w.sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
+		big := strings.Repeat("0123456789", 10_000)
+		for i := range 20 {
+			w.create("big"+string(rune('a'+i)), big, string(rune('a'+i)))
+		}
+		w.sim.Compact()
+		if err := w.sim.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		says(t, "full", ready, "MaxSize")
+		says(t, "full for a minute", live)
+		after(5 * time.Minute)
+		says(t, "full for longer", live, "commits have failed for 5m", "MaxSize")
+	})
+}
+
 // TestHealthOfAMovedFile: a program whose file is not at its path is neither ready nor
 // live until the file is back.
 func TestHealthOfAMovedFile(t *testing.T) {

@@ -1,0 +1,70 @@
+package boltstore
+
+import (
+	"errors"
+	"time"
+)
+
+// triedAgain is how long a write of a relist that has failed counts as failing. Its next
+// try comes sooner, be it of the next relist, unless the server has gone meanwhile.
+const triedAgain = 2 * time.Minute
+
+// relistFailure is why a source's relists fail to be written.
+type relistFailure struct {
+	err         error // nil: the last write succeeded, and the list has not ended
+	since, last time.Time
+}
+
+// at is the error at that time, and how long it has lasted.
+func (f *relistFailure) at(now time.Time) (lasts time.Duration, err error) {
+	if f.err == nil || now.Sub(f.last) > triedAgain {
+		return 0, nil
+	}
+	return max(now.Sub(f.since), 1), f.err
+}
+
+// wrote notes for DB.Err and Stats how a write of the relist has ended.
+func (r *Relist) wrote(err error) error {
+	for _, other := range []error{ErrClosed, ErrReplaced, ErrAbandoned, ErrDamaged, ErrNoSource} {
+		if errors.Is(err, other) {
+			return err // not the disk
+		}
+	}
+	if err != nil {
+		r.s.db.h.counters.tried()
+	}
+	c := r.s.db.commit
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, f := r.s.db.opts.Clock.Now(), c.relists[r.s.Store]
+	switch {
+	case err == nil && f != nil:
+		f.err = nil
+	case err != nil:
+		if f == nil || now.Sub(f.last) > triedAgain {
+			f = &relistFailure{since: now}
+			c.relists[r.s.Store] = f
+		}
+		f.err, f.last = err, now
+	}
+	return err
+}
+
+// written notes that the relist is in the file.
+func (r *Relist) written() {
+	c := r.s.db.commit
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.relists, r.s.Store)
+}
+
+// relistsFail is why the relists of some source fail to be written, and for how long, of
+// the one that has failed longest. The caller holds mu.
+func (c *committer) relistsFail(now time.Time) (lasts time.Duration, err error) {
+	for _, f := range c.relists {
+		if l, e := f.at(now); l > lasts {
+			lasts, err = l, e
+		}
+	}
+	return lasts, err
+}

@@ -1,0 +1,91 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// TestErrOfARelist: while the writes of a relist fail, Err says why, and Stats since when,
+// also where other commits succeed, and from one try to the next. They say so no more once
+// a write of the relist succeeds, nobody tries again, or the source has ended.
+func TestErrOfARelist(t *testing.T) {
+	for _, how := range []string{"goes on", "begins again", "is given up", "ends"} {
+		for _, staged := range []bool{false, true} {
+			t.Run(fmt.Sprint(how, " staged ", staged), func(t *testing.T) {
+				clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+				db := openTest(t, testPath(t), Options{Clock: clk})
+				s := claimTest(t, db, Claim{})
+				relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
+				src := s.source
+				src.Namespace = "other"
+				other := claimTest(t, db, Claim{Source: src})
+				if staged {
+					setMaxCommitBytes(db, 1)
+				}
+				begin := func() (*Relist, error) {
+					r, err := s.BeginRelist(RelistOptions{})
+					must(t, err)
+					return r, r.Page([]runtime.Object{configMap("ns", "a", 2, nil), configMap("ns", "b", 3, nil)})
+				}
+				try := func(r *Relist, err error) error {
+					if err == nil {
+						_, err = r.Commit("3", clk.Now())
+					}
+					return err
+				}
+				fails := func(what string, least time.Duration) {
+					t.Helper()
+					if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing < least || st.Failed == 0 {
+						t.Errorf("%s: Err %v, failed %d times, failing for %s", what, err, st.Failed, st.Failing)
+					}
+				}
+				db.h.setHook(func(*bolt.Tx) error { return errRefused })
+				r, err := begin()
+				if err = try(r, err); !errors.Is(err, errRefused) {
+					t.Fatal(err)
+				}
+				fails("at once", 1)
+				clk.Step(time.Minute)
+				db.h.setHook(nil)
+				must(t, other.Add(configMap("other", "x", 1, nil)))
+				fails("beside a commit that succeeds", time.Minute)
+				switch how {
+				case "goes on":
+					if r.failed == nil {
+						_, err = r.Commit("3", clk.Now())
+						must(t, err)
+						break
+					}
+					fallthrough
+				case "begins again":
+					r.Abort()
+					db.h.setHook(func(*bolt.Tx) error { return errRefused })
+					r, err = begin()
+					if err = try(r, err); !errors.Is(err, errRefused) {
+						t.Fatal(err)
+					}
+					fails("the next try", time.Minute)
+					db.h.setHook(nil)
+					r.Abort()
+					must(t, try(begin()))
+				case "is given up":
+					r.Abort()
+					fails("aborted", time.Minute)
+					clk.Step(5 * time.Minute)
+				case "ends":
+					r.Abort()
+					s.Release()
+				}
+				if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
+					t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
+				}
+			})
+		}
+	}
+}
