@@ -77,7 +77,7 @@ func Live(db *boltstore.DB) func(*http.Request) error {
 // errors.
 func dead(path string, st boltstore.Stats, err, moved error) error {
 	switch {
-	case err != nil && st.Failing == 0, errors.Is(err, boltstore.ErrClosed):
+	case errors.Is(err, boltstore.ErrTaken), errors.Is(err, boltstore.ErrClosed):
 		return err
 	case err != nil && st.Failing >= longFailing:
 		return fmt.Errorf("commits have failed for %s: %w", duration.HumanDuration(st.Failing), err)

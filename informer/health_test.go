@@ -261,6 +261,7 @@ func TestLiveSaysAtOnce(t *testing.T) {
 		{boltstore.Stats{Failing: time.Minute}, boltstore.ErrClosed, nil, boltstore.ErrClosed},
 		{boltstore.Stats{Failing: time.Minute}, full, boltstore.ErrMoved, boltstore.ErrMoved},
 		{boltstore.Stats{Failing: time.Minute}, full, nil, nil},
+		{boltstore.Stats{}, full, nil, nil}, // it failed when the stats had been read
 	} {
 		if err := dead("/x.db", c.st, c.err, c.moved); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%v, %v: %v, want %v", c.err, c.moved, err, c.want)
