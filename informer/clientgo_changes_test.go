@@ -47,6 +47,19 @@ var resyncScenarios = []scenario{
 		after(time.Hour)
 		s.note("hour", hour.take())
 	}},
+	{name: "resyncs while a handler is called", o: Options{ResyncPeriod: 2 * time.Second}, run: func(s *side) {
+		h := s.handler("h")
+		release := make(chan struct{})
+		h.on = func(string) { <-release }
+		s.create("a")
+		s.add(h)
+		s.run()
+		after(7 * time.Second)
+		close(release)
+		s.settle()
+		s.told("afterwards", h)
+	}, differs: []intended{{"afterwards: h is told", "add a@1 initial, update a@1 a@1, update a@1 a@1, update a@1 a@1", "add a@1 initial, update a@1 a@1",
+		"Resyncs that are due while a handler is behind"}}},
 	{name: "what a resync tells", o: Options{ResyncPeriod: 2 * time.Second}, run: func(s *side) {
 		var same []string
 		var mu sync.Mutex
