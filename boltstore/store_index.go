@@ -21,6 +21,12 @@ func (s indexing) indexer(name string) (cache.IndexFunc, error) {
 	if f := s.indexSet().fns[name]; f != nil {
 		return f, nil
 	}
+	if s.viewed { // the file may have it by now
+		err := s.view(func(m *sourceMeta, _ sourceTx) error { s.find(m); return nil })
+		if f := s.indexSet().fns[name]; f != nil || s.note(err) != nil {
+			return f, err
+		}
+	}
 	return nil, fmt.Errorf("Index with name %s does not exist", name) //nolint:staticcheck // client-go's exact text is relied on
 }
 

@@ -44,15 +44,22 @@ func (db *DB) View(src Source) (*Store, error) {
 	s.lenient = true // a claim may store objects of another type or transform from now on
 	s.faithful = c.Codec != nil || s.type_ == m.TypeHash
 	s.type_ = m.TypeHash // the view reads records of any program
-	for name, im := range m.Indices {
-		if im.Complete {
-			s.indexers.fns[name] = func(any) ([]string, error) {
-				return nil, fmt.Errorf("boltstore: the function of index %s is not known here", name)
+	s.indexers.fns[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
+	s.indexing().find(m)
+	return s, nil
+}
+
+// find takes up the indices that the file, as of m, has for a view.
+func (s indexing) find(m *sourceMeta) {
+	s.change(func(fns cache.Indexers) {
+		for name, im := range m.Indices {
+			if im.Complete && fns[name] == nil {
+				fns[name] = func(any) ([]string, error) {
+					return nil, fmt.Errorf("boltstore: the function of index %s is not known here", name)
+				}
 			}
 		}
-	}
-	s.indexers.fns[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
-	return s, nil
+	})
 }
 
 // tellClaim tells this process's claim of the source, if there is one, about damage

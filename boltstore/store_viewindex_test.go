@@ -2,6 +2,9 @@ package boltstore
 
 import (
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 // TestViewOfAnIndexThatLacksObjects: a view is open while a program stores an object that
@@ -32,5 +35,31 @@ func TestViewOfAnIndexThatLacksObjects(t *testing.T) {
 	}
 	if p, err := v.IndexPage("odd", "v2", nil, 10); err == nil && len(p.Keys) == 0 {
 		t.Errorf("IndexPage: %q without an error", p.Keys)
+	}
+}
+
+// TestViewOfALateIndex: a view answers by an index that the file has had only since the
+// view was made.
+func TestViewOfALateIndex(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, wordsOnly())
+	must(t, s.Add(configMap("ns", "a", 1, nil)))
+	v, err := db.View(configMaps)
+	must(t, err)
+	if _, err := v.ByIndex("late", "a"); err == nil || err.Error() != "Index with name late does not exist" {
+		t.Fatal(err)
+	}
+	must(t, s.AddIndexers(cache.Indexers{"late": func(o any) ([]string, error) { return []string{o.(*corev1.ConfigMap).Name}, nil }}))
+	if keys, err := v.IndexKeys("late", "a"); err != nil || len(keys) != 1 {
+		t.Errorf("IndexKeys: %q, %v", keys, err)
+	}
+	if objs, err := v.ByIndex("late", "a"); err != nil || len(objs) != 1 {
+		t.Errorf("ByIndex: %v, %v", objs, err)
+	}
+	if values := v.ListIndexFuncValues("late"); len(values) != 1 {
+		t.Errorf("ListIndexFuncValues: %q", values)
+	}
+	if _, err := v.Index("late", configMap("ns", "a", 1, nil)); err == nil {
+		t.Error("the view knows the index function")
 	}
 }
