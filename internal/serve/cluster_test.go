@@ -250,3 +250,17 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")) // the test sees it missing
 	_, _ = io.Copy(conn, buf)                                                                                                           // until the client ends
 }
+
+// linkTo leads to a server that a test has made by itself.
+func linkTo(t testing.TB, server *httptest.Server, o LinkOptions) *Link {
+	t.Helper()
+	cfg := &rest.Config{Host: server.URL, BearerToken: ownToken, QPS: -1}
+	if cert := server.Certificate(); cert != nil {
+		cfg.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+	}
+	l, err := NewLink(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

@@ -265,8 +265,17 @@ func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwis
 		ErrorHandler:  func(_ http.ResponseWriter, _ *http.Request, cause error) { err = cause },
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}
-	p.ServeHTTP(w, r)
+	p.ServeHTTP(w, breaksOff(r))
 	return err
+}
+
+// breaksOff has a ReverseProxy panic if it cannot send an answer to its end, as it does in
+// an http.Server. Without one it would end as if that were the answer's end.
+func breaksOff(r *http.Request) *http.Request {
+	if r.Context().Value(http.ServerContextKey) != nil {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{}))
 }
 
 // buffers are what an answer is copied by, 32 KiB each, or less for many that wait.

@@ -56,7 +56,7 @@ func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.
 		}
 		t := &tee{ResponseWriter: w, header: http.Header{}}
 		server.ServeHTTP(t, r)
-		if t.code == http.StatusOK && !t.large {
+		if r.Method == http.MethodGet && t.code == http.StatusOK && !t.large {
 			s.write(&schemaDoc{r.URL.Path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
 		}
 		if !t.failed {

@@ -4,6 +4,7 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -89,6 +90,51 @@ func TestSchemas(t *testing.T) {
 	}
 	if a := requests(1, doc+"?hash=one"); !a.has(200, `"openapi":"one"`) {
 		t.Errorf("damaged: %d %s", a.code, a.body)
+	}
+}
+
+// TestSchemaWithoutBody: the answer to HEAD has no document, so it is not kept as one.
+func TestSchemaWithoutBody(t *testing.T) {
+	c := newCluster(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}), Schemas: SchemasOf(filepath.Join(t.TempDir(), "f.db"))})
+	const doc = "/openapi/v3/api/v1"
+	if a := send(t, s.socket, "HEAD", local+doc, nil); a.code != 200 || a.body != "" {
+		t.Errorf("%d %q", a.code, a.body)
+	}
+	if a := s.get(doc + "?hash=one"); !a.has(200, `"openapi":"one"`) {
+		t.Errorf("after HEAD: %d %q", a.code, a.body)
+	}
+	c.setDown(true)
+	if a := s.get(doc); !a.has(200, `"openapi":"one"`) {
+		t.Errorf("after GET, offline: %d %q", a.code, a.body)
+	}
+}
+
+// TestSchemaBrokenOff: half of a document is not kept, also if no http.Server serves it, as
+// in kubewake explain --fetch. Who asked for it sees that it broke off.
+func TestSchemaBrokenOff(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Etag", `"one"`)
+		_, _ = fmt.Fprint(w, `{"openapi":`)       // the test sees it missing
+		_ = http.NewResponseController(w).Flush() // likewise
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	s := SchemasOf(filepath.Join(t.TempDir(), "f.db"))
+	w := httptest.NewRecorder()
+	func() {
+		defer func() {
+			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // a panic's value
+				t.Errorf("it ended as if it were whole: %v", p)
+			}
+		}()
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/openapi/v3/api/v1?hash=one", nil), linkTo(t, server, LinkOptions{}).ForThisUser())
+	}()
+	if w.Body.String() != `{"openapi":` {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if doc := s.read("/openapi/v3/api/v1", formJSON); doc != nil {
+		t.Errorf("kept: %q", doc.body)
 	}
 }
 
