@@ -61,7 +61,8 @@ func (a *answer) aggregated() bool {
 
 // ask collects what a handler answers.
 func ask(h http.Handler, r *http.Request, accept string) *answer {
-	ctx, cancel := context.WithTimeout(r.Context(), patience+time.Second) // a connection that cannot be made has said so by then
+	caller := r.Context()
+	ctx, cancel := context.WithTimeout(caller, patience+time.Second) // a connection that cannot be made has said so by then
 	defer cancel()
 	r = r.Clone(ctx)
 	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range"} {
@@ -71,10 +72,12 @@ func ask(h http.Handler, r *http.Request, accept string) *answer {
 	a := &answer{header: http.Header{}}
 	func() {
 		defer func() {
-			if p := recover(); p != nil && (p != http.ErrAbortHandler || r.Context().Err() == nil) { //nolint:errorlint // a panic's value
+			switch p := recover(); {
+			case p == nil:
+			case p != http.ErrAbortHandler, caller.Err() != nil: //nolint:errorlint // a panic's value
 				panic(p)
-			} else if p != nil {
-				a.code = http.StatusServiceUnavailable // it took too long
+			default:
+				a.code = http.StatusServiceUnavailable // it took too long, or broke off
 			}
 		}()
 		h.ServeHTTP(a, r)

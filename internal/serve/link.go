@@ -179,7 +179,7 @@ func (l *Link) failed(w http.ResponseWriter, r *http.Request, began time.Time, e
 		return
 	case errors.Is(r.Context().Err(), context.Canceled):
 		panic(http.ErrAbortHandler) // the caller left
-	case errors.As(err, &op) && op.Op == "dial", r.ContentLength == 0 && r.Context().Err() == nil: // a body may be slow by itself
+	case errors.As(err, &op) && op.Op == "dial", r.ContentLength == 0: // a body may be slow by itself
 		l.reviews.waited(began, err)
 	}
 	until, silent := l.reviews.silent()

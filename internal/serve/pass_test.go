@@ -2,11 +2,13 @@ package serve
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509/pkix"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -166,6 +168,47 @@ func TestSilentServer(t *testing.T) {
 	clock.Step(longPause)
 	if a := s.get("/api/v1/pods"); a.code != 200 {
 		t.Errorf("up again: %d %s", a.code, a.body)
+	}
+}
+
+// TestSilentDiscovery: documents of discovery are waited for, too, and for them only once.
+func TestSilentDiscovery(t *testing.T) {
+	c := newCluster(t)
+	clock := fakeClock()
+	link := c.link(t, LinkOptions{Clock: clock})
+	c.setDown(true)
+	ends := make(chan struct{})
+	defer close(ends)
+	c.mu.Lock()
+	c.waits = func() { clock.Step(patience); <-ends }
+	c.mu.Unlock()
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // as discovery does
+		w := httptest.NewRecorder()
+		link.ForThisUser().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis", nil))
+		cancel()
+		c.mu.Lock()
+		vain := c.vain
+		c.mu.Unlock()
+		if w.Code != 503 || vain != 1 {
+			t.Errorf("%d %s, %d requests", w.Code, w.Body, vain)
+		}
+	}
+}
+
+// TestDiscoveryBreaksOff: if the server's answer breaks off, the file's is complete.
+func TestDiscoveryBreaksOff(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"kind":`)      // the test sees it missing
+		_ = http.NewResponseController(w).Flush() // likewise
+		panic(http.ErrAbortHandler)
+	}))
+	defer server.Close()
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{})})
+	for path, text := range map[string]string{"/api": `"v1"`, "/api/v1": `"configmaps"`, "/version": "kubewake"} {
+		if a := s.get(path); !a.has(200, text) {
+			t.Errorf("%s: %d %s", path, a.code, a.body)
+		}
 	}
 }
 
