@@ -84,12 +84,12 @@ func (a *access) options(cluster string, l *klog.Logger) apifile.Options {
 	return o
 }
 
-// link leads to the server of a config, which is of the cluster with the UID, as soon as
-// that is not "".
-func (a *access) link(cfg *rest.Config, cluster func(context.Context) string) (*serve.Link, error) {
+// link leads to the server of a config, which is of one of the clusters, as soon as there
+// are any.
+func (a *access) link(cfg *rest.Config, clusters func(context.Context) []string) (*serve.Link, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.WrapTransport = nil // what counts and sifts answers cannot pass on streams
-	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline, Cluster: cluster})
+	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline, Clusters: clusters})
 }
 
 // serve lets callers in until end is called. path is that of the file.

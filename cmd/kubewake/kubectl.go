@@ -145,7 +145,7 @@ func newExplain(c *kubeClient, streams genericiooptions.IOStreams) *cobra.Comman
 		if err != nil {
 			return nil, err
 		}
-		return serve.NewLink(cfg, serve.LinkOptions{Cluster: file.Cluster})
+		return serve.NewLink(cfg, serve.LinkOptions{Clusters: file.Clusters})
 	}
 	return cmd
 }

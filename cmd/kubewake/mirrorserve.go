@@ -37,7 +37,7 @@ func (m *mirror) api(ctx context.Context, db *boltstore.DB, cfg *rest.Config) (e
 	if err != nil {
 		return nil, err
 	}
-	link, err := m.access.link(cfg, func(context.Context) string { return serve.ClusterOf(db, cluster) })
+	link, err := m.access.link(cfg, func(context.Context) []string { return serve.ClustersOf(db, cluster) })
 	if err != nil {
 		return nil, err
 	}

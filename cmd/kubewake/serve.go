@@ -83,5 +83,5 @@ func (s *server) link(file *serve.Shared) (*serve.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.access.link(cfg, file.Cluster)
+	return s.access.link(cfg, file.Clusters)
 }

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -92,9 +93,11 @@ func (c *cluster) becomes(uid string) {
 	c.system = uid
 }
 
-// is is a cluster that a file knows.
-func is(uid string) func(context.Context) string {
-	return func(context.Context) string { return uid }
+// is is a cluster that a file knows, none if it is "".
+func is(uid string) func(context.Context) []string {
+	return func(context.Context) []string {
+		return slices.DeleteFunc([]string{uid}, func(uid string) bool { return uid == "" })
+	}
 }
 
 // last is the last request that was passed on.

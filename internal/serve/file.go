@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,11 +45,12 @@ type Shared struct {
 	end   context.CancelFunc
 	ended sync.WaitGroup
 
-	mu     sync.Mutex
-	now    *way
-	failed error
-	at     time.Time // of failed
-	closed bool
+	mu       sync.Mutex
+	now      *way
+	failed   error
+	at       time.Time // of failed
+	closed   bool
+	clusters []string // when it was last known
 }
 
 // way is where answers come from: one of the two.
@@ -149,8 +151,9 @@ func (f *Shared) way() (*way, error) {
 
 // find asks for an owner first: while there is one, the file cannot be opened.
 func (f *Shared) find() (*way, error) {
-	owner, noOwner := f.owner()
+	owner, sources, noOwner := f.owner()
 	if noOwner == nil {
+		f.clusters = clustersOf(sources, f.o.Cluster)
 		return &way{api: owner.API(f.o), owner: owner}, nil
 	}
 	db, err := f.open()
@@ -160,13 +163,14 @@ func (f *Shared) find() (*way, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.clusters = ClustersOf(db, f.o.Cluster)
 	return &way{db: db}, nil
 }
 
-func (f *Shared) owner() (*live.Client, error) {
-	c, err := live.Dial(f.path)
+func (f *Shared) owner() (c *live.Client, sources []boltstore.State, err error) {
+	c, err = live.Dial(f.path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askOwner)
 	defer cancel()
@@ -175,53 +179,65 @@ func (f *Shared) owner() (*live.Client, error) {
 		err = fmt.Errorf("process %d serves the socket, but has another file open, which was at this path before: %s", st.Owner.PID, st.Owner.Moved)
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Close())
+		return nil, nil, errors.Join(err, c.Close())
 	}
-	return c, nil
+	return c, st.Sources, nil
 }
 
-// Cluster returns the UID of the cluster that the file's sources are of, "" if that is not
-// known or cannot be read at the moment.
-func (f *Shared) Cluster(ctx context.Context) string {
+// Clusters returns the UIDs of the clusters that the file's sources are of. There are none
+// if the file does not know them. While it cannot be read, they are those from before.
+func (f *Shared) Clusters(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, askOwner)
 	defer cancel()
 	for range 3 { // the owner ends, and another one begins
 		way, err := f.way()
-		switch {
-		case err != nil:
-			return ""
-		case way.db != nil:
-			return ClusterOf(way.db, f.o.Cluster)
+		if err != nil {
+			break
 		}
-		if st, err := way.owner.Status(ctx); err == nil {
-			return clusterOf(st.Sources, f.o.Cluster)
+		if uids, err := way.clusters(ctx, f.o.Cluster); err == nil {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.clusters = uids
+			return uids
 		}
 		f.forget(way)
 	}
-	return ""
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clusters
 }
 
-// ClusterOf returns the UID of the cluster of a name, "" if the file does not know it.
-func ClusterOf(db *boltstore.DB, name string) string {
+func (w *way) clusters(ctx context.Context, name string) ([]string, error) {
+	if w.db != nil {
+		states, err := w.db.States()
+		return clustersOf(states, name), err
+	}
+	st, err := w.owner.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return clustersOf(st.Sources, name), nil
+}
+
+// ClustersOf returns the UIDs of the clusters of a name, none if the file does not know
+// them.
+func ClustersOf(db *boltstore.DB, name string) []string {
 	states, err := db.States()
 	if err != nil {
-		return ""
+		return nil
 	}
-	return clusterOf(states, name)
+	return clustersOf(states, name)
 }
 
-// clusterOf is the UID on which the sources of a cluster agree.
-func clusterOf(states []boltstore.State, name string) (uid string) {
+// clustersOf are the UIDs that sources of a cluster have. There are several if what is no
+// longer mirrored was of another one.
+func clustersOf(states []boltstore.State, name string) (uids []string) {
 	for _, st := range states {
-		switch {
-		case st.Source.Cluster != name || st.ClusterUID == "":
-		case uid != "" && uid != st.ClusterUID:
-			return ""
-		default:
-			uid = st.ClusterUID
+		if st.Source.Cluster == name && st.ClusterUID != "" && !slices.Contains(uids, st.ClusterUID) {
+			uids = append(uids, st.ClusterUID)
 		}
 	}
-	return uid
+	return uids
 }
 
 // ServeFile implements File.

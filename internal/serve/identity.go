@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +21,8 @@ import (
 
 // identity says whether the link leads to the file's cluster.
 type identity struct {
-	file   func(context.Context) string // the UID of the file's cluster, "" if it is not known
-	doubts atomic.Uint64                // new connections, and requests that failed: the next may lead elsewhere
+	file   func(context.Context) []string // the UIDs of the file's clusters, none if it is not known
+	doubts atomic.Uint64                  // new connections, and requests that failed: the next may lead elsewhere
 
 	asking sync.Mutex // by one at a time
 	mu     sync.Mutex
@@ -76,8 +78,9 @@ func (l *Link) sameCluster(ctx context.Context) error {
 	case c.at.After(came): // who waited need not ask again
 		return c.failed
 	}
+	ctx = context.WithoutCancel(ctx) // others wait for the answer, too
 	want := c.file(ctx)
-	if want == "" {
+	if len(want) == 0 {
 		return nil
 	}
 	_, err := l.askCluster(ctx, l.own.any, want)
@@ -134,7 +137,7 @@ func (l *Link) mayUse(ctx context.Context, conn net.Conn, over http.RoundTripper
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	want := c.file(fresh)
-	if want == "" {
+	if len(want) == 0 {
 		return nil
 	}
 	asked, err := "", error(nil)
@@ -153,9 +156,9 @@ func (l *Link) mayUse(ctx context.Context, conn net.Conn, over http.RoundTripper
 	return nil
 }
 
-// askCluster asks the server whether it is of a cluster, and returns the name of the
+// askCluster asks the server whether it is of one of these clusters, and returns the name of the
 // connection that was used. It needs asking.
-func (l *Link) askCluster(ctx context.Context, over http.RoundTripper, want string) (asked string, err error) {
+func (l *Link) askCluster(ctx context.Context, over http.RoundTripper, want []string) (asked string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var conn net.Conn
@@ -179,8 +182,8 @@ func (l *Link) askCluster(ctx context.Context, over http.RoundTripper, want stri
 		if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&namespace); err != nil {
 			return "", fmt.Errorf("it does not say which cluster it is: %w", err)
 		}
-		if got := string(namespace.UID); got != want {
-			return "", fmt.Errorf("it is of another cluster than the file (kube-system has UID %s, the file's %s); give the kubeconfig of the file's", got, want)
+		if got := string(namespace.UID); !slices.Contains(want, got) {
+			return "", fmt.Errorf("it is of another cluster than the file (kube-system has UID %s, the file's %s); give the kubeconfig of the file's", got, strings.Join(want, " and "))
 		}
 	}
 	l.cluster.leads(conn, true)

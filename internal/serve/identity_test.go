@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,7 +27,7 @@ import (
 func TestClusterLater(t *testing.T) {
 	c := newCluster(t)
 	c.becomes("one")
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Cluster: is("one")})})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clusters: is("one")})})
 	write := func(code int) {
 		t.Helper()
 		if a := send(t, s.socket, "POST", local+maps, nil); a.code != code {
@@ -49,17 +50,17 @@ func TestConnectionMadeAnew(t *testing.T) {
 	ours := newAuthority(t)
 	owner := httptest.NewServer(http.NotFoundHandler())
 	defer owner.Close()
-	knows := func(ctx context.Context) string { // as one who asks the file's owner
+	knows := func(ctx context.Context) []string { // as one who asks the file's owner
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, owner.URL, nil)
 		if err != nil {
-			return ""
+			return nil
 		}
 		resp, err := owner.Client().Do(req)
 		if err != nil {
-			return ""
+			return nil
 		}
 		_ = resp.Body.Close() // it says nothing
-		return "one"
+		return []string{"one"}
 	}
 	for name, http2 := range map[string]bool{"HTTP/2": true, "HTTP/1.1": false} {
 		for _, who := range []string{"this user", "a certificate", "a token", "a stream"} {
@@ -67,7 +68,7 @@ func TestConnectionMadeAnew(t *testing.T) {
 				c := newClusterOf(t, http2)
 				c.becomes("one")
 				clock := fakeClock()
-				s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Cluster: knows, Clock: clock})})
+				s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clusters: knows, Clock: clock})})
 				r := s.remote(ours)
 				write := func() said {
 					switch who {
@@ -118,7 +119,7 @@ func TestClusterKnownLater(t *testing.T) {
 	c.becomes("two")
 	var known atomic.Value
 	known.Store("")
-	link := c.link(t, LinkOptions{Cluster: func(context.Context) string { return known.Load().(string) }})
+	link := c.link(t, LinkOptions{Clusters: func(ctx context.Context) []string { return is(known.Load().(string))(ctx) }})
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: link})
 	write := func(when string, code int) {
 		t.Helper()
@@ -133,6 +134,33 @@ func TestClusterKnownLater(t *testing.T) {
 	write("another one known", 200)
 }
 
+// TestAskerLeaves: who asks first which cluster it is, and leaves, does not make the others
+// fail who wait for the answer.
+func TestAskerLeaves(t *testing.T) {
+	c := newCluster(t)
+	c.becomes("one")
+	asked, answer := make(chan struct{}), make(chan struct{})
+	slow := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- struct{}{}:
+			<-answer
+		case <-answer:
+		}
+		c.ServeHTTP(w, r)
+	}))
+	defer slow.Close()
+	l := linkTo(t, slow, LinkOptions{Clusters: is("one")})
+	ctx, leave := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() { first <- l.sameCluster(ctx) }()
+	<-asked
+	leave()
+	close(answer)
+	if err := <-first; err != nil { // the others get the same
+		t.Error(err)
+	}
+}
+
 // TestClusterOfShared: what the file knows is read from its owner, or from the file.
 func TestClusterOfShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
@@ -144,9 +172,9 @@ func TestClusterOfShared(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	expect := func(when, uid string) {
+	expect := func(when string, uids ...string) {
 		t.Helper()
-		if got := file.Cluster(t.Context()); got != uid {
+		if got := file.Clusters(t.Context()); !slices.Equal(got, uids) {
 			t.Errorf("%s: %q", when, got)
 		}
 	}
@@ -163,7 +191,7 @@ func TestClusterOfShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	filetest.Relist(t, store, "10")
-	expect("its owner does not know", "")
+	expect("its owner does not know")
 	relist, err := store.BeginRelist(boltstore.RelistOptions{ClusterUID: "one"})
 	if err != nil {
 		t.Fatal(err)
@@ -177,4 +205,25 @@ func TestClusterOfShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("nobody has it open", "one")
+	if db, err = boltstore.Open(path, boltstore.Options{}); err != nil { // the view gives way
+		t.Fatal(err)
+	}
+	other := filetest.Claim(t, db, filetest.Source("secrets"), &corev1.Secret{})
+	if relist, err = other.BeginRelist(boltstore.RelistOptions{ClusterUID: "two"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := relist.Commit("30", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Ready(); err == nil {
+		t.Error("it can be read")
+	}
+	expect("somebody has it open, and does not answer", "one")
+	if got := ClustersOf(db, ""); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("its sources are of two clusters: %q", got)
+	}
+	other.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -28,10 +28,11 @@ type LinkOptions struct {
 	// Offline is how long what the server has allowed stays allowed while the server cannot
 	// be asked.
 	Offline time.Duration
-	// Cluster returns the UID of the namespace kube-system of the file's cluster, "" if it is
-	// not known yet. Nothing is passed on to, and nothing believed of, a server of another
-	// one. nil means that it is never known.
-	Cluster func(context.Context) string
+	// Clusters returns the UIDs of the namespace kube-system of the file's cluster, or of
+	// several if its sources are of several. There are none if it is not known yet. Nothing is
+	// passed on to, and nothing believed of, a server of another one. nil means that it is
+	// never known.
+	Clusters func(context.Context) []string
 	// Clock is the real one by default. It must not jump: a set clock would lengthen Offline.
 	Clock clock.Clock
 }
@@ -58,9 +59,9 @@ func NewLink(cfg *rest.Config, o LinkOptions) (*Link, error) {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0 // watches and streams last
-	l := &Link{reviews: newReviews(o.Clock, o.Offline), cluster: identity{file: o.Cluster, lead: map[string]bool{}}}
-	if o.Cluster == nil {
-		l.cluster.file = func(context.Context) string { return "" }
+	l := &Link{reviews: newReviews(o.Clock, o.Offline), cluster: identity{file: o.Clusters, lead: map[string]bool{}}}
+	if o.Clusters == nil {
+		l.cluster.file = func(context.Context) []string { return nil }
 	}
 	dialer := &net.Dialer{Timeout: patience, KeepAlive: 30 * time.Second}
 	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -299,7 +299,7 @@ func TestAnotherCluster(t *testing.T) {
 		c.mu.Lock()
 		c.system = tc.is
 		c.mu.Unlock()
-		s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Cluster: is(tc.want), Offline: time.Hour})})
+		s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Clusters: is(tc.want), Offline: time.Hour})})
 		bob := s.remote(ours)
 		a := send(t, s.socket, "POST", local+maps, nil)
 		if b := get(t, bob.client(ours, pkix.Name{CommonName: "bob"}), bob.addr+maps); a.code != tc.code || b.code != tc.ask {
