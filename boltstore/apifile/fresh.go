@@ -7,13 +7,13 @@ import (
 	"net/url"
 )
 
-// wantsNewest says whether a get or list asks for the newest state that the server has:
+// wantsNewest says whether a request asks for the newest state that the server has:
 // it gives no version, and is no further page.
 func wantsNewest(q url.Values) bool {
 	return q.Get("resourceVersion") == "" && q.Get("continue") == ""
 }
 
-// freshen waits until the server has confirmed what a get or list is answered from. If
+// freshen waits until the server has confirmed what a request is answered from. If
 // that does not come, the answer has a warning.
 func (s *storage) freshen(ctx context.Context, src *source) {
 	if !s.newest || !src.st.Synced {

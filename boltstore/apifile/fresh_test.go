@@ -1,7 +1,11 @@
 package apifile
 
 import (
+	"bytes"
+	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +69,56 @@ func TestFresh(t *testing.T) {
 	if a := expect(t, New(db, Options{}), path, 200, ""); a.header.Get("Warning") != "" {
 		t.Errorf("not asked to be fresh: %v", a.header)
 	}
+}
+
+// TestFreshWatch: a watch that stands for a list without a version, as informers begin with,
+// shows what was written before it, as from a server. A plain watch waits for nothing.
+func TestFreshWatch(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	db := filetest.Open(t, boltstore.Options{})
+	mirror(t, sim, db)
+	h := New(db, Options{Fresh: time.Minute})
+	const path = "/api/v1/configmaps?watch=1&timeoutSeconds=1"
+	for i := range 3 {
+		name := fmt.Sprintf("new-%d", i)
+		if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &untilBookmark{httptest.NewRecorder(), cancel}
+		func() {
+			defer func() { _ = recover() }() // as a server does, since the client leaves
+			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path+"&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", nil))
+		}()
+		if a := w.Body.String(); !strings.Contains(a, `"name":"`+name+`"`) {
+			t.Errorf("%s is missing: %s", name, a)
+		}
+	}
+	if err := sim.RefuseConnections(true); err != nil {
+		t.Fatal(err)
+	}
+	sim.DropConnections()
+	if a := ask(t, New(db, Options{Fresh: time.Minute}), http.MethodGet, path); a.header.Get("Warning") != "" {
+		t.Errorf("%v", a.header)
+	}
+}
+
+// untilBookmark is a client that leaves at the first bookmark.
+type untilBookmark struct {
+	*httptest.ResponseRecorder
+	leave func()
+}
+
+// Write implements io.Writer.
+func (w *untilBookmark) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("BOOKMARK")) {
+		defer w.leave()
+	}
+	return w.ResponseRecorder.Write(b)
 }
 
 // TestFreshAtACut: a read that waits for the server is answered as soon as the server turns

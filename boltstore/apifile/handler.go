@@ -32,9 +32,10 @@ type Options struct {
 	// WarnAfter is the age from which a Warning header comes with the data. 0 means five
 	// minutes, below 0 never.
 	WarnAfter time.Duration
-	// Fresh is how long a get or list without a version waits for the server to confirm
-	// the data, if an informer of this process keeps it up to date. If it does not come,
-	// a Warning header says so. 0 does not wait.
+	// Fresh is how long a get or list without a version, and a watch that stands for one
+	// (sendInitialEvents), waits for the server to confirm the data, if an informer of this
+	// process keeps it up to date. If it does not come, a Warning header says so. 0 does
+	// not wait.
 	Fresh time.Duration
 	// Otherwise answers requests for objects that the file does not have: of a type or
 	// selection without a source, subresources, Secrets that are not served. nil refuses

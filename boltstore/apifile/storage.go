@@ -30,7 +30,7 @@ type storage struct {
 	*handler
 	kinds  []*kind
 	header http.Header
-	newest bool // a get or list waits for Options.Fresh
+	newest bool // the request waits for Options.Fresh
 }
 
 var _ kubeapi.Storage = &storage{}

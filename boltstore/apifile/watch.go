@@ -31,6 +31,9 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	if err != nil {
 		return nil, err
 	}
+	if q.Newest {
+		s.freshen(ctx, src)
+	}
 	w := &watcher{s: s, src: src}
 	if q.Initial {
 		at, err := s.reach(ctx, src, q.Version)

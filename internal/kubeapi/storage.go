@@ -110,6 +110,9 @@ type WatchQuery struct {
 	// Initial: the watch begins with the objects of the newest state, which must not be
 	// older than Version.
 	Initial bool
+	// Newest: the watch stands for a list without a version, as client-go's informers send
+	// it, so the state must not be older than the request.
+	Newest bool
 }
 
 // Watch is one watch. Its methods but Done are called by one goroutine.
