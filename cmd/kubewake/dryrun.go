@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,11 +9,13 @@ import (
 	"net/http"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apitypes "k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -28,8 +31,11 @@ func dryRun(file http.Handler) http.Handler {
 		switch {
 		case r.Method == http.MethodPost && dry:
 			body, err := io.ReadAll(r.Body)
+			if err == nil {
+				body, err = asServer(body)
+			}
 			if err != nil {
-				kubeapi.WriteStatus(w, apierrors.NewInternalError(err))
+				kubeapi.WriteStatus(w, apierrors.NewBadRequest(err.Error()))
 				return
 			}
 			kubeapi.WriteJSON(w, http.StatusCreated, body)
@@ -61,7 +67,7 @@ func patched(w http.ResponseWriter, r *http.Request, file http.Handler) {
 		object, err = apply(object, patch, apitypes.PatchType(r.Header.Get("Content-Type")))
 	}
 	if err == nil {
-		object, err = withoutEmpty(object)
+		object, err = asServer(object)
 	}
 	if err != nil {
 		kubeapi.WriteStatus(w, apierrors.NewBadRequest(err.Error()))
@@ -91,14 +97,30 @@ func apply(object, patch []byte, how apitypes.PatchType) ([]byte, error) {
 	return nil, fmt.Errorf("a file applies no patch of type %q", how)
 }
 
-// withoutEmpty leaves out annotations that there are none of, as a server does.
-func withoutEmpty(object []byte) ([]byte, error) {
+// asServer makes of an object what every server does: there are no annotations if there are
+// none of them, and a Secret's stringData is in its data, where kubectl masks it.
+func asServer(object []byte) ([]byte, error) {
 	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(object); err != nil {
+	if err := utiljson.Unmarshal(object, &u.Object); err != nil { // numbers stay what they are
 		return nil, err
 	}
 	if len(u.GetAnnotations()) == 0 {
 		u.SetAnnotations(nil)
 	}
-	return u.MarshalJSON()
+	if texts, ok := u.Object["stringData"].(map[string]any); ok && u.GroupVersionKind() == corev1.SchemeGroupVersion.WithKind("Secret") {
+		data, ok := u.Object["data"].(map[string]any)
+		if !ok {
+			data = map[string]any{}
+		}
+		for name, value := range texts {
+			text, ok := value.(string)
+			if !ok {
+				return nil, fmt.Errorf("stringData of Secret %q has %q, which is no text", u.GetName(), name)
+			}
+			data[name] = base64.StdEncoding.EncodeToString([]byte(text))
+		}
+		u.Object["data"] = data
+		delete(u.Object, "stringData")
+	}
+	return json.Marshal(u.Object)
 }

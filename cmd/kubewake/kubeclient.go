@@ -31,6 +31,7 @@ type kubeClient struct {
 	db        dbFile
 	namespace string
 	secrets   bool
+	masks     func() bool // whether copies of Secrets' data in annotations are masked; nil: they are not
 	warnings  rest.WarningHandler
 	// server is asked for schemas that are not kept. nil, or one that returns nil, asks none.
 	server    func(*serve.Shared) (*serve.Link, error)
@@ -86,6 +87,9 @@ func (c *kubeClient) open() {
 		}
 		file.ServeFile(w, r, nil)
 	}))
+	if c.masks != nil && c.masks() {
+		handler = maskApplied(handler)
+	}
 	var transport http.RoundTripper = &inProcess{c.ctx, handler}
 	if c.completes != nil {
 		transport = &names{transport, &c.db, *c.completes}

@@ -52,7 +52,12 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 		}),
 		onFile(streams, func(c *kubeClient) *cobra.Command {
 			c.secrets = true // it masks them, without --show-secrets
-			return diff.NewCmdDiff(cmdutil.NewFactory(c), streams)
+			cmd := diff.NewCmdDiff(cmdutil.NewFactory(c), streams)
+			c.masks = func() bool {
+				shown, err := cmd.Flags().GetBool("show-secrets")
+				return err != nil || !shown
+			}
+			return cmd
 		}),
 		onFile(streams, func(c *kubeClient) *cobra.Command { return newExplain(c, streams) }),
 		notInFiles("logs POD", "Print why a file has no logs",
