@@ -318,6 +318,7 @@ func (db *DB) stateOf(id string, src sourceTx) State {
 	st.Scope = m.scope(src.gen(m.Generation))
 	st.Namespaced = st.Scope == ScopeNamespaced
 	if inMemory != nil {
+		st.InUse = true
 		s.mu.RLock()
 		st.Outdated, st.Reindexed = s.outdated(inMemory), maps.Clone(s.reindexed)
 		s.mu.RUnlock()

@@ -52,6 +52,9 @@ type State struct {
 	// while the source is claimed.
 	InMemory     bool   `json:"inMemory,omitempty"`
 	ObjectMemory uint64 `json:"objectMemoryBytes,omitempty"`
+	// InUse says whether a program has claimed the source. It is known only from
+	// [DB.States] of that program.
+	InUse bool `json:"inUse,omitempty"`
 	// Handlers are the durable handlers. Only [DB.States] fills them; see also
 	// [Store.Handlers].
 	Handlers []HandlerState `json:"handlers,omitempty"`

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/filetest"
@@ -23,6 +24,35 @@ func TestConfirmedInAnotherBoot(t *testing.T) {
 	for _, states := range [][]boltstore.State{{earlier, now}, {now, earlier}} {
 		if got := h.kindsOf(states)[0].sources[0].Source; got != now.Source {
 			t.Errorf("%s answers", got)
+		}
+	}
+}
+
+// TestLeftBehind: a source that nobody keeps any more, as after a mirror was told to keep one
+// namespace in place of all, does not answer for one that is kept.
+func TestLeftBehind(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	all := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	filetest.Relist(t, all, "10", configMap("a", "x", 1), configMap("b", "z", 2))
+	h := New(db, Options{})
+	const of = "/api/v1/namespaces/a/configmaps"
+	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "20", configMap("a", "x", 1), configMap("a", "y", 15))
+	expect(t, h, of, 200, "a/x") // both are kept: versions of the whole one hold everywhere
+	all.Release()
+	expect(t, h, of, 200, "a/x a/y")
+	expect(t, h, of+"/y", 200, "")
+	expect(t, h, "/api/v1/configmaps", 200, "a/x b/z")
+
+	// In a file that nobody has open, the one that was confirmed last answers.
+	ago := func(d time.Duration, namespace string) boltstore.State {
+		return boltstore.State{Source: source1("pods", namespace, ""), Kind: "Pod", Synced: true, ConfirmedAge: &d}
+	}
+	for age, want := range map[time.Duration]string{30 * time.Hour: "a", time.Minute: ""} {
+		c := clocktesting.NewFakeClock(time.Unix(3600*1000+1800, 0)) // half past
+		for _, states := range [][]boltstore.State{{ago(age, ""), ago(time.Minute, "a")}, {ago(time.Minute, "a"), ago(age, "")}} {
+			if got := (&handler{opts: Options{Clock: c}}).kindsOf(states)[0].sources[0].Source.Namespace; got != want {
+				t.Errorf("confirmed %s ago: that of namespace %q answers", age, got)
+			}
 		}
 	}
 }

@@ -10,11 +10,12 @@
 // never put together, since they have no common version. What no source covers gets 503
 // with the sources that there are, so a client tries again and is not told that nothing
 // is there. A type without a source is not in discovery, and gets 404. Of several sources
-// that cover a request, the one confirmed in the latest hour answers, then a typed one,
-// then an unstructured one. A source of metadata only answers if there is no other, as
-// PartialObjectMetadata and as Table. Whole objects get 406 then. Sources of shards, and
-// with versions that are not numbers, are not served. Secrets are served only if [Options.Secrets] is set,
-// and get 403 otherwise.
+// that cover a request, one that an informer keeps up to date answers, then the one
+// confirmed in the latest hour, then a whole one, then a typed one, then an unstructured
+// one. Of two that are kept up to date, the whole one answers. A source of metadata only
+// answers if there is no other, as PartialObjectMetadata and as Table. Whole objects get
+// 406 then. Sources of shards, and with versions that are not numbers, are not served.
+// Secrets are served only if [Options.Secrets] is set, and get 403 otherwise.
 //
 // Objects come as JSON, YAML, protobuf where the source is typed, PartialObjectMetadata,
 // and Table, which has a server's columns for the usual kinds.

@@ -91,13 +91,19 @@ var builtIn = sync.OnceValue(func() map[schema.GroupVersionResource]string {
 	return kinds
 })
 
-// order says which of two sources of a type is preferred.
+// order says which of two sources of a type is preferred. One that is in use is kept up to
+// date, and of two of these the whole one has what clients ask for elsewhere, too. Of others
+// one may have been left behind long ago.
 func (h *handler) order(a, b boltstore.State) int {
+	late, all := h.lately(a, b), prefer(whole(a.Source), whole(b.Source))
+	if a.InUse && b.InUse {
+		late, all = all, late
+	}
 	return cmp.Or(
 		prefer(a.Source.Form != boltstore.FormMetadata, b.Source.Form != boltstore.FormMetadata),
 		prefer(a.Synced, b.Synced),
-		prefer(whole(a.Source), whole(b.Source)),
-		h.lately(a, b),
+		prefer(a.InUse, b.InUse),
+		late, all,
 		prefer(a.Source.Form == boltstore.FormTyped, b.Source.Form == boltstore.FormTyped),
 		cmp.Compare(a.Source.String(), b.Source.String()))
 }
