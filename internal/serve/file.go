@@ -273,6 +273,9 @@ func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwis
 	p := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.Header.Del("Authorization") // the owner has no use for it
+			for _, name := range []string{"Connection", "Upgrade"} {
+				p.Out.Header.Del(name) // HTTP/2 has none, and a file's answers are no streams
+			}
 			p.Out.Body, p.Out.ContentLength = nil, 0
 		},
 		Transport:     roundTripper(func(r *http.Request) (*http.Response, error) { return api.Do(r, otherwise) }),

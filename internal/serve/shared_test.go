@@ -146,6 +146,11 @@ func TestLargeHeaderToOwner(t *testing.T) {
 	if a := s.get(maps + "?labelSelector=" + strings.Repeat("a%2C", DefaultLimits.Header/5) + "a"); a.code != 200 {
 		t.Errorf("a selector: %d %s", a.code, a.body)
 	}
+	for _, protocol := range []string{"websocket", "x"} {
+		if a := s.get(maps, "Connection", "Upgrade", "Upgrade", protocol); a.code != 200 {
+			t.Errorf("an upgrade to %s: %d %s", protocol, a.code, a.body)
+		}
+	}
 	q := feed(t, store)
 	if err := q.Update(&corev1.ConfigMap{ObjectMeta: object("a", "x", 11)}); err != nil {
 		t.Fatal(err)
