@@ -29,6 +29,9 @@ const (
 	noneMoved = "moved"
 )
 
+// silence is how long the owner may say nothing while it has requests.
+const silence = 15 * time.Second
+
 var (
 	// ErrNotKept: the file does not have what a request to the API asks for.
 	ErrNotKept = errors.New("the file does not have it")
@@ -84,8 +87,8 @@ func (s *server) api(closing context.Context, w http.ResponseWriter, r *http.Req
 	http.StripPrefix(apiPath, apifile.New(s.db, o)).ServeHTTP(w, r.WithContext(ctx))
 }
 
-// API asks the file's owner for what its API says. ErrNoOwner: the owner has ended, or its
-// file is not at the path any more; Dial again, or open the file.
+// API asks the file's owner for what its API says. ErrNoOwner: the owner has ended or does
+// not answer, or its file is not at the path any more; Dial again, or open the file.
 type API struct {
 	o apifile.Options
 	t *http.Transport
@@ -97,8 +100,11 @@ func (c *Client) API(o apifile.Options) *API {
 	p.SetUnencryptedHTTP2(true)
 	return &API{o, &http.Transport{
 		Protocols: p, DisableCompression: true, DialContext: c.http.Transport.(*http.Transport).DialContext,
-		// A client that does not read leaves this much here. It is the least.
-		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: 64 << 10, // a client that does not read leaves this much here: the least
+			// An owner that is stopped is asked by a ping, and is none if it does not answer.
+			SendPingTimeout: silence, PingTimeout: silence / 3,
+		},
 	}}
 }
 
