@@ -31,10 +31,11 @@ func podsOfK9s(t *testing.T) File {
 // mayI is the body of a question about oneself.
 func mayI(t *testing.T, verb, resource, namespace string) string {
 	t.Helper()
-	group, resource, _ := strings.Cut(resource, "/")
+	parts := append(strings.Split(resource, "/"), "", "") // group, resource, name, subresource
 	b, err := json.Marshal(&authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
-		Spec:     authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace}},
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: parts[0], Resource: parts[1], Name: parts[2], Subresource: parts[3], Namespace: namespace}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -121,11 +122,25 @@ func TestSelfReviewOfOthers(t *testing.T) {
 	if a := get(t, bob, r.addr+"/api/v1/namespaces/a/pods"); a.code != 200 {
 		t.Fatalf("%d %s", a.code, a.body)
 	}
+	if a := get(t, bob, r.addr+"/api/v1/namespaces/a/pods/q"); a.code != 404 {
+		t.Fatalf("%d %s", a.code, a.body)
+	}
+	const named = "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Dr"
+	if a := get(t, bob, r.addr+named); a.code != 200 {
+		t.Fatalf("%d %s", a.code, a.body)
+	}
 	c.setDown(true)
-	for verb, may := range map[string]bool{"list": true, "watch": false, "get": true} {
-		a := send(t, bob, "POST", r.addr+selfReviewPath, strings.NewReader(mayI(t, verb, "/pods", "a")), "Content-Type", "application/json")
-		if !a.has(201, fmt.Sprintf(`"allowed":%t`, may)) {
-			t.Errorf("%s: %d %s", verb, a.code, a.body)
+	for _, tc := range []struct {
+		verb, resource string
+		may            bool
+	}{
+		{"list", "/pods", true}, {"watch", "/pods", false}, {"get", "/pods", true},
+		{"get", "/pods/q", true}, {"list", "/pods/q", false}, {"watch", "/pods/q", false}, {"get", "/pods/q/status", false},
+		{"list", "/pods/r", true}, {"get", "/pods/r", false},
+	} {
+		a := send(t, bob, "POST", r.addr+selfReviewPath, strings.NewReader(mayI(t, tc.verb, tc.resource, "a")), "Content-Type", "application/json")
+		if !a.has(201, fmt.Sprintf(`"allowed":%t`, tc.may)) {
+			t.Errorf("%s %s: %d %s", tc.verb, tc.resource, a.code, a.body)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubewake/kubewake/internal/kubeapi"
@@ -73,13 +74,18 @@ func (s *Server) mayRead(r *http.Request, a *authorizationv1.ResourceAttributes)
 	}
 	to = path.Join(to, a.Resource)
 	if c := callerOf(r); !c.same {
-		p := kubeapi.ParsePath(to)
-		p.Name = a.Name
-		query := ""
-		if a.Verb == "watch" {
-			query = "watch=1"
+		p, q := kubeapi.ParsePath(to), url.Values{}
+		p.Subresource = a.Subresource
+		switch {
+		case a.Verb == "get": // without a name it is of all, as a list
+			p.Name = a.Name
+		case a.Name != "":
+			q.Set("fieldSelector", "metadata.name="+fields.EscapeValue(a.Name))
 		}
-		if err := s.link.authorize(reading(r, to, query), c, p); err != nil {
+		if a.Verb == "watch" {
+			q.Set("watch", "1")
+		}
+		if err := s.link.authorize(reading(r, to, q.Encode()), c, p); err != nil {
 			return false
 		}
 	}
