@@ -59,10 +59,14 @@ func (a *answer) aggregated() bool {
 	return strings.Contains(a.header.Get("Content-Type"), "as=APIGroupDiscoveryList")
 }
 
+// inTime is how long the server has for an answer that the file can give, too. A connection
+// that cannot be made has said so by then.
+const inTime = patience + time.Second
+
 // ask collects what a handler answers.
 func ask(h http.Handler, r *http.Request, accept string) *answer {
 	caller := r.Context()
-	ctx, cancel := context.WithTimeout(caller, patience+time.Second) // a connection that cannot be made has said so by then
+	ctx, cancel := context.WithTimeout(caller, inTime)
 	defer cancel()
 	r = r.Clone(ctx)
 	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range"} {

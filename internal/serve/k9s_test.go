@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"context"
 	"crypto/x509/pkix"
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +111,35 @@ func TestStartOfK9s(t *testing.T) {
 				t.Errorf("%d %s", a.code, a.body)
 			}
 		})
+	}
+}
+
+// TestSilentSelfReview: a server that has stopped answering is waited for once, and not for
+// long.
+func TestSilentSelfReview(t *testing.T) {
+	c := newCluster(t)
+	clock := fakeClock()
+	s := New(Options{File: podsOfK9s(t), Link: c.link(t, LinkOptions{Clock: clock})})
+	c.setDown(true)
+	ends := make(chan struct{})
+	defer close(ends)
+	vain := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.vain
+	}
+	c.mu.Lock()
+	c.waits = func() { clock.Step(patience); <-ends }
+	c.mu.Unlock()
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // less than a client has: the first one is gone then
+		r := httptest.NewRequestWithContext(ctx, "POST", selfReviewPath, strings.NewReader(mayI(t, "list", "/pods", "a")))
+		w := httptest.NewRecorder()
+		s.selfReview(w, withCaller(r, &caller{same: true}))
+		cancel()
+		if w.Code != 201 || strings.Contains(w.Body.String(), `"allowed":true`) != (i > 0) || vain() != 1 {
+			t.Errorf("%d %s, %d requests", w.Code, w.Body, vain())
+		}
 	}
 }
 

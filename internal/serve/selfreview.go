@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -30,11 +31,17 @@ func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
 	}
 	why := "there is no link to the server"
 	if s.link != nil {
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		ctx, cancel := context.WithTimeout(r.Context(), inTime)
+		defer cancel()
+		asking, began := r.WithContext(ctx), s.link.reviews.clock.Now()
+		asking.Body = io.NopCloser(bytes.NewReader(body))
 		t := &tee{ResponseWriter: w, header: http.Header{}}
-		s.link.ServeHTTP(t, r)
+		s.link.ServeHTTP(t, asking)
 		if !t.failed {
 			return
+		}
+		if ctx.Err() != nil {
+			s.link.reviews.waited(began, ctx.Err()) // the body was there: the server was slow
 		}
 		why = statusText(t.body.Bytes())
 	}
