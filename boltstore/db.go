@@ -231,8 +231,12 @@ func (db *DB) closeClean() error {
 // release ends a claim.
 func (db *DB) release(s *Store) {
 	db.mu.Lock()
-	defer db.mu.Unlock()
-	if db.claims[s.id] == s {
+	claimed := db.claims[s.id] == s
+	if claimed {
 		delete(db.claims, s.id)
+	}
+	db.mu.Unlock()
+	if claimed {
+		db.tellCommitted(s.id)
 	}
 }

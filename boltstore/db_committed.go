@@ -3,7 +3,8 @@ package boltstore
 import "sync"
 
 // Committed returns a channel that is closed at the next commit to a source that can be
-// read, be it claimed now or later, and at Close. Take it before reading.
+// read, be it claimed now or later, when a claim of it ends, and at Close. Take it before
+// reading.
 func (db *DB) Committed(src Source) <-chan struct{} {
 	db.commits.mu.Lock()
 	defer db.commits.mu.Unlock()

@@ -25,6 +25,13 @@ func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	return errNobodyKeeps
 }
 
+// InUse says whether this program has the source claimed, as [State].InUse does.
+func (s *Store) InUse() bool {
+	s.db.mu.Lock()
+	defer s.db.mu.Unlock()
+	return s.db.claims[s.id] != nil
+}
+
 // SetFreshness says how WaitForFresh waits.
 func (s *Claimed) SetFreshness(wait func(ctx context.Context, maxAge time.Duration) error) {
 	s.freshness.Store(&wait)

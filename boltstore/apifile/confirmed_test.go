@@ -2,6 +2,7 @@ package apifile
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -38,7 +39,15 @@ func TestLeftBehind(t *testing.T) {
 	const of = "/api/v1/namespaces/a/configmaps"
 	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "20", configMap("a", "x", 1), configMap("a", "y", 15))
 	expect(t, h, of, 200, "a/x") // both are kept: versions of the whole one hold everywhere
+	begun, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		w := &seen{httptest.NewRecorder(), "ADDED", func() { close(begun) }}
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, of+"?watch=1&resourceVersion=0", nil))
+		close(ended)
+	}()
+	<-begun
 	all.Release()
+	<-ended // the next watch is of the one that is kept
 	expect(t, h, of, 200, "a/x a/y")
 	expect(t, h, of+"/y", 200, "")
 	expect(t, h, "/api/v1/configmaps", 200, "a/x b/z")

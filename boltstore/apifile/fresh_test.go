@@ -89,7 +89,7 @@ func TestFreshWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &untilBookmark{httptest.NewRecorder(), cancel}
+		w := &seen{httptest.NewRecorder(), "BOOKMARK", cancel} // then the client leaves
 		func() {
 			defer func() { _ = recover() }() // as a server does, since the client leaves
 			h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path+"&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan", nil))
@@ -107,16 +107,17 @@ func TestFreshWatch(t *testing.T) {
 	}
 }
 
-// untilBookmark is a client that leaves at the first bookmark.
-type untilBookmark struct {
+// seen is a client that does something when it sees a text in an answer.
+type seen struct {
 	*httptest.ResponseRecorder
-	leave func()
+	text string
+	do   func()
 }
 
 // Write implements io.Writer.
-func (w *untilBookmark) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("BOOKMARK")) {
-		defer w.leave()
+func (w *seen) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(w.text)) {
+		defer w.do()
 	}
 	return w.ResponseRecorder.Write(b)
 }

@@ -97,6 +97,9 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		return kubeapi.Batch{Each: w.each(e)}, nil
 	}
 	w.reached(e)
+	if w.src.st.InUse && !w.src.InUse() {
+		return kubeapi.Batch{}, kubeapi.ErrWatchOver // another source may be kept in its place
+	}
 	return kubeapi.Batch{Version: w.version, Changed: changed}, nil
 }
 
