@@ -39,6 +39,7 @@ type fixture struct {
 	*ListerWatcher
 	t       *testing.T
 	sim     *kubesim.Server
+	db      *boltstore.DB
 	store   *boltstore.Claimed
 	queue   *fifo.Queue
 	clock   *testingclock.FakeClock
@@ -150,7 +151,7 @@ func fixtureWith(t *testing.T, sim *kubesim.Server, n int, clk clock.Clock, o Op
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.clock = clk
+	f.db, o.clock = db, clk
 	f.claim = func() {
 		if f.store, err = db.Claim(boltstore.Claim{Source: src, Example: &corev1.ConfigMap{}}); err != nil {
 			t.Fatal(err)

@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/signal"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -31,7 +34,7 @@ func TestRestoredNotedLater(t *testing.T) {
 		refused.Store(true)
 		f.sim.FailNext(func(r *http.Request) bool { return refused.Load() && r.URL.Query().Get("limit") == "3" }, 1<<30,
 			kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
-		full := noWrites(t)
+		full := noWrites(f)
 		if err := f.sim.Rewind(then); err != nil {
 			t.Fatal(err)
 		}
@@ -56,23 +59,37 @@ func TestRestoredNotedLater(t *testing.T) {
 	})
 }
 
-// noWrites has all writes to files fail, as on a full disk, until the function that it
-// returns is called.
-func noWrites(t *testing.T) (over func()) {
-	t.Helper()
-	signal.Ignore(syscall.SIGXFSZ)
-	var was syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
-		t.Fatal(err)
-	}
-	set := func(l syscall.Rlimit) {
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
-			t.Fatal(err)
+// noWrites has all writes to the fixture's file fail, as on a full disk, until the function
+// that it returns is called. The limit RLIMIT_FSIZE would fail those of package testing, too.
+func noWrites(f *fixture) (over func()) {
+	f.t.Helper()
+	ok := func(err error) {
+		f.t.Helper()
+		if err != nil {
+			f.t.Fatal(err)
 		}
 	}
-	set(syscall.Rlimit{Cur: 0, Max: was.Max})
-	over = func() { set(was) }
-	t.Cleanup(over)
+	path := f.db.Path()
+	all, err := filepath.Glob("/proc/self/fd/*")
+	ok(err)
+	fd := -1
+	for _, link := range all {
+		if to, err := os.Readlink(link); err == nil && to == path {
+			fd, err = strconv.Atoi(filepath.Base(link))
+			ok(err)
+		}
+	}
+	was, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	ok(err)
+	readOnly, err := os.Open(path)
+	ok(err)
+	ok(unix.Dup3(int(readOnly.Fd()), fd, unix.O_CLOEXEC))
+	ok(readOnly.Close())
+	over = sync.OnceFunc(func() {
+		ok(unix.Dup3(was, fd, unix.O_CLOEXEC))
+		ok(unix.Close(was))
+	})
+	f.t.Cleanup(over)
 	return over
 }
 
@@ -105,7 +122,7 @@ func TestVoidPagesOnAFullDisk(t *testing.T) {
 				}, 1<<30, kubesim.Answer(apierrors.NewInternalError(errors.New("starting"))))
 				end := f.live()
 				after(30 * time.Second)
-				full := noWrites(t)
+				full := noWrites(f)
 				if err := f.sim.Rewind(then); err != nil {
 					t.Fatal(err)
 				}
