@@ -13,7 +13,7 @@ import (
 
 // walker visits the pages of a bucket. It calls leaf for each element of a leaf
 // page; sub is nil unless the element is a bucket. With data set it does not read
-// leaf pages. It skips what it cannot read, and adds the reason to errs.
+// leaf pages, inline or not. It skips what it cannot read, and adds the reason to errs.
 type walker struct {
 	f    *File
 	seen pageSet
@@ -29,7 +29,7 @@ func (w *walker) bucket(b Bucket) {
 		w.fail("an inline bucket of %d bytes", len(b.inline)) // bbolt inlines at most a quarter of a page
 	} else if p := parsePageHead(b.inline); p.Flags != Leaf {
 		w.fail("an inline bucket of flags %x", p.Flags)
-	} else {
+	} else if !w.data {
 		w.leaves(p, b.inline, nil, true)
 	}
 }
@@ -102,6 +102,7 @@ func (w *walker) leaves(p Page, b, end []byte, inline bool) {
 	}
 	o := binary.NativeEndian
 	var last []byte
+	disorder := false
 	for i := range p.Count {
 		e := b[HeadSize+16*i:]
 		pos, ksize, vsize := uint64(o.Uint32(e[4:])), uint64(o.Uint32(e[8:])), uint64(o.Uint32(e[12:]))
@@ -110,7 +111,8 @@ func (w *walker) leaves(p Page, b, end []byte, inline bool) {
 			continue
 		}
 		k, v := e[pos:pos+ksize], e[pos+ksize:pos+ksize+vsize]
-		if i > 0 && bytes.Compare(last, k) >= 0 || end != nil && bytes.Compare(k, end) >= 0 {
+		if !disorder && (i > 0 && bytes.Compare(last, k) >= 0 || end != nil && bytes.Compare(k, end) >= 0) {
+			disorder = true
 			w.fail("page %d has keys in no order", p.id)
 		}
 		last = k
