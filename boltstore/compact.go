@@ -211,8 +211,9 @@ func (h *handle) exchange(old, next *boltFile) bool {
 	return true
 }
 
-// compactFill is how full pages are made. The first change would split a completely
-// full page.
+// compactFill is how full pages are made where keys come in their order: when a file is
+// compacted, and when a list is staged. The first change would split a completely full
+// page. Keys in no order need bbolt's default.
 const compactFill = 0.9
 
 // compactor copies all buckets, in several transactions. bbolt's own Compact can

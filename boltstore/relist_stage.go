@@ -117,6 +117,9 @@ func (r *Relist) stageItems(items []item) (int, error) {
 			// The list's version is not known yet: carryOwn decides about own writes.
 			a := &applier{s: r.s.Store, src: src, m: m, now: r.s.db.opts.Clock.Now().UnixNano(), overwrite: true, unseen: r.first, spill: true,
 				dropsOwn: true, from: r.before(src), to: src.gen(m.Generation), noted: r.s.mayNote(), listed: true}
+			if !sealed { // items come in the order of their keys, or nearly
+				a.to.Items.Bucket.FillPercent = compactFill
+			}
 			for room := min(r.s.db.opts.maxCommitBytes, stageBytes); room > 0 && done+n < len(items); n++ {
 				it := items[done+n]
 				room -= it.unpacked()
