@@ -13,5 +13,5 @@
 // no other does, a SQL engine or controller-runtime, are programs of their own. So is
 // the one that draws. They share package measured.
 //
-//	cd tests && go run ./bench [-what restart,idle,stream,api,growth,day] [-parts speed,latency,bytes,idle] [-sizes 1000,5000,20000] [-pairs 3] [-out file] [-save file] [-draw file] [-profile folder]
+//	cd tests && go run ./bench [-what restart,idle,stream,api,growth,day] [-parts speed,latency,work,bytes,idle] [-sizes 1000,5000,20000] [-pairs 3] [-out file] [-save file] [-draw file] [-profile folder]
 package main

@@ -61,7 +61,7 @@ func parseOptions() (o options, err error) {
 	flag.StringVar(&o.profile, "profile", "", "folder for CPU and heap profiles of each measured program; costs time")
 	flag.StringVar(&o.what, "what", "restart,idle,stream,api,growth,day", "what to measure: one of these, or several")
 	flag.IntVar(&o.events, "events", 40_000, "stream: updates of a feed")
-	flag.StringVar(&o.parts, "parts", "speed,latency,bytes,idle", "stream: what of it")
+	flag.StringVar(&o.parts, "parts", "speed,latency,work,bytes,idle", "stream: what of it")
 	flag.StringVar(&o.save, "save", "../docs/pictures/growth.json", "growth: file for all that was measured, beside the pictures; what it has of other sizes stays, if it is of this machine; empty: none")
 	flag.StringVar(&o.draw, "draw", "", "measure nothing: make tables and pictures of a file that -save has written")
 	flag.Parse()

@@ -263,10 +263,10 @@ func runStream(ctx context.Context, o options) (string, error) {
 	res := &streamResults{pairs: o.pairs, object: b.anywhere.object, events: o.events}
 	for _, part := range strings.Split(o.parts, ",") {
 		measure := map[string]func(context.Context, *streamResults) error{
-			"speed": b.speed, "latency": b.latency, "bytes": b.bytes, "idle": b.idle,
+			"speed": b.speed, "latency": b.latency, "work": b.work, "bytes": b.bytes, "idle": b.idle,
 		}[part]
 		if measure == nil {
-			return "", fmt.Errorf("-parts: %q is none of speed, latency, bytes, idle", part)
+			return "", fmt.Errorf("-parts: %q is none of speed, latency, work, bytes, idle", part)
 		}
 		if err := measure(ctx, res); err != nil {
 			return "", fmt.Errorf("%s: %w", part, err)

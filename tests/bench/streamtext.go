@@ -11,6 +11,7 @@ type streamResults struct {
 	object        float64
 	speed         []map[string]paced
 	latency       [][3]paced
+	work          []worked
 	writes        []writes
 	idle          []idleDay
 }
@@ -40,6 +41,7 @@ func (r *streamResults) markdown() string {
 	r.marks(&b)
 	r.speedTable(&b)
 	r.latencyTable(&b)
+	r.workTable(&b)
 	r.writesTable(&b)
 	r.idleTable(&b)
 	return b.String()
@@ -58,6 +60,7 @@ func (r *streamResults) marks(b *strings.Builder) {
 			verdict(b, p99 < 25, "p99 under load below the window of 20 ms plus 5 ms: %s at %s events a second (fsync %s)", duration(p99), perSecond(i), duration(r.fsyncOf(i)))
 		}
 	}
+	r.workMarks(b)
 	for _, w := range r.writes {
 		verdict(b, w.ratio() <= w.limit, "%s, %s, %s: at most %.1f times the object's size written an event: %.2f", w.name, w.form(), w.where(), w.limit, w.ratio())
 	}
@@ -117,7 +120,7 @@ func (r *streamResults) speedTable(b *strings.Builder) {
 		}
 		to := medians(r.speed, func(p map[string]paced) (float64, float64) { return p[k.name].rate(), p["client-go"].rate() })
 		fmt.Fprintf(b, "| %s | %s | %s | %.0f µs | %s | %s | %.0f |\n", k.name, count(to.kubewake), ratio(to.ratio),
-			of(func(p paced) float64 { return float64(p.Processor) / 1000 / float64(len(p.Told)) }),
+			of(paced.each),
 			size(of(func(p paced) float64 { return float64(p.Allocated) / float64(len(p.Told)) })),
 			size(of(paced.written)), of(paced.grouped))
 	}
@@ -140,7 +143,7 @@ func (r *streamResults) writesTable(b *strings.Builder) {
 	b.WriteString("\n### Written\n\nBytes given to write calls, with everything that rides along and a flush at the end; the disk's own count agrees.\n\n| | payloads | updates of | events a commit | written an event | to the object's size | processor time an event |\n|---|---|---|---:|---:|---:|---:|\n")
 	for _, w := range r.writes {
 		fmt.Fprintf(b, "| %s | %s | %s | %.0f | %s | %.2f | %.0f µs |\n", w.name, strings.TrimPrefix(w.form(), "payloads "), w.where(), w.grouped(), size(w.written()), w.ratio(),
-			float64(w.Processor)/1000/float64(len(w.Told)))
+			w.each())
 	}
 }
 
