@@ -67,7 +67,9 @@ func BenchmarkLayouts(b *testing.B) {
 				}
 				defer db.Close()
 				r := rand.New(rand.NewPCG(1, 1))
-				key := func(i int) []byte { return fmt.Appendf(nil, "namespace-%02d/some-deployment-%05d-7d4b9c%05d", i/100, i, i) }
+				key := func(i int) []byte {
+					return fmt.Appendf(nil, "namespace-%02d/some-deployment-%05d-7d4b9c%05d", i/100, i, i)
+				}
 				value := func() []byte {
 					v := make([]byte, size)
 					binary.NativeEndian.PutUint64(v, r.Uint64())
