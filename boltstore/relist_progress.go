@@ -25,9 +25,9 @@ import (
 // keyProgress is the key of the progress in a staged generation's bucket.
 var keyProgress = []byte("progress")
 
-// progress is what the file says of a first list that has not ended: how far it has
+// stagedList is what the file says of a first list that has not ended: how far it has
 // come, in which form its records are, and what meta would say of them.
-type progress struct {
+type stagedList struct {
 	At         listing.Progress     `msgpack:"at"`
 	BeganBy    *stamp               `msgpack:"beganBy,omitempty"`
 	TypeHash   string               `msgpack:"typeHash"`
@@ -72,7 +72,7 @@ func (t sourceTx) keepGens(m *sourceMeta) []uint64 {
 }
 
 // progress returns the progress of an interrupted first list, nil if there is none.
-func (t sourceTx) progress(m *sourceMeta) (*progress, error) {
+func (t sourceTx) progress(m *sourceMeta) (*stagedList, error) {
 	b, _ := t.staged(m)
 	if b == nil {
 		return nil, nil
@@ -81,11 +81,11 @@ func (t sourceTx) progress(m *sourceMeta) (*progress, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, layout.ErrUnopened)
 	}
-	p := &progress{}
+	p := &stagedList{}
 	return p, format.Decode(raw, p)
 }
 
-func (t sourceTx) putProgress(gen uint64, p progress) error {
+func (t sourceTx) putProgress(gen uint64, p stagedList) error {
 	data, err := format.Encode(keyProgress, p)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (r *Relist) noteProgress(src sourceTx, m *sourceMeta, at *listing.Progress)
 	if r.nameless > 0 {
 		known.Nameless, known.Why = known.Nameless+r.nameless, r.unstored
 	}
-	return src.putProgress(m.Generation, progress{At: kept, BeganBy: by, TypeHash: r.s.type_, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
+	return src.putProgress(m.Generation, stagedList{At: kept, BeganBy: by, TypeHash: r.s.type_, Transform: r.s.transformVersion(), Codec: r.s.codec.ID(),
 		ClusterUID: r.o.ClusterUID, Server: r.o.Server, Unstored: r.unstored,
 		Items: m.Items, Bytes: m.Bytes, Indices: m.Indices, Dicts: m.Dicts, Noted: known})
 }
@@ -160,7 +160,7 @@ func (r *Relist) takeUp() error {
 	m := r.s.metaNow().clone()
 	m.Unlisted, m.Own = false, digest{}
 	m.countNoDicts()
-	var p *progress
+	var p *stagedList
 	useless := ""
 	err := r.s.view(func(now *sourceMeta, src sourceTx) (err error) {
 		if p, err = src.progress(now); err != nil {
@@ -216,7 +216,7 @@ func (r *Relist) takeUp() error {
 // useless says why the relist cannot go on with this progress, "" if it can. Clusters
 // without a known UID must have the same address: another cluster may understand the
 // continue token in its own way.
-func (p *progress) useless(r *Relist) string {
+func (p *stagedList) useless(r *Relist) string {
 	uid := r.o.ClusterUID
 	switch known := p.ClusterUID != "" && uid != ""; {
 	case p.TypeHash != r.s.type_:
@@ -234,7 +234,7 @@ func (p *progress) useless(r *Relist) string {
 }
 
 // indices sets m's indices as the progress has them.
-func (p *progress) indices(m *sourceMeta) {
+func (p *stagedList) indices(m *sourceMeta) {
 	for name, im := range m.Indices { // an empty source has complete indices
 		m.Indices[name] = indexMeta{Version: im.Version}
 	}
