@@ -39,15 +39,28 @@ func TestLeftBehind(t *testing.T) {
 	const of = "/api/v1/namespaces/a/configmaps"
 	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{}), "20", configMap("a", "x", 1), configMap("a", "y", 15))
 	expect(t, h, of, 200, "a/x") // both are kept: versions of the whole one hold everywhere
+	watches := map[string]http.Handler{
+		"?watch=1&resourceVersion=0": h,
+		// as informers begin, and kubewake serve answers
+		"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan": New(db, Options{Fresh: time.Minute}),
+	}
 	begun, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		w := &seen{httptest.NewRecorder(), "ADDED", func() { close(begun) }}
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, of+"?watch=1&resourceVersion=0", nil))
-		close(ended)
-	}()
-	<-begun
+	for query, h := range watches {
+		go func() {
+			w := &seen{httptest.NewRecorder(), "ADDED", func() { begun <- struct{}{} }}
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, of+query, nil))
+			ended <- struct{}{}
+		}()
+		<-begun
+	}
 	all.Release()
-	<-ended // the next watch is of the one that is kept
+	for range watches { // the next ones are of the source that is kept
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Error("a watch goes on at a source that nobody keeps")
+		}
+	}
 	expect(t, h, of, 200, "a/x a/y")
 	expect(t, h, of+"/y", 200, "")
 	expect(t, h, "/api/v1/configmaps", 200, "a/x b/z")

@@ -25,6 +25,8 @@ func (s *storage) freshen(ctx context.Context, src *source) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("the server did not confirm it within %s", s.opts.Fresh)
 	}
+	inUse := src.st.InUse // only DB.States has it
 	src.st = src.State()
+	src.st.InUse = inUse
 	s.age(&src.st, err)
 }
