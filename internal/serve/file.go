@@ -99,14 +99,19 @@ func (f *Shared) drop() {
 	}
 }
 
-// forget forgets an owner that does not answer.
+// forget forgets an owner that does not answer, or a file that cannot be read.
 func (f *Shared) forget(w *way) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.now == w {
+	switch {
+	case f.now != w:
+		return
+	case w.db != nil:
+		_ = w.db.Close() // it was only read
+	default:
 		w.api.Close()
-		f.now = nil
 	}
+	f.now = nil
 }
 
 // Close lets go of the file.
@@ -163,8 +168,11 @@ func (f *Shared) find() (*way, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.clusters = ClustersOf(db, f.o.Cluster)
-	return &way{db: db}, nil
+	w := &way{db: db}
+	if uids, err := w.clusters(context.Background(), f.o.Cluster); err == nil {
+		f.clusters = uids
+	}
+	return w, nil
 }
 
 func (f *Shared) owner() (c *live.Client, sources []boltstore.State, err error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -225,5 +226,58 @@ func TestClusterOfShared(t *testing.T) {
 	other.Release()
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestClusterOfDamaged: a file that is damaged while it is read says nothing any more. Its
+// cluster stays known.
+func TestClusterOfDamaged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	db, err := boltstore.Open(path, boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := db.Claim(boltstore.Claim{Source: filetest.Source("configmaps"), Example: &corev1.ConfigMap{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relist, err := store.BeginRelist(boltstore.RelistOptions{ClusterUID: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := relist.Commit("20", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	store.Release()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := NewShared(path, func() (*boltstore.DB, error) {
+		return boltstore.Open(path, boltstore.Options{ReadOnly: true, GiveWay: true})
+	}, apifile.Options{})
+	t.Cleanup(func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := file.Clusters(t.Context()); !slices.Equal(got, []string{"one"}) {
+		t.Fatal(got)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := f.Stat()
+	if err == nil {
+		meta := int64(2 * os.Getpagesize()) // what follows the meta pages is lost
+		_, err = f.WriteAt(make([]byte, st.Size()-meta), meta)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := file.Clusters(t.Context()); !slices.Equal(got, []string{"one"}) {
+			t.Error(got)
+		}
 	}
 }
