@@ -4,15 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/history"
+	"github.com/kubewake/kubewake/internal/filetest"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -156,6 +161,50 @@ func TestNamespace(t *testing.T) {
 					})
 					if err != nil || len(keys) != want || !slices.IsSorted(keys) {
 						t.Errorf("%s: %q: %d objects, want %d, sorted %v: %v", reader, ns, len(keys), want, slices.IsSorted(keys), err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestNamespaceOfOwnKeys: the keys of a program's own store may have nothing to do with
+// namespaces. A query of one finds the objects in it, and those that are in none.
+func TestNamespaceOfOwnKeys(t *testing.T) {
+	for name, o := range map[string]boltstore.Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
+		t.Run(name, func(t *testing.T) {
+			db := filetest.Open(t, o)
+			claim := func(resource string) *boltstore.Claimed {
+				s, err := db.Claim(boltstore.Claim{Source: filetest.Source(resource), Example: &corev1.ConfigMap{}, KeyFunc: func(obj any) (string, error) {
+					return "kept/" + obj.(*corev1.ConfigMap).Name, nil
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(s.Release)
+				return s
+			}
+			own, listed := claim("owns"), claim("listeds")
+			var objs []runtime.Object
+			for name, ns := range map[string]string{"a": "web", "b": "shop", "c": ""} {
+				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(name), ResourceVersion: "5"}}
+				objs = append(objs, o)
+				if err := own.Add(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			filetest.Relist(t, listed, "10", objs...)
+			for reader, r := range both(t, db) {
+				for _, s := range []*boltstore.Claimed{own, listed} {
+					for ns, want := range map[string]string{"web": "a c", "kept": "c", "": "a b c"} {
+						var names []string
+						err := r.Objects(t.Context(), Query{Source: s.Source(), Namespace: ns, Sorted: true}, func(u *unstructured.Unstructured) error {
+							names = append(names, u.GetName())
+							return nil
+						})
+						if got := strings.Join(names, " "); err != nil || got != want {
+							t.Errorf("%s: %s in %q: %q, want %q: %v", reader, s.Source(), ns, got, want, err)
+						}
 					}
 				}
 			}

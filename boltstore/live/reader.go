@@ -78,8 +78,8 @@ type Query struct {
 	Key string
 	// At asks for the object at Key as it was then, see history.At.
 	At history.Moment
-	// Namespace selects the objects in it, by their keys. An owner of an earlier release
-	// gives all.
+	// Namespace selects the objects in it, by their keys; in a source with keys of its own,
+	// also those without a namespace. An owner of an earlier release gives all.
 	Namespace string
 	// Index and Value select the objects with that value under the index. For Reader.Index
 	// an empty Value means all.
@@ -165,6 +165,9 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 			return err
 		}
 		return v.give(obj, fn)
+	}
+	if q.Namespace != "" && !v.keyed() {
+		q.Namespace, v.query.Namespace, fn = "", "", within(q.Namespace, fn)
 	}
 	if (q.Sorted || q.Namespace != "") && q.Index == "" && f.db.Encrypted() {
 		return v.sorted(ctx, fn)

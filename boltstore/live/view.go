@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/history"
@@ -35,6 +36,30 @@ func (v *view) prefix() string {
 		return ""
 	}
 	return v.query.Namespace + "/"
+}
+
+// keyed says whether keys begin with the namespaces of the objects, as in what a server has
+// listed. A program's own store may have any keys.
+func (v *view) keyed() bool {
+	if !v.state.Synced {
+		return false
+	}
+	p, err := v.store.Page(nil, 1)
+	if err != nil || len(p.Objects) == 0 || p.Objects[0] == nil {
+		return true // what is damaged is not read here
+	}
+	key, err := cache.MetaNamespaceKeyFunc(p.Objects[0])
+	return err == nil && key == p.Keys[0]
+}
+
+// within calls fn with the objects in a namespace, and those that are in none.
+func within(namespace string, fn func(*unstructured.Unstructured) error) func(*unstructured.Unstructured) error {
+	return func(u *unstructured.Unstructured) error {
+		if in := u.GetNamespace(); in != "" && in != namespace {
+			return nil
+		}
+		return fn(u)
+	}
 }
 
 // sorted reads the objects in the order of their keys, each by its key.
