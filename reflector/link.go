@@ -43,6 +43,7 @@ type link struct {
 	fruitless int
 	// failures counts the watches in a row that began with such an error, see began.
 	failures int
+	noted    bool // the file knows of the restore, and has no pages from before it
 }
 
 // fruitlessWatches show that the server sends no bookmarks, or none that
@@ -87,6 +88,22 @@ func (l *link) restored() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.set(linkRestored)
+	l.noted = false
+}
+
+// restoreNoted: the file knows of the restore, and what it has of an interrupted first list
+// is of the new timeline from here on.
+func (l *link) restoreNoted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noted = true
+}
+
+// owesNote says whether the server was restored and the file does not know it yet.
+func (l *link) owesNote() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == linkRestored && !l.noted
 }
 
 // another: it is another cluster's server. That the one before was restored says nothing

@@ -62,7 +62,9 @@ func (s *ListerWatcher) restored() {
 	s.link.restored()
 	if err := s.store.NoteRestored(); err != nil {
 		s.log.V(1).Info("That the server was restored could not be noted", "source", s.store.Source().String(), "err", err)
+		return
 	}
+	s.link.restoreNoted()
 }
 
 // saysNothing says whether changes may have been missed whatever version the

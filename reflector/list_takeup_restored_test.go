@@ -75,3 +75,44 @@ func TestRestoredNotTakenUp(t *testing.T) {
 		})
 	}
 }
+
+// TestServerAwayAfterRestore: a first list that begins again, since the server was restored,
+// goes on where it was when that server has been away, as any other does.
+func TestServerAwayAfterRestore(t *testing.T) {
+	bubble(t, 0, kubesim.Options{}, Options{pageSize: 100}, func(f *fixture) {
+		f.slow(1000)
+		then := f.sim.Revision()
+		for range 3 {
+			f.other()
+		}
+		f.reflect()
+		after(time.Minute)
+		if err := f.sim.Rewind(then); err != nil {
+			t.Fatal(err)
+		}
+		if !until(func() bool { return f.traffic().firsts == 2 }) {
+			t.Fatal("nobody has noticed")
+		}
+		after(2 * time.Minute)
+		if err := f.sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
+		f.sim.DropConnections()
+		after(pagePatience + 5*time.Minute)
+		if st := f.State(); st.Phase != PhaseOffline || f.store.State().Synced {
+			t.Fatal(st)
+		}
+		if err := f.sim.RefuseConnections(false); err != nil {
+			t.Fatal(err)
+		}
+		if !until(f.queue.HasSynced) {
+			t.Fatal("not synced")
+		}
+		if n := f.traffic(); n.firsts != 2 {
+			t.Errorf("%+v", n)
+		}
+		if d := f.differs(); d != "" {
+			t.Error(d)
+		}
+	})
+}

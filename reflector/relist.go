@@ -37,7 +37,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 		return err
 	}
 	defer t.leave()
-	if s.link.is(linkRestored) {
+	if s.link.owesNote() {
 		s.restored() // a full disk may not have taken the note, or kept pages that are void
 	}
 	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page shows which cluster it is

@@ -119,7 +119,7 @@ func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (
 	known := s.store.State()
 	l.flow = s.cluster.expect(known)
 	l.ctx = s.cluster.trace(ctx) // over which the pages come
-	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: !s.link.is(linkRestored),
+	l.o = boltstore.RelistOptions{NewTimeline: s.link.is(linkRestored) && (known.Synced || known.Objects > 0), ClusterUID: s.cluster.uid(), Server: s.cluster.server, TakeUp: !s.link.owesNote(),
 		ServedForm: sign, Content: sign == "" || reason == ReasonAudit || s.form.mustList()}
 	if !l.o.NewTimeline && known.Synced {
 		l.least = s.newest()
