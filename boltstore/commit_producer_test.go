@@ -20,6 +20,11 @@ func (p *testProducer) put(b *Batch) {
 	defer p.mu.Unlock()
 	p.batches = append(p.batches, b)
 	p.out++
+	p.begin()
+}
+
+// begin makes done. It needs mu.
+func (p *testProducer) begin() {
 	if p.done == nil {
 		p.done = make(chan struct{}, 1000)
 	}
@@ -40,7 +45,11 @@ func (p *testProducer) Committed(entries []*Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.entries = append(p.entries, entries...)
-	p.done <- struct{}{}
+	p.begin() // told marks and positions may be committed before the first batch
+	select {
+	case p.done <- struct{}{}:
+	default: // it must not block; so many are enough
+	}
 }
 
 func (p *testProducer) wait(t *testing.T) {

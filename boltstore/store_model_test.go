@@ -380,6 +380,9 @@ func TestStoreModel(t *testing.T) {
 			for range length {
 				m.step()
 				m.check()
+				if m.rnd.IntN(30) == 0 {
+					m.anotherBoot()
+				}
 				m.moments.check(m)
 			}
 		}) {
