@@ -260,7 +260,7 @@ func foreign(path string) error {
 		return err
 	}
 	defer done()
-	if f.Once(layout.BucketFile, layout.BucketSources) || f.Once(layout.BucketGen, layout.BucketJournal) {
+	if f.Once(layout.BucketFile, layout.BucketSources) || f.Once(layout.BucketGen, layout.BucketJournal, layout.KeyMeta) {
 		return fmt.Errorf("%w: the file's header and sources are lost", ErrDamaged)
 	}
 	return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)

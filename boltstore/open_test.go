@@ -143,6 +143,34 @@ func TestForeignStays(t *testing.T) {
 	}
 }
 
+// TestForeignBuckets: a file of another program stays, also if some of its buckets have names
+// that ours have.
+func TestForeignBuckets(t *testing.T) {
+	path := testPath(t)
+	b, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Update(func(tx *bolt.Tx) error {
+		own, err := tx.CreateBucket([]byte("precious"))
+		for _, name := range [][]byte{layout.BucketGen, layout.BucketJournal} {
+			if err == nil {
+				_, err = own.CreateBucket(name)
+			}
+		}
+		return err
+	})
+	if err := errors.Join(err, b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if db, err := Open(path, Options{}); !errors.Is(err, ErrForeign) {
+		t.Errorf("%v %v", db, err)
+	}
+	if m, _ := filepath.Glob(path + "*"); len(m) != 1 {
+		t.Fatalf("left behind: %q", m)
+	}
+}
+
 func TestOpenLocked(t *testing.T) {
 	path := testPath(t)
 	openTest(t, path, Options{})

@@ -163,8 +163,8 @@ func (f *File) Find(b Bucket, name []byte) (found Bucket, err error) {
 	return found, nil
 }
 
-// Once says whether any leaf page of the file, in use or not, has buckets with all these
-// names. So it had them at its top once, whatever is lost since.
+// Once says whether any leaf page of the file, in use or not, has all these names. So they
+// were in a bucket together once, whatever is lost since.
 func (f *File) Once(names ...[]byte) bool {
 	for id := uint64(2); id < f.pages; id++ {
 		p, err := f.Head(id)
@@ -176,8 +176,8 @@ func (f *File) Once(names ...[]byte) bool {
 			continue
 		}
 		found := 0
-		w := walker{f: f, leaf: func(k, _ []byte, sub *Bucket) {
-			if sub != nil && slices.ContainsFunc(names, func(n []byte) bool { return bytes.Equal(n, k) }) {
+		w := walker{f: f, leaf: func(k, _ []byte, _ *Bucket) {
+			if slices.ContainsFunc(names, func(n []byte) bool { return bytes.Equal(n, k) }) {
 				found++
 			}
 		}}
