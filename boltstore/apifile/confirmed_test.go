@@ -3,6 +3,7 @@ package apifile
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,32 @@ func TestLeftBehind(t *testing.T) {
 				t.Errorf("confirmed %s ago: that of namespace %q answers", age, got)
 			}
 		}
+	}
+}
+
+// TestKeptNext: while the source that a program keeps in the place of another one has not
+// been listed yet, reads show what the other one has. A watch there would go on in silence,
+// so it has to come again.
+func TestKeptNext(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	all := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	filetest.Relist(t, all, "10", configMap("a", "x", 1), configMap("b", "z", 2))
+	all.Release()
+	next := filetest.Claim(t, db, source1("configmaps", "a", ""), &corev1.ConfigMap{})
+	h := New(db, Options{})
+	const of = "/api/v1/namespaces/a/configmaps"
+	expect(t, h, of, 200, "a/x")
+	for _, query := range []string{"?watch=1&resourceVersion=10", "?watch=1&resourceVersion=0", "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"} {
+		if a := ask(t, h, http.MethodGet, of+query+"&timeoutSeconds=1"); a.code != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %v %s", query, a.code, a.header, a.body)
+		}
+	}
+	if a := ask(t, h, http.MethodGet, "/api/v1/namespaces/b/configmaps?watch=1&resourceVersion=10&timeoutSeconds=1"); a.code != 200 {
+		t.Errorf("nobody keeps it: %d %s", a.code, a.body)
+	}
+	filetest.Relist(t, next, "20", configMap("a", "x", 1), configMap("a", "y", 15))
+	if a := ask(t, h, http.MethodGet, of+"?watch=1&resourceVersion=0&timeoutSeconds=1"); a.code != 200 || !strings.Contains(a.body, `"name":"y"`) {
+		t.Errorf("%d %s", a.code, a.body)
 	}
 }
 

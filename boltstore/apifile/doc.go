@@ -39,7 +39,7 @@
 //     goes on from the file, and ends with 410 once the journal has been trimmed beyond
 //     it.
 //   - A watch ends in order when the program stops to keep its source. The next one finds
-//     the source that answers from then on.
+//     the source that answers from then on, and gets 429 until that has been listed.
 //   - A list of the server (a relist) brings the file several changes at once, in no order
 //     of versions. Watchers get them as they are in the file. Deletes among them carry the
 //     version of the state before, and a bookmark with the list's version follows the

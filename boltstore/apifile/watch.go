@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -30,6 +31,9 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	src, err := s.pick(t, q.Selection, "")
 	if err != nil {
 		return nil, err
+	}
+	if next := s.toCome(src, q.Selection); next != "" {
+		return nil, apierrors.NewTooManyRequests(next+" is kept in its place, and has not been listed yet", 1)
 	}
 	if q.Newest {
 		s.freshen(ctx, src)
@@ -62,6 +66,23 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	w.after, w.behind = w.version, number(newest) < w.version
 	w.start = kubeapi.Start{Version: w.version, Known: w.version}
 	return w, nil
+}
+
+// toCome names the source that this program keeps in the place of one that it keeps no more,
+// as soon as it has been listed. Reads show what there is until then, and say how old it is.
+// A watch would say nothing any more, also after that.
+func (s *storage) toCome(src *source, sel kubeapi.Selection) string {
+	for _, k := range s.kinds {
+		if k.Type != src.t || src.st.InUse || !src.st.Synced {
+			continue
+		}
+		for _, st := range k.sources {
+			if st.InUse && !st.Synced && covers(st.Source, sel) {
+				return st.Source.String()
+			}
+		}
+	}
+	return ""
 }
 
 // ended says how an error of the file ends a watch that has begun.
