@@ -28,6 +28,7 @@ type answer struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
+	late   bool // it did not come in time
 }
 
 func (a *answer) Header() http.Header { return a.header }
@@ -82,7 +83,9 @@ func ask(h http.Handler, r *http.Request, accept string) *answer {
 				panic(p)
 			default:
 				a.code = http.StatusServiceUnavailable // it took too long, or broke off
+				a.body.Reset()
 			}
+			a.late = ctx.Err() != nil
 		}()
 		h.ServeHTTP(a, r)
 	}()

@@ -5,6 +5,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -140,6 +142,36 @@ func TestSilentSelfReview(t *testing.T) {
 		if w.Code != 201 || strings.Contains(w.Body.String(), `"allowed":true`) != (i > 0) || vain() != 1 {
 			t.Errorf("%d %s, %d requests", w.Code, w.Body, vain())
 		}
+	}
+}
+
+// TestSelfReviewBrokenOff: where the link breaks in the middle of the server's answer, it is
+// answered from the file.
+func TestSelfReviewBrokenOff(t *testing.T) {
+	breaks := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Length", "1000")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(`{"kind":`)) // then the connection ends
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	defer breaks.Close()
+	s := start(t, Options{File: podsOfK9s(t), Link: linkTo(t, breaks, LinkOptions{})})
+	r, err := http.NewRequestWithContext(t.Context(), "POST", local+selfReviewPath, strings.NewReader(mayI(t, "list", "/pods", "a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := s.socket.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 201 || !strings.Contains(string(body), `"allowed":true`) {
+		t.Errorf("%s %s %v", resp.Status, body, err)
 	}
 }
 

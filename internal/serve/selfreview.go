@@ -2,8 +2,9 @@ package serve
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -31,19 +32,17 @@ func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
 	}
 	why := "there is no link to the server"
 	if s.link != nil {
-		ctx, cancel := context.WithTimeout(r.Context(), inTime)
-		defer cancel()
-		asking, began := r.WithContext(ctx), s.link.reviews.clock.Now()
+		asking, began := r.Clone(r.Context()), s.link.reviews.clock.Now()
 		asking.Body = io.NopCloser(bytes.NewReader(body))
-		t := &tee{ResponseWriter: w, header: http.Header{}}
-		s.link.ServeHTTP(t, asking)
-		if !t.failed {
+		theirs := ask(s.link, asking, cmp.Or(r.Header.Get("Accept"), kubeapi.MediaJSON))
+		if theirs.code < http.StatusInternalServerError {
+			theirs.send(w)
 			return
 		}
-		if ctx.Err() != nil {
-			s.link.reviews.waited(began, ctx.Err()) // the body was there: the server was slow
+		why = cmp.Or(statusText(theirs.body.Bytes()), "the server's answer broke off")
+		if theirs.late {
+			s.link.reviews.waited(began, errors.New(why)) // the body was there: the server was slow
 		}
-		why = statusText(t.body.Bytes())
 	}
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
