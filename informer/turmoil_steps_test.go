@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,7 @@ func (m *turmoil) recreate() {
 // storeOwn writes to the store of a source: an object of the program's own, one that is
 // ahead of the server, what the server has answered, or a delete.
 func (m *turmoil) storeOwn() {
+	synctest.Wait() // nobody can tell what it reads of one cluster, and writes after another one has come
 	s := m.sources[m.r.IntN(len(m.sources))]
 	i := m.r.IntN(14)
 	if s.ns != "" {
