@@ -3,10 +3,12 @@ package filetest
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 )
@@ -60,5 +62,31 @@ func RelistAt(t testing.TB, s *boltstore.Claimed, version string, at time.Time, 
 	}
 	if _, err := r.Commit(version, at); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// SameIndices compares each index of a store with one recomputed from its objects.
+func SameIndices(t testing.TB, fns cache.Indexers, s *boltstore.Store, objects []any) {
+	t.Helper()
+	model := cache.NewIndexer(cache.MetaNamespaceKeyFunc, fns)
+	if err := model.Replace(objects, ""); err != nil {
+		t.Fatal(err)
+	}
+	for name := range fns {
+		want, got := model.ListIndexFuncValues(name), s.ListIndexFuncValues(name)
+		slices.Sort(want)
+		slices.Sort(got)
+		if !slices.Equal(want, got) {
+			t.Fatalf("index %s has the values %q, not %q", name, got, want)
+		}
+		for _, v := range want {
+			wantKeys, _ := model.IndexKeys(name, v)
+			gotKeys, err := s.IndexKeys(name, v)
+			slices.Sort(wantKeys)
+			slices.Sort(gotKeys)
+			if err != nil || !slices.Equal(wantKeys, gotKeys) {
+				t.Fatalf("index %s: %q has %d keys, not %d: %v", name, v, len(gotKeys), len(wantKeys), err)
+			}
+		}
 	}
 }

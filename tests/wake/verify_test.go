@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/filetest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -51,7 +52,7 @@ func (w *writer) verifyFile(db string, told func(resource string, cached []any))
 			w.t.Fatal(err)
 		}
 		w.sameObjects(st.Source.Resource, cached)
-		sameIndices(w.t, w.indexers, s, cached)
+		filetest.SameIndices(w.t, w.indexers, s, cached)
 		told(st.Source.Resource, cached)
 	}
 }
@@ -145,31 +146,6 @@ func throughType(t *testing.T, resource string, m map[string]any) map[string]any
 	delete(out, "kind")
 	delete(out, "apiVersion")
 	return out
-}
-
-// sameIndices compares each index with one recomputed from the items.
-func sameIndices(t *testing.T, fns cache.Indexers, s *boltstore.Store, cached []any) {
-	t.Helper()
-	model := cache.NewIndexer(cache.MetaNamespaceKeyFunc, fns)
-	if err := model.Replace(cached, ""); err != nil {
-		t.Fatal(err)
-	}
-	for name := range fns {
-		want, got := model.ListIndexFuncValues(name), s.ListIndexFuncValues(name)
-		slices.Sort(want)
-		slices.Sort(got)
-		if !slices.Equal(want, got) {
-			t.Fatalf("index %s has the values %q, not %q", name, got, want)
-		}
-		for _, v := range want {
-			wantKeys, _ := model.IndexKeys(name, v)
-			gotKeys, err := s.IndexKeys(name, v)
-			slices.Sort(wantKeys)
-			if err != nil || !slices.Equal(wantKeys, gotKeys) {
-				t.Fatalf("index %s: %q has %d keys, not %d: %v", name, v, len(gotKeys), len(wantKeys), err)
-			}
-		}
-	}
 }
 
 type line struct{ what, uid, rv string }

@@ -1,0 +1,102 @@
+//go:build linux
+
+package load
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/filetest"
+)
+
+// check holds a file that no program has open against what the server had at the versions
+// in it. It returns these.
+func (w *writer) check(t *testing.T, path, keys, what string) (versions [sources]uint64) {
+	t.Helper()
+	began := time.Now()
+	db, err := boltstore.Open(path, boltstore.Options{ReadOnly: true, Keyset: seal.File(keys)})
+	if err != nil {
+		t.Fatal(what, err)
+	}
+	defer db.Close()
+	if r, err := db.Check(); err != nil || !r.Sound() {
+		t.Fatalf("%s: the file is not sound: %+v %v", what, r, err)
+	}
+	states, err := db.States()
+	if err != nil {
+		t.Fatal(what, err)
+	}
+	for _, st := range states {
+		src := large
+		if st.Source.Resource == resources[small] {
+			src = small
+		}
+		if st.Degraded != "" || st.Unstored > 0 || st.Unindexed > 0 {
+			t.Fatalf("%s: %s is degraded: %+v", what, st.Source, st)
+		}
+		if !st.Synced {
+			continue // killed in the first list
+		}
+		versions[src] = versionOf(st.ResourceVersion)
+		want, err := w.truth[src].at(versions[src])
+		if err != nil {
+			t.Fatalf("%s: %s: %v", what, st.Source, err)
+		}
+		s, err := db.View(st.Source)
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		w.same(t, s, want, what+", "+resources[src]+" at "+st.ResourceVersion)
+	}
+	t.Logf("%s: %d and %d, size %s, checked in %v", what, versions[large], versions[small], mb(db.Size()), time.Since(began).Round(time.Millisecond))
+	return versions
+}
+
+// same compares all objects and indices of a source.
+func (w *writer) same(t *testing.T, s *boltstore.Store, want []state, what string) {
+	t.Helper()
+	all, err := s.ListErr()
+	if err != nil {
+		t.Fatal(what, err)
+	}
+	there := 0
+	for _, st := range want {
+		if st.live {
+			there++
+		}
+	}
+	if len(all) != there {
+		t.Errorf("%s: %d objects, the server had %d", what, len(all), there)
+	}
+	for _, obj := range all {
+		if err := w.isObject(obj, want); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	filetest.SameIndices(t, indexers(), s, all)
+}
+
+// isObject says whether an object is what the server had.
+func (w *writer) isObject(obj any, want []state) error {
+	slot, _, version, err := identity(obj.(metav1.Object))
+	if err != nil {
+		return err
+	}
+	st := want[slot]
+	if !st.live || st.version != version {
+		return fmt.Errorf("slot %d has version %d, the server had %+v", slot, version, st)
+	}
+	same := w.sizes.object(st.content)
+	same.SetResourceVersion(strconv.FormatUint(version, 10))
+	if !apiequality.Semantic.DeepEqual(same, obj) {
+		return fmt.Errorf("slot %d at version %d is\n%+v\nthe server had\n%+v", slot, version, obj, same)
+	}
+	return nil
+}

@@ -1,0 +1,321 @@
+//go:build linux
+
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/reflector"
+	"github.com/kubewake/kubewake/tests/bench/measured"
+)
+
+// specEnv holds the spec, as JSON, of the program that is killed: this test binary.
+const specEnv = "KUBEWAKE_LOAD_SPEC"
+
+type spec struct {
+	Host, DB, Keys, Table string
+	Sizes                 sizes
+	Seed                  uint64
+	Life                  int
+	JournalBytes          int64
+	Readers               int
+	ReadEvery             time.Duration // of each reader
+	Stall                 time.Duration // at most, of a handler that stalls
+}
+
+func (s spec) options() boltstore.Options {
+	return boltstore.Options{Keyset: seal.File(s.Keys), JournalBytes: s.JournalBytes}
+}
+
+// What the program is asked for, one at a time.
+const (
+	doSnapshot = "snapshot" // copied to a path
+	doCompact  = "compact"
+	doCalm     = "calm" // nothing stalls and fails any more
+	doStatus   = "status"
+	doEnd      = "end" // in order
+)
+
+type order struct{ Do, Path string }
+
+// message is what the program says.
+type message struct {
+	Ready  bool   // the file is open, and the informers run
+	Done   string // an order, which has the error and took so long
+	Err    string
+	Took   time.Duration
+	Status *status
+}
+
+// status is what the program says each second, of the time since the last.
+type status struct {
+	Anon       int64
+	Goroutines int
+	Size       int64
+	Plain      [sources]uint64 // entries that the slowest plain handler has not been told
+	Durable    uint64          // that the slowest durable one needs
+	Keys       int             // that durable handlers have not acknowledged, in memory and parked
+	Parked     int
+	Failing    int
+	InMemory   [sources]bool
+	Reads      map[string][]time.Duration
+	Objects    uint64 // in the file, in bytes
+}
+
+func TestMain(m *testing.M) {
+	if s := os.Getenv(specEnv); s != "" {
+		if err := runChild(s); err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// child is the program.
+type child struct {
+	spec  spec
+	table *table
+	db    *boltstore.DB
+	infs  [sources]*informer.Informer
+	calm  chan struct{}
+	seeds atomic.Uint64
+
+	seen     [sources]seen
+	inMemory [sources]atomic.Bool
+	readers  sync.RWMutex // held by each read
+
+	mu      sync.Mutex // guards what follows
+	out     *json.Encoder
+	latency map[string][]time.Duration
+}
+
+func (c *child) random() *rand.Rand {
+	return rand.New(rand.NewPCG(c.spec.Seed+uint64(c.spec.Life), c.seeds.Add(1)))
+}
+
+func (c *child) isCalm() bool {
+	select {
+	case <-c.calm:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *child) say(m message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.out.Encode(m); err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+	}
+}
+
+func runChild(text string) error {
+	c := &child{calm: make(chan struct{}), out: json.NewEncoder(os.Stdout), latency: map[string][]time.Duration{}}
+	go c.dump()
+	var err error
+	if err = json.Unmarshal([]byte(text), &c.spec); err != nil {
+		return err
+	}
+	if c.table, err = openTable(c.spec.Table, c.spec.Sizes); err != nil {
+		return err
+	}
+	if c.db, err = boltstore.Open(c.spec.DB, c.spec.options()); err != nil {
+		return err
+	}
+	if aside := c.db.AsidePaths(); len(aside) > 0 {
+		c.table.fault("the file was set aside: %v", aside)
+	}
+	cfg := reflector.WrapConfig(&rest.Config{Host: c.spec.Host, QPS: -1, UserAgent: "kubewake/load", ContentConfig: rest.ContentConfig{
+		ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"}})
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	for src := range sources {
+		lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), resources[src], "", fields.Everything())
+		if c.infs[src], err = informer.NewSharedIndexInformer(c.db, lw, example(src), informer.Options{Indexers: indexers()}); err != nil {
+			return err
+		}
+	}
+	for h, of := range handlers() {
+		if err := c.table.belief(h, c.spec.Life).register(c.infs[of.src], c); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var running sync.WaitGroup
+	for _, inf := range c.infs {
+		running.Go(func() { inf.RunWithContext(ctx) })
+	}
+	for src, n := range c.spec.Sizes {
+		c.seen[src] = make(seen, n)
+	}
+	for i := range c.spec.Readers {
+		go c.read(i)
+	}
+	go c.watch()
+	go c.report()
+	c.say(message{Ready: true})
+	return c.obey(func() error {
+		c.readers.Lock() // they have ended
+		cancel()
+		running.Wait()
+		return c.db.Close()
+	})
+}
+
+// dumped is behind the goroutines in the standard error, which SIGUSR1 asks for.
+const dumped = "these were all goroutines"
+
+func (c *child) dump() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	for range asked {
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		for _, inf := range c.infs {
+			if inf == nil {
+				continue
+			}
+			fmt.Fprintf(os.Stderr, "%s, at entry %d\n", inf.State(), inf.Store().State().Seq)
+			for _, l := range inf.Lags() {
+				if l.Entries > 0 || l.Unacknowledged > 0 || l.Parked > 0 {
+					fmt.Fprintf(os.Stderr, "%+v\n", l)
+				}
+			}
+		}
+		fmt.Fprintln(os.Stderr, dumped)
+	}
+}
+
+// obey does what it is asked for until it is to end.
+func (c *child) obey(end func() error) error {
+	for in := json.NewDecoder(os.Stdin); ; {
+		var o order
+		if err := in.Decode(&o); err != nil {
+			return err
+		}
+		began := time.Now()
+		var err error
+		switch o.Do {
+		case doSnapshot:
+			err = c.snapshot(o.Path)
+		case doCompact:
+			_, err = c.db.Compact(context.Background(), nil)
+		case doCalm:
+			if !c.isCalm() {
+				close(c.calm)
+			}
+		case doStatus:
+			c.say(message{Status: c.status(measured.Resident().Anon)})
+		case doEnd:
+			err = end()
+		}
+		m := message{Done: o.Do, Took: time.Since(began)}
+		if err != nil {
+			m.Err = err.Error()
+		}
+		c.say(m)
+		if o.Do == doEnd {
+			return err
+		}
+	}
+}
+
+func (c *child) snapshot(path string) error {
+	s, err := c.db.Snapshot()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	_, err = io.Copy(f, s)
+	return errors.Join(err, f.Close(), s.Close())
+}
+
+// watch keeps in the table how far the program has come.
+func (c *child) watch() {
+	for range time.Tick(20 * time.Millisecond) {
+		for src, inf := range c.infs {
+			st := inf.Store().State()
+			c.inMemory[src].Store(st.InMemory)
+			c.table.words[committed+src].Store(versionOf(st.ResourceVersion))
+			if lags := inf.Lags(); len(lags) > 0 && lags[0].Handler == "" {
+				c.table.words[untold+src].Store(lags[0].Entries)
+			}
+		}
+	}
+}
+
+// versionOf is 0 before the first list.
+func versionOf(rv string) uint64 {
+	v, _ := strconv.ParseUint(rv, 10, 64)
+	return v
+}
+
+// report says each second how it is.
+func (c *child) report() {
+	var peak int64
+	said := time.Now()
+	for range time.Tick(50 * time.Millisecond) {
+		peak = max(peak, measured.Resident().Anon)
+		if time.Since(said) < time.Second {
+			continue
+		}
+		said = time.Now()
+		c.say(message{Status: c.status(peak)})
+		peak = 0
+	}
+}
+
+// status takes stock.
+func (c *child) status(peak int64) *status {
+	s := &status{Anon: peak, Goroutines: runtime.NumGoroutine(), Size: c.db.Size()}
+	for src, inf := range c.infs {
+		st := inf.Store().State()
+		s.InMemory[src] = st.InMemory
+		s.Objects += st.Bytes
+		for _, l := range inf.Lags() {
+			if l.Handler == "" {
+				s.Plain[src] = l.Entries
+				continue
+			}
+			s.Durable = max(s.Durable, l.Entries)
+			s.Keys += l.Unacknowledged + l.Parked
+			s.Parked += l.Parked
+			s.Failing += l.Failing
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Reads, c.latency = c.latency, map[string][]time.Duration{}
+	return s
+}

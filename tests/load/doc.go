@@ -1,0 +1,37 @@
+// Package load holds one file under everything at once, and knows the truth.
+//
+// A simulated API server is changed at a goal of 5,000 changes a second, or as fast as the
+// machine allows. A program keeps two of its resources in one encrypted file: a large one,
+// which is read from the file, and a small one, which fits into memory. The program has 50
+// handlers (plain and durable; some stall, some fail, some acknowledge later, some are
+// workqueues) and 50 readers that get objects, list namespaces and use an index. Meanwhile
+// snapshots are taken and the file is compacted. Connections break, and the server restarts,
+// so that everything is listed again. The program is killed at seeded moments, also while
+// it opens, copies or compacts the file, and the file is opened again, often with a keyset
+// that was rotated.
+//
+// What always holds:
+//
+//   - Nothing is lost. After each life, and in each snapshot, the file is sound, and each
+//     source has exactly the objects, with all their content, that the server had at the
+//     source's resourceVersion. That version never goes back. Each index equals one
+//     recomputed from the objects.
+//   - Every handler ends equal to the server, whatever it was told in which life: each
+//     object in its last version, and no object that is gone. No object takes another's
+//     place without a delete between them. No handler is told to start over.
+//   - Within a life no handler that acknowledges in order is told an older version of a key
+//     after a newer one, and no read shows an earlier state than a read before it. What a
+//     handler is told can be read.
+//   - Nothing hangs. Whatever is waited for moves, or the test fails with all goroutines.
+//   - Memory, file and goroutines are bounded: figures_test.go has the bounds. Memory does
+//     not depend on the number of objects or on how far handlers are behind. The file
+//     depends on what plain handlers have not been told, so the server waits if they, or
+//     the file, are too far behind.
+//
+// How fast it went is reported and not asserted: changes and calls a second, and the
+// quantiles of reads.
+//
+// LOAD_OBJECTS, LOAD_TIME, LOAD_RATE and LOAD_SEED set the number of objects, how long
+// changes come, their goal in a second, and the seed. `make torture` has 100,000 objects
+// for ten minutes, `make test` 3,000 for ten seconds, with and without the race detector.
+package load

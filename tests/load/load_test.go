@@ -1,0 +1,342 @@
+//go:build linux
+
+package load
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// setting is a number from the environment.
+func setting(t *testing.T, name string, or int) int {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return or
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	return n
+}
+
+// run is a test under way.
+type run struct {
+	*program
+	w      *writer
+	sim    *kubesim.Server
+	rnd    *rand.Rand
+	dir    string
+	most   int // changes that the server is ahead, and that plain handlers are behind
+	last   [sources]uint64
+	counts map[string]int
+	took   map[string][]time.Duration
+	began  time.Time
+	life   time.Duration // at most
+}
+
+// TestLoad is what the package says.
+func TestLoad(t *testing.T) {
+	objects, rate := setting(t, "LOAD_OBJECTS", 3000), setting(t, "LOAD_RATE", 5000)
+	duration := 10 * time.Second
+	if s := os.Getenv("LOAD_TIME"); s != "" {
+		var err error
+		if duration, err = time.ParseDuration(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := uint64(setting(t, "LOAD_SEED", int(time.Now().UnixNano())))
+	t.Logf("%d objects, %d changes a second for %v, seed %d", objects, rate, duration, seed)
+	r := newRun(t, objects, rate, seed, max(duration/8, 3*time.Second))
+	if err := r.w.fill(); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.await("its first start", r.isReady)
+	began := time.Now()
+	r.moving("its first list began", r.behind)
+	t.Logf("first sync of %d objects after %v", objects, time.Since(began).Round(time.Millisecond))
+
+	ctx, stop := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		if err := r.w.run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer writing.Wait()
+	defer stop()
+	writesBefore, callsBefore := r.w.writes.Load(), r.table.words[calls].Load()
+	for r.began = time.Now(); time.Since(r.began) < duration && !t.Failed(); {
+		r.live()
+	}
+	loaded := time.Since(r.began)
+	writes, told := r.w.writes.Load()-writesBefore, r.table.words[calls].Load()-callsBefore
+	stop()
+	writing.Wait()
+	r.settle()
+	t.Logf("%d changes in %v, %.0f a second; the server waited %v of it; %.0f handler calls a second", writes, loaded.Round(time.Millisecond),
+		float64(writes)/loaded.Seconds(), time.Duration(r.w.waited.Load()).Round(time.Millisecond), float64(told)/loaded.Seconds())
+	t.Logf("what happened: %v; took %v", r.counts, r.took)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.figures
+	t.Logf("at most: %s of anonymous memory, %d goroutines, a file of %s; a plain handler %d entries behind, a durable one %d, with %d keys (%d parked, %d failing)",
+		mb(f.anon), f.goroutines, mb(f.size), f.plain, f.durable, f.keys, f.parked, f.failing)
+	t.Log("reads:", f.quantiles())
+	for _, broken := range f.broken(r.spec.JournalBytes) {
+		t.Error(broken)
+	}
+}
+
+func newRun(t *testing.T, objects, rate int, seed uint64, life time.Duration) *run {
+	t.Helper()
+	s := sizes{objects - objects/50, objects / 50}
+	sim := kubesim.New(kubesim.Options{WatchCacheSize: 100_000, HistorySize: 100_000})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	dir := t.TempDir()
+	r := &run{life: life, w: newWriter(sim, s, seed, rate), sim: sim, rnd: rand.New(rand.NewPCG(seed, 1)), dir: dir, counts: map[string]int{}, took: map[string][]time.Duration{}}
+	r.program = &program{t: t, log: filepath.Join(dir, "log"), figures: &figures{}, spec: spec{
+		Host: sim.URL(), DB: filepath.Join(dir, "load.db"), Keys: filepath.Join(dir, "keys.json"), Table: filepath.Join(dir, "table"),
+		Sizes: s, Seed: seed, JournalBytes: int64(objects) * 160, // 16 MB for 100,000, which is the default
+		Readers: 50, ReadEvery: 100 * time.Millisecond, Stall: r.life,
+	}}
+	r.most = min(objects, 20_000)
+	t.Cleanup(r.kill)
+	if err := seal.Generate(r.spec.Keys); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.table, err = openTable(r.spec.Table, s); err != nil {
+		t.Fatal(err)
+	}
+	r.w.ahead = r.ahead
+	return r
+}
+
+func (r *run) isReady() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ready
+}
+
+// ahead says whether the server must wait for the program.
+func (r *run) ahead() bool {
+	for src := range sources {
+		if r.table.words[untold+src].Load() > uint64(r.most) {
+			return true
+		}
+	}
+	return r.sim.Revision() > r.table.words[committed].Load()+uint64(r.most)
+}
+
+// behind is how many versions the sources are behind the server.
+func (r *run) behind() (n int64) {
+	for src := range sources {
+		_, newest := r.w.truth[src].last()
+		n += max(0, int64(newest)-int64(r.table.words[committed+src].Load()))
+	}
+	return n
+}
+
+// event notes that something has happened, and how long it took.
+func (r *run) event(what string, took time.Duration) {
+	r.t.Logf("%v: %s, %v", time.Since(r.began).Round(time.Millisecond), what, took.Round(time.Millisecond))
+	r.counts[what]++
+	if took > 0 {
+		r.took[what] = append(r.took[what], took.Round(time.Millisecond))
+	}
+}
+
+// live is a life and what comes between it and the next.
+func (r *run) live() {
+	r.t.Helper()
+	if r.cmd == nil {
+		if !r.wake() {
+			return
+		}
+	}
+	disturbed := false // once in a life: client-go waits longer each time
+	for end := time.Now().Add(r.life/3 + r.random(r.life*2/3)); time.Now().Before(end); {
+		r.pause(r.life / 6)
+		dice := r.rnd.IntN(6)
+		if dice >= 3 && disturbed {
+			continue
+		}
+		disturbed = disturbed || dice >= 3
+		switch dice {
+		case 0, 1:
+			if !r.busy(order{doSnapshot, filepath.Join(r.dir, "snapshot.db")}) {
+				return
+			}
+			r.checked(filepath.Join(r.dir, "snapshot.db"), "a snapshot")
+		case 2:
+			if !r.busy(order{Do: doCompact}) {
+				return
+			}
+		case 3:
+			r.sim.DropConnections()
+			r.event("connections broken", 0)
+		case 4:
+			r.sim.EndWatches(nil)
+			r.event("watches ended", 0)
+		case 5:
+			if err := r.sim.Restart(kubesim.RestartOptions{Initializing: 2}); err != nil {
+				r.t.Fatal(err)
+			}
+			r.event("server restarted", 0)
+		}
+	}
+	if r.rnd.IntN(4) == 0 {
+		began := time.Now()
+		r.do(order{Do: doCalm})
+		r.end()
+		r.event("ended in order", time.Since(began))
+	} else {
+		r.kill()
+		r.event("killed", 0)
+	}
+	r.checked(r.spec.DB, "a life")
+}
+
+// wake begins a life, often with another key. It is false if the program was killed
+// meanwhile.
+func (r *run) wake() bool {
+	r.t.Helper()
+	rotated := r.rnd.IntN(2) == 0
+	if rotated {
+		if err := seal.Rotate(r.spec.Keys); err != nil {
+			r.t.Fatal(err)
+		}
+		r.event("keys rotated", 0)
+	}
+	began := time.Now()
+	r.start()
+	if r.rnd.IntN(4) == 0 {
+		r.pause(time.Second)
+		r.kill()
+		r.event("killed at its start", 0)
+		r.checked(r.spec.DB, "a short life")
+		return false
+	}
+	r.await("its start", r.isReady)
+	what := "opened"
+	if rotated {
+		what = "opened with new keys"
+	}
+	r.event(what, time.Since(began))
+	r.await("its start, to read changes", func() bool { return r.table.words[committed].Load() > r.last[large] || r.behind() == 0 })
+	return true
+}
+
+// busy has an order obeyed. It is false if the program was killed meanwhile.
+func (r *run) busy(o order) bool {
+	r.t.Helper()
+	if r.rnd.IntN(4) > 0 {
+		r.event(o.Do, r.do(o))
+		return true
+	}
+	r.ask(o)
+	r.pause(500 * time.Millisecond)
+	r.kill()
+	r.event("killed near a "+o.Do, 0)
+	r.checked(r.spec.DB, "a life that ended in a "+o.Do)
+	return false
+}
+
+// checked holds a file against the truth. No version goes back.
+func (r *run) checked(path, what string) {
+	r.t.Helper()
+	versions := r.w.check(r.t, path, r.spec.Keys, what)
+	for src, v := range versions {
+		if v < r.last[src] {
+			r.t.Fatalf("%s: %s is at %d, and was at %d", what, resources[src], v, r.last[src])
+		}
+	}
+	r.last = versions
+	r.complain()
+	if r.cmd != nil {
+		return
+	}
+	for h, of := range handlers() { // no program goes on
+		if v := r.table.newest(h); v > versions[of.src] {
+			r.t.Fatalf("%s: %s was told version %d, and the file is at %d", what, of.name, v, versions[of.src])
+		}
+	}
+}
+
+// settle ends the load, and waits until all handlers know what the server has.
+func (r *run) settle() {
+	r.t.Helper()
+	if r.cmd == nil {
+		r.start()
+		r.await("its last start", r.isReady)
+	}
+	r.do(order{Do: doCalm})
+	began := time.Now()
+	r.moving("the load ended, for its sources to catch up", r.behind)
+	var now [sources][]state
+	for src := range sources {
+		now[src], _ = r.w.truth[src].last()
+	}
+	r.event("sources caught up", time.Since(began))
+	r.lagging = func() (all []string) {
+		for h, of := range handlers() {
+			if n, one := r.table.differing(h, now[of.src]); n > 0 {
+				all = append(all, fmt.Sprintf("%s differs in %d keys: %s", of.name, n, one))
+			}
+		}
+		return all
+	}
+	r.moving("the load ended, for handlers to catch up", func() (n int64) {
+		for h, of := range handlers() {
+			differ, _ := r.table.differing(h, now[of.src])
+			n += int64(differ)
+		}
+		return n
+	})
+	r.moving("the load ended, for handlers to acknowledge", func() int64 {
+		s := r.status()
+		return int64(s.Keys) + int64(s.Plain[large]+s.Plain[small])
+	})
+	r.event("caught up", time.Since(began))
+	before := r.status().Size
+	r.event("last compaction", r.do(order{Do: doCompact}))
+	s := r.status()
+	r.t.Logf("in the end: a file of %s, compacted %s; %s of anonymous memory, %d goroutines", mb(before), mb(s.Size), mb(s.Anon), s.Goroutines)
+	if most := mostCompacted(s, r.spec.JournalBytes); s.Size > most {
+		r.t.Errorf("compacted it has more than %s", mb(most))
+	}
+	r.end()
+	r.checked(r.spec.DB, "the end")
+}
+
+// status asks the program how it is.
+func (r *run) status() status {
+	r.t.Helper()
+	r.do(order{Do: doStatus})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return *r.figures.last
+}
+
+func (r *run) random(most time.Duration) time.Duration {
+	return time.Duration(r.rnd.Int64N(int64(most)))
+}
+
+// pause lets a random time pass: when a program is killed must not depend on what it does.
+func (r *run) pause(most time.Duration) { <-time.After(r.random(most)) }

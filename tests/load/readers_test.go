@@ -1,0 +1,151 @@
+//go:build linux
+
+package load
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+)
+
+// seen has the newest version of each key that a read of this life has shown.
+type seen []atomic.Uint64
+
+func (s seen) at(slot int) uint64 { return s[slot].Load() }
+
+func (s seen) note(slot int, version uint64) {
+	for {
+		was := s[slot].Load()
+		if version <= was || s[slot].CompareAndSwap(was, version) {
+			return
+		}
+	}
+}
+
+// reader reads one source, four in five of them the large one.
+type reader struct {
+	*child
+	src  int
+	rnd  *rand.Rand
+	seen seen
+}
+
+// read reads without end, an operation at a time.
+func (c *child) read(i int) {
+	r := &reader{child: c, rnd: c.random()}
+	if i%5 == 4 {
+		r.src = small
+	}
+	r.seen = c.seen[r.src]
+	for tick := time.NewTicker(c.spec.ReadEvery); ; <-tick.C {
+		c.readers.RLock()
+		var what string
+		began := time.Now()
+		switch dice := r.rnd.IntN(20); {
+		case dice < 12:
+			what = r.get()
+		case dice < 15:
+			what = r.list()
+		case dice < 18:
+			what = r.byIndex()
+		default:
+			what = r.keys()
+		}
+		took := time.Since(began)
+		c.readers.RUnlock()
+		from := "the file"
+		if c.inMemory[r.src].Load() {
+			from = "memory"
+		}
+		c.table.words[reads].Add(1)
+		c.mu.Lock()
+		c.latency[what+" from "+from] = append(c.latency[what+" from "+from], took)
+		c.mu.Unlock()
+	}
+}
+
+// get reads an object. No read before it has shown a later state.
+func (r *reader) get() string {
+	slot := r.rnd.IntN(r.spec.Sizes[r.src])
+	if r.rnd.IntN(4) == 0 {
+		slot = slot / 100 * 100 // where changes meet
+	}
+	least := r.seen.at(slot)
+	key := fmt.Sprintf("%s/o-%06d", r.spec.Sizes.namespace(r.src, slot), slot)
+	obj, exists, err := r.infs[r.src].GetStore().GetByKey(key)
+	if err != nil {
+		r.table.fault("a reader gets %s: %v", key, err)
+	} else if exists {
+		r.shown(slot, obj.(metav1.Object), least)
+	}
+	return "Get"
+}
+
+func (r *reader) shown(slot int, m metav1.Object, least uint64) {
+	got, _, version, err := identity(m)
+	if err != nil || got != slot || version < least {
+		r.table.fault("a reader is shown %s at %d: slot %d for %d, after version %d: %v", m.GetName(), version, got, slot, least, err)
+	}
+	r.seen.note(slot, version)
+}
+
+// list lists a namespace as listers do.
+func (r *reader) list() string {
+	of := r.rnd.IntN(r.spec.Sizes.values(r.src))
+	ns := r.spec.Sizes.namespace(r.src, of)
+	least := make([]uint64, 0, together)
+	for slot := of; slot < r.spec.Sizes[r.src]; slot += r.spec.Sizes.values(r.src) {
+		least = append(least, r.seen.at(slot))
+	}
+	got := map[string]bool{}
+	err := cache.ListAllByNamespace(r.infs[r.src].GetIndexer(), ns, labels.Everything(), func(obj any) {
+		m := obj.(metav1.Object)
+		slot := slotOf(m.GetName())
+		if m.GetNamespace() != ns || got[m.GetName()] {
+			r.table.fault("a reader lists %s and gets %s/%s, twice %v", ns, m.GetNamespace(), m.GetName(), got[m.GetName()])
+			return
+		}
+		got[m.GetName()] = true
+		r.shown(slot, m, least[slot/r.spec.Sizes.values(r.src)])
+	})
+	if err != nil {
+		r.table.fault("a reader lists %s: %v", ns, err)
+	}
+	return "List of a namespace"
+}
+
+func (r *reader) byIndex() string {
+	group := strconv.Itoa(r.rnd.IntN(r.spec.Sizes.values(r.src)))
+	objs, err := r.infs[r.src].GetIndexer().ByIndex(indexName, group)
+	if err != nil {
+		r.table.fault("a reader reads index %s: %v", group, err)
+	}
+	for _, obj := range objs {
+		m := obj.(metav1.Object)
+		if m.GetLabels()[groupLabel] != group {
+			r.table.fault("%s is of group %s, not %s", m.GetName(), m.GetLabels()[groupLabel], group)
+		}
+		r.shown(slotOf(m.GetName()), m, 0)
+	}
+	return "ByIndex"
+}
+
+func (r *reader) keys() string {
+	group := strconv.Itoa(r.rnd.IntN(r.spec.Sizes.values(r.src)))
+	keys, err := r.infs[r.src].GetIndexer().IndexKeys(indexName, group)
+	if err != nil {
+		r.table.fault("a reader reads keys of %s: %v", group, err)
+	}
+	for _, key := range keys {
+		if slot := slotOf(key); slot >= r.spec.Sizes[r.src] {
+			r.table.fault("index %s has %s", group, key)
+		}
+	}
+	return "IndexKeys"
+}
