@@ -38,7 +38,7 @@ func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o 
 	}
 	l := &listener{
 		inf: inf, handler: h, log: inf.store.Logger(), ended: make(chan struct{}), synced: make(chan struct{}),
-		known: inf.known, owed: inf.toldNow, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
+		known: inf.known, joined: inf.store.State().Seq, owed: inf.toldNow, replay: walk{active: true}, requested: inf.o.ResyncPeriod,
 	}
 	if o.Logger != nil {
 		l.log = *o.Logger

@@ -38,6 +38,8 @@ type listener struct {
 	// last gap in the journal. The handler may know objects that were there then. 0
 	// without an earlier life.
 	known uint64
+	// joined is the seq at which the handler was added.
+	joined uint64
 	// owed is the seq above which the journal is kept for the handler.
 	owed uint64
 	gaps int // found above owed
@@ -285,9 +287,8 @@ func (l *listener) gap(from, to uint64, err error) {
 // tell calls the handler for an entry, unless the entry is left to the replay. It is
 // false if the handler has been removed.
 func (l *listener) tell(e *boltstore.Entry) bool {
-	if !l.replay.passed(l.inf.store, e.Key) && (e.Type != cache.Deleted || e.Born >= l.known) && !e.Unknown() {
-		// Left to the replay, or it came and went before the replay reached it.
-		return true
+	if !l.replay.passed(l.inf.store, e.Key) && !l.mayHaveSeen(e) {
+		return true // left to the replay, or it came and went before the handler
 	}
 	obj, err := e.Object()
 	if err != nil {
@@ -309,6 +310,12 @@ func (l *listener) tell(e *boltstore.Entry) bool {
 		return l.call(func() { l.handler.OnAdd(obj, false) })
 	}
 	return l.call(func() { l.handler.OnUpdate(old, obj) })
+}
+
+// mayHaveSeen says whether an entry is the delete of an object that an earlier life was
+// told of, or that the program may have read since it added the handler.
+func (l *listener) mayHaveSeen(e *boltstore.Entry) bool {
+	return e.Type == cache.Deleted && (e.Born < l.known || e.Seq > l.joined) || e.Unknown()
 }
 
 // call runs the handler. It is false if the handler has been removed. client-go's

@@ -28,10 +28,10 @@ func (w *walk) passed(s Store, key string) bool {
 }
 
 // due says whether an entry is to be told, and not left to the replay. Of keys that
-// the replay has not reached only deletes are told, of objects that an earlier life
-// may have told.
+// the replay has not reached only deletes are told: of objects that an earlier life may
+// have told, or that the program may have read since the handler was added.
 func (d *Handler) due(e *boltstore.Entry) bool {
-	return d.replay.passed(d.host.Store, e.Key) && !d.replay.shown.Has(e.Key) || e.Type == cache.Deleted && e.Born < d.queues.known || e.Unknown()
+	return d.replay.passed(d.host.Store, e.Key) && !d.replay.shown.Has(e.Key) || e.Type == cache.Deleted
 }
 
 // fillReplay takes in the next page of objects, after every entry that the page's

@@ -57,8 +57,9 @@ func TestGoneBeforeItWasShown(t *testing.T) {
 			s.change(cache.Updated, "a")
 			s.parkedTo("default/a", s.flush())
 			s.swap(shown, settled)
-			want := fmt.Sprintf("Added %d", s.rvOf["a"])
+			want := fmt.Sprintf("Deleted 3, Added %d", s.rvOf["a"])
 			if told {
+				d.queues.returned(s.called("default/a"), nil)
 				d.queues.returned(s.called("default/a"), ErrAckLater)
 				want = fmt.Sprintf("Added 4, Added %d", s.rvOf["a"])
 			}
@@ -66,7 +67,7 @@ func TestGoneBeforeItWasShown(t *testing.T) {
 			if got := s.inHand("default/a"); got != want {
 				t.Errorf("in hand: %s, want %s", got, want)
 			}
-			if q := d.queues.ofKey["default/a"]; !told && !q.tasks[0].initial {
+			if q := d.queues.ofKey["default/a"]; !told && !q.tasks[1].initial {
 				t.Error("it is not initial")
 			}
 			s.end()
