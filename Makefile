@@ -29,6 +29,7 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	@$(MAKE) --no-print-directory -j2 cluster managers
 	cd tests && go test -count=1 ./memory
+	cd tests && TMPDIR=$(MEMORY) go test -count=1 ./load
 
 # The parts of test that run beside each other.
 model:
@@ -45,8 +46,9 @@ managers:
 	cd informer/controllerruntime && go test -race ./...
 	cd tests/controllerruntime && go test -race -count=1 -timeout 10m ./...
 
-torture: ## the long forms: handlers stalled over a million changes, 200 kills, 100 power failures, 3000 on disks that lie, controller-runtime's tests of its cache, five million steps of the model
+torture: ## the long forms: handlers stalled over a million changes, 100,000 objects under load for ten minutes, 200 kills, 100 power failures, 3000 on disks that lie, controller-runtime's tests of its cache, five million steps of the model
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
+	cd tests && TMPDIR=$(MEMORY) LOAD_OBJECTS=100000 LOAD_TIME=10m go test -v -count=1 -timeout 2h ./load
 	cd tests && WAKE_ROUNDS=200 go test -v -race -count=1 -timeout 1h -run 'TestKillDurable|TestKillQueue' ./wake
 	cd tests && WAKE_POWER=100 go test -v -race -count=1 -timeout 1h -run TestPowerFailure ./wake
 	cd tests/controllerruntime && KUBEWAKE_SUITE=1 go test -v -count=1 -timeout 20m -run TestCacheSuite .

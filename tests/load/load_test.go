@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,7 +45,9 @@ type run struct {
 	counts map[string]int
 	took   map[string][]time.Duration
 	began  time.Time
-	life   time.Duration // at most
+	// restarted is the version at which the server was last restarted.
+	restarted uint64
+	life      time.Duration // at most
 }
 
 // TestLoad is what the package says.
@@ -58,7 +62,7 @@ func TestLoad(t *testing.T) {
 	}
 	seed := uint64(setting(t, "LOAD_SEED", int(time.Now().UnixNano())))
 	t.Logf("%d objects, %d changes a second for %v, seed %d", objects, rate, duration, seed)
-	r := newRun(t, objects, rate, seed, max(duration/8, 3*time.Second))
+	r := newRun(t, objects, rate, seed, max(duration/6, 3*time.Second))
 	if err := r.w.fill(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +108,8 @@ func newRun(t *testing.T, objects, rate int, seed uint64, life time.Duration) *r
 	t.Helper()
 	s := sizes{objects - objects/50, objects / 50}
 	sim := kubesim.New(kubesim.Options{WatchCacheSize: 100_000, HistorySize: 100_000})
+	var requests atomic.Int64
+	sim.OnRequest = func(*http.Request) { requests.Add(1) }
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +131,7 @@ func newRun(t *testing.T, objects, rate int, seed uint64, life time.Duration) *r
 		t.Fatal(err)
 	}
 	r.w.ahead = r.ahead
+	r.busily = func() int64 { return requests.Load() + int64(r.table.words[calls].Load()) }
 	return r
 }
 
@@ -177,6 +184,9 @@ func (r *run) live() {
 		if dice >= 3 && disturbed {
 			continue
 		}
+		if dice == 5 && r.table.words[committed].Load() < r.restarted {
+			continue // a repair that no life is long enough for would begin again and again
+		}
 		disturbed = disturbed || dice >= 3
 		switch dice {
 		case 0, 1:
@@ -198,6 +208,7 @@ func (r *run) live() {
 			if err := r.sim.Restart(kubesim.RestartOptions{Initializing: 2}); err != nil {
 				r.t.Fatal(err)
 			}
+			r.restarted = r.sim.Revision()
 			r.event("server restarted", 0)
 		}
 	}

@@ -24,6 +24,8 @@ type program struct {
 	table *table
 	// lagging says which handlers are behind, if that is waited for.
 	lagging func() []string
+	// busily changes while requests are made and handlers are called.
+	busily func() int64
 
 	cmd    *exec.Cmd
 	in     *json.Encoder
@@ -165,10 +167,11 @@ func (p *program) await(since string, is func() bool) {
 	})
 }
 
-// moving waits until a number is 0. As long as it changes that may take any time.
+// moving waits until a number is 0. As long as it changes, or requests are made and
+// handlers are called, that may take any time.
 func (p *program) moving(since string, number func() int64) {
 	p.t.Helper()
-	was, at := number(), time.Now()
+	was, busily, at := number(), p.busily(), time.Now()
 	for tick := time.NewTicker(20 * time.Millisecond); was != 0; <-tick.C {
 		gone := p.cmd == nil || p.gone()
 		n := number()
@@ -178,8 +181,8 @@ func (p *program) moving(since string, number func() int64) {
 		if gone {
 			p.fail("it has ended by itself since %s: %v", since, p.err)
 		}
-		if n != was {
-			was, at = n, time.Now()
+		if b := p.busily(); n != was || b != busily {
+			was, busily, at = n, b, time.Now()
 		}
 		if time.Since(at) > patience {
 			p.hangs(since, n)
