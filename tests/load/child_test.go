@@ -47,7 +47,8 @@ type spec struct {
 }
 
 func (s spec) options() boltstore.Options {
-	return boltstore.Options{Keyset: seal.File(s.Keys), JournalBytes: s.JournalBytes}
+	return boltstore.Options{Keyset: seal.File(s.Keys), JournalBytes: s.JournalBytes,
+		ObjectMemory: int64(s.Sizes[small]) * 8 << 10} // twice what the small source takes
 }
 
 // What the program is asked for, one at a time.

@@ -33,5 +33,6 @@
 //
 // LOAD_OBJECTS, LOAD_TIME, LOAD_RATE and LOAD_SEED set the number of objects, how long
 // changes come, their goal in a second, and the seed. `make torture` has 100,000 objects
-// for ten minutes, `make test` 3,000 for ten seconds, with and without the race detector.
+// for ten minutes, `make test` 3,000 for ten seconds, and with the race detector 600 for
+// five.
 package load

@@ -45,8 +45,8 @@ func (f *figures) add(s *status) {
 // lets the heap grow to twice that:
 //
 //   - 15 MiB for each source: what waits for a commit, for handlers and for acknowledgements,
-//     and decoded objects; 8 MiB of objects in memory; 8 MiB of what a watch reads ahead of a
-//     relist, 4 MiB of two pages of a list and 4 MiB of a transaction for each.
+//     and decoded objects; 8 MiB of what a watch reads ahead of a relist, 4 MiB of two pages
+//     of a list and 4 MiB of a transaction for each; 16 MiB for Options.ObjectMemory.
 //   - For each handler that is behind, a block of the journal or two pages of a replay, of
 //     512 KiB each, and as much again decoded.
 //   - For each reader the objects of its list, less than 0.5 MiB.
@@ -54,7 +54,7 @@ func (f *figures) add(s *status) {
 //
 // None depends on the number of objects or changes.
 const (
-	mostAnon       = 2*(sources*(15+8+4+4)+8+50+25)<<20 + 32<<20
+	mostAnon       = (2*(sources*(15+8+4+4)+16+50+25) + 32) << 20
 	mostGoroutines = 600 // the handlers and readers have 250, a list is decoded by two more each
 )
 

@@ -52,8 +52,11 @@ type run struct {
 
 // TestLoad is what the package says.
 func TestLoad(t *testing.T) {
-	objects, rate := setting(t, "LOAD_OBJECTS", 3000), setting(t, "LOAD_RATE", 5000)
-	duration := 10 * time.Second
+	most, duration := 3000, 10*time.Second
+	if raced { // all takes many times as long
+		most, duration = 600, 5*time.Second
+	}
+	objects, rate := setting(t, "LOAD_OBJECTS", most), setting(t, "LOAD_RATE", 5000)
 	if s := os.Getenv("LOAD_TIME"); s != "" {
 		var err error
 		if duration, err = time.ParseDuration(s); err != nil {
@@ -121,7 +124,9 @@ func newRun(t *testing.T, objects, rate int, seed uint64, life time.Duration) *r
 		Sizes: s, Seed: seed, JournalBytes: int64(objects) * 160, // 16 MB for 100,000, which is the default
 		Readers: 50, ReadEvery: 100 * time.Millisecond, Stall: r.life,
 	}}
-	r.most = min(objects, 20_000)
+	if r.most = min(objects, 20_000); raced {
+		r.spec.ReadEvery *= 5
+	}
 	t.Cleanup(r.kill)
 	if err := seal.Generate(r.spec.Keys); err != nil {
 		t.Fatal(err)
