@@ -18,7 +18,7 @@ import (
 // deletes are journaled. Durable handlers must start over.
 func (s *Claimed) SetAside() error {
 	var m *sourceMeta
-	err := s.db.h.update(func(tx *bolt.Tx) error {
+	err := s.wrote(s.db.h.update(func(tx *bolt.Tx) error {
 		if err := s.errReleased(); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (s *Claimed) SetAside() error {
 			return err
 		}
 		return src.putMeta(m)
-	}, func() { s.stands.Store(false); s.setMeta(m); s.packs.Forget(); s.repaired() })
+	}, func() { s.stands.Store(false); s.setMeta(m); s.packs.Forget(); s.repaired() }))
 	if err != nil {
 		return fmt.Errorf("boltstore: set %s aside: %w", s.source, err)
 	}

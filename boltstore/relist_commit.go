@@ -99,7 +99,7 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		return err
 	}
 	var m *sourceMeta
-	return r.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
+	return r.s.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err

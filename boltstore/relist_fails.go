@@ -23,27 +23,28 @@ func (f *relistFailure) at(now time.Time) (lasts time.Duration, err error) {
 	return max(now.Sub(f.since), 1), f.err
 }
 
-// wrote notes for DB.Err and Stats how a write of the relist has ended.
-func (r *Relist) wrote(err error) error {
+// wrote notes for DB.Err and Stats how a write has ended of a relist, or of what must come
+// before one.
+func (s *Store) wrote(err error) error {
 	for _, other := range []error{ErrClosed, ErrReplaced, ErrAbandoned, ErrDamaged, ErrNoSource} {
 		if errors.Is(err, other) {
 			return err // not the disk
 		}
 	}
 	if err != nil {
-		r.s.db.h.counters.tried()
+		s.db.h.counters.tried()
 	}
-	c := r.s.db.commit
+	c := s.db.commit
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, f := r.s.db.opts.Clock.Now(), c.relists[r.s.Store]
+	now, f := s.db.opts.Clock.Now(), c.relists[s]
 	switch {
 	case err == nil && f != nil:
 		f.err = nil
 	case err != nil:
 		if f == nil || now.Sub(f.last) > triedAgain {
 			f = &relistFailure{since: now}
-			c.relists[r.s.Store] = f
+			c.relists[s] = f
 		}
 		f.err, f.last = err, now
 	}

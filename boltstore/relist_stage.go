@@ -42,7 +42,7 @@ func (r *Relist) toStage() error {
 	}
 	m.countNoDicts()
 	r.stage = &stage{meta: m, set: set, journalBytes: m.JournalBytes}
-	err := r.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
+	err := r.s.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error, visible func(
 func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress, error), visible func()) error {
 	var m *sourceMeta
 	var at *listing.Progress
-	return r.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
+	return r.s.wrote(r.s.db.h.update(func(tx *bolt.Tx) error {
 		src, err := r.source(tx)
 		if err != nil {
 			return err
