@@ -5,8 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,119 +15,54 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
+	"github.com/kubewake/kubewake/internal/disktest"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
 // disk watches a folder and knows what a power failure may leave of it. It is called
-// before each operation on files. It keeps each file open, so that it can read a file
-// without a name, and no inode is used twice.
+// before each operation on files.
 type disk struct {
-	t      *testing.T
-	dir    string
-	files  []*inode
-	names  map[string]*inode // names that are on the disk for certain
-	last   string            // the operation that was begun before
-	lastOn string
+	t *testing.T
+	*disktest.Disk
 	states map[string]state // by content
 	ops    []string
 }
 
-type inode struct {
-	f      *os.File
-	info   os.FileInfo
-	synced []byte // content that is on the disk for certain
-}
-
 // state is what a crash leaves of the folder.
 type state struct {
-	at    string
-	names map[string]*inode
-	files map[*inode][]byte
-}
-
-// make puts the state into another folder.
-func (s state) make(t *testing.T, dir string) {
-	at := map[*inode]string{}
-	for name, n := range s.names {
-		var err error
-		if first, again := at[n]; again {
-			err = os.Link(first, filepath.Join(dir, name))
-		} else {
-			at[n] = filepath.Join(dir, name)
-			err = os.WriteFile(at[n], s.files[n], 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	at string
+	disktest.State
 }
 
 func newDisk(t *testing.T, dir string) *disk {
-	d := &disk{t: t, dir: dir, states: map[string]state{}}
-	d.names = d.now()
-	for _, n := range d.files {
-		n.synced = n.content(t)
-	}
-	t.Cleanup(func() {
-		for _, n := range d.files {
-			n.f.Close()
-		}
-	})
-	return d
-}
-
-func (n *inode) content(t *testing.T) []byte {
-	b, err := io.ReadAll(io.NewSectionReader(n.f, 0, 1<<30))
+	d, err := disktest.New(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
-}
-
-func (d *disk) now() map[string]*inode {
-	names := map[string]*inode{}
-	for _, path := range filesIn(d.t, d.dir) {
-		st, err := os.Stat(path)
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		i := slices.IndexFunc(d.files, func(n *inode) bool { return os.SameFile(n.info, st) })
-		if i < 0 {
-			f, err := os.Open(path)
-			if err != nil {
-				d.t.Fatal(err)
-			}
-			i = len(d.files)
-			d.files = append(d.files, &inode{f: f, info: st})
-		}
-		names[filepath.Base(path)] = d.files[i]
-	}
-	return names
+	t.Cleanup(d.Close)
+	return &disk{t: t, Disk: d, states: map[string]state{}}
 }
 
 // before is called before an operation. The previous operation has ended.
 func (d *disk) before(op, path string) error {
-	now := d.now()
-	if d.last == "sync" && d.lastOn == d.dir {
-		d.names = now
-	} else if n := now[filepath.Base(d.lastOn)]; n != nil && (d.last == "sync" || d.last == "commit") {
-		n.synced = n.content(d.t)
+	now, err := d.Before(op, path)
+	if err != nil {
+		d.t.Fatal(err)
 	}
-	d.last, d.lastOn = op, path
-	at := fmt.Sprintf("%d: before %s %s", len(d.ops)+1, op, strings.TrimPrefix(path, d.dir))
+	at := fmt.Sprintf("%d: before %s %s", len(d.ops)+1, op, strings.TrimPrefix(path, d.Dir))
 	d.ops = append(d.ops, op)
-	for _, names := range []map[string]*inode{now, d.names} {
-		for _, lost := range []bool{false, true} {
-			s := state{at, names, map[*inode][]byte{}}
+	for _, names := range []map[string]*disktest.File{now, d.Durable} {
+		for _, read := range []func(*disktest.File) ([]byte, error){(*disktest.File).Content, (*disktest.File).Certain} {
+			s := state{at, disktest.State{Names: names, Files: map[*disktest.File][]byte{}}}
 			sum := sha256.New()
 			for _, name := range sortedKeys(names) {
-				n := names[name]
-				if s.files[n] = n.synced; !lost {
-					s.files[n] = n.content(d.t)
+				f := names[name]
+				if s.Files[f], err = read(f); err != nil {
+					d.t.Fatal(err)
 				}
-				fmt.Fprintf(sum, "%s %d %x", name, slices.Index(d.files, n), sha256.Sum256(s.files[n]))
+				fmt.Fprintf(sum, "%s %d %x", name, d.ID(f), sha256.Sum256(s.Files[f]))
 			}
-			if id := hex.EncodeToString(sum.Sum(nil)); d.states[id].files == nil {
+			if id := hex.EncodeToString(sum.Sum(nil)); d.states[id].Files == nil {
 				d.states[id] = s
 			}
 		}
@@ -332,7 +265,9 @@ func TestCrashAtEachOperation(t *testing.T) {
 			}
 			for _, s := range d.states {
 				crashed := t.TempDir()
-				s.make(t, crashed)
+				if err := s.Make(crashed); err != nil {
+					t.Fatal(err)
+				}
 				verify("crash "+s.at, crashed)
 			}
 			failed := 0

@@ -109,6 +109,9 @@ func newDB(path string, o Options) (*DB, error) {
 	db.h.counters = newCounters(o.Clock)
 	db.since.at, db.since.slept = o.Clock.Now(), db.device.slept()
 	db.life.ctx, db.life.end = context.WithCancel(context.Background())
+	if o.transactions {
+		db.h.hook = func(*bolt.Tx) error { return db.files.Op("transaction", db.path) }
+	}
 	db.keeper.init(db)
 	db.at.moved = make(chan struct{})
 	return db, nil

@@ -234,7 +234,7 @@ func (db opening) readHeader(b *boltFile) error {
 		return err
 	}
 	db.h.seal, db.h.keys, db.h.rotate = s, h.Keys, h.Rotate
-	if h.Clean || h.BootID == "" || h.BootID == osfile.BootID() && h.BootID != osfile.UnknownBoot {
+	if h.Clean || h.BootID == "" || h.BootID == db.opts.boot && h.BootID != osfile.UnknownBoot {
 		return nil
 	}
 	// The last commits may be on the disk in part, and bbolt's list of free pages cannot be
@@ -282,7 +282,7 @@ func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
 			return err
 		}
 	}
-	h.Format, h.Clean, h.BootID = formatVersion, clean, osfile.BootID()
+	h.Format, h.Clean, h.BootID = formatVersion, clean, db.opts.boot
 	h.Synced = db.opts.Durability != DurabilityProcess
 	return format.Put(f, layout.KeyHeader, h)
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/tuning"
 )
@@ -155,8 +156,12 @@ type Options struct {
 
 	// step is set by tests. It is called at each step of a conversion or compaction.
 	step func(name string) error
-	// op is set by tests. It is called before each operation on files.
-	op func(name, path string) error
+	// op is set by tests. It is called before each operation on files. transactions says
+	// that it is also called at the beginning of each one in the file in use.
+	op           func(name, path string) error
+	transactions bool
+	// boot is set by tests. It names this boot of the machine.
+	boot string
 	// plainRename is set by tests. It stands for a system that cannot exchange names.
 	plainRename bool
 	// migrations are those of tests.
@@ -189,6 +194,7 @@ func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	o.boot = cmp.Or(o.boot, osfile.BootID())
 	return o
 }
 
@@ -199,5 +205,9 @@ func init() {
 		o.maxCommitBytes = cmp.Or(t.MaxCommitBytes, o.maxCommitBytes)
 		o.hotBytes = cmp.Or(t.HotBytes, o.hotBytes)
 		o.compactRatio = cmp.Or(t.CompactRatio, o.compactRatio)
+		o.boot = cmp.Or(t.Boot, o.boot)
+		if t.Op != nil {
+			o.op, o.transactions = t.Op, true
+		}
 	}
 }

@@ -10,6 +10,11 @@ type File struct {
 	MaxCommitBytes   int
 	HotBytes         int64
 	CompactRatio     float64
+	// Op is called before each operation on files, and at the beginning of each
+	// "transaction" in the file in use. Its error becomes the operation's.
+	Op func(name, path string) error
+	// Boot names this boot of the machine.
+	Boot string
 }
 
 // SetFile sets it; options is a *boltstore.Options. Package boltstore provides it.
