@@ -46,7 +46,7 @@ managers:
 	cd informer/controllerruntime && go test -race ./...
 	cd tests/controllerruntime && go test -race -count=1 -timeout 10m ./...
 
-torture: ## the long forms: handlers stalled over a million changes, 100,000 objects under load for ten minutes, 200 kills, 100 power failures, 3000 on disks that lie, controller-runtime's tests of its cache, five million steps of the model
+torture: ## the long forms: handlers stalled over a million changes, 100,000 objects under load for ten minutes, 200 kills, 100 power failures, 3000 on disks that lie, controller-runtime's tests of its cache, five million steps of the model, an hour of all faults together
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer
 	cd tests && TMPDIR=$(MEMORY) LOAD_OBJECTS=100000 LOAD_TIME=10m go test -v -count=1 -timeout 2h ./load
 	cd tests && WAKE_ROUNDS=200 go test -v -race -count=1 -timeout 1h -run 'TestKillDurable|TestKillQueue' ./wake
@@ -54,6 +54,7 @@ torture: ## the long forms: handlers stalled over a million changes, 100,000 obj
 	cd tests/controllerruntime && KUBEWAKE_SUITE=1 go test -v -count=1 -timeout 20m -run TestCacheSuite .
 	TMPDIR=$(MEMORY) KUBEWAKE_LIES=600 go test -v -race -count=1 -timeout 1h -run TestLyingDisk ./boltstore
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=5000000 go test -v -count=1 -timeout 2h -run 'TestModel$$' ./informer
+	TMPDIR=$(MEMORY) KUBEWAKE_TURMOIL=1h go test -v -race -count=1 -timeout 2h -run 'TestTurmoil$$' ./informer
 
 # What makes much garbage, and measures no memory, is a quarter faster if it collects it less often.
 lint cross: export GOGC = 400

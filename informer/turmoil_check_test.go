@@ -13,6 +13,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/reflector"
@@ -31,6 +32,18 @@ type belief struct {
 	fail   bool
 	there  map[string]*corev1.ConfigMap
 	log    []string
+	// excused are objects whose delete need not be told, since the file may have lost that
+	// they were.
+	excused map[types.UID]bool
+}
+
+// excuse excuses all that is there.
+func (b *belief) excuse() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range b.there {
+		b.excused[o.UID] = true
+	}
 }
 
 func (b *belief) say(format string, a ...any) {
@@ -73,6 +86,9 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 	b.say("%s %s %s %s %v %v", typ, keyOf(o), o.UID, o.ResourceVersion, unknown, o.Data)
 	if strings.HasPrefix(string(o.UID), "own") || o.Data["own"] != "" {
 		b.m.fault("%s is told %s of an own write %s", b.name, typ, keyOf(o))
+	}
+	if typ != cache.Deleted {
+		b.m.meets(o, fmt.Sprintf("%s is told %s", b.name, typ))
 	}
 	if typ == cache.Deleted && !b.m.restores && !b.s.purge && o.UID != "" {
 		now := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
@@ -178,8 +194,8 @@ func (m *turmoil) differs(s *tsource, handlers bool) string {
 		b.mu.Lock()
 		believed := map[string]*corev1.ConfigMap{}
 		for k, o := range b.there {
-			if !b.durable && o.Data["c"] != fmt.Sprint(m.cluster) && want[k] == nil {
-				continue // of another cluster: its delete is not told
+			if want[k] == nil && (b.excused[o.UID] || !b.durable && o.Data["c"] != fmt.Sprint(m.cluster)) {
+				continue // of another cluster, or lost: its delete is not told
 			}
 			believed[k] = o
 		}
@@ -192,8 +208,11 @@ func (m *turmoil) differs(s *tsource, handlers bool) string {
 }
 
 func (m *turmoil) calm() {
+	m.room()
 	m.pages.Store(-1)
 	m.deny.Store(false)
+	m.torn.Store(0)
+	m.busy.Store(0)
 	m.kube.Store(0)
 	m.watchFail.Store(false)
 	m.transFails.Store(false)
@@ -225,10 +244,12 @@ func (m *turmoil) settle() {
 					m.t.Fatal(err)
 				}
 			}
+			m.record(o)
 		}
 		clear(s.own)
 	}
 	after(3 * time.Hour)
+	m.mend()
 	for i, s := range m.sources {
 		if !s.inf.HasSynced() {
 			m.fault("source %d has not synced: %s", i, s.inf.State())
@@ -236,10 +257,10 @@ func (m *turmoil) settle() {
 		if d := m.differs(s, true); d != "" {
 			m.fault("source %d: %s: %+v", i, d, s.inf.State())
 		}
-		if e := s.inf.store.Epoch(); e > uint64(m.cluster) {
+		if e := s.inf.store.Epoch(); e > uint64(m.cluster) && !m.maimed {
 			m.fault("source %d: set aside %d times, there were %d other clusters", i, e, m.cluster)
 		}
-		if n := s.inf.store.State().Timeline; n > uint64(m.rewinds) {
+		if n := s.inf.store.State().Timeline; n > uint64(m.rewinds) && !m.maimed {
 			m.fault("source %d: timeline %d, restored %d times", i, n, m.rewinds)
 		}
 		if st := s.inf.State(); st.Phase != reflector.PhaseLive && st.Phase != reflector.PhaseCatchingUp || st.Degraded != "" || st.Unstored > 0 || st.Unindexed > 0 {

@@ -46,6 +46,7 @@ func (m *turmoil) change() *corev1.ConfigMap {
 	if err != nil && !apierrors.IsNotFound(err) {
 		m.t.Fatal(err)
 	}
+	m.record(o)
 	return o
 }
 
@@ -78,8 +79,11 @@ func (m *turmoil) storeOwn() {
 	synctest.Wait() // nobody can tell what it reads of one cluster, and writes after another one has come
 	s := m.sources[m.r.IntN(len(m.sources))]
 	i := m.r.IntN(14)
-	if s.ns != "" {
+	switch s.ns {
+	case "web":
 		i |= 1
+	case "default":
+		i &^= 1
 	}
 	ns, name := m.name(i)
 	key := ns + "/" + name
@@ -162,6 +166,7 @@ func (m *turmoil) program(steps int) {
 			kubesim.Answer(apierrors.NewNotFound(gr, "kube-system"))(w, q)
 		}
 	})
+	m.linkFaults()
 	m.options()
 	m.start()
 	for range steps {
@@ -178,9 +183,11 @@ func (m *turmoil) program(steps int) {
 		m.settle()
 	}
 	m.end()
+	m.strangers()
 }
 
 func (m *turmoil) faulty() bool {
+	m.strangers()
 	m.logMu.Lock()
 	defer m.logMu.Unlock()
 	return len(m.faults) > 0
@@ -189,7 +196,9 @@ func (m *turmoil) faulty() bool {
 // notice waits until a restore was noticed by all sources that have more.
 func (m *turmoil) step() {
 	up := m.db != nil
-	switch k := m.r.IntN(100); {
+	switch k := m.r.IntN(118); {
+	case k >= 100:
+		m.trouble()
 	case k < 25:
 		for range 1 + m.r.IntN(4) {
 			m.change()
@@ -256,7 +265,7 @@ func (m *turmoil) step() {
 		m.say("calm")
 		m.calm()
 	case k < 88:
-		if up {
+		if up && !m.isFull() { // it would wait for room
 			m.storeOwn()
 		}
 	case k < 90:
@@ -266,8 +275,8 @@ func (m *turmoil) step() {
 	case k < 91:
 		if up {
 			m.say("compact the file")
-			if _, err := m.db.Compact(context.Background(), nil); err != nil {
-				m.t.Fatal(err)
+			if _, err := m.db.Compact(context.Background(), nil); err != nil && !m.isFull() && !m.hurt {
+				m.fatal(err)
 			}
 		}
 	case k < 92:
@@ -283,10 +292,8 @@ func (m *turmoil) step() {
 				m.say("end")
 				m.end()
 			} else {
-				m.say("crash")
-				m.crash()
+				m.die(false)
 			}
-			m.db = nil
 		}
 		if m.r.IntN(3) > 0 {
 			m.options()
