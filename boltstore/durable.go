@@ -56,7 +56,7 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 		}
 		if st, known = all[name]; !known {
 			st = &handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true}
-			if known = m.NamesLost; known {
+			if known = m.NamesLost || anyStray(all); known {
 				st.startOver(m)
 			}
 		}

@@ -292,6 +292,9 @@ func (v *verifier) handlers(src sourceTx) {
 	states := map[string]*handlerState{}
 	_ = src.HandlerBox(src.Root.Bucket(layout.BucketHandlers)).Each(func(k, b []byte) {
 		st, err := parseHandlerState(b)
+		if err == nil {
+			err = st.isOf(string(k))
+		}
 		if err != nil {
 			v.problem("handler %q: %v", k, err)
 			return

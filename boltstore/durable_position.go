@@ -94,7 +94,12 @@ type Positioner interface {
 type handlerState struct {
 	mark  uint64
 	reach uint64 // as reported for the transaction under way
+	// stray: what is there cannot be read, or is not of this name. It may be of a handler
+	// whose own name is lost.
+	stray bool
 
+	// Name is "" in what earlier versions wrote.
+	Name      string            `msgpack:"name,omitempty"`
 	Epoch     uint64            `msgpack:"epoch"`
 	Cursor    uint64            `msgpack:"cursor"`
 	Pending   map[string]uint64 `msgpack:"pending"`
@@ -157,19 +162,41 @@ func parseHandlerState(b []byte) (*handlerState, error) {
 	return st, nil
 }
 
+// isOf returns ErrDamaged if the state is not of the handler of that name.
+func (st *handlerState) isOf(name string) error {
+	if st.Name != "" && st.Name != name {
+		return fmt.Errorf("%w: the position is that of handler %q", ErrDamaged, st.Name)
+	}
+	return nil
+}
+
 // handlers reads the states of all handlers. A handler with a damaged state starts
 // over, since nothing says what it was not told.
 func (t sourceTx) handlers(m *sourceMeta) (map[string]*handlerState, error) {
 	all := map[string]*handlerState{}
 	err := t.HandlerBox(t.Root.Bucket(layout.BucketHandlers)).Each(func(k, v []byte) {
 		st, err := parseHandlerState(v)
+		if err == nil {
+			err = st.isOf(string(k))
+		}
 		if err != nil {
 			st = &handlerState{}
 			st.startOver(m)
+			st.stray = true
 		}
 		all[string(k)] = st
 	})
 	return all, err
+}
+
+// anyStray says whether one of the states may be of a handler that has lost its name.
+func anyStray(all map[string]*handlerState) bool {
+	for _, st := range all {
+		if st.stray {
+			return true
+		}
+	}
+	return false
 }
 
 func (t sourceTx) putHandler(name string, st *handlerState) error {
@@ -178,6 +205,7 @@ func (t sourceTx) putHandler(name string, st *handlerState) error {
 		return err
 	}
 	b := t.HandlerBox(root)
+	st.Name = name
 	var buf bytes.Buffer
 	buf.Write(layout.U64(st.mark))
 	if err := msgpack.NewEncoder(&buf).Encode(st); err != nil {

@@ -234,6 +234,9 @@ func (db opening) readHeader(b *boltFile) error {
 		return err
 	}
 	db.h.seal, db.h.keys, db.h.rotate = s, h.Keys, h.Rotate
+	if err := faults.Contain(func() error { return b.View(func(tx *bolt.Tx) error { return checkNames(tx, s) }) }); err != nil {
+		return err
+	}
 	if h.Clean || h.BootID == "" || h.BootID == db.opts.boot && h.BootID != osfile.UnknownBoot {
 		return nil
 	}

@@ -80,6 +80,11 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	delete(subs, string(layout.BucketJournal))
 	restart := false
 	for name, sub := range subs {
+		if !isPart([]byte(name)) {
+			c.unknown([]byte(name))
+			restart, namesLost = true, true
+			continue
+		}
 		before := c.errs.Len()
 		if c.with.from == c.with.to {
 			c.bucket([][]byte{[]byte(name)}, sub)
@@ -128,12 +133,10 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 
 func (c *copier) note(err error) { c.errs.Add(err) }
 
-// unknown notes a part that a conversion cannot convert, as damage can leave it. The
-// file is then set aside, so that the part is not lost.
+// unknown notes a part that is not copied: a known one under another name, as damage can
+// leave it. The file is then set aside, so that the part is not lost.
 func (c *copier) unknown(name []byte) {
-	if c.with.from != c.with.to {
-		c.note(fmt.Errorf("%w: this program does not know how to convert the part %q", ErrDamaged, name))
-	}
+	c.note(fmt.Errorf("%w: this program does not know the part %q", ErrDamaged, name))
 }
 
 // write runs a transaction in the new file. Once the new file has failed, it only
