@@ -46,7 +46,11 @@ func (u *unstored) in() (d time.Duration, due bool) {
 	case u.idle: // the first one of a life that goes on
 		u.wait, u.at, u.idle = u.first, now.Add(u.first), false
 	}
-	return max(u.at.Sub(now), 0), true
+	d = max(u.at.Sub(now), 0)
+	if none { // its note is not in the file yet, which may have no room
+		d = max(d, u.first)
+	}
+	return d, true
 }
 
 // due says whether it is time.
