@@ -158,8 +158,10 @@ func (m *turmoil) die(power bool) {
 	m.say("the end is near: power %v, in %d operations, %s", power, n, what)
 	if m.r.IntN(3) == 0 {
 		m.end()
-		m.options()
 		m.disk.arm(n+m.r.IntN(12), within)
+		if m.options(); m.r.IntN(3) == 0 {
+			m.convert()
+		}
 		m.start()
 	}
 	m.disk.arm(n, within)

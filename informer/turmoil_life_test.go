@@ -156,6 +156,9 @@ func (m *turmoil) convert() {
 		if err := boltstore.Decrypt(m.path, m.fileOptions()); err != nil && !errors.Is(err, os.ErrNotExist) {
 			m.fatal(err)
 		}
+		if m.disk.dead.Load() {
+			return // it may be encrypted
+		}
 	}
 	m.sealed = !m.sealed
 }
@@ -261,8 +264,10 @@ func (m *turmoil) trouble() {
 		m.say("room")
 		m.room()
 	case k < 14:
-		if m.damages && !m.isFull() {
-			m.damage()
+		if m.damages {
+			if m.damage(); m.db != nil && m.r.IntN(2) == 0 {
+				m.die(m.r.IntN(2) == 0)
+			}
 		}
 	case k < 15:
 		m.say("silence")

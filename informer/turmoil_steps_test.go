@@ -196,7 +196,7 @@ func (m *turmoil) faulty() bool {
 // notice waits until a restore was noticed by all sources that have more.
 func (m *turmoil) step() {
 	up := m.db != nil
-	switch k := m.r.IntN(118); {
+	switch k := m.r.IntN(100 + m.troubles); {
 	case k >= 100:
 		m.trouble()
 	case k < 25:

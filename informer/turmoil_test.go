@@ -58,6 +58,7 @@ type turmoil struct {
 	boot                  int
 	deaths                map[string]int
 	damages               bool            // there is damage
+	troubles              int             // of 100 more steps
 	mounted               string          // the small disk, if it is one
 	filled                bool            // that is full
 	had                   map[string]bool // each object that the server has had
@@ -289,7 +290,7 @@ func TestTurmoil(t *testing.T) {
 				m.small, m.packed = r.IntN(2) == 0, r.IntN(4) == 0
 				m.sealed = r.IntN(3) == 0
 				m.memory = []int64{0, -1, 3000}[r.IntN(3)]
-				m.synced, m.damages = r.IntN(2) == 0, r.IntN(2) == 0
+				m.synced, m.damages, m.troubles = r.IntN(2) == 0, r.IntN(2) == 0, []int{15, 30, 100}[r.IntN(3)]
 				for i := range 1 + r.IntN(3) {
 					s := &tsource{own: map[string]bool{}, purge: r.IntN(3) == 0, ns: []string{"", "web", "default"}[i]}
 					for _, d := range []bool{false, true} {

@@ -110,6 +110,9 @@ func (f *File) Certain() ([]byte, error) {
 // ID tells the file from others that the folder has had.
 func (d *Disk) ID(f *File) int { return slices.Index(d.files, f) }
 
+// committing is a transaction that a "commit" has announced.
+const committing = "commit, transaction"
+
 // Before is called before an operation; the previous one has ended. It returns the names
 // that the folder has.
 //
@@ -124,11 +127,12 @@ func (d *Disk) Before(op, path string) (map[string]*File, error) {
 	switch {
 	case d.last == "sync" && d.lastOn == d.Dir:
 		d.Durable = now
-	case on != nil && (d.last == "sync" || d.last == "commit" || d.last == "transaction" && d.Synced):
+	case on != nil && (d.last == "sync" || d.last == "commit" || d.last == committing || d.last == "transaction" && d.Synced):
 		on.all, on.synced = true, nil
 	}
 	if op == "transaction" && d.last == "commit" && d.lastOn == path {
-		return now, nil // one and the same
+		d.last = committing
+		return now, nil
 	}
 	d.last, d.lastOn = op, path
 	unsynced := op == "transaction" && !d.Synced || op == "commit" || op == "write"
