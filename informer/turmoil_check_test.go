@@ -267,8 +267,8 @@ func (m *turmoil) settle() {
 			m.fault("source %d: %s since %v, target %v, now %v %v %v", i, st, st.Since, st.ResourceVersion, time.Now(), m.sim.Revision(), st.Relists)
 		}
 	}
-	if r, err := m.db.Check(); err != nil || !r.Sound() {
-		m.fault("the file is not sound: %+v %v", r, err)
+	if why := m.unsound(); why != "" {
+		m.fault("the file is not sound: %s", why)
 	}
 }
 

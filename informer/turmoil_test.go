@@ -202,8 +202,8 @@ func (m *turmoil) stop() {
 
 func (m *turmoil) end() {
 	m.stop()
-	if r, err := m.db.Check(); (err != nil || !r.Sound()) && !m.hurt {
-		m.fault("the file is not sound: %+v %v", r, err)
+	if why := m.unsound(); why != "" && !m.hurt {
+		m.fault("the file is not sound: %s", why)
 	}
 	if err := m.db.Close(); err != nil && !m.isFull() {
 		m.fault("close: %v", err)
