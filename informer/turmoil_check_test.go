@@ -84,10 +84,11 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 	}
 	o := obj.(*corev1.ConfigMap)
 	b.say("%s %s %s %s %v %v", typ, keyOf(o), o.UID, o.ResourceVersion, unknown, o.Data)
-	if strings.HasPrefix(string(o.UID), "own") || o.Data["own"] != "" {
+	switch own := strings.HasPrefix(string(o.UID), "own") || o.Data["own"] != ""; {
+	case own && b.m.lossy.Load(): // what it lies over may be lost
+	case own:
 		b.m.fault("%s is told %s of an own write %s", b.name, typ, keyOf(o))
-	}
-	if typ != cache.Deleted {
+	case typ != cache.Deleted:
 		b.m.meets(o, fmt.Sprintf("%s is told %s", b.name, typ))
 	}
 	if typ == cache.Deleted && !b.m.restores && !b.s.purge && o.UID != "" {

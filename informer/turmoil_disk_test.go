@@ -236,6 +236,7 @@ func (m *turmoil) discard(power bool) {
 func (m *turmoil) lose(what string, durable bool) {
 	m.say("lost: %s", what)
 	m.hurt = true
+	m.lossy.Store(true)
 	for _, s := range m.sources {
 		s.plain.excuse()
 		if durable {

@@ -83,6 +83,7 @@ type turmoil struct {
 	pages      atomic.Int64 // that are answered; negative: all
 	pageErr    atomic.Int64
 	deny       atomic.Bool
+	lossy      atomic.Bool  // something may have been lost, ever
 	torn       atomic.Int64 // bytes of each answer, 0: all
 	busy       atomic.Int64 // what requests are answered with, 0: as they should be
 	side       atomic.Int64 // 1, 2: this is so for one namespace, or for all but that
