@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ type storeModel struct {
 	rv, uid int
 
 	refuse    map[string]bool // names that the transform refuses
-	bad       map[string]bool // names on which index functions fail
+	bad       atomic.Value    // the name on which index functions fail, which may be called at any time
 	transform int
 	late      []string // indices added at run time
 
@@ -85,7 +86,7 @@ func modelText(o *corev1.ConfigMap) string {
 func (m *storeModel) indexer(name string) cache.IndexFunc {
 	return func(o any) ([]string, error) {
 		cm := o.(*corev1.ConfigMap)
-		if m.bad[cm.Name] {
+		if m.bad.Load() == cm.Name {
 			return nil, errRefused
 		}
 		return []string{name + cm.ResourceVersion, strings.Fields(cm.Data["words"] + " x")[0]}, nil
@@ -165,7 +166,7 @@ func (m *storeModel) deliver() {
 			b.Changes = append(b.Changes, c)
 		}
 		b.ResourceVersion = e.obj.ResourceVersion
-		m.say("event: %s ns/%s %s refused %v bad %v", e.typ, e.obj.Name, modelText(e.obj), m.refuse[e.obj.Name], m.bad[e.obj.Name])
+		m.say("event: %s ns/%s %s refused %v bad %v", e.typ, e.obj.Name, modelText(e.obj), m.refuse[e.obj.Name], m.bad.Load())
 	}
 	if len(b.Changes) > 0 {
 		m.p.put(b)
@@ -194,7 +195,7 @@ func (m *storeModel) write() {
 		m.must(m.s.Delete(obj))
 		return
 	}
-	m.say("write: %s %s bad %v", key, modelText(obj), m.bad[obj.Name])
+	m.say("write: %s %s bad %v", key, modelText(obj), m.bad.Load())
 	m.wrote[key] = append(m.wrote[key], modelText(obj))
 	m.must(m.s.Update(obj))
 }
@@ -218,7 +219,7 @@ func (m *storeModel) relist(restored bool) {
 	raw = raw && r.ByMetadata()
 	objs, at, rv := m.srv.list(), len(m.log), fmt.Sprint(m.rv)
 	m.say("list of %d at %s: new timeline %v, content %v, outdated %v, raw %v, limit %d, abort %v, refused %v, bad %v",
-		len(objs), rv, restored, o.Content, outdated, raw, m.db.opts.maxCommitBytes, abort, refuse, m.bad)
+		len(objs), rv, restored, o.Content, outdated, raw, m.db.opts.maxCommitBytes, abort, refuse, m.bad.Load())
 	for page := range slices.Chunk(objs, 2) {
 		if m.rnd.IntN(4) == 0 && !outdated {
 			m.write()
@@ -311,7 +312,7 @@ func (m *storeModel) restart() {
 		m.say("new data keys are due")
 		changeHeader(m.t, m.path, keysDue)
 	}
-	m.say("restart: transform %d decrypt %v late %d bad %v", m.transform, m.o.decrypt, len(m.late), m.bad)
+	m.say("restart: transform %d decrypt %v late %d bad %v", m.transform, m.o.decrypt, len(m.late), m.bad.Load())
 	m.open()
 }
 
@@ -347,13 +348,14 @@ func (m *storeModel) step() {
 		}
 		m.say("refused: %v", m.refuse)
 	case n < 95:
-		m.bad = map[string]bool{}
+		bad := ""
 		if m.rnd.IntN(2) == 0 {
-			m.bad[m.name()] = true
+			bad = m.name()
 		}
-		m.say("bad: %v", m.bad)
+		m.bad.Store(bad)
+		m.say("bad: %q", bad)
 	case n < 97:
-		m.say("index again, bad %v", m.bad)
+		m.say("index again, bad %v", m.bad.Load())
 		m.must(m.s.indexing().reindexNoted())
 	default:
 		m.addIndex()
@@ -374,7 +376,7 @@ func TestStoreModel(t *testing.T) {
 	for n := range uint64(max(1, steps/length)) {
 		if !t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
 			m := &storeModel{t: t, rnd: rand.New(rand.NewPCG(seed+n, 0)), path: testPath(t), srv: server{}, told: server{},
-				refuse: map[string]bool{}, bad: map[string]bool{}, hidden: map[string]bool{}, wrote: map[string][]string{}}
+				refuse: map[string]bool{}, hidden: map[string]bool{}, wrote: map[string][]string{}}
 			m.o = Options{Durability: DurabilityProcess, Window: time.Nanosecond, ObjectMemory: []int64{-1, 1 << 20, 8000}[m.rnd.IntN(3)]}
 			m.open()
 			for range length {
