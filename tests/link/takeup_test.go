@@ -184,7 +184,7 @@ func takenUp(w *world) {
 
 // toldAll waits until the handler knows of just the objects of the cache, of
 // names with a prefix, and looks how it came to: each is added, changed and
-// deleted in that order.
+// deleted in that order. A delete may come alone, of an object that went before its turn.
 func (m *mirror) toldAll(prefix string) {
 	m.Helper()
 	want := map[string]bool{}
@@ -207,7 +207,7 @@ func (m *mirror) toldAll(prefix string) {
 				continue
 			}
 			counts[what]++
-			if known[name] != (what != '+') {
+			if what != '-' && known[name] != (what == '~') {
 				wrong = append(wrong, told)
 			}
 			known[name] = what != '-'
