@@ -110,3 +110,26 @@ func TestErrOfSettingAside(t *testing.T) {
 		t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
 	}
 }
+
+// TestErrOfAnAbort: Err also says why what was staged of an aborted list cannot be removed,
+// until nobody has tried for two minutes.
+func TestErrOfAnAbort(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	db := openTest(t, testPath(t), Options{Clock: clk})
+	s := claimTest(t, db, Claim{})
+	relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
+	setMaxCommitBytes(db, 1)
+	r, err := s.BeginRelist(RelistOptions{})
+	must(t, err)
+	must(t, r.Page([]runtime.Object{configMap("ns", "a", 2, nil), configMap("ns", "b", 3, nil)}))
+	db.h.setHook(func(*bolt.Tx) error { return errRefused })
+	r.Abort()
+	if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
+		t.Errorf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
+	}
+	db.h.setHook(nil)
+	clk.Step(triedAgain + time.Second)
+	if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
+		t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
+	}
+}

@@ -266,6 +266,7 @@ func (r *Relist) Abort() {
 		return src.dropJournalAbove(m.Seq)
 	}, nil)
 	if err != nil {
+		_ = r.s.wrote(err) // for DB.Err; a success would say nothing of what the next list writes
 		r.s.db.log().Error(err, "The stage of an aborted relist could not be removed; the next claim removes it", "source", r.s.source.String())
 	}
 }
