@@ -138,8 +138,8 @@ func TestForeignStays(t *testing.T) {
 	if b, _ := os.ReadFile(path); string(b) != "precious" {
 		t.Fatalf("file is now %q", b)
 	}
-	if m, _ := filepath.Glob(path + "*"); len(m) != 1 {
-		t.Fatalf("left behind: %q", m)
+	if m, err := filepath.Glob(path + "*"); err != nil || len(m) != 1 {
+		t.Fatalf("left behind: %q, %v", m, err)
 	}
 }
 
@@ -166,8 +166,8 @@ func TestForeignBuckets(t *testing.T) {
 	if db, err := Open(path, Options{}); !errors.Is(err, ErrForeign) {
 		t.Errorf("%v %v", db, err)
 	}
-	if m, _ := filepath.Glob(path + "*"); len(m) != 1 {
-		t.Fatalf("left behind: %q", m)
+	if m, err := filepath.Glob(path + "*"); err != nil || len(m) != 1 {
+		t.Fatalf("left behind: %q, %v", m, err)
 	}
 }
 

@@ -24,7 +24,10 @@ func TestListFillsPages(t *testing.T) {
 			relist(t, s, "10000", RelistOptions{}, srv.list(), 500)
 			var st bolt.BucketStats
 			if err := db.h.view(func(tx *bolt.Tx) error {
-				src, _ := db.h.source(tx, s.id)
+				src, ok := db.h.source(tx, s.id)
+				if !ok {
+					return ErrNoSource
+				}
 				st = src.gen(s.metaNow().Generation).Items.Bucket.Stats()
 				return nil
 			}); err != nil {

@@ -78,7 +78,7 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 		obj = d.Obj
 		unknown = true
 		if obj == nil {
-			ns, name, _ := cache.SplitMetaNamespaceKey(d.Key)
+			ns, name, _ := cache.SplitMetaNamespaceKey(d.Key) // MetaNamespaceKeyFunc made it
 			obj = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 		}
 	}
@@ -105,9 +105,9 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 	return nil
 }
 
-func (l blife) OnAdd(obj any, _ bool) { _ = l.told(cache.Added, obj) }
-func (l blife) OnUpdate(_, obj any)   { _ = l.told(cache.Updated, obj) }
-func (l blife) OnDelete(obj any)      { _ = l.told(cache.Deleted, obj) }
+func (l blife) OnAdd(obj any, _ bool) { _ = l.told(cache.Added, obj) }   // a plain handler has nobody to give an error to
+func (l blife) OnUpdate(_, obj any)   { _ = l.told(cache.Updated, obj) } // likewise
+func (l blife) OnDelete(obj any)      { _ = l.told(cache.Deleted, obj) } // likewise
 func (l blife) HandleEvent(_ context.Context, e Event) error {
 	if e.Type == EventReset {
 		b := l.belief
@@ -238,7 +238,7 @@ func (m *turmoil) settle() {
 	}
 	for _, s := range m.sources {
 		for k := range s.own {
-			ns, name, _ := cache.SplitMetaNamespaceKey(k)
+			ns, name, _ := cache.SplitMetaNamespaceKey(k) // made by keyOf
 			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"data": fmt.Sprint("s", m.sim.Revision()), "c": fmt.Sprint(m.cluster)}}
 			if err := m.sim.Update(o); apierrors.IsNotFound(err) {
 				if err := m.sim.Create(o); err != nil {
@@ -276,7 +276,7 @@ func (m *turmoil) settle() {
 // fresh waits for the server's confirmation and holds the store against the server.
 func (m *turmoil) fresh() {
 	s := m.sources[m.r.IntN(len(m.sources))]
-	time.Sleep(time.Microsecond)
+	time.Sleep(time.Microsecond) // of the bubble: what was confirmed in this instant, before the last change, is older than 0
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+m.r.IntN(120))*time.Second)
 	defer cancel()
 	if err := s.inf.WaitForFresh(ctx, 0); err != nil || m.restores && !m.noticed || m.transFails.Load() || s.inf.State().Unstored > 0 {
@@ -296,7 +296,7 @@ func (m *turmoil) notice(rev uint64) {
 	later := func(s *tsource) string {
 		st := s.inf.store.State()
 		for _, rv := range []string{st.ResourceVersion, s.inf.LastSyncResourceVersion(), s.inf.store.NewestPage()} {
-			if n, _ := strconv.ParseUint(rv, 10, 64); n > rev && st.Synced && !s.inf.store.Restored() {
+			if n, _ := strconv.ParseUint(rv, 10, 64); n > rev && st.Synced && !s.inf.store.Restored() { // "" is 0
 				return fmt.Sprint(rv, " ", s.inf.State(), st.ResourceVersion, " epoch ", s.inf.store.Epoch(), " cluster ", m.cluster)
 			}
 		}

@@ -168,10 +168,10 @@ func (m *turmoil) die(power bool) {
 	var ending sync.WaitGroup
 	switch what {
 	case "compacting":
-		_, _ = m.db.Compact(m.t.Context(), nil)
+		_, _ = m.db.Compact(m.t.Context(), nil) // the disk ends within it
 	case "taking a snapshot":
 		if s, err := m.db.Snapshot(); err == nil {
-			_ = s.Close()
+			_ = s.Close() // likewise
 		}
 	case "changing":
 		for range 5 {
@@ -182,7 +182,7 @@ func (m *turmoil) die(power bool) {
 		db := m.db
 		ending.Go(func() {
 			m.stop()
-			_ = db.Close()
+			_ = db.Close() // likewise
 		})
 	}
 	after(m.soon(3000))
@@ -215,7 +215,7 @@ func (m *turmoil) discard(power bool) {
 		}
 	}
 	m.stop()
-	_ = m.db.Close()
+	_ = m.db.Close() // of the old folder, which is removed
 	m.db = nil
 	if err := os.RemoveAll(old); err != nil {
 		m.fatal(err)

@@ -253,7 +253,7 @@ func (m *turmoil) look() {
 		if o, ok, err := s.inf.GetStore().GetByKey(ns + "/" + name); ok && err == nil {
 			objs = append(objs, o)
 		}
-		found, _ := s.inf.GetIndexer().ByIndex("x", fmt.Sprintf("%d%d-%d", m.index, i%5, m.sim.Revision()-m.r.Uint64N(20)))
+		found, _ := s.inf.GetIndexer().ByIndex("x", fmt.Sprintf("%d%d-%d", m.index, i%5, m.sim.Revision()-m.r.Uint64N(20))) // fails beside damage; what is given must be right
 		objs = append(objs, found...)
 	}
 	for _, obj := range objs {

@@ -36,7 +36,7 @@ func (m *turmoil) change() *corev1.ConfigMap {
 			return nil
 		}
 	case 1:
-		_ = m.sim.Delete(o)
+		_ = m.sim.Delete(o) // it may not be there
 		err = m.sim.Create(o)
 	default:
 		if err = m.sim.Update(o); apierrors.IsNotFound(err) {

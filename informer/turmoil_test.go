@@ -211,7 +211,10 @@ func (m *turmoil) end() {
 	}
 	m.db = nil
 	if m.r.IntN(2) == 0 {
-		m.older, _ = os.ReadFile(m.path)
+		var err error
+		if m.older, err = os.ReadFile(m.path); err != nil {
+			m.fatal(err)
+		}
 	}
 }
 

@@ -155,8 +155,8 @@ func TestSelfReviewBrokenOff(t *testing.T) {
 		}
 		w.Header().Set("Content-Length", "1000")
 		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write([]byte(`{"kind":`)) // then the connection ends
-		_ = http.NewResponseController(w).Flush()
+		_, _ = w.Write([]byte(`{"kind":`))        // then the connection ends
+		_ = http.NewResponseController(w).Flush() // likewise
 		panic(http.ErrAbortHandler)
 	}))
 	defer breaks.Close()

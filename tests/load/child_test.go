@@ -199,7 +199,7 @@ func (c *child) dump() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
 	for range asked {
-		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) // there is nowhere else to say that it failed
 		for _, inf := range c.infs {
 			if inf == nil {
 				continue
@@ -278,7 +278,7 @@ func (c *child) watch() {
 
 // versionOf is 0 before the first list.
 func versionOf(rv string) uint64 {
-	v, _ := strconv.ParseUint(rv, 10, 64)
+	v, _ := strconv.ParseUint(rv, 10, 64) // "" is 0
 	return v
 }
 

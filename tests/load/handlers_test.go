@@ -151,7 +151,7 @@ func limiter() workqueue.TypedRateLimiter[string] {
 
 func (b *belief) plain(inf *informer.Informer, pass func(context.Context) error) cache.ResourceEventHandler {
 	tell := func(live bool, obj any) {
-		_ = pass(context.Background())
+		_ = pass(context.Background()) // a context that does not end
 		b.tell(inf, live, obj)
 	}
 	return cache.ResourceEventHandlerFuncs{
@@ -171,7 +171,7 @@ func object(obj any) metav1.Object {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
 	}
-	m, _ := obj.(metav1.Object)
+	m, _ := obj.(metav1.Object) // nil: nothing is known of it
 	return m
 }
 
@@ -226,7 +226,7 @@ func (b *belief) durable(inf *informer.Informer, c *child, pass func(context.Con
 			return nil
 		}
 		if !c.isCalm() {
-			slot, _, _, _ := identity(m)
+			slot, _, _, _ := identity(m) // tell finds fault with one that it cannot read
 			if b.way == tenant && slot%64 == 5 || b.way == fails && rand.IntN(50) == 0 {
 				return errNotNow
 			}
@@ -289,7 +289,7 @@ func (b *belief) reconcile(inf *informer.Informer, q *informer.DurableQueue[stri
 		slot := slotOf(key)
 		is := wordOf(false, b.life, 0, 0)
 		if m := b.read(inf, key, word(b.asked[slot].Load())); m != nil {
-			_, inc, version, _ := identity(m)
+			_, inc, version, _ := identity(m) // read has found fault with one that it cannot read
 			is = wordOf(true, b.life, inc, version)
 		}
 		b.row[slot].Store(uint64(is))

@@ -98,7 +98,7 @@ func (p *program) kill() {
 	if p.cmd == nil {
 		return
 	}
-	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Process.Kill() // it may have ended by itself
 	<-p.exited
 	p.cmd = nil
 	p.complain()
@@ -193,7 +193,7 @@ func (p *program) moving(since string, number func() int64) {
 // hangs fails the test with all goroutines.
 func (p *program) hangs(since string, n int64) {
 	p.t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGUSR1)
+	_ = p.cmd.Process.Signal(syscall.SIGUSR1) // it may have ended: there are no goroutines then
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !strings.Contains(p.errors(), dumped); {
 		<-time.After(100 * time.Millisecond)
 	}
