@@ -128,9 +128,9 @@ func (db *DB) AsidePaths() []string {
 	return slices.Clone(db.aside)
 }
 
-// Err says why commits fail at the moment, or the writes of a relist. Otherwise it says that the file is no longer
-// at its path (see [DB.AtPath]), was taken (ErrTaken) or is closed. nil means that all
-// is well. Failed commits are retried until they succeed; nothing is lost meanwhile.
+// Err says why commits fail at the moment, or the writes of a relist. Otherwise it says
+// that the file is no longer at its path (see [DB.AtPath]), was taken (ErrTaken) or is
+// closed. nil means that all is well. Failed commits are retried until they succeed; nothing is lost meanwhile.
 func (db *DB) Err() error {
 	db.mu.Lock()
 	closed := db.closed

@@ -60,15 +60,24 @@ type blife struct {
 
 var errGone = errors.New("gone")
 
+// wakes returns once the handler does not hang any more. Its life may have ended. The
+// caller holds mu.
+func (l blife) wakes() error {
+	for l.frozen && l.life == l.n {
+		l.cond.Wait()
+	}
+	if l.life != l.n {
+		return errGone
+	}
+	return nil
+}
+
 func (l blife) told(typ cache.DeltaType, obj any) error {
 	b := l.belief
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.frozen && b.life == l.n {
-		b.cond.Wait()
-	}
-	if b.life != l.n {
-		return errGone
+	if err := l.wakes(); err != nil {
+		return err
 	}
 	if b.durable && b.fail {
 		return errGone
@@ -113,11 +122,8 @@ func (l blife) HandleEvent(_ context.Context, e Event) error {
 		b := l.belief
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for b.frozen && b.life == l.n {
-			b.cond.Wait()
-		}
-		if b.life != l.n {
-			return errGone
+		if err := l.wakes(); err != nil {
+			return err
 		}
 		b.say("reset")
 		clear(b.there)

@@ -71,9 +71,9 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestFreshWatch: a watch that stands for a list without a version, as informers begin with,
-// shows what was written before it, as from a server. A plain watch waits for nothing.
-func TestFreshWatch(t *testing.T) {
+// mirrored is a server, and a file that an informer keeps up to date.
+func mirrored(t *testing.T) (*kubesim.Server, *boltstore.DB) {
+	t.Helper()
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {
 		t.Fatal(err)
@@ -81,6 +81,13 @@ func TestFreshWatch(t *testing.T) {
 	t.Cleanup(sim.Close)
 	db := filetest.Open(t, boltstore.Options{})
 	mirror(t, sim, db)
+	return sim, db
+}
+
+// TestFreshWatch: a watch that stands for a list without a version, as informers begin with,
+// shows what was written before it, as from a server. A plain watch waits for nothing.
+func TestFreshWatch(t *testing.T) {
+	sim, db := mirrored(t)
 	h := New(db, Options{Fresh: time.Minute})
 	const path = "/api/v1/configmaps?watch=1&timeoutSeconds=1"
 	for i := range 3 {
@@ -125,13 +132,7 @@ func (w *seen) Write(b []byte) (int, error) {
 // TestFreshAtACut: a read that waits for the server is answered as soon as the server turns
 // out to be out of reach. That is when the link is cut, whoever reads first.
 func TestFreshAtACut(t *testing.T) {
-	sim := kubesim.New(kubesim.Options{})
-	if _, err := sim.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(sim.Close)
-	db := filetest.Open(t, boltstore.Options{})
-	mirror(t, sim, db)
+	sim, db := mirrored(t)
 	h := New(db, Options{Fresh: 20 * time.Second})
 	const path = "/api/v1/namespaces/a/configmaps"
 	if a := expect(t, h, path, 200, ""); a.header.Get("Warning") != "" {

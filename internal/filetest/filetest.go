@@ -80,7 +80,7 @@ func SameIndices(t testing.TB, fns cache.Indexers, s *boltstore.Store, objects [
 			t.Fatalf("index %s has the values %q, not %q", name, got, want)
 		}
 		for _, v := range want {
-			wantKeys, _ := model.IndexKeys(name, v)
+			wantKeys, _ := model.IndexKeys(name, v) // of an index that it has
 			gotKeys, err := s.IndexKeys(name, v)
 			slices.Sort(wantKeys)
 			slices.Sort(gotKeys)
