@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
 	"github.com/kubewake/kubewake/internal/leaktest"
 )
 
@@ -44,9 +42,6 @@ func scenarios() []scenario {
 // differences of the table. Both run in a bubble of time, so that nothing depends on
 // the machine.
 func TestAsClientGo(t *testing.T) {
-	handlers, crash := utilruntime.ErrorHandlers, utilruntime.ReallyCrash
-	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
-	t.Cleanup(func() { utilruntime.ErrorHandlers, utilruntime.ReallyCrash = handlers, crash })
 	warmUp(t)
 	before := leaktest.Ours(nil)
 	for _, sc := range scenarios() {

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -122,13 +125,23 @@ func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
 	}
 }
 
+// TestMain sets what the process has but one of, before any goroutine reads it.
+func TestMain(m *testing.M) {
+	// One of them sleeps until after the last error, which is ages ahead of a
+	// bubble's clock.
+	utilruntime.ErrorHandlers = nil
+	// What client-go says of broken links, without end, would hide a failure.
+	flag.Parse()
+	if many := os.Getenv("KUBEWAKE_TURMOIL") != "" && os.Getenv("KUBEWAKE_SEED") == ""; many || !testing.Verbose() {
+		klog.SetLogger(logr.Discard())
+	}
+	os.Exit(m.Run())
+}
+
 // bubble runs a test in a synctest bubble: all sleeps, client-go's too, are on
 // the bubble's clock, and so a day takes seconds.
 func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
-	defer func() { utilruntime.ErrorHandlers = handlers }()
 	// What the process has but one of must not belong to the bubble.
 	warm := newWorld(t)
 	warm.create("a")

@@ -13,14 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -262,14 +259,7 @@ func TestTurmoil(t *testing.T) {
 			}
 		}
 	}
-	if !testing.Verbose() || os.Getenv("KUBEWAKE_SEED") == "" {
-		klog.SetLogger(logr.Discard())
-		defer klog.ClearLogger()
-	}
 	bubble(t, func(t *testing.T, w *world) {})
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
-	defer func() { utilruntime.ErrorHandlers = handlers }()
 	deaths := map[string]int{}
 	defer func() { t.Logf("from seed %d: %v", first, deaths) }()
 	for seed := first; seed < first+n && (end.IsZero() || time.Now().Before(end)) && !t.Failed(); seed++ {
