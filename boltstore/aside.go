@@ -75,11 +75,11 @@ func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
 	if sources == nil || sources.Bucket(name) == nil {
 		return fmt.Errorf("%w: %s", ErrNoSource, id)
 	}
-	aside, err := tx.CreateBucketIfNotExists(layout.BucketAside)
+	aside, err := layout.Create(tx, layout.BucketAside)
 	if err != nil {
 		return err
 	}
-	to, err := aside.CreateBucketIfNotExists(layout.U64(uint64(now.UnixNano())))
+	to, err := layout.Create(aside, layout.U64(uint64(now.UnixNano())))
 	if err != nil {
 		return err
 	}

@@ -228,7 +228,7 @@ func (s *Store) load() error {
 // left in it. namesLost is meta's NamesLost of a new source, which the file's header can
 // set, too.
 func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
-	sources, err := tx.CreateBucketIfNotExists(layout.BucketSources)
+	sources, err := layout.Create(tx, layout.BucketSources)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 	if err != nil {
 		return err
 	}
-	b, err := sources.CreateBucketIfNotExists(name)
+	b, err := layout.Create(sources, name)
 	if err != nil {
 		return err
 	}

@@ -51,10 +51,12 @@ type DB struct {
 	// replaced counts how often a damaged file was replaced while the DB was open.
 	// Compaction does not count.
 	replaced atomic.Uint64
-	givenUp  sync.WaitGroup // files being closed that healing has replaced; only tests wait for it
-	at       pathWatch
-	judged   judged // what Open looked at last
-	heals    struct {
+	// repairs counts how often all of a source was read again, which ends its damage.
+	repairs atomic.Uint64
+	givenUp sync.WaitGroup // files being closed that healing has replaced; only tests wait for it
+	at      pathWatch
+	judged  judged // what Open looked at last
+	heals   struct {
 		mu   sync.Mutex
 		last time.Time
 	}

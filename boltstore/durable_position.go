@@ -200,7 +200,7 @@ func anyStray(all map[string]*handlerState) bool {
 }
 
 func (t sourceTx) putHandler(name string, st *handlerState) error {
-	root, err := t.Root.CreateBucketIfNotExists(layout.BucketHandlers)
+	root, err := layout.Create(t.Root, layout.BucketHandlers)
 	if err != nil {
 		return err
 	}
@@ -245,11 +245,11 @@ func (t sourceTx) dropParked(name string) error {
 }
 
 func (t sourceTx) createParked(name string) (*layout.Box, error) {
-	all, err := t.Root.CreateBucketIfNotExists(layout.BucketParked)
+	all, err := layout.Create(t.Root, layout.BucketParked)
 	if err != nil {
 		return nil, err
 	}
-	b, err := all.CreateBucketIfNotExists([]byte(name))
+	b, err := layout.Create(all, []byte(name))
 	return t.ParkedBox(b, name), err
 }
 

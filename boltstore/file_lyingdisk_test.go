@@ -171,13 +171,12 @@ func TestLyingDisk(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			d := newLyingDisk(t, o, rnd)
 			seen := map[string]int{}
-			for i := range rounds {
-				seen[d.round(t, o, rnd)]++
-				if t.Failed() {
-					t.Fatalf("seed %d, round %d", seed, i)
+			defer func() { t.Logf("seed %d: %v", seed, seen) }()
+			for range rounds {
+				if seen[d.round(t, o, rnd)]++; t.Failed() {
+					return
 				}
 			}
-			t.Logf("seed %d: %v", seed, seen)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -256,6 +257,20 @@ func (db opening) readHeader(b *boltFile) error {
 	})
 }
 
+// ours says whether a page is of a kubewake file. Those of files from before there was a
+// mark are known by names that are together.
+func ours(page map[string]*pages.Bucket) bool {
+	has := func(names ...[]byte) bool {
+		return !slices.ContainsFunc(names, func(name []byte) bool { _, ok := page[string(name)]; return !ok })
+	}
+	for _, sub := range page {
+		if sub != nil && sub.Seq == layout.Mark {
+			return true
+		}
+	}
+	return has(layout.BucketFile, layout.BucketSources) || has(layout.BucketGen, layout.BucketJournal, layout.KeyMeta)
+}
+
 // foreign is why a sound bbolt file has no header of ours.
 func foreign(path string) error {
 	f, done, err := pages.Open(path)
@@ -263,7 +278,7 @@ func foreign(path string) error {
 		return err
 	}
 	defer done()
-	if f.Once(layout.BucketFile, layout.BucketSources) || f.Once(layout.BucketGen, layout.BucketJournal, layout.KeyMeta) {
+	if f.Once(ours) {
 		return fmt.Errorf("%w: the file's header and sources are lost", ErrDamaged)
 	}
 	return fmt.Errorf("%w: it is another program's bbolt file", ErrForeign)
@@ -275,7 +290,7 @@ var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", Er
 
 // putHeader notes in which boot the file is in use, or that it was closed in order.
 func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
-	f, err := tx.CreateBucketIfNotExists(layout.BucketFile)
+	f, err := layout.Create(tx, layout.BucketFile)
 	if err != nil {
 		return err
 	}
@@ -325,10 +340,10 @@ func (db replacing) makeFile(path string, h header, fill func(*bolt.DB) error) (
 	}
 	b.AllocSize = db.opts.allocSize()
 	err = db.files.Write(b, func(tx *bolt.Tx) error {
-		if _, err := tx.CreateBucket(layout.BucketSources); err != nil {
+		if _, err := layout.Create(tx, layout.BucketSources); err != nil {
 			return err
 		}
-		f, err := tx.CreateBucket(layout.BucketFile)
+		f, err := layout.Create(tx, layout.BucketFile)
 		if err != nil {
 			return err
 		}

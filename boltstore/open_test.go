@@ -171,6 +171,31 @@ func TestForeignBuckets(t *testing.T) {
 	}
 }
 
+// TestLostRoot: of a file whose root is lost, and all but one page of a source, that page
+// says whose file it is.
+func TestLostRoot(t *testing.T) {
+	path := testPath(t)
+	b, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Update(func(tx *bolt.Tx) error {
+		lost, err := tx.CreateBucket([]byte("lost"))
+		if err != nil {
+			return err
+		}
+		_, err = layout.Tree{Root: lost}.CreateGen(1)
+		return err
+	})
+	if err := errors.Join(err, b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	openTest(t, path, Options{})
+	if m, err := filepath.Glob(path + ".corrupt-*"); err != nil || len(m) != 1 {
+		t.Fatalf("set aside: %q, %v", m, err)
+	}
+}
+
 func TestOpenLocked(t *testing.T) {
 	path := testPath(t)
 	openTest(t, path, Options{})

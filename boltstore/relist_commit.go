@@ -191,6 +191,7 @@ func (r *Relist) dropsOwn() bool { return r.o.NewTimeline || r.all }
 // repaired forgets damage, since every record has been read from the server.
 func (s *Store) repaired() {
 	s.mu.Lock()
+	s.db.repairs.Add(1)
 	if s.broken != nil {
 		s.broken, s.brokenCh = nil, make(chan struct{})
 	}

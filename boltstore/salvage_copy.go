@@ -169,12 +169,12 @@ func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
 	if err != nil {
 		return sourceTx{}, err
 	}
-	b, err := tx.CreateBucketIfNotExists(c.path[0])
+	b, err := layout.Create(tx, c.path[0])
 	for _, sub := range append(c.path[1:len(c.path):len(c.path)], name) {
 		if err != nil {
 			break
 		}
-		b, err = b.CreateBucketIfNotExists(sub)
+		b, err = layout.Create(b, sub)
 	}
 	return sourceIn(b, c.id, c.with.to), err
 }

@@ -39,11 +39,14 @@ func (s *Store) read(fn func(m *sourceMeta, src sourceTx, g genTx) error) error 
 
 // view runs fn on the source's buckets and the meta of the same commit.
 func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
-	id := 0
+	id, repairs := 0, s.db.repairs.Load()
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		id = tx.ID()
 		return s.in(tx, fn)
 	})
+	if errors.Is(err, ErrDamaged) {
+		err = &damageMet{err, repairs}
+	}
 	if s.inMemory() != nil {
 		s.db.h.settled(id) // a later read of memory must not see an earlier commit
 	}

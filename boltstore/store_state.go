@@ -1,6 +1,9 @@
 package boltstore
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // State is what the file says of a source.
 type State struct {
@@ -60,9 +63,22 @@ type State struct {
 	Handlers []HandlerState `json:"handlers,omitempty"`
 }
 
+// damageMet is the damage that a read has met. repairs is that of the DB when the read
+// began: it may have read what a list has replaced since.
+type damageMet struct {
+	error
+	repairs uint64
+}
+
+func (d *damageMet) Unwrap() error { return d.error }
+
 // damaged notes that something in the file cannot be served.
 func (s *Store) damaged(err error) {
 	s.mu.Lock()
+	if d, ok := errors.AsType[*damageMet](err); ok && d.repairs != s.db.repairs.Load() {
+		s.mu.Unlock()
+		return // what is still damaged, the next read meets again
+	}
 	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.expectant && s.producer == nil && !s.meta.listed()
 	s.broken = err
 	if first {

@@ -15,6 +15,8 @@
 //	/sources/<id>/dicts                [Box]: version → dictionary
 //	/aside/<time>/<id>                 a source that was set aside
 //
+// Most buckets have the sequence [Mark], which says whose file a page is of.
+//
 // In an encrypted file keys are sealed deterministically, so that they can be looked
 // up, and values with a nonce. Associated data binds each to its place: moved elsewhere
 // it cannot be decrypted. The file's order is that of the sealed keys. It is stable and

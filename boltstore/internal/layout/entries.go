@@ -30,7 +30,7 @@ func (x *Indices) Open(name string) *Entries {
 
 // Create returns the index called name, and makes its bucket if there is none.
 func (x *Indices) Create(name string) (*Entries, error) {
-	b, err := x.Bucket.CreateBucketIfNotExists(IndexBucket(name))
+	b, err := Create(x.Bucket, IndexBucket(name))
 	return x.entries(b, IndexBucket(name)), err
 }
 

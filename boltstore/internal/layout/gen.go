@@ -48,19 +48,19 @@ func (t Tree) Gen(n uint64) Gen {
 
 // CreateGen returns a generation, and makes its buckets if there are none.
 func (t Tree) CreateGen(n uint64) (Gen, error) {
-	gens, err := t.Root.CreateBucketIfNotExists(BucketGen)
+	gens, err := Create(t.Root, BucketGen)
 	if err != nil {
 		return Gen{}, err
 	}
-	b, err := gens.CreateBucketIfNotExists(U64(n))
+	b, err := Create(gens, U64(n))
 	if err != nil {
 		return Gen{}, err
 	}
-	items, err := b.CreateBucketIfNotExists(BucketItems)
+	items, err := Create(b, BucketItems)
 	if err != nil {
 		return Gen{}, err
 	}
-	indices, err := b.CreateBucketIfNotExists(BucketIndex)
+	indices, err := Create(b, BucketIndex)
 	return t.gen(n, b, items, indices), err
 }
 
@@ -108,7 +108,7 @@ func (g Gen) Notes() *Box {
 
 // CreateNotes returns the notes, and makes their bucket if there is none.
 func (g Gen) CreateNotes() (*Box, error) {
-	_, err := g.Bucket.CreateBucketIfNotExists(BucketNotes)
+	_, err := Create(g.Bucket, BucketNotes)
 	return g.Notes(), err
 }
 
@@ -139,7 +139,7 @@ func (g *Gen) CreateOwn() error {
 	if g.Own != nil {
 		return nil
 	}
-	b, err := g.Bucket.CreateBucketIfNotExists(BucketOwn)
+	b, err := Create(g.Bucket, BucketOwn)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (t Tree) Journal() *Blocks {
 
 // CreateJournal returns the journal, and makes its bucket if there is none.
 func (t Tree) CreateJournal() (*Blocks, error) {
-	b, err := t.Root.CreateBucketIfNotExists(BucketJournal)
+	b, err := Create(t.Root, BucketJournal)
 	if err != nil {
 		return nil, err
 	}

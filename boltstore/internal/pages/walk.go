@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -163,9 +162,10 @@ func (f *File) Find(b Bucket, name []byte) (found Bucket, err error) {
 	return found, nil
 }
 
-// Once says whether any leaf page of the file, in use or not, has all these names. So they
-// were in a bucket together once, whatever is lost since.
-func (f *File) Once(names ...[]byte) bool {
+// Once says whether is holds for any leaf page of the file, in use or not: for a bucket's
+// elements that were together once, whatever is lost since. An element that is no bucket
+// is nil.
+func (f *File) Once(is func(page map[string]*Bucket) bool) bool {
 	for id := uint64(2); id < f.pages; id++ {
 		p, err := f.Head(id)
 		if err != nil || p.Flags != Leaf || p.overflow > 0 {
@@ -175,13 +175,9 @@ func (f *File) Once(names ...[]byte) bool {
 		if err != nil {
 			continue
 		}
-		found := 0
-		w := walker{f: f, leaf: func(k, _ []byte, _ *Bucket) {
-			if slices.ContainsFunc(names, func(n []byte) bool { return bytes.Equal(n, k) }) {
-				found++
-			}
-		}}
-		if w.leaves(p, b, nil, false); found == len(names) {
+		page := map[string]*Bucket{}
+		w := walker{f: f, leaf: func(k, _ []byte, sub *Bucket) { page[string(k)] = sub }}
+		if w.leaves(p, b, nil, false); is(page) {
 			return true
 		}
 	}

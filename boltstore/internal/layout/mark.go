@@ -1,0 +1,20 @@
+package layout
+
+import bolt "go.etcd.io/bbolt"
+
+// Mark is the sequence of the buckets that [Create] makes, "kubewake" in ASCII. bbolt
+// keeps a bucket's sequence beside its root page and gives it no meaning. So any page
+// that lists such a bucket says whose file it is, when all above it is lost.
+const Mark = 0x6b75626577616b65
+
+// Create returns the bucket called name in a transaction or a bucket. It makes the bucket
+// if there is none. Files of before get the mark when they are written.
+func Create(in interface {
+	CreateBucketIfNotExists(name []byte) (*bolt.Bucket, error)
+}, name []byte) (*bolt.Bucket, error) {
+	b, err := in.CreateBucketIfNotExists(name)
+	if err == nil && b.Sequence() != Mark {
+		err = b.SetSequence(Mark)
+	}
+	return b, err
+}
