@@ -118,7 +118,7 @@ func ExampleInformer_AddDurableHandler() {
 	cluster.Delete("a")
 	fmt.Println("second life")
 	life(func(informer.Event) error { return nil })
-	// Output:
+	// Unordered output:
 	// first life, in which b is not finished
 	// Added web/a
 	// Added web/b
