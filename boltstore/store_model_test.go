@@ -365,7 +365,7 @@ func (m *storeModel) step() {
 // TestStoreModel runs many short programs of random steps. Each prints its seed
 // if it fails. KUBEWAKE_MODEL says how many steps are taken in all.
 func TestStoreModel(t *testing.T) {
-	steps, length := 3000, 150
+	steps, length := 1000, 150
 	if s := os.Getenv("KUBEWAKE_MODEL"); s != "" {
 		steps, _ = strconv.Atoi(s)
 	}
