@@ -11,6 +11,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
@@ -45,21 +46,29 @@ func (r Report) Sound() bool {
 	return len(r.Problems) == 0 && !slices.ContainsFunc(r.Sources, func(s SourceReport) bool { return len(s.Problems) > 0 })
 }
 
-// Check verifies the whole file: bbolt's structure, every record, every index against
+// Check verifies the whole file: its pages, every record, every index against
 // the records, counts and digests, and the journal's blocks and order. Damage is in the
 // report. The error means that the file could not be checked. Writers wait meanwhile.
 func (db *DB) Check() (Report, error) {
 	r := Report{Path: db.given, Bytes: db.Size()}
 	err := db.h.watch(func() error {
-		// bbolt's own check is not safe beside writers, which change the list of free
-		// pages.
 		db.h.writeMu.Lock()
 		defer db.h.writeMu.Unlock()
 		return db.h.quiet(func(tx *bolt.Tx) error {
-			for err := range tx.Check() {
-				if len(r.Problems) < faults.Most {
+			f, err := pages.FileOf(db.h.db.f)
+			if err == nil {
+				err = f.Verify()
+			}
+			if list, ok := errors.AsType[*faults.List](err); ok {
+				for _, err := range list.Unwrap() {
 					r.Problems = append(r.Problems, err.Error())
 				}
+				if !errors.Is(list, ErrDamaged) {
+					err = nil // what is lost is room
+				}
+			}
+			if err != nil {
+				return err // bbolt may find no end in it
 			}
 			return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 				r.Sources = append(r.Sources, verifySource(id, src))
@@ -68,7 +77,9 @@ func (db *DB) Check() (Report, error) {
 		})
 	})
 	if errors.Is(err, ErrDamaged) {
-		r.Problems = append(r.Problems, err.Error())
+		if len(r.Problems) == 0 {
+			r.Problems = []string{err.Error()}
+		}
 		err = nil
 	}
 	return r, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
@@ -247,7 +248,7 @@ func (d *lyingDisk) round(t *testing.T, o Options, rnd *rand.Rand) (was string) 
 		}
 	}
 	for _, p := range r.Problems {
-		if !strings.Contains(p, "unreachable unfreed") { // the disk has lost the list of free pages
+		if !strings.Contains(p, pages.Lost) { // the disk has lost the list of free pages
 			t.Errorf("%s: after a list: %s", was, p)
 		}
 	}

@@ -1,16 +1,21 @@
 package boltstore
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 
 	"github.com/go-logr/logr/funcr"
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
@@ -64,5 +69,51 @@ func TestCheckIsBrief(t *testing.T) {
 	defer db.Close()
 	if r, err := db.Check(); err != nil || len(r.Problems) != faults.Most {
 		t.Errorf("%d problems, %v", len(r.Problems), err)
+	}
+}
+
+// TestCheckOfLostPages: Check reports a bucket whose root is no page of the file, or one
+// above it, that an open file has come to have. It reads no such page, and ends.
+func TestCheckOfLostPages(t *testing.T) {
+	for name, root := range map[string]func(top uint64) uint64{
+		"beyond the file": func(uint64) uint64 { return 1 << 20 },
+		"far beyond it":   func(uint64) uint64 { return 1 << 60 },
+		"in a circle":     func(top uint64) uint64 { return top },
+		"of another kind": func(uint64) uint64 { return 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			db := openTest(t, path, Options{})
+			fill(t, claimTest(t, db, Claim{}), 600, 50)
+			var items, top uint64
+			if err := db.h.view(func(tx *bolt.Tx) error {
+				items = uint64(tx.Bucket(layout.BucketSources).Bucket([]byte(configMaps.ID())).Bucket(layout.BucketGen).Bucket(layout.U64(1)).Bucket(layout.BucketItems).RootPage())
+				top = uint64(tx.Bucket(layout.BucketSources).RootPage())
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			head := func(root uint64) []byte {
+				return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, root), layout.Mark)
+			}
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write := func(b []byte) {
+				f, err := os.OpenFile(path, os.O_WRONLY, 0) // without a moment in which it is empty
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.WriteAt(b, 0); errors.Join(err, f.Close()) != nil {
+					t.Fatal(err)
+				}
+			}
+			write(bytes.ReplaceAll(b, head(items), head(root(top))))
+			if r, err := db.Check(); err != nil || len(r.Problems) == 0 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			write(b)
+		})
 	}
 }

@@ -204,7 +204,7 @@ func (m *turmoil) mend() {
 func (m *turmoil) unsound() string {
 	r, err := m.db.Check()
 	if m.hurt || m.maimed {
-		r.Problems = slices.DeleteFunc(r.Problems, func(p string) bool { return strings.Contains(p, "unreachable unfreed") })
+		r.Problems = slices.DeleteFunc(r.Problems, func(p string) bool { return strings.Contains(p, "neither in use nor free") })
 	}
 	if err == nil && r.Sound() {
 		return ""

@@ -16,12 +16,13 @@ import (
 type File struct {
 	r     io.ReaderAt
 	meta  *meta
+	size  int64
 	pages uint64 // in the file, at most as many as meta says
 }
 
 func newFile(r io.ReaderAt, m *meta, size int64) *File {
 	n := uint64(m.pageSize)
-	return &File{r, m, min(m.pages, (uint64(size)+n-1)/n)}
+	return &File{r, m, size, min(m.pages, (uint64(size)+n-1)/n)}
 }
 
 const (
