@@ -79,7 +79,11 @@ func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	to, err := layout.Create(aside, layout.U64(uint64(now.UnixNano())))
+	at := uint64(now.UnixNano())
+	for b := aside.Bucket(layout.U64(at)); b != nil && b.Bucket(name) != nil; b = aside.Bucket(layout.U64(at)) {
+		at++ // the clock has stood, or was set back
+	}
+	to, err := layout.Create(aside, layout.U64(at))
 	if err != nil {
 		return err
 	}

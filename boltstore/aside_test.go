@@ -10,6 +10,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
@@ -84,6 +86,26 @@ func TestHalfRemovedAside(t *testing.T) {
 	db = openTest(t, path, Options{})
 	if n := asides(t, db); n != 0 || len(db.AsidePaths()) > 0 {
 		t.Errorf("%d sources are aside, set aside is %q", n, db.AsidePaths())
+	}
+}
+
+// TestSetAsideTwiceAtOnce: what the file says of a source may be damaged twice at one time
+// of the clock, which may stand or be set back.
+func TestSetAsideTwiceAtOnce(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Clock: testingclock.NewFakeClock(time.Now()), Window: time.Nanosecond})
+	for range 3 {
+		s := claimTest(t, db, Claim{})
+		relist(t, s, "1", RelistOptions{}, []runtime.Object{at(1, "a")}, 10)
+		s.Release()
+		if err := db.h.update(func(tx *bolt.Tx) error {
+			src, _ := db.h.source(tx, configMaps.ID())
+			return src.Root.Put(layout.KeyMeta, []byte("damaged"))
+		}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := claimTest(t, db, Claim{}); s.State().Synced || s.Err() != nil {
+		t.Errorf("%+v, %v", s.State(), s.Err())
 	}
 }
 

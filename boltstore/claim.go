@@ -171,7 +171,7 @@ func (s *Store) setKind(m *sourceMeta) {
 
 // load reads the source's meta, or makes it, and removes what a crash left.
 func (s *Store) load() error {
-	found, done, lost := false, false, false
+	found, done := false, false
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		src, ok := s.db.h.source(tx, s.id)
 		if !ok {
@@ -198,13 +198,15 @@ func (s *Store) load() error {
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
 		s.db.log().Error(err, "What the file says of a source is damaged; the source is set aside and will be listed", "source", s.source.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
-			_, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.collecting().asideTime())
-			return err
+			if _, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.collecting().asideTime()); err != nil {
+				return err
+			}
+			return s.create(tx, false, true)
 		}, nil)
-		lost = true
+		done = true
 	}
 	if err == nil && !done {
-		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx, found, lost) }, nil)
+		err = s.db.h.update(func(tx *bolt.Tx) error { return s.create(tx, found, false) }, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("boltstore: claim %s in %s: %w", s.source, s.db.path, err)
