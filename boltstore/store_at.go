@@ -281,9 +281,10 @@ type EntriesAt struct {
 	Entries []*Entry
 	// Next is the moment after them.
 	Next Moment
-	// Listed: a list has brought them. They are in no order of versions, and deletes have
-	// none. Next has the list's version after the last one.
-	Listed bool
+	// Listed: a list of that version has brought them. They are in no order of versions,
+	// and deletes have none. Next has the list's version after the last one.
+	Listed      bool
+	ListVersion string
 }
 
 // afterBytes bounds the records that EntriesAfter returns, unless one is larger.
@@ -315,7 +316,10 @@ func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {
 		drafts, first = drafts[at.Seq+1-first:last-first+1], at.Seq+1
 		drafts = someOf(drafts)
 		last = at.Seq + uint64(len(drafts))
-		if e.Listed = l != nil; last < m.Seq {
+		if l != nil {
+			e.Listed, e.ListVersion = true, l.Version
+		}
+		if last < m.Seq {
 			e.Next.Seq, e.Next.Version = last, ""
 			if e.Listed && last == l.Seq {
 				e.Next.Version = l.Version

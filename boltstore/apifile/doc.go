@@ -6,7 +6,8 @@
 // # What is served
 //
 // A type is served if the file has a source of it. A request is answered from one source,
-// whole or of its namespace, whose selectors are all among the request's. Several are
+// whole or of its namespace, whose selectors are all among the request's. What a source was
+// selected by can be asked for, whatever the file keeps of its objects. Several are
 // never put together, since they have no common version. What no source covers gets 503
 // with the sources that there are, so a client tries again and is not told that nothing
 // is there. A type without a source is not in discovery, and gets 404. Of several sources
@@ -41,9 +42,11 @@
 //   - A watch ends in order when the program stops to keep its source. The next one finds
 //     the source that answers from then on, and gets 429 until that has been listed.
 //   - A list of the server (a relist) brings the file several changes at once, in no order
-//     of versions. Watchers get them as they are in the file. Deletes among them carry the
-//     version of the state before, and a bookmark with the list's version follows the
-//     last one. A client that resumes in between gets them again, and ends equal.
+//     of versions. Watchers get them as they are in the file, but what has the list's own
+//     version last. Deletes among them carry the version of the state before, and a bookmark
+//     with the list's version follows the last one. A client that resumes in between gets
+//     them again, and ends equal. If the pages of a list were of several versions, open
+//     watches get 410.
 //   - A bookmark states the version up to which the watcher has everything. They come as
 //     from the server, if the file's version has moved.
 //   - A restored server, another cluster, another Go type of the program, and contents

@@ -24,6 +24,13 @@ type watcher struct {
 	after   uint64 // the version from which the watch began
 	behind  bool   // the file has not reached after yet: changes up to it are left out
 	mark    bool   // a list has ended, a bookmark is due
+
+	// A list brings changes in no order of versions. Those of its own version come last: a
+	// client that goes on from that version has all others. So they are left out at first,
+	// and the list's changes are read once more for them.
+	list  *boltstore.Moment // before the list's changes, nil outside of them
+	left  bool              // some were left out
+	again bool              // they are read once more
 }
 
 // Watch implements kubeapi.Storage.
@@ -109,12 +116,19 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		return kubeapi.Batch{Version: w.version, Mark: true}, nil
 	}
 	changed := w.s.db.Committed(w.src.st.Source)
-	e, err := w.src.EntriesAfter(w.at)
+	before := w.at
+	e, err := w.src.EntriesAfter(before)
 	if err != nil {
 		return kubeapi.Batch{}, ended(err)
 	}
 	w.at = e.Next
+	if w.left && !e.Listed { // so many lists have come since that this one is not known any more
+		return kubeapi.Batch{}, kubeapi.ErrExpired
+	}
 	if len(e.Entries) > 0 {
+		if e.Listed && w.list == nil {
+			w.list = &before
+		}
 		return kubeapi.Batch{Each: w.each(e)}, nil
 	}
 	w.reached(e)
@@ -129,7 +143,18 @@ func (w *watcher) each(e boltstore.EntriesAt) iter.Seq2[*kubeapi.Change, error] 
 	return func(yield func(*kubeapi.Change, error) bool) {
 		for i, entry := range e.Entries {
 			e.Entries[i] = nil
-			if v := number(entry.Version()); !e.Listed && v > 0 {
+			switch v := number(entry.Version()); {
+			case e.Listed:
+				listed := number(e.ListVersion)
+				if v > listed { // a later page showed it: a client that goes on from there would miss the rest
+					yield(nil, kubeapi.ErrExpired)
+					return
+				}
+				if last := v == listed; last != w.again {
+					w.left = w.left || last
+					continue
+				}
+			case v > 0:
 				if w.behind = w.behind && v <= w.after; w.behind {
 					continue
 				}
@@ -151,6 +176,11 @@ func (w *watcher) each(e boltstore.EntriesAt) iter.Seq2[*kubeapi.Change, error] 
 // reached: the watcher has all entries.
 func (w *watcher) reached(e boltstore.EntriesAt) {
 	if v := number(e.Next.Version); v > 0 {
+		if e.Listed && w.left && !w.again {
+			w.at, w.again = *w.list, true
+			return
+		}
+		w.list, w.left, w.again = nil, false, false
 		w.mark, w.behind = e.Listed && v > w.after, w.behind && v < w.after
 		w.version = max(v, w.after)
 	}
