@@ -289,16 +289,20 @@ func number(version string) uint64 {
 }
 
 // Get implements kubeapi.Storage.
-func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name string) (*kubeapi.Object, uint64, error) {
+func (s *storage) Get(ctx context.Context, t *kubeapi.Type, namespace, name string, least uint64) (*kubeapi.Object, error) {
 	src, err := s.pick(t, kubeapi.Selection{Namespace: namespace, Labels: labels.Everything(), Fields: fields.Everything()}, "")
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	s.freshen(ctx, src)
-	obj, at, err := src.GetAt(keyOf(t.Key(namespace, name)))
-	if err != nil || obj == nil {
-		return nil, number(at.Version), answer(err)
+	if least > 0 {
+		if _, err := s.reach(ctx, src, least); err != nil {
+			return nil, answer(err)
+		}
 	}
-	o, err := src.object(obj)
-	return o, number(at.Version), err
+	obj, _, err := src.GetAt(keyOf(t.Key(namespace, name)))
+	if err != nil || obj == nil {
+		return nil, answer(err)
+	}
+	return src.object(obj)
 }

@@ -1,9 +1,7 @@
 package kubeapi
 
 import (
-	"mime"
 	"net/http"
-	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,15 +17,12 @@ const (
 // AcceptsAggregated says whether the client prefers one document to a document for each
 // group version.
 func AcceptsAggregated(r *http.Request) bool {
-	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
-		if err != nil || media != MediaJSON {
-			continue
-		}
+	for _, m := range accepted(r.Header.Get("Accept")) {
 		switch {
-		case params["as"] == discoveryList && params["g"] == apidiscoveryv2.GroupName && params["v"] == "v2":
+		case m.media != MediaJSON:
+		case m.params["as"] == discoveryList && m.params["g"] == apidiscoveryv2.GroupName && m.params["v"] == "v2":
 			return true
-		case params["as"] == "":
+		case m.params["as"] == "":
 			return false
 		}
 	}

@@ -101,10 +101,12 @@ func (r *Request) serve(verb string) (err error) {
 		return errNoResource()
 	}
 	reads := verb == "get" || verb == "list" || verb == "watch"
+	if reads && r.Method != http.MethodGet && (r.Method != http.MethodHead || !r.Type.Custom) {
+		return errMethod() // OPTIONS, what nobody knows, and HEAD as at a server
+	}
 	needsName := verb == "get" || verb == "update" || verb == "patch" || verb == "delete"
 	if needsName != (r.Name != "") || everywhere && verb != "list" && verb != "watch" || !reads && r.h.Write == nil {
-		return apiStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
-			"the server does not allow this method on the requested resource")
+		return errMethod()
 	}
 	if r.enc, err = r.negotiate(verb); err != nil {
 		return NotHere(err) // in this form
@@ -118,6 +120,11 @@ func (r *Request) serve(verb string) (err error) {
 		return r.watch()
 	}
 	return r.h.Write(r, verb)
+}
+
+func errMethod() error {
+	return apiStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		"the server does not allow this method on the requested resource")
 }
 
 func errNoResource() error {
@@ -223,20 +230,21 @@ func (r *Request) WriteSuccess(details *metav1.StatusDetails) error {
 }
 
 func (r *Request) get() error {
-	o, version, err := r.h.Storage.Get(r.Context(), r.Type, r.Namespace, r.Name)
-	if err != nil {
-		return err
-	}
+	var least uint64
 	if rv := r.URL.Query().Get("resourceVersion"); rv != "" {
-		n, err := parseVersion(rv)
-		if err != nil {
+		var err error
+		if least, err = parseVersion(rv); err != nil {
 			return err
 		}
-		if n > version {
-			return errTooLarge(&TooLargeError{n, version})
-		}
 	}
-	if o == nil {
+	o, err := r.h.Storage.Get(r.Context(), r.Type, r.Namespace, r.Name, least)
+	var large *TooLargeError
+	switch {
+	case errors.As(err, &large):
+		return errTooLarge(large)
+	case err != nil:
+		return err
+	case o == nil:
 		return apierrors.NewNotFound(r.Type.GroupResource(), r.Name)
 	}
 	return r.WriteObject(http.StatusOK, o)

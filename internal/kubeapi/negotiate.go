@@ -1,9 +1,12 @@
 package kubeapi
 
 import (
+	"cmp"
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,20 +14,41 @@ import (
 	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 )
 
-// negotiate picks the first representation in the Accept header that the
-// resource has.
+// mediaType is what a client accepts.
+type mediaType struct {
+	media  string
+	params map[string]string
+	weight float64
+}
+
+// accepted are the media types in an Accept header, those with the largest weight first.
+func accepted(header string) (all []mediaType) {
+	for part := range strings.SplitSeq(header, ",") {
+		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		weight := 1.0
+		if q, ok := params["q"]; ok {
+			weight, _ = strconv.ParseFloat(q, 64) // what is no number is 0
+		}
+		all = append(all, mediaType{media, params, weight})
+	}
+	slices.SortStableFunc(all, func(a, b mediaType) int { return cmp.Compare(b.weight, a.weight) })
+	return all
+}
+
+// negotiate picks the representation in the Accept header that the resource has, and that
+// the client wants most: the first one of those with the largest weight.
 func (r *Request) negotiate(verb string) (encoding, error) {
 	accept := r.Header.Get("Accept")
 	if accept == "" {
 		accept = MediaJSON
 	}
-	for part := range strings.SplitSeq(accept, ",") {
-		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
-		if err != nil {
-			continue
-		}
+	var err error
+	for _, m := range accepted(accept) {
 		var enc encoding
-		switch media {
+		switch m.media {
 		case MediaProto:
 			enc.proto = true
 		case MediaYAML:
@@ -36,9 +60,9 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 		default:
 			continue
 		}
-		as := params["as"]
-		enc.beta = params["v"] == metav1beta1.SchemeGroupVersion.Version
-		switch isMeta := params["g"] == metaKind.Group && (enc.beta || params["v"] == metaKind.Version); {
+		as := m.params["as"]
+		enc.beta = m.params["v"] == metav1beta1.SchemeGroupVersion.Version
+		switch isMeta := m.params["g"] == metaKind.Group && (enc.beta || m.params["v"] == metaKind.Version); {
 		case as == "":
 			if enc.proto && r.Type.Custom || r.Type.MetadataOnly {
 				continue
@@ -55,6 +79,9 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 		case as == metaKind.Kind, as == metaKind.Kind+"List":
 			if list := verb == "list" || verb == "deletecollection"; list && as == metaKind.Kind {
 				return enc, notAcceptable(fmt.Sprintf("you requested PartialObjectMetadata, but the requested object is a list (*%s.%sList)", r.Type.goPackage(), r.Type.Kind))
+			}
+			if verb == "get" && as != metaKind.Kind {
+				return enc, notAcceptable(fmt.Sprintf("you requested PartialObjectMetadataList, but the requested object is not a list (*%s.%s)", r.Type.goPackage(), r.Type.Kind))
 			}
 			enc.partial = true
 			return enc, nil

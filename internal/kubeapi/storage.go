@@ -19,9 +19,9 @@ import (
 type Storage interface {
 	// Types are the types that are served, in the order of discovery.
 	Types() []*Type
-	// Get returns the object of that name in the newest state, nil if there is none, and
-	// the version of the state.
-	Get(ctx context.Context, t *Type, namespace, name string) (o *Object, version uint64, err error)
+	// Get returns the object of that name in the newest state, nil if there is none. The
+	// state must not be older than least.
+	Get(ctx context.Context, t *Type, namespace, name string, least uint64) (*Object, error)
 	// List returns a page of one state.
 	List(ctx context.Context, t *Type, q Query) (*Page, error)
 	// Watch begins a watch. The caller closes it.

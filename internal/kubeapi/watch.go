@@ -87,7 +87,7 @@ func (r *Request) watch() error {
 	}
 	defer w.Close()
 	st.w = w
-	return st.broken(st.serve(initial && q.SendInitialEvents != nil && q.AllowWatchBookmarks, timer.C(), func(d time.Duration) { timer.Reset(d) }))
+	return st.broken(st.serve(initial && q.AllowWatchBookmarks, timer.C(), func(d time.Duration) { timer.Reset(d) }))
 }
 
 // watchStatus returns the status that a watch sends as an event, since it is about

@@ -20,10 +20,13 @@ const eventBatch = 256
 
 func (s storage) Types() []*kubeapi.Type { return s.store.Load().types }
 
-func (s storage) Get(_ context.Context, t *kubeapi.Type, namespace, name string) (*kubeapi.Object, uint64, error) {
+func (s storage) Get(_ context.Context, t *kubeapi.Type, namespace, name string, least uint64) (*kubeapi.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tableOfType(t).current(t.Key(namespace, name)), s.rev, nil
+	if least > s.rev {
+		return nil, &kubeapi.TooLargeError{Version: least, Current: s.rev}
+	}
+	return s.tableOfType(t).current(t.Key(namespace, name)), nil
 }
 
 func (s storage) List(_ context.Context, t *kubeapi.Type, q kubeapi.Query) (*kubeapi.Page, error) {

@@ -160,6 +160,34 @@ var codecs = []testCase{
 			}
 		}
 	}},
+	{"the largest weight wins", func(t *testing.T, f *fixture) {
+		for _, path := range []string{f.configMaps(), f.widgets()} {
+			f.create(t, path, "a")
+			for types, want := range map[string]string{
+				"application/json;q=0.2, application/yaml":                                   "application/yaml",
+				"application/yaml;q=0.5, application/json;q=0.6":                             jsonType,
+				"application/json;as=Table;v=v1;g=meta.k8s.io;q=0.1, application/yaml;q=0.2": "application/yaml",
+				"text/html, */*;q=0.1":                                                       jsonType,
+			} {
+				if a := f.do(t, http.MethodGet, path, accept(types), nil); a.code != http.StatusOK || mediaType(t, a.header) != want {
+					t.Errorf("%s: got %d %v", types, a.code, a.header)
+				}
+			}
+			if a := f.do(t, http.MethodGet, path+"/a", accept("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io, application/json"), nil); a.code < 400 {
+				t.Errorf("one object as a list: got %d %s", a.code, a.body)
+			}
+		}
+	}},
+	{"other methods read nothing", func(t *testing.T, f *fixture) {
+		f.create(t, f.configMaps(), "a")
+		for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodTrace, "FOO"} {
+			for _, path := range []string{f.configMaps(), f.configMaps() + "/a"} {
+				if a := f.do(t, method, path, accept(jsonType), nil); a.code != http.StatusMethodNotAllowed {
+					t.Errorf("%s %s: got %d %s", method, path, a.code, a.body)
+				}
+			}
+		}
+	}},
 	{"CBOR is not served", func(t *testing.T, f *fixture) {
 		const cborType = "application/cbor"
 		for _, path := range []string{f.configMaps(), f.widgets()} {

@@ -131,7 +131,7 @@ var lists = []testCase{
 		at := "?resourceVersion=" + future
 		// A server that was restored is asked for the next page of an earlier list.
 		page := "?limit=2&continue=" + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%s,"start":"a\u0000"}`, future))
-		for _, query := range []string{at, at + "&resourceVersionMatch=NotOlderThan", at + "&resourceVersionMatch=Exact", at + "&limit=2", page} {
+		for _, query := range []string{at, at + "&resourceVersionMatch=NotOlderThan", at + "&resourceVersionMatch=Exact", at + "&limit=2", page, "/a" + at} {
 			t.Run(query, func(t *testing.T) {
 				t.Parallel()
 				st := f.status(t, f.configMaps()+query, http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
