@@ -129,7 +129,8 @@ func prefixOf(sel kubeapi.Selection) string {
 }
 
 // walk calls fn with the selected objects of a moment, in the order of their keys, until
-// fn returns false. No transaction is open meanwhile.
+// fn returns false. No transaction is open meanwhile. It reads few objects at first, and
+// more at a time if they are not the selected ones.
 func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int, fn func(key string, o *kubeapi.Object) bool) error {
 	n := pageSize
 	if limit > 0 {
@@ -157,6 +158,7 @@ func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 		if len(keys) > 0 {
 			from = keys[len(keys)-1] + "\x00"
 		}
+		n = min(2*n, pageSize)
 	}
 	return nil
 }
