@@ -169,6 +169,11 @@ func typeOf(sources []boltstore.State) *kubeapi.Type {
 	t := kubeapi.NewType(r, "get", "list", "watch")
 	t.Custom = t.Custom || first.Source.Form == boltstore.FormUnstructured
 	t.MetadataOnly = first.Source.Form == boltstore.FormMetadata
+	for _, st := range sources {
+		for _, r := range selectedBy(st.Source) {
+			t.SelectedBy = append(t.SelectedBy, r.Field)
+		}
+	}
 	return t
 }
 
@@ -184,8 +189,9 @@ func (s *storage) Types() []*kubeapi.Type {
 // source is what a request is answered from.
 type source struct {
 	*boltstore.Store
-	t  *kubeapi.Type
-	st boltstore.State
+	t     *kubeapi.Type
+	st    boltstore.State
+	known []fields.Requirement // its objects were selected by
 }
 
 // pick finds the source that answers, and states its age. id is the beginning of its ID,
@@ -204,6 +210,10 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 			if !covers(st.Source, sel) || !strings.HasPrefix(st.Source.ID(), id) {
 				continue
 			}
+			known := selectedBy(st.Source)
+			if slices.ContainsFunc(sel.Fields.Requirements(), func(r fields.Requirement) bool { return !t.Selectable(r.Field) && !slices.Contains(known, r) }) {
+				continue // its objects do not show it
+			}
 			if _, err := strconv.ParseUint(st.ResourceVersion, 10, 64); err != nil && st.Synced {
 				continue
 			}
@@ -212,7 +222,7 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 				return nil, unavailable(err, 1)
 			}
 			s.age(&st, nil)
-			return &source{store, t, st}, nil
+			return &source{store, t, st, known}, nil
 		}
 	}
 	if id != "" {
@@ -238,18 +248,20 @@ func covers(src boltstore.Source, sel kubeapi.Selection) bool {
 			}
 		}
 	}
-	if src.FieldSelector != "" {
-		has, err := fields.ParseSelector(src.FieldSelector)
-		if err != nil {
-			return false
-		}
-		for _, r := range has.Requirements() {
-			if !slices.Contains(sel.Fields.Requirements(), r) {
-				return false
-			}
-		}
+	if _, err := fields.ParseSelector(src.FieldSelector); err != nil {
+		return false
 	}
-	return true
+	return !slices.ContainsFunc(selectedBy(src), func(r fields.Requirement) bool { return !slices.Contains(sel.Fields.Requirements(), r) })
+}
+
+// selectedBy are the fields by which a source was selected. Its objects have them, also if
+// the file has only their metadata, or what a program's transform has left of them.
+func selectedBy(src boltstore.Source) []fields.Requirement {
+	sel, err := fields.ParseSelector(src.FieldSelector)
+	if err != nil || sel.Empty() {
+		return nil
+	}
+	return sel.Requirements()
 }
 
 // answer turns an error of the file into what the API says.
@@ -276,7 +288,9 @@ func (s *source) object(obj any) (*kubeapi.Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("apifile: %s: %T is no API object", s.st.Source, obj)
 	}
-	return s.t.Of(o, number(o.GetResourceVersion())), nil
+	out := s.t.Of(o, number(o.GetResourceVersion()))
+	out.Known = s.known
+	return out, nil
 }
 
 // number is a version as a number, 0 if it is none.

@@ -7,13 +7,25 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 )
+
+// Selectable says whether a field selector can name a field of the type's objects.
+func (t *Type) Selectable(field string) bool {
+	if t.MetadataOnly {
+		return selectable(&metav1.PartialObjectMetadata{}).Has(field)
+	}
+	return selectable(t.NewObject()).Has(field) && (field != "metadata.namespace" || t.Namespaced)
+}
 
 // selectable returns the fields of obj that a field selector can name.
 func selectable(obj APIObject) fields.Set {
 	set := fields.Set{"metadata.name": obj.GetName()}
-	switch o := obj.(type) {
+	switch o := typed(obj).(type) {
 	case *corev1.Namespace:
 		set["status.phase"] = string(o.Status.Phase)
 		return set
@@ -50,6 +62,22 @@ func selectable(obj APIObject) fields.Set {
 	}
 	set["metadata.namespace"] = obj.GetNamespace()
 	return set
+}
+
+// typed is an object of a built-in type as its Go type.
+func typed(obj APIObject) APIObject {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj
+	}
+	o, err := scheme.Scheme.New(u.GroupVersionKind())
+	if err != nil {
+		return obj // a custom resource
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
+		return obj
+	}
+	return o.(APIObject)
 }
 
 // about sets the fields of an event's object.

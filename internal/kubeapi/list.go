@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,23 +66,21 @@ func (r *Request) Parameters() (*Parameters, error) {
 	return q, r.Type.checkFields(q.Fields)
 }
 
+// checkFields refuses fields that objects cannot be selected by here. A server may have more
+// of them, as the selectable fields of a custom resource.
 func (t *Type) checkFields(sel fields.Selector) error {
 	if sel.Empty() {
 		return nil
 	}
-	known := selectable(t.NewObject())
-	if t.MetadataOnly {
-		known = selectable(&metav1.PartialObjectMetadata{})
-	}
 	for _, req := range sel.Requirements() {
-		if known.Has(req.Field) {
+		if t.Selectable(req.Field) || slices.Contains(t.SelectedBy, req.Field) {
 			continue
 		}
-		if len(known) == 2 && !t.Custom {
-			return apierrors.NewBadRequest(fmt.Sprintf(
-				`%q is not a known field selector: only "metadata.name", "metadata.namespace"`, req.Field))
+		if len(selectable(t.NewObject())) == 2 && !t.Custom {
+			return NotHere(apierrors.NewBadRequest(fmt.Sprintf(
+				`%q is not a known field selector: only "metadata.name", "metadata.namespace"`, req.Field)))
 		}
-		return apierrors.NewBadRequest("field label not supported: " + req.Field)
+		return NotHere(apierrors.NewBadRequest("field label not supported: " + req.Field))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -29,6 +30,9 @@ type Object struct {
 	Version         uint64
 	Namespace, Name string
 	Labels          labels.Set
+	// Known are fields for selectors whose values the Storage knows, whatever the object
+	// shows of them.
+	Known []fields.Requirement
 
 	// from or raw has the object. raw is the protobuf message without its envelope, or
 	// for a custom resource the JSON. The other forms are made on demand.
@@ -86,7 +90,18 @@ func (t *Type) Raw(o *Object) ([]byte, error) {
 
 // Fields returns the fields of the object that a field selector can name.
 func (o *Object) Fields() fields.Set {
-	set, _ := o.fields.get(func() (fields.Set, error) { return selectable(o.from), nil }) // it never fails
+	set, _ := o.fields.get(func() (fields.Set, error) { // it never fails
+		set := selectable(o.from)
+		for _, r := range o.Known {
+			switch {
+			case r.Operator != selection.NotEquals:
+				set[r.Field] = r.Value
+			case set[r.Field] == r.Value:
+				set[r.Field] = "\x00" // anything else
+			}
+		}
+		return set, nil
+	})
 	return set
 }
 

@@ -30,6 +30,9 @@ type Type struct {
 	Custom   bool // it is unstructured; so are all that client-go's scheme does not know
 	Singular string
 	Verbs    []string
+	// SelectedBy are further fields that a selector can name. The Storage sees to it that
+	// objects have them; see Object.Known.
+	SelectedBy []string
 	// MetadataOnly: the Storage has no more of its objects. They are served as
 	// PartialObjectMetadata and in tables. Whole objects get 406.
 	MetadataOnly bool
