@@ -192,6 +192,7 @@ type source struct {
 	t     *kubeapi.Type
 	st    boltstore.State
 	known []fields.Requirement // its objects were selected by
+	label labels.Requirements  // likewise
 }
 
 // pick finds the source that answers, and states its age. id is the beginning of its ID,
@@ -222,7 +223,12 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 				return nil, unavailable(err, 1)
 			}
 			s.age(&st, nil)
-			return &source{store, t, st, known}, nil
+			sel, err := labels.Parse(st.Source.LabelSelector)
+			if err != nil {
+				return nil, err
+			}
+			label, _ := sel.Requirements()
+			return &source{store, t, st, known, label}, nil
 		}
 	}
 	if id != "" {
@@ -290,6 +296,15 @@ func (s *source) object(obj any) (*kubeapi.Object, error) {
 	}
 	out := s.t.Of(o, number(o.GetResourceVersion()))
 	out.Known = s.known
+	for _, r := range s.label {
+		if !r.Matches(out.Labels) { // a transform has removed it
+			out.Labels = labels.Merge(out.Labels, nil)
+			delete(out.Labels, r.Key())
+			if values := r.ValuesUnsorted(); !r.Matches(out.Labels) {
+				out.Labels[r.Key()] = append(values, "")[0]
+			}
+		}
+	}
 	return out, nil
 }
 
