@@ -93,6 +93,14 @@ func ask(h http.Handler, r *http.Request, accept string) *answer {
 	return a
 }
 
+// withheld says whether the server's answer takes nothing from what the file has: there is
+// none, or the server refuses this process, whose user may read the file. Anybody else who is
+// refused is told so.
+func (a *answer) withheld(r *http.Request) bool {
+	refused := a.code == http.StatusUnauthorized || a.code == http.StatusForbidden
+	return a.code >= http.StatusInternalServerError || refused && callerOf(r).same
+}
+
 // discovery answers with what the file has and what the server says that it has. If the
 // server does not answer, it is what the file has.
 func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +115,7 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 	}
 	ours := ask(file, r, accept)
 	switch {
-	case theirs.code == http.StatusNotFound && ours.code == http.StatusOK, theirs.code >= http.StatusInternalServerError:
+	case theirs.code == http.StatusNotFound && ours.code == http.StatusOK, theirs.withheld(r):
 		ours.send(w)
 	case theirs.code != http.StatusOK || ours.code != http.StatusOK:
 		theirs.send(w)
@@ -125,7 +133,7 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 // version answers with the server's version, or with that of the file's API.
 func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	theirs := ask(s.link, r, kubeapi.MediaJSON)
-	if theirs.code >= http.StatusInternalServerError {
+	if theirs.withheld(r) {
 		s.file.ServeFile(w, r, nil)
 		return
 	}

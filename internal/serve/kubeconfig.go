@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,15 +23,19 @@ const name = "kubewake"
 
 // WriteKubeconfig replaces the file at path by one that only this user can read, with the
 // address of a server, its certificate and a token for it. It replaces nothing but a
-// kubeconfig of an earlier life: see replaceable.
+// kubeconfig of an earlier life, whose namespace stays: see earlier.
 func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err error) {
-	if err := replaceable(path); err != nil {
+	was, err := earlier(path)
+	if err != nil {
 		return err
 	}
 	c := clientcmdapi.NewConfig()
 	c.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + server.String(), CertificateAuthorityData: ca}
 	c.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	if was != nil {
+		c.Contexts[name].Namespace = was.Contexts[name].Namespace // as the user has set it
+	}
 	c.CurrentContext = name
 	b, err := clientcmd.Write(*c)
 	if err != nil {
@@ -52,21 +57,32 @@ func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err
 	return os.Rename(f.Name(), path)
 }
 
-// replaceable returns an error if the file at path has anything but what WriteKubeconfig
-// writes: the user's own kubeconfig, say, or the file that is served.
-func replaceable(path string) error {
+// earlier is the kubeconfig at path that WriteKubeconfig has written, nil if nothing is
+// there. It is an error if the file has anything else: the user's own kubeconfig, say, even
+// of a cluster with this name, or the file that is served.
+func earlier(path string) (*clientcmdapi.Config, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := clientcmd.Load(b)
-	if err == nil && len(c.Clusters) == 1 && c.Clusters[name] != nil && len(c.Contexts) == 1 && len(c.AuthInfos) == 1 {
-		return nil
+	if err == nil && len(c.Clusters) == 1 && len(c.Contexts) == 1 && len(c.AuthInfos) == 1 {
+		cluster, context, user := c.Clusters[name], c.Contexts[name], c.AuthInfos[name]
+		if cluster != nil && context != nil && user != nil && tokenForm.MatchString(user.Token) && loopback(cluster.Server) {
+			return c, nil
+		}
 	}
-	return fmt.Errorf("%s is not a kubeconfig that kubewake has written, so it is not replaced; choose another path", path)
+	return nil, fmt.Errorf("%s is not a kubeconfig that kubewake has written, so it is not replaced; choose another path", path)
+}
+
+// loopback says whether a URL is that of an address of this machine.
+func loopback(server string) bool {
+	addr, ok := strings.CutPrefix(server, "https://")
+	at, err := netip.ParseAddrPort(addr)
+	return ok && err == nil && at.Addr().IsLoopback()
 }
 
 // tokenForm is that of NewToken.

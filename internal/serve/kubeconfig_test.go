@@ -1,0 +1,61 @@
+package serve
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// TestForeignKubeconfig: the kubeconfig of a cluster that happens to be called kubewake
+// stays. What a user has set in one that was written here stays, too.
+func TestForeignKubeconfig(t *testing.T) {
+	at, ca, token := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1234}, []byte("ca"), NewToken()
+	dir := t.TempDir()
+	for of, change := range map[string]func(c *clientcmdapi.Config){
+		"another server": func(c *clientcmdapi.Config) { c.Clusters[name].Server = "https://kubewake.example.com:6443" },
+		"a client certificate": func(c *clientcmdapi.Config) {
+			c.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientKeyData: []byte("the only copy")}
+		},
+		"another token": func(c *clientcmdapi.Config) { c.AuthInfos[name].Token = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.e30.c2ln" },
+		"another user":  func(c *clientcmdapi.Config) { c.AuthInfos = map[string]*clientcmdapi.AuthInfo{"admin": {Token: token}} },
+	} {
+		path := filepath.Join(dir, strings.ReplaceAll(of, " ", "-"))
+		if err := WriteKubeconfig(path, at, ca, token); err != nil {
+			t.Fatal(err)
+		}
+		c, err := clientcmd.LoadFromFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(c)
+		if err := clientcmd.WriteToFile(*c, path); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteKubeconfig(path, at, ca, token); err == nil {
+			t.Errorf("the kubeconfig with %s is replaced", of)
+		}
+	}
+	path := filepath.Join(dir, "own")
+	if err := WriteKubeconfig(path, at, ca, token); err != nil {
+		t.Fatal(err)
+	}
+	c, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Contexts[name].Namespace = "shop" // kubectl config set-context --current --namespace shop
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	at.Port++
+	if err := WriteKubeconfig(path, at, ca, token); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = clientcmd.LoadFromFile(path); err != nil || c.Contexts[name].Namespace != "shop" || c.Clusters[name].Server != "https://127.0.0.1:1235" {
+		t.Errorf("%v %+v", err, c)
+	}
+}

@@ -1,0 +1,41 @@
+package serve
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/internal/kubeapi"
+)
+
+// TestRefusedDiscovery: a server that does not accept this process's credentials any more
+// takes nothing from this user of what the file has.
+func TestRefusedDiscovery(t *testing.T) {
+	c := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		kubeapi.WriteStatus(w, apierrors.NewUnauthorized("the token has expired"))
+	}))
+	t.Cleanup(c.Close)
+	link, err := NewLink(&rest.Config{Host: c.URL, BearerToken: "expired", QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})}}, LinkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: link})
+	for path, want := range map[string]string{"/api": "APIVersions", "/apis": "APIGroupList", "/api/v1": "configmaps", "/version": "kubewake"} {
+		if a := s.get(path); !a.has(200, want) {
+			t.Errorf("%s: %d %s", path, a.code, a.body)
+		}
+	}
+	if a := s.get(maps); !a.has(200, `"items"`) {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	if a := s.get("/api/v1/pods"); a.code != 401 || !strings.Contains(a.body, "expired") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+}
