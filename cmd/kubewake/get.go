@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -207,21 +208,22 @@ func notInFile(typ, path string, states []boltstore.State) error {
 	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(types, ", "))
 }
 
-// pick returns the objects with the given names, or all without names, sorted by key.
-// missing has the names without an object, quoted.
+// pick returns the objects with the given names, in their order and as often as they are
+// given, as kubectl does. Without names it returns all, sorted by key. missing has the names
+// without an object, quoted.
 func pick(found map[string]*unstructured.Unstructured, names []string) (objs []*unstructured.Unstructured, missing []string) {
-	have := map[string]bool{}
-	for _, u := range found {
-		if len(names) == 0 || slices.Contains(names, u.GetName()) {
-			objs = append(objs, u)
-			have[u.GetName()] = true
-		}
+	all := slices.SortedFunc(maps.Values(found), byKey)
+	if len(names) == 0 {
+		return all, nil
 	}
-	slices.SortFunc(objs, func(a, b *unstructured.Unstructured) int {
-		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
-	})
 	for _, n := range names {
-		if !have[n] {
+		have := len(objs)
+		for _, u := range all {
+			if u.GetName() == n {
+				objs = append(objs, u)
+			}
+		}
+		if len(objs) == have {
 			missing = append(missing, fmt.Sprintf("%q", n))
 		}
 	}

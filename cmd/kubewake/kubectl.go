@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -19,6 +21,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/cmd/wait"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/serve"
 
 	_ "github.com/kubewake/kubewake/cmd/kubewake/internal/english" // before kubectl's packages
@@ -40,6 +43,7 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 	return []*cobra.Command{
 		onFile(streams, func(c *kubeClient) *cobra.Command {
 			c.secrets = true // it shows their sizes
+			c.own = func(cmd *cobra.Command, _ []string) (bool, error) { return false, c.hideEvents(cmd) }
 			return kubedescribe.NewCmdDescribe("kubewake", cmdutil.NewFactory(c), streams)
 		}),
 		onFile(streams, func(c *kubeClient) *cobra.Command { return kubeevents.NewCmdEvents(c, streams) }),
@@ -122,6 +126,30 @@ func untilFatal(errOut io.Writer, runs func()) (err error) {
 	}()
 	runs()
 	return nil
+}
+
+// hideEvents has describe leave out the events of a file that has none of them. kubectl would
+// call the object not found, or say that there were no events.
+func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("show-events") {
+		return nil
+	}
+	r, err := c.db.read()
+	if err != nil {
+		return err
+	}
+	st, err := r.Status(cmd.Context())
+	if err = errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	q := ask(namespaceOf(c.namespace), cmdutil.GetFlagBool(cmd, "all-namespaces"), nil)
+	if slices.ContainsFunc(c.db.named(st.Sources), func(st boltstore.State) bool {
+		return st.Synced && groupOf(st) == schema.GroupResource{Resource: "events"} && covers(st.Source, q)
+	}) {
+		return nil
+	}
+	fmt.Fprintln(c.streams.ErrOut, "events are not in the file, so none are shown")
+	return cmd.Flags().Set("show-events", "false")
 }
 
 // newExplain is kubectl's, from the schemas that are kept beside the file.

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// TestPick: objects come in the order in which their names were given, as from kubectl.
+func TestPick(t *testing.T) {
+	found := map[string]*unstructured.Unstructured{}
+	for _, name := range []string{"a", "b", "c"} {
+		u := &unstructured.Unstructured{}
+		u.SetNamespace("web")
+		u.SetName(name)
+		found["web/"+name] = u
+	}
+	for names, want := range map[string]string{"": "a b c", "b a": "b a", "c a c": "c a c", "b x a": `b a missing "x"`} {
+		objs, missing := pick(found, strings.Fields(names))
+		var got []string
+		for _, u := range objs {
+			got = append(got, u.GetName())
+		}
+		if len(missing) > 0 {
+			got = append(got, "missing", strings.Join(missing, " "))
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%q: %s, want %s", names, text, want)
+		}
+	}
+}
+
+// TestDescribeWithoutEvents: a file without events is no reason not to describe an object.
+func TestDescribeWithoutEvents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "x", ResourceVersion: "1"}}})
+	var out, errs bytes.Buffer
+	code := run(t.Context(), genericiooptions.IOStreams{Out: &out, ErrOut: &errs}, []string{"describe", "cm", "x", "-n", "web", "--db", path})
+	if code != 0 || !strings.Contains(out.String(), "Name:         x") || strings.Contains(out.String(), "Events:") || !strings.Contains(errs.String(), "events are not in the file") {
+		t.Errorf("%d:\n%s%s", code, out.String(), errs.String())
+	}
+}
