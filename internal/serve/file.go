@@ -292,8 +292,22 @@ func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwis
 		ErrorHandler:  func(_ http.ResponseWriter, _ *http.Request, cause error) { err = cause },
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}
-	p.ServeHTTP(w, breaksOff(r))
+	pass(&p, w, r)
 	return err
+}
+
+// pass has a proxy answer. A watch that breaks off, since who answers was killed, ends in
+// order: its client goes on from the last event. In HTTP/2 client-go would make an event of
+// the break, which kubectl prints.
+func pass(p *httputil.ReverseProxy, w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		broken := recover()
+		watches := kubeapi.ParsePath(r.URL.Path).Verb(r.Method, r.URL.Query()) == "watch"
+		if broken != nil && (broken != http.ErrAbortHandler || !watches || r.Context().Err() != nil) { //nolint:errorlint // a panic's value
+			panic(broken)
+		}
+	}()
+	p.ServeHTTP(w, breaksOff(r))
 }
 
 // breaksOff has a ReverseProxy panic if it cannot send an answer to its end, as it does in

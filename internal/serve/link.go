@@ -125,7 +125,7 @@ func (l *Link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	p := *l.proxy
 	p.ErrorHandler = func(w http.ResponseWriter, r *http.Request, err error) { l.failed(w, r, began, err) }
-	p.ServeHTTP(w, breaksOff(r))
+	pass(&p, w, r)
 }
 
 // rewrite makes the request that the server gets. It has the caller's own credentials or

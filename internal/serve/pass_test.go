@@ -196,7 +196,8 @@ func TestSilentDiscovery(t *testing.T) {
 	}
 }
 
-// TestDiscoveryBreaksOff: if the server's answer breaks off, the file's is complete.
+// TestDiscoveryBreaksOff: if the server's answer breaks off, the file's is complete. A watch
+// that the server breaks off ends in order, and anything else breaks off.
 func TestDiscoveryBreaksOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"kind":`)      // the test sees it missing
@@ -208,6 +209,11 @@ func TestDiscoveryBreaksOff(t *testing.T) {
 	for path, text := range map[string]string{"/api": `"v1"`, "/api/v1": `"configmaps"`, "/version": "kubewake"} {
 		if a := s.get(path); !a.has(200, text) {
 			t.Errorf("%s: %d %s", path, a.code, a.body)
+		}
+	}
+	for query, want := range map[string]string{"?watch=true": `{"kind":`, "": `{"kind":unexpected EOF`} {
+		if a := s.get("/api/v1/pods" + query); a.code != 200 || a.body != want {
+			t.Errorf("%q: %d %s", query, a.code, a.body)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,6 +97,30 @@ func TestShared(t *testing.T) {
 	end = life("30", &corev1.ConfigMap{ObjectMeta: object("a", "z", 21)})
 	has("another owner has it", `"uid":"az"`)
 	end()
+}
+
+// TestOwnerBreaksOff: a watch ends in order where its owner is killed. client-go takes a
+// stream that breaks off in HTTP/2 for an event with an error, which kubectl prints.
+func TestOwnerBreaksOff(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	filetest.Relist(t, filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{}), "10", &corev1.ConfigMap{ObjectMeta: object("a", "x", 1)})
+	sock, err := live.Serve(db, live.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := NewShared(db.Path(), nil, apifile.Options{})
+	t.Cleanup(func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	events := watch(t, start(t, Options{File: file}))
+	if err := sock.Close(); err != nil { // its requests break off, since their source goes on
+		t.Error(err)
+	}
+	if rest, err := io.ReadAll(events); err != nil {
+		t.Errorf("the watch breaks off after %q: %v", rest, err)
+	}
 }
 
 // TestSharedWithoutSocket: an owner that serves no socket is named.
