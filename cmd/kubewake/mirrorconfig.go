@@ -104,7 +104,9 @@ func configure(path string, flags *pflag.FlagSet, args []string) (types []string
 		if !inConfig(f) {
 			return nil, wrong("there is no such key; there are %s and the flags of kubewake mirror", keyTypes)
 		}
-		if err := s.set(f); err != nil {
+		// -n on the command line asks for one namespace, whatever the file says of all.
+		given := f.Changed || f.Name == "all-namespaces" && flags.Changed("namespace")
+		if err := s.set(f, given); err != nil {
 			return nil, wrong("%v", err)
 		}
 	}
@@ -113,13 +115,13 @@ func configure(path string, flags *pflag.FlagSet, args []string) (types []string
 
 // set gives a flag the value, unless the command line has given it one. A value that the
 // flag does not take is an error in any case.
-func (s setting) set(f *pflag.Flag) error {
+func (s setting) set(f *pflag.Flag, given bool) error {
 	slice, many := f.Value.(pflag.SliceValue)
 	if s.list && !many {
 		return errors.New("it takes one value, and no list")
 	}
 	if many {
-		if f.Changed {
+		if given {
 			return nil
 		}
 		values := []string{}
@@ -133,7 +135,7 @@ func (s setting) set(f *pflag.Flag) error {
 		return fmt.Errorf("it is true or false, and not %q", v.Value)
 	}
 	err := f.Value.Set(v.Value)
-	if err == nil && f.Changed {
+	if err == nil && given {
 		err = f.Value.Set(was)
 	}
 	return err

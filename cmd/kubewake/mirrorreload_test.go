@@ -229,12 +229,12 @@ func TestReloadOffline(t *testing.T) {
 // TestCommandLineWins: flags and types of the command line win over the config file, also
 // when it is read again.
 func TestCommandLineWins(t *testing.T) {
-	c := newConfigured(t, "namespace: other\ntypes: [secrets]\nas-group: [x, y]", "configmaps", "-n", "web", "--as", "u", "--as-group", "z")
+	c := newConfigured(t, "namespace: other\nall-namespaces: true\ntypes: [secrets]\nas-group: [x, y]", "configmaps", "-n", "web", "--as", "u", "--as-group", "z")
 	c.keeps([]string{"configmaps/v1 -n web"}, "configmap/a")
 	if got := *c.mirror.flags.ImpersonateGroup; !slices.Equal(got, []string{"z"}) {
 		t.Errorf("groups %q", got)
 	}
-	c.reload("namespace: third\ntypes: [nonsense]", "asks for nothing else than before")
+	c.reload("namespace: third\nall-namespaces: true\ntypes: [nonsense]", "asks for nothing else than before")
 	c.end()
 }
 
