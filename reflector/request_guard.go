@@ -101,11 +101,25 @@ type pulse struct {
 	beats atomic.Int64
 	bytes atomic.Int64
 	pause atomic.Int64 // ns that the server has last asked for
+	// timeout is the timeoutSeconds that the request states, 0 without one.
+	timeout atomic.Int64
 	// answer counts bytes like bytes, from the caller's last request on: a list function
 	// may read several pages.
 	answer atomic.Int64
 	most   int64       // that answer may have, 0: any number
 	over   atomic.Bool // it had more
+}
+
+// stated is how many seconds the request gives the server. That is what was asked for,
+// unless the caller's function sets a timeout of its own, as list options of a factory may.
+func (p *pulse) stated(asked *int64) *int64 {
+	if !p.seen.Load() {
+		return asked
+	}
+	if s := p.timeout.Load(); s > 0 {
+		return &s
+	}
+	return nil
 }
 
 type pulseKey struct{}
@@ -124,6 +138,9 @@ func notePulse(next func(*http.Request) (*http.Response, error), req *http.Reque
 		return next(req)
 	}
 	p.seen.Store(true)
+	if s, err := strconv.Atoi(req.URL.Query().Get("timeoutSeconds")); err == nil && s > 0 {
+		p.timeout.Store(int64(s))
+	}
 	resp, err := next(req)
 	if err == nil {
 		p.beats.Add(1)

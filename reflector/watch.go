@@ -78,7 +78,10 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t)
 			defer close(t.open)
 		}
-		w, over, _, err = s.requests.watch(asking, s.patience.get(), o)
+		var p *pulse
+		if w, over, p, err = s.requests.watch(asking, s.patience.get(), o); p != nil {
+			o.TimeoutSeconds = p.stated(o.TimeoutSeconds)
+		}
 	}
 	switch {
 	case isExpired(err):

@@ -37,7 +37,7 @@ func (s *ListerWatcher) stream(inner watch.Interface, timeoutSeconds *int64, rep
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
 		w.until = s.clock.Now().Add(timeout)
-		w.short = timeout == s.o.confirmTimeout
+		w.short = timeout <= s.o.confirmTimeout
 		if w.short && timeout < w.quiet { // the server ends it itself, unless the link is dead
 			w.quiet = timeout + askPatience
 		}

@@ -1,0 +1,139 @@
+package factory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubewake/kubewake/informer/factory"
+	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
+)
+
+// TestTweaks: whatever a factory's list options say of a request itself, such as its
+// timeout, its informers read what there is, follow it, and wake within two minutes. A
+// quiet source is confirmed about once a
+// minute, and asks for little.
+func TestTweaks(t *testing.T) {
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
+	warm := simulator(t)
+	wakeTweaked(t, warm, nil, filepath.Join(t.TempDir(), "test.db"), func(informers.SharedInformerFactory) { time.Sleep(time.Millisecond) })
+	for name, c := range map[string]struct {
+		tweak func(*metav1.ListOptions)
+		most  int           // requests in 20 quiet minutes
+		age   time.Duration // of the last confirmation, after these and a change elsewhere
+	}{
+		"none":              {nil, 15, 2 * time.Minute},
+		"timeout":           {func(o *metav1.ListOptions) { o.TimeoutSeconds = new(int64(1800)) }, 15, 2 * time.Minute},
+		"timeout of 20 s":   {func(o *metav1.ListOptions) { o.TimeoutSeconds = new(int64(20)) }, 140, 2 * time.Minute},
+		"timeout of 1 s":    {func(o *metav1.ListOptions) { o.TimeoutSeconds = new(int64(1)) }, 2450, 2 * time.Hour},
+		"no timeout":        {func(o *metav1.ListOptions) { o.TimeoutSeconds = nil }, 15, 2 * time.Minute},
+		"timeout of 0":      {func(o *metav1.ListOptions) { o.TimeoutSeconds = new(int64(0)) }, 15, 2 * time.Minute},
+		"two at a time":     {func(o *metav1.ListOptions) { o.Limit = 2 }, 15, 2 * time.Minute},
+		"without bookmarks": {func(o *metav1.ListOptions) { o.AllowWatchBookmarks = false }, 15, 2 * time.Hour},
+		"selector":          {func(o *metav1.ListOptions) { o.FieldSelector = "metadata.namespace=web" }, 15, 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sim := kubesim.New(kubesim.Options{HistorySize: 100_000})
+				if err := sim.StartPipes(); err != nil {
+					t.Fatal(err)
+				}
+				defer sim.Close()
+				path := filepath.Join(t.TempDir(), "test.db")
+				for range 2 {
+					wakeTweaked(t, sim, c.tweak, path, func(f informers.SharedInformerFactory) {
+						sim.ResetRequests()
+						time.Sleep(20 * time.Minute)
+						if n := len(sim.Requests()); n > c.most {
+							t.Errorf("%d requests in 20 quiet minutes", n)
+						}
+						inf, err := factory.Informer(f, &corev1.Pod{})
+						if err := errors.Join(err, sim.Create(configMap("web", fmt.Sprint("other", sim.Revision())))); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(2 * time.Minute)
+						if age, ok := inf.State().Age(time.Now()); !ok || age > c.age {
+							t.Errorf("after a change elsewhere: confirmed %s ago, %s", age, inf.State())
+						}
+					})
+				}
+			})
+		})
+	}
+}
+
+// wakeTweaked wakes a factory and has the server's pods change. The server's version
+// also moves by objects of another type.
+func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptions), path string, quiet func(informers.SharedInformerFactory)) {
+	t.Helper()
+	changes := func() {
+		name := fmt.Sprint("p", sim.Revision())
+		if err := errors.Join(sim.Create(pod("web", name)), sim.Update(pod("web", name, "n", "1")), sim.Create(pod("web", name+"-gone")), sim.Delete(pod("web", name+"-gone"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := func() {
+		if err := sim.Create(configMap("web", fmt.Sprint("other", sim.Revision()))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changes()
+	changes()
+	other()
+	cfg := sim.RESTConfig()
+	cfg.QPS = -1
+	db := open(t, path)
+	f := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(reflector.WrapConfig(cfg)), 0, informers.WithTweakListOptions(tweak))
+	var o factory.Options
+	o.Informer.Reflector.Confirm = reflector.ConfirmBookmark
+	if err := factory.Wake(f, db, o, &corev1.Pod{}); err != nil {
+		t.Fatal(err)
+	}
+	store := f.Core().V1().Pods().Informer().GetStore()
+	ctx, cancel := context.WithCancel(context.Background())
+	f.StartWithContext(ctx)
+	wait, enough := context.WithTimeout(ctx, 2*time.Minute)
+	if err := f.WaitForCacheSyncWithContext(wait).AsError(); err != nil {
+		t.Errorf("within two minutes: %v", err)
+	}
+	enough()
+	same := func(when string) {
+		t.Helper()
+		want, _, err := sim.List(&corev1.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); len(store.List()) != len(want); time.Sleep(time.Millisecond) { // a condition gives no signal
+			if time.Now().After(end) {
+				t.Fatalf("%s: %d pods, want %d", when, len(store.List()), len(want))
+			}
+		}
+	}
+	same("synced")
+	changes()
+	same("changed")
+	sim.DropConnections()
+	changes()
+	same("after a broken link")
+	other()
+	sim.DropConnections()
+	quiet(f)
+	cancel()
+	f.Shutdown()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
