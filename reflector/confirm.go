@@ -20,8 +20,8 @@ const (
 	// link is near and fast and the list will be there before a bookmark. Otherwise,
 	// and after an outage, it is ConfirmBookmark.
 	ConfirmAuto Confirm = iota
-	// ConfirmBookmark waits for a bookmark, one to two seconds, or up to a minute where
-	// the client's list options set a longer timeout. It sends the fewest bytes.
+	// ConfirmBookmark waits for a bookmark, one to two seconds. It sends the fewest
+	// bytes.
 	ConfirmBookmark
 	// ConfirmList lists the objects' metadata beside the watch, and compares. What
 	// comes first counts, list or bookmark. Clients whose config WrapConfig has not

@@ -89,7 +89,7 @@ func (r *requests) list(ctx context.Context, patience time.Duration, o metav1.Li
 // they cannot be seen. If one answer has more than most bytes, the error is
 // errTooLarge; 0 is no bound.
 func (r *requests) measured(ctx context.Context, patience time.Duration, most int64, o metav1.ListOptions) (runtime.Object, int64, error) {
-	guarded, g := r.guard(ctx, patience)
+	guarded, g := r.guard(ctx, patience, o)
 	g.p.most = most
 	list, err := giveUp(ctx, func() (runtime.Object, error) { return r.lw.ListWithContext(guarded, o) }, func(runtime.Object) {})
 	return list, g.p.bytes.Load(), g.end(err)
@@ -100,7 +100,7 @@ func (r *requests) measured(ctx context.Context, patience time.Duration, most in
 // answer back until the first event.
 func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.ListOptions) (watch.Interface, string, *pulse, error) {
 	stop := ctx
-	ctx, g := r.guard(ctx, patience)
+	ctx, g := r.guard(ctx, patience, o)
 	var over origin
 	ctx = over.trace(ctx)
 	w, err := giveUp(stop, func() (watch.Interface, error) { return r.lw.WatchWithContext(ctx, o) }, stopWatch)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -62,8 +63,8 @@ func (g *guard) end(err error) error {
 	return err
 }
 
-func (r *requests) guard(ctx context.Context, patience time.Duration) (context.Context, *guard) {
-	p := &pulse{}
+func (r *requests) guard(ctx context.Context, patience time.Duration, asked metav1.ListOptions) (context.Context, *guard) {
+	p := &pulse{asked: asked}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	g := &guard{ctx: ctx, cancel: cancel, done: make(chan struct{}), p: p}
 	started := r.clock.Now()
@@ -108,18 +109,8 @@ type pulse struct {
 	answer atomic.Int64
 	most   int64       // that answer may have, 0: any number
 	over   atomic.Bool // it had more
-}
-
-// stated is how many seconds the request gives the server. That is what was asked for,
-// unless the caller's function sets a timeout of its own, as list options of a factory may.
-func (p *pulse) stated(asked *int64) *int64 {
-	if !p.seen.Load() {
-		return asked
-	}
-	if s := p.timeout.Load(); s > 0 {
-		return &s
-	}
-	return nil
+	// asked is what the source has asked for.
+	asked metav1.ListOptions
 }
 
 type pulseKey struct{}

@@ -36,6 +36,7 @@ type transport struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
+		req = asAsked(req)
 		t.noteTemplate(req)
 		beginAnswer(req)
 		page := pageOf(req)

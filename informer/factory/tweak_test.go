@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,9 +22,8 @@ import (
 )
 
 // TestTweaks: whatever a factory's list options say of a request itself, such as its
-// timeout, its informers read what there is, follow it, and wake within two minutes. A
-// quiet source is confirmed about once a
-// minute, and asks for little.
+// version or timeout, its informers read what there is, follow it, and wake within 20 s.
+// A quiet source is confirmed about once a minute, and asks for little.
 func TestTweaks(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
@@ -41,6 +41,9 @@ func TestTweaks(t *testing.T) {
 		"timeout of 1 s":    {func(o *metav1.ListOptions) { o.TimeoutSeconds = new(int64(1)) }, 2450, 2 * time.Hour},
 		"no timeout":        {func(o *metav1.ListOptions) { o.TimeoutSeconds = nil }, 15, 2 * time.Minute},
 		"timeout of 0":      {func(o *metav1.ListOptions) { o.TimeoutSeconds = new(int64(0)) }, 15, 2 * time.Minute},
+		"version 0":         {func(o *metav1.ListOptions) { o.ResourceVersion = "0" }, 15, 2 * time.Minute},
+		"no version":        {func(o *metav1.ListOptions) { o.ResourceVersion = "" }, 15, 2 * time.Minute},
+		"no options":        {func(o *metav1.ListOptions) { *o = metav1.ListOptions{} }, 15, 2 * time.Hour},
 		"two at a time":     {func(o *metav1.ListOptions) { o.Limit = 2 }, 15, 2 * time.Minute},
 		"without bookmarks": {func(o *metav1.ListOptions) { o.AllowWatchBookmarks = false }, 15, 2 * time.Hour},
 		"selector":          {func(o *metav1.ListOptions) { o.FieldSelector = "metadata.namespace=web" }, 15, 2 * time.Minute},
@@ -93,6 +96,13 @@ func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptio
 	changes()
 	changes()
 	other()
+	there, _, err := sim.List(&corev1.Pod{})
+	if err == nil {
+		err = sim.Delete(there[0].(*corev1.Pod))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := sim.RESTConfig()
 	cfg.QPS = -1
 	db := open(t, path)
@@ -105,20 +115,27 @@ func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptio
 	store := f.Core().V1().Pods().Informer().GetStore()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.StartWithContext(ctx)
-	wait, enough := context.WithTimeout(ctx, 2*time.Minute)
+	wait, enough := context.WithTimeout(ctx, 20*time.Second)
 	if err := f.WaitForCacheSyncWithContext(wait).AsError(); err != nil {
-		t.Errorf("within two minutes: %v", err)
+		t.Errorf("within 20 s: %v", err)
 	}
 	enough()
 	same := func(when string) {
 		t.Helper()
-		want, _, err := sim.List(&corev1.Pod{})
+		objs, _, err := sim.List(&corev1.Pod{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(time.Minute); len(store.List()) != len(want); time.Sleep(time.Millisecond) { // a condition gives no signal
+		var want []string
+		for _, o := range objs {
+			want = append(want, "web/"+o.GetName())
+		}
+		slices.Sort(want)
+		have := func() []string { return slices.Sorted(slices.Values(store.ListKeys())) }
+		for end := time.Now().Add(time.Minute); !slices.Equal(have(), want); time.Sleep(time.Millisecond) { // a condition gives no signal
 			if time.Now().After(end) {
-				t.Fatalf("%s: %d pods, want %d", when, len(store.List()), len(want))
+				t.Errorf("%s: %q, want %q", when, have(), want)
+				return
 			}
 		}
 	}
