@@ -27,6 +27,11 @@ var ErrUnidentified = errors.New("reflector: the source's identity cannot be lea
 type probe struct {
 	mu  sync.Mutex
 	url *url.URL
+	// other is what the caller's function has asked for besides: another list.
+	other *url.URL
+	// answered: the request is answered by a watch without events, so that the caller's
+	// function goes on.
+	answered bool
 	// cluster: ask for the UID of kube-system.
 	cluster bool
 	told    clusterUID
@@ -51,6 +56,15 @@ func Identify(ctx context.Context, lw cache.ListerWatcher, example runtime.Objec
 	src, err := sourceOf(p.url)
 	if err != nil {
 		return boltstore.Source{}, "", err
+	}
+	more := &probe{answered: true}
+	if err := intercept(ctx, lw, more); err != nil && ctx.Err() != nil {
+		return boltstore.Source{}, "", err
+	}
+	for _, other := range []*url.URL{p.other, more.url, more.other} {
+		if other != nil && !sameList(p.url, other) {
+			return boltstore.Source{}, "", fmt.Errorf("%w (one watch is of several lists, such as %s and %s)", ErrUnidentified, p.url.Path, other.Path)
+		}
 	}
 	src.Form = FormOf(example)
 	server, _, _ := splitPath(p.url.Path)
@@ -123,6 +137,22 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	}
 	src.Resource = rest[0]
 	return src, nil
+}
+
+// note notes what a request asks for. The caller holds mu.
+func (p *probe) note(u *url.URL) {
+	if p.url == nil {
+		p.url = u
+	} else if !sameList(p.url, u) {
+		p.other = u
+	}
+}
+
+// sameList says whether two URLs are of one list. What is no list's is not another one.
+func sameList(a, b *url.URL) bool {
+	of, err := sourceOf(a)
+	other, otherErr := sourceOf(b)
+	return err != nil || otherErr != nil || of == other && a.Scheme == b.Scheme && a.Host == b.Host
 }
 
 // splitPath separates what comes before /api or /apis from the rest. A proxy in
