@@ -143,6 +143,18 @@ var failureScenarios = []scenario{
 		s.note("the transform has seen", seen)
 		mu.Unlock()
 	}},
+	{name: "transform that leaves a map empty", run: func(s *side) {
+		s.note("set", s.inf.SetTransform(func(o any) (any, error) {
+			o.(*corev1.ConfigMap).Labels = map[string]string{}
+			return o, nil
+		}))
+		s.create("a")
+		s.run()
+		obj, _, _ := s.inf.GetStore().GetByKey("default/a")
+		s.note("the map is nil", obj.(*corev1.ConfigMap).Labels == nil)
+	}, differs: []intended{
+		{"the map is nil", "false", "true", "Empty maps and slices"},
+	}},
 	{name: "transform that renames", run: func(s *side) {
 		h := s.handler("h")
 		s.note("set", s.inf.SetTransform(func(o any) (any, error) {
