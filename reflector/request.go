@@ -109,7 +109,7 @@ func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.L
 	}
 	close(g.done)
 	conn, _ := over.answeredOver()
-	return guarded{w, g.cancel}, conn, g.p, nil
+	return &guarded{Interface: w, cancel: g.cancel, p: g.p}, conn, g.p, nil
 }
 
 // short is how long the server may take to begin a short answer.

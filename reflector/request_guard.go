@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,11 +36,24 @@ var (
 type guarded struct {
 	watch.Interface
 	cancel context.CancelCauseFunc
+	p      *pulse
+	once   sync.Once
 }
 
-func (g guarded) Stop() {
+// Stop implements watch.Interface. A stopped watch of client-go may send an error, and one
+// that watch.Filter wraps waits for a reader, so what comes is read to the end. Watches of
+// other makes may have none.
+func (g *guarded) Stop() {
 	g.Interface.Stop()
 	g.cancel(nil)
+	if g.p.seen.Load() {
+		g.once.Do(func() {
+			go func() {
+				for range g.Interface.ResultChan() { // to its end
+				}
+			}()
+		})
+	}
 }
 
 // guard cancels a request over which nothing comes.
