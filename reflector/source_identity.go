@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -119,7 +122,7 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	q := u.Query()
 	src := boltstore.Source{
 		Cluster: strings.Trim(prefix, "/"), LabelSelector: q.Get("labelSelector"),
-		FieldSelector: q.Get("fieldSelector"), ShardSelector: q.Get("shardSelector"),
+		FieldSelector: inOrder(q.Get("fieldSelector")), ShardSelector: q.Get("shardSelector"),
 	}
 	if rest[0] == "apis" && len(rest) > 1 {
 		src.Group, rest = rest[1], rest[1:]
@@ -139,6 +142,21 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	return src, nil
 }
 
+// inOrder returns a field selector with its terms in order: fields.Set gives them in that
+// of a map, which is another one in each life.
+func inOrder(selector string) string {
+	s, err := fields.ParseSelector(selector)
+	if err != nil || len(s.Requirements()) < 2 {
+		return selector
+	}
+	var terms []string
+	for _, r := range s.Requirements() {
+		terms = append(terms, r.Field+string(r.Operator)+fields.EscapeValue(r.Value))
+	}
+	slices.Sort(terms)
+	return strings.Join(terms, ",")
+}
+
 // note notes what a request asks for. The caller holds mu.
 func (p *probe) note(u *url.URL) {
 	if p.url == nil {
@@ -152,6 +170,11 @@ func (p *probe) note(u *url.URL) {
 func sameList(a, b *url.URL) bool {
 	of, err := sourceOf(a)
 	other, otherErr := sourceOf(b)
+	for _, s := range []*boltstore.Source{&of, &other} {
+		if l, err := labels.Parse(s.LabelSelector); err == nil {
+			s.LabelSelector = l.String() // in order
+		}
+	}
 	return err != nil || otherErr != nil || of == other && a.Scheme == b.Scheme && a.Host == b.Host
 }
 

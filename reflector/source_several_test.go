@@ -58,6 +58,7 @@ func TestSeveralLists(t *testing.T) {
 		"metadata":    {[]opens{metadata.NewForConfigOrDie(cfg).Resource(maps).Watch}, false},
 		"namespaces":  {[]opens{namespace("web"), namespace("db")}, true},
 		"selectors":   {[]opens{labelled("a=b"), labelled("a=c")}, true},
+		"label order": {[]opens{labelled("a=b,c in (e,d)"), labelled("c in (d,e),a=b")}, false},
 		"resources":   {[]opens{namespace(""), secrets}, true},
 		"three times": {[]opens{namespace("web"), namespace("web"), namespace("db")}, true},
 	} {
