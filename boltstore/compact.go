@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -183,6 +185,9 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 	b.AllocSize = min(64<<10, db.opts.allocSize()) // not much more than it needs
 	err = db.h.quiet(func(tx *bolt.Tx) error {
 		old = db.h.db
+		if err := circles(old.f); err != nil {
+			return err
+		}
 		c := &compactor{ctx: ctx, dst: b.DB, progress: progress, step: func(name string) error { return errors.Join(db.step(name), db.files.Op("write", tmp)) }, limit: int64(db.opts.maxCommitBytes)}
 		c.total = tx.Size() - int64(old.Stats().FreePageN+old.Stats().PendingPageN)*int64(old.Info().PageSize)
 		return c.copy(tx)
@@ -198,6 +203,19 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b
 	}
 	b.NoSync, b.AllocSize = old.NoSync, db.opts.allocSize()
 	return old, b, nil
+}
+
+// circles verifies that the pages of an open file form trees, as [precheck] does: where
+// damage has put a bucket into itself a copy would have no end.
+func circles(f *os.File) error {
+	of, err := pages.FileOf(f)
+	if err == nil {
+		err = of.Check(holdsData)
+	}
+	if errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w: %w", errTripped, err)
+	}
+	return err
 }
 
 // exchange puts next beneath the handle if the handle still has old.

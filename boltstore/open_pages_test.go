@@ -72,6 +72,39 @@ func TestCheckIsBrief(t *testing.T) {
 	}
 }
 
+// misplaced gives the bucket of the source's items another root page in the open file, until
+// the function that it returns is called.
+func misplaced(t *testing.T, db *DB, root func(top uint64) uint64) (repair func()) {
+	t.Helper()
+	var items, top uint64
+	if err := db.h.view(func(tx *bolt.Tx) error {
+		sources := tx.Bucket(layout.BucketSources)
+		top = uint64(sources.RootPage())
+		items = uint64(sources.Bucket([]byte(configMaps.ID())).Bucket(layout.BucketGen).Bucket(layout.U64(1)).Bucket(layout.BucketItems).RootPage())
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	head := func(root uint64) []byte {
+		return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, root), layout.Mark)
+	}
+	b, err := os.ReadFile(db.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(b []byte) {
+		f, err := os.OpenFile(db.path, os.O_WRONLY, 0) // without a moment in which it is empty
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(b, 0); errors.Join(err, f.Close()) != nil {
+			t.Fatal(err)
+		}
+	}
+	write(bytes.ReplaceAll(b, head(items), head(root(top))))
+	return func() { write(b) }
+}
+
 // TestCheckOfLostPages: Check reports a bucket whose root is no page of the file, or one
 // above it, that an open file has come to have. It reads no such page, and ends.
 func TestCheckOfLostPages(t *testing.T) {
@@ -82,38 +115,28 @@ func TestCheckOfLostPages(t *testing.T) {
 		"of another kind": func(uint64) uint64 { return 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := testPath(t)
-			db := openTest(t, path, Options{})
+			db := openTest(t, testPath(t), Options{})
 			fill(t, claimTest(t, db, Claim{}), 600, 50)
-			var items, top uint64
-			if err := db.h.view(func(tx *bolt.Tx) error {
-				items = uint64(tx.Bucket(layout.BucketSources).Bucket([]byte(configMaps.ID())).Bucket(layout.BucketGen).Bucket(layout.U64(1)).Bucket(layout.BucketItems).RootPage())
-				top = uint64(tx.Bucket(layout.BucketSources).RootPage())
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-			head := func(root uint64) []byte {
-				return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, root), layout.Mark)
-			}
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			write := func(b []byte) {
-				f, err := os.OpenFile(path, os.O_WRONLY, 0) // without a moment in which it is empty
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := f.WriteAt(b, 0); errors.Join(err, f.Close()) != nil {
-					t.Fatal(err)
-				}
-			}
-			write(bytes.ReplaceAll(b, head(items), head(root(top))))
+			defer misplaced(t, db, root)()
 			if r, err := db.Check(); err != nil || len(r.Problems) == 0 {
 				t.Errorf("%+v, %v", r, err)
 			}
-			write(b)
 		})
+	}
+}
+
+// TestCompactInACircle: a compaction of an open file in which buckets have come to be in
+// themselves ends. The file is healed.
+func TestCompactInACircle(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	s := claimTest(t, db, Claim{})
+	fill(t, s, 600, 50)
+	misplaced(t, db, func(top uint64) uint64 { return top })
+	if _, err := db.Compact(t.Context(), nil); !errors.Is(err, ErrDamaged) {
+		t.Fatal(err)
+	}
+	if s.Err() == nil || len(db.AsidePaths()) != 1 {
+		t.Errorf("%v, set aside %q", s.Err(), db.AsidePaths())
 	}
 }

@@ -203,7 +203,7 @@ func (m *turmoil) end() {
 	if why := m.unsound(); why != "" && !m.hurt {
 		m.fault("the file is not sound: %s", why)
 	}
-	if err := m.db.Close(); err != nil && !m.isFull() {
+	if err := m.db.Close(); err != nil && !m.isFull() && !(m.hurt && errors.Is(err, boltstore.ErrDamaged)) {
 		m.fault("close: %v", err)
 	}
 	m.db = nil

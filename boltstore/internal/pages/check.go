@@ -27,7 +27,12 @@ func Check(path string, flat func(path []string) bool) error {
 		return err
 	}
 	defer done()
-	_, err = f.scan(flat)
+	return f.Check(flat)
+}
+
+// Check is the function Check for an open file, into which nothing writes.
+func (f *File) Check(flat func(path []string) bool) error {
+	_, err := f.scan(flat)
 	return err
 }
 
