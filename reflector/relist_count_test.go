@@ -62,7 +62,7 @@ func (f *fixture) endLong() {
 	f.t.Helper()
 	w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(300))})
 	if st := f.State(); err != nil || st.Phase != PhaseLive {
-		f.t.Fatal(err, st)
+		f.t.Fatalf("%v %+v", err, st)
 	}
 	f.clock.Step(5 * time.Minute)
 	f.sim.EndWatches(nil)
@@ -92,8 +92,11 @@ func TestOvertakenServerIsCounted(t *testing.T) {
 	f.create("lost2")
 	f.list()
 	f.overtake(then, func(i int) { f.put("cm1", 10, uint64(i)) })
-	f.take(f.watch())
+	w := f.watch()
+	f.take(w)
 	f.sim.DropConnections()
+	for range w.ResultChan() { // it says that the link is broken before the next one begins
+	}
 	f.doubtLink()
 	f.endLong()
 	f.cost()
@@ -229,8 +232,11 @@ func TestCountsOfTheNextCluster(t *testing.T) {
 	f.doubtLink()
 	f.take(f.watch())
 	f.overtake(then, func(i int) { f.put("theirs", 10, uint64(i)) })
-	f.take(f.watch())
+	w := f.watch()
+	f.take(w)
 	f.sim.DropConnections()
+	for range w.ResultChan() { // it says that the link is broken before the next one begins
+	}
 	f.doubtLink()
 	f.endLong()
 	f.clock.Step(time.Hour)
