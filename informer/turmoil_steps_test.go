@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -115,7 +116,7 @@ func (m *turmoil) storeOwn() {
 		err = s.inf.GetStore().Add(o)
 	}
 	m.say("own write of %s in %q, synced %v, of %s: %v %v", key, s.ns, s.inf.store.State().Synced, s.inf.store.State().ClusterUID, o.ResourceVersion, err)
-	if err != nil {
+	if err != nil && !(m.hurt && errors.Is(err, boltstore.ErrDamaged)) { // otherwise the program may write again
 		m.t.Fatal(err)
 	}
 }
