@@ -104,8 +104,18 @@ func TestSetAsideTwiceAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	last := func() (id int) {
+		if err := db.h.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	before := last()
 	if s := claimTest(t, db, Claim{}); s.State().Synced || s.Err() != nil {
 		t.Errorf("%+v, %v", s.State(), s.Err())
+	}
+	if n := last() - before; n != 1 {
+		t.Errorf("%d transactions: between two, a full disk leaves a source without meta", n)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -142,19 +141,14 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	return src, nil
 }
 
-// inOrder returns a field selector with its terms in order: fields.Set gives them in that
-// of a map, which is another one in each life.
+// inOrder returns a field selector with its terms in order, which parsing gives them:
+// fields.Set has them in that of a map, which is another one in each life.
 func inOrder(selector string) string {
 	s, err := fields.ParseSelector(selector)
 	if err != nil || len(s.Requirements()) < 2 {
 		return selector
 	}
-	var terms []string
-	for _, r := range s.Requirements() {
-		terms = append(terms, r.Field+string(r.Operator)+fields.EscapeValue(r.Value))
-	}
-	slices.Sort(terms)
-	return strings.Join(terms, ",")
+	return s.String()
 }
 
 // note notes what a request asks for. The caller holds mu.

@@ -25,12 +25,16 @@ func (p *program) selection() (kubeapi.Selection, string) {
 	}
 	if p.rnd.IntN(2) == 0 {
 		text := []string{"app=p", "!app", "app in (p,q),tier=p", "tier!=q", "own"}[p.rnd.IntN(5)]
-		sel.Labels, _ = labels.Parse(text)
+		var err error
+		sel.Labels, err = labels.Parse(text)
+		p.must(err)
 		path += "labelSelector=" + url.QueryEscape(text)
 	}
 	if p.rnd.IntN(4) == 0 {
 		text := []string{"metadata.name=x", "metadata.name!=x", "metadata.namespace=a"}[p.rnd.IntN(3)]
-		sel.Fields, _ = fields.ParseSelector(text)
+		var err error
+		sel.Fields, err = fields.ParseSelector(text)
+		p.must(err)
 		path += "&fieldSelector=" + url.QueryEscape(text)
 	}
 	return sel, path

@@ -253,10 +253,10 @@ func (p *program) step() {
 		}
 		o.Labels = map[string]string{"own": "write"}
 		if p.rnd.IntN(3) == 0 {
-			_ = p.s.Delete(o)
+			p.must(p.s.Delete(o))
 			p.did("own delete of %s", key)
 		} else {
-			_ = p.s.Update(o)
+			p.must(p.s.Update(o))
 			p.did("own write of %s", key)
 		}
 	case r < 46 && p.whole:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -21,15 +22,18 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
+// TestMain sets what the process has but one of, before any goroutine reads it.
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil // one of them sleeps until after the last error, which is ages ahead of a bubble's clock
+	os.Exit(m.Run())
+}
+
 // TestTweaks: whatever a factory's list options say of a request itself, such as its
 // version or timeout, its informers read what there is, follow it, and wake within 20 s.
 // A quiet source is confirmed about once a minute, and asks for little.
 func TestTweaks(t *testing.T) {
-	handlers := utilruntime.ErrorHandlers
-	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble
-	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 	warm := simulator(t)
-	wakeTweaked(t, warm, nil, filepath.Join(t.TempDir(), "test.db"), func(informers.SharedInformerFactory) { time.Sleep(time.Millisecond) })
+	wakeTweaked(t, warm, nil, filepath.Join(t.TempDir(), "test.db"), func(informers.SharedInformerFactory) {}) // what the process has but one of must not belong to a bubble
 	for name, c := range map[string]struct {
 		tweak func(*metav1.ListOptions)
 		most  int           // requests in 20 quiet minutes
@@ -59,7 +63,7 @@ func TestTweaks(t *testing.T) {
 				for range 2 {
 					wakeTweaked(t, sim, c.tweak, path, func(f informers.SharedInformerFactory) {
 						sim.ResetRequests()
-						time.Sleep(20 * time.Minute)
+						time.Sleep(20 * time.Minute) // of the bubble
 						if n := len(sim.Requests()); n > c.most {
 							t.Errorf("%d requests in 20 quiet minutes", n)
 						}
@@ -67,7 +71,7 @@ func TestTweaks(t *testing.T) {
 						if err := errors.Join(err, sim.Create(configMap("web", fmt.Sprint("other", sim.Revision())))); err != nil {
 							t.Fatal(err)
 						}
-						time.Sleep(2 * time.Minute)
+						time.Sleep(2 * time.Minute) // of the bubble
 						if age, ok := inf.State().Age(time.Now()); !ok || age > c.age {
 							t.Errorf("after a change elsewhere: confirmed %s ago, %s", age, inf.State())
 						}
@@ -132,7 +136,7 @@ func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptio
 		}
 		slices.Sort(want)
 		have := func() []string { return slices.Sorted(slices.Values(store.ListKeys())) }
-		for end := time.Now().Add(time.Minute); !slices.Equal(have(), want); time.Sleep(time.Millisecond) { // a condition gives no signal
+		for end := time.Now().Add(time.Minute); !slices.Equal(have(), want); time.Sleep(time.Millisecond) { // a lister gives no signal when it has a change
 			if time.Now().After(end) {
 				t.Errorf("%s: %q, want %q", when, have(), want)
 				return

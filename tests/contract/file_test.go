@@ -79,11 +79,35 @@ func startFile(t *testing.T) *fileTarget {
 		t.Fatal(err)
 	}
 	t.Cleanup(sim.Close)
+	db := keep(t, sim.RESTConfig(),
+		kept{&corev1.Namespace{}, "", "namespaces", boltstore.ScopeCluster},
+		kept{&corev1.ConfigMap{}, "", "configmaps", boltstore.ScopeNamespaced},
+		kept{untyped("example.com/v1", "Widget"), "example.com", "widgets", boltstore.ScopeNamespaced})
+	f := &fileTarget{sim: sim, db: db, api: apifile.New(db, apifile.Options{}), last: map[string]uint64{}}
+	srv := httptest.NewServer(f)
+	t.Cleanup(srv.Close)
+	f.url = srv.URL
+	return f
+}
+
+// kept is a type of version v1 that a file keeps.
+type kept struct {
+	example         runtime.Object
+	group, resource string
+	scope           boltstore.Scope
+}
+
+func untyped(apiVersion, kind string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+}
+
+// keep keeps a server's objects of some types in a file until the test ends.
+func keep(t *testing.T, server *rest.Config, types ...kept) *boltstore.DB {
+	t.Helper()
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "contract.db"), boltstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fileTarget{sim: sim, db: db, api: apifile.New(db, apifile.Options{}), last: map[string]uint64{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() {
@@ -93,7 +117,7 @@ func startFile(t *testing.T) *fileTarget {
 			t.Error(err)
 		}
 	})
-	cfg := reflector.WrapConfig(sim.RESTConfig())
+	cfg := reflector.WrapConfig(server)
 	cs, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -102,29 +126,20 @@ func startFile(t *testing.T) *fileTarget {
 	if err != nil {
 		t.Fatal(err)
 	}
-	widgets := dyn.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"})
-	core := cs.CoreV1().RESTClient()
-	for example, lw := range map[runtime.Object]cache.ListerWatcher{
-		&corev1.Namespace{}: cache.NewListWatchFromClient(core, "namespaces", "", fields.Everything()),
-		&corev1.ConfigMap{}: cache.NewListWatchFromClient(core, "configmaps", "", fields.Everything()),
-		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}}: &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return widgets.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return widgets.Watch(ctx, o)
-			},
-		},
-	} {
-		inf, err := informer.NewSharedIndexInformer(db, lw, example, informer.Options{})
+	for _, k := range types {
+		lw := cache.NewListWatchFromClient(cs.CoreV1().RESTClient(), k.resource, "", fields.Everything())
+		if _, ok := k.example.(*unstructured.Unstructured); ok {
+			of := dyn.Resource(schema.GroupVersionResource{Group: k.group, Version: "v1", Resource: k.resource})
+			lw = &cache.ListWatch{
+				ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
+				WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return of.Watch(ctx, o) },
+			}
+		}
+		inf, err := informer.NewSharedIndexInformer(db, lw, k.example, informer.Options{})
+		if err == nil {
+			err = inf.Store().Describe(boltstore.Description{Scope: k.scope})
+		}
 		if err != nil {
-			t.Fatal(err)
-		}
-		scope := boltstore.ScopeNamespaced
-		if _, ok := example.(*corev1.Namespace); ok {
-			scope = boltstore.ScopeCluster
-		}
-		if err := inf.Store().Describe(boltstore.Description{Scope: scope}); err != nil {
 			t.Fatal(err)
 		}
 		running.Go(func() { inf.RunWithContext(ctx) })
@@ -132,10 +147,7 @@ func startFile(t *testing.T) *fileTarget {
 			t.Fatal("not synced")
 		}
 	}
-	srv := httptest.NewServer(f)
-	t.Cleanup(srv.Close)
-	f.url = srv.URL
-	return f
+	return db
 }
 
 // ServeHTTP writes one at a time, so that each write's version is known. A read waits

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -10,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,18 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
-	"github.com/kubewake/kubewake/informer"
-	"github.com/kubewake/kubewake/reflector"
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
@@ -58,7 +47,11 @@ func TestRandomReads(t *testing.T) {
 	for _, ns := range []string{"a", "ab", "b"} {
 		r.send(t, http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"`+ns+`"}}`)
 	}
-	db := keep(t, s)
+	db := keep(t, s.Config(),
+		kept{&corev1.ConfigMap{}, "", "configmaps", boltstore.ScopeNamespaced},
+		kept{&corev1.Pod{}, "", "pods", boltstore.ScopeNamespaced},
+		kept{untyped("v1", "Service"), "", "services", boltstore.ScopeNamespaced},
+		kept{untyped("example.com/v1", "Widget"), "example.com", "widgets", boltstore.ScopeNamespaced})
 	for range 250 {
 		r.write(t)
 	}
@@ -99,60 +92,6 @@ func (r randomType) path(namespace string) string {
 }
 
 var randomTypes = []randomType{{"/api/v1", "configmaps", "ConfigMap"}, {"/api/v1", "pods", "Pod"}, {"/api/v1", "services", "Service"}, {"/apis/example.com/v1", "widgets", "Widget"}}
-
-// keep keeps the types in a file until the test ends: two typed, two unstructured.
-func keep(t *testing.T, s *apiserver.Server) *boltstore.DB {
-	t.Helper()
-	db, err := boltstore.Open(filepath.Join(t.TempDir(), "random.db"), boltstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	t.Cleanup(func() {
-		cancel()
-		running.Wait()
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	cfg := reflector.WrapConfig(s.Config())
-	cs, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dyn, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	untyped := func(group, resource string) cache.ListerWatcher {
-		of := dyn.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource})
-		return &cache.ListWatch{
-			ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return of.Watch(ctx, o) },
-		}
-	}
-	core := cs.CoreV1().RESTClient()
-	for example, lw := range map[runtime.Object]cache.ListerWatcher{
-		&corev1.ConfigMap{}: cache.NewListWatchFromClient(core, "configmaps", "", fields.Everything()),
-		&corev1.Pod{}:       cache.NewListWatchFromClient(core, "pods", "", fields.Everything()),
-		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service"}}:            untyped("", "services"),
-		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget"}}: untyped("example.com", "widgets"),
-	} {
-		inf, err := informer.NewSharedIndexInformer(db, lw, example, informer.Options{})
-		if err == nil {
-			err = inf.Store().Describe(boltstore.Description{Scope: boltstore.ScopeNamespaced})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		running.Go(func() { inf.RunWithContext(ctx) })
-		if !cache.WaitForCacheSync(t.Context().Done(), inf.HasSynced) {
-			t.Fatal("not synced")
-		}
-	}
-	return db
-}
 
 func (r *reads) pick(of ...string) string { return of[r.rnd.IntN(len(of))] }
 
