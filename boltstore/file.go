@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
 // boltFile is an open bbolt file and its identity: its name may lead to another file by
@@ -68,4 +70,16 @@ func (b *boltFile) follows(from int64, id int) error {
 		return errOverwritten
 	}
 	return nil
+}
+
+// writable returns errTripped if bbolt's commit would go wrong for the list of free pages.
+func (b *boltFile) writable() error {
+	f, err := pages.FileOf(b.f)
+	if err == nil {
+		err = f.CheckFreelist()
+	}
+	if errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w: %v", errTripped, err)
+	}
+	return err
 }

@@ -93,6 +93,31 @@ func (f *File) scan(flat func(path []string) bool) (seen pageSet, err error) {
 
 const noFreelist = ^uint64(0) // bbolt works it out
 
+// CheckFreelist verifies the head of the page with the list of free pages. Each commit of
+// bbolt frees that page, at the place and in the length that its head gives. Unverified,
+// a changed head frees pages in use, or billions of them, which takes all memory.
+func (f *File) CheckFreelist() error {
+	if f.meta.freelist == noFreelist {
+		return nil
+	}
+	b := make([]byte, HeadSize+8)
+	p, err := f.begin(f.meta.freelist, b)
+	if err != nil {
+		return err
+	}
+	count := uint64(p.Count)
+	if p.Count == 0xFFFF {
+		count = binary.NativeEndian.Uint64(b[HeadSize:]) + 1
+	}
+	// bbolt reckons the length before it takes the pages from the list itself.
+	length, size := p.overflow+1, f.meta.pageSize
+	fits := func(n uint64) bool { return (HeadSize+8*n)/uint64(size)+1 == length }
+	if p.id != f.meta.freelist || p.Flags != free || length > f.pages || !fits(count) && !fits(count+length) && !fits(count+length+1) {
+		return fmt.Errorf("%w: page %d should list the free pages, and has the head %x", faults.ErrDamaged, f.meta.freelist, b[:HeadSize])
+	}
+	return nil
+}
+
 // scanFree verifies the list of free pages: none of them may be in seen.
 func (f *File) scanFree(seen pageSet) error {
 	if f.meta.freelist == noFreelist {

@@ -1,0 +1,69 @@
+package boltstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+)
+
+// TestFreelistHead: the head of the page with the list of free pages changes while the
+// file is open. The next commit heals the file. Without that bbolt would free other
+// pages than that one, those in use too, and with a great length take all memory.
+func TestFreelistHead(t *testing.T) {
+	for what, change := range map[string]func(head []byte){
+		"id":       func(b []byte) { b[0] ^= 4 },
+		"zeros":    func(b []byte) { clear(b) },
+		"noise":    func(b []byte) { copy(b, "no page of bbolt's, by any means") },
+		"flags":    func(b []byte) { b[8] ^= 2 },
+		"count":    func(b []byte) { binary.NativeEndian.PutUint16(b[10:], 2000) },
+		"one more": func(b []byte) { b[12]++ },
+		"length":   func(b []byte) { binary.NativeEndian.PutUint32(b[12:], 100_000) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := testPath(t)
+			db := openTest(t, path, Options{})
+			s := claimTest(t, db, Claim{})
+			srv := server{}
+			for i := range 400 {
+				srv.set(configMap("ns", fmt.Sprint("x", i), i+1, nil))
+			}
+			relist(t, s, "500", RelistOptions{}, srv.list(), 50)
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			p, err := pages.FileOf(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			head, at := make([]byte, pages.HeadSize), int64(p.Freelist())*int64(p.PageSize())
+			if _, err := f.ReadAt(head, at); err != nil {
+				t.Fatal(err)
+			}
+			change(head)
+			if _, err := f.WriteAt(head, at); err != nil {
+				t.Fatal(err)
+			}
+
+			last := configMap("ns", "last", 501, nil)
+			srv.set(last)
+			if err := s.Add(last); err != nil {
+				t.Log("the first write:", err)
+				if err := s.Add(last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if db.replaced.Load() != 1 {
+				t.Error("the file was not healed")
+			}
+			sameObjects(t, "after", srv.anys(), s.List())
+			if r, err := db.Check(); err != nil || !r.Sound() {
+				t.Errorf("%+v %v", r, err)
+			}
+		})
+	}
+}
