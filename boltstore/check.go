@@ -70,6 +70,9 @@ func (db *DB) Check() (Report, error) {
 			if err != nil {
 				return err // bbolt may find no end in it
 			}
+			if _, err := getHeader(tx); err != nil {
+				r.Problems = append(r.Problems, err.Error())
+			}
 			return eachSource(tx, db.h.seal, func(id string, src sourceTx) error {
 				r.Sources = append(r.Sources, verifySource(id, src))
 				return nil

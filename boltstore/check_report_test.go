@@ -136,3 +136,28 @@ func TestCheckReports(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckOfTheHeader: Check says that the header is damaged or lost, which the next
+// open or close would meet.
+func TestCheckOfTheHeader(t *testing.T) {
+	for _, want := range []string{"boltstore: header: damaged: checksum differs", "damaged: the file's header is missing"} {
+		db := openTest(t, testPath(t), Options{})
+		claimTest(t, db, Claim{})
+		err := db.h.update(func(tx *bolt.Tx) error {
+			f := tx.Bucket(layout.BucketFile)
+			v := bytes.Clone(f.Get(layout.KeyHeader))
+			if strings.Contains(want, "missing") {
+				return f.Delete(layout.KeyHeader)
+			}
+			v[len(v)-1] ^= 1
+			return f.Put(layout.KeyHeader, v)
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := db.Check(); err != nil || len(r.Problems) != 1 || r.Problems[0] != want || len(r.Sources) != 1 {
+			t.Errorf("%+v %v", r, err)
+		}
+		_ = db.Close() // it may say so too
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	bolt "go.etcd.io/bbolt"
@@ -281,9 +280,8 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 
 // fileNamesLost is the NamesLost of the file's header.
 func fileNamesLost(tx *bolt.Tx) bool {
-	var h header
-	f := tx.Bucket(layout.BucketFile)
-	return f == nil || format.Get(f, layout.KeyHeader, &h) != nil || h.NamesLost
+	h, err := getHeader(tx)
+	return err != nil || h.NamesLost
 }
 
 // leftovers says whether an interrupted relist left something of no use.

@@ -149,13 +149,7 @@ func (db converting) rewrap() error {
 		return err
 	}
 	return db.durably(func(tx *bolt.Tx) error {
-		h := header{}
-		f := tx.Bucket(layout.BucketFile)
-		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
-			return err
-		}
-		h.Keys, h.Rotate = e, true
-		return format.Put(f, layout.KeyHeader, h)
+		return updateHeader(tx, func(h *header) { h.Keys, h.Rotate = e, true })
 	}, func() { db.h.keys, db.h.rotate = e, true })
 }
 
@@ -201,7 +195,7 @@ func headerIn(f *pages.File) (h header, ok bool) {
 }
 
 func (db *DB) header() (h header, err error) {
-	err = db.h.view(func(tx *bolt.Tx) error { return format.Get(tx.Bucket(layout.BucketFile), layout.KeyHeader, &h) })
+	err = db.h.view(func(tx *bolt.Tx) (err error) { h, err = getHeader(tx); return err })
 	return h, err
 }
 

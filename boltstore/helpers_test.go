@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -77,15 +76,7 @@ func changeHeader(t *testing.T, path string, change func(h *header)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = b.Update(func(tx *bolt.Tx) error {
-		var h header
-		f := tx.Bucket(layout.BucketFile)
-		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
-			return err
-		}
-		change(&h)
-		return format.Put(f, layout.KeyHeader, h)
-	})
+	err = b.Update(func(tx *bolt.Tx) error { return updateHeader(tx, change) })
 	if err := errors.Join(err, b.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,29 @@ type header struct {
 	NamesLost bool `msgpack:"namesLost,omitempty"`
 }
 
+// getHeader reads the header, which each file of ours has.
+func getHeader(tx *bolt.Tx) (h header, err error) {
+	f := tx.Bucket(layout.BucketFile)
+	if f == nil || f.Get(layout.KeyHeader) == nil {
+		return h, fmt.Errorf("%w: the file's header is missing", ErrDamaged)
+	}
+	return h, format.Get(f, layout.KeyHeader, &h)
+}
+
+// updateHeader writes the header as fn makes it.
+func updateHeader(tx *bolt.Tx, fn func(h *header)) error {
+	h, err := getHeader(tx)
+	if err != nil {
+		return err
+	}
+	f, err := layout.Create(tx, layout.BucketFile) // an earlier build's may lack the mark
+	if err != nil {
+		return err
+	}
+	fn(&h)
+	return format.Put(f, layout.KeyHeader, h)
+}
+
 // digest is a count and an additive checksum of a bucket's content. It notices a
 // missing record and an old one, which a record's own checksum does not.
 type digest struct {

@@ -215,13 +215,12 @@ func (db opening) readHeader(b *boltFile) error {
 	err := faults.Contain(func() error {
 		return b.View(func(tx *bolt.Tx) error {
 			f := tx.Bucket(layout.BucketFile)
-			switch {
-			case f == nil && tx.Bucket(layout.BucketSources) != nil:
-				return fmt.Errorf("%w: the file's header is missing", ErrDamaged)
-			case f == nil, f.Get(layout.KeyHeader) == nil && tx.Bucket(layout.BucketSources) == nil:
+			if tx.Bucket(layout.BucketSources) == nil && (f == nil || f.Get(layout.KeyHeader) == nil) {
 				return foreign(db.path)
 			}
-			return format.Get(f, layout.KeyHeader, &h)
+			var err error
+			h, err = getHeader(tx)
+			return err
 		})
 	})
 	if err == nil {
@@ -290,19 +289,10 @@ var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", Er
 
 // putHeader notes in which boot the file is in use, or that it was closed in order.
 func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
-	f, err := layout.Create(tx, layout.BucketFile)
-	if err != nil {
-		return err
-	}
-	h := header{}
-	if f.Get(layout.KeyHeader) != nil {
-		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
-			return err
-		}
-	}
-	h.Format, h.Clean, h.BootID = formatVersion, clean, db.opts.boot
-	h.Synced = db.opts.Durability != DurabilityProcess
-	return format.Put(f, layout.KeyHeader, h)
+	return updateHeader(tx, func(h *header) {
+		h.Format, h.Clean, h.BootID = formatVersion, clean, db.opts.boot
+		h.Synced = db.opts.Durability != DurabilityProcess
+	})
 }
 
 // realPath is the open file's path with links resolved. So a link stays a link when the

@@ -7,7 +7,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
@@ -126,13 +125,7 @@ func (cp *copying) namesLost() {
 
 // noteNamesLost sets NamesLost in the file's header.
 func noteNamesLost(tx *bolt.Tx) error {
-	var h header
-	f := tx.Bucket(layout.BucketFile)
-	if err := format.Get(f, layout.KeyHeader, &h); err != nil {
-		return err
-	}
-	h.NamesLost = true
-	return format.Put(f, layout.KeyHeader, h)
+	return updateHeader(tx, func(h *header) { h.NamesLost = true })
 }
 
 // compare returns ErrDamaged if the copy lacks something that meta counts.
