@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -8,8 +9,10 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
@@ -98,7 +101,7 @@ func TestHandlerOfLostRecords(t *testing.T) {
 					t.Fatal(err)
 				}
 				return l
-			}, nil, false},
+			}, nil, true},
 	} {
 		for _, registered := range []bool{true, false} {
 			if registered && tc.open == nil || !registered && tc.closed == nil {
@@ -146,6 +149,89 @@ func TestHandlerOfLostRecords(t *testing.T) {
 					t.Errorf("%+v %v", r, err)
 				}
 			})
+		}
+	}
+}
+
+// TestHandlerOfUnmetDamage: damage in records that no read has met before a list compares
+// them, in a plain and in an encrypted file. The list begins again, and durable handlers
+// start over: a damaged key no longer says whose record it was.
+func TestHandlerOfUnmetDamage(t *testing.T) {
+	for name, damage := range map[string]func(items *bolt.Bucket, k, v []byte) error{
+		"a record": func(items *bolt.Bucket, k, v []byte) error {
+			v[len(v)/2] ^= 1
+			return items.Put(k, v)
+		},
+		"a key": func(items *bolt.Bucket, k, v []byte) error {
+			other := bytes.Clone(k)
+			other[len(k)-1] ^= 1 << 6
+			return errors.Join(items.Delete(k), items.Put(other, v))
+		},
+		"zeros": func(items *bolt.Bucket, k, v []byte) error {
+			return errors.Join(items.Delete(k), items.Put(make([]byte, len(k)), make([]byte, len(v))))
+		},
+		"gone": func(items *bolt.Bucket, k, v []byte) error { return items.Delete(k) },
+	} {
+		for what, ks := range map[string]*seal.Keyset{"plain": nil, "encrypted": sealtest.Keyset()} {
+			for _, deleted := range []bool{true, false} {
+				t.Run(fmt.Sprint(name, ", ", what, ", deleted: ", deleted), func(t *testing.T) {
+					db := openTest(t, testPath(t), Options{Window: time.Nanosecond, Keyset: ks})
+					s := claimTest(t, db, Claim{Indexers: indexers})
+					srv := server{}
+					for i := range 20 {
+						srv.set(configMap("ns", fmt.Sprintf("cm%03d", i), i+1, map[string]string{"words": "w"}))
+					}
+					relist(t, s, "500", RelistOptions{}, srv.list(), 50)
+					p := &testProducer{}
+					s.Attach(p)
+					_, pos := claimHandler(t, s, "test")
+					pos.set(func(p *Position) { p.Replaying = false })
+					p.add(t, s, configMap("ns", "one", 501, nil))
+					p.wait(t)
+					srv.set(configMap("ns", "one", 501, nil))
+					must(t, db.h.update(func(tx *bolt.Tx) error {
+						src, _ := db.h.source(tx, configMaps.ID())
+						items := src.gen(s.metaNow().Generation).Items
+						k := index.AppendKey(nil, "ns/cm007")
+						at, _ := items.Cursor().Seek(nil)
+						for c := items.Cursor(); ; {
+							if place, r := c.Seek(at); string(r.Key) == string(k) {
+								return damage(items.Bucket, bytes.Clone(place), bytes.Clone(r.Stored))
+							}
+							at, _ = c.Next()
+						}
+					}, nil))
+					if deleted {
+						delete(srv, "ns/cm007")
+					}
+					srv.set(configMap("ns", "two", 600, nil))
+					lists := 0
+					for done := false; !done; lists++ {
+						r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+						must(t, err)
+						if err = r.Page(srv.list()); err == nil {
+							_, err = r.Commit("600", time.Now())
+						}
+						if done = err == nil; !done && (!errors.Is(err, ErrAbandoned) || lists > 0) {
+							t.Fatal(err)
+						}
+						r.Abort()
+					}
+					if st := handlerState1(t, s); !st.Reset || lists != 2 {
+						t.Errorf("%+v after %d lists", st, lists)
+					}
+					p.add(t, s, configMap("ns", "three", 601, nil))
+					p.wait(t)
+					if pos.lost == 0 {
+						t.Error("the handler was not told that it must start over")
+					}
+					srv.set(configMap("ns", "three", 601, nil))
+					sameObjects(t, "after", srv.anys(), s.List())
+					if r, err := db.Check(); err != nil || !r.Sound() || s.Err() != nil {
+						t.Errorf("%+v %v %v", r, err, s.Err())
+					}
+				})
+			}
 		}
 	}
 }

@@ -2,8 +2,10 @@ package boltstore
 
 import (
 	"bytes"
+	"fmt"
 	"hash/maphash"
 	"slices"
+	"sync/atomic"
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/internal/listing"
@@ -59,9 +61,11 @@ type RelistOptions struct {
 type Relist struct {
 	s     *Claimed
 	o     RelistOptions
-	first bool // the source had not been listed
-	all   bool // store every object again: type or transform have changed
-	lost  bool // damage has removed records, and nobody knows of which objects
+	first bool                  // the source had not been listed
+	all   bool                  // store every object again: type or transform have changed
+	lost  bool                  // damage has removed records, and nobody knows of which objects
+	hurt  bool                  // damage was known when the relist began
+	met   atomic.Pointer[error] // damage that was not
 	by    listing.Server
 	known listing.Server // who answered, when the relist began
 	// content: equal versions need not mean equal content.
@@ -132,15 +136,16 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	r := &Relist{s: s, o: o, first: !m.listed(), all: s.Outdated() != "", known: m.server(),
 		file: s.db.replaced.Load(), epoch: m.Epoch, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 	// It is not known which own writes a damaged source had.
-	r.content = o.NewTimeline || o.Content || s.Err() != nil || o.ServedForm != "" && o.ServedForm != m.ServedForm
+	r.hurt = s.Err() != nil
+	r.content = o.NewTimeline || o.Content || r.hurt || o.ServedForm != "" && o.ServedForm != m.ServedForm
 	var err error
-	if !r.first && s.Err() != nil {
+	if !r.first && r.hurt {
 		r.lost, err = s.lacksRecords()
 	}
-	if err == nil && r.first && o.TakeUp && s.Err() == nil {
+	if err == nil && r.first && o.TakeUp && !r.hurt {
 		err = r.takeUp()
 	}
-	if err == nil && r.stage == nil && (r.first || r.all || s.Err() != nil) {
+	if err == nil && r.stage == nil && (r.first || r.all || r.hurt) {
 		err = r.toStage()
 	}
 	return r, err
@@ -168,6 +173,9 @@ func (r *Relist) Page(objs []runtime.Object) error {
 	items := r.identify(objs)
 	if err := r.compare(items); err != nil {
 		return err
+	}
+	if err := r.metDamage(); err != nil {
+		return fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
 	r.encode(items)
 	for _, it := range items {
@@ -252,6 +260,7 @@ func (r *Relist) compare(items []item) error {
 			}
 			switch {
 			case err != nil:
+				r.meet(err)
 			case unstored && g.notes.unstored(it.k):
 				it.noted = true
 				fallthrough

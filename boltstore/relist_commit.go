@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	bolt "go.etcd.io/bbolt"
@@ -59,7 +60,13 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []item, next
 				k = w.base.Key
 			}
 			if want(k) {
-				key, _ := w.key() // "" if it is damaged
+				key, err := w.key() // "" if it is damaged
+				if v := shown(w.item, w.base); err == nil && v.In != nil {
+					_, _, err = format.ParseRecord(k, v.Open())
+				}
+				if err != nil {
+					r.meet(err)
+				}
 				items = append(items, item{k: bytes.Clone(k), at: bytes.Clone(at), key: key, size: len(w.item.Stored) + len(w.base.Stored)})
 			}
 			return true
@@ -89,6 +96,9 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 		return fmt.Errorf("%w: %w", ErrAbandoned, r.failed)
 	}
 	if err := r.sweep(resourceVersion); err != nil {
+		return err
+	}
+	if err := r.allThere(); err != nil {
 		return err
 	}
 	r.s.indexLock.Lock() // no index is added before the result is visible
@@ -140,6 +150,44 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 			r.s.handlersChanged()
 		}
 	}))
+}
+
+// allThere returns ErrAbandoned if there is damage that the relist does not know of.
+func (r *Relist) allThere() error {
+	if r.first || r.hurt {
+		return nil
+	}
+	err := r.s.view(func(m *sourceMeta, t sourceTx) error {
+		g := t.gen(m.Generation)
+		if g.Items == nil {
+			return nil
+		}
+		if n := uint64(g.Items.Bucket.Stats().KeyN); n != m.Items.Count {
+			r.meet(fmt.Errorf("%w: the file has %d records, not %d", ErrDamaged, n, m.Items.Count))
+		}
+		return nil
+	})
+	if err == nil {
+		err = r.metDamage()
+	}
+	return err
+}
+
+// meet notes damage in a record that is compared. The next relist knows of it: it writes
+// everything anew, and finds out what is lost.
+func (r *Relist) meet(err error) {
+	r.s.damaged(err)
+	if !r.hurt {
+		r.met.CompareAndSwap(nil, &err)
+	}
+}
+
+// metDamage returns ErrAbandoned after meet.
+func (r *Relist) metDamage() error {
+	if err := r.met.Load(); err != nil {
+		return fmt.Errorf("%w: %w", ErrAbandoned, *err)
+	}
+	return nil
 }
 
 // index adds the values of indices that were added since the changes were prepared.

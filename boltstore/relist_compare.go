@@ -31,10 +31,15 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 		}
 		unstored := r.s.mayNote()
 		for i, l := range listed {
-			found[i] = r.s.match(g, unstored, l)
+			if found[i], err = r.s.match(g, unstored, l); err != nil {
+				r.meet(err)
+			}
 		}
 		return nil
 	})
+	if err == nil {
+		err = r.metDamage()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("boltstore: relist of %s: %w", r.s.source, err)
 	}
@@ -42,27 +47,30 @@ func (r *Relist) Compare(listed []listing.Object) ([]listing.Match, error) {
 }
 
 // match compares the record of a listed object. unstored says whether there may be
-// notes of unstored objects.
-func (s *Store) match(g genTx, unstored bool, l listing.Object) listing.Match {
+// notes of unstored objects. The error is damage to the record.
+func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, error) {
 	if l.Name == "" || l.UID == "" || l.ResourceVersion == "" {
-		return listing.MatchAbsent
+		return listing.MatchAbsent, nil
 	}
 	k := index.AppendKey(nil, l.Key())
 	v, _ := g.Items.Find(k)
 	base, owned := g.Own.Find(k)
 	if v = shown(v, base); v.In == nil || v.Stored == nil {
-		return listing.MatchAbsent
+		return listing.MatchAbsent, nil
 	}
 	_, old, err := format.ParseRecord(k, v.Open())
-	switch {
-	case err != nil || s.packing().usable(old) != nil:
-		return listing.MatchAbsent
-	case unstored && g.notes.unstored(k):
-		return listing.MatchDiffers
-	case old.UID == l.UID && old.ResourceVersion == l.ResourceVersion && !owned:
-		return listing.MatchSame
+	if err == nil {
+		err = s.packing().usable(old)
 	}
-	return listing.MatchDiffers
+	switch {
+	case err != nil:
+		return listing.MatchAbsent, err
+	case unstored && g.notes.unstored(k):
+		return listing.MatchDiffers, nil
+	case old.UID == l.UID && old.ResourceVersion == l.ResourceVersion && !owned:
+		return listing.MatchSame, nil
+	}
+	return listing.MatchDiffers, nil
 }
 
 // Keep is Page for objects whose records stay as they are. Compare has found them to be
@@ -141,26 +149,18 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	return src, nil
 }
 
-// lacksRecords says whether the served generation has fewer records or bases than meta
-// counts, or others. A damaged record that is in its place is not missing: a list shows
-// that its object is gone.
+// lacksRecords says whether the records or bases of the served generation are not those
+// that meta counts. A record that is damaged counts as lost: its key may be another
+// object's. Lists would not show then that its own object is gone.
 func (s *Store) lacksRecords() (lacks bool, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) error {
-		g := t.gen(m.Generation)
 		var is digest
-		damaged, bases := uint64(0), uint64(0)
-		err := g.Items.Each(func(rw layout.Raw) {
-			key, r, err := format.ParseRecord(rw.Key, rw.Open())
-			if err != nil {
-				damaged++
-				return
+		err := t.gen(m.Generation).Items.Each(func(rw layout.Raw) {
+			if key, r, err := format.ParseRecord(rw.Key, rw.Open()); err == nil {
+				is.add(format.HashRecord(key, r))
 			}
-			is.add(format.HashRecord(key, r))
 		})
-		if err == nil {
-			err = g.Own.Each(func(layout.Raw) { bases++ })
-		}
-		lacks = is.Count+damaged != m.Items.Count || damaged == 0 && is.Sum != m.Items.Sum || bases != m.Own.Count
+		lacks = is != m.Items || t.staleOwn(m)
 		return err
 	})
 	if err != nil {

@@ -19,7 +19,7 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []list
 		}
 		unstored := s.mayNote()
 		for _, l := range listed {
-			if s.match(g, unstored, l) != listing.MatchSame {
+			if is, err := s.match(g, unstored, l); err != nil || is != listing.MatchSame {
 				lacking = append(lacking, l)
 			}
 		}
