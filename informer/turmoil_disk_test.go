@@ -226,6 +226,7 @@ func (m *turmoil) discard(power bool) {
 		m.boot++
 		if !m.synced {
 			m.lose("what was not synced", true)
+			m.unsynced = true
 		}
 	}
 	m.watch(dir)

@@ -178,7 +178,7 @@ func (m *turmoil) mend() {
 		m.start()
 		after(3 * time.Hour)
 	}
-	m.hurt = false
+	m.hurt, m.unsynced = false, false
 	for _, s := range m.sources {
 		want, err := m.want(s)
 		if err != nil {

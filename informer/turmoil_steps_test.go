@@ -225,6 +225,11 @@ func (m *turmoil) step() {
 				m.say("%v", err)
 				return
 			}
+			for _, s := range m.sources {
+				s.durable.mu.Lock()
+				s.durable.ahead = s.durable.ahead || m.unsynced
+				s.durable.mu.Unlock()
+			}
 			m.revs = nil
 			m.note()
 			m.notice(to)

@@ -50,6 +50,7 @@ type turmoil struct {
 	disk                  *tdisk
 	older                 []byte // the file, some time ago
 	synced                bool   // commits are, in this life
+	unsynced              bool   // commits were lost since the sources were last as the server is
 	hurt                  bool   // something may have been lost, of which handlers need not know
 	maimed                bool   // that was so at some time
 	boot                  int
