@@ -182,11 +182,16 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 	return works, waiters, more
 }
 
-// commitRound commits works in one transaction. If that fails, it commits each alone.
-// It returns the errors of the works that failed.
+// commitRound commits works in one transaction. If that fails, it commits each alone. If
+// it meets damage that is healed, it commits into the healed file. It returns the errors
+// of the works that failed.
 func (c *committer) commitRound(works []*work) map[*work]error {
 	failed := map[*work]error{}
+	file := c.db.replaced.Load()
 	err := c.try(works)
+	if errors.Is(err, errTripped) && c.db.replaced.Load() != file {
+		err = c.try(works)
+	}
 	if err != nil && len(works) > 1 {
 		for _, w := range works {
 			if err := c.try([]*work{w}); err != nil {
