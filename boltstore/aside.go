@@ -141,7 +141,7 @@ func (db collecting) dateAside() error {
 					return err
 				}
 			}
-			if err := aside.DeleteBucket(k); err != nil {
+			if err := layout.Drop(aside, k); err != nil {
 				return err
 			}
 		}

@@ -191,7 +191,7 @@ func (db collecting) pruneAside(ctx context.Context, before time.Time) error {
 			if err != nil || !empty {
 				return err
 			}
-			return aside.DeleteBucket(k)
+			return layout.Drop(aside, k)
 		}, nil)
 		if err != nil {
 			return err
@@ -238,7 +238,7 @@ func prune(b *bolt.Bucket, room *int) (empty bool, err error) {
 		}
 	}
 	for _, k := range buckets {
-		if err := b.DeleteBucket(k); err != nil {
+		if err := layout.Drop(b, k); err != nil {
 			return false, err
 		}
 	}

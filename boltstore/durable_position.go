@@ -241,7 +241,7 @@ func (t sourceTx) dropParked(name string) error {
 	if b == nil || b.Bucket([]byte(name)) == nil {
 		return nil
 	}
-	return b.DeleteBucket([]byte(name))
+	return layout.Drop(b, []byte(name))
 }
 
 func (t sourceTx) createParked(name string) (*layout.Box, error) {

@@ -10,6 +10,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -141,6 +142,9 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		})
 		if errors.Is(err, berrors.ErrMaxSizeReached) {
 			err = fmt.Errorf("%w: Options.MaxSize is %d bytes, raise it (kubewake: --max-size)", err, h.db.MaxSize)
+		}
+		if errors.Is(err, layout.ErrCircle) {
+			err = fmt.Errorf("%w: %w", errTripped, err)
 		}
 		if err == nil || h.sees(id) {
 			h.db.last.Store(int64(id))

@@ -81,6 +81,17 @@ func (db healing) heal(why error) {
 	}
 }
 
+// healPages heals the open file if its pages do not form trees. A list after damage deletes
+// what it replaces: pages that are in two trees would be free and in use.
+func (db healing) healPages() error {
+	file := db.replaced.Load()
+	err := db.h.alone(func(*bolt.Tx) error { return circles(db.h.db.f) })
+	if errors.Is(err, errTripped) && db.replaced.Load() != file {
+		return nil
+	}
+	return err
+}
+
 func (db healing) healNow(why error) error {
 	db.h.long.Lock()
 	defer db.h.long.Unlock()

@@ -250,7 +250,7 @@ func (t sourceTx) dropStrayNotes(m *sourceMeta) error {
 		}
 	})
 	if err == nil {
-		err = ns.Bucket.DeleteBucket(layout.BucketNotes)
+		err = layout.Drop(ns.Bucket, layout.BucketNotes)
 	}
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
@@ -138,5 +140,44 @@ func TestCompactInACircle(t *testing.T) {
 	}
 	if s.Err() == nil || len(db.AsidePaths()) != 1 {
 		t.Errorf("%v, set aside %q", s.Err(), db.AsidePaths())
+	}
+}
+
+// TestRelistInACircle: a list that replaces contents of an open file, in which a bucket has
+// come to be in itself, ends. The file is healed, and holds what the list has shown.
+func TestRelistInACircle(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	srv := server{}
+	for i := range 600 {
+		srv.set(configMap("ns", fmt.Sprint("x", i), i+1, nil))
+	}
+	relist(t, s, "700", RelistOptions{}, srv.list(), 50)
+	misplaced(t, db, func(top uint64) uint64 { return top })
+	for lists := 0; ; lists++ {
+		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		if err == nil {
+			err = r.Page(srv.list())
+		}
+		if err == nil {
+			_, err = r.Commit("701", time.Now())
+		}
+		if r != nil {
+			r.Abort()
+		}
+		t.Log(err)
+		if err == nil {
+			break
+		}
+		if lists == 4 {
+			t.Fatal(err)
+		}
+	}
+	if db.replaced.Load() != 1 {
+		t.Error("the file was not healed")
+	}
+	sameObjects(t, "after", srv.anys(), s.List())
+	if r, err := db.Check(); err != nil || !r.Sound() || s.Err() != nil {
+		t.Errorf("%+v %v %v", r, err, s.Err())
 	}
 }

@@ -124,7 +124,7 @@ func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 				return err
 			}
 		}
-		if err := g.Bucket.DeleteBucket(layout.BucketOwn); err != nil {
+		if err := layout.Drop(g.Bucket, layout.BucketOwn); err != nil {
 			return err
 		}
 	}

@@ -132,6 +132,11 @@ func (it item) unpacked() int {
 
 // BeginRelist starts a relist. The caller ends it with Commit or Abort.
 func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
+	if s.Err() != nil {
+		if err := s.db.healing().healPages(); err != nil {
+			return nil, fmt.Errorf("boltstore: relist of %s: %w", s.source, err)
+		}
+	}
 	m := s.metaNow()
 	r := &Relist{s: s, o: o, first: !m.listed(), all: s.Outdated() != "", known: m.server(),
 		file: s.db.replaced.Load(), epoch: m.Epoch, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -154,20 +155,20 @@ func (r *Relist) commit(resourceVersion string, confirmed time.Time) error {
 
 // allThere returns ErrAbandoned if there is damage that the relist does not know of.
 func (r *Relist) allThere() error {
-	if r.first || r.hurt {
-		return nil
+	if r.first || r.hurt || r.met.Load() != nil {
+		return r.metDamage()
 	}
 	err := r.s.view(func(m *sourceMeta, t sourceTx) error {
-		g := t.gen(m.Generation)
-		if g.Items == nil {
-			return nil
+		n, err := t.gen(m.Generation).Items.Count()
+		if err == nil && n != m.Items.Count {
+			err = fmt.Errorf("%w: the file has %d records, not %d", ErrDamaged, n, m.Items.Count)
 		}
-		if n := uint64(g.Items.Bucket.Stats().KeyN); n != m.Items.Count {
-			r.meet(fmt.Errorf("%w: the file has %d records, not %d", ErrDamaged, n, m.Items.Count))
+		if errors.Is(err, ErrDamaged) {
+			r.meet(err)
 		}
-		return nil
+		return err
 	})
-	if err == nil {
+	if err == nil || r.met.Load() != nil {
 		err = r.metDamage()
 	}
 	return err

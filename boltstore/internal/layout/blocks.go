@@ -37,7 +37,7 @@ func (j *Blocks) Put(k, v []byte) error {
 
 // Delete removes the block at k.
 func (j *Blocks) Delete(k []byte) error {
-	err := j.Bucket.DeleteBucket(k)
+	err := Drop(j.Bucket, k)
 	if errors.Is(err, berrors.ErrIncompatibleValue) {
 		return j.Bucket.Delete(k)
 	}

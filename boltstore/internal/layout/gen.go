@@ -80,7 +80,7 @@ func (t Tree) DropGensExcept(keep ...uint64) error {
 	})
 	for _, k := range drop {
 		if err == nil {
-			err = gens.DeleteBucket(k)
+			err = Drop(gens, k)
 		}
 	}
 	return err

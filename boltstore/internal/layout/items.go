@@ -1,6 +1,8 @@
 package layout
 
 import (
+	"bytes"
+
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -53,6 +55,23 @@ func (it *Items) Get(k []byte) []byte {
 		return nil
 	}
 	return r.Open()
+}
+
+// Count is the number of records.
+func (it *Items) Count() (n uint64, err error) {
+	if it == nil {
+		return 0, nil
+	}
+	var last []byte
+	c := it.Bucket.Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		if last != nil && bytes.Compare(last, k) >= 0 {
+			return n, OutOfOrder(k)
+		}
+		last = k
+		n++
+	}
+	return n, nil
 }
 
 // Find is Get, but leaves the record sealed.
