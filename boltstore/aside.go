@@ -23,9 +23,9 @@ func (s *Claimed) SetAside() error {
 			return err
 		}
 		old := s.metaNow()
-		src, ok := s.db.h.source(tx, s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		src, err := s.bucket(tx)
+		if err != nil {
+			return err
 		}
 		next, _ := src.nextDict(old)
 		// Seqs go on, so that no handler position comes to mean another entry.
@@ -33,7 +33,7 @@ func (s *Claimed) SetAside() error {
 			Transform: s.transformVersion(), Epoch: old.Epoch + 1, NamesLost: old.NamesLost, NoPlain: old.NoPlain, Seq: old.Seq, Told: old.Seq}).clone()
 		m.claimedNow(s.db.device)
 		s.indexing().complete(m, s.indexing().indexSet().fns) // of no objects
-		src, err := s.db.h.moveAsideKeeping(tx, s.id, m, s.db.collecting().asideTime())
+		src, err = s.db.h.moveAsideKeeping(tx, s.id, m, s.db.collecting().asideTime())
 		if err != nil {
 			return err
 		}

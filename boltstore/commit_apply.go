@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
@@ -16,9 +15,9 @@ import (
 
 // apply writes a batch in the transaction. m is the source's meta before it.
 func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
-	src, ok := w.s.db.h.source(tx, w.s.id)
-	if !ok {
-		return fmt.Errorf("%w: %s", ErrNoSource, w.s.source)
+	src, err := w.s.bucket(tx)
+	if err != nil {
+		return err
 	}
 	if w.landed {
 		w.meta = w.s.metaNow()

@@ -102,9 +102,9 @@ func (s packing) train(samples [][]byte) error {
 		return err
 	}
 	err = s.db.h.update(func(tx *bolt.Tx) error {
-		src, ok := s.db.h.source(tx, s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		src, err := s.bucket(tx)
+		if err != nil {
+			return err
 		}
 		m, err := src.meta()
 		if err != nil {

@@ -142,11 +142,7 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	if r.epoch != r.s.metaNow().Epoch {
 		return sourceTx{}, fmt.Errorf("%w: what it was compared with was set aside", ErrAbandoned)
 	}
-	src, ok := r.s.db.h.source(tx, r.s.id)
-	if !ok {
-		return sourceTx{}, fmt.Errorf("%w: %s", ErrNoSource, r.s.source)
-	}
-	return src, nil
+	return r.s.bucket(tx)
 }
 
 // lacksRecords says whether the records or bases of the served generation are not those

@@ -54,9 +54,9 @@ func (s *Store) view(fn func(m *sourceMeta, src sourceTx) error) error {
 }
 
 func (s *Store) in(tx *bolt.Tx, fn func(m *sourceMeta, src sourceTx) error) error {
-	src, ok := s.db.h.source(tx, s.id)
-	if !ok {
-		return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+	src, err := s.bucket(tx)
+	if err != nil {
+		return err
 	}
 	m, err := src.meta()
 	if err != nil {

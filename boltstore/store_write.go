@@ -199,6 +199,19 @@ func (s *Store) errReleased() error {
 	return nil
 }
 
+// bucket is the source in the file. Where it is claimed and not there, damage has taken it:
+// the file is healed.
+func (s *Store) bucket(tx *bolt.Tx) (sourceTx, error) {
+	src, ok := s.db.h.source(tx, s.id)
+	switch {
+	case ok:
+		return src, nil
+	case s.errReleased() == nil:
+		return src, fmt.Errorf("%w: %w: %s", errTripped, ErrNoSource, s.source)
+	}
+	return src, fmt.Errorf("%w: %s", ErrNoSource, s.source)
+}
+
 // updateMeta changes the source in its own transaction. visible is called once readers
 // see the change.
 func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error, visible func()) error {
@@ -207,9 +220,9 @@ func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error, visible func())
 		if err := s.errReleased(); err != nil {
 			return err
 		}
-		src, ok := s.db.h.source(tx, s.id)
-		if !ok {
-			return fmt.Errorf("%w: %s", ErrNoSource, s.source)
+		src, err := s.bucket(tx)
+		if err != nil {
+			return err
 		}
 		m = s.metaNow().clone()
 		if err := fn(src, m); err != nil {
