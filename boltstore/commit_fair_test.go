@@ -114,6 +114,9 @@ func TestFailingSourceAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	db.heals.mu.Lock()
+	db.heals.last = db.opts.Clock.Now() // it was just healed, and is not again
+	db.heals.mu.Unlock()
 	away := []byte("elsewhere, for the test")
 	move(layout.BucketSources, away)
 	p.add(t, bad, configMap("a", "two", 2, nil))
