@@ -27,9 +27,10 @@ type Claim struct {
 	// KeyFunc makes an object's key. Default
 	// cache.DeletionHandlingMetaNamespaceKeyFunc.
 	KeyFunc cache.KeyFunc
-	// Indexers are the indices. IndexVersions has a version for each name, which the
-	// program changes with the function. Without one, the executable's build id stands
-	// in: each new build indexes the objects again, locally.
+	// Indexers are the indices. IndexVersions has a version for each name. Under the same
+	// version nothing is computed: raise it with the function, or the file keeps the old
+	// values. Without one, the executable's build id stands in: each new build indexes
+	// the objects again, locally.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
 	// Codec encodes types with a form of their own. A codec that is given here is

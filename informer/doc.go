@@ -69,3 +69,16 @@
 // object whose final state was missed, since a watch has no way to say so, and fewer
 // updates without a change, since its Reflector need not list.
 package informer
+
+// Where to look: files sort by subject.
+//   - informer, options, newinformer: the SharedIndexInformer, and what makes one for a
+//     manager or a factory. Packages factory, dynamicinformer, metadatainformer and
+//     controllerruntime make more; internal/generic and internal/stated serve them.
+//   - handler, handler_listener, handler_absent: plain handlers, their goroutine, cursor
+//     and replay; those that were removed or are still to come. internal/backlog has the
+//     entries that they read.
+//   - durable: durable handlers, their events, and the workqueue that is one. What they
+//     do is in internal/durable.
+//   - fresh: callers that wait for a young cache.
+//   - health, lag, metrics: what operators see. Package metrics has the collector.
+//   - garbage: the collection after a burst.

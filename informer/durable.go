@@ -11,21 +11,25 @@ import (
 )
 
 // AddDurableHandler adds a handler whose position is in the file. Its name must be
-// the same in each life of the process and belongs to this source. After a restart
-// it is told exactly what it has not acknowledged by then, deletes included: at
-// least once, and in order for each key, whatever ended the process.
-// Acknowledgements are written with the source's next commit, or within
+// the same in each life of the process and belongs to this source. The handler is
+// told each change that it has not acknowledged at least once, and in order for each
+// key, whatever ended the process. Changes that were collapsed are the exception (see
+// below). Acknowledgements are written with the source's next commit, or within
 // boltstore.Options.FlushInterval.
 //
 // A name that the file does not know is first told every object that is there, as
 // cache.Added, also one that the informer's first list brings. A restart goes on
 // with that.
 //
-// A handler that falls behind has its entries collapsed for each key, once the
-// journal exceeds boltstore.Options.JournalBytes or JournalAge. It is then told
-// the deletes of objects that it may know, and the present object beside the one
-// that it last acknowledged. If the object changed while the handler was being
-// shown all objects, the present one comes alone, as cache.Added.
+// Of a key whose changes are collapsed the handler is told the deletes of objects
+// that it may know, and the present object beside the one that it last acknowledged.
+// If the object changed while the handler was being shown all objects, the present
+// one comes alone, as cache.Added. That happens:
+//   - behind an event that fails, or once 16 events of the key are unacknowledged;
+//   - when the handler's memory is full and the key fails, or has gone
+//     unacknowledged for 10 s;
+//   - when the handler is behind and the journal exceeds
+//     boltstore.Options.JournalBytes or JournalAge.
 //
 // The name stays registered, and what it needs is kept, until
 // RemoveDurableHandler; also in a life of the process that does not add it.

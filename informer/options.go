@@ -19,9 +19,10 @@ type Options struct {
 	// time: how often they are told every object again, at least a second. Handlers may
 	// have periods of their own. 0 or less: no resync.
 	ResyncPeriod time.Duration
-	// Indexers are the indices for ByIndex. IndexVersions has a version for each name,
-	// which the program changes with the function; without one each new build indexes
-	// the objects again, locally.
+	// Indexers are the indices for ByIndex. IndexVersions has a version for each name.
+	// Under the same version nothing is computed: raise it with the function, or the
+	// file keeps the old values. Without one each new build indexes the objects again,
+	// locally.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
 	// Transform drops what the program does not need, before an object is stored.

@@ -11,8 +11,11 @@
 // [NewStandalone] puts the same under an unmodified client-go informer.
 // [WrapConfig] and [Identify] find out what a client lists, without a request.
 //
-// The files sort by subject: link (what the server has stated), cluster (which
-// one answers), form (how it serves objects), watch, relist (why and how often),
-// list (one list and its pages), request and transport (what goes over the wire;
-// internal/wire reads the answers), state (what users see).
+// The files sort by subject; the first word of a file's name is one of these:
+// listerwatcher (what the Reflector calls), link (what the server has stated),
+// confirm (a list that proves it), cluster (which server answers), servedform (how it
+// serves objects), watch, relist (why and how often), list (one list and its pages),
+// request and transport (what goes over the wire; internal/wire reads the answers),
+// source (which list a client asks for), standalone (under a stock informer), state
+// (what users see), options.
 package reflector

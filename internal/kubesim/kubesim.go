@@ -18,6 +18,15 @@
 //
 // A page of an old list, an exact list and [Server.Rewind] read these lists;
 // the newest events of each resource stand in a window that watches replay.
+//
+// To make a test's server or link fail, take the lowest of these that will do:
+//
+//	an answer of the server      [Server.FailNext] with [Answer]; copy TestDeniedKeeps
+//	the server's own life        [Server.Restart], [Server.Rewind], [Server.Stall], ...
+//	a request, or bytes of an    f.road or rest.Config.Wrap in package reflector; copy
+//	answer, before the client    TestEachAnswer
+//	TCP, on a real API server    the proxy in tests/link
+//	all of them at random        TestTurmoil in package informer
 package kubesim
 
 import (
