@@ -62,9 +62,9 @@ func asideReason(path string) string {
 	return AsideDamaged
 }
 
-// noteReindexed counts the indices that are built or brought up to date. It logs them
+// countReindexed counts the indices that are built or brought up to date. It logs them
 // if there are objects.
-func (s indexing) noteReindexed(m *sourceMeta, build map[string]bool) {
+func (s indexing) countReindexed(m *sourceMeta, build map[string]bool) {
 	if m.Items.Count == 0 {
 		return
 	}

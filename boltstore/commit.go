@@ -115,11 +115,11 @@ func (c *committer) round(take what) (size int, worked, more bool) {
 		size += w.size
 	}
 	failed := c.commitRound(works)
-	again := c.settle(works, failed) // before a caller who learns of an error asks for DB.Err
+	kept := c.settle(works, failed) // before a caller who learns of an error asks for DB.Err
 	for _, w := range waiters {
 		w.d.done <- failed[w.w]
 	}
-	return size, true, !again && more
+	return size, true, !kept && more
 }
 
 type waiter struct {
@@ -166,10 +166,10 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 			}
 			more = true // the producer had no turn
 		case p != nil:
-			marks := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
-			b, left := p.Take(share, take == all || marks || take == due && s.bookmarkDue())
+			rides := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
+			b, left := p.Take(share, take == all || rides || take == due && s.bookmarkDue())
 			more = more || left
-			if b == nil && marks {
+			if b == nil && rides {
 				b = &Batch{}
 			}
 			if b != nil {
@@ -249,9 +249,9 @@ func (c *committer) try(works []*work) error {
 	return nil
 }
 
-// settle keeps failed work for another try and notes the file's health. again says
-// whether any work is kept.
-func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
+// settle keeps failed work for another try and notes the file's health. kept says
+// whether there is any.
+func (c *committer) settle(works []*work, failed map[*work]error) (kept bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
@@ -270,9 +270,9 @@ func (c *committer) settle(works []*work, failed map[*work]error) (again bool) {
 	return len(c.retry) > 0
 }
 
-// again looks whether commits succeed again, if only writes have failed whose callers
+// probe looks whether commits succeed again, if only writes have failed whose callers
 // know: nothing is left that will be tried.
-func (c *committer) again() {
+func (c *committer) probe() {
 	c.mu.Lock()
 	look := c.lastErr != nil && !c.owed
 	c.mu.Unlock()

@@ -101,7 +101,7 @@ func (c *committer) stop() error {
 	if !c.stopped {
 		c.stopped = true
 		close(c.ended)
-		c.again() // it may have ended before
+		c.probe() // it may have ended before
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,9 +175,9 @@ func (c *committer) run(r *running) {
 	// window. After a large commit it is the end.
 	var from time.Time
 	for final := false; !final; {
-		var again <-chan time.Time
+		var retry <-chan time.Time
 		if d := c.retryIn(); d > 0 {
-			again = clk.After(d)
+			retry = clk.After(d)
 		}
 		take := changes
 		select {
@@ -185,14 +185,14 @@ func (c *committer) run(r *running) {
 			if left := c.db.opts.Window - clk.Since(from); left > 0 {
 				select {
 				case <-clk.After(left):
-				case <-again:
+				case <-retry:
 				case <-c.full:
 				case <-c.flush:
 					take = all
 				case <-r.quit:
 				}
 			}
-		case <-again:
+		case <-retry:
 		case <-c.flush:
 			take = all
 		case <-flush.C():
@@ -220,7 +220,7 @@ func (c *committer) run(r *running) {
 			c.db.keeper.committed(now)
 			c.db.lookAfterCommit(now)
 		} else {
-			c.again()
+			c.probe()
 		}
 		if take != changes {
 			_ = c.db.AtPath() // it logs what it finds

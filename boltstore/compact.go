@@ -108,7 +108,7 @@ func (db *DB) compact(ctx context.Context, progress Progress) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(db.life.ctx, cancel)() // Close ends it
+	defer context.AfterFunc(db.whileOpen.ctx, cancel)() // Close ends it
 
 	return db.h.watch(func() error {
 		db.h.long.Lock()

@@ -306,7 +306,7 @@ func TestCompactAndClose(t *testing.T) {
 	db.opts.step = func(step string) error {
 		once.Do(func() {
 			go func() { closed <- db.Close() }()
-			<-db.life.ctx.Done()
+			<-db.whileOpen.ctx.Done()
 			close(begun)
 		})
 		return nil

@@ -65,9 +65,9 @@ type DB struct {
 
 	objects objectMemory
 
-	keeper keeper
-	life   life
-	fell   fallbacks
+	keeper    keeper
+	whileOpen whileOpen
+	fell      fallbacks
 
 	commits commits
 
@@ -88,8 +88,8 @@ type judged struct {
 	newest uint64 // its latest transaction, if the file is lent
 }
 
-// life is the time from Open to Close.
-type life struct {
+// whileOpen is the time from Open to Close.
+type whileOpen struct {
 	ctx     context.Context // ends with Close
 	end     context.CancelFunc
 	closing sync.Mutex   // held by Close until the file is closed
@@ -110,7 +110,7 @@ func newDB(path string, o Options) (*DB, error) {
 	db.objects.budget = o.ObjectMemory
 	db.h.counters = newCounters(o.Clock)
 	db.since.at, db.since.slept = o.Clock.Now(), db.device.slept()
-	db.life.ctx, db.life.end = context.WithCancel(context.Background())
+	db.whileOpen.ctx, db.whileOpen.end = context.WithCancel(context.Background())
 	if o.transactions {
 		db.h.hook = func(*bolt.Tx) error { return db.files.Op("transaction", db.path) }
 	}
@@ -171,8 +171,8 @@ func (db *DB) log() klog.Logger { return *db.opts.Logger }
 // an informer that never ran, is released. A second call waits for the first one and
 // returns nil.
 func (db *DB) Close() error {
-	db.life.closing.Lock()
-	defer db.life.closing.Unlock()
+	db.whileOpen.closing.Lock()
+	defer db.whileOpen.closing.Unlock()
 	db.mu.Lock()
 	if db.closed {
 		db.mu.Unlock()
@@ -190,7 +190,7 @@ func (db *DB) Close() error {
 		}
 	}
 	db.mu.Unlock()
-	db.life.end()
+	db.whileOpen.end()
 	for _, s := range idle {
 		s.release()
 	}
@@ -215,8 +215,8 @@ func (db *DB) Close() error {
 		s.shutDown()
 	}
 	db.tellClosed()
-	if db.life.cleanUp != nil {
-		errs = append(errs, db.life.cleanUp())
+	if db.whileOpen.cleanUp != nil {
+		errs = append(errs, db.whileOpen.cleanUp())
 	}
 	if len(running) > 0 {
 		slices.Sort(running)

@@ -64,7 +64,7 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 		if err := t.dropUseless(name, st); err != nil {
 			return err
 		}
-		if next, err = s.takePlace(st.Next); err != nil {
+		if next, err = s.placeKept(st.Next); err != nil {
 			return err
 		}
 		return t.putHandler(name, st)
@@ -176,8 +176,11 @@ func (s *Store) positionsChanged() bool {
 	return false
 }
 
-// writePositions writes the told mark, positions and the claim's time in its own
-// transaction.
+// writePositions writes in a transaction of its own what otherwise rides on commits: told
+// mark, positions, the claim's time, whether the served form is in doubt, and the size of
+// metadata. work.apply writes these, too. NoPlain and Stands are not among them, since
+// both come before a commit: ExpectPlain writes the one, and the change that shows the
+// other is to be committed.
 func (s *Store) writePositions() error {
 	var visible func()
 	return s.updateMeta(func(t sourceTx, m *sourceMeta) (err error) {

@@ -152,7 +152,7 @@ func durableOf(t *testing.T, db *DB) durable {
 		}
 		all, err := src.handlers(m)
 		for name, st := range all {
-			place, err := s.takePlace(st.Next)
+			place, err := s.placeKept(st.Next)
 			d.places[name] = place != nil
 			if err != nil {
 				return err

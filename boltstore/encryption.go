@@ -223,8 +223,8 @@ func (s *Store) keepPlace(next []byte) ([]byte, error) {
 	return append(id, next...), err
 }
 
-// takePlace reverses keepPlace. A place under other data keys becomes the start.
-func (s *Store) takePlace(kept []byte) ([]byte, error) {
+// placeKept reverses keepPlace. A place under other data keys becomes the start.
+func (s *Store) placeKept(kept []byte) ([]byte, error) {
 	id, err := layout.KeysID(s.db.h.seal)
 	at, same := bytes.CutPrefix(kept, id)
 	if err != nil || !same || len(at) == 0 {

@@ -274,7 +274,7 @@ func TestWalkAcrossRotations(t *testing.T) {
 			db = openTest(t, db.path, db.opts)
 			s = claimTest(t, db, Claim{})
 		}
-		if from, err = s.takePlace(kept); err != nil || (from == nil) != (page == 4) {
+		if from, err = s.placeKept(kept); err != nil || (from == nil) != (page == 4) {
 			t.Fatal(page, from, err)
 		}
 		if from == nil {

@@ -41,10 +41,11 @@ type handle struct {
 	// The file then has damage that bbolt does not notice.
 	tripped func(error)
 
-	// mark notes in the file that it is in use. It runs in the first write transaction,
-	// also of a file that was swapped in. marked is guarded by writeMu.
-	mark   func(tx *bolt.Tx) error
-	marked bool
+	// noteInUse notes in the file that it is in use. It runs in the first write
+	// transaction, also of a file that was swapped in. notedInUse says that it has, and
+	// is guarded by writeMu.
+	noteInUse  func(tx *bolt.Tx) error
+	notedInUse bool
 
 	counters *counters // of write transactions
 
@@ -132,8 +133,8 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 						return err
 					}
 				}
-				if h.mark != nil && !h.marked {
-					if err := h.mark(tx); err != nil {
+				if h.noteInUse != nil && !h.notedInUse {
+					if err := h.noteInUse(tx); err != nil {
 						return err
 					}
 				}
@@ -148,7 +149,7 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 		}
 		if err == nil || h.sees(id) {
 			h.db.last.Store(int64(id))
-			h.marked = h.mark != nil
+			h.notedInUse = h.noteInUse != nil
 			if visible != nil {
 				visible()
 			}
@@ -195,7 +196,8 @@ func (h *handle) sees(id int) (yes bool) {
 
 // swap puts another file beneath the handle and returns the old one once no transaction
 // uses it. nil closes the handle. It waits for the writer first: a writer may wait for
-// a reader, which a waiting swap would keep out.
+// a reader, which a waiting swap would keep out. Callers that hold the locks already use
+// put (healing) or exchange (compaction).
 func (h *handle) swap(b *boltFile) *boltFile {
 	h.long.Lock()
 	defer h.long.Unlock()

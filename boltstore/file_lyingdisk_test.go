@@ -94,9 +94,9 @@ func newLyingDisk(t *testing.T, o Options, rnd *rand.Rand) *lyingDisk {
 		if err := format.Get(f, layout.KeyHeader, &h); err != nil {
 			return err
 		}
-		synced := h.Synced
+		synced := h.SyncedCommits
 		ofUncleanBoot(&h)
-		h.Synced = synced
+		h.SyncedCommits = synced
 		return format.Put(f, layout.KeyHeader, h)
 	}
 	if err := db.h.update(another, nil); err != nil {

@@ -196,7 +196,12 @@ func (p *pathWatch) taking(is os.FileInfo) {
 	p.next = is
 }
 
-// replacing is the part of a DB that puts another file in the place of the open one.
+// replacing is the part of a DB that puts another file in the place of the open one. Its
+// verbs, from the path to the handle:
+//   - exchangeNames renames, so that what was at the path is not lost.
+//   - takePlace moves a file to the path; takePlaceSynced syncs the folder, too.
+//   - install opens a new file and has it take the place.
+//   - handle.swap, exchange and put have the handle go on with it.
 type replacing struct{ *DB }
 
 func (db *DB) replacing() replacing { return replacing{db} }

@@ -49,7 +49,7 @@ func (db healing) replace(why error) error {
 		return db.opening().explain(err)
 	}
 	if errors.Is(why, errUncleanBoot) && saved.whole() {
-		if err := db.replacing().takeName(name, path, db.judged.file); err != nil {
+		if err := db.replacing().takePlaceSynced(name, path, db.judged.file); err != nil {
 			return db.opening().explain(errors.Join(err, db.files.Remove(name)))
 		}
 		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
@@ -59,7 +59,7 @@ func (db healing) replace(why error) error {
 	if err != nil {
 		return db.opening().explain(errors.Join(err, db.files.Remove(name)))
 	}
-	if err := db.replacing().takeName(name, path, db.judged.file); err != nil {
+	if err := db.replacing().takePlaceSynced(name, path, db.judged.file); err != nil {
 		return db.opening().explain(errors.Join(err, db.files.Remove(name), db.files.Remove(aside)))
 	}
 	db.replacing().noteAside(aside, why, saved)
@@ -128,7 +128,7 @@ func (db healing) healNow(why error) error {
 		return errors.Join(err, db.files.Remove(aside))
 	}
 	db.h.put(b)
-	db.h.marked = false
+	db.h.notedInUse = false
 	db.replaced.Add(1)
 	db.givenUp.Go(func() { _ = faults.Contain(old.Close) }) // it may hang on the same damage
 	db.replacing().noteAside(aside, why, saved)
@@ -166,7 +166,7 @@ func (db replacing) install(name, path string, was os.FileInfo) (*boltFile, erro
 		err = errors.Join(db.files.Write(b.DB, func(tx *bolt.Tx) error { return db.putHeader(tx, false) }), db.files.Sync(b.DB))
 	}
 	if err == nil {
-		err = db.takeName(name, path, was)
+		err = db.takePlaceSynced(name, path, was)
 	}
 	if err != nil {
 		return nil, errors.Join(err, b.Close(), db.files.Remove(name))
@@ -174,8 +174,8 @@ func (db replacing) install(name, path string, was os.FileInfo) (*boltFile, erro
 	return b, nil
 }
 
-// takeName is takePlace, synced to disk.
-func (db replacing) takeName(name, path string, was os.FileInfo) error {
+// takePlaceSynced is takePlace, and syncs the folder.
+func (db replacing) takePlaceSynced(name, path string, was os.FileInfo) error {
 	if err := db.takePlace(name, path, was); err != nil {
 		return err
 	}

@@ -215,7 +215,7 @@ func filled(t testing.TB) []byte {
 
 // ofUncleanBoot is the header of a file that was written without syncs when the
 // machine stopped.
-func ofUncleanBoot(h *header) { h.BootID, h.Clean, h.Synced = "another boot", false, false }
+func ofUncleanBoot(h *header) { h.BootID, h.Clean, h.SyncedCommits = "another boot", false, false }
 
 // stored makes a closed file with n config maps. One of them changes in each of the
 // given commits.

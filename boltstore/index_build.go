@@ -78,7 +78,7 @@ func (s indexing) build(add cache.Indexers) error {
 		if !s.lenient && m.Generation > 0 && m.TypeHash != s.type_ {
 			return nil // the next relist indexes all objects
 		}
-		s.noteReindexed(m, names)
+		s.countReindexed(m, names)
 		if err := s.reindex(build, s.metaNow, s.updateMeta); err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s indexing) pause(d time.Duration) bool {
 		return true
 	case <-s.ended:
 		return false
-	case <-s.db.life.ctx.Done():
+	case <-s.db.whileOpen.ctx.Done():
 		return false
 	}
 }

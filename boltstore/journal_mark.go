@@ -14,10 +14,10 @@ import (
 // them have no version. Marks say where these are, and of which version the state is
 // after them.
 
-// mark is a list in the journal. The entries above From, up to Seq, are its differences.
+// listMark is a list in the journal. The entries above From, up to Seq, are its differences.
 // After Seq the state is that of Version. Same says that the state before was, too: the
 // list has brought objects that could not be stored before, or another content.
-type mark struct {
+type listMark struct {
 	From    uint64 `msgpack:"from"`
 	Seq     uint64 `msgpack:"seq"`
 	Version string `msgpack:"version"`
@@ -30,10 +30,10 @@ const mostMarks = 16
 // markList notes a list of a version, whose differences follow the state was. With
 // restart, records from before it mean nothing after it.
 func (m *sourceMeta) markList(was *sourceMeta, version string, restart bool, now int64) {
-	k := mark{was.Seq, m.Seq, version, version == was.ResourceVersion && was.listed()}
+	k := listMark{was.Seq, m.Seq, version, version == was.ResourceVersion && was.listed()}
 	switch {
 	case restart || len(m.Marks) == 0:
-		m.Marks, m.Marked, m.remark = []mark{k}, max(now, m.Marked+1), false
+		m.Marks, m.Marked, m.remark = []listMark{k}, max(now, m.Marked+1), false
 	case k.From < k.Seq:
 		m.Marks = append(slices.Clone(m.Marks), k)
 		m.Marks = m.Marks[max(0, len(m.Marks)-mostMarks):]
@@ -44,7 +44,7 @@ func (m *sourceMeta) markList(was *sourceMeta, version string, restart bool, now
 // the file with the next commit.
 func (m *sourceMeta) markNow(now int64) {
 	if len(m.Marks) == 0 && m.listed() {
-		m.Marks, m.Marked = []mark{{m.Seq, m.Seq, m.ResourceVersion, false}}, now
+		m.Marks, m.Marked = []listMark{{m.Seq, m.Seq, m.ResourceVersion, false}}, now
 	}
 }
 
@@ -62,7 +62,7 @@ func (m *sourceMeta) reaches(series int64, seq uint64) bool {
 
 // listAfter returns the list that has the entry after seq among its differences, and
 // the seq up to which entries are alike: those of that list, or those before the next.
-func (m *sourceMeta) listAfter(seq uint64) (l *mark, end uint64) {
+func (m *sourceMeta) listAfter(seq uint64) (l *listMark, end uint64) {
 	for i, k := range m.Marks {
 		switch {
 		case seq < k.From:

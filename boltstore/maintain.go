@@ -58,17 +58,17 @@ func (k *keeper) committed(now time.Time) {
 func (k *keeper) run(collect, compact bool, train []*Store) {
 	db := k.db
 	for _, s := range train {
-		if db.life.ctx.Err() == nil {
+		if db.whileOpen.ctx.Err() == nil {
 			s.packing().trainStored()
 		}
 	}
 	var err error
 	if collect {
-		_, err = db.collecting().collect(db.life.ctx, db.opts.CollectAfter)
+		_, err = db.collecting().collect(db.whileOpen.ctx, db.opts.CollectAfter)
 	}
 	if compact && err == nil {
 		var c Compaction
-		if c, err = db.Compact(db.life.ctx, nil); err == nil {
+		if c, err = db.Compact(db.whileOpen.ctx, nil); err == nil {
 			db.log().Info("Compacted the file", "file", db.path, "before", c.Before, "after", c.After, "took", c.Took)
 		}
 	}

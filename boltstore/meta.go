@@ -20,13 +20,13 @@ const formatVersion = 1
 
 // header is the record at /file.
 type header struct {
-	Format  int            `msgpack:"format"`
-	BootID  string         `msgpack:"bootID"`
-	Clean   bool           `msgpack:"clean"`
-	Synced  bool           `msgpack:"synced,omitempty"` // each commit of the boot is
-	Created int64          `msgpack:"created"`          // unix ns
-	Keys    *seal.Envelope `msgpack:"keys"`             // only in an encrypted file
-	Rotate  bool           `msgpack:"rotate"`           // the data keys are older than the keyset's primary key
+	Format        int            `msgpack:"format"`
+	BootID        string         `msgpack:"bootID"`
+	Clean         bool           `msgpack:"clean"`
+	SyncedCommits bool           `msgpack:"synced,omitempty"` // each commit of the boot is
+	Created       int64          `msgpack:"created"`          // unix ns
+	Keys          *seal.Envelope `msgpack:"keys"`             // only in an encrypted file
+	Rotate        bool           `msgpack:"rotate"`           // the data keys are older than the keyset's primary key
 	// NamesLost: sources with durable handlers were removed, by damage or because nobody
 	// claimed them. A source that is made in the file begins with NamesLost set in meta.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
@@ -47,7 +47,7 @@ func updateHeader(tx *bolt.Tx, fn func(h *header)) error {
 	if err != nil {
 		return err
 	}
-	f, err := layout.Create(tx, layout.BucketFile) // an earlier build's may lack the mark
+	f, err := layout.Create(tx, layout.BucketFile) // an earlier build's may lack the signature
 	if err != nil {
 		return err
 	}
@@ -158,8 +158,8 @@ type sourceMeta struct {
 	Eras    []era `msgpack:"eras,omitempty"`
 	// Marks are the lists in the journal, oldest first. Marked is when the first mark was
 	// made: seqs of another series mean nothing.
-	Marks  []mark `msgpack:"marks,omitempty"`
-	Marked int64  `msgpack:"marked,omitempty"`
+	Marks  []listMark `msgpack:"marks,omitempty"`
+	Marked int64      `msgpack:"marked,omitempty"`
 	// Noted counts the generation's notes.
 	Noted noted `msgpack:"noted,omitempty"`
 

@@ -285,7 +285,7 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 		if r.gone = nil; r.noNote {
 			return nil
 		}
-		var items []item
+		var items []listedItem
 		var next []byte
 		err := r.s.db.h.view(func(tx *bolt.Tx) error {
 			items = nil
@@ -296,7 +296,7 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 			all, at, err := g.notes.page(r.noteAt, 1000, r.s.damaged)
 			next = at
 			for _, n := range all {
-				it := item{k: index.AppendKey(nil, n.Key), key: n.Key, size: len(n.Record), c: &Change{typ: cache.Deleted, key: n.Key, rv: resourceVersion}}
+				it := listedItem{k: index.AppendKey(nil, n.Key), key: n.Key, size: len(n.Record), c: &Change{typ: cache.Deleted, key: n.Key, rv: resourceVersion}}
 				if g.Items.Get(it.k) == nil && g.Own.Get(it.k) == nil && !r.hasSeen(it.k) {
 					items = append(items, it)
 				}

@@ -59,7 +59,7 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 	}
-	db.h.mark = func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, false) }
+	db.h.noteInUse = func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, false) }
 	if db.opts.Durability == DurabilityProcess {
 		// The header must say on disk that the file is in use, before any write that is
 		// not synced.
@@ -143,7 +143,7 @@ func (db opening) tryOpen() (*boltFile, error) {
 		err = db.lend(b)
 	}
 	if err == nil {
-		err = db.readHeader(b)
+		err = db.judgeHeader(b)
 	}
 	if errors.Is(err, ErrTaken) {
 		err = errReplaced
@@ -208,9 +208,9 @@ func boltOptions(o Options) *bolt.Options {
 	return b
 }
 
-// readHeader tells kubewake's files from other programs' and from newer ones. It
+// judgeHeader tells kubewake's files from other programs' and from newer ones. It
 // verifies a file whose last commits may not have reached the disk.
-func (db opening) readHeader(b *boltFile) error {
+func (db opening) judgeHeader(b *boltFile) error {
 	var h header
 	err := faults.Contain(func() error {
 		return b.View(func(tx *bolt.Tx) error {
@@ -243,9 +243,9 @@ func (db opening) readHeader(b *boltFile) error {
 	// The last commits may be on the disk in part, and bbolt's list of free pages cannot be
 	// verified. Some disks lose even what they have said to be synced.
 	switch {
-	case !h.Synced && !db.opts.ReadOnly:
+	case !h.SyncedCommits && !db.opts.ReadOnly:
 		return errUncleanBoot
-	case h.Synced && db.opts.ReadOnly:
+	case h.SyncedCommits && db.opts.ReadOnly:
 		return nil // it may be another machine's file: each reader would read all of it
 	}
 	if err := pages.Check(db.path, func([]string) bool { return false }); err != nil {
@@ -263,7 +263,7 @@ func ours(page map[string]*pages.Bucket) bool {
 		return !slices.ContainsFunc(names, func(name []byte) bool { _, ok := page[string(name)]; return !ok })
 	}
 	for _, sub := range page {
-		if sub != nil && sub.Seq == layout.Mark {
+		if sub != nil && sub.Seq == layout.Signature {
 			return true
 		}
 	}
@@ -291,7 +291,7 @@ var errUncleanBoot = fmt.Errorf("%w: the machine was not shut down in order", Er
 func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
 	return updateHeader(tx, func(h *header) {
 		h.Format, h.Clean, h.BootID = formatVersion, clean, db.opts.boot
-		h.Synced = db.opts.Durability != DurabilityProcess
+		h.SyncedCommits = db.opts.Durability != DurabilityProcess
 	})
 }
 

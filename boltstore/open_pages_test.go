@@ -88,7 +88,7 @@ func misplaced(t *testing.T, db *DB, root func(top uint64) uint64) (repair func(
 		t.Fatal(err)
 	}
 	head := func(root uint64) []byte {
-		return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, root), layout.Mark)
+		return binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, root), layout.Signature)
 	}
 	b, err := os.ReadFile(db.path)
 	if err != nil {

@@ -63,18 +63,18 @@ func OpenOrTemporary(path string, o Options) (db *DB, free <-chan struct{}, err 
 	polled := make(chan struct{})
 	go func() {
 		defer close(polled)
-		for db.life.ctx.Err() == nil {
+		for db.whileOpen.ctx.Err() == nil {
 			if osfile.IsFree(path) {
 				close(freed)
 				return
 			}
 			select {
 			case <-db.opts.Clock.After(freePoll):
-			case <-db.life.ctx.Done():
+			case <-db.whileOpen.ctx.Done():
 			}
 		}
 	}()
-	db.life.cleanUp = func() error { <-polled; return remove() }
+	db.whileOpen.cleanUp = func() error { <-polled; return remove() }
 	return db, freed, nil
 }
 

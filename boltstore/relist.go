@@ -85,8 +85,8 @@ type Relist struct {
 	tailed  bool   // swept has reached the end
 	noteAt  []byte // place up to which Commit has looked through the notes
 	noNote  bool
-	gone    []item // found in the notes and not yet taken
-	landed  bool   // readers see the result
+	gone    []listedItem // found in the notes and not yet taken
+	landed  bool         // readers see the result
 	done    bool
 	failed  error // why the relist cannot go on
 	entries []*Entry
@@ -103,8 +103,8 @@ type Relist struct {
 	Objects, Changed, Deleted int
 }
 
-// item is what a relist does with one key.
-type item struct {
+// listedItem is what a relist does with one key.
+type listedItem struct {
 	k     []byte
 	at    []byte // its place in the file, set by scan
 	key   string
@@ -115,7 +115,7 @@ type item struct {
 	size  int     // of the record and the base in the file
 }
 
-func (it item) bytes() int {
+func (it listedItem) bytes() int {
 	if it.c == nil {
 		return it.size
 	}
@@ -123,7 +123,7 @@ func (it item) bytes() int {
 }
 
 // unpacked is about bytes, with the change's payload before packing.
-func (it item) unpacked() int {
+func (it listedItem) unpacked() int {
 	if it.c == nil {
 		return it.size
 	}
@@ -195,9 +195,9 @@ func (r *Relist) Page(objs []runtime.Object) error {
 
 // identify transforms the objects and finds their keys. The items are in the file's
 // order. If a key comes twice, the last object counts.
-func (r *Relist) identify(objs []runtime.Object) []item {
+func (r *Relist) identify(objs []runtime.Object) []listedItem {
 	at := map[string]int{}
-	var items []item
+	var items []listedItem
 	for _, obj := range objs {
 		c, err := r.s.identify(cache.Replaced, obj)
 		if err != nil {
@@ -210,7 +210,7 @@ func (r *Relist) identify(objs []runtime.Object) []item {
 		}
 		r.Objects++
 		r.unversioned = r.unversioned || c.rv == ""
-		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c, err: err}
+		it := listedItem{k: index.AppendKey(nil, c.key), key: c.key, c: c, err: err}
 		if r.o.Transform != nil && err == nil {
 			if it.c, err = r.transform(obj); err != nil {
 				it.c, it.err = c, err
@@ -223,7 +223,7 @@ func (r *Relist) identify(objs []runtime.Object) []item {
 		at[string(it.k)] = len(items)
 		items = append(items, it)
 	}
-	slices.SortFunc(items, func(a, b item) int { return bytes.Compare(a.k, b.k) })
+	slices.SortFunc(items, func(a, b listedItem) int { return bytes.Compare(a.k, b.k) })
 	return items
 }
 
@@ -237,7 +237,7 @@ func (r *Relist) transform(obj runtime.Object) (*Change, error) {
 
 // compare looks up each item in the file. It removes the change of an item that is the
 // same there.
-func (r *Relist) compare(items []item) error {
+func (r *Relist) compare(items []listedItem) error {
 	type candidate struct {
 		i   int
 		old *format.Record
@@ -304,7 +304,7 @@ func (r *Relist) compare(items []item) error {
 
 // same notes that the server shows what handlers know. Over an own write the server's
 // object is stored all the same, quietly.
-func (it *item) same(owned bool) {
+func (it *listedItem) same(owned bool) {
 	if !owned || it.err != nil {
 		it.c, it.err = nil, nil
 		return
@@ -324,7 +324,7 @@ func sameValues(values []format.IndexValues, old *format.Record) bool {
 // encode makes the changes ready to be stored, outside any transaction. An object that
 // cannot be stored becomes a note beside its record. The record is hidden if type or
 // transform have changed, since it must not be served.
-func (r *Relist) encode(items []item) {
+func (r *Relist) encode(items []listedItem) {
 	var changes []*Change
 	for i := range items {
 		it := &items[i]
@@ -348,7 +348,7 @@ func (r *Relist) encode(items []item) {
 const keepDecoded = 512 << 10
 
 // take keeps items in memory, or stages them. It returns how many it has taken.
-func (r *Relist) take(items []item) (int, error) {
+func (r *Relist) take(items []listedItem) (int, error) {
 	if r.failed != nil {
 		return 0, r.failed
 	}

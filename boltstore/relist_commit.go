@@ -42,7 +42,7 @@ func (r *Relist) sweep(resourceVersion string) error {
 // scan looks at up to 1,000 keys of the generation from the place from on; nil is the
 // start. It returns those that want accepts, and the place of the next key, nil at the
 // end.
-func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []item, next []byte, err error) {
+func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []listedItem, next []byte, err error) {
 	const most = 1000
 	err = r.s.db.h.view(func(tx *bolt.Tx) error {
 		items, next = nil, nil
@@ -68,7 +68,7 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []item, next
 				if err != nil {
 					r.meet(err)
 				}
-				items = append(items, item{k: bytes.Clone(k), at: bytes.Clone(at), key: key, size: len(w.item.Stored) + len(w.base.Stored)})
+				items = append(items, listedItem{k: bytes.Clone(k), at: bytes.Clone(at), key: key, size: len(w.item.Stored) + len(w.base.Stored)})
 			}
 			return true
 		})

@@ -77,10 +77,10 @@ func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, 
 // the same, or the server does not give them any more. After an error the caller must
 // abort the relist.
 func (r *Relist) Keep(listed []listing.Object) error {
-	items := make([]item, 0, len(listed))
+	items := make([]listedItem, 0, len(listed))
 	r.Objects += len(listed)
 	for _, l := range listed {
-		it := item{key: l.Key()}
+		it := listedItem{key: l.Key()}
 		it.k = index.AppendKey(nil, it.key)
 		if r.hasSeen(it.k) {
 			continue // an earlier page showed no older state
@@ -99,7 +99,7 @@ func (r *Relist) Keep(listed []listing.Object) error {
 }
 
 // sizes fills in how large the items' records are.
-func (r *Relist) sizes(items []item) error {
+func (r *Relist) sizes(items []listedItem) error {
 	return r.s.db.h.view(func(tx *bolt.Tx) error {
 		g, err := r.current(tx)
 		if err != nil || g.Items == nil {

@@ -75,10 +75,10 @@ func (m *sourceMeta) nextGen() uint64 {
 // fill copies the records that pages have shown unchanged, then stages the changes.
 func (r *Relist) fill() error {
 	changed := map[uint64]struct{}{}
-	var changes []item
+	var changes []listedItem
 	for _, c := range r.changes {
 		r.s.indexing().refresh(c) // indices may have been added since
-		it := item{k: index.AppendKey(nil, c.key), key: c.key, c: c}
+		it := listedItem{k: index.AppendKey(nil, c.key), key: c.key, c: c}
 		changed[r.hash(it.k)] = struct{}{}
 		changes = append(changes, it)
 	}
@@ -107,7 +107,7 @@ const stageBytes = 1 << 20
 
 // stageItems stages items, in as many transactions as their size needs. It returns how
 // many it has staged.
-func (r *Relist) stageItems(items []item) (int, error) {
+func (r *Relist) stageItems(items []listedItem) (int, error) {
 	done, sealed := 0, r.s.db.Encrypted()
 	for begun := false; done < len(items) || !begun && r.stage.next != nil; begun = true {
 		n := 0
@@ -145,7 +145,7 @@ func (r *Relist) stageItems(items []item) (int, error) {
 
 // stage applies an item's change. Without a change it copies the record as it is, with
 // base and note.
-func (a *applier) stage(it item) error {
+func (a *applier) stage(it listedItem) error {
 	if it.c != nil {
 		return a.apply(it.c)
 	}

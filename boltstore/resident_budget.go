@@ -199,15 +199,15 @@ func valuesSize(all []format.IndexValues) (size int64) {
 // bytes: some 330 if no other object has it, 50 if many have (TestResidentIndexSize).
 const residentValue = 250
 
-// leastObjectMemory is the budget where there is no memory limit.
-const leastObjectMemory = 8 << 20
+// objectMemoryWithoutLimit is the budget where there is no memory limit.
+const objectMemoryWithoutLimit = 8 << 20
 
 // defaultObjectMemory is Options.ObjectMemory's default.
 func defaultObjectMemory() int64 { return objectMemoryOf(memoryLimit("/", debug.SetMemoryLimit(-1))) }
 
 func objectMemoryOf(limit int64) int64 {
 	if limit <= 0 {
-		return leastObjectMemory
+		return objectMemoryWithoutLimit
 	}
 	return max(limit/4, 1)
 }

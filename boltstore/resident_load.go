@@ -257,7 +257,7 @@ func (s *Store) ending() bool {
 	select {
 	case <-s.ended:
 		return true
-	case <-s.db.life.ctx.Done():
+	case <-s.db.whileOpen.ctx.Done():
 		return true
 	default:
 		return false

@@ -17,7 +17,7 @@ func (m *storeModel) anotherBoot() {
 	m.must(os.WriteFile(path, b, 0o600))
 	changeHeader(m.t, path, func(h *header) {
 		ofUncleanBoot(h)
-		h.Synced = true
+		h.SyncedCommits = true
 	})
 	db, err := Open(path, Options{Keyset: m.o.Keyset, decrypt: m.o.decrypt, ObjectMemory: -1})
 	m.must(err)

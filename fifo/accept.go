@@ -24,7 +24,7 @@ func (q *Queue) Update(obj any) error { return q.accept(cache.Updated, obj) }
 func (q *Queue) Delete(obj any) error { return q.accept(cache.Deleted, obj) }
 
 func (q *Queue) accept(typ cache.DeltaType, obj any) error {
-	it := item{rv: versionOf(obj), came: q.now()}
+	it := acceptedItem{rv: versionOf(obj), came: q.now()}
 	if _, tombstone := obj.(cache.DeletedFinalStateUnknown); !tombstone && (it.rv == "" || typ == cache.Deleted && q.passed(it.rv)) {
 		q.store.NoteStands()
 	}
@@ -137,7 +137,7 @@ func (q *Queue) Failed() (uint64, error) {
 	return q.failure.count, q.failure.last
 }
 
-func (q *Queue) enqueue(it item) error {
+func (q *Queue) enqueue(it acceptedItem) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.batch.bytes >= q.most {
@@ -202,7 +202,7 @@ func (q *Queue) Bookmark(rv string) error {
 	if n := len(q.batch.pending); n > 0 && q.batch.pending[n-1].change == nil {
 		q.batch.pending[n-1].rv = rv
 	} else {
-		q.batch.pending = append(q.batch.pending, item{rv: rv})
+		q.batch.pending = append(q.batch.pending, acceptedItem{rv: rv})
 		q.counts.accepted++
 	}
 	q.advance(rv, q.now())

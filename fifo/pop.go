@@ -15,7 +15,7 @@ func (q *Queue) Committed(entries []*boltstore.Entry) {
 	}
 	if len(q.batch.inflight) > 0 { // there is none if a commit only moved the told mark or positions
 		q.counts.inFile = q.batch.inflight[0]
-		q.push(outgoing{mark: q.batch.inflight[0]})
+		q.push(outgoing{upTo: q.batch.inflight[0]})
 		q.batch.inflight = q.batch.inflight[1:]
 	}
 	q.peel()
@@ -35,7 +35,7 @@ func (q *Queue) peel() {
 		return // the marks are behind what is being processed
 	}
 	for len(q.output.deltas) > 0 && q.output.deltas[0].delta == nil {
-		q.counts.done = max(q.counts.done, q.output.deltas[0].mark)
+		q.counts.done = max(q.counts.done, q.output.deltas[0].upTo)
 		q.output.deltas = q.output.deltas[1:]
 	}
 	if len(q.output.deltas) == 0 {

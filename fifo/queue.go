@@ -55,7 +55,7 @@ type Queue struct {
 
 // batch is what was accepted and is not in the file.
 type batch struct {
-	pending  []item
+	pending  []acceptedItem
 	bytes    int      // of pending
 	inflight []uint64 // counts.accepted at the ends of batches on their way into the file
 	together int      // so many of pending go into the file in one commit
@@ -110,8 +110,8 @@ type waiters struct {
 	flushing int                 // in Flush
 }
 
-// item is an accepted change, or a bookmark without one.
-type item struct {
+// acceptedItem is an accepted change, or a bookmark without one.
+type acceptedItem struct {
 	change *boltstore.Change
 	rv     string
 	came   time.Time
@@ -122,7 +122,7 @@ type item struct {
 type outgoing struct {
 	delta *cache.Delta
 	size  int
-	mark  uint64
+	upTo  uint64 // counts.accepted
 }
 
 var _ cache.QueueWithBatch = &Queue{}

@@ -141,7 +141,7 @@ func (r *Relist) end(ctx context.Context, rv, newest, target string, confirmed t
 	}
 	q.counts.accepted++
 	q.counts.lastChange, q.counts.inFile = q.counts.accepted, q.counts.accepted
-	q.push(outgoing{mark: q.counts.accepted})
+	q.push(outgoing{upTo: q.counts.accepted})
 	q.version.target, q.version.accepted, q.version.asked, q.version.newest = target, rv, r.began, newest
 	if rv == target {
 		q.version.reached = listed // also where there are no versions

@@ -27,14 +27,14 @@ type cluster struct {
 	mu      sync.Mutex
 	origin  *origin // of the last stated version; nil: none since the link broke
 	checked bool
-	id      identity
+	id      finding
 	untold  bool // in this life the server has refused to tell its UID
 }
 
-// identity is what has been found out.
-type identity struct {
-	clusterUID string
-	other      bool // than the file's
+// finding is what has been found out.
+type finding struct {
+	uid   string // of the cluster
+	other bool   // than the file's
 	// sure: it is the same, or the file knows no UID. Otherwise nothing says that
 	// it is another, and what it says of itself is not noted.
 	sure bool
@@ -109,7 +109,7 @@ func (c *cluster) answered() listing.Server {
 func (c *cluster) uid() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.id.clusterUID
+	return c.id.uid
 }
 
 // expect returns the flow schema that a list's pages must name; "" for what its
@@ -119,7 +119,7 @@ func (c *cluster) expect(known boltstore.State) (flow string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.checked {
-		c.id = identity{clusterUID: known.ClusterUID, sure: true}
+		c.id = finding{uid: known.ClusterUID, sure: true}
 		return known.FlowSchemaUID
 	}
 	_, flow = c.origin.answeredOver()
@@ -136,7 +136,7 @@ func (c *cluster) due() bool {
 // noteOrSetAside sets the file's contents aside if the cluster is another, since none
 // of them has been deleted. It notes who answers, also before the first list: what the
 // program writes from then on is of that cluster.
-func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id identity, by listing.Server) (other bool, err error) {
+func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id finding, by listing.Server) (other bool, err error) {
 	if id.other && (known.Synced || known.Objects > 0) {
 		if err := c.setAside(ctx, known, by); err != nil {
 			return false, err
@@ -153,25 +153,25 @@ func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id 
 
 // identify asks for the UID of kube-system, if it must. It returns by with what
 // that answer has said.
-func (c *cluster) identify(ctx context.Context, known boltstore.State, by listing.Server) (identity, listing.Server, error) {
+func (c *cluster) identify(ctx context.Context, known boltstore.State, by listing.Server) (finding, listing.Server, error) {
 	by.Address = c.server
 	if by.FlowSchemaUID != "" && by.FlowSchemaUID == known.FlowSchemaUID {
 		if known.ClusterUID == "" {
 			by.ClusterUID = c.learn(ctx)
 		}
-		return identity{clusterUID: cmp.Or(known.ClusterUID, by.ClusterUID), sure: true}, by, nil
+		return finding{uid: cmp.Or(known.ClusterUID, by.ClusterUID), sure: true}, by, nil
 	}
 	told, err := c.requests.clusterUID(ctx)
 	if err != nil {
-		return identity{}, by, err
+		return finding{}, by, err
 	}
 	c.tells(told)
 	if told.none && known.ClusterUID != "" {
-		return identity{}, by, errNoCluster // it is one of the first things that a server makes
+		return finding{}, by, errNoCluster // it is one of the first things that a server makes
 	}
 	by.ClusterUID, by.CA = told.uid, cmp.Or(by.CA, told.ca)
 	other := isOther(known, by)
-	return identity{told.uid, other, other || told.uid != "" || known.ClusterUID == ""}, by, nil
+	return finding{told.uid, other, other || told.uid != "" || known.ClusterUID == ""}, by, nil
 }
 
 // learn asks for the UID of a cluster that has not told it so far: it was starting, perhaps,
@@ -192,7 +192,7 @@ func (c *cluster) learn(ctx context.Context) (uid string) {
 }
 
 // tells notes whether the server tells its UID.
-func (c *cluster) tells(told clusterUID) {
+func (c *cluster) tells(told clusterAnswer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.untold = told.uid == "" && !told.none

@@ -16,10 +16,11 @@ import (
 type asked struct {
 	begun atomic.Uint64 // counts the questions
 	turn  chan struct{} // to ask, and to touch uids
-	uids  map[string]clusterUID
+	uids  map[string]clusterAnswer
 }
 
-type clusterUID struct {
+// clusterAnswer is what a server says of its kube-system.
+type clusterAnswer struct {
 	uid  string // "": the server does not say
 	none bool   // kube-system is not there
 	ca   string // as in origin
@@ -28,7 +29,7 @@ type clusterUID struct {
 
 // clusterUID asks for the UID of the kube-system namespace, with the
 // credentials of req.
-func (t *transport) clusterUID(req *http.Request) (k clusterUID, err error) {
+func (t *transport) clusterUID(req *http.Request) (k clusterAnswer, err error) {
 	server, _, err := splitPath(req.URL.Path)
 	if err != nil {
 		return k, err
@@ -51,7 +52,7 @@ func (t *transport) clusterUID(req *http.Request) (k clusterUID, err error) {
 	return k, err
 }
 
-func (t *transport) askClusterUID(req *http.Request, server string) (k clusterUID, err error) {
+func (t *transport) askClusterUID(req *http.Request, server string) (k clusterAnswer, err error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)
 	defer cancel()
 	get := req.Clone(ctx)

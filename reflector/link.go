@@ -15,9 +15,10 @@ const (
 	// linkInDoubt: the link broke, or nothing was asked in this life. Nothing
 	// that comes confirms.
 	linkInDoubt linkState = iota
-	// linkAsked: the server has stated its version. Once the queue has reached
-	// it, each event and bookmark confirms.
-	linkAsked
+	// linkStated: the server has stated its version, to a question or with a list. Until
+	// the queue has reached it the table calls the state asked, then confirmed: each
+	// event and bookmark confirms.
+	linkStated
 	// linkExpired: the server has forgotten the accepted version. A relist comes
 	// before the next watch.
 	linkExpired
@@ -37,7 +38,7 @@ type link struct {
 
 	mu      sync.Mutex
 	state   linkState
-	doubted time.Time // when the state was last left in which the server was asked
+	doubted time.Time // when linkStated was last left
 	refused time.Time // since when the server answers nothing but refusals; zero: it does not
 	// fruitless counts the short watches in a row that brought no bookmark.
 	fruitless int
@@ -52,7 +53,7 @@ const fruitlessWatches = 2
 
 // set enters the state. The caller holds mu.
 func (l *link) set(state linkState) {
-	if l.state == linkAsked && state != linkAsked {
+	if l.state == linkStated && state != linkStated {
 		l.doubted = l.clock.Now()
 	}
 	l.state = state
@@ -62,7 +63,7 @@ func (l *link) set(state linkState) {
 func (l *link) broke() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state == linkAsked {
+	if l.state == linkStated {
 		l.set(linkInDoubt)
 	}
 }
@@ -71,7 +72,7 @@ func (l *link) broke() {
 func (l *link) stated() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.set(linkAsked)
+	l.set(linkStated)
 }
 
 // expired: the server has forgotten the version to go on from.
@@ -138,7 +139,7 @@ func (l *link) began(well bool) {
 func (l *link) relisted() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.set(linkAsked)
+	l.set(linkStated)
 	l.refused = time.Time{}
 }
 
@@ -216,7 +217,7 @@ func (l *link) isRefused() bool {
 	return !l.refused.IsZero()
 }
 
-// doubtedAt is when the state was last left in which the server was asked.
+// doubtedAt is when linkStated was last left.
 func (l *link) doubtedAt() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,18 +15,18 @@ func TestLinkStates(t *testing.T) {
 			l.began(false)
 		}
 	}
-	states := []linkState{linkInDoubt, linkAsked, linkExpired, linkRestored, linkUnreadable}
+	states := []linkState{linkInDoubt, linkStated, linkExpired, linkRestored, linkUnreadable}
 	for _, tc := range []struct {
 		event string
 		do    func(*link)
 		to    []linkState // from each of the states
 	}{
 		{"broke", (*link).broke, []linkState{linkInDoubt, linkInDoubt, linkExpired, linkRestored, linkUnreadable}},
-		{"stated", (*link).stated, []linkState{linkAsked, linkAsked, linkAsked, linkAsked, linkAsked}},
+		{"stated", (*link).stated, []linkState{linkStated, linkStated, linkStated, linkStated, linkStated}},
 		{"expired", (*link).expired, []linkState{linkExpired, linkExpired, linkExpired, linkRestored, linkExpired}},
 		{"restored", (*link).restored, []linkState{linkRestored, linkRestored, linkRestored, linkRestored, linkRestored}},
 		{"four failures", fails, []linkState{linkUnreadable, linkUnreadable, linkExpired, linkRestored, linkUnreadable}},
-		{"relisted", (*link).relisted, []linkState{linkAsked, linkAsked, linkAsked, linkAsked, linkAsked}},
+		{"relisted", (*link).relisted, []linkState{linkStated, linkStated, linkStated, linkStated, linkStated}},
 		{"bookmarked", (*link).bookmarked, states},
 		{"refuses", func(l *link) { l.refuses() }, states},
 	} {
@@ -37,7 +37,7 @@ func TestLinkStates(t *testing.T) {
 			if !l.is(tc.to[i]) {
 				t.Errorf("%s makes %d of state %d, want %d", tc.event, l.state, from, tc.to[i])
 			}
-			if left := from == linkAsked && tc.to[i] != linkAsked; left != l.doubtedAt().Equal(clk.Now()) {
+			if left := from == linkStated && tc.to[i] != linkStated; left != l.doubtedAt().Equal(clk.Now()) {
 				t.Errorf("%s in state %d: in doubt since %s", tc.event, from, l.doubtedAt())
 			}
 		}

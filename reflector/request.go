@@ -134,10 +134,10 @@ func (r *requests) version(ctx context.Context) (string, error) {
 }
 
 // clusterUID asks for the UID of kube-system.
-func (r *requests) clusterUID(ctx context.Context) (clusterUID, error) {
+func (r *requests) clusterUID(ctx context.Context) (clusterAnswer, error) {
 	p := &probe{cluster: true}
 	if err := intercept(ctx, r.raw, p); err != nil {
-		return clusterUID{}, err
+		return clusterAnswer{}, err
 	}
 	return p.told, p.err
 }

@@ -36,7 +36,7 @@ type probe struct {
 	answered bool
 	// cluster: ask for the UID of kube-system.
 	cluster bool
-	told    clusterUID
+	told    clusterAnswer
 	// form: ask for the sign of the served form.
 	form, late       bool
 	sign, definition string

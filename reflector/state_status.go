@@ -102,7 +102,7 @@ func (s *status) get() State {
 // State says what the source is doing and has done.
 func (s *ListerWatcher) State() State {
 	st := s.status.get()
-	if (st.Phase == PhaseLive || st.Phase == PhaseCatchingUp) && !s.link.is(linkAsked) { // nothing is being watched
+	if (st.Phase == PhaseLive || st.Phase == PhaseCatchingUp) && !s.link.is(linkStated) { // nothing is being watched
 		st.Phase, st.Since = PhaseConnecting, s.link.doubtedAt()
 	}
 	st.taken = s.clock.Now()

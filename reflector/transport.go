@@ -12,7 +12,7 @@ import (
 // compare before objects are decoded. Clients that start together share one
 // connection. WrapConfig changes cfg: call it before a client is built.
 func WrapConfig(cfg *rest.Config) *rest.Config {
-	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterUID{}}
+	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterAnswer{}}
 	formed := newFormed()
 	gate, road := newGate(), newRoad()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {

@@ -122,7 +122,7 @@ func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
 	if reason := s.link.reason(); reason != "" {
 		return reason, nil
 	}
-	if !s.link.is(linkAsked) || s.fresh.want() {
+	if !s.link.is(linkStated) || s.fresh.want() {
 		if reason, err := s.ask(ctx); reason != "" || err != nil {
 			return reason, err
 		}

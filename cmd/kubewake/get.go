@@ -51,7 +51,7 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
   kubewake get pods -w`
 		cmd.Flags().BoolVar(&c.secrets, "show-secrets", false, "show the data of secrets; with several types, -w and flags of kubectl alone, show secrets at all")
 		cmd.ValidArgsFunction = completion.ResourceTypeAndNameCompletionFunc(cmdutil.NewFactory(c))
-		c.own = func(cmd *cobra.Command, args []string) (bool, error) {
+		c.own = func(cmd *cobra.Command, args []string) (handled bool, err error) {
 			f := cmd.Flags()
 			if len(args) == 0 && !f.Changed("filename") && !f.Changed("kustomize") && !f.Changed("raw") {
 				return true, errors.New("name a type to show; kubewake api-resources has those of the file")
@@ -64,7 +64,7 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 				streams: streams, db: c.db, namespace: c.namespace, secrets: c.secrets, all: cmdutil.GetFlagBool(cmd, "all-namespaces"),
 				selector: f.Lookup("selector").Value.String(), output: f.Lookup("output").Value.String(), noHeaders: cmdutil.GetFlagBool(cmd, "no-headers"),
 			}
-			err := g.run(cmd.Context(), typ, names)
+			err = g.run(cmd.Context(), typ, names)
 			return !errors.Is(err, errCategory), err
 		}
 		return cmd

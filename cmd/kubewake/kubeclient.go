@@ -36,8 +36,9 @@ type kubeClient struct {
 	// server is asked for schemas that are not kept. nil, or one that returns nil, asks none.
 	server    func(*serve.Shared) (*serve.Link, error)
 	completes *string // what a name that is completed begins with; nil: none is
-	// own runs a command line that is not kubectl's. nil means that all are.
-	own func(cmd *cobra.Command, args []string) (own bool, err error)
+	// own runs a command line with code of ours. handled says that it has, with err its
+	// result; otherwise kubectl's code runs it. nil means that kubectl's runs all.
+	own func(cmd *cobra.Command, args []string) (handled bool, err error)
 
 	ctx    context.Context // of the command
 	once   sync.Once

@@ -43,7 +43,7 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 	return []*cobra.Command{
 		onFile(streams, func(c *kubeClient) *cobra.Command {
 			c.secrets = true // it shows their sizes
-			c.own = func(cmd *cobra.Command, _ []string) (bool, error) { return false, c.hideEvents(cmd) }
+			c.own = func(cmd *cobra.Command, _ []string) (handled bool, err error) { return false, c.hideEvents(cmd) }
 			return kubedescribe.NewCmdDescribe("kubewake", cmdutil.NewFactory(c), streams)
 		}),
 		onFile(streams, func(c *kubeClient) *cobra.Command { return kubeevents.NewCmdEvents(c, streams) }),
@@ -88,7 +88,7 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		c.ctx = cmd.Context()
 		if c.own != nil {
-			if own, err := c.own(cmd, args); own {
+			if handled, err := c.own(cmd, args); handled {
 				return err
 			}
 		}
@@ -163,11 +163,11 @@ func newExplain(c *kubeClient, streams genericiooptions.IOStreams) *cobra.Comman
 	f.BoolVar(&fetch, "fetch", false, "read the schema from the server of the kubeconfig, unless the kept one is the server's, and keep it")
 	f.StringVar(flags.KubeConfig, "kubeconfig", "", "path of the kubeconfig, for --fetch")
 	f.StringVar(flags.Context, "context", "", "the kubeconfig's context, for --fetch")
-	c.own = func(*cobra.Command, []string) (bool, error) {
+	c.own = func(*cobra.Command, []string) (handled bool, err error) {
 		if fetch {
 			return false, nil
 		}
-		err := serve.SchemasOf(c.db.path).Ready()
+		err = serve.SchemasOf(c.db.path).Ready()
 		return err != nil, err
 	}
 	c.server = func(file *serve.Shared) (*serve.Link, error) {

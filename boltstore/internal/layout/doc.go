@@ -15,7 +15,7 @@
 //	/sources/<id>/dicts                [Box]: version → dictionary
 //	/aside/<time>/<id>                 a source that was set aside
 //
-// Most buckets have the sequence [Mark], which says whose file a page is of.
+// Most buckets have the sequence [Signature], which says whose file a page is of.
 //
 // In an encrypted file keys are sealed deterministically, so that they can be looked
 // up, and values with a nonce. Associated data binds each to its place: moved elsewhere

@@ -2,19 +2,19 @@ package layout
 
 import bolt "go.etcd.io/bbolt"
 
-// Mark is the sequence of the buckets that [Create] makes, "kubewake" in ASCII. bbolt
+// Signature is the sequence of the buckets that [Create] makes, "kubewake" in ASCII. bbolt
 // keeps a bucket's sequence beside its root page and gives it no meaning. So any page
 // that lists such a bucket says whose file it is, when all above it is lost.
-const Mark = 0x6b75626577616b65
+const Signature = 0x6b75626577616b65
 
 // Create returns the bucket called name in a transaction or a bucket. It makes the bucket
-// if there is none. Files of before get the mark when they are written.
+// if there is none. Files of earlier programs get the signature when they are written.
 func Create(in interface {
 	CreateBucketIfNotExists(name []byte) (*bolt.Bucket, error)
 }, name []byte) (*bolt.Bucket, error) {
 	b, err := in.CreateBucketIfNotExists(name)
-	if err == nil && b.Sequence() != Mark {
-		err = b.SetSequence(Mark)
+	if err == nil && b.Sequence() != Signature {
+		err = b.SetSequence(Signature)
 	}
 	return b, err
 }
