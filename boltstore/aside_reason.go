@@ -2,7 +2,6 @@ package boltstore
 
 import (
 	"errors"
-	"maps"
 	"os"
 	"time"
 
@@ -60,41 +59,4 @@ func asideReason(path string) string {
 		return AsideForeign
 	}
 	return AsideDamaged
-}
-
-// countReindexed counts the indices that are built or brought up to date. It logs them
-// if there are objects.
-func (s indexing) countReindexed(m *sourceMeta, build map[string]bool) {
-	if m.Items.Count == 0 {
-		return
-	}
-	s.mu.Lock()
-	if s.reindexed == nil {
-		s.reindexed = map[string]uint64{}
-	}
-	for name := range build {
-		s.reindexed[name]++
-	}
-	s.mu.Unlock()
-	for name := range build {
-		why := "it is new"
-		if im, ok := m.Indices[name]; ok && im.Complete {
-			why = "its version has changed"
-		} else if ok {
-			why = "it was not complete"
-		}
-		s.db.log().Info("Indexing the objects in the file", "source", s.source.String(), "index", name, "reason", why, "objects", m.Items.Count)
-	}
-}
-
-// State returns the source's state as of one commit.
-func (s *Store) State() State {
-	inMemory, size := s.residence()
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	st := s.meta.state(s.db.device)
-	st.Outdated = s.outdated(s.meta)
-	st.Reindexed = maps.Clone(s.reindexed)
-	st.InMemory, st.ObjectMemory = inMemory, size
-	return st
 }

@@ -4,14 +4,6 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/osfile"
 )
 
-// checkPath refuses a path that other users can change.
-func (db opening) checkPath() error {
-	if db.opts.AllowUnsafePath {
-		return nil
-	}
-	return osfile.CheckPath(db.path, db.opts.ReadOnly)
-}
-
 // inherit gives the file name the mode and owner of db's file, whose place it will
 // take.
 func (db replacing) inherit(name string) error {

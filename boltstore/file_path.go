@@ -109,6 +109,14 @@ func Lock(path string) (release func(), err error) {
 	return release, err
 }
 
+// checkPath refuses a path that other users can change.
+func (db opening) checkPath() error {
+	if db.opts.AllowUnsafePath {
+		return nil
+	}
+	return osfile.CheckPath(db.path, db.opts.ReadOnly)
+}
+
 // isAt verifies that the file at path is the given one. If not, the error is ErrMoved.
 func isAt(path string, is os.FileInfo) error {
 	st, err := os.Stat(path)

@@ -257,6 +257,31 @@ func (s indexing) rawPage(meta func() *sourceMeta, from []byte, n int) (raws []l
 	return raws, noted, next, file, err
 }
 
+// countReindexed counts the indices that are built or brought up to date. It logs them
+// if there are objects.
+func (s indexing) countReindexed(m *sourceMeta, build map[string]bool) {
+	if m.Items.Count == 0 {
+		return
+	}
+	s.mu.Lock()
+	if s.reindexed == nil {
+		s.reindexed = map[string]uint64{}
+	}
+	for name := range build {
+		s.reindexed[name]++
+	}
+	s.mu.Unlock()
+	for name := range build {
+		why := "it is new"
+		if im, ok := m.Indices[name]; ok && im.Complete {
+			why = "its version has changed"
+		} else if ok {
+			why = "it was not complete"
+		}
+		s.db.log().Info("Indexing the objects in the file", "source", s.source.String(), "index", name, "reason", why, "objects", m.Items.Count)
+	}
+}
+
 // reindexed has the new index values of a record, valid while the record has this
 // checksum.
 type reindexed struct {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
-	"github.com/kubewake/kubewake/internal/buildid"
 )
 
 // Store reads what the file holds of a source, as a cache.Indexer does. It serves reads
@@ -139,28 +138,4 @@ func (s *Claimed) SetTransformVersion(v string) {
 		s.forget(s.memory.current())
 		s.settleMemory()
 	}
-}
-
-// SetTold notes that all plain handlers have returned up to seq. The told mark is
-// written with the next commit, or within FlushInterval.
-func (s *Claimed) SetTold(seq uint64) {
-	for {
-		old := s.told.Load()
-		if seq <= old || s.told.CompareAndSwap(old, seq) {
-			return
-		}
-	}
-}
-
-func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
-
-// indexVersion is the version of the function of index name.
-func (s indexing) indexVersion(name string, fn cache.IndexFunc) string {
-	if v := s.versions[name]; v != "" {
-		return v
-	}
-	if name == cache.NamespaceIndex && reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer() {
-		return "client-go/namespace/1"
-	}
-	return "build " + buildid.Get()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -12,6 +13,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/index"
+	"github.com/kubewake/kubewake/internal/buildid"
 )
 
 // GetIndexers returns a copy of the indexers.
@@ -245,6 +247,17 @@ func (s indexing) built(m *sourceMeta, name string) bool {
 	fn := s.indexSet().fns[name]
 	im := m.Indices[name]
 	return fn == nil || s.viewed && (im.Complete || name != cache.NamespaceIndex) || im.Complete && im.Version == s.indexVersion(name, fn)
+}
+
+// indexVersion is the version of the function of index name.
+func (s indexing) indexVersion(name string, fn cache.IndexFunc) string {
+	if v := s.versions[name]; v != "" {
+		return v
+	}
+	if name == cache.NamespaceIndex && reflect.ValueOf(fn).Pointer() == reflect.ValueOf(cache.MetaNamespaceIndexFunc).Pointer() {
+		return "client-go/namespace/1"
+	}
+	return "build " + buildid.Get()
 }
 
 // scan calls fn with each object and its values in the index. An object whose index

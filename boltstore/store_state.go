@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"errors"
+	"maps"
 	"time"
 )
 
@@ -61,6 +62,18 @@ type State struct {
 	// Handlers are the durable handlers. Only [DB.States] fills them; see also
 	// [Store.Handlers].
 	Handlers []HandlerState `json:"handlers,omitempty"`
+}
+
+// State returns the source's state as of one commit.
+func (s *Store) State() State {
+	inMemory, size := s.residence()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	st := s.meta.state(s.db.device)
+	st.Outdated = s.outdated(s.meta)
+	st.Reindexed = maps.Clone(s.reindexed)
+	st.InMemory, st.ObjectMemory = inMemory, size
+	return st
 }
 
 // damageMet is the damage that a read has met. repairs is that of the DB when the read

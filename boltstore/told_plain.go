@@ -25,3 +25,16 @@ func (s *Claimed) ExpectPlain() error {
 		return nil
 	}, nil)
 }
+
+// SetTold notes that all plain handlers have returned up to seq. The told mark is
+// written with the next commit, or within FlushInterval.
+func (s *Claimed) SetTold(seq uint64) {
+	for {
+		old := s.told.Load()
+		if seq <= old || s.told.CompareAndSwap(old, seq) {
+			return
+		}
+	}
+}
+
+func (s *Store) toldChanged() bool { return s.told.Load() > s.metaNow().Told }
