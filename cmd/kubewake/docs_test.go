@@ -80,3 +80,45 @@ func isCommand(root *cobra.Command, name string) bool {
 	}
 	return false
 }
+
+// TestCommandsAreShown: each command of kubewake that help shows is on a page for readers,
+// and a script of tests/cli runs it.
+func TestCommandsAreShown(t *testing.T) {
+	read := func(patterns ...string) string {
+		t.Helper()
+		var all strings.Builder
+		for _, pattern := range patterns {
+			paths, err := filepath.Glob(filepath.Join("..", "..", filepath.FromSlash(pattern)))
+			if err != nil || len(paths) == 0 {
+				t.Fatal(pattern, paths, err)
+			}
+			for _, path := range paths {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all.Write(text)
+			}
+		}
+		return all.String()
+	}
+	pages, scripts := read("README.md", "docs/*.md", "docs/design/*.md"), read("tests/cli/testdata/*.txtar")
+	root := newRoot(genericiooptions.IOStreams{})
+	n := 0
+	for _, cmd := range root.Commands() {
+		name := cmd.Name()
+		if !cmd.IsAvailableCommand() || name == "help" || name == "completion" { // these are cobra's
+			continue
+		}
+		n++
+		if !regexp.MustCompile("kubewake " + name + `\b|` + "`" + name + "`").MatchString(pages) {
+			t.Errorf("%s is in neither README nor docs", name)
+		}
+		if !regexp.MustCompile(`(?m)^(?:! |\? )?exec kubewake ` + name + `\b`).MatchString(scripts) {
+			t.Errorf("no script in tests/cli/testdata runs %s", name)
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d commands", n)
+	}
+}

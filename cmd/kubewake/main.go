@@ -94,9 +94,11 @@ func calledAs(name string) bool {
 	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") == name
 }
 
-// newRoot has the commands. A new one takes a file with its newX, a line below, a script
-// in tests/cli/testdata that runs it, a line in README, which tests/readme runs, and, if
-// it takes types, rows in testdata/decisions.txt.
+// newRoot has the commands. A new one takes a file with its newX, an Example
+// (TestManPages), a line below, a line in README or docs, and a script in
+// tests/cli/testdata that runs it (TestCommandsAreShown). If it takes types it takes rows
+// in testdata/decisions.txt, and if these can be completed a ValidArgsFunction.
+// tests/readme runs the README's lines.
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubewake",
