@@ -2,8 +2,8 @@ package boltstore
 
 import (
 	"reflect"
+	"runtime"
 	"sync"
-	"time"
 	"unsafe"
 
 	bolt "go.etcd.io/bbolt"
@@ -44,11 +44,12 @@ func (b *boltFile) unlock(write bool) {
 	if meta == nil || mapped == nil {
 		return
 	}
-	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for range 100_000 { // tens of milliseconds
 		if meta.TryLock() { // a bbolt that releases its locks itself
 			meta.Unlock()
 			return
 		}
+		runtime.Gosched()
 	}
 	mapped.RUnlock()
 	meta.Unlock()
