@@ -55,7 +55,7 @@ func flock(path string, how int) (release func(), err error) {
 }
 
 func flockAs(path string, flag, how int) (release func(), err error) {
-	f, err := os.OpenFile(path, flag, 0)
+	f, err := os.OpenFile(path, flag|unix.O_NONBLOCK, 0) // a FIFO would wait for its other end
 	if err != nil {
 		return nil, err
 	}
