@@ -271,6 +271,11 @@ func (c *compactor) copy(src *bolt.Tx) (err error) {
 func (c *compactor) bucket(src *bolt.Bucket, path [][]byte) error {
 	var b *bolt.Bucket
 	at := -1
+	var names []string
+	for _, k := range path {
+		names = append(names, string(k))
+	}
+	flat := holdsData(names)
 	return src.ForEach(func(k, v []byte) error {
 		if err := c.room(int64(len(k) + len(v))); err != nil {
 			return err
@@ -281,6 +286,9 @@ func (c *compactor) bucket(src *bolt.Bucket, path [][]byte) error {
 		}
 		if v != nil {
 			return b.Put(k, v)
+		}
+		if flat { // circles has not looked there
+			return fmt.Errorf("%w: a bucket among the data of %q", errTripped, path)
 		}
 		sub := src.Bucket(k)
 		to, err := b.CreateBucket(k)

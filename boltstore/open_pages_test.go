@@ -181,3 +181,39 @@ func TestRelistInACircle(t *testing.T) {
 		t.Errorf("%+v %v %v", r, err, s.Err())
 	}
 }
+
+// TestCompactDataWithBuckets: a page of records of the open file has come to hold buckets that
+// lead to the page itself, as an older page can. A compaction ends, and the file is healed.
+func TestCompactDataWithBuckets(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Compression: CompressionNone})
+	s := claimTest(t, db, Claim{})
+	srv := server{}
+	for i := range 8 { // a page, and too much to be kept inline
+		srv.set(configMap("ns", fmt.Sprint("x", i), i+1, map[string]string{"k": strings.Repeat("v", 200)}))
+	}
+	relist(t, s, "500", RelistOptions{}, srv.list(), 50)
+	var items, top int
+	must(t, db.h.view(func(tx *bolt.Tx) error {
+		src, _ := db.h.source(tx, s.id)
+		items, top = int(src.gen(s.metaNow().Generation).Items.Bucket.RootPage()), int(tx.Cursor().Bucket().RootPage())
+		return nil
+	}))
+	f, err := os.OpenFile(db.path, os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	page, size := make([]byte, os.Getpagesize()), int64(os.Getpagesize())
+	_, err = f.ReadAt(page, int64(top)*size)
+	must(t, err)
+	binary.NativeEndian.PutUint64(page, uint64(items))
+	if items == 0 {
+		t.Fatal("the records have no page of their own")
+	}
+	_, err = f.WriteAt(page, int64(items)*size)
+	must(t, err)
+	if _, err := db.Compact(t.Context(), nil); !errors.Is(err, ErrDamaged) {
+		t.Fatal(err)
+	}
+	if s.Err() == nil || len(db.AsidePaths()) != 1 {
+		t.Errorf("%v, set aside %q", s.Err(), db.AsidePaths())
+	}
+}
