@@ -209,12 +209,18 @@ func (s *Store) IndexKeys(name, value string) ([]string, error) {
 
 // ListIndexFuncValues returns the values of the index, each once.
 func (s *Store) ListIndexFuncValues(name string) []string {
+	values, err := insist(func() ([]string, error) { return s.listIndexFuncValues(name) })
+	s.reading().logClosed(err) // cache.Indexer has no error to return
+	return values
+}
+
+func (s *Store) listIndexFuncValues(name string) ([]string, error) {
 	if _, err := s.indexing().indexer(name); err != nil {
-		return []string{}
+		return []string{}, nil
 	}
 	if r := s.inMemory(); r != nil && r.has(name) {
 		if values := r.store.ListIndexFuncValues(name); s.serves(r) {
-			return values
+			return values, nil
 		}
 	}
 	values, built := []string{}, true
@@ -236,8 +242,7 @@ func (s *Store) ListIndexFuncValues(name string) []string {
 		err = s.indexing().scan(name, func(_ string, _ any, has []string) { all.Insert(has...) })
 		values = all.UnsortedList()
 	}
-	s.reading().logClosed(s.note(err)) // cache.Indexer has no error to return
-	return values
+	return values, s.note(err)
 }
 
 // built says whether the file's index has all objects. While AddIndexers builds it,

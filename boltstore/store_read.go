@@ -242,12 +242,22 @@ func (s reading) logClosed(err error) {
 	}
 }
 
+// insist is for methods that have no error to return. If a read has the file healed, insist
+// reads what was saved: a caller would take nothing for no objects.
+func insist[T any](read func() ([]T, error)) ([]T, error) {
+	got, err := read()
+	if errors.Is(err, errTripped) {
+		got, err = read()
+	}
+	return got, err
+}
+
 // List returns all objects. It has no error to return: it leaves out what cannot be
 // served and marks the source degraded; see [Store.ListErr]. Once the file is closed,
 // List, ListKeys and ListIndexFuncValues return nothing. That is logged once, and
 // [DB.Err] reports it. Methods with an error return ErrClosed.
 func (s *Store) List() []any {
-	objs, err := s.ListErr()
+	objs, err := insist(s.ListErr)
 	s.reading().logClosed(err)
 	return objs
 }
@@ -281,7 +291,7 @@ func (s *Store) ListErr() ([]any, error) {
 
 // ListKeys returns all keys.
 func (s *Store) ListKeys() []string {
-	keys, err := s.ListKeysErr()
+	keys, err := insist(s.ListKeysErr)
 	s.reading().logClosed(err) // cache.Store has no error to return
 	return keys
 }
