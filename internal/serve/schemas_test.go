@@ -91,6 +91,12 @@ func TestSchemas(t *testing.T) {
 	if a := requests(1, doc+"?hash=one"); !a.has(200, `"openapi":"one"`) {
 		t.Errorf("damaged: %d %s", a.code, a.body)
 	}
+	c.setDown(true)
+	for end := time.Now().Add(10 * time.Second); s.get(doc).code != 200; { // the answer ends before its document is kept
+		if time.Now().After(end) {
+			t.Fatal("what replaced the damaged document is not kept")
+		}
+	}
 }
 
 // TestSchemaWithoutBody: the answer to HEAD has no document, so it is not kept as one.
