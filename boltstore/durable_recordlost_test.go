@@ -9,7 +9,6 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/seal"
@@ -205,18 +204,7 @@ func TestHandlerOfUnmetDamage(t *testing.T) {
 						delete(srv, "ns/cm007")
 					}
 					srv.set(configMap("ns", "two", 600, nil))
-					lists := 0
-					for done := false; !done; lists++ {
-						r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-						must(t, err)
-						if err = r.Page(srv.list()); err == nil {
-							_, err = r.Commit("600", time.Now())
-						}
-						if done = err == nil; !done && (!errors.Is(err, ErrAbandoned) || lists > 0) {
-							t.Fatal(err)
-						}
-						r.Abort()
-					}
+					lists := relistAgain(t, s, "600", srv.list())
 					if st := handlerState1(t, s); !st.Reset || lists != 2 {
 						t.Errorf("%+v after %d lists", st, lists)
 					}

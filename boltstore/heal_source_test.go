@@ -41,24 +41,7 @@ func TestLostSource(t *testing.T) {
 				t.Log(err)
 			}
 			srv.set(o)
-			for lists := 0; ; lists++ {
-				r, err := s.BeginRelist(RelistOptions{})
-				if err == nil {
-					err = r.Page(srv.list())
-				}
-				if err == nil {
-					_, err = r.Commit("501", time.Now())
-				}
-				if r != nil {
-					r.Abort()
-				}
-				if err == nil {
-					break
-				}
-				if t.Log(err); lists == 3 {
-					t.Fatal(err)
-				}
-			}
+			relistAgain(t, s, "501", srv.list())
 			if db.replaced.Load() != 1 {
 				t.Error("the file was not healed")
 			}

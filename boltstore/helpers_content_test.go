@@ -210,6 +210,31 @@ func relist(t testing.TB, s *Claimed, rv string, o RelistOptions, objs []runtime
 	return entries, r
 }
 
+// relistAgain lists until a list is committed, as a reflector does: a list that meets damage
+// begins again. It returns how many lists there were, three at most.
+func relistAgain(t testing.TB, s *Claimed, rv string, objs []runtime.Object) (lists int) {
+	t.Helper()
+	for {
+		lists++
+		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
+		if err == nil {
+			err = r.Page(objs)
+		}
+		if err == nil {
+			_, err = r.Commit(rv, time.Now())
+		}
+		if r != nil {
+			r.Abort()
+		}
+		switch {
+		case err == nil:
+			return lists
+		case lists == 3 || !errors.Is(err, ErrAbandoned) && !errors.Is(err, ErrDamaged):
+			t.Fatal(err)
+		}
+	}
+}
+
 func configMap(ns, name string, rv int, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(rv)},

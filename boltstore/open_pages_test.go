@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	bolt "go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
@@ -154,25 +152,7 @@ func TestRelistInACircle(t *testing.T) {
 	}
 	relist(t, s, "700", RelistOptions{}, srv.list(), 50)
 	misplaced(t, db, func(top uint64) uint64 { return top })
-	for lists := 0; ; lists++ {
-		r, err := s.BeginRelist(RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})
-		if err == nil {
-			err = r.Page(srv.list())
-		}
-		if err == nil {
-			_, err = r.Commit("701", time.Now())
-		}
-		if r != nil {
-			r.Abort()
-		}
-		t.Log(err)
-		if err == nil {
-			break
-		}
-		if lists == 4 {
-			t.Fatal(err)
-		}
-	}
+	relistAgain(t, s, "701", srv.list())
 	if db.replaced.Load() != 1 {
 		t.Error("the file was not healed")
 	}
@@ -215,5 +195,17 @@ func TestCompactDataWithBuckets(t *testing.T) {
 	}
 	if s.Err() == nil || len(db.AsidePaths()) != 1 {
 		t.Errorf("%v, set aside %q", s.Err(), db.AsidePaths())
+	}
+}
+
+// TestCircleIsHealed: what a write meets of a bucket within itself has the file healed.
+func TestCircleIsHealed(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	claimTest(t, db, Claim{})
+	if err := db.h.update(func(*bolt.Tx) error { return layout.ErrCircle }, nil); !errors.Is(err, ErrDamaged) {
+		t.Fatal(err)
+	}
+	if db.replaced.Load() != 1 {
+		t.Error("the file was not healed")
 	}
 }
