@@ -42,6 +42,7 @@ func (m *model) settle() {
 	done, began := m.progress(), time.Now()
 	for end := began.Add(5 * time.Minute); ; time.Sleep(100 * time.Microsecond) { // between two looks at all of them
 		if why = m.differs(want); why == "" {
+			m.large = false
 			break
 		}
 		now := time.Now()

@@ -157,7 +157,7 @@ func (m *model) confirmed(o op) {
 		m.t.Fatalf("no list has confirmed %+v: %s", o, m.inf.State())
 	}
 	look := func() {
-		if !synced || m.faults.transform.Load() {
+		if !synced || m.large || m.faults.transform.Load() {
 			return
 		}
 		got := map[string]*corev1.ConfigMap{}

@@ -113,7 +113,7 @@ func (m *model) step(o op) {
 			if err := fillDisk(m.dir); err != nil {
 				m.t.Fatal(err)
 			}
-			m.full = true
+			m.full, m.large = true, true
 			s.padded(50 << 10) // what is free in the file is not enough
 		}
 	case "free disk":

@@ -183,6 +183,7 @@ type model struct {
 	confirm reflector.Confirm // what proves that nothing was missed
 	disk    bool              // the files are on a small disk of their own
 	full    bool              // that is full
+	large   bool              // more may wait at the server than a queue holds back from readers, see fifo's hold
 	grace   time.Duration
 
 	faults   faults // of the program's functions; they outlive a life
