@@ -29,7 +29,7 @@ type tdisk struct {
 	within  bool
 	at      *disktest.Moment
 	then    *disktest.Moment // if it ended within an operation: after that
-	refused int              // transactions in a row
+	refused int              // transactions in a row, since the disk is full
 	whose   []uintptr        // the last of these was
 	err     error
 }

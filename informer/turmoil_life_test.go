@@ -133,6 +133,9 @@ func (m *turmoil) fill() {
 			m.fatal(err)
 		}
 	} else {
+		m.disk.mu.Lock()
+		m.disk.refused = 0 // those of before may be long ago
+		m.disk.mu.Unlock()
 		m.disk.full.Store([]int64{3, 10}[m.r.IntN(2)])
 	}
 	m.say("full: %v, or %d of ten operations", m.filled, m.disk.full.Load())
