@@ -17,10 +17,14 @@ import (
 // goes along with a commit.
 const claimNoteEvery = time.Hour
 
+// claimDue says whether the use of the claim and of its handlers is to be noted.
 func (s *Store) claimDue() bool {
-	m := s.metaNow()
+	m, every := s.metaNow(), claimNoteEvery
+	if s.db.opts.HandlerAge > 0 && len(s.claimedHandlers()) > 0 {
+		every = s.db.opts.handlerSeen()
+	}
 	since := s.db.opts.Clock.Since(time.Unix(0, m.Claimed))
-	return since >= claimNoteEvery || since < 0 || !m.ClaimedRight && s.db.device.right()
+	return since >= every || since < 0 || !m.ClaimedRight && s.db.device.right()
 }
 
 // journalFrom is the time before which the journal's blocks are too old. If the clock

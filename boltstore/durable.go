@@ -196,9 +196,19 @@ func (s *Store) writePositions() error {
 	})
 }
 
-// handlerSeen is how exactly a handler's last registration is noted. So an idle handler
-// need not be written often.
-func (o Options) handlerSeen() time.Duration { return max(o.HandlerAge/16, time.Minute) }
+// handlerSeen is how exactly it is noted when a handler was last registered, and with a
+// HandlerAge also how often. So an idle handler need not be written often.
+func (o Options) handlerSeen() time.Duration {
+	if o.HandlerAge <= 0 {
+		return time.Minute
+	}
+	return min(max(o.HandlerAge/48, time.Minute/3), claimNoteEvery)
+}
+
+// handlerLate is how much later than noted a handler may have been registered: the note
+// is rounded down, and the program may have been killed before the next one, which waits
+// for a commit.
+func (o Options) handlerLate() time.Duration { return 3 * o.handlerSeen() }
 
 // HandlerState is the state of a durable handler in the file.
 type HandlerState struct {

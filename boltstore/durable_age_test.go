@@ -1,9 +1,13 @@
 package boltstore
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	testingclock "k8s.io/utils/clock/testing"
@@ -71,6 +75,48 @@ func TestShortHandlerAge(t *testing.T) {
 			if age == math.MaxInt64 {
 				break
 			}
+		}
+	}
+}
+
+// TestHandlerAgeOfAKilledProgram: an idle handler of a program that is killed is not
+// removed before HandlerAge is over. A little later it is.
+func TestHandlerAgeOfAKilledProgram(t *testing.T) {
+	for _, age := range []time.Duration{time.Hour, 2 * time.Hour, 10 * time.Hour, 100 * time.Hour} {
+		for _, lived := range []time.Duration{time.Minute, 59 * time.Minute, 100 * time.Minute} {
+			t.Run(fmt.Sprint(age, " ", lived), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { handlerOfAKilledProgram(t, age, lived) })
+			})
+		}
+	}
+}
+
+func handlerOfAKilledProgram(t *testing.T, age, lived time.Duration) {
+	o := Options{HandlerAge: age, TrustClock: true}
+	db := openTest(t, testPath(t), o)
+	s := claimTest(t, db, Claim{})
+	s.Attach(&testProducer{})
+	claimHandler(t, s, "idle")
+	time.Sleep(lived) // simulated time
+	snap, err := db.Snapshot()
+	must(t, err)
+	b, err := io.ReadAll(snap)
+	killed := testPath(t)
+	must(t, errors.Join(err, snap.Close(), os.WriteFile(killed, b, 0o600)))
+	closeTest(t, db)
+
+	at := time.Now()
+	db = openTest(t, killed, o)
+	defer closeTest(t, db)
+	s = claimTest(t, db, Claim{})
+	for _, st := range []struct {
+		after time.Duration
+		want  int
+	}{{age - time.Second, 1}, {age + age/16, 0}} {
+		time.Sleep(time.Until(at.Add(st.after))) // simulated time
+		must(t, s.writePositions())
+		if hs, err := s.Handlers(); err != nil || len(hs) != st.want {
+			t.Errorf("%s after it was killed: %+v, %v", st.after, hs, err)
 		}
 	}
 }

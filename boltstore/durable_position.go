@@ -297,7 +297,7 @@ func (s *Store) forgetHandlers(t sourceTx, m *sourceMeta, all map[string]*handle
 		return nil
 	}
 	for name, st := range all {
-		if s.handlerClaimed(name) || now.Sub(time.Unix(0, st.Seen))-s.db.opts.handlerSeen() < age { // Seen is rounded down
+		if s.handlerClaimed(name) || now.Sub(time.Unix(0, st.Seen))-s.db.opts.handlerLate() < age {
 			continue
 		}
 		s.db.log().Info("A durable handler has not been registered for long, so its position is removed; if it returns, it starts over",
