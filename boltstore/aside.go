@@ -50,10 +50,10 @@ func (s *Claimed) SetAside() error {
 
 // SetServer notes which server answers.
 func (s *Claimed) SetServer(by listing.Server) error {
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.answeredBy(by)
 		return nil
-	}, nil)
+	})
 }
 
 func (m *sourceMeta) answeredBy(by listing.Server) {

@@ -8,10 +8,10 @@ func (s *Claimed) NoteCountless(countless bool) error {
 	if s.Countless() == countless {
 		return nil
 	}
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.Countless = countless
 		return nil
-	}, nil)
+	})
 }
 
 // Countless is what NoteCountless last said, be it in an earlier life.

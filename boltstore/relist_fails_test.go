@@ -9,6 +9,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/kubewake/kubewake/internal/listing"
 )
 
 // TestErrOfARelist: while the writes of a relist fail, Err says why, and Stats since when,
@@ -108,6 +110,41 @@ func TestErrOfSettingAside(t *testing.T) {
 	must(t, s.SetAside())
 	if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
 		t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
+	}
+}
+
+// TestErrOfNotes: Err also says why what comes before a relist, a confirmation or a
+// handler's first call cannot be noted: their callers try again.
+func TestErrOfNotes(t *testing.T) {
+	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	for what, note := range map[string]func(s *Claimed) error{
+		"restored":  (*Claimed).NoteRestored,
+		"server":    func(s *Claimed) error { return s.SetServer(listing.Server{ClusterUID: "u"}) },
+		"countless": func(s *Claimed) error { return s.NoteCountless(true) },
+		"plain":     (*Claimed).ExpectPlain,
+		"progress":  (*Claimed).DropProgress,
+	} {
+		t.Run(what, func(t *testing.T) {
+			db := openTest(t, testPath(t), Options{Clock: clk})
+			s := claimTest(t, db, Claim{})
+			newFirstList(t, listed(150).list(), 60).attempt(s, 2) // interrupted
+			if what != "progress" {
+				relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
+				s.AddsPlain()
+			}
+			db.h.setHook(func(*bolt.Tx) error { return errRefused })
+			if err := note(s); !errors.Is(err, errRefused) {
+				t.Fatal(err)
+			}
+			if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
+				t.Errorf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
+			}
+			db.h.setHook(nil)
+			must(t, note(s))
+			if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
+				t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
+			}
+		})
 	}
 }
 

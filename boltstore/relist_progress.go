@@ -275,7 +275,7 @@ func (s *Claimed) DropProgress() error {
 		return nil
 	}
 	if err == nil {
-		err = s.updateMeta(func(src sourceTx, m *sourceMeta) error { return src.DropGensExcept(m.Generation) }, nil)
+		err = s.noteMeta(func(src sourceTx, m *sourceMeta) error { return src.DropGensExcept(m.Generation) })
 	}
 	if err != nil {
 		return fmt.Errorf("boltstore: drop the interrupted list of %s: %w", s.source, err)

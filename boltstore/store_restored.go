@@ -11,10 +11,10 @@ func (s *Claimed) NoteRestored() error {
 	if m := s.metaNow(); m.Restored || m.Generation == 0 {
 		return nil
 	}
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.Restored = true
 		return nil
-	}, nil)
+	})
 }
 
 // NewestPage is the version of the last list's last page, if that is later than the first

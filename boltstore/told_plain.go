@@ -20,10 +20,10 @@ func (s *Claimed) ExpectPlain() error {
 	if !s.metaNow().NoPlain {
 		return nil
 	}
-	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.NoPlain = false
 		return nil
-	}, nil)
+	})
 }
 
 // SetTold notes that all plain handlers have returned up to seq. The told mark is
