@@ -90,9 +90,11 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 	}
 	refs := map[string]pages.Bucket{}
 	cp.res.damage.Add(cp.from.Each(sources, func(k, _ []byte, sub *pages.Bucket) {
-		if sub != nil {
-			refs[layout.SourceID(cp.with.from, k)] = *sub
+		if sub == nil {
+			cp.res.damage.Add(fmt.Errorf("%w: source %x is no bucket", ErrDamaged, k))
+			return
 		}
+		refs[layout.SourceID(cp.with.from, k)] = *sub
 	}))
 	lost = cp.res.damage.Len() > before
 	for id := range known {

@@ -69,9 +69,14 @@ func (w *walker) page(id uint64, depth int, p Page, end []byte, err error) {
 		}
 		o := binary.NativeEndian
 		children := make([]child, p.Count)
+		next := uint64(16 * p.Count)
 		for i := range children {
 			e := b[HeadSize+16*i:]
 			pos, size := uint64(o.Uint32(e)), uint64(o.Uint32(e[4:]))
+			if 16*uint64(i)+pos != next {
+				w.fail("page %d, element %d is not as bbolt writes it", id, i)
+			}
+			next = 16*uint64(i) + pos + size
 			if children[i].id = o.Uint64(e[8:]); pos+size <= uint64(len(e)) {
 				children[i].key = e[pos : pos+size]
 			}
@@ -102,9 +107,19 @@ func (w *walker) leaves(p Page, b, end []byte, inline bool) {
 	o := binary.NativeEndian
 	var last []byte
 	disorder := false
+	// bbolt writes keys and values one after the other behind the elements. So each element
+	// also says how many there are.
+	next := uint64(16 * p.Count)
+	if rest := b[HeadSize:]; p.Count == 0 && len(bytes.Trim(rest[:min(16, len(rest))], "\x00")) > 0 {
+		w.fail("page %d has lost its elements", p.id)
+	}
 	for i := range p.Count {
 		e := b[HeadSize+16*i:]
 		pos, ksize, vsize := uint64(o.Uint32(e[4:])), uint64(o.Uint32(e[8:])), uint64(o.Uint32(e[12:]))
+		if 16*uint64(i)+pos != next || o.Uint32(e)&^leafBucket != 0 {
+			w.fail("page %d, element %d is not as bbolt writes it", p.id, i)
+		}
+		next = 16*uint64(i) + pos + ksize + vsize
 		if pos+ksize+vsize > uint64(len(e)) {
 			w.fail("page %d, element %d reaches beyond it", p.id, i)
 			continue
