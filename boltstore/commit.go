@@ -187,11 +187,7 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 // of the works that failed.
 func (c *committer) commitRound(works []*work) map[*work]error {
 	failed := map[*work]error{}
-	file := c.db.replaced.Load()
-	err := c.try(works)
-	if errors.Is(err, errTripped) && c.db.replaced.Load() != file {
-		err = c.try(works)
-	}
+	err := c.db.writeHealed(func() error { return c.try(works) })
 	if err != nil && len(works) > 1 {
 		for _, w := range works {
 			if err := c.try([]*work{w}); err != nil {

@@ -49,7 +49,7 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 	var st *handlerState
 	var next []byte
 	known := false
-	err := s.updateMeta(func(t sourceTx, m *sourceMeta) error {
+	claim := func(t sourceTx, m *sourceMeta) error {
 		all, err := t.handlers(m)
 		if err != nil {
 			return err
@@ -68,7 +68,8 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 			return err
 		}
 		return t.putHandler(name, st)
-	}, nil)
+	}
+	err := s.db.writeHealed(func() error { return s.updateMeta(claim, nil) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -127,7 +128,9 @@ func (s *Claimed) RemoveHandler(name string) error {
 	if taken && h == nil {
 		return fmt.Errorf("boltstore: handler %q of %s: %w: it is being registered; try again", name, s.source, ErrClaimed)
 	}
-	return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) }, nil)
+	return s.db.writeHealed(func() error {
+		return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) }, nil)
+	})
 }
 
 func (h *Handler) persisted(st *handlerState) {

@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -11,9 +12,9 @@ import (
 )
 
 // TestHandlersOfFlippedBits: one bit has flipped in the head of a page, or in its first
-// element, of a closed file. Each durable handler goes on where it was, or starts over. It
-// does not count as new: a page that says that it has fewer elements, or that a bucket in
-// it is none, has lost something.
+// element. Each durable handler goes on where it was, or starts over. It does not count as
+// new: a page that says that it has fewer elements, or that a bucket in it is none, has
+// lost something.
 func TestHandlersOfFlippedBits(t *testing.T) {
 	o := Options{Logger: new(logr.Discard())}
 	path := testPath(t)
@@ -36,22 +37,43 @@ func TestHandlersOfFlippedBits(t *testing.T) {
 	closeTest(t, db)
 	file, err := os.ReadFile(path)
 	must(t, err)
+	t.Run("closed", func(t *testing.T) {
+		flipped(t, file, true, func(path string, flip func()) *DB { flip(); return opened(t, path, o) }, sources)
+	})
+	t.Run("open", func(t *testing.T) {
+		flipped(t, file, false, func(path string, flip func()) *DB { db := opened(t, path, o); flip(); return db }, sources)
+	})
+}
 
+func opened(t *testing.T, path string, o Options) *DB {
+	db, err := Open(path, o)
+	must(t, err)
+	return db
+}
+
+// flipped opens copies of the file, in each of which another bit flips, at rest or while
+// it is open.
+func flipped(t *testing.T, file []byte, atRest bool, open func(path string, flip func()) *DB, sources []Source) {
 	size, every := os.Getpagesize(), 1
 	if testing.Short() {
 		every = 7
 	}
-	opened := 0
 	for at := 2 * size; at < len(file); at += size {
 		if bytes.Count(file[at:at+size], []byte{0}) == size {
 			continue
 		}
 		for bit := 8 * 8; bit < 20*8; bit += every { // flags, number of elements, length, the element's flags
-			now := bytes.Clone(file)
-			now[at+bit/8] ^= 1 << (bit % 8)
+			if length := bit/8 >= 12 && bit/8 < 16; length && !atRest {
+				continue // bbolt believes it, see "What is assumed" in docs/reliability.md
+			}
 			path := testPath(t)
-			must(t, os.WriteFile(path, now, 0o600))
-			db := openTest(t, path, o)
+			must(t, os.WriteFile(path, file, 0o600))
+			db := open(path, func() {
+				f, err := os.OpenFile(path, os.O_WRONLY, 0)
+				must(t, err)
+				_, err = f.WriteAt([]byte{file[at+bit/8] ^ 1<<(bit%8)}, int64(at+bit/8))
+				must(t, errors.Join(err, f.Close()))
+			})
 			for _, src := range sources {
 				_, err := claimTest(t, db, Claim{Source: src}).ClaimHandler("d", &testPosition{}, func(pos Position, _ uint64, known bool) {
 					if !pos.Reset && (!known || pos.Replaying) {
@@ -60,9 +82,9 @@ func TestHandlersOfFlippedBits(t *testing.T) {
 				})
 				must(t, err)
 			}
-			must(t, db.Close())
-			opened++
+			if err := db.Close(); err != nil && !errors.Is(err, ErrDamaged) {
+				t.Error(err)
+			}
 		}
 	}
-	t.Log(opened, "files")
 }

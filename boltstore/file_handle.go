@@ -99,6 +99,17 @@ func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
 	return trip(func() error { return h.db.View(fn) })
 }
 
+// writeHealed calls write, and once more if that meets damage that is healed: what it
+// writes then goes into the healed file.
+func (db *DB) writeHealed(write func() error) error {
+	file := db.replaced.Load()
+	err := write()
+	if errors.Is(err, errTripped) && db.replaced.Load() != file {
+		err = write()
+	}
+	return err
+}
+
 // update runs fn in a write transaction. It calls visible, if not nil, once readers see
 // what fn wrote and before the next write begins.
 //
@@ -134,7 +145,9 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 					}
 				}
 				if h.noteInUse != nil && !h.notedInUse {
-					if err := h.noteInUse(tx); err != nil {
+					if err := h.noteInUse(tx); errors.Is(err, ErrDamaged) {
+						return fmt.Errorf("%w: %w", errTripped, err) // the header is gone since the file was opened
+					} else if err != nil {
 						return err
 					}
 				}
