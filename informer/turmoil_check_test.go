@@ -298,6 +298,7 @@ func (m *turmoil) fresh() {
 	}
 }
 
+// notice waits until a restore was noticed by all sources that have more.
 func (m *turmoil) notice(rev uint64) {
 	if !m.noticed {
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 func (m *turmoil) name(i int) (ns, name string) {
@@ -194,7 +196,12 @@ func (m *turmoil) faulty() bool {
 	return len(m.faults) > 0
 }
 
-// notice waits until a restore was noticed by all sources that have more.
+// live says whether all sources are. The pages of a list under way may be of a later time
+// than the server is restored to, and nothing shows that once the server has overtaken them.
+func (m *turmoil) live() bool {
+	return !slices.ContainsFunc(m.sources, func(s *tsource) bool { return s.inf.State().Phase != reflector.PhaseLive })
+}
+
 func (m *turmoil) step() {
 	up := m.db != nil
 	switch k := m.r.IntN(100 + m.troubles); {
@@ -217,7 +224,7 @@ func (m *turmoil) step() {
 	case k < 58:
 		m.recreate()
 	case k < 62:
-		if m.restores && len(m.revs) > 0 && (up || !m.noticed) {
+		if m.restores && len(m.revs) > 0 && (!m.noticed || up && m.live()) {
 			to := m.revs[m.r.IntN(len(m.revs))]
 			m.rewinds++
 			m.say("rewind from %d to %d", m.sim.Revision(), to)
