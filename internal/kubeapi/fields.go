@@ -5,13 +5,20 @@ import (
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta1 "k8s.io/api/resource/v1beta1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 )
 
 // Selectable says whether a field selector can name a field of the type's objects.
@@ -19,10 +26,18 @@ func (t *Type) Selectable(field string) bool {
 	if t.MetadataOnly {
 		return selectable(&metav1.PartialObjectMetadata{}).Has(field)
 	}
-	return selectable(t.NewObject()).Has(field) && (field != "metadata.namespace" || t.Namespaced)
+	return selectable(t.NewObject()).Has(field) && (field != "metadata.namespace" || t.Namespaced || t.builtIn)
 }
 
-// selectable returns the fields of obj that a field selector can name.
+// noFieldsOfItsOwn says whether objects are selected by name and namespace only, as those of
+// most built-in types.
+func (t *Type) noFieldsOfItsOwn() bool {
+	set := selectable(t.NewObject())
+	return t.builtIn && len(set) == 2 && set.Has("metadata.namespace")
+}
+
+// selectable returns the fields of obj that a field selector can name. A built-in type
+// without fields of its own has the namespace among them, also if it is in none.
 func selectable(obj APIObject) fields.Set {
 	set := fields.Set{"metadata.name": obj.GetName()}
 	switch o := typed(obj).(type) {
@@ -32,6 +47,30 @@ func selectable(obj APIObject) fields.Set {
 	case *corev1.Node:
 		set["spec.unschedulable"] = strconv.FormatBool(o.Spec.Unschedulable)
 		return set
+	case *certificatesv1.CertificateSigningRequest:
+		set["spec.signerName"] = o.Spec.SignerName
+		return set
+	case *certificatesv1beta1.CertificateSigningRequest:
+		set["spec.signerName"] = ptr.Deref(o.Spec.SignerName, "")
+		return set
+	case *certificatesv1alpha1.ClusterTrustBundle:
+		set["spec.signerName"] = o.Spec.SignerName
+		return set
+	case *certificatesv1beta1.ClusterTrustBundle:
+		set["spec.signerName"] = o.Spec.SignerName
+		return set
+	case *certificatesv1beta1.PodCertificateRequest:
+		set["spec.signerName"], set["spec.podName"], set["spec.nodeName"] = o.Spec.SignerName, o.Spec.PodName, string(o.Spec.NodeName)
+		return set
+	case *resourcev1.ResourceSlice:
+		set["spec.nodeName"], set["spec.driver"] = ptr.Deref(o.Spec.NodeName, ""), o.Spec.Driver
+		return set
+	case *resourcev1beta2.ResourceSlice:
+		set["spec.nodeName"], set["spec.driver"] = ptr.Deref(o.Spec.NodeName, ""), o.Spec.Driver
+		return set
+	case *resourcev1beta1.ResourceSlice:
+		set["spec.nodeName"], set["spec.driver"] = o.Spec.NodeName, o.Spec.Driver
+		return set
 	case *corev1.Pod:
 		set["spec.nodeName"] = o.Spec.NodeName
 		set["spec.restartPolicy"] = string(o.Spec.RestartPolicy)
@@ -40,6 +79,7 @@ func selectable(obj APIObject) fields.Set {
 		set["spec.hostNetwork"] = strconv.FormatBool(o.Spec.HostNetwork)
 		set["status.phase"] = string(o.Status.Phase)
 		set["status.podIP"] = o.Status.PodIP
+		set["status.podIPs"] = "" // a server takes the name, and has no value
 		set["status.nominatedNodeName"] = o.Status.NominatedNodeName
 	case *corev1.Event:
 		about(set, "involvedObject.", &o.InvolvedObject)

@@ -76,7 +76,7 @@ func (t *Type) checkFields(sel fields.Selector) error {
 		if t.Selectable(req.Field) || slices.Contains(t.SelectedBy, req.Field) {
 			continue
 		}
-		if len(selectable(t.NewObject())) == 2 && !t.Custom {
+		if t.noFieldsOfItsOwn() {
 			return NotHere(apierrors.NewBadRequest(fmt.Sprintf(
 				`%q is not a known field selector: only "metadata.name", "metadata.namespace"`, req.Field)))
 		}
