@@ -8,11 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/filetest"
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
 // TestConfirmedInAnotherBoot: the clock of a device without a battery began again at this
@@ -118,6 +120,52 @@ func TestRefusedEncoding(t *testing.T) {
 			if got := ask(t, h, http.MethodGet, path, "Accept-Encoding", accept).header.Get("Content-Encoding"); got != want {
 				t.Errorf("%s: %q for %q", path, got, accept)
 			}
+		}
+	}
+}
+
+// TestVersionLeftBehind: a server that serves an earlier version of a custom resource again
+// has the mirror keep that one. Discovery prefers it to the later version, which nobody
+// keeps any more: clients would read what was there long ago.
+func TestVersionLeftBehind(t *testing.T) {
+	of := func(version string) boltstore.Source {
+		return boltstore.Source{Group: "example.com", Version: version, Resource: "things", Form: boltstore.FormUnstructured}
+	}
+	thing := func(version string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/" + version, "kind": "Thing",
+			"metadata": map[string]any{"name": version, "namespace": "a", "resourceVersion": "5"}}}
+	}
+	db := filetest.Open(t, boltstore.Options{})
+	h := New(db, Options{})
+	preferred := func(want string) {
+		t.Helper()
+		a := ask(t, h, http.MethodGet, "/apis/example.com")
+		if got, _, _ := unstructured.NestedString(a.object.Object, "preferredVersion", "version"); got != want {
+			t.Errorf("%q is preferred, want %s: %s", got, want, a.body)
+		}
+		a = ask(t, h, http.MethodGet, "/apis", "Accept", kubeapi.MediaDiscovery)
+		if at := strings.Index(a.body, `"version":"v`); at < 0 || !strings.HasPrefix(a.body[at:], `"version":"`+want+`"`) {
+			t.Errorf("%s does not come first: %s", want, a.body)
+		}
+	}
+	v1 := filetest.Claim(t, db, of("v1"), thing("v1"))
+	filetest.Relist(t, v1, "10", thing("v1"))
+	beta := filetest.Claim(t, db, of("v1beta1"), thing("v1beta1"))
+	preferred("v1") // the other one has not been listed
+	filetest.Relist(t, beta, "20", thing("v1beta1"))
+	preferred("v1") // both are kept
+	v1.Release()
+	preferred("v1beta1")
+
+	minute, hours := time.Minute, 30*time.Hour
+	c := clocktesting.NewFakeClock(time.Unix(3600*1000+1800, 0)) // half past
+	for want, age := range map[string]*time.Duration{"v1": &minute, "v1beta1": &hours} {
+		states := []boltstore.State{
+			{Source: of("v1"), Kind: "Thing", Synced: true, ConfirmedAge: age},
+			{Source: of("v1beta1"), Kind: "Thing", Synced: true, ConfirmedAge: new(time.Second)},
+		}
+		if got := (&handler{opts: Options{Clock: c}}).kindsOf(states)[0].Version; got != want {
+			t.Errorf("%s is preferred, but v1 was confirmed %s ago", got, *age)
 		}
 	}
 }

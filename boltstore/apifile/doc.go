@@ -13,9 +13,10 @@
 // is there. A type without a source is not in discovery, and gets 404. Of several sources
 // that cover a request, one that an informer keeps up to date answers, then the one
 // confirmed in the latest hour, then a whole one, then a typed one, then an unstructured
-// one. Of two that are kept up to date, the whole one answers. A source of metadata only
-// answers if there is no other, as PartialObjectMetadata and as Table. Whole objects get
-// 406 then. Sources of shards, and with versions that are not numbers, are not served.
+// one. Of two that are kept up to date, the whole one answers. Discovery prefers
+// the version of a group that is kept up to date, then the one confirmed in the latest hour.
+// A source of metadata only answers if there is no other, as PartialObjectMetadata and as
+// Table. Whole objects get 406 then. Sources of shards, and with versions that are not numbers, are not served.
 // Secrets are served only if [Options.Secrets] is set, and get 403 otherwise.
 //
 // Objects come as JSON, YAML, protobuf where the source is typed, PartialObjectMetadata,

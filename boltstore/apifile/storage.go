@@ -42,9 +42,10 @@ type kind struct {
 }
 
 // kindsOf finds the types among the file's sources, in the order of discovery: groups by
-// name, the preferred version first.
+// name, the preferred version first. That is one that is kept up to date, if there is any.
 func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	byName := map[schema.GroupVersionResource]*kind{}
+	versions := map[schema.GroupVersion]boltstore.State{} // the best source of each
 	var kinds []*kind
 	for _, st := range states {
 		src := st.Source
@@ -65,6 +66,9 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 			kinds = append(kinds, k)
 		}
 		k.sources = append(k.sources, st)
+		if best, ok := versions[gvr.GroupVersion()]; !ok || h.kept(st, best) < 0 {
+			versions[gvr.GroupVersion()] = st
+		}
 	}
 	for _, k := range kinds {
 		slices.SortStableFunc(k.sources, h.order)
@@ -74,7 +78,11 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 		k.sources = slices.DeleteFunc(k.sources, func(st boltstore.State) bool { return st.Source.Form != form })
 	}
 	slices.SortStableFunc(kinds, func(a, b *kind) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), -utilversion.CompareKubeAwareVersionStrings(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
+		kept := 0
+		if a.Group == b.Group && a.Version != b.Version {
+			kept = h.kept(versions[a.GroupVersion()], versions[b.GroupVersion()])
+		}
+		return cmp.Or(cmp.Compare(a.Group, b.Group), kept, -utilversion.CompareKubeAwareVersionStrings(a.Version, b.Version), cmp.Compare(a.Plural, b.Plural))
 	})
 	return kinds
 }
@@ -106,6 +114,15 @@ func (h *handler) order(a, b boltstore.State) int {
 		late, all,
 		prefer(a.Source.Form == boltstore.FormTyped, b.Source.Form == boltstore.FormTyped),
 		cmp.Compare(a.Source.String(), b.Source.String()))
+}
+
+// kept compares how far two sources are kept up to date. Those that are both in use are
+// equal.
+func (h *handler) kept(a, b boltstore.State) int {
+	if used := cmp.Or(prefer(a.Synced, b.Synced), prefer(a.InUse, b.InUse)); used != 0 || a.InUse {
+		return used
+	}
+	return h.lately(a, b)
 }
 
 // lately compares the hours in which two sources were confirmed, the later one first. A
