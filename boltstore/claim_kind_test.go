@@ -62,12 +62,38 @@ func TestKindIsLearned(t *testing.T) {
 			kind(db, "example.com/v1 "+shows)
 		}
 	})
+	t.Run("described", func(t *testing.T) { // by discovery, before there is an object
+		path := testPath(t)
+		db := openTest(t, path, Options{})
+		s := claimTest(t, db, Claim{Source: widgets, Example: &unstructured.Unstructured{}})
+		must(t, s.Describe(Description{Kind: "Widget"}))
+		kind(db, "example.com/v1 Widget")
+		relist(t, s, "8", RelistOptions{}, nil, 1)
+		kind(db, "example.com/v1 Widget")
+		writes := lastTx(t, db)
+		must(t, s.Describe(Description{Kind: "Widget"}))
+		if lastTx(t, db) != writes {
+			t.Error("what is known was written")
+		}
+		closeTest(t, db)
+		db = openTest(t, path, Options{})
+		s = claimTest(t, db, Claim{Source: widgets, Example: &unstructured.Unstructured{}})
+		kind(db, "example.com/v1 Widget")
+		must(t, s.Describe(Description{Kind: "Wadget"})) // it was defined again
+		kind(db, "example.com/v1 Wadget")
+		w := widget()
+		w.SetKind("Wodget")
+		w.SetResourceVersion("9")
+		must(t, s.Add(w))
+		kind(db, "example.com/v1 Wodget")
+	})
 	t.Run("of the example", func(t *testing.T) { // which the caller knows
 		db := openTest(t, testPath(t), Options{})
 		s := claimTest(t, db, Claim{Source: widgets, Example: widget()})
 		w := widget()
 		w.SetKind("Wodget")
 		relist(t, s, "8", RelistOptions{}, []runtime.Object{w}, 1)
+		must(t, s.Describe(Description{Kind: "Wodget"}))
 		kind(db, "example.com/v1 Widget")
 	})
 	t.Run("built in", func(t *testing.T) {

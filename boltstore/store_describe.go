@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Scope says whether objects of a type are in namespaces, in the words of a
@@ -20,8 +22,11 @@ const (
 // definition of a custom resource says of its tables. A list does not say it.
 type Description struct {
 	Scope Scope
+	// Kind is the type's. It is needed for unstructured objects of which none has been
+	// there yet: each one shows its kind.
+	Kind string
 	// Names are the type's short names and its singular. The resource need not be among
-	// them, nor the kind, which each object shows.
+	// them, nor the kind.
 	Names []string
 	// Categories are groups of types that the type is in, as all.
 	Categories []string
@@ -44,11 +49,17 @@ type Column struct {
 // all. Descriptions of columns are left out if they have more than 1 KiB together.
 func (s *Store) Describe(d Description) error {
 	d.Columns = shortened(d.Columns)
+	if s.kind.Kind != "" {
+		d.Kind = "" // the claim gives it
+	}
 	m := s.metaNow()
-	if (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) && unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
+	if (d.Kind == "" || d.Kind == m.Kind) && (d.Scope == "" || d.Scope == m.Scope) && unchanged(m.Names, d.Names) && unchanged(m.Categories, d.Categories) && unchanged(m.Columns, d.Columns) {
 		return nil
 	}
 	return s.updateMeta(func(_ sourceTx, m *sourceMeta) error {
+		if d.Kind != "" {
+			m.APIVersion, m.Kind = schema.GroupVersion{Group: m.Source.Group, Version: m.Source.Version}.String(), d.Kind
+		}
 		m.Scope = cmp.Or(d.Scope, m.Scope)
 		m.Names = given(d.Names, m.Names)
 		m.Categories = given(d.Categories, m.Categories)

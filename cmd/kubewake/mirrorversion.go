@@ -87,7 +87,7 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 	}
 	as := func(version string, a *metav1.APIResource) resource {
 		other := resource{gvr: r.gvr, gvk: schema.GroupVersionKind{Group: r.gvr.Group, Version: version, Kind: a.Kind}}
-		other.gvr.Version = version
+		other.gvr.Version, other.Kind = version, a.Kind
 		other.Scope = boltstore.ScopeCluster
 		if a.Namespaced {
 			other.Scope = boltstore.ScopeNamespaced
@@ -120,7 +120,7 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 // named returns a type with its names. If the server does not say them, the type is
 // known by its resource and kind only. A type that the server never lists is an error.
 func (m *mirror) named(ctx context.Context, r resource) (resource, error) {
-	r.Names = namesIn(metav1.APIResource{Kind: r.gvk.Kind})
+	r.Kind, r.Names = r.gvk.Kind, namesIn(metav1.APIResource{Kind: r.gvk.Kind})
 	client, err := m.flags.ToDiscoveryClient()
 	if err != nil {
 		return r, nil
@@ -176,8 +176,7 @@ func columnsIn(ctx context.Context, client rest.Interface, gvr schema.GroupVersi
 	return nil
 }
 
-// namesIn returns the singular, the kind and the short names of a type. The file knows
-// the kind of a custom resource only once it has an object.
+// namesIn returns the singular, the kind and the short names of a type, as users type them.
 func namesIn(r metav1.APIResource) (names []string) {
 	for _, name := range append([]string{r.SingularName, strings.ToLower(r.Kind)}, r.ShortNames...) {
 		if name != "" && !slices.Contains(names, name) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"path/filepath"
 	"slices"
@@ -167,6 +168,34 @@ func TestRedefined(t *testing.T) {
 	m.end()
 	if got := shown(t, "get", "wadget", "-A", "-o", "name", "--db", path); got != "wadget.example.com/e wadget.example.com/f" {
 		t.Error(got)
+	}
+}
+
+// TestNoObjectYet: a custom resource without any object is a type of the file like others.
+// Its kind is known from discovery.
+func TestNoObjectYet(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	path := filepath.Join(t.TempDir(), "w.db")
+	args := []string{"widgets", "configmaps", "-A", "--db", path, "--server", sim.URL()}
+	for range 2 { // the second life knows its types from the file
+		m := mirrorEvents(t, args...)
+		eventually(t, func() error {
+			if log := m.log.String(); !strings.Contains(log, "widgets.example.com/v1 (unstructured): live") {
+				return errors.New(log)
+			}
+			return nil
+		})
+		m.end()
+		if got := shown(t, "api-resources", "-o", "name", "--db", path); got != "configmaps widgets.example.com" {
+			t.Errorf("the types are %q", got)
+		}
+		if got := shown(t, "get", "widgets,configmaps", "-A", "-o", "jsonpath={.items}", "--db", path); got != "[]" {
+			t.Error(got)
+		}
 	}
 }
 

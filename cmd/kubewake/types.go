@@ -179,6 +179,9 @@ func known(sources []boltstore.State) (r resource, ok bool) {
 	r.gvk = schema.FromAPIVersionAndKind(st.APIVersion, st.Kind)
 	r.Description = boltstore.Description{Scope: st.Scope, Names: st.Names, Categories: st.Categories, Columns: st.Columns}
 	for _, other := range sources {
+		if st.Kind == "" && r.Kind == "" && other.Source.Form != boltstore.FormMetadata {
+			r.Kind = other.Kind
+		}
 		if r.Scope == "" {
 			r.Scope = other.Scope
 		}
