@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,7 +74,7 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // isLong says whether a request may last: a watch, a log that is followed, or a stream
 // both ways.
 func isLong(r *http.Request) bool {
-	if r.Header.Get("Upgrade") != "" {
+	if upgrades(r) {
 		return true
 	}
 	p := kubeapi.ParsePath(r.URL.Path)
@@ -82,6 +83,13 @@ func isLong(r *http.Request) bool {
 		return true
 	}
 	return p.Verb(r.Method, r.URL.Query()) == "watch" || p.Resource == "watch"
+}
+
+// upgrades says whether a request asks for a stream both ways. HTTP/2 on a plain connection
+// (h2c) is an offer only: the answer may be in HTTP/1.1.
+func upgrades(r *http.Request) bool {
+	protocol := r.Header.Get("Upgrade")
+	return protocol != "" && !strings.EqualFold(protocol, "h2c")
 }
 
 // patient is a long answer, of which the client takes each piece in time or loses it.

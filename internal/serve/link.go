@@ -135,6 +135,11 @@ func (l *Link) rewrite(p *httputil.ProxyRequest) {
 	c := callerOf(p.In)
 	h := p.Out.Header
 	h.Del("Authorization")
+	if !upgrades(p.In) { // the link has its own HTTP/2
+		for _, name := range []string{"Connection", "Upgrade", "Http2-Settings"} {
+			h.Del(name)
+		}
+	}
 	for name := range h {
 		// An authenticating proxy's headers would be believed with this process's certificate.
 		if strings.HasPrefix(http.CanonicalHeaderKey(name), "X-Remote-") || !c.same && c.token == "" && isImpersonation(name) {

@@ -116,6 +116,10 @@ func TestDown(t *testing.T) {
 		if a := s.get(path); !a.has(200, text) {
 			t.Errorf("%s: %d %s", path, a.code, a.body)
 		}
+		// A client that offers HTTP/2, as curl --http2, takes an answer in HTTP/1.1.
+		if a := s.get(path, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", "AAMAAABkAAQAAP__"); !a.has(200, text) {
+			t.Errorf("%s, with HTTP/2 offered: %d %s", path, a.code, a.body)
+		}
 	}
 	c.setDown(false)
 	if a := send(t, s.socket, "POST", local+maps, nil); a.code != 200 {

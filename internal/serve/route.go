@@ -52,7 +52,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		s.selfReview(w, r)
 	case s.link == nil:
 		s.file.ServeFile(w, r, nil)
-	case !reads || asSomebody || r.Header.Get("Upgrade") != "":
+	case !reads || asSomebody || upgrades(r):
 		s.link.ServeHTTP(w, r)
 	case p.Resource != "":
 		s.read(w, r, c, p)
