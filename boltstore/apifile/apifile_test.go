@@ -69,7 +69,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		for _, path := range []string{"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/x"} {
+		for _, path := range []string{"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/configmaps/x", "/api", "/api/v1", "/apis", "/version"} {
 			if a := ask(t, h, method, path); a.code != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d %s", method, path, a.code, a.body)
 			}

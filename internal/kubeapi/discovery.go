@@ -118,8 +118,12 @@ func (h *Handler) serveDiscovery(w http.ResponseWriter, r *http.Request, p Path)
 			answer = g
 		}
 	}
-	if answer == nil {
+	switch {
+	case answer == nil:
 		http.NotFound(w, r)
+		return
+	case r.Method != http.MethodGet:
+		WriteStatus(w, errMethod())
 		return
 	}
 	body, err := json.Marshal(answer)

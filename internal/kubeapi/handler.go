@@ -122,7 +122,7 @@ func (r *Request) serve(verb string) (err error) {
 	return r.h.Write(r, verb)
 }
 
-func errMethod() error {
+func errMethod() *apierrors.StatusError {
 	return apiStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 		"the server does not allow this method on the requested resource")
 }

@@ -181,7 +181,7 @@ var codecs = []testCase{
 	{"other methods read nothing", func(t *testing.T, f *fixture) {
 		f.create(t, f.configMaps(), "a")
 		for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodTrace, "FOO"} {
-			for _, path := range []string{f.configMaps(), f.configMaps() + "/a"} {
+			for _, path := range []string{f.configMaps(), f.configMaps() + "/a", "/api", "/api/v1", "/version"} {
 				if a := f.do(t, method, path, accept(jsonType), nil); a.code != http.StatusMethodNotAllowed {
 					t.Errorf("%s %s: got %d %s", method, path, a.code, a.body)
 				}
