@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -20,32 +21,39 @@ import (
 // reloads reads the config file again at each SIGHUP, until ctx ends. If the terminal
 // that the process was started from has gone, it calls end.
 func (m *mirror) reloads(ctx context.Context, flags *pflag.FlagSet, args []string, end func()) {
-	hangups := m.hangups
-	if hangups == nil {
-		if m.configFile == "" && signal.Ignored(syscall.SIGHUP) { // as nohup asks for
+	if m.hangups == nil && m.configFile == "" && signal.Ignored(syscall.SIGHUP) { // as nohup asks for
+		return
+	}
+	onHangup(ctx, m.hangups, m.streams.ErrOut, end, func() {
+		if m.configFile == "" {
+			m.logf("SIGHUP: there is nothing to reload, since there is no --config; certificates are read again when they change")
 			return
 		}
+		m.reload(flags, args)
+	})
+}
+
+// onHangup calls reload at each SIGHUP, until ctx ends. If the terminal that the process was
+// started from has gone, it calls end. hangups are in place of the process's, for tests.
+func onHangup(ctx context.Context, hangups <-chan os.Signal, errOut io.Writer, end, reload func()) {
+	if hangups == nil {
 		ch := make(chan os.Signal, 1)
 		signal.Notify(ch, syscall.SIGHUP)
 		defer signal.Stop(ch)
 		hangups = ch
 	}
-	started := isTerminal(m.streams.ErrOut)
+	started := isTerminal(errOut)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangups:
 		}
-		switch {
-		case started && !isTerminal(m.streams.ErrOut):
+		if started && !isTerminal(errOut) {
 			end()
 			return
-		case m.configFile == "":
-			m.logf("SIGHUP: there is nothing to reload, since there is no --config; certificates are read again when they change")
-		default:
-			m.reload(flags, args)
 		}
+		reload()
 	}
 }
 

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -20,9 +24,15 @@ type server struct {
 	db      dbFile
 	access  access
 	pass    bool
+	hangups <-chan os.Signal // in place of the process's, for tests
 }
 
 func newServe(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd, _ := serveCommand(streams)
+	return cmd
+}
+
+func serveCommand(streams genericiooptions.IOStreams) (*cobra.Command, *server) {
 	s := &server{streams: streams, flags: genericclioptions.NewConfigFlags(false)}
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -44,7 +54,7 @@ func newServe(streams genericiooptions.IOStreams) *cobra.Command {
 	s.db.clusterFlag(cmd)
 	s.access.addFlags(cmd)
 	cmd.Flags().BoolVar(&s.pass, "pass-through", false, "send writes, and reads of what the file does not have, to the server of the kubeconfig")
-	return cmd
+	return cmd, s
 }
 
 func (s *server) logf(format string, args ...any) {
@@ -54,6 +64,13 @@ func (s *server) logf(format string, args ...any) {
 func (s *server) run(ctx context.Context) error {
 	if err := s.access.check(); err != nil {
 		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if s.hangups != nil || !signal.Ignored(syscall.SIGHUP) { // as nohup asks for
+		wg.Go(func() { s.reloads(ctx, cancel) })
 	}
 	cluster, err := s.db.served(ctx)
 	if err != nil {
@@ -72,6 +89,13 @@ func (s *server) run(ctx context.Context) error {
 		}
 	}
 	return errors.Join(err, file.Close())
+}
+
+// reloads has SIGHUP, which reloads a mirror beside it, end nothing.
+func (s *server) reloads(ctx context.Context, end func()) {
+	onHangup(ctx, s.hangups, s.streams.ErrOut, end, func() {
+		s.logf("SIGHUP: there is nothing to reload; certificates are read again when they change")
+	})
 }
 
 // link leads to the server of the kubeconfig, if requests are to go there.

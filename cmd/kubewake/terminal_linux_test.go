@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,6 +150,31 @@ func TestTerminalGone(t *testing.T) {
 	hangups <- unix.SIGHUP
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHangupOfServe: a SIGHUP to all of a machine's kubewake, which has a mirror read its
+// config again, does not end kubewake serve. It ends in order if its terminal has gone.
+func TestHangupOfServe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.db")
+	changed(t, path)
+	s := newScreen(t)
+	cmd, of := serveCommand(genericiooptions.IOStreams{Out: io.Discard, ErrOut: s.tty})
+	hangups := make(chan os.Signal)
+	of.hangups = hangups
+	cmd.SetArgs([]string{"--listen", "none", "--db", path})
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(t.Context()) }()
+	s.await(t, "serving")
+	hangups <- unix.SIGHUP
+	s.await(t, "SIGHUP: there is nothing to reload")
+	s.hangUp()
+	hangups <- unix.SIGHUP
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path + ".api.sock"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
 	}
 }
 
