@@ -9,6 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// TestScopeIsShown: a custom resource that is defined again in the other scope has the scope
+// that its objects show, whatever was described before.
+func TestScopeIsShown(t *testing.T) {
+	for _, tc := range []struct {
+		described, want Scope
+		namespace       string
+	}{{ScopeCluster, ScopeNamespaced, "web"}, {ScopeNamespaced, ScopeCluster, ""}, {ScopeCluster, ScopeCluster, ""}, {ScopeNamespaced, ScopeNamespaced, "web"}} {
+		db := openTest(t, testPath(t), Options{})
+		s := claimTest(t, db, Claim{Source: Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: FormUnstructured}, Example: &unstructured.Unstructured{}})
+		must(t, s.Describe(Description{Scope: tc.described}))
+		relist(t, s, "6", RelistOptions{}, nil, 1)
+		if st := stateIn(t, db); st.Scope != tc.described {
+			t.Errorf("%+v: without objects it is %q", tc, st.Scope)
+		}
+		w := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a", "resourceVersion": "7"}}}
+		w.SetNamespace(tc.namespace)
+		relist(t, s, "8", RelistOptions{}, []runtime.Object{w}, 1)
+		if st := stateIn(t, db); st.Scope != tc.want || st.Namespaced != (tc.want == ScopeNamespaced) {
+			t.Errorf("%+v: it is %q", tc, st.Scope)
+		}
+	}
+}
+
 // TestKindIsLearned: an informer that knows only the resource claims it without a kind.
 // The first object shows the kind; that of a built-in resource is known.
 func TestKindIsLearned(t *testing.T) {

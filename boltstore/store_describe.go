@@ -95,18 +95,17 @@ func given[T any](new, old []T) []T {
 	return slices.Clone(new)
 }
 
-// scope is what was described. Otherwise the source's namespace or the first object
-// tells it. "" if neither does.
+// scope is what the source's namespace or the first object tells, since a custom resource
+// may have been defined again after it was described. Without both it is what was
+// described, "" if nothing was.
 func (m *sourceMeta) scope(g genTx) Scope {
 	switch key, ok := g.firstKey(); {
-	case m.Scope != "":
-		return m.Scope
 	case m.Source.Namespace != "", ok && strings.Contains(key, "/"):
 		return ScopeNamespaced
 	case ok:
 		return ScopeCluster
 	}
-	return ""
+	return m.Scope
 }
 
 // firstKey is the key of the first object.
