@@ -292,7 +292,7 @@ func (r *Relist) compare(items []listedItem) error {
 		if m.old.Payload, err = r.s.packing().plain(m.old, nil); err != nil {
 			continue
 		}
-		if sameContent(it.c, m.old, r.s.codec.ID()) {
+		if sameContent(it.c, m.old, r.s.codec.ID()) || !r.all && r.s.sameButKind(it.c, m.old) {
 			// What handlers know of an unstored object is uncertain.
 			if it.c.quiet = !it.noted; !it.noted && len(it.c.failed) == 0 && sameValues(it.c.values, m.old) {
 				it.same(m.own)

@@ -1,13 +1,16 @@
 package boltstore
 
 import (
+	"bytes"
 	"fmt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubewake/kubewake/index"
 )
@@ -71,6 +74,31 @@ func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, 
 		return listing.MatchSame, nil
 	}
 	return listing.MatchDiffers, nil
+}
+
+// sameButKind says whether a listed object of a Go type is that of a record, but for its
+// own apiVersion and kind, which one of the two lacks. Of custom resources, client-go's
+// clients show them in a list and not in a watch. They are the source's in any case.
+func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
+	listed, ok := c.obj.(runtime.Object)
+	if !ok || s.source.Form != FormTyped || c.rv != old.ResourceVersion || c.uid != old.UID || old.Codec != s.codec.ID() {
+		return false
+	}
+	err := faults.Contain(func() error {
+		obj, err := s.codec.Decode(old.Payload)
+		if err != nil {
+			return err
+		}
+		kind := listed.GetObjectKind().GroupVersionKind()
+		if kind.Empty() == obj.GetObjectKind().GroupVersionKind().Empty() {
+			return nil
+		}
+		obj.GetObjectKind().SetGroupVersionKind(kind)
+		payload, err := s.codec.Append(nil, obj)
+		same = bytes.Equal(payload, c.payload)
+		return err
+	})
+	return same && err == nil
 }
 
 // Keep is Page for objects whose records stay as they are. Compare has found them to be
