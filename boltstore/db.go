@@ -183,7 +183,8 @@ func (db *DB) Close() error {
 	var idle []*Store
 	for _, s := range db.claims {
 		switch {
-		case s.fed(), s.metaNow() == nil: // or being claimed
+		case s.metaNow() == nil: // being claimed: the claim, or its first use, meets the closed file
+		case s.fed():
 			running = append(running, s.source.String())
 		default:
 			idle = append(idle, s)

@@ -92,7 +92,7 @@ func TestClaimsComeAndGo(t *testing.T) {
 			}()
 		}
 		<-done
-		if err := db.Close(); err != nil && !strings.Contains(err.Error(), "stop the informers first") {
+		if err := db.Close(); err != nil { // a claim that is under way is no informer that runs
 			t.Error(err)
 		}
 		for range 3 {
