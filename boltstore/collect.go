@@ -158,7 +158,7 @@ func (db collecting) discard(id string, before time.Time) (gone bool, err error)
 		}
 		gone = true
 		if handlers, err := src.handlers(m); err != nil || len(handlers) > 0 || m.NamesLost {
-			if err := errors.Join(err, noteNamesLost(tx)); err != nil { // they start over when they come back
+			if err := errors.Join(err, noteSourcesLost(tx)); err != nil { // they start over when they come back
 				return err
 			}
 		}

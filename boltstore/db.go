@@ -86,6 +86,7 @@ type DB struct {
 type judged struct {
 	file   os.FileInfo
 	newest uint64 // its latest transaction, if the file is lent
+	lost   bool   // it has lost a write
 }
 
 // whileOpen is the time from Open to Close.

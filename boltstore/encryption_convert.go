@@ -84,9 +84,7 @@ func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, e
 // all copies the sources, and those that were set aside. known has metas that are
 // trusted instead of the file's (see salvage).
 func (cp *copying) all(known map[string]*sourceMeta) {
-	if lost := cp.sources(cp.from.Top(), [][]byte{layout.BucketSources}, known); lost || cp.lostBefore() {
-		cp.namesLost()
-	}
+	cp.sources(cp.from.Top(), [][]byte{layout.BucketSources}, known)
 	var times [][]byte
 	damage := &cp.res.damage
 	damage.Add(cp.from.Each(cp.from.Top(), func(k, _ []byte, sub *pages.Bucket) {
@@ -99,6 +97,12 @@ func (cp *copying) all(known map[string]*sourceMeta) {
 			continue // it waits for its removal, and a part of it may be gone
 		}
 		cp.sources(cp.from.Top(), [][]byte{layout.BucketAside, at}, nil)
+	}
+	switch {
+	case cp.damaged, !cp.res.whole():
+		damage.Add(cp.write(func(tx *bolt.Tx) error { return noteNamesLost(tx, cp.with.to) }))
+	case cp.lostBefore():
+		damage.Add(cp.write(noteSourcesLost))
 	}
 }
 

@@ -41,7 +41,7 @@ func (db healing) replace(why error) error {
 			db.beside.TryLike(to.Path(), db.judged.file)
 		}
 		if errors.Is(why, ErrDamaged) && known {
-			saved = db.salvage(path, db.judged.file, to, seals{same, same}, nil)
+			saved = db.salvage(!errors.Is(why, errUncleanBoot), path, db.judged.file, to, seals{same, same}, nil)
 		}
 		return saved.unwritten()
 	})
@@ -117,7 +117,7 @@ func (db healing) healNow(why error) error {
 		if st, err := old.f.Stat(); err == nil {
 			db.beside.TryLike(to.Path(), st)
 		}
-		saved = db.salvage(aside, nil, to, same, known)
+		saved = db.salvage(false, aside, nil, to, same, known)
 		return saved.unwritten()
 	})
 	if err != nil {

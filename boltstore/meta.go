@@ -27,8 +27,9 @@ type header struct {
 	Created       int64          `msgpack:"created"`          // unix ns
 	Keys          *seal.Envelope `msgpack:"keys"`             // only in an encrypted file
 	Rotate        bool           `msgpack:"rotate"`           // the data keys are older than the keyset's primary key
-	// NamesLost: sources with durable handlers were removed, by damage or because nobody
-	// claimed them. A source that is made in the file begins with NamesLost set in meta.
+	// NamesLost: sources with durable handlers were removed because nobody claimed them, or
+	// something of the file was lost. A source that is made in the file begins with
+	// NamesLost set in meta.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
 }
 

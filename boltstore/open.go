@@ -67,6 +67,12 @@ func Open(path string, o Options) (*DB, error) {
 			return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 		}
 	}
+	if db.judged.lost {
+		if err := db.h.update(func(tx *bolt.Tx) error { return noteNamesLost(tx, db.h.seal) }, nil); err != nil {
+			err = fmt.Errorf("the file has lost pages, which must be noted in it; see to that first (is the disk full?): %w", err)
+			return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
+		}
+	}
 	db.commit = newCommitter(db)
 	db.h.tripped = db.healing().heal
 	return db, nil
@@ -173,7 +179,8 @@ func (db opening) lookAt() error {
 	case errors.Is(err, ErrLocked), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return err
 	} // otherwise the file system has no locks, and bbolt will say so
-	return precheck(db.path)
+	db.judged.lost, err = precheck(db.path)
+	return err
 }
 
 var errReplaced = beside.ErrReplaced
@@ -248,7 +255,7 @@ func (db opening) judgeHeader(b *boltFile) error {
 	case h.SyncedCommits && db.opts.ReadOnly:
 		return nil // it may be another machine's file: each reader would read all of it
 	}
-	if err := pages.Check(db.path, func([]string) bool { return false }); err != nil {
+	if _, err := pages.Check(db.path, func([]string) bool { return false }); err != nil {
 		return err
 	}
 	return faults.Contain(func() error {

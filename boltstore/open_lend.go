@@ -41,7 +41,7 @@ func (db opening) lookLent() error {
 	if err != nil {
 		return err
 	}
-	err = precheck(db.path)
+	_, err = precheck(db.path)
 	if now, ierr := newestID(db.path); ierr != nil || now != id {
 		return errReplaced // look at it again
 	}

@@ -5,8 +5,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-// precheck verifies a file's pages before bbolt maps them.
-func precheck(path string) error { return pages.Check(path, holdsData) }
+// precheck verifies a file's pages before bbolt maps them. lost says that the file has
+// lost a write.
+func precheck(path string) (lost bool, err error) { return pages.Check(path, holdsData) }
 
 // holdsData says whether the bucket at path holds only values: items, index entries, or
 // a block of the journal.

@@ -124,7 +124,7 @@ func TestSeparatorsAreFirstKeys(t *testing.T) {
 		if err := s.Transaction(ts...); err != nil {
 			t.Fatal(err)
 		}
-		if err := precheck(path); err != nil {
+		if _, err := precheck(path); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package boltstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -41,9 +42,10 @@ type seals struct{ from, to *seal.Sealer }
 // other is marked degraded: its objects are served, and compared with the server's at
 // the next contact.
 //
-// known has metas that are trusted instead of the file's. If stopped is set in the
-// result, the new file is not complete.
-func (db healing) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
+// damaged says that something is lost, also if all that is there verifies. known has
+// metas that are trusted instead of the file's. If stopped is set in the result, the new
+// file is not complete.
+func (db healing) salvage(damaged bool, path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
 	f, err := os.Open(path)
 	if err != nil {
 		return salvaged{stopped: err}
@@ -53,6 +55,7 @@ func (db healing) salvage(path string, is os.FileInfo, to *bolt.DB, with seals, 
 		return salvaged{stopped: errors.Join(errReplaced, err)}
 	}
 	cp := newCopying(f, to, with)
+	cp.damaged = damaged
 	cp.step = func(string) error { return db.files.Op("write", to.Path()) }
 	cp.all(known)
 	return cp.res
@@ -65,6 +68,8 @@ type copying struct {
 	with seals
 	step func(name string) error // before each transaction
 	res  salvaged
+
+	damaged bool // something is lost, also if all that is there verifies
 }
 
 func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
@@ -79,9 +84,7 @@ func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
 }
 
 // sources copies the sources in the last bucket of path, which begins in the bucket in.
-// lost says whether a source may have been lost.
-func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sourceMeta) (lost bool) {
-	before := cp.res.damage.Len()
+func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sourceMeta) {
 	sources := in
 	for _, name := range path {
 		var err error
@@ -96,7 +99,6 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 		}
 		refs[layout.SourceID(cp.with.from, k)] = *sub
 	}))
-	lost = cp.res.damage.Len() > before
 	for id := range known {
 		if _, ok := refs[id]; !ok {
 			refs[id] = pages.Bucket{} // only its meta is known
@@ -105,13 +107,10 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 	for id, ref := range refs {
 		c := &copier{copying: cp, path: path, id: id}
 		cp.res.damage.AddOf(fmt.Sprintf("source %q", id), c.copy(ref, known[id]))
-		if c.m == nil {
-			lost = true
-		} else {
+		if c.m != nil {
 			cp.res.objects, cp.res.of = cp.res.objects+c.m.Items.Count, cp.res.of+c.was.Items.Count
 		}
 	}
-	return lost
 }
 
 // lostBefore says whether the file had lost sources before, as far as is known.
@@ -120,14 +119,30 @@ func (cp *copying) lostBefore() bool {
 	return h.NamesLost || !ok
 }
 
-// namesLost notes that sources with durable handlers may have been lost.
-func (cp *copying) namesLost() {
-	cp.res.damage.Add(cp.write(noteNamesLost))
+// noteSourcesLost sets NamesLost in the file's header.
+func noteSourcesLost(tx *bolt.Tx) error {
+	return updateHeader(tx, func(h *header) { h.NamesLost = true })
 }
 
-// noteNamesLost sets NamesLost in the file's header.
-func noteNamesLost(tx *bolt.Tx) error {
-	return updateHeader(tx, func(h *header) { h.NamesLost = true })
+// noteNamesLost sets NamesLost in the file's header, and in the meta of each source that
+// can be read. Once some of a file is lost, what it lacks may have been there: a page of
+// earlier commits can be whole.
+func noteNamesLost(tx *bolt.Tx, s *seal.Sealer) error {
+	err := noteSourcesLost(tx)
+	sources := tx.Bucket(layout.BucketSources)
+	if sources == nil || err != nil {
+		return err
+	}
+	var all [][]byte
+	err = sources.ForEachBucket(func(name []byte) error { all = append(all, bytes.Clone(name)); return nil })
+	for _, name := range all {
+		src := sourceIn(sources.Bucket(name), layout.SourceID(s, name), s)
+		if m, merr := src.meta(); merr == nil && !m.NamesLost && err == nil {
+			m.NamesLost = true
+			err = src.putMeta(m)
+		}
+	}
+	return err
 }
 
 // compare returns ErrDamaged if the copy lacks something that meta counts.

@@ -42,7 +42,6 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 			c.unknown(k)
 		}
 	}))
-	namesLost := c.errs.Len() > 0
 	src := sourceIn(nil, c.id, c.with.from)
 	if c.was = known; known == nil {
 		m, err := src.openMeta(meta)
@@ -82,7 +81,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	for name, sub := range subs {
 		if !isPart([]byte(name)) {
 			c.unknown([]byte(name))
-			restart, namesLost = true, true
+			restart = true
 			continue
 		}
 		before := c.errs.Len()
@@ -93,7 +92,6 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 		}
 		if c.errs.Len() > before && (name == string(layout.BucketHandlers) || name == string(layout.BucketParked)) {
 			restart = true // changes that they were not told may be lost
-			namesLost = namesLost || name == string(layout.BucketHandlers)
 		}
 		if name == string(layout.BucketDicts) && sub.Seq > 0 { // no version may ever mean another dictionary
 			c.do(8, func(src sourceTx, _ *applier) error {
@@ -115,7 +113,6 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	if c.errs.Len() > 0 {
 		c.m.Degraded = fmt.Sprintf("the file was damaged, %d of %d objects could be saved", c.m.Items.Count, c.was.Items.Count)
 	}
-	c.m.NamesLost = c.m.NamesLost || namesLost
 	c.note(c.write(func(tx *bolt.Tx) error {
 		src, err := c.target(tx)
 		if err != nil {

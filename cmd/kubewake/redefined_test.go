@@ -184,7 +184,7 @@ func TestNoObjectYet(t *testing.T) {
 	for range 2 { // the second life knows its types from the file
 		m := mirrorEvents(t, args...)
 		eventually(t, func() error {
-			if log := m.log.String(); !strings.Contains(log, "widgets.example.com/v1 (unstructured): live") {
+			if log := m.log.String(); !strings.Contains(log, "widgets.example.com/v1 (unstructured): live") || !strings.Contains(log, "configmaps/v1: live") {
 				return errors.New(log)
 			}
 			return nil

@@ -13,21 +13,23 @@ import (
 //
 // Check returns [faults.ErrForeign] if bbolt never wrote the file, and
 // [faults.ErrDamaged] if its pages are not as bbolt writes them. flat says whether the
-// bucket at path holds no buckets: its leaf pages are then not read.
-func Check(path string, flat func(path []string) bool) error {
+// bucket at path holds no buckets: its leaf pages are then not read. lost says that some
+// pages are neither in use nor free, as where a write was lost that used them.
+func Check(path string, flat func(path []string) bool) (lost bool, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is not a regular file", faults.ErrForeign)
+		return false, fmt.Errorf("%w: it is not a regular file", faults.ErrForeign)
 	}
 	f, done, err := Open(path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer done()
-	return f.Check(flat)
+	seen, err := f.scan(flat)
+	return err == nil && f.lost(seen) != nil, err
 }
 
 // Check is the function Check for an open file, into which nothing writes.
@@ -41,8 +43,16 @@ func (f *File) Check(flat func(path []string) bool) error {
 // meanwhile.
 func (f *File) Verify() error {
 	seen, err := f.scan(func([]string) bool { return false })
-	if err != nil || f.meta.freelist == noFreelist {
+	if err != nil {
 		return err
+	}
+	return f.lost(seen)
+}
+
+// lost are the pages that are not in seen, of those in use and those free.
+func (f *File) lost(seen pageSet) error {
+	if f.meta.freelist == noFreelist {
+		return nil
 	}
 	var errs faults.List
 	for id := uint64(2); id < f.pages; id++ {

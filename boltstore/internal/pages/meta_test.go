@@ -81,7 +81,7 @@ func TestForgedPageCount(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(path, noData); !errors.Is(err, faults.ErrDamaged) {
+	if _, err := Check(path, noData); !errors.Is(err, faults.ErrDamaged) {
 		t.Error(err)
 	}
 	f, done, err := Open(path)
