@@ -163,7 +163,7 @@ func (v *verifier) items(g genTx) map[string]digest {
 	v.packed = map[uint32]uint64{}
 	_ = g.Items.Each(func(rw layout.Raw) {
 		b := rw.Open()
-		key, r, err := format.ParseRecord(rw.Key, b)
+		key, r, err := v.m.owner().ParseRecord(rw.Key, b)
 		if err != nil {
 			v.problem("%v", err)
 			return
@@ -265,7 +265,7 @@ func (v *verifier) journal(src sourceTx) {
 			v.problem("%v", err)
 			return
 		}
-		drafts, err := format.UnpackBlock(seq, plain)
+		drafts, err := v.m.owner().UnpackBlock(seq, plain)
 		if err != nil {
 			v.problem("%v", err)
 			return
@@ -275,7 +275,7 @@ func (v *verifier) journal(src sourceTx) {
 				if raw == nil {
 					continue
 				}
-				if _, _, err := format.ParseRecord(index.AppendKey(nil, d.Key), raw); err != nil {
+				if _, _, err := v.m.owner().ParseRecord(index.AppendKey(nil, d.Key), raw); err != nil {
 					v.problem("journal at %d: %v", seq, err)
 				}
 			}

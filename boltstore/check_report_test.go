@@ -11,8 +11,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -58,11 +56,11 @@ func TestCheckReports(t *testing.T) {
 		}, []string{"journal block at 2: damaged: checksum", "a block starts at 3 and should at 2", "journal block at 3: damaged: checksum", "a block starts at 4 and should at 2", "journal: it has "}},
 		{"a block with two entries for one", false, func(src sourceTx) error {
 			j := src.Root.Bucket(layout.BucketJournal)
-			drafts, err := format.UnpackBlock(2, j.Get(layout.U64(2)))
+			drafts, err := src.Owner().UnpackBlock(2, j.Get(layout.U64(2)))
 			if err != nil {
 				return err
 			}
-			return j.Put(layout.U64(2), format.PackBlock(2, append(drafts, drafts...)))
+			return j.Put(layout.U64(2), src.Owner().PackBlock(2, append(drafts, drafts...)))
 		}, []string{"journal: a block starts at 3 and should at 4", "journal: it has "}},
 		{"the size of the journal", false, meta(func(m *sourceMeta) { m.JournalBytes++ }), []string{"journal: it has "}},
 		{"the told mark", false, meta(func(m *sourceMeta) { m.Told = m.Seq + 1 }), []string{"told mark 6 is above the last entry 5"}},

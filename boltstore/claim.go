@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
 // Claim says which source a program claims, and how it reads it.
@@ -107,7 +108,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 
 func (db *DB) newStore(c Claim) (*Store, error) {
 	s := &Store{
-		db: db, source: c.Source, id: c.Source.ID(), codec: c.Codec, keyFunc: c.KeyFunc,
+		db: db, source: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.opts.hotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
 		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
 		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),

@@ -151,7 +151,7 @@ func (a *applier) apply(c *Change) error {
 	w := a.look(k)
 	before := a.noteOf(k)
 	if a.hidden = w.base == nil && !w.damaged && before != nil && before.Record != nil; a.hidden {
-		if _, r, err := format.ParseRecord(k, before.Record); err == nil {
+		if _, r, err := a.s.owner.ParseRecord(k, before.Record); err == nil {
 			w.base, w.baseRaw = r, before.Record
 		}
 	}
@@ -204,7 +204,7 @@ func (a *applier) recordOf(c *Change, w was) (next *format.Record, raw []byte, e
 	case a.unseen:
 		next.Born = a.m.Seq // it was there before any entry
 	}
-	raw, err = next.Encode(c.key)
+	raw, err = next.Encode(a.s.owner, c.key)
 	return next, raw, err
 }
 
@@ -223,7 +223,7 @@ func (a *applier) put(c *Change, w was) error {
 		// Another object under the same key: the final state of the old one was missed.
 		a.draft(cache.Deleted, &Change{typ: cache.Deleted, key: c.key}, nil, nil, old, oldRaw)
 		next.Born++
-		if raw, err = next.Encode(c.key); err != nil {
+		if raw, err = next.Encode(a.s.owner, c.key); err != nil {
 			return err
 		}
 		a.draft(cache.Added, c, next, raw, nil, nil)
@@ -351,7 +351,7 @@ func (a *applier) draftGone(c *Change, w was) error {
 		if err != nil {
 			return err
 		}
-		if final, err = r.Encode(c.key); err != nil {
+		if final, err = r.Encode(a.s.owner, c.key); err != nil {
 			return err
 		}
 	}

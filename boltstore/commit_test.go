@@ -215,7 +215,7 @@ func TestLargeBlock(t *testing.T) {
 		drafts = append(drafts, format.Draft{Type: cache.Updated, Time: int64(i + 1), Key: fmt.Sprint("k", i), Next: b, Prev: format.DiffOf(b, b[:4000])})
 	}
 	for _, n := range []int{1, 2, 150, 300} {
-		got, err := format.UnpackBlock(7, format.PackBlock(7, drafts[:n]))
+		got, err := format.Owner(1).UnpackBlock(7, format.Owner(1).PackBlock(7, drafts[:n]))
 		if err != nil || !reflect.DeepEqual(got, drafts[:n]) {
 			t.Fatalf("%d entries: %d read, %v", n, len(got), err)
 		}

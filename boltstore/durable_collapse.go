@@ -69,7 +69,7 @@ func (s *Store) parkBlock(t sourceTx, m *sourceMeta, behind map[string]*handlerS
 	var drafts []format.Draft
 	block, err := t.OpenBlock(first, block)
 	if err == nil {
-		drafts, err = format.UnpackBlock(first, block)
+		drafts, err = t.Owner().UnpackBlock(first, block)
 	}
 	for name, st := range behind {
 		err := err

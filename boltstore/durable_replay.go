@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	"github.com/kubewake/kubewake/index"
 )
 
@@ -64,7 +62,7 @@ func (s *Store) replay(fn func(p *ReplayPage, g genTx) error) (p ReplayPage, err
 }
 
 func (p *ReplayPage) add(s *Store, k, v []byte) error {
-	key, r, err := format.ParseRecord(k, v)
+	key, r, err := s.owner.ParseRecord(k, v)
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func (e *Entry) Previous() (any, error) {
 
 // decodeRaw decodes a record that was copied out of the file.
 func (s reading) decodeRaw(key string, raw []byte) (any, error) {
-	_, r, err := format.ParseRecord(index.AppendKey(nil, key), raw)
+	_, r, err := s.owner.ParseRecord(index.AppendKey(nil, key), raw)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, e
 		if b, err = src.OpenBlock(first, b); err != nil {
 			return err
 		}
-		drafts, err = format.UnpackBlock(first, b)
+		drafts, err = src.Owner().UnpackBlock(first, b)
 		return err
 	})
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/internal/podgen"
 )
@@ -127,7 +126,7 @@ func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 		t.Fatal(err)
 	}
 	for _, rw := range raws {
-		_, r, err := format.ParseRecord(rw.Key, rw.Stored)
+		_, r, err := s.owner.ParseRecord(rw.Key, rw.Stored)
 		if err != nil {
 			t.Fatal(err)
 		}

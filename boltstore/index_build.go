@@ -305,7 +305,7 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[s
 		if obj == nil {
 			continue // damaged; the source is degraded
 		}
-		_, r, err := format.ParseRecord(raws[i].Key, raws[i].Stored)
+		_, r, err := s.owner.ParseRecord(raws[i].Key, raws[i].Stored)
 		if err != nil {
 			continue
 		}
@@ -342,7 +342,7 @@ func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reinde
 		if v == nil {
 			continue
 		}
-		key, old, err := format.ParseRecord([]byte(k), bytes.Clone(v))
+		key, old, err := s.owner.ParseRecord([]byte(k), bytes.Clone(v))
 		if err != nil || old.CRC != c.crc {
 			continue
 		}
@@ -354,7 +354,7 @@ func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reinde
 		}
 		next := *old
 		next.Values = merge(old.Values, c.values)
-		raw, err := next.Encode(key)
+		raw, err := next.Encode(s.owner, key)
 		if err != nil {
 			return err
 		}

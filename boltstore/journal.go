@@ -20,7 +20,7 @@ func (t sourceTx) appendBlock(last uint64, drafts []format.Draft) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.SealBlock(last+1, format.PackBlock(last+1, drafts))
+	b, err := t.SealBlock(last+1, t.Owner().PackBlock(last+1, drafts))
 	if err != nil {
 		return 0, err
 	}

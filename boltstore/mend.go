@@ -66,7 +66,7 @@ func (a *applier) mend(keep bool) error {
 	if keep {
 		err := a.from.Items.Each(func(rw layout.Raw) {
 			raw := bytes.Clone(rw.Open())
-			key, r, err := format.ParseRecord(rw.Key, raw)
+			key, r, err := a.s.owner.ParseRecord(rw.Key, raw)
 			if err == nil {
 				_, err = a.s.reading().decode(key, r, false)
 			}

@@ -67,10 +67,10 @@ func (d *digest) add(h uint64)    { d.Count++; d.Sum += h }
 func (d *digest) remove(h uint64) { d.Count--; d.Sum -= h }
 
 // compare returns ErrDamaged if the records are not those that the digest counts.
-func (d digest) compare(raws []layout.Raw) error {
+func (d digest) compare(o format.Owner, raws []layout.Raw) error {
 	var is digest
 	for _, r := range raws {
-		key, rec, err := format.ParseRecord(r.Key, r.Open())
+		key, rec, err := o.ParseRecord(r.Key, r.Open())
 		if err != nil {
 			return err
 		}
@@ -215,6 +215,9 @@ func parseMeta(raw []byte) (*sourceMeta, error) {
 	}
 	return m.clone(), nil
 }
+
+// owner is what the sums of the source's records begin with.
+func (m *sourceMeta) owner() format.Owner { return format.OwnerOf(m.Source.ID()) }
 
 // sourceTx is one source's buckets within a transaction.
 // Its methods are in the files of what they read or write: dictionaries, handler

@@ -329,7 +329,7 @@ func (v *verifier) notes(g genTx) {
 			v.problem("the note of %q names failed indices, but the object is not there", n.Key)
 		}
 		if n.Record != nil {
-			if _, _, err := format.ParseRecord(k, n.Record); err != nil {
+			if _, _, err := v.m.owner().ParseRecord(k, n.Record); err != nil {
 				v.problem("the note of %q: %v", n.Key, err)
 			}
 		}

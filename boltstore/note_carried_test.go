@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
-
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -168,7 +166,7 @@ func TestSalvageOfNotedRecords(t *testing.T) {
 	err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
 		flipNoted(t, src.gen(s.metaNow().Generation).Items.Bucket, func(k, v []byte) bool {
-			key, _, err := format.ParseRecord(k, v)
+			key, _, err := s.owner.ParseRecord(k, v)
 			return err == nil && (key == "ns/a" || key == "ns/c")
 		})
 		return nil

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
@@ -30,8 +29,9 @@ func TestDamagedNote(t *testing.T) {
 			expectNoted(t, "at first", s, "ns/a at 6", "ns/b odd")
 			err := db.h.update(func(tx *bolt.Tx) error {
 				src, _ := db.h.source(tx, s.id)
-				flipNoted(t, src.gen(s.metaNow().Generation).Notes().Bucket, func(_, v []byte) bool {
-					n, err := parseNote(v)
+				notes := src.gen(s.metaNow().Generation).Notes()
+				flipNoted(t, notes.Bucket, func(k, v []byte) bool {
+					n, err := parseNote(notes.Open(k, v))
 					return err == nil && n.Key == "ns/b"
 				})
 				return nil
@@ -101,7 +101,7 @@ func ownWriteOverADamagedRecord(t *testing.T, want cache.DeltaType) {
 	if err := db.h.update(func(tx *bolt.Tx) error {
 		src, _ := db.h.source(tx, s.id)
 		flipNoted(t, src.gen(s.metaNow().Generation).Items.Bucket, func(k, v []byte) bool {
-			key, _, err := format.ParseRecord(k, v)
+			key, _, err := s.owner.ParseRecord(k, v)
 			return err == nil && key == "ns/a"
 		})
 		return nil

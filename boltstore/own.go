@@ -81,7 +81,7 @@ func (a *applier) dropBase(k []byte, key string) error {
 	var r *format.Record
 	if !bytes.Equal(v, noBase) {
 		var err error
-		if _, r, err = format.ParseRecord(k, v); err != nil {
+		if _, r, err = a.s.owner.ParseRecord(k, v); err != nil {
 			// Its digest cannot be subtracted, so the source must be listed.
 			a.s.damaged(err)
 			a.m.Degraded = err.Error()
@@ -117,7 +117,7 @@ func (a *applier) look(k []byte) (w was) {
 		if raw == nil {
 			return nil, nil, false
 		}
-		_, r, err := format.ParseRecord(k, raw)
+		_, r, err := a.s.owner.ParseRecord(k, raw)
 		if err == nil {
 			return raw, r, false
 		}

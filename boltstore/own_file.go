@@ -39,7 +39,7 @@ func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) (
 		if raw == nil {
 			continue
 		}
-		key, item, err := format.ParseRecord(k, raw)
+		key, item, err := r.s.owner.ParseRecord(k, raw)
 		w := a.look(k)
 		if err != nil || !newer(item.ResourceVersion, resourceVersion) || w.item != nil && !newer(item.ResourceVersion, w.item.ResourceVersion) {
 			continue // damage is not copied
@@ -76,7 +76,7 @@ func (v *verifier) own(g genTx) {
 			}
 			return
 		}
-		key, r, err := format.ParseRecord(rw.Key, b)
+		key, r, err := v.m.owner().ParseRecord(rw.Key, b)
 		if err != nil {
 			v.problem("own: %v", err)
 			return
@@ -102,7 +102,7 @@ func (t sourceTx) staleOwn(m *sourceMeta) bool {
 			d.add(ownHash(rw.Key, "", nil))
 			return
 		}
-		key, r, err := format.ParseRecord(rw.Key, b)
+		key, r, err := t.Owner().ParseRecord(rw.Key, b)
 		if bad = bad || err != nil; err == nil {
 			d.add(ownHash(rw.Key, key, r))
 		}
@@ -135,7 +135,7 @@ func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 // noteLost notes that the server's last state at k is lost. The next list tells it,
 // whatever the program has written.
 func (a *applier) noteLost(k []byte, why error) error {
-	key, _, err := format.ParseRecord(k, a.to.Items.Get(k))
+	key, _, err := a.m.owner().ParseRecord(k, a.to.Items.Get(k))
 	if err != nil {
 		return nil // nothing is there
 	}
@@ -167,7 +167,7 @@ func (c *copier) own(gen pages.Bucket, sealed *layout.Items) {
 		key, r, raw := "", (*format.Record)(nil), []byte(nil)
 		if !bytes.Equal(b, noBase) {
 			var err error
-			if key, r, err = format.ParseRecord(rw.Key, b); err != nil {
+			if key, r, err = c.owner().ParseRecord(rw.Key, b); err != nil {
 				c.note(err)
 				at := bytes.Clone(rw.Key)
 				c.do(len(b), func(_ sourceTx, a *applier) error { return a.noteLost(at, err) })

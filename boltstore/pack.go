@@ -119,7 +119,7 @@ func (s packing) plainRaw(key string, raw []byte) []byte {
 	}
 	*buf = payload
 	r.Payload, r.Packed, r.Size = payload, format.NotPacked, 0
-	plain, err := r.Encode(key)
+	plain, err := r.Encode(s.owner, key)
 	if err != nil {
 		return raw
 	}

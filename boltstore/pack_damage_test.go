@@ -118,7 +118,7 @@ func TestDamagedPacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, r, err := format.ParseRecord(raws[0].Key, raws[0].Stored)
+	key, r, err := s.owner.ParseRecord(raws[0].Key, raws[0].Stored)
 	if err != nil || r.Packed != 2 {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -126,7 +126,7 @@ func TestDamagedPacked(t *testing.T) {
 		bad := *r
 		bad.Payload = bytes.Clone(r.Payload)
 		bad.Payload[i] ^= 0x55
-		raw, err := bad.Encode(key)
+		raw, err := bad.Encode(s.owner, key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestDamagedPacked(t *testing.T) {
 	for _, version := range []uint32{format.PackedPlain, 3, 1 << 31} {
 		bad := *r
 		bad.Packed = version
-		raw, err := bad.Encode(key)
+		raw, err := bad.Encode(s.owner, key)
 		if err != nil {
 			t.Fatal(err)
 		}

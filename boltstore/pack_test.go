@@ -352,11 +352,11 @@ func FuzzPacked(f *testing.F) {
 			t.Fatalf("%d bytes, not %d", len(got), size)
 		}
 		r := &format.Record{Packed: 2, Size: size, Payload: b, UID: "u", ResourceVersion: "1"}
-		raw, err := r.Encode("a/b")
+		raw, err := r.Encode(1, "a/b")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, again, err := format.ParseRecord(index.AppendKey(nil, "a/b"), raw); err != nil || again.Size != size || again.Packed != 2 || !bytes.Equal(again.Payload, b) {
+		if _, again, err := format.Owner(1).ParseRecord(index.AppendKey(nil, "a/b"), raw); err != nil || again.Size != size || again.Packed != 2 || !bytes.Equal(again.Payload, b) {
 			t.Fatalf("%+v %v", again, err)
 		}
 	})

@@ -66,7 +66,7 @@ func (s packing) trainStored() {
 		})
 	})
 	for _, rw := range raws {
-		if _, r, err := format.ParseRecord(rw.Key, rw.Stored); err == nil {
+		if _, r, err := s.owner.ParseRecord(rw.Key, rw.Stored); err == nil {
 			if b, err := s.plain(r, nil); err == nil {
 				sample.Add(b)
 			}

@@ -259,7 +259,7 @@ func (r *Relist) compare(items []listedItem) error {
 			if v = shown(v, base); !there && !owned || v.In == nil || it.again {
 				continue
 			}
-			_, old, err := format.ParseRecord(it.k, v.Open())
+			_, old, err := r.s.owner.ParseRecord(it.k, v.Open())
 			if err == nil {
 				err = r.s.packing().usable(old)
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	bolt "go.etcd.io/bbolt"
@@ -63,7 +62,7 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []listedItem
 			if want(k) {
 				key, err := w.key() // "" if it is damaged
 				if v := shown(w.item, w.base); err == nil && v.In != nil {
-					_, _, err = format.ParseRecord(k, v.Open())
+					_, _, err = r.s.owner.ParseRecord(k, v.Open())
 				}
 				if err != nil {
 					r.meet(err)

@@ -61,7 +61,7 @@ func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, 
 	if v = shown(v, base); v.In == nil || v.Stored == nil {
 		return listing.MatchAbsent, nil
 	}
-	_, old, err := format.ParseRecord(k, v.Open())
+	_, old, err := s.owner.ParseRecord(k, v.Open())
 	if err == nil {
 		err = s.packing().usable(old)
 	}
@@ -180,7 +180,7 @@ func (s *Store) lacksRecords() (lacks bool, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) error {
 		var is digest
 		err := t.gen(m.Generation).Items.Each(func(rw layout.Raw) {
-			if key, r, err := format.ParseRecord(rw.Key, rw.Open()); err == nil {
+			if key, r, err := s.owner.ParseRecord(rw.Key, rw.Open()); err == nil {
 				is.add(format.HashRecord(key, r))
 			}
 		})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/internal/listing"
 
 	bolt "go.etcd.io/bbolt"
@@ -167,7 +166,7 @@ func (a *applier) stage(it listedItem) error {
 func (a *applier) carryOver(k []byte, key string, w was) error {
 	raw, base := a.from.Items.Get(k), a.from.Own.Get(k)
 	if raw != nil || base == nil {
-		key, r, err := format.ParseRecord(k, raw)
+		key, r, err := a.s.owner.ParseRecord(k, raw)
 		if err != nil {
 			return err // the next try compares again
 		}

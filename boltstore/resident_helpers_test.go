@@ -8,7 +8,6 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
@@ -54,7 +53,7 @@ func sameInMemory(t testing.TB, s *Store) {
 			t.Errorf("memory has %+v, the file %+v", r.digest, m.Items)
 		}
 		return g.Items.Each(func(raw layout.Raw) {
-			key, rec, err := format.ParseRecord(raw.Key, raw.Open())
+			key, rec, err := s.owner.ParseRecord(raw.Key, raw.Open())
 			if err == nil {
 				objects[key], err = s.reading().decodeNew(key, rec)
 			}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/index"
 )
 
@@ -215,7 +214,7 @@ func TestReadersWaitForMemory(t *testing.T) {
 	go func() {
 		rv := ""
 		err := s.view(func(m *sourceMeta, src sourceTx) error {
-			_, r, err := format.ParseRecord(index.AppendKey(nil, "a/o"), src.gen(m.Generation).Items.Get(index.AppendKey(nil, "a/o")))
+			_, r, err := s.owner.ParseRecord(index.AppendKey(nil, "a/o"), src.gen(m.Generation).Items.Get(index.AppendKey(nil, "a/o")))
 			rv = r.ResourceVersion
 			return err
 		})

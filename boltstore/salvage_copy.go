@@ -128,6 +128,8 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	return c.errs.Err()
 }
 
+func (c *copier) owner() format.Owner { return format.OwnerOf(c.id) }
+
 func (c *copier) note(err error) { c.errs.Add(err) }
 
 // unknown notes a part that is not copied: a known one under another name, as damage can
@@ -178,7 +180,7 @@ func (c *copier) target(tx *bolt.Tx) (sourceTx, error) {
 
 func (c *copier) record(rw layout.Raw) {
 	raw := rw.Open()
-	key, r, err := format.ParseRecord(rw.Key, raw)
+	key, r, err := c.owner().ParseRecord(rw.Key, raw)
 	if err != nil {
 		c.note(err)
 		return

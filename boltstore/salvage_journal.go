@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
@@ -22,7 +21,7 @@ func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 		if v, err = src.OpenBlock(b.seq, v); err != nil {
 			return b, err
 		}
-		drafts, err := format.UnpackBlock(b.seq, v)
+		drafts, err := c.owner().UnpackBlock(b.seq, v)
 		b.next = b.seq + uint64(len(drafts))
 		return b, err
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore/codec"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 )
 
@@ -27,6 +28,7 @@ type Store struct {
 	db       *DB
 	source   Source
 	id       string
+	owner    format.Owner
 	codec    codec.Codec
 	trial    *trial // nil: the codec is known to keep objects whole
 	keyFunc  cache.KeyFunc

@@ -81,7 +81,7 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 		}
 		_, all, err := s.reading().decodeAll(raws, false)
 		if err == nil {
-			err = m.Items.compare(raws)
+			err = m.Items.compare(s.owner, raws)
 		}
 		objs = all
 		return err

@@ -169,7 +169,7 @@ func (s reading) decodeEach(raws []layout.Raw, fn func(i int, key string, r *for
 		for i := int(taken.Add(1) - 1); i < len(raws); i = int(taken.Add(1) - 1) {
 			errs[i] = faults.Contain(func() error {
 				raws[i] = layout.Raw{Key: raws[i].Key, Stored: raws[i].Open()}
-				key, r, err := format.ParseRecord(raws[i].Key, raws[i].Stored)
+				key, r, err := s.owner.ParseRecord(raws[i].Key, raws[i].Stored)
 				if err != nil {
 					return err
 				}
@@ -279,7 +279,7 @@ func (s *Store) ListErr() ([]any, error) {
 		_, decoded, err := s.reading().decodeAll(raws, false)
 		objs = slices.DeleteFunc(decoded, func(o any) bool { return o == nil })
 		if err == nil && g.Items != nil && m.Degraded == "" {
-			err = m.Items.compare(raws)
+			err = m.Items.compare(s.owner, raws)
 		}
 		return err
 	})
@@ -319,11 +319,11 @@ func (s *Store) ListKeysErr() ([]string, error) {
 	return keys, s.note(err)
 }
 
-// keyOf is the object's key. Only a hashed key needs the record opened.
+// keyOf is the key of an object in its bucket. Only a hashed key needs the record opened.
 func keyOf(r layout.Raw) (string, error) {
 	key, inline, err := index.ParseKey(r.Key)
 	if err != nil || !inline {
-		key, _, err = format.ParseRecord(r.Key, r.Open())
+		key, _, err = r.In.Owner.ParseRecord(r.Key, r.Open())
 	}
 	return key, err
 }

@@ -102,9 +102,10 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 	case typ != cache.Deleted:
 		b.m.meets(o, fmt.Sprintf("%s is told %s", b.name, typ))
 	}
-	// A page from when it was another source's shows that one's objects until a list: docs/reliability.md, "What is assumed".
-	foreign := b.s.ns != "" && b.s.ns != o.Namespace && b.m.lossy.Load()
-	if typ == cache.Deleted && !b.m.restores && !b.s.purge && o.UID != "" && !foreign {
+	if b.s.ns != "" && b.s.ns != o.Namespace {
+		b.m.fault("%s is told %s of %s", b.name, typ, keyOf(o))
+	}
+	if typ == cache.Deleted && !b.m.restores && !b.s.purge && o.UID != "" {
 		now := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
 		if err := b.m.sim.Get(now); err == nil && now.UID == o.UID {
 			b.m.fault("%s is told the delete of %s %s, which is there", b.name, keyOf(o), o.UID)

@@ -7,17 +7,17 @@
 //
 //	byte 0      record version (2)
 //	byte 1      codec id (package codec)
-//	bytes 2-5   CRC-32C, little-endian, over bytes 0-1, the object's key and everything after byte 5
+//	bytes 2-5   CRC-32C, little-endian, over the source's ID, bytes 0-1, the object's key and everything after byte 5
 //	then        msgpack: resourceVersion, UID, time stored (unix ns), seq at which this UID was first stored,
 //	            index values as [name, [values]] pairs, the key (empty when the item key holds it),
 //	            how the payload is packed: 0 not, 1 zstd, otherwise zstd with the dictionary of that version;
 //	            unless 0, its size unpacked
 //	then        payload, to the end
 //
-// A journal block ([PackBlock]) is
+// A journal block ([Owner.PackBlock]) is
 //
 //	byte 0      block version (1)
-//	bytes 1-4   CRC-32C, little-endian, over the seq and everything after byte 4
+//	bytes 1-4   CRC-32C, little-endian, over the source's ID, the seq and everything after byte 4
 //	then        uvarint number of entries, uvarint time of the last one (unix ns), uvarint size of what follows when unpacked
 //	then        zstd frames of entries
 //
@@ -30,6 +30,8 @@
 //
 //	uvarint number of bytes to copy from the base, varint how far to move on in the base,
 //	uvarint number of bytes of the record's own, and these bytes
+//
+// Sums of earlier programs leave out the source's ID ([Owner]).
 //
 // A small value ([Encode]) is msgpack and its CRC-32C, little-endian.
 package format

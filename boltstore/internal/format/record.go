@@ -77,9 +77,18 @@ func (r *Record) ValuesOf(name string) []string {
 	return nil
 }
 
+// Owner is what the sums of one source's records and blocks begin with. So a page from
+// when another source used it is damage. Those of earlier programs began with nothing.
+type Owner uint32
+
+const nobody Owner = 0
+
+// OwnerOf is the Owner of the source with that ID.
+func OwnerOf(id string) Owner { return Owner(crc32.Checksum([]byte(id), castagnoli)) }
+
 // Encode returns the bytes of the record of key, and sets CRC. If Whole is set, the
 // result lies in it and overwrites an earlier result.
-func (r *Record) Encode(key string) ([]byte, error) {
+func (r *Record) Encode(o Owner, key string) ([]byte, error) {
 	size := HeadRoom
 	if r.Whole == nil {
 		size += len(r.Payload)
@@ -122,13 +131,13 @@ func (r *Record) Encode(key string) ([]byte, error) {
 	} else {
 		b = append(b, r.Payload...)
 	}
-	r.CRC = recordSum(key, b)
+	r.CRC = o.recordSum(key, b)
 	binary.LittleEndian.PutUint32(b[2:6], r.CRC)
 	return b, nil
 }
 
-func recordSum(key string, b []byte) uint32 {
-	sum := crc32.Update(0, castagnoli, b[:2])
+func (o Owner) recordSum(key string, b []byte) uint32 {
+	sum := crc32.Update(uint32(o), castagnoli, b[:2])
 	sum = crc32.Update(sum, castagnoli, []byte(key))
 	return crc32.Update(sum, castagnoli, b[6:])
 }
@@ -149,7 +158,7 @@ func (e *errEncoder) do(f func() error) {
 
 // ParseRecord verifies and parses the record b, found under itemKey. It also returns
 // the object's key. The record aliases b.
-func ParseRecord(itemKey, b []byte) (string, *Record, error) {
+func (o Owner) ParseRecord(itemKey, b []byte) (string, *Record, error) {
 	key, inline, err := index.ParseKey(itemKey)
 	if err != nil {
 		return "", nil, fmt.Errorf("item key %x: %w: %v", itemKey, faults.ErrDamaged, err)
@@ -164,7 +173,7 @@ func ParseRecord(itemKey, b []byte) (string, *Record, error) {
 			return key, nil, fmt.Errorf("record of %q: %w: stored under another key", key, faults.ErrDamaged)
 		}
 	}
-	if recordSum(key, b) != r.CRC {
+	if r.CRC != o.recordSum(key, b) && r.CRC != nobody.recordSum(key, b) {
 		return key, nil, fmt.Errorf("record of %q: %w: checksum differs", key, faults.ErrDamaged)
 	}
 	return key, r, nil

@@ -2,15 +2,18 @@ package layout
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
 // Box is a bucket of values that are sealed one by one. In a box with names the keys
-// are sealed, too. Methods that read accept a nil receiver.
+// are sealed, too. Each value has a sum, of [format.WithSum]. Methods that read accept a
+// nil receiver.
 type Box struct {
 	Bucket *bolt.Bucket
 	seal   *seal.Sealer
@@ -48,7 +51,10 @@ func (x *Box) Get(k []byte) []byte {
 
 // Open returns the value v that is stored at name.
 func (x *Box) Open(name, v []byte) []byte {
-	if v == nil || x.seal == nil {
+	if x.seal == nil {
+		return x.freed(name, v)
+	}
+	if v == nil {
 		return v
 	}
 	plain, err := x.seal.OpenValue(v, x.at(name))
@@ -68,10 +74,33 @@ func (x *Box) Put(k, v []byte) error {
 }
 
 func (x *Box) sealed(k, v []byte) (name, value []byte, err error) {
-	if name, err = x.name(k); err == nil && x.seal != nil {
+	if x.seal == nil {
+		return k, x.bound(k, v), nil
+	}
+	if name, err = x.name(k); err == nil {
 		v, err = x.seal.Value(v, x.at(name))
 	}
 	return name, v, err
+}
+
+// bound changes the value's sum by its place, and a bound one back. So a value that is in
+// another place in a plain file is damage, too.
+func (x *Box) bound(name, v []byte) []byte {
+	n := len(v) - 4
+	if n < 0 {
+		return v
+	}
+	b := bytes.Clone(v)
+	binary.LittleEndian.PutUint32(b[n:], binary.LittleEndian.Uint32(b[n:])^uint32(format.OwnerOf(string(x.at(name)))))
+	return b
+}
+
+// freed is what bound was given. Earlier programs stored that.
+func (x *Box) freed(name, v []byte) []byte {
+	if _, err := format.CheckSum(v); err == nil {
+		return v
+	}
+	return x.bound(name, v)
 }
 
 // Delete removes what is at k.

@@ -5,6 +5,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -12,6 +13,7 @@ import (
 // receiver, except Cursor.
 type Items struct {
 	Bucket *bolt.Bucket
+	Owner  format.Owner
 	seal   *seal.Sealer
 	id     []byte // of the source
 	gen    []byte
@@ -20,7 +22,7 @@ type Items struct {
 
 // SealItems is Items without a bucket: it only seals.
 func SealItems(s *seal.Sealer, id string, gen uint64) *Items {
-	it := &Items{seal: s}
+	it := &Items{Owner: format.OwnerOf(id), seal: s}
 	if s != nil {
 		it.id, it.gen = []byte(id), U64(gen)
 		it.keysAt = place(placeItem, it.id)

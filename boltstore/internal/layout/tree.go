@@ -7,6 +7,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -35,6 +36,9 @@ type Tree struct {
 	ID   string
 	Seal *seal.Sealer
 }
+
+// Owner is what the sums of the source's records and blocks begin with.
+func (t Tree) Owner() format.Owner { return format.OwnerOf(t.ID) }
 
 func (t Tree) metaPlace() []byte { return place(placeMeta, []byte(t.ID)) }
 
