@@ -195,6 +195,7 @@ func (s *Store) load() error {
 			return err
 		}
 		m.markNow(s.db.opts.Clock.Now().UnixNano())
+		m.NamesLost = m.NamesLost || s.db.judged.lost
 		s.setMeta(m)
 		found, done = true, !src.leftovers(m) && !src.oldDicts(m) && !src.staleOwn(m)
 		return nil

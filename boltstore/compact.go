@@ -106,6 +106,11 @@ func (db *DB) compact(ctx context.Context, progress Progress) error {
 	case runtime.GOOS == "windows":
 		return fmt.Errorf("a file that is open cannot be replaced on this system: %w", errors.ErrUnsupported)
 	}
+	if db.judged.lost { // the copy does not show it
+		if err := db.h.update(db.noteLost, nil); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(db.whileOpen.ctx, cancel)() // Close ends it

@@ -50,6 +50,7 @@ func (db converting) rewrite(to *seal.Sealer, keys *seal.Envelope) (*boltFile, e
 			return err
 		}
 		cp := newCopying(old.f, b, seals{db.h.seal, to})
+		cp.damaged = db.judged.lost
 		cp.step = func(name string) error { return errors.Join(db.step(name), db.files.Op("write", b.Path())) }
 		cp.all(nil)
 		res = cp.res

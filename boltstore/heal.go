@@ -41,7 +41,7 @@ func (db healing) replace(why error) error {
 			db.beside.TryLike(to.Path(), db.judged.file)
 		}
 		if errors.Is(why, ErrDamaged) && known {
-			saved = db.salvage(!errors.Is(why, errUncleanBoot), path, db.judged.file, to, seals{same, same}, nil)
+			saved = db.salvage(db.judged.lost || !errors.Is(why, errUncleanBoot), path, db.judged.file, to, seals{same, same}, nil)
 		}
 		return saved.unwritten()
 	})
@@ -112,12 +112,14 @@ func (db healing) healNow(why error) error {
 		return err
 	}
 	var saved salvaged
+	lost, perr := precheck(aside) // what bbolt stumbled over may have been no loss
+	lost = lost || perr != nil || db.judged.lost || errors.Is(why, errOverwritten)
 	same := seals{db.h.seal, db.h.seal}
 	name, err := db.replacing().makeFile(path, header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
 		if st, err := old.f.Stat(); err == nil {
 			db.beside.TryLike(to.Path(), st)
 		}
-		saved = db.salvage(false, aside, nil, to, same, known)
+		saved = db.salvage(lost, aside, nil, to, same, known)
 		return saved.unwritten()
 	})
 	if err != nil {

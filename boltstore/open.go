@@ -59,17 +59,11 @@ func Open(path string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 	}
-	db.h.noteInUse = func(tx *bolt.Tx) error { return db.replacing().putHeader(tx, false) }
+	db.h.noteInUse = func(tx *bolt.Tx) error { return errors.Join(db.replacing().putHeader(tx, false), db.noteLost(tx)) }
 	if db.opts.Durability == DurabilityProcess {
 		// The header must say on disk that the file is in use, before any write that is
 		// not synced.
 		if err := db.converting().durably(func(*bolt.Tx) error { return nil }, nil); err != nil {
-			return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
-		}
-	}
-	if db.judged.lost {
-		if err := db.h.update(func(tx *bolt.Tx) error { return noteNamesLost(tx, db.h.seal) }, nil); err != nil {
-			err = fmt.Errorf("the file has lost pages, which must be noted in it; see to that first (is the disk full?): %w", err)
 			return nil, errors.Join(db.opening().explain(err), db.h.swap(nil).Close())
 		}
 	}

@@ -124,6 +124,14 @@ func noteSourcesLost(tx *bolt.Tx) error {
 	return updateHeader(tx, func(h *header) { h.NamesLost = true })
 }
 
+// noteLost notes what Open saw of a lost write.
+func (db *DB) noteLost(tx *bolt.Tx) error {
+	if !db.judged.lost {
+		return nil
+	}
+	return noteNamesLost(tx, db.h.seal)
+}
+
 // noteNamesLost sets NamesLost in the file's header, and in the meta of each source that
 // can be read. Once some of a file is lost, what it lacks may have been there: a page of
 // earlier commits can be whole.

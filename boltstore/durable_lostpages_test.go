@@ -1,0 +1,119 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
+)
+
+// TestHandlerOfAnOlderCopy: an older copy is written over the open file, and what is
+// claimed has not changed since. A source that nobody has claimed may have had handlers.
+func TestHandlerOfAnOlderCopy(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	claimed := claimTest(t, db, Claim{})
+	relist(t, claimed, "10", RelistOptions{}, nil, 10)
+	other := configMaps
+	other.Namespace = "other"
+	s := claimTest(t, db, Claim{Source: other})
+	relist(t, s, "10", RelistOptions{}, nil, 10)
+	s.Release()
+	older, err := os.ReadFile(path)
+	must(t, err)
+	s = claimTest(t, db, Claim{Source: other})
+	h, _ := claimHandler(t, s, "d")
+	must(t, h.Release())
+	s.Release()
+
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	must(t, err)
+	_, err = f.Write(older)
+	must(t, errors.Join(err, f.Close()))
+	_ = db.h.view(func(*bolt.Tx) error { return nil })
+	if db.AsidePaths() == nil {
+		t.Fatal("not healed")
+	}
+	known := false
+	_, err = claimTest(t, db, Claim{Source: other}).ClaimHandler("d", &testPosition{}, func(_ Position, _ uint64, k bool) { known = k })
+	must(t, err)
+	if !known {
+		t.Error("the handler is new")
+	}
+}
+
+// TestLostPageOnAFullDisk: a file with a page that is neither in use nor free opens where
+// nothing can be written, and is read. The first write that succeeds notes the loss.
+func TestLostPageOnAFullDisk(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	fill(t, claimTest(t, db, Claim{}), 100, 1)
+	closeTest(t, db)
+	losePage(t, path)
+	before, err := os.ReadFile(path)
+	must(t, err)
+
+	db = opened(t, path, Options{})
+	after, err := os.ReadFile(path)
+	must(t, err)
+	if !bytes.Equal(before, after) {
+		t.Error("Open has written")
+	}
+	full := errors.New("the disk is full")
+	db.h.hook = func(*bolt.Tx) error { return full }
+	s := claimTest(t, db, Claim{})
+	if n := len(s.List()); n != 100 {
+		t.Errorf("%d objects", n)
+	}
+	known := false
+	claim := func(s *Claimed, name string) error {
+		_, err := s.ClaimHandler(name, &testPosition{}, func(_ Position, _ uint64, k bool) { known = k })
+		return err
+	}
+	if err := claim(s, "a"); !errors.Is(err, full) {
+		t.Error(err)
+	}
+	db.h.hook = nil
+	for _, name := range []string{"a", "b"} {
+		must(t, claim(s, name))
+		if !known {
+			t.Errorf("handler %q is new", name)
+		}
+	}
+	s.Release()
+	must(t, db.Close())
+	_, err = Compact(t.Context(), path, db.opts, nil) // nothing else shows the loss any more
+	must(t, err)
+	db = openTest(t, path, Options{})
+	other := configMaps
+	other.Namespace = "other"
+	for _, src := range []Source{configMaps, other} {
+		must(t, claim(claimTest(t, db, Claim{Source: src}), "c"))
+		if !known {
+			t.Errorf("a handler of %s is new", src)
+		}
+	}
+}
+
+// losePage takes a page off the list of free pages.
+func losePage(t *testing.T, path string) {
+	t.Helper()
+	f, done, err := pages.Open(path)
+	must(t, err)
+	defer done()
+	rewritePage(t, path, f, f.Freelist(), func(_ pages.Page, b []byte) {
+		n := binary.NativeEndian.Uint16(b[10:])
+		if n == 0 {
+			t.Fatal("no page is free")
+		}
+		binary.NativeEndian.PutUint16(b[10:], n-1)
+	})
+	if lost, err := precheck(path); !lost || err != nil {
+		t.Fatal(lost, err)
+	}
+}
