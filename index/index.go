@@ -163,6 +163,9 @@ func Next(prefix []byte) []byte {
 	return next
 }
 
+// few is up to how many values are compared one by one. An object may have thousands.
+const few = 32
+
 // Diff compares two sets of values, in any order and with repeats. removed has those of
 // old that are not in new, added those of new that are not in old.
 func Diff(old, new []string) (removed, added []string) {
@@ -170,6 +173,19 @@ func Diff(old, new []string) (removed, added []string) {
 }
 
 func missing(from, in []string) (out []string) {
+	if len(from)+len(in) > few {
+		skip := make(map[string]bool, len(in))
+		for _, v := range in {
+			skip[v] = true
+		}
+		for _, v := range from {
+			if !skip[v] {
+				skip[v] = true
+				out = append(out, v)
+			}
+		}
+		return out
+	}
 	for _, v := range from {
 		if !slices.Contains(in, v) && !slices.Contains(out, v) {
 			out = append(out, v)
