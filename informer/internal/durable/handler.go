@@ -204,8 +204,8 @@ func (d *Handler) acknowledged(key string, t *task) {
 func (d *Handler) returned() { d.checkSynced() }
 
 // kept implements owner.
-func (d *Handler) kept() {
-	if d.queues.memory.blocked {
-		d.block()
+func (d *Handler) kept(q *keyQueue) {
+	if d.queues.memory.blocked && d.queues.isStuck(q) {
+		d.moveOut()
 	}
 }

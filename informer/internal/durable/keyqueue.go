@@ -63,8 +63,8 @@ type queues struct {
 // owner learns what becomes of tasks. It is called with the mutex held.
 type owner interface {
 	acknowledged(key string, t *task)
-	returned() // a call has
-	kept()     // a key may be moved to the file
+	returned()        // a call has
+	kept(q *keyQueue) // it may be moved to the file
 }
 
 // reset drops everything. Calls under way go on, and do not count.

@@ -40,8 +40,7 @@ func (d *Handler) block() {
 	d.queues.memory.blocked = true
 	for _, q := range d.queues.ofKey {
 		if d.queues.isStuck(q) {
-			d.claim.Changed()
-			d.host.Store.Flush()
+			d.moveOut()
 			break
 		}
 	}
@@ -49,6 +48,12 @@ func (d *Handler) block() {
 		d.queues.looking = true
 		d.queues.retries.at(d.host.Clock.Now().Add(d.o.StuckAfter), nil)
 	}
+}
+
+// moveOut asks for a commit, which moves stuck keys to the file.
+func (d *Handler) moveOut() {
+	d.claim.Changed()
+	d.host.Store.Flush()
 }
 
 // unblock lets filling go on once there is room, or nothing else can.

@@ -26,12 +26,12 @@ func (dl *Delivery) End(err error) { dl.s.end(dl, err) }
 func (dl *Delivery) Keep() {
 	dl.s.mu.Lock()
 	defer dl.s.mu.Unlock()
-	if dl.q.dropped || dl.turn != dl.q.turn || dl.t.acked {
+	if dl.q.dropped || dl.turn != dl.q.turn || dl.t.acked || dl.t.kept && dl.q.kept {
 		return
 	}
 	dl.t.kept, dl.q.kept = true, true
-	dl.s.owner.kept()
 	dl.s.schedule(dl.q)
+	dl.s.owner.kept(dl.q)
 }
 
 // work tells what is due until the handler ends.
@@ -134,6 +134,9 @@ func (s *queues) returned(dl *Delivery, err error) {
 		s.failed(q, err)
 	}
 	s.settle(q)
+	if dl.t.kept { // before the call has returned
+		s.owner.kept(q)
+	}
 	s.owner.returned()
 }
 
