@@ -314,12 +314,6 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 	return src.tidyDicts(m)
 }
 
-// fileNamesLost is the NamesLost of the file's header.
-func fileNamesLost(tx *bolt.Tx) bool {
-	h, err := getHeader(tx)
-	return err != nil || h.NamesLost
-}
-
 // leftovers says whether an interrupted relist left something of no use.
 func (t sourceTx) leftovers(m *sourceMeta) bool {
 	if t.strayNotes(m) {

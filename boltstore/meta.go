@@ -56,6 +56,12 @@ func updateHeader(tx *bolt.Tx, fn func(h *header)) error {
 	return format.Put(f, layout.KeyHeader, h)
 }
 
+// fileNamesLost is the NamesLost of the file's header.
+func fileNamesLost(tx *bolt.Tx) bool {
+	h, err := getHeader(tx)
+	return err != nil || h.NamesLost
+}
+
 // digest is a count and an additive checksum of a bucket's content. It notices a
 // missing record and an old one, which a record's own checksum does not.
 type digest struct {
