@@ -246,7 +246,7 @@ func (m *turmoil) calm() {
 func (m *turmoil) settle() {
 	m.say("settle")
 	m.calm()
-	for range 60 {
+	for n := 0; n < 60 || m.sim.Revision() < m.ahead; n++ { // a restored server has yet to reach what was written ahead of it
 		m.node()
 	}
 	for _, s := range m.sources {

@@ -107,7 +107,9 @@ func (m *turmoil) storeOwn() {
 	case k == 0:
 		err = s.inf.GetStore().Delete(o)
 	case k == 1 && s.inf.store.State().Synced:
-		o.ResourceVersion = fmt.Sprint(m.sim.Revision() + uint64(m.r.IntN(40)))
+		rv := m.sim.Revision() + uint64(m.r.IntN(40))
+		m.ahead = max(m.ahead, rv)
+		o.ResourceVersion = fmt.Sprint(rv)
 		err = s.inf.GetStore().Update(o)
 	case k == 2: // what the server answered
 		if n := m.change(); n != nil && (s.ns == "" || s.ns == n.Namespace) {

@@ -53,6 +53,7 @@ type turmoil struct {
 	unsynced              bool   // commits were lost since the sources were last as the server is
 	hurt                  bool   // something may have been lost, of which handlers need not know
 	maimed                bool   // that was so at some time
+	ahead                 uint64 // the latest version of an own write
 	boot                  int
 	deaths                map[string]int
 	damages               bool            // there is damage
