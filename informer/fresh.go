@@ -16,7 +16,8 @@ var errNotRunning = errors.New("informer: not running, nothing will become fresh
 // WaitForFresh returns nil once the server has confirmed the cache no longer than
 // maxAge ago, and all of it can be read; handlers may be told later. If need be it has
 // the server asked, see reflector.ListerWatcher. The error is the context's, or says
-// that the informer does not run.
+// that the informer does not run, or that the server will confirm nothing before the
+// context's deadline.
 func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	src, err := inf.runningSource()
 	if err != nil {

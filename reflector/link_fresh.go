@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -18,6 +19,22 @@ type waiters struct {
 	// since and proven are how fresh the most demanding of them want the state
 	// to be confirmed, and proven.
 	since, proven time.Time
+	late          map[*context.CancelCauseFunc]context.Context // of those who may give up
+}
+
+// errUnproven: who waits has no time for what would confirm the state.
+var errUnproven = errors.New("the server sends no bookmarks of this, and the full list that would confirm it is not read that often")
+
+// putOff tells who cannot wait so long that nothing will confirm the state earlier, but for
+// a change of an object.
+func (w *waiters) putOff(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for give, ctx := range w.late {
+		if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
+			(*give)(errUnproven)
+		}
+	}
 }
 
 // wait returns once the state has been confirmed, or proven, at the given time or
@@ -32,17 +49,28 @@ func (w *waiters) wait(ctx context.Context, since time.Time, proven bool) error 
 	if wanted.Before(since) {
 		*wanted = since
 	}
+	waiting, give := context.WithCancelCause(ctx)
+	if w.late == nil {
+		w.late = map[*context.CancelCauseFunc]context.Context{}
+	}
+	w.late[&give] = ctx
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.n--
+		delete(w.late, &give)
+		give(nil)
 	}()
 	select {
 	case w.hurry <- struct{}{}:
 	default:
 	}
-	return w.queue.WaitConfirmed(ctx, since, proven)
+	err := w.queue.WaitConfirmed(waiting, since, proven)
+	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+		return context.Cause(waiting)
+	}
+	return err
 }
 
 // wantAnswer says whether a caller waits for the answer to a question that is yet
@@ -68,8 +96,9 @@ func (w *waiters) want() bool {
 //
 // If need be the server is asked. That takes a question and a short watch, some
 // two seconds if other types change, and a full list where the server sends no
-// bookmarks. Several callers share it. The error is the context's, or
-// fifo.ErrClosed.
+// bookmarks, as kube-apiserver of events. Such lists are read ever more rarely while callers
+// come, up to a minute apart: who has a deadline before the next one is told so at once.
+// Several callers share it all. Otherwise the error is the context's, or fifo.ErrClosed.
 func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	maxAge = max(maxAge, 0) // what is to come confirms nothing
 	now := s.clock.Now()

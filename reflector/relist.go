@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -13,7 +14,12 @@ import (
 // relistBeforeWatch reads a list. The Reflector does not learn of it, so it has
 // a backoff of its own.
 func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) error {
-	if reason != ReasonUnstored { // that has waits of its own
+	switch reason {
+	case ReasonUnstored: // that has waits of its own
+	case ReasonUnconfirmed: // it comes when it may, and the watch is open until then
+		s.pace.took()
+		defer s.pace.ended()
+	default:
 		if err := s.pace.wait(ctx); err != nil {
 			return err
 		}
@@ -70,23 +76,60 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 
 // pace has a relist wait that follows another one soon.
 type pace struct {
-	clock   clock.Clock
+	clock clock.Clock
+
+	mu      sync.Mutex
 	backoff wait.Backoff
 	last    time.Time // of the last relist before a watch
 }
 
 func (p *pace) wait(ctx context.Context) error {
-	if now := p.clock.Now(); now.Sub(p.last) > 2*time.Minute {
-		p.backoff = newBackoff()
-	} else {
+	if d := p.step(); d > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.clock.After(p.backoff.Step()):
+		case <-p.clock.After(d):
 		}
 	}
-	p.last = p.clock.Now()
+	p.ended()
 	return nil
+}
+
+// step is how long a relist has to wait now.
+func (p *pace) step() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rested() {
+		p.backoff = newBackoff()
+		return 0
+	}
+	return p.backoff.Step()
+}
+
+// rested says whether the last relist was long ago. It needs mu.
+func (p *pace) rested() bool { return p.clock.Since(p.last) > 2*time.Minute }
+
+// left is how long a relist that can wait has to wait after the last one.
+func (p *pace) left() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rested() {
+		return 0
+	}
+	return p.backoff.Duration - p.clock.Since(p.last)
+}
+
+// took: a relist that has waited begins.
+func (p *pace) took() {
+	p.step()
+	p.ended()
+}
+
+// ended: the next relist waits from now on.
+func (p *pace) ended() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = p.clock.Now()
 }
 
 // newBackoff is the backoff of client-go's Reflector, with a shorter start.

@@ -135,6 +135,7 @@ func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
 	case s.mustProve():
 		return ReasonUnconfirmed, nil
 	}
+	s.fresh.putOff(s.proofIn())
 	if d, ok := s.auditIn(); ok && d <= 0 {
 		return ReasonAudit, nil
 	}
@@ -158,10 +159,22 @@ func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
 	return s.audit.in()
 }
 
-// mustProve says whether only a full list can confirm the state, and whether
+// wantsProof says whether only a full list can confirm the state, and whether
 // that is worth it: once in a life of the process, and for a caller who waits.
-func (s *ListerWatcher) mustProve() bool {
-	return !s.queue.Reached() && s.link.bookmarkless() && s.audit.putOff() <= 0 && (s.queue.Confirmed().IsZero() || s.fresh.want())
+func (s *ListerWatcher) wantsProof() bool {
+	return !s.queue.Reached() && s.link.bookmarkless() && (s.queue.Confirmed().IsZero() || s.fresh.want())
+}
+
+// mustProve says whether such a list is to be read now.
+func (s *ListerWatcher) mustProve() bool { return s.wantsProof() && s.proofIn() <= 0 }
+
+// proofIn is how long it is until such a list, which a watch can do without, zero or less
+// if none is put off. Callers can wait for more of them than a server likes to send.
+func (s *ListerWatcher) proofIn() time.Duration {
+	if !s.wantsProof() {
+		return 0
+	}
+	return max(s.audit.putOff(), s.pace.left())
 }
 
 // postpone puts off a relist that has failed, if the watch can do without it.

@@ -91,6 +91,11 @@ func (w *watcher) run(repaired bool) {
 			if w.short || kept && !w.s.queue.Reached() || !w.s.fresh.want() {
 				continue // an answer is under way
 			}
+			if d := w.s.proofIn(); d > 0 { // nothing else answers, and the watch goes on until then
+				w.s.fresh.putOff(d)
+				audit.reset(w.readIn())
+				continue
+			}
 			w.s.doubtLink()
 			w.send(w.bookmark()) // the next Watch asks the server
 			return
@@ -105,6 +110,10 @@ func (w *watcher) run(repaired bool) {
 			w.send(w.bookmark()) // the next Watch lists what was not stored
 			return
 		case <-audit.C:
+			if d, due := w.s.auditIn(); (!due || d > 0) && !w.s.mustProve() {
+				audit.reset(w.readIn()) // who waited has gone
+				continue
+			}
 			w.send(w.bookmark()) // the next Watch compares everything
 			return
 		case <-damaged:
@@ -168,7 +177,7 @@ func (w *watcher) run(repaired bool) {
 func (w *watcher) readIn() (time.Duration, bool) {
 	s := w.s
 	d, ok := s.auditIn()
-	if proof := s.audit.putOff(); proof > 0 && !s.queue.Reached() && s.link.bookmarkless() && (!ok || proof < d) {
+	if proof := s.proofIn(); proof > 0 && (!ok || proof < d) {
 		d, ok = proof, true
 	}
 	return d, ok
