@@ -90,7 +90,7 @@ func (r *Request) serve(verb string) (err error) {
 		}
 		return NotHere(errNoResource())
 	}
-	if r.Subresource != "" && r.Subresource != "status" {
+	if r.Subresource != "" && r.Subresource != "status" || r.Rest != "" {
 		return NotHere(errNoResource())
 	}
 	if !r.Type.Namespaced && r.Namespace != "" {

@@ -52,7 +52,9 @@ func (r *Request) Parameters() (*Parameters, error) {
 	if err := internalscheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion, &q.ListOptions); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if errs := validation.ValidateListOptions(&q.ListOptions, true); len(errs) > 0 {
+	meant := q.ListOptions // as a server reads them
+	internalversion.SetListOptionsDefaults(&meant, true)
+	if errs := validation.ValidateListOptions(&meant, true); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
 	q.Labels, q.Fields = labels.Everything(), fields.Everything()

@@ -13,6 +13,7 @@ import (
 type Path struct {
 	GroupVersion                           schema.GroupVersion
 	Resource, Namespace, Name, Subresource string
+	Rest                                   string // what follows the subresource, as of a proxy
 }
 
 // ParsePath returns the zero Path for a path that is not below a group version. The path
@@ -36,6 +37,7 @@ func ParsePath(path string) Path {
 			*dst = parts[i]
 		}
 	}
+	p.Rest = strings.Join(parts[min(3, len(parts)):], "/")
 	return p
 }
 

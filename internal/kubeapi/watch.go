@@ -57,7 +57,7 @@ func (r *Request) watch() error {
 		initial = *q.SendInitialEvents
 	}
 	timeout := minTimeout + rand.N(minTimeout)
-	if q.TimeoutSeconds != nil && *q.TimeoutSeconds > 0 {
+	if q.TimeoutSeconds != nil && *q.TimeoutSeconds != 0 {
 		timeout = time.Duration(*q.TimeoutSeconds) * time.Second
 	}
 	now := r.h.Clock.Now()

@@ -85,6 +85,10 @@ var watches = []testCase{
 		s.expectEnd(t)
 		lasted(t, s, 900*time.Millisecond)
 	}},
+	{"a timeout that has passed ends the stream at once", func(t *testing.T, f *fixture) {
+		from := f.create(t, f.configMaps(), "a").GetResourceVersion()
+		f.watch(t, f.configMaps(), "timeoutSeconds=-1&resourceVersion="+from).expectEnd(t)
+	}},
 	{"a bookmark comes before a timeout of 3 s", func(t *testing.T, f *fixture) {
 		for _, path := range []string{f.configMaps(), f.widgets()} {
 			t.Run(path, func(t *testing.T) {
@@ -181,6 +185,7 @@ var watches = []testCase{
 		}{
 			{"sendInitialEvents=true&allowWatchBookmarks=true", 422, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden|resourceVersionMatch"},
 			{"resourceVersionMatch=NotOlderThan&resourceVersion=5", 422, metav1.StatusReasonInvalid, "resourceVersionMatch is forbidden"},
+			{"continue=x&timeoutSeconds=1", 422, metav1.StatusReasonInvalid, "resourceVersionMatch is forbidden when continue is provided"},
 			{"resourceVersion=x", 500, "", "x"},
 		} {
 			t.Run(tc.query, func(t *testing.T) {
