@@ -37,17 +37,17 @@ type Type struct {
 	// PartialObjectMetadata and in tables. Whole objects get 406.
 	MetadataOnly bool
 
-	builtIn  bool   // client-go's scheme knows it
+	builtIn  bool   // a server has a Go type of it
 	jsonHead string // what the JSON of a built-in object starts with
 }
 
 // NewType returns the type of a resource.
 func NewType(r Resource, verbs ...string) *Type {
-	builtIn := scheme.Scheme.Recognizes(r.GroupVersionKind)
+	typed := scheme.Scheme.Recognizes(r.GroupVersionKind)
 	return &Type{
 		Resource: r,
-		Custom:   !builtIn,
-		builtIn:  builtIn,
+		Custom:   !typed,
+		builtIn:  printcolumns.BuiltIn(r.GroupVersionKind),
 		Singular: strings.ToLower(r.Kind),
 		Verbs:    verbs,
 		jsonHead: fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, r.Kind, r.GroupVersion().String()),

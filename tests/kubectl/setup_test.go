@@ -116,9 +116,14 @@ func startWorld(t *testing.T) *world {
 		columns[schema.GroupKind{Group: spec.Group, Kind: spec.Names.Kind}] = spec.Versions[0].AdditionalPrinterColumns
 	}
 	objs := readObjects(t, "objects.yaml")
+	made := len(objs)
+	objs = append(objs, readObjects(t, "definitions.yaml")...) // these exist, and so do services of APIs
+	objs = append(objs, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}})
 	m := w.mapper(t, objs...)
-	for _, o := range objs {
-		w.create(t, m, o)
+	for i, o := range objs {
+		if i < made {
+			w.create(t, m, o)
+		}
 		gk := o.GroupVersionKind().GroupKind()
 		if slices.ContainsFunc(w.types, func(r resource) bool { return r.GroupVersionKind.GroupKind() == gk }) {
 			continue

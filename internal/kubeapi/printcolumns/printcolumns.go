@@ -29,9 +29,9 @@ type Kind struct {
 func For(gvk schema.GroupVersionKind, columns []Column, metadataOnly bool) *Kind {
 	k := kinds[gvk]
 	switch {
-	case !scheme.Scheme.Recognizes(gvk) && metadataOnly:
+	case !BuiltIn(gvk) && metadataOnly:
 		return custom(nil)
-	case !scheme.Scheme.Recognizes(gvk):
+	case !BuiltIn(gvk):
 		return custom(columns)
 	case k == nil || metadataOnly:
 		return unknown
