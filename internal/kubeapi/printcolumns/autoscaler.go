@@ -61,7 +61,7 @@ func target(m *autoscalingv2.MetricSpec, now *autoscalingv2.MetricStatus) string
 		if now.Pods != nil {
 			is = &now.Pods.Current
 		}
-		return strings.TrimSuffix(amount(m.Pods.Target, is), " (avg)")
+		return average(is) + "/" + quantity(m.Pods.Target.AverageValue)
 	case m.Resource != nil:
 		if now.Resource != nil {
 			is = &now.Resource.Current
@@ -96,10 +96,7 @@ func amount(want autoscalingv2.MetricTarget, is *autoscalingv2.MetricValueStatus
 func utilization(resource string, want autoscalingv2.MetricTarget, is *autoscalingv2.MetricValueStatus) string {
 	current, wanted := "<unknown>", "<auto>"
 	if want.AverageValue != nil {
-		if is != nil && is.AverageValue != nil {
-			current = quantity(is.AverageValue)
-		}
-		wanted = quantity(want.AverageValue)
+		current, wanted = average(is), quantity(want.AverageValue)
 	} else {
 		if is != nil && is.AverageUtilization != nil {
 			current = fmt.Sprintf("%d%%", *is.AverageUtilization)
@@ -109,6 +106,14 @@ func utilization(resource string, want autoscalingv2.MetricTarget, is *autoscali
 		}
 	}
 	return fmt.Sprintf("%s: %s/%s", resource, current, wanted)
+}
+
+// average is a present average. A server says nil of a status without one.
+func average(is *autoscalingv2.MetricValueStatus) string {
+	if is == nil {
+		return "<unknown>"
+	}
+	return quantity(is.AverageValue)
 }
 
 // quantity is q as text. String would keep the text in q, which others may read.
