@@ -53,3 +53,23 @@ func TestReadersWithoutBookmarks(t *testing.T) {
 		}
 	})
 }
+
+// TestFrequentAudits: lists that nothing needs do not keep the watch closed.
+func TestFrequentAudits(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{AuditEvery: time.Minute}, func(f *fixture) {
+		f.reflect()
+		after(time.Second)
+		for i := range 120 {
+			name := fmt.Sprint("during-", i)
+			f.create(name)
+			after(time.Second)
+			if _, ok, err := f.store.GetByKey("default/" + name); !ok || err != nil {
+				t.Errorf("what was created a second ago is not there: %d, %v", i, err)
+			}
+			after(10 * time.Second)
+		}
+		if n := f.State().Relists[ReasonAudit]; n < 15 || n > 22 {
+			t.Errorf("%d audits in 22 minutes", n)
+		}
+	})
+}

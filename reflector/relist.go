@@ -16,7 +16,7 @@ import (
 func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) error {
 	switch reason {
 	case ReasonUnstored: // that has waits of its own
-	case ReasonUnconfirmed: // it comes when it may, and the watch is open until then
+	case ReasonUnconfirmed, ReasonAudit: // they come when they may, and the watch is open until then
 		s.pace.took()
 		defer s.pace.ended()
 	default:

@@ -156,7 +156,10 @@ func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
 	if !s.queue.Reached() && !s.status.in(PhaseLive) && !s.link.bookmarkless() {
 		return 0, false
 	}
-	return s.audit.in()
+	if d, ok = s.audit.in(); ok {
+		d = max(d, s.pace.left()) // the watch goes on until then
+	}
+	return d, ok
 }
 
 // wantsProof says whether only a full list can confirm the state, and whether
