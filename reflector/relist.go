@@ -17,7 +17,7 @@ func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) er
 	switch reason {
 	case ReasonUnstored: // that has waits of its own
 	case ReasonUnconfirmed, ReasonAudit: // they come when they may, and the watch is open until then
-		s.pace.took()
+		s.pace.begin()
 		defer s.pace.ended()
 	default:
 		if err := s.pace.wait(ctx); err != nil {
@@ -80,11 +80,12 @@ type pace struct {
 
 	mu      sync.Mutex
 	backoff wait.Backoff
-	last    time.Time // of the last relist before a watch
+	last    time.Time     // of the last relist before a watch
+	next    time.Duration // how long the next one waits
 }
 
 func (p *pace) wait(ctx context.Context) error {
-	if d := p.step(); d > 0 {
+	if d := p.begin(); d > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -95,15 +96,16 @@ func (p *pace) wait(ctx context.Context) error {
 	return nil
 }
 
-// step is how long a relist has to wait now.
-func (p *pace) step() time.Duration {
+// begin is how long a relist has to wait that begins now. One that could wait before has
+// waited.
+func (p *pace) begin() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.rested() {
 		p.backoff = newBackoff()
 		return 0
 	}
-	return p.backoff.Step()
+	return p.next
 }
 
 // rested says whether the last relist was long ago. It needs mu.
@@ -116,20 +118,14 @@ func (p *pace) left() time.Duration {
 	if p.rested() {
 		return 0
 	}
-	return p.backoff.Duration - p.clock.Since(p.last)
-}
-
-// took: a relist that has waited begins.
-func (p *pace) took() {
-	p.step()
-	p.ended()
+	return p.next - p.clock.Since(p.last)
 }
 
 // ended: the next relist waits from now on.
 func (p *pace) ended() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = p.clock.Now()
+	p.last, p.next = p.clock.Now(), p.backoff.Step()
 }
 
 // newBackoff is the backoff of client-go's Reflector, with a shorter start.
