@@ -1,15 +1,12 @@
 package boltstore
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
-	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -213,7 +210,7 @@ func (s *Store) load() error {
 	if err == nil && !done {
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			if !found {
-				if err := s.db.h.sourcesListed(); err != nil {
+				if err := s.db.h.sourcesListed(tx); err != nil {
 					return err
 				}
 			}
@@ -234,29 +231,6 @@ func (s *Store) load() error {
 	}
 	if m.Degraded != "" {
 		s.damaged(fmt.Errorf("%w: %s", ErrDamaged, m.Degraded))
-	}
-	return nil
-}
-
-// sourcesListed verifies the pages that list the sources, as they are on disk. A source
-// that these no longer show must not count as new. The caller holds writeMu.
-func (h *handle) sourcesListed() error {
-	f, err := pages.FileOf(h.db.f)
-	if err != nil {
-		return err
-	}
-	var sources *pages.Bucket
-	err = f.Each(f.Top(), func(k, _ []byte, sub *pages.Bucket) {
-		if bytes.Equal(k, layout.BucketSources) {
-			sources = sub
-		}
-	})
-	flat := false
-	if err == nil && sources != nil {
-		err = f.Each(*sources, func(_, _ []byte, sub *pages.Bucket) { flat = flat || sub == nil })
-	}
-	if err != nil || flat {
-		return fmt.Errorf("%w: a source may be lost: %w", errTripped, cmp.Or(err, ErrDamaged))
 	}
 	return nil
 }

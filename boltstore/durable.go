@@ -55,6 +55,9 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 			return err
 		}
 		if st, known = all[name]; !known {
+			if err := s.db.h.handlersListed(s.id); err != nil {
+				return err
+			}
 			st = &handlerState{mark: m.Seq, Epoch: m.Epoch, Cursor: m.Seq, Replaying: true}
 			if known = m.NamesLost || anyStray(all); known {
 				st.startOver(m)

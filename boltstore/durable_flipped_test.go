@@ -4,15 +4,17 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestHandlersOfFlippedBits: one bit has flipped in the head of a page, or in its first
-// element. Each durable handler goes on where it was, or starts over. It does not count as
+// TestHandlersOfFlippedBits: one bit has flipped in the head of a page, in its first
+// element, or anywhere. Each durable handler goes on where it was, or starts over. It does not count as
 // new: a page that says that it has fewer elements, or that a bucket in it is none, has
 // lost something.
 func TestHandlersOfFlippedBits(t *testing.T) {
@@ -37,12 +39,12 @@ func TestHandlersOfFlippedBits(t *testing.T) {
 	closeTest(t, db)
 	file, err := os.ReadFile(path)
 	must(t, err)
-	t.Run("closed", func(t *testing.T) {
-		flipped(t, file, true, func(path string, flip func()) *DB { flip(); return opened(t, path, o) }, sources)
-	})
-	t.Run("open", func(t *testing.T) {
-		flipped(t, file, false, func(path string, flip func()) *DB { db := opened(t, path, o); flip(); return db }, sources)
-	})
+	closed := func(path string, flip func()) *DB { flip(); return opened(t, path, o) }
+	open := func(path string, flip func()) *DB { db := opened(t, path, o); flip(); return db }
+	t.Run("closed", func(t *testing.T) { flipped(t, file, true, closed, sources) })
+	t.Run("open", func(t *testing.T) { flipped(t, file, false, open, sources) })
+	t.Run("closed, anywhere", func(t *testing.T) { flippedAnywhere(t, file, closed, sources) })
+	t.Run("open, anywhere", func(t *testing.T) { flippedAnywhere(t, file, open, sources) })
 }
 
 func opened(t *testing.T, path string, o Options) *DB {
@@ -62,29 +64,62 @@ func flipped(t *testing.T, file []byte, atRest bool, open func(path string, flip
 		if bytes.Count(file[at:at+size], []byte{0}) == size {
 			continue
 		}
-		for bit := 8 * 8; bit < 20*8; bit += every { // flags, number of elements, length, the element's flags
+		for bit := 8 * 8; bit < 32*8; bit += every { // flags, number of elements, length, the first element
 			if length := bit/8 >= 12 && bit/8 < 16; length && !atRest {
 				continue // bbolt believes it, see "What is assumed" in docs/reliability.md
 			}
 			path := testPath(t)
 			must(t, os.WriteFile(path, file, 0o600))
-			db := open(path, func() {
-				f, err := os.OpenFile(path, os.O_WRONLY, 0)
-				must(t, err)
-				_, err = f.WriteAt([]byte{file[at+bit/8] ^ 1<<(bit%8)}, int64(at+bit/8))
-				must(t, errors.Join(err, f.Close()))
-			})
-			for _, src := range sources {
-				_, err := claimTest(t, db, Claim{Source: src}).ClaimHandler("d", &testPosition{}, func(pos Position, _ uint64, known bool) {
-					if !pos.Reset && (!known || pos.Replaying) {
-						t.Errorf("page %d, byte %d, bit %d: %s: known %t, %+v", at/size, bit/8, bit%8, src.Namespace, known, pos)
-					}
-				})
-				must(t, err)
-			}
-			if err := db.Close(); err != nil && !errors.Is(err, ErrDamaged) {
-				t.Error(err)
-			}
+			db := open(path, func() { flip(t, path, file, at+bit/8, bit%8) })
+			noneIsNew(t, db, sources, fmt.Sprintf("page %d, byte %d, bit %d", at/size, bit/8, bit%8))
 		}
+	}
+}
+
+// flippedAnywhere is flipped for random bits of all that is not zero, names and sums too.
+func flippedAnywhere(t *testing.T, file []byte, open func(path string, flip func()) *DB, sources []Source) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	size := os.Getpagesize()
+	var used []int
+	for at := 2 * size; at < len(file); at++ {
+		if length := at%size >= 12 && at%size < 16; file[at] != 0 && !length {
+			used = append(used, at)
+		}
+	}
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	for range rounds {
+		at, bit := used[rnd.IntN(len(used))], rnd.IntN(8)
+		path := testPath(t)
+		must(t, os.WriteFile(path, file, 0o600))
+		db := open(path, func() { flip(t, path, file, at, bit) })
+		noneIsNew(t, db, sources, fmt.Sprintf("page %d, byte %d, bit %d", at/size, at%size, bit))
+	}
+}
+
+func flip(t *testing.T, path string, file []byte, at, bit int) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte{file[at] ^ 1<<bit}, int64(at))
+	must(t, errors.Join(err, f.Close()))
+}
+
+// noneIsNew registers the handler of each source, and closes the file.
+func noneIsNew(t *testing.T, db *DB, sources []Source, what string) {
+	t.Helper()
+	for _, src := range sources {
+		_, err := claimTest(t, db, Claim{Source: src}).ClaimHandler("d", &testPosition{}, func(pos Position, _ uint64, known bool) {
+			if !pos.Reset && (!known || pos.Replaying) {
+				t.Errorf("%s: %s: known %t, %+v", what, src.Namespace, known, pos)
+			}
+		})
+		must(t, err)
+	}
+	if err := db.Close(); err != nil && !errors.Is(err, ErrDamaged) {
+		t.Error(err)
 	}
 }

@@ -200,6 +200,9 @@ func anyStray(all map[string]*handlerState) bool {
 }
 
 func (t sourceTx) putHandler(name string, st *handlerState) error {
+	if name == "" {
+		return nil // damage has left it; bbolt takes no such name
+	}
 	root, err := layout.Create(t.Root, layout.BucketHandlers)
 	if err != nil {
 		return err

@@ -1,12 +1,15 @@
 package boltstore
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/faults"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
+	"github.com/kubewake/kubewake/boltstore/internal/pages"
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
@@ -41,6 +44,68 @@ func checkNames(tx *bolt.Tx, s *seal.Sealer) error {
 			return nil
 		})
 	})
+}
+
+// sourcesListed verifies the pages that list the sources, as they are on disk, and the
+// sources' names. A source that these no longer show must not count as new. The caller
+// holds writeMu.
+func (h *handle) sourcesListed(tx *bolt.Tx) error {
+	sources, f, err := h.sourcesOnDisk()
+	flat := false
+	if err == nil {
+		err = f.Each(sources, func(_, _ []byte, sub *pages.Bucket) { flat = flat || sub == nil })
+	}
+	if err == nil && flat {
+		err = ErrDamaged
+	}
+	if err == nil {
+		err = checkNames(tx, h.seal)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: a source may be lost: %w", errTripped, err)
+	}
+	return nil
+}
+
+// handlersListed verifies the pages that list the parts of a source and its handlers, as
+// they are on disk, as sourcesListed those of the sources. A handler that these no longer
+// show must not count as new.
+func (h *handle) handlersListed(id string) error {
+	name, err := layout.SourceName(h.seal, id)
+	if err != nil {
+		return err
+	}
+	sources, f, err := h.sourcesOnDisk()
+	var damage faults.List
+	damage.Add(err)
+	if err == nil {
+		damage.Add(f.Each(sources, func(k, _ []byte, source *pages.Bucket) {
+			if source == nil || !bytes.Equal(k, name) {
+				return
+			}
+			damage.Add(f.Each(*source, func(k, _ []byte, sub *pages.Bucket) {
+				switch {
+				case sub != nil && !isPart(k), sub == nil && !bytes.Equal(k, layout.KeyMeta):
+					damage.Add(errStray("source "+id, k))
+				case sub != nil && bytes.Equal(k, layout.BucketHandlers):
+					damage.Add(f.Each(*sub, func([]byte, []byte, *pages.Bucket) {}))
+				}
+			}))
+		}))
+	}
+	if err := damage.Err(); err != nil {
+		return fmt.Errorf("%w: a handler may be lost: %w", errTripped, err)
+	}
+	return nil
+}
+
+// sourcesOnDisk is the bucket of the sources in the file as it is on disk. Each file of
+// ours has one.
+func (h *handle) sourcesOnDisk() (sources pages.Bucket, f *pages.File, err error) {
+	if f, err = pages.FileOf(h.db.f); err == nil {
+		sources, err = f.Find(f.Top(), layout.BucketSources)
+	}
+	return sources, f, err
 }
 
 func errStray(in string, name []byte) error {

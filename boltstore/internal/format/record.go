@@ -161,7 +161,7 @@ func (e *errEncoder) do(f func() error) {
 func (o Owner) ParseRecord(itemKey, b []byte) (string, *Record, error) {
 	key, inline, err := index.ParseKey(itemKey)
 	if err != nil {
-		return "", nil, fmt.Errorf("item key %x: %w: %v", itemKey, faults.ErrDamaged, err)
+		return "", nil, fmt.Errorf("item key %.64x: %w: %v", itemKey, faults.ErrDamaged, err)
 	}
 	r, err := ParseUnverified(b)
 	if err != nil {
