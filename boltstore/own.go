@@ -81,7 +81,7 @@ func (a *applier) dropBase(k []byte, key string) error {
 	var r *format.Record
 	if !bytes.Equal(v, noBase) {
 		var err error
-		if _, r, err = a.s.owner.ParseRecord(k, v); err != nil {
+		if _, r, err = a.m.owner().ParseRecord(k, v); err != nil {
 			// Its digest cannot be subtracted, so the source must be listed.
 			a.s.damaged(err)
 			a.m.Degraded = err.Error()
