@@ -21,7 +21,7 @@ func TestHandlerOfACollectedSource(t *testing.T) {
 				h, _ := claimHandler(t, s, "one")
 				must(t, h.Release())
 			case "a handler, which damage removed":
-				must(t, s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.NamesLost = true; return nil }, nil))
+				must(t, s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.NamesLost = true; return nil }))
 			}
 			s.Release()
 			clk.Step(1000 * time.Hour)

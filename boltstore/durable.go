@@ -72,7 +72,7 @@ func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Positio
 		}
 		return t.putHandler(name, st)
 	}
-	err := s.db.writeHealed(func() error { return s.updateMeta(claim, nil) })
+	err := s.db.writeHealed(func() error { return s.updateMeta(claim) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Claimed) RemoveHandler(name string) error {
 		return fmt.Errorf("boltstore: handler %q of %s: %w: it is being registered; try again", name, s.source, ErrClaimed)
 	}
 	return s.db.writeHealed(func() error {
-		return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) }, nil)
+		return s.updateMeta(func(t sourceTx, _ *sourceMeta) error { return t.dropHandler(name) })
 	})
 }
 
@@ -189,7 +189,7 @@ func (s *Store) positionsChanged() bool {
 // other is to be committed.
 func (s *Store) writePositions() error {
 	var visible func()
-	return s.updateMeta(func(t sourceTx, m *sourceMeta) (err error) {
+	return s.updateMetaThen(func(t sourceTx, m *sourceMeta) (err error) {
 		m.claimedNow(s.db.device)
 		m.Told = max(m.Told, min(s.told.Load(), m.Seq))
 		m.FormDoubted, m.MetadataSize = s.formDoubted.Load(), s.metadataSize.Load()

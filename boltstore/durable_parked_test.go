@@ -80,7 +80,7 @@ func TestParkKey(t *testing.T) {
 					t.Errorf("%+v, %d bytes", st, len(v))
 				}
 				return src.dropParked("test")
-			}, nil)
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestSettleParked(t *testing.T) {
 			t.Errorf("%+v %v", st, err)
 		}
 		return src.dropParked("test")
-	}, nil)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // broken damages what a handler depends on.
 func broken(t *testing.T, s *Claimed, fn func(src sourceTx) error) {
 	t.Helper()
-	if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }, nil); err != nil {
+	if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -79,7 +79,7 @@ func (s indexing) build(add cache.Indexers) error {
 			return nil // the next relist indexes all objects
 		}
 		s.countReindexed(m, names)
-		if err := s.reindex(build, s.metaNow, s.updateMeta); err != nil {
+		if err := s.reindex(build, s.metaNow, s.noteMeta); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (s indexing) buildLater(add cache.Indexers) {
 		return
 	}
 	s.retriers.Go(func() {
-		for wait := firstReindex; ; wait = min(2*wait, mostReindex) {
+		for wait := firstReindex; ; wait = min(2*wait, triedAgain/2) { // DB.Err shows it until then
 			s.indexLock.Lock()
 			err := s.build(add)
 			s.indexLock.Unlock()
@@ -171,7 +171,7 @@ func (s indexing) objectOf(c *Change) (any, error) {
 // Entries and records agree before and after each step. So a crash or a concurrent
 // change does no harm: a later run finds what is not done. The indices become complete
 // at the end.
-func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update func(fn func(sourceTx, *sourceMeta) error, visible func()) error) error {
+func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update func(func(sourceTx, *sourceMeta) error) error) error {
 	const step = 500
 	var from []byte
 	var file uint64
@@ -206,7 +206,7 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 					}
 				}
 				return s.rewrite(src, m, changed)
-			}, nil)
+			})
 			if err != nil {
 				return err
 			}
@@ -216,7 +216,7 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 			break
 		}
 	}
-	return update(func(_ sourceTx, m *sourceMeta) error { s.complete(m, build); return nil }, nil)
+	return update(func(_ sourceTx, m *sourceMeta) error { s.complete(m, build); return nil })
 }
 
 // complete notes that every record has values by the given functions.

@@ -64,7 +64,7 @@ func (s indexing) reindexNoted() error {
 		}
 		changed, forget, err := s.againValues(raws, noted)
 		if err == nil && len(changed) > 0 {
-			err = s.updateMeta(func(src sourceTx, m *sourceMeta) error {
+			err = s.noteMeta(func(src sourceTx, m *sourceMeta) error {
 				for _, name := range forget {
 					if im, ok := m.Indices[name]; ok {
 						im.Complete = false
@@ -72,7 +72,7 @@ func (s indexing) reindexNoted() error {
 					}
 				}
 				return s.rewrite(src, m, changed)
-			}, nil)
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("boltstore: index %s again: %w", s.source, err)
@@ -151,6 +151,7 @@ func (s indexing) retryIndices() {
 			}
 			if err := s.reindexNoted(); err != nil && !errors.Is(err, ErrClosed) {
 				s.db.log().Error(err, "Objects could not be indexed again", "source", s.source.String())
+				wait = min(wait, triedAgain/4) // so that DB.Err shows it until it is written
 			}
 			s.mu.Lock()
 			done := s.meta.Noted.Unindexed == 0

@@ -39,7 +39,7 @@ func TestMendKeepsNotes(t *testing.T) {
 		raw := bytes.Clone(items.Get(k))
 		raw[len(raw)-1] ^= 1
 		return items.Put(k, raw)
-	}, nil))
+	}))
 	if _, _, err := s.GetByKey("ns/a"); !errors.Is(err, ErrDamaged) {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestIndexNamesOfDamagedNotes(t *testing.T) {
 						m.Noted = noted{}
 					}
 					return nil
-				}, nil))
+				}))
 				abandon(t, db, s)
 				c := failing(&[]string{})
 				if !used {

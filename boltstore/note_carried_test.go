@@ -200,7 +200,7 @@ func TestNotesForgottenByAnOlderProgram(t *testing.T) {
 	p := &testProducer{}
 	s.Attach(p)
 	event(t, s, p, cache.Updated, configMap("ns", "a", 6, nil), errRefused)
-	if err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Noted = noted{}; return nil }, nil); err != nil {
+	if err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Noted = noted{}; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	closeTest(t, db)
@@ -237,7 +237,7 @@ func TestNewlyUnindexedInAList(t *testing.T) {
 	// The note is lost, as by damage.
 	if err := s.updateMeta(func(src sourceTx, m *sourceMeta) error {
 		return src.gen(m.Generation).notes.put(m, index.AppendKey(nil, "ns/a"), nil, &note{Indices: []string{"odd"}})
-	}, nil); err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
 	expectNoted(t, "lost", s)

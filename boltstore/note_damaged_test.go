@@ -149,7 +149,7 @@ func TestChangeAfterDamagedBase(t *testing.T) {
 					}
 					flipNoted(t, src.gen(m.Generation).Own.Bucket, func(_, _ []byte) bool { return true })
 					return nil
-				}, nil))
+				}))
 				if how == "salvaged" {
 					f.must(f.db.healing().healNow(errors.New("a test")))
 				} else {

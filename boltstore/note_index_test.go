@@ -9,7 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 )
 
 // TestIndexFunctionRecovers: a failed function is called again after one, two, four
@@ -61,6 +64,79 @@ func TestIndexFunctionRecovers(t *testing.T) {
 		expectNoted(t, "it has recovered", s)
 		if objs, err := s.ByIndex("odd", "v"); err != nil || len(objs) != 1 {
 			t.Error(len(objs), err)
+		}
+	})
+}
+
+// TestErrOfARetriedIndex: Err also says why the values of an index function that succeeds
+// again cannot be written, for as long as that is so. What is well again is written soon.
+func TestErrOfARetriedIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, testPath(t), Options{})
+		defer closeTest(t, db)
+		var fail atomic.Bool
+		fail.Store(true)
+		claim := failing(&[]string{})
+		claim.Indexers["odd"] = func(any) ([]string, error) {
+			if fail.Load() {
+				return nil, errors.New("not yet")
+			}
+			return []string{"v"}, nil
+		}
+		s := claimTest(t, db, claim)
+		must(t, s.Add(configMap("ns", "a", 1, nil)))
+		time.Sleep(time.Hour) // simulated time
+		synctest.Wait()
+		expectNoted(t, "it fails", s, "ns/a odd")
+		if err := db.Err(); err != nil {
+			t.Errorf("a failing function: %v", err)
+		}
+		db.h.setHook(func(*bolt.Tx) error { return errRefused })
+		fail.Store(false)
+		time.Sleep(mostReindex) // simulated time
+		for range 60 {
+			synctest.Wait()
+			if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
+				t.Fatalf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
+			}
+			time.Sleep(20 * time.Second) // simulated time
+		}
+		db.h.setHook(nil)
+		time.Sleep(triedAgain) // simulated time
+		synctest.Wait()
+		expectNoted(t, "it has recovered", s)
+		if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
+			t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
+		}
+	})
+}
+
+// TestErrOfALaterIndex is TestErrOfARetriedIndex for an index that is added while the
+// objects are in memory: it is built in the file later.
+func TestErrOfALaterIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, testPath(t), Options{ObjectMemory: 1 << 20})
+		defer closeTest(t, db)
+		s := claimTest(t, db, Claim{})
+		relist(t, s, "1", RelistOptions{}, []runtime.Object{configMap("ns", "a", 1, nil)}, 10)
+		synctest.Wait()
+		db.h.setHook(func(*bolt.Tx) error { return errRefused })
+		must(t, s.AddIndexers(cache.Indexers{"odd": func(any) ([]string, error) { return []string{"v"}, nil }}))
+		for range 60 {
+			synctest.Wait()
+			if err, st := db.Err(), db.Stats(); !errors.Is(err, errRefused) || st.Failing == 0 || st.Failed == 0 {
+				t.Fatalf("Err %v, failed %d times, failing for %s", err, st.Failed, st.Failing)
+			}
+			time.Sleep(20 * time.Second) // simulated time
+		}
+		db.h.setHook(nil)
+		time.Sleep(triedAgain) // simulated time
+		synctest.Wait()
+		if !s.indexing().built(s.metaNow(), "odd") {
+			t.Error("it is not built")
+		}
+		if err, st := db.Err(), db.Stats(); err != nil || st.Failing != 0 {
+			t.Errorf("afterwards: Err %v, failing for %s", err, st.Failing)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestDamagedNoteOfAnOwnWrite(t *testing.T) {
 			must(t, s.updateMeta(func(src sourceTx, m *sourceMeta) error {
 				flipNoted(t, src.gen(m.Generation).Notes().Bucket, func(_, _ []byte) bool { return true })
 				return nil
-			}, nil))
+			}))
 			if beneath {
 				below := configMap("ns", "mine", 8, nil)
 				event(t, s, p, cache.Added, below, nil)

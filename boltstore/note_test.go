@@ -133,7 +133,7 @@ func TestNotesOfAnOlderProgram(t *testing.T) {
 	s := claimTest(t, db, Claim{})
 	relistSome(t, s, "100", RelistOptions{Transform: refusing("a")}, []runtime.Object{configMap("ns", "a", 1, nil), configMap("ns", "b", 2, nil)})
 	expectNoted(t, "before", s, "ns/a at 1")
-	if err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Noted = noted{}; return nil }, nil); err != nil {
+	if err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.Noted = noted{}; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	closeTest(t, db)

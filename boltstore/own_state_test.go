@@ -245,7 +245,7 @@ func TestDamagedBase(t *testing.T) {
 				f.list(5, at(5, "x"))
 				f.from = f.s.State().Seq + 1
 				f.must(f.s.Update(at(7, "y")))
-				f.must(f.s.updateMeta(damage, nil))
+				f.must(f.s.updateMeta(damage))
 				if r, err := f.db.Check(); err != nil || r.Sound() {
 					t.Fatalf("not noticed: %+v %v", r, err)
 				}

@@ -24,9 +24,10 @@ func (f *relistFailure) at(now time.Time) (lasts time.Duration, err error) {
 }
 
 // noteMeta is updateMeta for what must come before a relist, a confirmation or a handler's
-// first call. DB.Err and Stats show how it has ended: the caller will try again.
+// first call, and for values of an index. DB.Err and Stats show how it has ended: the
+// caller will try again.
 func (s *Store) noteMeta(fn func(sourceTx, *sourceMeta) error) error {
-	return s.wrote(s.updateMeta(fn, nil))
+	return s.wrote(s.updateMeta(fn))
 }
 
 // wrote notes for DB.Err and Stats how a write has ended of a relist, or of what must come

@@ -22,7 +22,7 @@ import (
 func TestProgressOfNoUse(t *testing.T) {
 	change := func(t *testing.T, s *Claimed, fn func(src sourceTx) error) {
 		t.Helper()
-		if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }, nil); err != nil {
+		if err := s.updateMeta(func(src sourceTx, _ *sourceMeta) error { return fn(src) }); err != nil {
 			t.Fatal(err)
 		}
 	}

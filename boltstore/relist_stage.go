@@ -189,8 +189,8 @@ func (a *applier) carryOver(k []byte, key string, w was) error {
 func (r *Relist) stageMeta() *sourceMeta { return r.stage.meta }
 
 // updateStage changes the new generation in its own transaction.
-func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error, visible func()) error {
-	return r.updateStageTo(func(src sourceTx, m *sourceMeta) (*listing.Progress, error) { return r.stage.at, fn(src, m) }, visible)
+func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error) error {
+	return r.updateStageTo(func(src sourceTx, m *sourceMeta) (*listing.Progress, error) { return r.stage.at, fn(src, m) }, nil)
 }
 
 // updateStageTo is updateStage; fn returns how far the list has come with it.

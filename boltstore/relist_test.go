@@ -202,7 +202,7 @@ func TestServeOutdated(t *testing.T) {
 	srv := server{}
 	srv.set(configMap("a", "one", 1, map[string]string{"words": "w"}), configMap("a", "two", 2, nil))
 	relist(t, s, "5", RelistOptions{}, srv.list(), 10)
-	err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil }, nil)
+	err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

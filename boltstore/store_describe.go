@@ -65,7 +65,7 @@ func (s *Store) Describe(d Description) error {
 		m.Categories = given(d.Categories, m.Categories)
 		m.Columns = given(d.Columns, m.Columns)
 		return nil
-	}, nil)
+	})
 }
 
 // shortened leaves out the descriptions if they are long, since each commit writes them.

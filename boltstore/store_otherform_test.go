@@ -30,7 +30,7 @@ func TestAnotherForm(t *testing.T) {
 			srv := server{}
 			srv.set(configMap("a", "keeps", 1, map[string]string{"words": "w"}), configMap("a", "goes", 2, nil))
 			relist(t, s, "5", RelistOptions{}, srv.list(), 10)
-			err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil }, nil)
+			err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -212,9 +212,13 @@ func (s *Store) bucket(tx *bolt.Tx) (sourceTx, error) {
 	return src, fmt.Errorf("%w: %s", ErrNoSource, s.source)
 }
 
-// updateMeta changes the source in its own transaction. visible is called once readers
-// see the change.
-func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error, visible func()) error {
+// updateMeta changes the source in its own transaction.
+func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error) error {
+	return s.updateMetaThen(fn, func() {})
+}
+
+// updateMetaThen is updateMeta. It calls visible once readers see the change.
+func (s *Store) updateMetaThen(fn func(sourceTx, *sourceMeta) error, visible func()) error {
 	var m *sourceMeta
 	return s.db.h.update(func(tx *bolt.Tx) error {
 		if err := s.errReleased(); err != nil {
@@ -231,8 +235,6 @@ func (s *Store) updateMeta(fn func(sourceTx, *sourceMeta) error, visible func())
 		return src.putMeta(m)
 	}, func() {
 		s.setMeta(m)
-		if visible != nil {
-			visible()
-		}
+		visible()
 	})
 }

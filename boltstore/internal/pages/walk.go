@@ -12,8 +12,8 @@ import (
 
 // walker visits the pages of a bucket. It calls leaf for each element of a leaf
 // page; sub is nil unless the element is a bucket. With data set it does not read
-// leaf pages, but for inline ones. It skips what it cannot read, and adds the reason to
-// errs.
+// leaf pages, but for the lengths in inline ones. It skips what it cannot read, and adds
+// the reason to errs.
 type walker struct {
 	f    *File
 	seen pageSet
@@ -103,8 +103,12 @@ func (w *walker) page(id uint64, depth int, p Page, end []byte, err error) {
 }
 
 func (w *walker) leaves(p Page, b, end []byte, inline bool) {
+	where := fmt.Sprintf("page %d", p.id)
+	if inline {
+		where = "an inline bucket"
+	}
 	if HeadSize+16*p.Count > len(b) {
-		w.fail("page %d has %d elements", p.id, p.Count)
+		w.fail("%s has %d elements", where, p.Count)
 		return
 	}
 	o := binary.NativeEndian
@@ -114,23 +118,23 @@ func (w *walker) leaves(p Page, b, end []byte, inline bool) {
 	// also says how many there are.
 	next := uint64(16 * p.Count)
 	if rest := b[HeadSize:]; p.Count == 0 && len(bytes.Trim(rest[:min(16, len(rest))], "\x00")) > 0 {
-		w.fail("page %d has lost its elements", p.id)
+		w.fail("%s has lost its elements", where)
 	}
 	for i := range p.Count {
 		e := b[HeadSize+16*i:]
 		pos, ksize, vsize := uint64(o.Uint32(e[4:])), uint64(o.Uint32(e[8:])), uint64(o.Uint32(e[12:]))
 		if 16*uint64(i)+pos != next || o.Uint32(e)&^leafBucket != 0 {
-			w.fail("page %d, element %d is not as bbolt writes it", p.id, i)
+			w.fail("%s, element %d is not as bbolt writes it", where, i)
 		}
 		next = 16*uint64(i) + pos + ksize + vsize
 		if pos+ksize+vsize > uint64(len(e)) {
-			w.fail("page %d, element %d reaches beyond it", p.id, i)
+			w.fail("%s, element %d reaches beyond it", where, i)
 			continue
 		}
 		k, v := e[pos:pos+ksize], e[pos+ksize:pos+ksize+vsize]
-		if !disorder && (i > 0 && bytes.Compare(last, k) >= 0 || end != nil && bytes.Compare(k, end) >= 0) {
+		if !w.data && !disorder && (i > 0 && bytes.Compare(last, k) >= 0 || end != nil && bytes.Compare(k, end) >= 0) {
 			disorder = true
-			w.fail("page %d has keys in no order", p.id)
+			w.fail("%s has keys in no order", where)
 		}
 		last = k
 		var sub *Bucket
@@ -140,7 +144,7 @@ func (w *walker) leaves(p Page, b, end []byte, inline bool) {
 				continue
 			}
 			if len(v) < 16 {
-				w.fail("page %d, element %d is half a bucket", p.id, i)
+				w.fail("%s, element %d is half a bucket", where, i)
 				continue
 			}
 			if sub = (&Bucket{Root: o.Uint64(v), Seq: o.Uint64(v[8:])}); sub.Root == 0 {
