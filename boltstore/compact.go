@@ -26,11 +26,6 @@ type Compaction struct {
 	Collected []Collected `json:"collected,omitempty"`
 }
 
-// Progress is called with how far a compaction has come: bytes of keys and values
-// copied, and about how many there are. It is called from one goroutine and must return
-// soon, since writers wait.
-type Progress func(done, total int64)
-
 // Compact rewrites the file at path without its unused pages. No process may have it
 // open. The file is replaced in one step: after an error or a crash the old one or the
 // new one is there, with the same content except for what was collected.
@@ -40,8 +35,11 @@ type Progress func(done, total int64)
 //
 // Commits are synced, whatever o.Durability says. Compact creates no file and sets none
 // aside. If the file is damaged, or was in use without syncs when its machine went
-// down, Compact returns an error; Open repairs such a file. progress may be nil.
-func Compact(ctx context.Context, path string, o Options, progress Progress) (Compaction, error) {
+// down, Compact returns an error; Open repairs such a file.
+//
+// Unless progress is nil, Compact calls it with the bytes of keys and values copied, and
+// about how many there are. It calls it from one goroutine.
+func Compact(ctx context.Context, path string, o Options, progress func(done, total int64)) (Compaction, error) {
 	collectAfter := o.CollectAfter
 	db, err := newDB(path, offline(o))
 	if err != nil {
@@ -86,9 +84,10 @@ func offline(o Options) Options {
 
 // Compact rewrites the file without its unused pages and goes on with the new file.
 // Changes are accepted but not committed meanwhile. Reads go on, except for the moment
-// of the swap. An error leaves everything as it was, unless it says otherwise. progress
-// may be nil.
-func (db *DB) Compact(ctx context.Context, progress Progress) (Compaction, error) {
+// of the swap. An error leaves everything as it was, unless it says otherwise.
+//
+// progress is as for the function Compact. It must return soon: changes wait.
+func (db *DB) Compact(ctx context.Context, progress func(done, total int64)) (Compaction, error) {
 	c := Compaction{Path: db.path, Before: db.Size()}
 	start := db.opts.Clock.Now()
 	err := db.compact(ctx, progress)
@@ -99,7 +98,7 @@ func (db *DB) Compact(ctx context.Context, progress Progress) (Compaction, error
 	return c, nil
 }
 
-func (db *DB) compact(ctx context.Context, progress Progress) error {
+func (db *DB) compact(ctx context.Context, progress func(done, total int64)) error {
 	switch {
 	case db.opts.ReadOnly:
 		return errors.New("it was opened read-only")
@@ -125,7 +124,7 @@ func (db *DB) compact(ctx context.Context, progress Progress) error {
 	})
 }
 
-func (db *DB) compactNow(ctx context.Context, progress Progress) error {
+func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) error {
 	if err := db.step("begin"); err != nil {
 		return err
 	}
@@ -178,7 +177,7 @@ func (db *DB) compactNow(ctx context.Context, progress Progress) error {
 
 // copyTo copies the open file to tmp and returns both. The copy is synced, open and
 // locked.
-func (db *DB) copyTo(ctx context.Context, tmp string, progress Progress) (old, b *boltFile, err error) {
+func (db *DB) copyTo(ctx context.Context, tmp string, progress func(done, total int64)) (old, b *boltFile, err error) {
 	if err := db.replacing().inherit(tmp); err != nil {
 		return nil, nil, err
 	}
@@ -248,7 +247,7 @@ type compactor struct {
 	txn         int      // counts them
 	size, limit int64
 	done, total int64
-	progress    Progress
+	progress    func(done, total int64)
 	step        func(string) error
 }
 
