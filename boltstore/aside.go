@@ -48,7 +48,7 @@ func (s *Claimed) SetAside() error {
 	return nil
 }
 
-// SetServer notes which server answers.
+// SetServer notes which server has answered.
 func (s *Claimed) SetServer(by listing.Server) error {
 	return s.noteMeta(func(_ sourceTx, m *sourceMeta) error {
 		m.answeredBy(by)
@@ -90,8 +90,8 @@ func (h *handle) moveAside(tx *bolt.Tx, id string, now time.Time) error {
 	return sources.MoveBucket(name, to)
 }
 
-// undated is added to the time of contents that are set aside while the clock is not
-// known to be right. Real times do not reach it before 2116.
+// undated is added to the time of contents that are set aside while nothing shows that
+// the clock is right. Real times do not reach it before 2116.
 const undated = 1 << 62
 
 // asideTime is the time under which contents are set aside now.

@@ -10,14 +10,14 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-// Reasons of [Store.Outdated] and [Aside]. Each has its own cure.
+// Reasons that [Store.Outdated] and [Aside] give.
 const (
 	OutdatedType      = "the objects' Go type has changed" // a relist replaces the objects
-	OutdatedTransform = "the transform has changed"        // likewise
+	OutdatedTransform = "the transform has changed"        // the same
 
 	AsideDamaged = "damaged"           // the new file has what could be saved
 	AsideForeign = "another program's" // nothing was saved
-	AsideFormat  = "another format"    // of a newer kubewake; nothing was saved
+	AsideFormat  = "another format"    // a newer kubewake wrote it; nothing was saved
 )
 
 // Aside is a file that could not be used and was set aside.

@@ -64,11 +64,11 @@ func (db *DB) Check() (Report, error) {
 					r.Problems = append(r.Problems, err.Error())
 				}
 				if !errors.Is(list, ErrDamaged) {
-					err = nil // what is lost is room
+					err = nil // only room is lost
 				}
 			}
 			if err != nil {
-				return err // bbolt may find no end in it
+				return err // bbolt might walk it forever
 			}
 			if _, err := getHeader(tx); err != nil {
 				r.Problems = append(r.Problems, err.Error())
@@ -154,8 +154,8 @@ func verifySource(id string, src sourceTx) SourceReport {
 	return v.r
 }
 
-// items verifies the records. It returns the digest of the index entries that they call
-// for, by index.
+// items verifies the records. It returns, by index, the digest of the entries that the
+// records require.
 func (v *verifier) items(g genTx) map[string]digest {
 	listed := map[string]digest{}
 	var d digest

@@ -19,40 +19,39 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
-// Claim says which source a program claims, and how it reads it.
+// Claim says which source a program claims, and how the program reads it.
 type Claim struct {
 	Source Source
-	// Example is an object of the source's Go type. An unstructured or metadata one may
-	// have apiVersion and kind, otherwise each object that is stored shows them.
+	// Example is an object of the source's Go type. An unstructured or metadata example
+	// may have apiVersion and kind. Otherwise each stored object shows them.
 	Example runtime.Object
 	// KeyFunc makes an object's key. Default
 	// cache.DeletionHandlingMetaNamespaceKeyFunc.
 	KeyFunc cache.KeyFunc
-	// Indexers are the indices. IndexVersions has a version for each name. Under the same
-	// version nothing is computed: raise it with the function, or the file keeps the old
-	// values. Without one, the executable's build id stands in: each new build indexes
-	// the objects again, locally.
+	// Indexers are the indices. IndexVersions has a version for each name. While the
+	// version is the same, stored index values are used as they are: raise it whenever
+	// the function changes, or the file keeps the old values. The default version is the
+	// executable's build id, so each new build indexes the objects again, locally.
 	Indexers      cache.Indexers
 	IndexVersions map[string]string
-	// Codec encodes types with a form of their own. A codec that is given here is
-	// trusted.
+	// Codec encodes types that need a form of their own. It is trusted.
 	//
-	// The default is codec.For(Example), which refuses types that it is not known to
-	// keep whole. The first objects of a Go type that is not Kubernetes' own are
-	// encoded, decoded and compared before they are stored. One that comes back changed
-	// is refused.
+	// The default is codec.For(Example), which refuses types that it might not keep
+	// whole. If the Go type is not one of Kubernetes' own, its first objects are encoded,
+	// decoded and compared before they are stored. An object that comes back changed is
+	// refused.
 	Codec codec.Codec
 	// ServeOutdated serves objects that were stored under another structure of their Go
-	// type, or another transform, until a relist has replaced them. It helps a program
-	// that was upgraded while offline. Fields that the earlier type did not have are
+	// type, or another transform, until a relist has replaced them. Set it for a program
+	// that may be upgraded while offline. Fields that the earlier type did not have are
 	// zero. See [Store.Outdated].
 	ServeOutdated bool
 }
 
-// Claim takes the source for this process. Before it returns, it removes what an
-// interrupted relist left, except the first one's pages (see [Relist.PageTo]), and
-// brings indices up to date. A second claim on a source is ErrClaimed until the first
-// is released.
+// Claim takes the source for this process. Before it returns, it brings indices up to
+// date and removes the remains of an interrupted relist. It keeps the pages of an
+// interrupted first list (see [Relist.PageTo]). A second claim on a source returns
+// ErrClaimed until the first is released.
 func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err := c.Source.validate(); err != nil {
 		return nil, err
@@ -83,7 +82,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	}
 	err = s.load()
 	if errors.Is(err, errTripped) {
-		err = s.load() // the file was healed: from what could be saved
+		err = s.load() // the file was healed; load what was saved
 	}
 	if err != nil {
 		db.release(s)
@@ -159,7 +158,7 @@ func (s *Store) showsKind(obj runtime.Object) {
 	}
 }
 
-// setKind sets what is known of the kind.
+// setKind notes the kind, as far as it is known.
 func (s *Store) setKind(m *sourceMeta) {
 	kind := s.kind
 	if shown := s.shown.Load(); shown != nil {
@@ -288,7 +287,7 @@ func (s *Store) create(tx *bolt.Tx, found, namesLost bool) error {
 	return src.tidyDicts(m)
 }
 
-// leftovers says whether an interrupted relist left something of no use.
+// leftovers says whether an interrupted relist left something useless.
 func (t sourceTx) leftovers(m *sourceMeta) bool {
 	if t.strayNotes(m) {
 		return true
@@ -310,8 +309,8 @@ func (t sourceTx) leftovers(m *sourceMeta) bool {
 	return n > 0
 }
 
-// Attach connects the source's producer with the committer. wake tells the committer
-// that changes are pending. urgent says that the producer accepts no more until they
+// Attach connects the source's producer with the committer. wake tells the committer that
+// changes are pending. urgent says that the producer accepts no more changes until these
 // are committed.
 func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
 	s.mu.Lock()
@@ -334,10 +333,10 @@ func (s *Store) wake(urgent bool) {
 	}
 }
 
-// Flush asks the committer to write what is pending now, bookmarks included.
+// Flush asks the committer to write all pending changes and bookmarks now.
 func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 
-// Closed is closed once the file is: nothing more is committed.
+// Closed is closed once the file is closed: nothing more is committed.
 func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
@@ -364,7 +363,7 @@ func (s *Store) release() {
 	s.db.release(s)
 }
 
-// end lets no more goroutines of the claim begin.
+// end keeps further goroutines of the claim from beginning.
 func (s *Store) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 // time since boot gives an age, including sleep. Across boots the wall clock does, if
 // it was known to be right both times. Otherwise an age is not known.
 
-// DeviceClock is an Options.Clock for tests: it stands for a device with its boots and
-// its sleep. The wall time of any other clock counts as right, except for the real one.
+// DeviceClock is an Options.Clock for tests. It stands for a device that boots and
+// sleeps. Any other clock but the real one counts as right.
 type DeviceClock interface {
 	clock.WithTicker
 	// Boot names this boot of the machine, "" if it is not known.
@@ -27,8 +27,8 @@ type DeviceClock interface {
 	Synchronised() bool
 }
 
-// stamp is what the file keeps of a time besides the wall clock's reading. It is nil
-// in what earlier versions wrote.
+// stamp is kept in the file beside a time by the wall clock. It is nil in files that
+// earlier versions wrote.
 type stamp struct {
 	Boot  string `msgpack:"boot,omitempty"`
 	Up    int64  `msgpack:"up,omitempty"`    // ns since that boot; negative if before it
@@ -103,8 +103,8 @@ func (d *device) agrees() bool {
 	return set.Abs() <= agreement
 }
 
-// ServerTime notes what a server gives as the present time. If it is about the
-// device's, the device's clock counts as right until it is set.
+// ServerTime notes the present time as a server states it. If the device's clock agrees,
+// it counts as right until it is set.
 func (s *Claimed) ServerTime(t time.Time) { s.db.device.serverTime(t) }
 
 func (d *device) serverTime(t time.Time) {
@@ -122,8 +122,8 @@ func (d *device) serverTime(t time.Time) {
 // time.Time computes differences, does not contain sleep.
 func (s *Claimed) Slept() time.Duration { return s.db.device.slept() }
 
-// at returns what the file keeps of a time of this life: wall time and stamp. A zero
-// time has no stamp.
+// at returns the form in which the file keeps a time of this life: wall time and stamp. A
+// zero time has no stamp.
 func (d *device) at(t time.Time) (wall int64, m *stamp) {
 	if t.IsZero() || t.UnixNano() <= 0 {
 		return 0, nil
@@ -180,9 +180,9 @@ func (m *sourceMeta) claimedNow(d *device) {
 // readNow notes that a list has compared the content of all objects.
 func (m *sourceMeta) readNow(d *device) { m.Read, m.ReadBy = d.at(d.clock.Now()) }
 
-// ReadAge is how long ago a list of the source was last committed that compared content,
-// see [Relist.Compared], be it in an earlier life. ok is false if that is not known: there
-// was none, an earlier version wrote it, or no clock vouches for the time between.
+// ReadAge is how long ago a list that compared content ([Relist.Compared]) was last
+// committed, in this life or an earlier one. ok is false if that is not known: there was
+// no such list, an earlier version wrote it, or no clock vouches for the time between.
 func (s *Claimed) ReadAge() (age time.Duration, ok bool) {
 	m := s.metaNow()
 	return s.db.device.age(m.Read, m.ReadBy)

@@ -2,8 +2,8 @@ package boltstore
 
 import "time"
 
-// dated says which clock dated the journal's entries from From on. It was right all the
-// time, or nobody has set it in its boot.
+// dated says which clock dated the journal's entries from From on. That clock was right
+// all the time, or nobody set it within its boot.
 type dated struct {
 	From   uint64 `msgpack:"from,omitempty"`
 	Boot   string `msgpack:"boot,omitempty"`

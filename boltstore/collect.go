@@ -27,9 +27,9 @@ func (s *Store) claimDue() bool {
 	return since >= every || since < 0 || !m.ClaimedRight && s.db.device.right()
 }
 
-// journalFrom is the time before which the journal's blocks are too old. If the clock
-// is not known to be right, only this life counts: what it found in the file may be
-// minutes old.
+// journalFrom is the time before which the journal's blocks are too old. Unless the clock
+// is known to be right, only this life counts: the blocks that it found in the file may
+// be minutes old.
 func (db collecting) journalFrom() time.Time {
 	now := db.opts.Clock.Now()
 	if age := now.Sub(db.since.at) + db.device.slept() - db.since.slept; age < db.opts.JournalAge && !db.device.right() {
@@ -52,11 +52,11 @@ type Collected struct {
 }
 
 // collect removes the sources that nobody has claimed for the given time, and contents
-// that were set aside that long ago. It does nothing if the clock is not known to be
+// that were set aside that long ago. It does nothing unless the clock is known to be
 // right.
 func (db collecting) collect(ctx context.Context, after time.Duration) (collected []Collected, err error) {
 	if !db.device.right() {
-		return nil, nil // it is not known how long ago that was
+		return nil, nil // nothing shows how long ago that was
 	}
 	before := db.opts.Clock.Now().Add(-after)
 	found := map[string]Collected{}
@@ -137,7 +137,7 @@ func (db collecting) date(id string) error {
 }
 
 // discard sets a source aside in one step, for pruneAside to remove. It does nothing if
-// the source is claimed, or was since before.
+// the source is claimed, or was claimed after the given time.
 func (db collecting) discard(id string, before time.Time) (gone bool, err error) {
 	db.claiming.Lock() // no claim begins meanwhile
 	defer db.claiming.Unlock()

@@ -12,9 +12,9 @@ import (
 // Producer hands a source's changes to the committer.
 type Producer interface {
 	// Take hands over pending changes in order, about max bytes of them. more says that
-	// some are left. A nil batch means that nothing is pending. A batch may be without
-	// changes, for a bookmark, only if bookmark is true: the source is then written
-	// anyway, or has not been written for long.
+	// some are left. A nil batch means that nothing is pending. If bookmark is true, a
+	// batch may have only a bookmark and no changes: the source is then written anyway,
+	// or has not been written for long.
 	Take(max int, bookmark bool) (b *Batch, more bool)
 	// Committed is called in commit order, once a batch is in the file. It must
 	// not block.
@@ -202,7 +202,7 @@ func (c *committer) commitRound(works []*work) map[*work]error {
 
 func (c *committer) try(works []*work) error {
 	err := c.db.h.update(func(tx *bolt.Tx) error {
-		last := map[*Store]*sourceMeta{} // by works before in this transaction
+		last := map[*Store]*sourceMeta{} // as earlier works of this transaction left it
 		for _, w := range works {
 			if err := w.apply(tx, cmp.Or(last[w.s], w.s.metaNow())); err != nil {
 				return err
@@ -266,8 +266,8 @@ func (c *committer) settle(works []*work, failed map[*work]error) (kept bool) {
 	return len(c.retry) > 0
 }
 
-// probe looks whether commits succeed again, if only writes have failed whose callers
-// know: nothing is left that will be tried.
+// probe looks whether commits succeed again. It is for the case that only direct writes
+// have failed: their callers know, and no work is left to be tried again.
 func (c *committer) probe() {
 	c.mu.Lock()
 	look := c.lastErr != nil && !c.owed

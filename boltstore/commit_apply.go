@@ -79,9 +79,8 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 	return src.putMeta(w.meta)
 }
 
-// generation makes sure that there is a generation to store changes in. What the
-// program stores before the first list goes into another generation than the one that
-// the list stages.
+// generation makes sure that there is a generation to store changes in. Own writes before
+// the first list go into another generation than the one that the list stages.
 func (w *work) generation(src sourceTx) error {
 	switch m := w.meta; {
 	case len(w.b.Changes) == 0:
@@ -100,7 +99,7 @@ func (w *work) generation(src sourceTx) error {
 }
 
 // applier turns changes into records, index entries, digests and journal entries. It
-// compares with the generation from and writes the generation to. The two differ only
+// compares with generation "from" and writes to generation "to". The two differ only
 // while a relist is staged.
 //
 // It is one type because each change touches all of its parts, in one transaction.
@@ -177,9 +176,9 @@ func (a *applier) apply(c *Change) error {
 	return a.put(c, w)
 }
 
-// stale says whether c is no news to a file that holds old. Versions that cannot be
-// compared count in the order in which they arrive. Other content under the same
-// version is news.
+// stale says whether c tells a file that holds old nothing new. Versions that cannot be
+// compared count in the order in which they arrive. Other content under the same version
+// is new.
 func (a *applier) stale(c *Change, old *format.Record) bool {
 	switch {
 	case c.rv != old.ResourceVersion:
@@ -248,14 +247,14 @@ func (a *applier) put(c *Change, w was) error {
 	return a.giveItem(c.key, w, next, raw)
 }
 
-// show notes what readers see at a key once the transaction is visible.
+// show notes the item that readers see at a key once the transaction is visible.
 func (a *applier) show(c itemChange) {
 	if a.served {
 		a.m.changed = append(a.m.changed, c)
 	}
 }
 
-// giveItem stores a record as what readers see.
+// giveItem stores a record as the item that readers see.
 func (a *applier) giveItem(key string, w was, next *format.Record, raw []byte) error {
 	if w.item == nil || !w.here {
 		return a.give(key, next, raw, nil)
@@ -301,7 +300,7 @@ func (a *applier) forgetIndices(set *indexSet) {
 // remove deletes an object that is gone from the server.
 func (a *applier) remove(c *Change, w was) error {
 	switch {
-	case w.damaged: // all that is known is that it was there
+	case w.damaged: // it was there; nothing else is known
 		a.draft(cache.Deleted, c, nil, nil, nil, nil)
 	case w.base != nil:
 		if err := a.draftGone(c, w); err != nil {

@@ -34,22 +34,22 @@ type Change struct {
 	unstored string
 	nameless bool // the key is not known either
 	unknown  bool // see TellUnknown
-	hide     bool // what the file has of the object must not be served
+	hide     bool // the object as the file has it must not be served
 
 	only *recordID // unless nil, the change is dropped if another record is at the key
 }
 
-// TellUnknown makes handlers hear of a delete even if the file does not hold the
-// object. The caller knows that the delete has not come before. A delete without a
-// final state stays as it is.
+// TellUnknown has handlers told of a delete even if the file does not hold the object.
+// The caller knows that the delete has not come before. It changes nothing for a delete
+// without a final state.
 func (c *Change) TellUnknown() { c.unknown = c.typ == cache.Deleted && c.payload != nil }
 
-// Size is what the change counts in a batch, in bytes: its payload and key, and
+// Size is how much the change counts in a batch, in bytes: its payload and key, and
 // smallObject.
 func (c *Change) Size() int { return len(c.payload) + len(c.key) + smallObject }
 
-// Memory is about what the change takes in memory, in bytes: the payload and the
-// decoded object.
+// Memory is about how much memory the change takes, in bytes: the payload and the decoded
+// object.
 func (c *Change) Memory() int {
 	n := len(c.payload) + len(c.key) + smallObject
 	if c.obj != nil {
@@ -58,10 +58,10 @@ func (c *Change) Memory() int {
 	return n
 }
 
-// decodedSize is about what a decoded object takes in memory, in bytes.
+// decodedSize is about how much memory a decoded object takes, in bytes.
 func decodedSize(encoded int) int { return 3*encoded + smallObject }
 
-// smallObject is about what the smallest decoded object takes in memory, in bytes.
+// smallObject is about how much memory the smallest decoded object takes, in bytes.
 const smallObject = 1500
 
 // Prepare computes the key and the index values of obj and encodes it. typ is

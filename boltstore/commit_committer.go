@@ -17,8 +17,8 @@ const maxLead = 10 * time.Millisecond
 // syncs.
 const largeCommit = 1 << 20
 
-// lookAgain is how long after a failed write whose caller knows it is looked whether
-// commits succeed again.
+// lookAgain is how long after a failed direct write the committer looks whether commits
+// succeed again.
 const lookAgain = 5 * time.Second
 
 // committer gathers the changes of all sources into transactions. A change to an idle
@@ -42,8 +42,8 @@ type committer struct {
 	retry   []*work  // failed work, tried again before anything else of its source
 	backoff *wait.Backoff
 	lastErr error
-	owed    bool      // lastErr is of work that is retried, not only of writes whose callers know
-	failing time.Time // since when lastErr is not nil
+	owed    bool      // lastErr concerns work that is retried, not only direct writes
+	failing time.Time // when lastErr was first not nil
 	relists map[*Store]*relistFailure
 	lost    error // why changes of a source that has ended were not committed, unless a commit has succeeded since
 }
@@ -149,7 +149,7 @@ func (c *committer) remove(s *Store) bool {
 			break
 		}
 	}
-	if c.owed && len(c.retry) == 0 { // what ends is not tried again
+	if c.owed && len(c.retry) == 0 { // work of a source that ends is not tried again
 		c.owed, c.lost = false, c.lastErr
 	}
 	if len(c.stores) > 0 {
@@ -170,9 +170,9 @@ func (c *committer) run(r *running) {
 	clk := c.db.opts.Clock
 	flush := clk.NewTimer(c.db.opts.FlushInterval)
 	defer flush.Stop()
-	// from is when the window until the next commit began. It lies before the end of
-	// the last commit, so that a change that came during that commit waits about one
-	// window. After a large commit it is the end.
+	// from is when the window until the next commit began. It lies before the end of the
+	// last commit, so a change that came during that commit waits about one window. After
+	// a large commit it is the end of that commit.
 	var from time.Time
 	for final := false; !final; {
 		var retry <-chan time.Time
@@ -201,11 +201,11 @@ func (c *committer) run(r *running) {
 			take, final = all, true
 		}
 		select {
-		case <-flush.C(): // what is due goes along with this commit
+		case <-flush.C(): // this commit writes everything that is due
 			take = max(take, due)
 		default:
 		}
-		for _, taken := range []chan struct{}{c.wake, c.full} { // what they announced is taken now
+		for _, taken := range []chan struct{}{c.wake, c.full} { // the changes that they announced are taken now
 			select {
 			case <-taken:
 			default:

@@ -7,7 +7,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// give stores a record, and the index entries that r has and old did not have.
+// give stores a record, and the index entries that r has and old does not have.
 func (a *applier) give(key string, r *format.Record, raw []byte, old *format.Record) error {
 	if err := a.to.Items.Put(index.AppendKey(nil, key), raw); err != nil {
 		return fmt.Errorf("store %q: %w", key, err)
@@ -28,7 +28,7 @@ func (a *applier) give(key string, r *format.Record, raw []byte, old *format.Rec
 	return nil
 }
 
-// take removes from digests and indices what old has and next does not have.
+// take removes from digests and indices everything that old has and next does not have.
 func (a *applier) take(key string, old *format.Record, oldRaw []byte, next *format.Record) error {
 	a.m.Items.remove(format.HashRecord(key, old))
 	a.m.Bytes -= min(a.m.Bytes, uint64(len(oldRaw)))

@@ -27,8 +27,8 @@ type Compaction struct {
 }
 
 // Compact rewrites the file at path without its unused pages. No process may have it
-// open. The file is replaced in one step: after an error or a crash the old one or the
-// new one is there, with the same content except for what was collected.
+// open. The file is replaced in one step. After an error or a crash the old or the new
+// file is there. Both have the same content, except for what was collected.
 //
 // If o.CollectAfter is above zero, Compact first removes sources that nobody has
 // claimed for that long, and contents that were set aside that long ago.
@@ -37,8 +37,8 @@ type Compaction struct {
 // aside. If the file is damaged, or was in use without syncs when its machine went
 // down, Compact returns an error; Open repairs such a file.
 //
-// Unless progress is nil, Compact calls it with the bytes of keys and values copied, and
-// about how many there are. It calls it from one goroutine.
+// Unless progress is nil, Compact calls it from one goroutine, with the bytes of keys and
+// values copied so far and about how many there are.
 func Compact(ctx context.Context, path string, o Options, progress func(done, total int64)) (Compaction, error) {
 	collectAfter := o.CollectAfter
 	db, err := newDB(path, offline(o))
@@ -82,8 +82,8 @@ func offline(o Options) Options {
 	return o
 }
 
-// Compact rewrites the file without its unused pages and goes on with the new file.
-// Changes are accepted but not committed meanwhile. Reads go on, except for the moment
+// Compact rewrites the file without its unused pages and goes on with the new file. Until
+// it is done, changes are accepted but not committed. Reads go on, except at the moment
 // of the swap. An error leaves everything as it was, unless it says otherwise.
 //
 // progress is as for the function Compact. It must return soon: changes wait.
@@ -152,7 +152,7 @@ func (db *DB) compactNow(ctx context.Context, progress func(done, total int64)) 
 	if err != nil {
 		return err
 	}
-	// b holds the lock of the new file before the file gets its name, and until it is
+	// b holds the lock of the new file from before the file gets its name until it is
 	// closed. So no other process can come between.
 	if err := errors.Join(ctx.Err(), db.step("rename")); err != nil {
 		return errors.Join(err, b.Close())
@@ -186,7 +186,7 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress func(done, total 
 	if b, err = openBolt(tmp, o); err != nil {
 		return nil, nil, err
 	}
-	b.AllocSize = min(64<<10, db.opts.allocSize()) // not much more than it needs
+	b.AllocSize = min(64<<10, db.opts.allocSize()) // little more than the file needs
 	err = db.h.quiet(func(tx *bolt.Tx) error {
 		old = db.h.db
 		if err := circles(old.f); err != nil {
@@ -209,8 +209,8 @@ func (db *DB) copyTo(ctx context.Context, tmp string, progress func(done, total 
 	return old, b, nil
 }
 
-// circles verifies that the pages of an open file form trees, as [precheck] does: where
-// damage has put a bucket into itself a copy would have no end.
+// circles verifies that the pages of an open file form trees, as [precheck] does. If
+// damage has put a bucket into itself, copying it would never end.
 func circles(f *os.File) error {
 	of, err := pages.FileOf(f)
 	if err == nil {
@@ -233,9 +233,9 @@ func (h *handle) exchange(old, next *boltFile) bool {
 	return true
 }
 
-// compactFill is how full pages are made where keys come in their order: when a file is
-// compacted, and when a list is staged. The first change would split a completely full
-// page. Keys in no order need bbolt's default.
+// compactFill is how full pages are made when keys come in order: when a file is
+// compacted, and when a list is staged. The first change to a completely full page would
+// split it. Keys in no order need bbolt's default.
 const compactFill = 0.9
 
 // compactor copies all buckets, in several transactions. bbolt's own Compact can
@@ -291,7 +291,7 @@ func (c *compactor) bucket(src *bolt.Bucket, path [][]byte) error {
 		if v != nil {
 			return b.Put(k, v)
 		}
-		if flat { // circles has not looked there
+		if flat { // circles has not looked into it
 			return fmt.Errorf("%w: a bucket among the data of %q", errTripped, path)
 		}
 		sub := src.Bucket(k)

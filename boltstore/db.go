@@ -24,9 +24,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// DB is one open file. Its methods may be called concurrently. Only one process can
-// have a file open for writing. A DB has a goroutine only while a source is claimed,
-// and while maintenance after commits runs.
+// DB is one open file. Its methods may be called concurrently. Only one process can have
+// a file open for writing. A DB has goroutines only while a source is claimed or
+// maintenance runs after a commit.
 //
 // It is one type because everything in it belongs to the one open file and its locks.
 // Its roles have types that hold the DB: opening, replacing, healing, converting,
@@ -35,7 +35,7 @@ type DB struct {
 	path   string // absolute, so that it leads to the file wherever the program goes
 	given  string // as given to Open, for errors
 	opts   Options
-	files  *osfile.Files // operations on files, which tests look into
+	files  *osfile.Files // operations on files, which tests can observe
 	beside beside.Files
 	device *device
 	since  struct { // when Open was called
@@ -51,11 +51,11 @@ type DB struct {
 	// replaced counts how often a damaged file was replaced while the DB was open.
 	// Compaction does not count.
 	replaced atomic.Uint64
-	// repairs counts how often all of a source was read again, which ends its damage.
+	// repairs counts how often a whole source was read again, which ends its damage.
 	repairs atomic.Uint64
 	givenUp sync.WaitGroup // files being closed that healing has replaced; only tests wait for it
 	at      pathWatch
-	judged  judged // what Open looked at last
+	judged  judged // the file that Open looked at last
 	heals   struct {
 		mu   sync.Mutex
 		last time.Time
@@ -131,9 +131,10 @@ func (db *DB) AsidePaths() []string {
 	return slices.Clone(db.aside)
 }
 
-// Err says why commits fail at the moment, or the writes of a relist. Otherwise it says
-// that the file is no longer at its path (see [DB.AtPath]), was taken (ErrTaken) or is
-// closed. nil means that all is well. Failed commits are retried until they succeed; nothing is lost meanwhile.
+// Err says why commits, or the writes of a relist, fail at the moment. If they do not
+// fail, it says whether the file is no longer at its path (see [DB.AtPath]), was taken
+// (ErrTaken) or is closed. nil means that all is well. Failed commits are retried until
+// they succeed, and no change is lost.
 func (db *DB) Err() error {
 	db.mu.Lock()
 	closed := db.closed
@@ -165,12 +166,11 @@ func (db *DB) Size() int64 {
 
 func (db *DB) log() klog.Logger { return *db.opts.Logger }
 
-// Close commits what is pending, syncs, and closes the file. It may come before or
-// after the end of the informers that use the file: then their reads fail, and their
-// writes wait until they are stopped. The error names informers that were still
-// running; the file is closed in order all the same. A claim without a producer, as of
-// an informer that never ran, is released. A second call waits for the first one and
-// returns nil.
+// Close commits what is pending, syncs, and closes the file. It may be called before the
+// informers that use the file have ended: their reads then fail, and their writes wait
+// until they are stopped. The error names informers that were still running; the file is
+// closed in order all the same. Close releases a claim without a producer, such as that
+// of an informer that never ran. A second call waits for the first one and returns nil.
 func (db *DB) Close() error {
 	db.whileOpen.closing.Lock()
 	defer db.whileOpen.closing.Unlock()

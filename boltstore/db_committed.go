@@ -2,9 +2,9 @@ package boltstore
 
 import "sync"
 
-// Committed returns a channel that is closed at the next commit to a source that can be
-// read, be it claimed now or later, when a claim of it ends, and at Close. Take it before
-// reading.
+// Committed returns a channel that is closed once readers can see the next commit to a
+// source, which may be claimed now or later. The channel is also closed when a claim of
+// the source ends, and at Close. Take it before reading.
 func (db *DB) Committed(src Source) <-chan struct{} {
 	db.commits.mu.Lock()
 	defer db.commits.mu.Unlock()
@@ -23,7 +23,7 @@ func (db *DB) Committed(src Source) <-chan struct{} {
 	return ch
 }
 
-// commits has the channels of those who wait for a commit, by source id.
+// commits has the channels on which readers wait for a commit, by source id.
 type commits struct {
 	mu     sync.Mutex
 	of     map[string]chan struct{}

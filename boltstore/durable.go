@@ -25,11 +25,11 @@ type Handler struct {
 	stale    bool   // the Positioner is in an earlier epoch
 }
 
-// ClaimHandler registers a durable handler under a name, or takes up its position.
-// known says that the file has the position of an earlier registration, or may have
-// had it, so that the handler starts over. A new handler begins at the end
-// of the journal, with a replay. start is called with the position before p is called.
-// The error is ErrClaimed if the name is in use in this process.
+// ClaimHandler registers a durable handler under a name, or takes up its position. known
+// says that the file has the position of an earlier registration. It is also true if the
+// file may have lost it; the handler then starts over. A new handler begins at the end of
+// the journal, with a replay. start is called with the position before p is called. The
+// error is ErrClaimed if the name is in use in this process.
 func (s *Claimed) ClaimHandler(name string, p Positioner, start func(pos Position, mark uint64, known bool)) (*Handler, error) {
 	fail := func(err error) (*Handler, error) {
 		return nil, fmt.Errorf("boltstore: handler %q of %s: %w", name, s.source, err)
@@ -104,7 +104,7 @@ func (h *Handler) Release() error {
 		return nil
 	}
 	err := h.s.writePositions()
-	if err != nil { // the file knows less than the handler has acknowledged
+	if err != nil { // the file does not have all that the handler has acknowledged
 		h.s.knownSeq.Store(h.s.metaNow().Seq)
 	}
 	h.s.mu.Lock()
@@ -113,7 +113,7 @@ func (h *Handler) Release() error {
 		delete(h.s.handlers, h.name)
 	}
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrNoSource) {
-		return nil // what was not written is told again
+		return nil // the next life is told the rest again
 	}
 	return err
 }
@@ -182,11 +182,10 @@ func (s *Store) positionsChanged() bool {
 	return false
 }
 
-// writePositions writes in a transaction of its own what otherwise rides on commits: told
-// mark, positions, the claim's time, whether the served form is in doubt, and the size of
-// metadata. work.apply writes these, too. NoPlain and Stands are not among them, since
-// both come before a commit: ExpectPlain writes the one, and the change that shows the
-// other is to be committed.
+// writePositions writes, in a transaction of its own, the values that otherwise ride on
+// commits (see work.apply): told mark, positions, the claim's time, whether the served
+// form is in doubt, and the size of metadata. NoPlain and Stands are not among them:
+// ExpectPlain writes NoPlain, and the change that sets Stands is about to be committed.
 func (s *Store) writePositions() error {
 	var visible func()
 	return s.updateMetaThen(func(t sourceTx, m *sourceMeta) (err error) {
@@ -202,8 +201,8 @@ func (s *Store) writePositions() error {
 	})
 }
 
-// handlerSeen is how exactly it is noted when a handler was last registered, and with a
-// HandlerAge also how often. So an idle handler need not be written often.
+// handlerSeen is how exactly the file says when a handler was last registered, and with a
+// HandlerAge also how often it is noted. So an idle handler need not be written often.
 func (o Options) handlerSeen() time.Duration {
 	if o.HandlerAge <= 0 {
 		return time.Minute
@@ -219,9 +218,8 @@ func (o Options) handlerLate() time.Duration { return 3 * o.handlerSeen() }
 // HandlerState is the state of a durable handler in the file.
 type HandlerState struct {
 	Name string `json:"name"`
-	// Seen is when the handler was last seen registered. SeenAge is how long ago that
-	// was when the state was taken. It is nil if that is not known; see
-	// Options.TrustClock.
+	// Seen is when the handler was last registered. SeenAge is how long ago that was when
+	// the state was taken, nil if not known; see Options.TrustClock.
 	Seen    time.Time      `json:"seen"`
 	SeenAge *time.Duration `json:"seenAgeNanoseconds,omitempty"`
 	// Mark is the seq up to which the handler needs nothing of the journal.
@@ -232,11 +230,11 @@ type HandlerState struct {
 	Entries uint64        `json:"entries"`
 	Bytes   uint64        `json:"bytes"`
 	Behind  time.Duration `json:"behindNanoseconds"`
-	// BehindUnknown: the clock that dated the entry, or the present one, may be wrong.
-	// Behind is then 0.
+	// BehindUnknown says that the clock that dated the entry, or the present one, may be
+	// wrong. Behind is then 0.
 	BehindUnknown bool `json:"behindUnknown,omitempty"`
-	// Pending counts keys above the mark with unacknowledged entries. The handler has
-	// been told later ones, or they are being retried.
+	// Pending counts keys above the mark with unacknowledged entries. Either the handler
+	// has been told later entries, or these are being retried.
 	Pending int `json:"pending"`
 	// Parked counts keys whose unacknowledged changes were collapsed to one each,
 	// because the journal was too large or too old. ParkedBytes is their size.
@@ -244,14 +242,14 @@ type HandlerState struct {
 	ParkedBytes uint64 `json:"parkedBytes"`
 	// Collapsed counts entries that the handler is not told one by one.
 	Collapsed uint64 `json:"collapsed"`
-	// Replaying: the handler has not been shown all objects yet.
+	// Replaying says that the handler has not been shown all objects yet.
 	Replaying bool `json:"replaying"`
-	// Reset: the handler must still be told to start over.
+	// Reset says that the handler must still be told to start over.
 	Reset bool `json:"reset,omitempty"`
 }
 
-// Handlers returns the state of the source's durable handlers in the file, by name. It
-// does not contain what was acknowledged since the last commit.
+// Handlers returns the states of the source's durable handlers in the file, by name.
+// Acknowledgements since the last commit are not in them.
 func (s *Store) Handlers() (all []HandlerState, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) (err error) {
 		all, err = t.handlerStates(m, s.db.device)

@@ -21,9 +21,9 @@ import (
 // changes writes, so that later ones catch up after a relist, and too few to stall one.
 const collapseBlocks = 8
 
-// collapseOldest collapses what slow handlers need of the oldest blocks, so that these can be
-// trimmed. It does so while the journal is larger, or its blocks older, than the
-// options say.
+// collapseOldest collapses the entries that slow handlers need of the oldest blocks, so
+// that these blocks can be trimmed. It does so while the journal is larger, or its blocks
+// are older, than the options allow.
 func (s *Store) collapseOldest(t sourceTx, m *sourceMeta, all map[string]*handlerState, now time.Time) error {
 	j := t.Journal()
 	if j == nil {
@@ -63,8 +63,8 @@ func (s *Store) collapseOldest(t sourceTx, m *sourceMeta, all map[string]*handle
 	return nil
 }
 
-// parkBlock collapses one block for the handlers behind. told is the seq up to which each of
-// all handlers may have been told, or is told while the commit is under way.
+// parkBlock collapses one block for the handlers behind. told has, for each handler, the
+// seq up to which it may have been told, or is told while the commit is under way.
 func (s *Store) parkBlock(t sourceTx, m *sourceMeta, behind map[string]*handlerState, told map[string]uint64, first, last uint64, block []byte) error {
 	var drafts []format.Draft
 	block, err := t.OpenBlock(first, block)
@@ -110,9 +110,9 @@ type numbered struct {
 	format.Draft
 }
 
-// parkKey adds entries of a key, in order, to what is parked under the key, unless they
-// are there already. Entries that were collapsed before have one seq. The error is
-// ErrDamaged if the parked key is damaged.
+// parkKey adds entries of a key, in order, to those parked under the key, unless they are
+// there already. Entries that were collapsed before have one seq. The error is ErrDamaged
+// if the parked key is damaged.
 func (st *handlerState) parkKey(b *layout.Box, key string, told uint64, entries ...numbered) error {
 	k := index.AppendKey(nil, key)
 	p := &parked{Key: key}

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// writeHandlers stores what the handlers report, and collapses the journal entries of
-// handlers that hold up its trimming. It returns what to call once readers see the
+// writeHandlers stores the handlers' reports, and collapses the journal entries of
+// handlers that hold up its trimming. It returns a function to call once readers see the
 // transaction.
 func (s *Store) writeHandlers(t sourceTx, m *sourceMeta) (visible func(), err error) {
 	all, err := t.handlers(m)
@@ -57,7 +57,7 @@ func (s *Store) writeHandlers(t sourceTx, m *sourceMeta) (visible func(), err er
 	}, nil
 }
 
-// report merges what the handler reports into its state.
+// report merges the handler's report into its state.
 func (h *Handler) report(t sourceTx, m *sourceMeta, st *handlerState) error {
 	h.reported, h.starting = h.changes.Load(), h.over
 	p := h.p.Position()

@@ -21,9 +21,9 @@ import (
 )
 
 // parked is a parked key: a durable handler's unacknowledged entries of one key,
-// collapsed. It has the objects that are gone, in order, then the one that is there. It
-// is made when the journal exceeds its bounds and the handler is behind, or for a key of
-// a handler whose memory is full.
+// collapsed. It has the objects that are gone, in order, then the one that is there. A
+// key is parked when the journal exceeds its bounds and the handler is behind, or when
+// the handler's memory is full.
 type parked struct {
 	Key   string `msgpack:"key"`
 	Last  uint64 `msgpack:"last"`  // seq of the last entry
@@ -54,7 +54,7 @@ func (g gone) born() uint64 {
 const maxGone = 8
 
 // fold adds the key's next entry. told is the seq up to which the handler may have been
-// told. If there are many objects, those that came and went after told can be left out.
+// told. If there are many objects, those that came and went after told may be left out.
 func (p *parked) fold(seq uint64, d format.Draft, told uint64) {
 	first := p.Count == 0
 	p.Last, p.Time = seq, d.Time
@@ -102,9 +102,9 @@ func (p *parked) drafts(shown uint64) (ds []numbered) {
 	return ds
 }
 
-// acknowledged removes what a handler has acknowledged up to a seq, and says whether
-// there was any. The present object stays as a whole, even if a part of its changes was
-// acknowledged.
+// acknowledged removes everything that a handler has acknowledged up to a seq, and says
+// whether there was any. The present object stays as a whole, even if only a part of its
+// changes was acknowledged.
 func (p *parked) acknowledged(seq uint64) bool {
 	n := len(p.Gone)
 	p.Gone = slices.DeleteFunc(p.Gone, func(g gone) bool { return g.Seq > 0 && g.Seq <= seq })
@@ -125,9 +125,9 @@ func parseParked(b []byte) (*parked, error) {
 
 // ParkedPage is a run of parked keys.
 type ParkedPage struct {
-	// Keys are the keys. Each has the seq up to which it is parked, and entries that
-	// tell the same as the collapsed ones. A delete has its own seq; other entries have
-	// that seq.
+	// Keys are the parked keys. For each key, Last is the seq up to which it is parked,
+	// and Entries tell the same as the collapsed ones. A delete has its own seq; other
+	// entries have Last.
 	Keys    []string
 	Last    []uint64
 	Entries [][]*Entry
@@ -137,9 +137,9 @@ type ParkedPage struct {
 	Mark uint64
 }
 
-// Parked reads the handler's parked keys from the given place on: at most n keys and
-// about a MiB. nil is the start. shown is Position.ShownAt: an update that began before
-// it becomes an Added.
+// Parked reads the handler's parked keys from the given place on (nil is the start), at
+// most n keys and about a MiB. shown is Position.ShownAt: an update that began before it
+// becomes an Added.
 func (h *Handler) Parked(from []byte, n int, shown uint64) (p ParkedPage, err error) {
 	return h.readParked(func(p *ParkedPage, b *layout.Box) (err error) {
 		var errs []error
@@ -212,9 +212,9 @@ func (t sourceTx) handler(name string) (*handlerState, error) {
 	return parseHandlerState(v)
 }
 
-// ReadJournal is Claimed.ReadJournal, and returns the handler's mark as of the same
-// commit. Entries up to the mark may be parked; they are left out. Each entry has its
-// own memory, so one that is kept for long does not keep its block.
+// ReadJournal is Claimed.ReadJournal, and also returns the handler's mark as of the same
+// commit. It leaves out entries up to the mark, which may be parked. Each entry has its
+// own memory, so an entry that is kept for long does not keep its block.
 func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err error) {
 	entries, err = h.s.reading().readJournal(seq, func(t sourceTx) error {
 		st, err := t.handler(h.name)
@@ -232,10 +232,10 @@ func (h *Handler) ReadJournal(seq uint64) (entries []*Entry, mark uint64, err er
 	return entries, mark, err
 }
 
-// Collapse returns fewer entries that tell the same as the given ones, which are of one
-// key and in order. They say which objects are gone, and what is there now, with the
-// seq of the last entry. told is the seq up to which the handler may have been told. Of
-// many objects that came and went after it, some are left out.
+// Collapse replaces entries of one key, given in order, by fewer entries that tell a
+// handler the same: which objects are gone, and which is there now, with the seq of the
+// last entry. told is the seq up to which the handler may have been told. If many objects
+// came and went after it, some of these are left out.
 func Collapse(entries []*Entry, told uint64) []*Entry {
 	p := &parked{}
 	for _, e := range entries {

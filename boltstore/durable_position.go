@@ -25,14 +25,14 @@ import (
 type Position struct {
 	// Epoch is that of the objects that the handler knows; see Claimed.Epoch.
 	Epoch uint64
-	// Cursor is the seq up to which entries have been handed to the handler, or need
-	// not be.
+	// Cursor is the seq up to which entries have been handed to the handler or need not
+	// be.
 	Cursor uint64
 	// Pending has the keys with unacknowledged entries up to Cursor, each with
 	// the seq of its first one.
 	Pending map[string]uint64
-	// Replaying: the handler is being shown the objects in the file. It has been shown
-	// those before Next (see Store.Page); nil is the start.
+	// Replaying says that the handler is being shown the objects in the file. It has been
+	// shown those before Next (see Store.Page); nil is the start.
 	Replaying bool
 	Next      []byte
 	// Shown are the keys of objects that the handler has been shown and has not
@@ -41,21 +41,21 @@ type Position struct {
 	// ShownAt is the seq as of which the handler was last shown objects, 0 if never.
 	// Earlier states may have been left out.
 	ShownAt uint64
-	// Reset: the handler must still be told to start over.
+	// Reset says that the handler must still be told to start over.
 	Reset bool
 
 	// Reach is the seq up to which entries may be handed to the handler before
 	// Persisted is called; it is at least Cursor. An object that comes and goes after
 	// Reach may be left out of a parked key. Only reports have it.
 	Reach uint64
-	// Settled has the keys with entries acknowledged since the last commit, each with
-	// the seq up to which. Parked entries up to there go. Only reports have it.
+	// Settled has the keys with entries acknowledged since the last commit. Each has the
+	// seq up to which its parked entries are removed. Only reports have it.
 	Settled map[string]uint64
 	// Park are keys whose unacknowledged entries must be parked. They are in neither
 	// Pending nor Shown. Only reports have it.
 	Park []Parking
-	// StartedOver: the handler has started over, as of Cursor, since Persisted was last
-	// called. Keys parked earlier are of no use. Only reports have it.
+	// StartedOver says that the handler has started over, as of Cursor, since Persisted
+	// was last called. Keys parked earlier are useless. Only reports have it.
 	StartedOver bool
 }
 
@@ -80,12 +80,12 @@ func (p *Position) low() uint64 {
 type Positioner interface {
 	// Position is called within a transaction, perhaps repeatedly if transactions fail.
 	Position() Position
-	// Persisted is called once the last result of Position is in the file. The entries
-	// up to mark that the handler needs are parked from then on.
+	// Persisted is called once the last result of Position is in the file. From then on
+	// the entries up to mark that the handler needs are parked.
 	Persisted(mark uint64)
-	// Lost is called instead if something that the handler must still be told is
-	// damaged. The handler must start over. Position is called again until it says so
-	// by StartedOver.
+	// Lost is called instead if something that the handler must still be told is damaged.
+	// The handler must start over. Position is called until its result says so by
+	// StartedOver.
 	Lost()
 }
 
@@ -94,11 +94,11 @@ type Positioner interface {
 type handlerState struct {
 	mark  uint64
 	reach uint64 // as reported for the transaction under way
-	// stray: what is there cannot be read, or is not of this name. It may be of a handler
-	// whose own name is lost.
+	// stray says that the value cannot be read, or is not of this name. It may belong to
+	// a handler whose own name is lost.
 	stray bool
 
-	// Name is "" in what earlier versions wrote.
+	// Name is "" if an earlier version wrote the state.
 	Name      string            `msgpack:"name,omitempty"`
 	Epoch     uint64            `msgpack:"epoch"`
 	Cursor    uint64            `msgpack:"cursor"`

@@ -9,8 +9,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// ReplayPage is a run of objects in the order of the file. Each is an entry that adds
-// it, with the page's seq.
+// ReplayPage is a run of objects in the order of the file. Each entry adds one object,
+// with the page's seq.
 type ReplayPage struct {
 	Entries []*Entry
 	// Next, Seq, Epoch and Synced are as in ServerPage.

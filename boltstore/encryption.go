@@ -55,8 +55,8 @@ func (db converting) newKeys() (*seal.Sealer, *seal.Envelope, error) {
 	return s, e, err
 }
 
-// settleKeys converts a file that was opened for writing as the options ask: encrypted
-// or not, with data keys that the keyset's primary key seals.
+// settleKeys converts a file that was opened for writing to the form that the options ask
+// for: encrypted or not, with data keys that the keyset's primary key seals.
 func (db converting) settleKeys() error {
 	h, err := db.header()
 	if err != nil {
@@ -97,10 +97,10 @@ func (db *DB) rotate() error {
 	return nil
 }
 
-// Decrypt decrypts the file at path, which o.Keyset has encrypted. No process may have
-// it open. The file is copied; a crash leaves the encrypted or the decrypted one. A file
-// that is missing or cannot be read stays as it is. Open the file without a Keyset from
-// then on: with one, Open encrypts it again.
+// Decrypt decrypts the file at path, which o.Keyset has encrypted. No process may have it
+// open. The file is copied; a crash leaves the encrypted or the decrypted file. If the
+// file is missing or cannot be read, Decrypt changes nothing. From then on open the file
+// without a Keyset: with one, Open encrypts it again.
 func Decrypt(path string, o Options) error {
 	if o.Keyset == nil {
 		return fmt.Errorf("boltstore: decrypt %s: %w: no keyset was given", path, ErrKeyset)
@@ -121,14 +121,14 @@ func Decrypt(path string, o Options) error {
 }
 
 // KeysDue says whether the data keys of an encrypted file are older than the keyset's
-// primary key. Open gives such a file new ones. If that fails, for lack of room, the
+// primary key. Open gives such a file new data keys. If that fails for lack of room, the
 // file is used as it is, and the next Open tries again.
 func (db *DB) KeysDue() bool {
 	return db.h.rotate || db.h.keys != nil && !db.master.Current(db.h.keys)
 }
 
 // warnPlainAside names, in the log, files that were set aside before the file was
-// encrypted. They may contain what it hides. Only the user may remove them.
+// encrypted. They may contain what encryption now hides. Only the user may remove them.
 func (db converting) warnPlainAside() {
 	var plain []string
 	for _, name := range db.beside.Aside() {
@@ -154,9 +154,9 @@ func (db converting) rewrap() error {
 }
 
 // damagedKeys opens the data keys of a file that cannot be opened itself. next is the
-// header for the file that replaces it. It is no error if the keys cannot be found
-// there: then nothing of the file can be saved. A keyset that is not the file's is an
-// error. known is false if the file may have another format, which would be misread.
+// header for the file that replaces it. If the keys cannot be found there, nothing of the
+// file can be saved; that is no error. A keyset that is not the file's is one. known is
+// false if the file may have another format, which would be misread.
 func (db healing) damagedKeys() (s *seal.Sealer, next header, known bool, err error) {
 	h, ok := headerOf(db.path)
 	switch {
@@ -212,8 +212,8 @@ func (db *DB) warnSecrets(src Source) {
 	})
 }
 
-// keepPlace turns a place of Page into one that a later life can use. It begins with an
-// identity of the data keys, since they decide the order. The caller is in a
+// keepPlace turns a place of Page into one that a later life can use. The result begins
+// with an identity of the data keys, since they decide the order. The caller is in a
 // transaction.
 func (s *Store) keepPlace(next []byte) ([]byte, error) {
 	if next == nil {

@@ -15,9 +15,8 @@ import (
 )
 
 // rekey replaces the file by a copy with new data keys, or without encryption, as the
-// options ask. Only Open calls it, before any reader or writer. A crash leaves the old
-// file or the new one. After an error the old one is still in use, unless the new one
-// is whole.
+// options ask. Only Open calls it, before any reader or writer. A crash leaves the old or
+// the new file. After an error the old file is still in use, unless the new one is whole.
 func (db converting) rekey() error {
 	to, keys, err := db.newKeys()
 	if err != nil {
@@ -95,7 +94,7 @@ func (cp *copying) all(known map[string]*sourceMeta) {
 	}))
 	for _, at := range times {
 		if bytes.Equal(at, layout.U64(uint64(discarded.UnixNano()))) {
-			continue // it waits for its removal, and a part of it may be gone
+			continue // it is about to be removed, and a part of it may be gone
 		}
 		cp.sources(cp.from.Top(), [][]byte{layout.BucketAside, at}, nil)
 	}

@@ -26,8 +26,8 @@ type Entry struct {
 	Type cache.DeltaType // Added, Updated or Deleted
 	Key  string
 	Time time.Time // of the commit
-	// Born is the seq at which the object, by its UID, was first stored. If Unknown, it
-	// is above every seq.
+	// Born is the seq at which the object, by its UID, was first stored. It is above
+	// every seq if the entry is Unknown.
 	Born uint64
 
 	s    *Store
@@ -75,8 +75,8 @@ func (e *Entry) draft() format.Draft {
 	return format.Draft{Type: e.Type, Time: e.Time.UnixNano(), Key: e.Key, Next: e.next, Prev: e.prev}
 }
 
-// Size is about what the entry takes in memory, in bytes, without a previous object
-// that Previous has decoded.
+// Size is about how much memory the entry takes, in bytes, not counting an object that
+// Previous has decoded.
 func (e *Entry) Size() int {
 	n := len(e.next) + len(e.prev) + len(e.Key) + 200
 	if e.obj != nil {
@@ -123,8 +123,8 @@ func (s reading) decodeRaw(key string, raw []byte) (any, error) {
 	return s.decode(key, r, false)
 }
 
-// ReadJournal reads committed entries from seq on, in order, up to the end of a block.
-// It returns none if there are none yet. It skips entries that the journal has trimmed.
+// ReadJournal reads committed entries from seq on, in order, up to the end of a block. If
+// there are none yet, it returns none. It skips entries that were trimmed.
 func (s *Claimed) ReadJournal(seq uint64) ([]*Entry, error) {
 	return s.reading().readJournal(seq, func(sourceTx) error { return nil })
 }
@@ -144,7 +144,7 @@ func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 	return next, err
 }
 
-// readJournal is ReadJournal and runs also on the same commit.
+// readJournal is ReadJournal. It also calls the function also on the same commit.
 func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
 	var drafts []format.Draft
 	var first uint64
@@ -180,7 +180,7 @@ func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, e
 
 // History yields the journal's entries of one key, oldest first; "" means all keys. It
 // reads each block in its own transaction. Entries that are trimmed meanwhile are left
-// out. An error ends it.
+// out. An error ends the iteration.
 func (s *Store) History(key string) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		for next := uint64(1); ; {

@@ -7,8 +7,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// Errors that callers may test for with errors.Is. Each is wrapped with the
-// file or source it concerns and what to do about it.
+// Errors that callers may test for with errors.Is. Each is wrapped with the file or
+// source that it concerns and with what to do about it.
 var (
 	// ErrLocked: another process has the file open.
 	ErrLocked = faults.ErrLocked
@@ -16,7 +16,7 @@ var (
 	ErrUnsafe = faults.ErrUnsafe
 	// ErrForeign: the file exists and is not a kubewake file.
 	ErrForeign = faults.ErrForeign
-	// ErrDamaged: the file, or a record in it, is not what was written.
+	// ErrDamaged: the file, or a record in it, is not as it was written.
 	ErrDamaged = faults.ErrDamaged
 	// ErrNewerFormat: the file was written by a newer kubewake.
 	ErrNewerFormat = errors.New("file format is newer than this program")
@@ -32,7 +32,7 @@ var (
 	ErrAbandoned = errors.New("the relist has to begin again")
 	// ErrReplaced: the file was damaged and has been replaced. Begin again.
 	ErrReplaced = errors.New("the file was replaced meanwhile")
-	// ErrMoved: the file was removed from its path, or another one is there.
+	// ErrMoved: the file was removed from its path, or another file is there.
 	ErrMoved = errors.New("the file that is open is no longer at its path")
 	// ErrTaken: another process has written to a file that this one opened for reading
 	// with Options.GiveWay.

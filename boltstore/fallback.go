@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Fallback counts the informers of one type that were to keep their objects in the file
-// and do not, for one reason.
+// Fallback counts the informers of one type that should keep their objects in the file
+// and, for one reason, do not.
 type Fallback struct {
 	Type   string    // the Go type, or the kind of unstructured and metadata objects
 	Reason string    // why, and what to do about it
 	Strict bool      // they never sync; otherwise they keep their objects in memory
 	Count  uint64    // how many there were since the file was opened
-	Last   time.Time // when there was the last one
+	Last   time.Time // when the last of them was made
 }
 
-// mostFallbacks bounds what is kept for programs that make informers for ever. Further
+// mostFallbacks bounds the list for programs that make informers for ever. Further
 // reasons count with the type's last one.
 const mostFallbacks = 100
 
-// fallbacks are what informers have told the DB.
+// fallbacks has the informers that have told the DB that they go without the file.
 type fallbacks struct {
 	mu  sync.Mutex
 	all []Fallback
@@ -48,8 +48,8 @@ func (db *DB) AddFallback(typ string, strict bool, reason error) {
 	db.fell.all[i].Reason, db.fell.all[i].Last = f.Reason, db.opts.Clock.Now()
 }
 
-// Fallbacks returns which informers go without the file, and why: the number to watch
-// for a program that is meant to wake from it.
+// Fallbacks returns which informers go without the file, and why. A program that should
+// wake from the file has none.
 func (db *DB) Fallbacks() []Fallback {
 	db.fell.mu.Lock()
 	defer db.fell.mu.Unlock()

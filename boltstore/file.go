@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-// boltFile is an open bbolt file and its identity: its name may lead to another file by
-// now.
+// boltFile is an open bbolt file with its identity, since its name may by now lead to
+// another file.
 type boltFile struct {
 	*bolt.DB
 	f  *os.File    // bbolt's own, which it closes
@@ -48,7 +48,7 @@ func openBolt(path string, o *bolt.Options) (*boltFile, error) {
 	return b, nil
 }
 
-// put changes the file beneath the handle; nothing else does. The caller holds mu.
+// put changes the file beneath the handle. Nothing else does. The caller holds mu.
 func (h *handle) put(b *boltFile) {
 	if b != nil {
 		if id, err := b.newest(); err == nil { // otherwise the next transaction meets the error
@@ -59,8 +59,8 @@ func (h *handle) put(b *boltFile) {
 	h.now.Store(b)
 }
 
-// errOverwritten means that another program has written into the open file, as cp does
-// with a copy of it. What is in memory does not belong to that content.
+// errOverwritten means that another program has written into the open file, as cp does.
+// The sources' memory does not belong to the new content.
 var errOverwritten = fmt.Errorf("%w: another program has written into the file while it was open", errTripped)
 
 // follows says whether the transaction id belongs to this process. from is what last was

@@ -21,20 +21,20 @@ type handle struct {
 	db  *boltFile                // changed by put only
 	now atomic.Pointer[boltFile] // the same, without mu
 
-	// The data keys of what is in db, which do not change after Open: nil in a
-	// plain file. rotate says that new ones are due.
+	// seal has the file's data keys, which do not change after Open. It is nil in a plain
+	// file. rotate says that new keys are due.
 	seal   *seal.Sealer
 	keys   *seal.Envelope
 	rotate bool
 
-	writeMu sync.Mutex // held for a write transaction and what its success changes in memory
+	writeMu sync.Mutex // held for a write transaction and for the changes in memory that follow it
 	// writing is the id of the write transaction under way, from before readers of the
 	// file see it until memory follows; otherwise 0.
 	writing atomic.Int64
 
-	// long is held for reading by reads that take as long as the disk, and for writing
-	// by a swap. It is taken before writeMu and mu. A swap that waited for such a read
-	// with these would stop writers and all new readers.
+	// long is held for reading by reads that may take as long as the disk, and for
+	// writing by a swap. It is taken before writeMu and mu: a swap that held these while
+	// it waited for such a read would stop writers and all new readers.
 	long sync.RWMutex
 
 	// tripped is called after a panic or memory fault out of bbolt, outside all locks.
@@ -42,8 +42,7 @@ type handle struct {
 	tripped func(error)
 
 	// noteInUse notes in the file that it is in use. It runs in the first write
-	// transaction, also of a file that was swapped in. notedInUse says that it has, and
-	// is guarded by writeMu.
+	// transaction, also after a swap. notedInUse says that it has run. writeMu guards it.
 	noteInUse  func(tx *bolt.Tx) error
 	notedInUse bool
 
@@ -79,8 +78,8 @@ func (h *handle) viewLong(fn func(tx *bolt.Tx) error) error {
 	})
 }
 
-// alone is view while no write transaction is under way. It keeps no pages from being
-// used again: a reader beside a writer makes the file grow.
+// alone is view while no write transaction is under way. A reader beside a writer keeps
+// pages from being used again, which makes the file grow; alone does not.
 func (h *handle) alone(fn func(tx *bolt.Tx) error) error {
 	return h.watch(func() error {
 		h.writeMu.Lock()
@@ -99,8 +98,8 @@ func (h *handle) quiet(fn func(tx *bolt.Tx) error) error {
 	return trip(func() error { return h.db.View(fn) })
 }
 
-// writeHealed calls write, and once more if that meets damage that is healed: what it
-// writes then goes into the healed file.
+// writeHealed calls write. If write meets damage, and the file is healed, it calls write
+// once more, for the healed file.
 func (db *DB) writeHealed(write func() error) error {
 	file := db.replaced.Load()
 	err := write()
@@ -146,7 +145,7 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 				}
 				if h.noteInUse != nil && !h.notedInUse {
 					if err := h.noteInUse(tx); errors.Is(err, ErrDamaged) {
-						return fmt.Errorf("%w: %w", errTripped, err) // the header is gone since the file was opened
+						return fmt.Errorf("%w: %w", errTripped, err) // the header was lost while the file was open
 					} else if err != nil {
 						return err
 					}
@@ -189,7 +188,7 @@ func (h *handle) settled(id int) {
 	}
 }
 
-// sync writes to disk what was committed without a sync.
+// sync syncs commits that were made without a sync.
 func (h *handle) sync() error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -223,8 +222,7 @@ func (h *handle) swap(b *boltFile) *boltFile {
 	return old
 }
 
-// trip runs fn in bbolt: its panics become errTripped, and a closed file becomes
-// ErrClosed.
+// trip runs fn in bbolt. A panic becomes errTripped, and a closed file ErrClosed.
 func trip(fn func() error) error {
 	err := faults.Catch(errTripped, fn)
 	if errors.Is(err, berrors.ErrDatabaseNotOpen) {

@@ -11,9 +11,9 @@ import (
 
 // guard runs fn in a transaction by begin, which is bbolt's View or Update.
 //
-// bbolt keeps its locks if it panics while a transaction begins or is rolled back, as it
-// does in a file that was truncated. All other readers and writers would wait for ever,
-// and with them the healing of the file. So guard releases what is left locked.
+// If bbolt panics while a transaction begins or is rolled back, as in a file that was
+// truncated, it keeps its locks. All other readers and writers would wait for ever, and
+// so would the healing of the file. So guard releases the locks that are left.
 func (b *boltFile) guard(write bool, begin func(func(*bolt.Tx) error) error, fn func(*bolt.Tx) error) error {
 	if write && b.unwritable.Load() {
 		return errTripped
@@ -45,7 +45,7 @@ func (b *boltFile) unlock(write bool) {
 		return
 	}
 	for range 100_000 { // tens of milliseconds
-		if meta.TryLock() { // a bbolt that releases its locks itself
+		if meta.TryLock() { // this bbolt releases its locks itself
 			meta.Unlock()
 			return
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // pathWatch notes whether the open file is still at its path. It has no goroutine: the
-// committer looks, and so do AtPath and Err.
+// committer, AtPath and Err look.
 type pathWatch struct {
 	mu     sync.Mutex
 	next   os.FileInfo   // the file that takes or has taken the open one's place
@@ -27,7 +27,7 @@ const lookEvery = time.Second
 
 // AtPath says whether the file is still at its path. The error is ErrMoved if it was
 // removed or renamed, or another file is there. The DB goes on with its own file, which
-// nobody else will find, and replaces no other file.
+// no other program will find, and replaces no other file.
 //
 // AtPath and Err look when they are called. While there are claims, the DB looks every
 // FlushInterval, and every second while it commits.
@@ -76,8 +76,8 @@ func (p *pathWatch) look(db *DB, b *boltFile) (err error, changed bool) {
 
 // Moved is closed once the DB has noticed that the file is no longer at its path, see
 // [DB.AtPath]. To go on with the file at the path, a program ends its informers, closes
-// the DB and opens the path again, as after [OpenOrTemporary]. After the file has come
-// back, Moved returns another channel.
+// the DB and opens the path again, as after [OpenOrTemporary]. Once the file is back,
+// Moved returns another channel.
 func (db *DB) Moved() <-chan struct{} {
 	db.at.mu.Lock()
 	defer db.at.mu.Unlock()
@@ -99,7 +99,7 @@ var (
 	errNone  = fmt.Errorf("%w: there is none", ErrMoved)
 )
 
-// Lock takes the lock of a file as a program that writes it does, until release is
+// Lock takes the lock of a file, as a program that writes the file does, until release is
 // called. It is for tools that replace files. The error is ErrLocked if the file is in
 // use. On systems where open files cannot be replaced, Lock does nothing.
 func Lock(path string) (release func(), err error) {
@@ -131,8 +131,8 @@ func isAt(path string, is os.FileInfo) error {
 	return nil
 }
 
-// isAsJudged says whether the file at path is the judged one, unchanged. It also
-// compares size and time, since a new file may have its inode.
+// isAsJudged says whether the file at path is the judged one, unchanged. It also compares
+// size and time, since a new file may have the same inode.
 func isAsJudged(path string, judged os.FileInfo) bool {
 	st, err := os.Stat(path)
 	return err == nil && os.SameFile(st, judged) && st.Size() == judged.Size() && st.ModTime().Equal(judged.ModTime())
@@ -147,10 +147,10 @@ func (db replacing) inPlace(path string) error {
 	return isAt(path, b.is)
 }
 
-// takePlace moves the file name to path, in place of the file was. path is the DB's,
-// with links resolved. Any other file at path stays, even one that comes at the last
-// moment, if the system can exchange two names. Elsewhere a moment remains between the
-// look and the rename.
+// takePlace moves the file called name to path, in place of the file was. path is the
+// DB's, with links resolved. Any other file at path stays. If the system can exchange two
+// names, so does a file that comes at the last moment. Elsewhere a moment remains between
+// the look and the rename.
 func (db replacing) takePlace(name, path string, was os.FileInfo) error {
 	is, err := os.Stat(name)
 	if err != nil {
@@ -178,8 +178,8 @@ func (db replacing) exchangeNames(name, path string, was os.FileInfo) error {
 		return osfile.SayBusy(os.Rename(name, path))
 	}
 	if err := isAt(name, was); err != nil {
-		// Another file came to path after the look. It gets its name back. If the
-		// program dies before that, RemoveLeftovers finds it.
+		// Another file came to path after the look, and gets its name back. If the
+		// program dies before that, RemoveLeftovers finds the file.
 		xerr := db.files.Op("exchange", path)
 		if xerr == nil {
 			xerr = osfile.Exchange(name, path)
@@ -206,9 +206,9 @@ func (p *pathWatch) taking(is os.FileInfo) {
 
 // replacing is the part of a DB that puts another file in the place of the open one. Its
 // verbs, from the path to the handle:
-//   - exchangeNames renames, so that what was at the path is not lost.
+//   - exchangeNames exchanges two names, so that no file at the path is lost.
 //   - takePlace moves a file to the path; takePlaceSynced syncs the folder, too.
-//   - install opens a new file and has it take the place.
+//   - install opens a new file and moves it to the path.
 //   - handle.swap, exchange and put have the handle go on with it.
 type replacing struct{ *DB }
 

@@ -18,8 +18,8 @@ import (
 // once, something else is wrong.
 const minHeal = time.Minute
 
-// replace sets a file that cannot be opened aside, and puts a new one with what can be
-// saved in its place.
+// replace sets aside a file that cannot be opened. A new one, with everything that can be
+// saved, takes its place.
 func (db healing) replace(why error) error {
 	same, next, known, err := db.damagedKeys()
 	if err != nil {
@@ -66,8 +66,8 @@ func (db healing) replace(why error) error {
 	return nil
 }
 
-// heal replaces the open file by a new one with what can be saved. Readers and writers
-// wait meanwhile. Sources that have lost something become degraded.
+// heal replaces the open file by a new one with everything that can be saved. Readers and
+// writers wait until it is done. Sources that have lost something become degraded.
 func (db healing) heal(why error) {
 	db.heals.mu.Lock()
 	defer db.heals.mu.Unlock()
@@ -81,8 +81,9 @@ func (db healing) heal(why error) {
 	}
 }
 
-// healPages heals the open file if its pages do not form trees. A list after damage deletes
-// what it replaces: pages that are in two trees would be free and in use.
+// healPages heals the open file if its pages do not form trees. A list after damage
+// deletes the buckets that it replaces. Pages that are in two trees would then be both
+// free and in use.
 func (db healing) healPages() error {
 	file := db.replaced.Load()
 	err := db.h.alone(func(*bolt.Tx) error { return circles(db.h.db.f) })
@@ -112,7 +113,7 @@ func (db healing) healNow(why error) error {
 		return err
 	}
 	var saved salvaged
-	lost, perr := precheck(aside) // what bbolt stumbled over may have been no loss
+	lost, perr := precheck(aside) // bbolt may have stumbled without any loss
 	lost = lost || perr != nil || db.judged.lost || errors.Is(why, errOverwritten)
 	same := seals{db.h.seal, db.h.seal}
 	name, err := db.replacing().makeFile(path, header{Keys: db.h.keys, Rotate: db.h.rotate}, func(to *bolt.DB) error {
@@ -136,7 +137,7 @@ func (db healing) healNow(why error) error {
 	db.replacing().noteAside(aside, why, saved)
 	if err := db.replacing().reload(b); err != nil {
 		for _, s := range db.claimed() {
-			s.forget(s.memory.current()) // it may have what the file has lost
+			s.forget(s.memory.current()) // memory may have objects that the file has lost
 		}
 		return err
 	}
@@ -156,8 +157,8 @@ func (db replacing) claimedMetas() map[string]*sourceMeta {
 	return metas
 }
 
-// install opens a file made by makeFile and moves it to path, in place of the file was.
-// It is locked before, so no other process can open it in between.
+// install opens a file that makeFile made and moves it to path, in place of the file was.
+// The file is locked first, so no other process can open it in between.
 func (db replacing) install(name, path string, was os.FileInfo) (*boltFile, error) {
 	b, err := openBolt(name, boltOptions(db.opts))
 	if err != nil {
@@ -230,7 +231,7 @@ func (db replacing) noteAside(aside string, why error, saved salvaged) {
 	db.beside.Trim(aside)
 }
 
-// healing is the part of a DB that saves what it can of a damaged file.
+// healing is the part of a DB that saves as much as possible of a damaged file.
 type healing struct{ *DB }
 
 func (db *DB) healing() healing { return healing{db} }

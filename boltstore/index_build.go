@@ -26,8 +26,8 @@ func (s indexing) indexSet() *indexSet {
 	return s.indexers
 }
 
-// add adds indices to the set, and to memory if that has the objects. The file's are
-// then built later.
+// add adds indices to the set and, if the objects are in memory, to memory. The file's
+// indices are then built later.
 func (s indexing) add(add cache.Indexers) (inMemory bool, err error) {
 	s.addLock.Lock()
 	defer s.addLock.Unlock()
@@ -87,7 +87,7 @@ func (s indexing) build(add cache.Indexers) error {
 	return nil
 }
 
-// buildLater is build beside other work. It is tried until it succeeds or the store is
+// buildLater is build, beside other work. It tries until it succeeds or the store is
 // released.
 func (s indexing) buildLater(add cache.Indexers) {
 	s.mu.Lock()
@@ -168,9 +168,8 @@ func (s indexing) objectOf(c *Change) (any, error) {
 // meta and update are the source's, or a staged generation's. An object whose function
 // fails stays without values.
 //
-// Entries and records agree before and after each step. So a crash or a concurrent
-// change does no harm: a later run finds what is not done. The indices become complete
-// at the end.
+// Entries and records agree before and after each step. So a crash or a concurrent change
+// does no harm: a later run does the rest. The indices become complete at the end.
 func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update func(func(sourceTx, *sourceMeta) error) error) error {
 	const step = 500
 	var from []byte
@@ -197,8 +196,8 @@ func (s indexing) reindex(build cache.Indexers, meta func() *sourceMeta, update 
 		if len(changed) > 0 {
 			err := update(func(src sourceTx, m *sourceMeta) error {
 				if !begun {
-					// A program with the old functions must not trust what an
-					// interrupted run leaves.
+					// A program with the old functions must not trust entries of an
+					// interrupted run.
 					for name := range build {
 						im := m.Indices[name]
 						im.Complete = false
@@ -288,13 +287,13 @@ type reindexed struct {
 	crc    uint32
 	values []format.IndexValues
 	// done are the indices whose functions were called, failed those whose functions
-	// failed, why the reason of one failure.
+	// failed. why is the reason of one failure.
 	done, failed []string
 	why          string
 }
 
-// newValues returns, by item key, the records whose values have changed. It also
-// returns those with a function that failed, now or before, as noted.
+// newValues returns, by item key, the records whose values have changed. It also returns
+// records of which a function failed, now or, as noted, before.
 func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[string][]string) (map[string]reindexed, error) {
 	keys, objs, err := s.reading().decodeAll(raws, false)
 	if s.note(err) != nil && !errors.Is(err, ErrDamaged) {
@@ -330,7 +329,7 @@ func (s indexing) newValues(raws []layout.Raw, build cache.Indexers, noted map[s
 }
 
 // rewrite stores the new values of records that are still there. A record that has
-// changed meanwhile has its values already.
+// changed since already has its values.
 func (s indexing) rewrite(src sourceTx, m *sourceMeta, changed map[string]reindexed) error {
 	g := src.gen(m.Generation)
 	if g.Items == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// The wait before failed index functions are called again. It doubles as long as any of
+// Failed index functions are called again after a wait, which doubles as long as any of
 // them fails.
 const (
 	firstReindex = time.Second
@@ -45,9 +45,9 @@ func (a *applier) noteReindexed(k []byte, key string, c reindexed) error {
 	return a.to.notes.put(a.m, k, n, old)
 }
 
-// reindexNoted calls the index functions again that failed on objects in the file. An
-// index that the program does not use becomes incomplete instead: it is built when a
-// program adds it.
+// reindexNoted calls index functions again for the objects on which they failed. An index
+// that the program does not use becomes incomplete instead: it is built when a program
+// adds it.
 func (s indexing) reindexNoted() error {
 	if s.metaNow().Noted.Unindexed == 0 {
 		return nil
@@ -123,7 +123,7 @@ func (s indexing) againValues(raws []layout.Raw, noted map[string][]string) (cha
 		if err != nil {
 			return nil, nil, err
 		}
-		if c, ok := one[k]; ok && len(c.failed) < len(noted[k]) { // otherwise nothing is new
+		if c, ok := one[k]; ok && len(c.failed) < len(noted[k]) { // otherwise nothing has changed
 			c.done = append(c.done, gone...)
 			changed[k] = c
 			forget = append(forget, gone...)

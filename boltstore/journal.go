@@ -27,8 +27,8 @@ func (t sourceTx) appendBlock(last uint64, drafts []format.Draft) (int, error) {
 	return len(b), j.Put(layout.U64(last+1), b)
 }
 
-// trimJournal drops a few of the oldest blocks, as far as size and age ask for it and
-// all handlers need them no more.
+// trimJournal drops a few of the oldest blocks if the journal is too large or they are
+// too old, and no handler needs them any more.
 func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) error {
 	const atMost = 8 // blocks a commit, so that trimming never stalls one
 	j := t.Journal()
@@ -48,7 +48,7 @@ func (t sourceTx) trimJournal(m *sourceMeta, maxBytes int64, before time.Time) e
 		}
 		head, _, err := t.BlockHead(seq, v)
 		if err != nil {
-			head = format.BlockHead{Count: 1} // damaged, and of no use
+			head = format.BlockHead{Count: 1} // damaged and useless
 		}
 		if seq+head.Count-1 > keep {
 			return nil
@@ -119,11 +119,11 @@ func (t sourceTx) seekBlock(j *layout.Blocks, seq uint64) (first uint64, b []byt
 	return binary.BigEndian.Uint64(k), v, nil
 }
 
-// blockBytes bounds the unpacked records of a journal block that has several entries.
-// Whoever reads an entry has its whole block in memory.
+// blockBytes bounds the unpacked records of a journal block that has several entries. To
+// read an entry takes its whole block into memory.
 const blockBytes = 512 << 10
 
-// journal writes the drafts, in as many blocks as their size needs, and moves the seq.
+// journal writes the drafts, in as many blocks as their size requires, and moves the seq.
 func (a *applier) journal() error {
 	for left := a.drafts; len(left) > 0; {
 		block := a.s.packing().plainDrafts(left, blockBytes)

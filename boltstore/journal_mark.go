@@ -10,13 +10,14 @@ import (
 )
 
 // A watch brings changes in the order of their versions, so a version has a place in the
-// journal. The differences that a list brings are in no such order, and deletes among
-// them have no version. Marks say where these are, and of which version the state is
-// after them.
+// journal. A list brings differences in no such order, and deletes among them have no
+// version. Marks say where these differences are, and which version the state has after
+// them.
 
-// listMark is a list in the journal. The entries above From, up to Seq, are its differences.
-// After Seq the state is that of Version. Same says that the state before was, too: the
-// list has brought objects that could not be stored before, or another content.
+// listMark is a list in the journal. The entries above From, up to Seq, are its
+// differences. After Seq the state is that of Version. Same says that the state before
+// the list was of that version, too: the list has brought objects that could not be
+// stored before, or other content.
 type listMark struct {
 	From    uint64 `msgpack:"from"`
 	Seq     uint64 `msgpack:"seq"`
@@ -24,11 +25,11 @@ type listMark struct {
 	Same    bool   `msgpack:"same,omitempty"`
 }
 
-// mostMarks bounds meta. Versions from before the oldest mark have no place.
+// mostMarks bounds meta. Versions older than the oldest mark have no place.
 const mostMarks = 16
 
 // markList notes a list of a version, whose differences follow the state was. With
-// restart, records from before it mean nothing after it.
+// restart, earlier records mean nothing from then on.
 func (m *sourceMeta) markList(was *sourceMeta, version string, restart bool, now int64) {
 	k := listMark{was.Seq, m.Seq, version, version == was.ResourceVersion && was.listed()}
 	switch {
@@ -48,8 +49,7 @@ func (m *sourceMeta) markNow(now int64) {
 	}
 }
 
-// reaches says whether what was at seq can be told from the journal, as far as marks
-// say.
+// reaches says whether, by the marks, the journal leads back to the state at seq.
 func (m *sourceMeta) reaches(series int64, seq uint64) bool {
 	switch {
 	case series != m.Marked || seq > m.Seq:
@@ -60,8 +60,9 @@ func (m *sourceMeta) reaches(series int64, seq uint64) bool {
 	return seq >= m.Marks[0].From
 }
 
-// listAfter returns the list that has the entry after seq among its differences, and
-// the seq up to which entries are alike: those of that list, or those before the next.
+// listAfter returns the list that has the entry after seq among its differences. end is
+// the last seq of that list or, if no list has the entry, the last seq before the next
+// list.
 func (m *sourceMeta) listAfter(seq uint64) (l *listMark, end uint64) {
 	for i, k := range m.Marks {
 		switch {
@@ -74,9 +75,9 @@ func (m *sourceMeta) listAfter(seq uint64) (l *listMark, end uint64) {
 	return nil, m.Seq
 }
 
-// seqAt returns the seq of the last state that is not newer than version. Of states of
-// one version it is that of the first one, if first is set. ok is false if the journal
-// does not say it.
+// seqAt returns the seq of the last state that is not newer than version. If first is set
+// and several states have one version, it is the seq of the first. ok is false if the
+// journal does not say.
 func (t sourceTx) seqAt(m *sourceMeta, version string, first bool) (seq uint64, ok bool, err error) {
 	c, err := resourceversion.CompareResourceVersion(version, m.ResourceVersion)
 	if err != nil && version != m.ResourceVersion {

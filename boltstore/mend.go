@@ -11,9 +11,9 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Mend removes what damage has reached from a source that the program fills itself, and
-// keeps the rest with its times. Err is nil afterwards. It does nothing where Err is nil,
-// or to the source of an informer, which a relist mends. Replace mends, too.
+// Mend removes damaged objects from a source that the program fills itself, and keeps the
+// rest with its times. Err is nil afterwards. Mend does nothing if Err is nil. It also
+// does nothing to an informer's source, which a relist mends. Replace mends, too.
 func (s *Claimed) Mend() error {
 	if s.Err() == nil || !s.FilledByProgram() {
 		return nil
@@ -21,9 +21,9 @@ func (s *Claimed) Mend() error {
 	return s.write(&Batch{mends: true})
 }
 
-// changes are the batch's. A Replace also deletes what is at other keys. Of a source that
-// damage has reached, and that no server will list, it begins another generation, and so
-// does Mend.
+// changes returns the batch's changes. A Replace also deletes the objects at all other
+// keys. If the source is damaged and no server will list it, Replace and Mend begin
+// another generation.
 func (w *work) changes(a *applier) ([]*Change, error) {
 	mends, replaces := w.b.mends && w.meta.Generation > 0, w.b.replaces && w.meta.Generation > 0
 	w.mended = (mends || replaces) && (w.meta.Degraded != "" || w.s.Err() != nil) && !w.meta.listed() && !w.s.expectsProducer()
@@ -37,7 +37,7 @@ func (w *work) changes(a *applier) ([]*Change, error) {
 	return w.b.Changes, nil
 }
 
-// others deletes what is at other keys than the changes.
+// others deletes the objects at all keys but those of the changes.
 func (a *applier) others(changes []*Change) (gone []*Change, err error) {
 	stay := map[string]bool{}
 	for _, c := range changes {
@@ -51,9 +51,9 @@ func (a *applier) others(changes []*Change) (gone []*Change, err error) {
 	return gone, err
 }
 
-// mend begins another generation, with the records that can be read if keep is true. A
-// record that cannot be read cannot be taken out of the digests. Notes of indices that
-// lack a record stay with it.
+// mend begins another generation, with the records that can be read if keep is true. It
+// does so since an unreadable record cannot be taken out of the digests. Notes of indices
+// that lack a record stay with the record.
 func (a *applier) mend(keep bool) error {
 	type record struct {
 		key  string

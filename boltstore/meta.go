@@ -23,13 +23,13 @@ type header struct {
 	Format        int            `msgpack:"format"`
 	BootID        string         `msgpack:"bootID"`
 	Clean         bool           `msgpack:"clean"`
-	SyncedCommits bool           `msgpack:"synced,omitempty"` // each commit of the boot is
+	SyncedCommits bool           `msgpack:"synced,omitempty"` // each commit of the boot is synced
 	Created       int64          `msgpack:"created"`          // unix ns
 	Keys          *seal.Envelope `msgpack:"keys"`             // only in an encrypted file
 	Rotate        bool           `msgpack:"rotate"`           // the data keys are older than the keyset's primary key
-	// NamesLost: sources with durable handlers were removed because nobody claimed them, or
-	// something of the file was lost. A source that is made in the file begins with
-	// NamesLost set in meta.
+	// NamesLost: sources with durable handlers were removed because nobody claimed them,
+	// or a part of the file was lost. A new source in the file begins with NamesLost set
+	// in its meta.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func updateHeader(tx *bolt.Tx, fn func(h *header)) error {
 	if err != nil {
 		return err
 	}
-	f, err := layout.Create(tx, layout.BucketFile) // an earlier build's may lack the signature
+	f, err := layout.Create(tx, layout.BucketFile) // a file of an earlier build may lack the signature
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func fileNamesLost(tx *bolt.Tx) bool {
 	return err != nil || h.NamesLost
 }
 
-// digest is a count and an additive checksum of a bucket's content. It notices a
-// missing record and an old one, which a record's own checksum does not.
+// digest is a count and an additive checksum of a bucket's content. Unlike a record's own
+// checksum, it shows that a record is missing or old.
 type digest struct {
 	Count uint64 `msgpack:"n"`
 	Sum   uint64 `msgpack:"s"`
@@ -88,21 +88,21 @@ func (d digest) compare(o format.Owner, raws []layout.Raw) error {
 	return nil
 }
 
-// indexMeta is what meta says of one index. An index is complete once the function of
-// that version has indexed every record. Records and bucket have its values and entries
-// even before.
+// indexMeta is the part of meta about one index. The index is complete once the function
+// of that version has indexed every record. Its values and entries are in records and
+// bucket even before.
 type indexMeta struct {
 	Version  string `msgpack:"version"`
 	Complete bool   `msgpack:"complete"`
 	Digest   digest `msgpack:"digest"`
 }
 
-// sourceMeta is the one record of a source's state. It changes in the transaction that
-// makes the change it describes.
+// sourceMeta is the one record of a source's state. It is written in the same transaction
+// as the changes that it describes.
 //
-// Confirmed is a wall time. ConfirmedBy adds the boot in which it was, the time since
-// that boot, and whether the clock was known to be right. Read and ReadBy, Claimed and
-// ClaimedBy, and a handler's last use, have the same form.
+// Confirmed is a wall time. ConfirmedBy adds the boot at that time, the time since that
+// boot, and whether the clock was known to be right. Read and ReadBy, Claimed and
+// ClaimedBy, and a handler's last use have the same form.
 //
 // It has many fields because all of them must change together or not at all.
 type sourceMeta struct {
@@ -122,7 +122,7 @@ type sourceMeta struct {
 	ResourceVersion string               `msgpack:"resourceVersion"`
 	Listed          string               `msgpack:"listed,omitempty"`     // version of the last list
 	NewestPage      string               `msgpack:"newestPage,omitempty"` // see Claimed.NewestPage
-	Moved           bool                 `msgpack:"moved,omitempty"`      // an earlier list had another one
+	Moved           bool                 `msgpack:"moved,omitempty"`      // an earlier list had another version
 	Stands          bool                 `msgpack:"stands,omitempty"`     // see Claimed.Stands
 	Restored        bool                 `msgpack:"restored,omitempty"`   // see Claimed.NoteRestored
 	Countless       bool                 `msgpack:"countless,omitempty"`  // see Claimed.Countless
@@ -148,9 +148,9 @@ type sourceMeta struct {
 	Names           []string             `msgpack:"names,omitempty"`
 	Categories      []string             `msgpack:"categories,omitempty"`
 	Columns         []Column             `msgpack:"columns,omitempty"`
-	// NamesLost: durable handlers were removed, by damage or their age. A durable handler
-	// that is not in the file starts over. It stays true, since nothing tells when the last one
-	// has come back.
+	// NamesLost: durable handlers were removed, by damage or by their age. A durable
+	// handler that is not in the file starts over. NamesLost stays true, since nothing
+	// tells when the last of them has come back.
 	NamesLost bool `msgpack:"namesLost,omitempty"`
 	// NoPlain: no plain handler was added since the source was made. The journal keeps
 	// nothing for one. See Claimed.ExpectPlain.
@@ -170,7 +170,7 @@ type sourceMeta struct {
 	// Noted counts the generation's notes.
 	Noted noted `msgpack:"noted,omitempty"`
 
-	changed []itemChange // what this commit changes for readers
+	changed []itemChange // the changes that readers see with this commit
 	remark  bool         // this commit begins the marks again
 }
 
@@ -222,12 +222,11 @@ func parseMeta(raw []byte) (*sourceMeta, error) {
 	return m.clone(), nil
 }
 
-// owner is what the sums of the source's records begin with.
+// owner is the beginning of the checksums of the source's records.
 func (m *sourceMeta) owner() format.Owner { return format.OwnerOf(m.Source.ID()) }
 
-// sourceTx is one source's buckets within a transaction.
-// Its methods are in the files of what they read or write: dictionaries, handler
-// positions, journal, notes, progress.
+// sourceTx is one source's buckets within a transaction. Its methods are in the files of
+// their subjects: dictionaries, handler positions, journal, notes, progress.
 type sourceTx struct{ layout.Tree }
 
 func sourceIn(b *bolt.Bucket, id string, s *seal.Sealer) sourceTx {
@@ -290,8 +289,8 @@ func genIn(g layout.Gen) genTx { return genTx{g, notes{g}} }
 // gen opens a generation. Its fields are nil if it does not exist.
 func (t sourceTx) gen(n uint64) genTx { return genIn(t.Gen(n)) }
 
-// served returns the generation that m serves, which must be there. Lost writes can leave
-// m alone.
+// served returns the generation that m serves. It must be there; lost writes can leave m
+// without it.
 func (t sourceTx) served(m *sourceMeta) (genTx, error) {
 	g := t.gen(m.Generation)
 	if m.Generation > 0 && g.Items == nil {

@@ -21,10 +21,10 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Notes say of which objects something could not be stored although the resume point
-// has passed them. A note is written in the transaction that passes the object. It is
-// removed in the one that stores the object, finds it gone, or computes what was
-// missing.
+// A note names an object that the resume point has passed although the object, or its
+// values in an index, could not be stored. The transaction that passes the object writes
+// the note. The transaction that stores the object, finds it gone or computes the missing
+// values removes the note.
 
 // note is the note of one key.
 type note struct {
@@ -35,7 +35,7 @@ type note struct {
 	// or later.
 	Unstored bool   `msgpack:"unstored,omitempty"`
 	RV       string `msgpack:"rv,omitempty"`
-	// Record is what the file had before, if that must not be served any more.
+	// Record is the file's earlier record, if that must not be served any more.
 	Record []byte `msgpack:"record,omitempty"`
 	// Indices are those for which the record has no values, because their functions
 	// failed.
@@ -72,7 +72,7 @@ func (d *noted) add(n *note, by int) {
 
 func (d *noted) unstored() uint64 { return d.Unstored + d.Nameless }
 
-// IsZero makes msgpack leave it out of a meta without notes.
+// IsZero has msgpack leave the summary out of a meta without notes.
 func (d noted) IsZero() bool { return d == noted{} }
 
 func (d *noted) none() bool { return d.Unstored == 0 && d.Unindexed == 0 }
@@ -101,7 +101,7 @@ func short(err error) string {
 type notes struct{ layout.Gen }
 
 // get returns the note at an item key, nil if there is none. A damaged note counts as
-// one of an unstored object: to read the object again is always right.
+// that of an unstored object: it is always right to read an object again.
 func (x notes) get(k []byte) *note {
 	raw := x.Notes().Get(k)
 	if raw == nil {
@@ -181,16 +181,16 @@ func (x notes) page(from []byte, most int, damaged func(error)) (all []*note, ne
 }
 
 // UnstoredObjects counts objects that could not be transformed, keyed or encoded as the
-// server showed them, in this life or an earlier one. They have to be read again.
+// server showed them, in this life or an earlier one. They must be read again.
 func (s *Claimed) UnstoredObjects() uint64 {
 	return s.metaNow().Noted.unstored()
 }
 
-// Noted is an object of which something could not be stored: the object itself, or
-// values in indices.
+// Noted is an object that could not be stored, or whose values in some indices could not
+// be.
 type Noted struct {
 	Key string `json:"key"`
-	// ResourceVersion is the version that could not be stored. "" if only values of
+	// ResourceVersion is the version that could not be stored, "" if only values in
 	// Indices are missing.
 	ResourceVersion string    `json:"resourceVersion,omitempty"`
 	Unstored        bool      `json:"unstored,omitempty"`
@@ -199,7 +199,8 @@ type Noted struct {
 	Time            time.Time `json:"time"`
 }
 
-// Noted returns up to most of the objects of which something could not be stored.
+// Noted returns the objects that could not be stored, or not with all index values: at
+// most the given number of them.
 func (s *Store) Noted(most int) (all []Noted, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) error {
 		ns, _, err := t.gen(m.Generation).notes.page(nil, most, s.damaged)
@@ -223,8 +224,8 @@ func (x notes) unstored(k []byte) bool {
 	return n != nil && n.Unstored
 }
 
-// strayNotes says whether there are notes that meta does not count. Then an older
-// program, which does not know notes, has written meta since.
+// strayNotes says whether there are notes that meta does not count. That is so if an
+// older program, which does not know notes, has written meta since.
 func (t sourceTx) strayNotes(m *sourceMeta) bool {
 	return m.Noted.none() && m.Generation > 0 && t.gen(m.Generation).Notes().Some()
 }
@@ -335,7 +336,7 @@ func (v *verifier) notes(g genTx) {
 		}
 	})
 	if v.m.Noted.none() {
-		return // left by an older program: the next claim drops them
+		return // an older program left them: the next claim drops them
 	}
 	if is.Unstored != v.m.Noted.Unstored || is.Unindexed != v.m.Noted.Unindexed {
 		v.problem("%d objects are noted as unstored and %d as unindexed; meta counts %d and %d", is.Unstored, is.Unindexed, v.m.Noted.Unstored, v.m.Noted.Unindexed)

@@ -81,8 +81,7 @@ func (a *applier) settleNote(c *Change, w was, before *note) error {
 	return a.putNote(w.k, n)
 }
 
-// noteIndices notes the same indices as missing at a key as from does, a note of
-// another generation.
+// noteIndices copies the missing indices of a key from a note of another generation.
 func (a *applier) noteIndices(k []byte, key string, from *note) error {
 	before := a.noteOf(k)
 	n := &note{Key: key}
@@ -129,8 +128,8 @@ func (a *applier) putNote(k []byte, n *note) error {
 	return a.to.notes.put(a.m, k, n, old)
 }
 
-// noteOf returns the note of a key from the generation that is written, otherwise from
-// the one to compare with.
+// noteOf returns the note of a key from the generation that is written or, if it has
+// none, from the one to compare with.
 func (a *applier) noteOf(k []byte) *note {
 	if !a.m.Noted.none() {
 		if n := a.noteAt(k); n != nil {
@@ -144,8 +143,8 @@ func (a *applier) noteOf(k []byte) *note {
 }
 
 // noteAt returns the note of a key from the generation that is written. A damaged note
-// cannot be subtracted from the counts, so the source becomes degraded and is listed. Nor
-// does it say which indices lack the object.
+// cannot be subtracted from the counts, and does not say which indices lack the object.
+// So the source becomes degraded and is listed.
 func (a *applier) noteAt(k []byte) *note {
 	n := a.to.notes.get(k)
 	if n != nil && n.damage != nil {
@@ -156,7 +155,7 @@ func (a *applier) noteAt(k []byte) *note {
 	return n
 }
 
-// isOlder says whether version a is known to be before b.
+// isOlder says whether version a is certainly before b.
 func isOlder(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c < 0

@@ -24,13 +24,13 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// Open opens the file at path, or creates it, with its folder if nothing else is missing.
-// That folder is for this user alone. A file that is damaged, or of a newer format, is
-// renamed to <path>.corrupt-<time>, and a new one takes its place, with what verifies of a
-// damaged one. The log and [DB.AsidePaths] name the renamed file. Another program's file
-// stays as it is, and the error is ErrForeign, unless Options.ReplaceForeign is set.
-// Anything but a regular file, such as a folder, always stays. Errors say what to do.
-// Close releases the file.
+// Open opens the file at path, or creates it. It also makes the file's folder, for this
+// user alone, if only that is missing. A file that is damaged, or of a newer format, is
+// renamed to <path>.corrupt-<time>, and a new file takes its place, with everything that
+// verifies of a damaged one. The log and [DB.AsidePaths] name the renamed file. Another
+// program's file stays as it is, and the error is ErrForeign, unless
+// Options.ReplaceForeign is set. Anything but a regular file, such as a folder, always
+// stays. Errors say what to do. Close releases the file.
 func Open(path string, o Options) (*DB, error) {
 	db, err := newDB(path, o.withDefaults())
 	if err != nil {
@@ -132,8 +132,8 @@ func (db opening) tryOpen() (*boltFile, error) {
 	case err != nil:
 		return nil, err
 	}
-	// While bbolt waited for the lock, the holder may have replaced the file: the one
-	// opened here has no name any more.
+	// While bbolt waited for the lock, the holder may have replaced the file. The file
+	// opened here then has no name any more.
 	if !osfile.IsAt(b.f, db.path) {
 		return nil, errors.Join(errReplaced, b.Close())
 	}
@@ -157,7 +157,7 @@ func (db opening) tryOpen() (*boltFile, error) {
 // errEmpty: a file that kubewake makes is never empty.
 var errEmpty = fmt.Errorf("%w: it is empty", ErrDamaged)
 
-// errNoFile: to open a device or a pipe may wait for ever, and it must not be replaced.
+// errNoFile: opening a device or a pipe may wait for ever, and it must not be replaced.
 var errNoFile = fmt.Errorf("%w: it is not a regular file", ErrForeign)
 
 // lookAt verifies the file's pages under its lock: a file that is being written looks
@@ -179,8 +179,8 @@ func (db opening) lookAt() error {
 
 var errReplaced = beside.ErrReplaced
 
-// allocSize is by how many bytes bbolt grows the file. bbolt's own 16 MiB would be most
-// of a small file. bbolt subtracts it from MaxSize.
+// allocSize is the step, in bytes, in which bbolt grows the file. bbolt's own 16 MiB
+// would be most of a small file. bbolt subtracts the step from MaxSize.
 func (o Options) allocSize() int {
 	if o.MaxSize > 0 {
 		return min(1<<20, o.MaxSize/16)
@@ -209,8 +209,8 @@ func boltOptions(o Options) *bolt.Options {
 	return b
 }
 
-// judgeHeader tells kubewake's files from other programs' and from newer ones. It
-// verifies a file whose last commits may not have reached the disk.
+// judgeHeader tells files that this program can use from other programs' files and from
+// newer ones. It verifies a file whose last commits may not have reached the disk.
 func (db opening) judgeHeader(b *boltFile) error {
 	var h header
 	err := faults.Contain(func() error {
@@ -257,8 +257,8 @@ func (db opening) judgeHeader(b *boltFile) error {
 	})
 }
 
-// ours says whether a page is of a kubewake file. Those of files from before there was a
-// mark are known by names that are together.
+// ours says whether a page is of a kubewake file. Files of earlier programs have no mark;
+// names that occur together tell them.
 func ours(page map[string]*pages.Bucket) bool {
 	has := func(names ...[]byte) bool {
 		return !slices.ContainsFunc(names, func(name []byte) bool { _, ok := page[string(name)]; return !ok })
@@ -271,7 +271,7 @@ func ours(page map[string]*pages.Bucket) bool {
 	return has(layout.BucketFile, layout.BucketSources) || has(layout.BucketGen, layout.BucketJournal, layout.KeyMeta)
 }
 
-// foreign is why a sound bbolt file has no header of ours.
+// foreign says why a sound bbolt file has no header of ours.
 func foreign(path string) error {
 	f, done, err := pages.Open(path)
 	if err != nil {
@@ -305,7 +305,7 @@ func (db replacing) realPath() string {
 	return db.path
 }
 
-// tempFile makes an empty file beside the one at path, which it is to replace.
+// tempFile makes an empty file beside the one at path, to replace that one.
 func (db replacing) tempFile(path string) (string, error) {
 	was := db.judged.file
 	if b := db.h.now.Load(); b != nil {
@@ -314,8 +314,8 @@ func (db replacing) tempFile(path string) (string, error) {
 	return db.beside.Temp(path, was)
 }
 
-// makeFile makes a file for path under a temporary name, which it returns. fill may
-// fill it. Only h's fields about keys and handlers are used.
+// makeFile makes a file for path under a temporary name, and returns that name. fill, if
+// not nil, fills it. Of h only the fields about keys and handlers are used.
 func (db replacing) makeFile(path string, h header, fill func(*bolt.DB) error) (name string, err error) {
 	if name, err = db.tempFile(path); err != nil {
 		return "", err

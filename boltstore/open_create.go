@@ -18,16 +18,16 @@ func (db opening) create() error {
 	if err != nil {
 		return err
 	}
-	// An empty file is what may be left of one with durable handlers.
+	// An empty file may be the rest of a file with durable handlers.
 	return db.createFile(header{Keys: keys, NamesLost: osfile.IsEmpty(db.path)})
 }
 
-// makeFolder makes the file's folder, for this user alone, if nothing else is missing. The
+// makeFolder makes the file's folder, for this user alone, if only that is missing. The
 // root of a pod's volume is open to other users, and a container may have no shell.
 func (db opening) makeFolder() error {
 	dir := filepath.Dir(db.path)
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return nil // what is wrong with it shows when the file is made
+		return nil // making the file will show what is wrong
 	}
 	if err := db.files.Mkdir(dir); errors.Is(err, fs.ErrExist) {
 		return db.checkPath() // another process has made it
@@ -58,9 +58,9 @@ func (db opening) createFile(h header) error {
 	return errors.Join(err, db.files.SyncDir(filepath.Dir(path)))
 }
 
-// takeEmpty renames a file to path if it could not be linked. Either an empty file is
-// there, or the file system has no links. In that case an empty file is made, whose
-// lock keeps other processes out. A file with content stays.
+// takeEmpty renames a file to path if it could not be linked: an empty file is there, or
+// the file system has no links. Without links, it first makes an empty file, whose lock
+// keeps other processes out. A file with content stays.
 func (db opening) takeEmpty(name, path string) error {
 	if err := db.files.Op("create", path); err != nil {
 		return err

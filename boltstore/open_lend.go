@@ -13,13 +13,13 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A file opened for reading with GiveWay is read without its lock.
+// A file that was opened for reading with GiveWay is read without its lock.
 //
-// bbolt writes no page that the newest transaction can reach. So the state of
-// transaction N stays whole on the disk until N+1 is committed and N+2 begins to reuse
-// what N+1 has freed. Each read therefore checks before and after whether N is still
-// the newest transaction. If it is, all of the read is of N. If not, its result is
-// thrown away, be it an error or a panic.
+// bbolt writes no page that the newest transaction can reach. So the state of transaction
+// N stays whole on the disk until N+1 is committed and N+2 begins to reuse what N+1 has
+// freed. Each read therefore checks before and after whether N is still the newest
+// transaction. If it is, all of the read is of N. If not, the result is thrown away, even
+// if it is an error or a panic.
 
 // lends says whether the lock is held only while the file is opened.
 func (db opening) lends() bool {
@@ -92,8 +92,8 @@ func (b *boltFile) taken() bool {
 	return !errors.Is(err, ErrClosed) && (err != nil || id != b.lent)
 }
 
-// View is bbolt's View. In a lent file it returns ErrTaken if another process has
-// written to it, in others errOverwritten.
+// View is bbolt's View. If another process has written to the file, the error is ErrTaken
+// in a lent file, otherwise errOverwritten.
 func (b *boltFile) View(fn func(tx *bolt.Tx) error) error {
 	if b.lent == 0 {
 		from := b.last.Load()

@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// migration brings a file from one format to the next, in the transaction that notes
-// the new format. A crash leaves the one or the other. A migration too large for a
+// migration brings a file from one format to the next, in the transaction that notes the
+// new format. A crash leaves the file in either format. A migration too large for a
 // transaction must copy the file, as conversions do.
 type migration func(tx *bolt.Tx, s *seal.Sealer) error
 

@@ -21,8 +21,8 @@ func isPart(name []byte) bool {
 }
 
 // checkNames returns ErrDamaged if a source, or a part of one, has a name that it cannot
-// have. bbolt has no checksums, and pages.Check sees no names. What a changed name led to
-// would count as never written: a source as new, and its durable handlers, too.
+// have. bbolt has no checksums, and pages.Check sees no names. The source behind a
+// changed name would count as never written, and its durable handlers as new.
 func checkNames(tx *bolt.Tx, s *seal.Sealer) error {
 	sources := tx.Bucket(layout.BucketSources)
 	if sources == nil {
@@ -46,9 +46,9 @@ func checkNames(tx *bolt.Tx, s *seal.Sealer) error {
 	})
 }
 
-// sourcesListed verifies the pages that list the sources, as they are on disk, and the
-// sources' names. A source that these no longer show must not count as new. The caller
-// holds writeMu.
+// sourcesListed verifies the pages on disk that list the sources, and the sources' names.
+// A source that these pages no longer show must not count as new. The caller holds
+// writeMu.
 func (h *handle) sourcesListed(tx *bolt.Tx) error {
 	sources, f, err := h.sourcesOnDisk()
 	flat := false
@@ -67,9 +67,8 @@ func (h *handle) sourcesListed(tx *bolt.Tx) error {
 	return nil
 }
 
-// handlersListed verifies the pages that list the parts of a source and its handlers, as
-// they are on disk, as sourcesListed those of the sources. A handler that these no longer
-// show must not count as new.
+// handlersListed does the same for the pages on disk that list the parts of a source and
+// its handlers. A handler that these pages no longer show must not count as new.
 func (h *handle) handlersListed(id string) error {
 	name, err := layout.SourceName(h.seal, id)
 	if err != nil {
@@ -99,8 +98,8 @@ func (h *handle) handlersListed(id string) error {
 	return nil
 }
 
-// sourcesOnDisk is the bucket of the sources in the file as it is on disk. Each file of
-// ours has one.
+// sourcesOnDisk returns the bucket of the sources as it is on disk. Each file of ours has
+// one.
 func (h *handle) sourcesOnDisk() (sources pages.Bucket, f *pages.File, err error) {
 	if f, err = pages.FileOf(h.db.f); err == nil {
 		sources, err = f.Find(f.Top(), layout.BucketSources)

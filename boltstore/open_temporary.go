@@ -25,10 +25,10 @@ const freePoll = 250 * time.Millisecond
 // Close removes that file. If the program is killed, the next call by any program of
 // the user removes it.
 //
-// free is nil if db is the file itself. Otherwise it is closed once no other process
-// has the file open. Then end the informers, close db, and open again. To handlers this
-// is a restart of the program. Running informers cannot go on with the file: what they
-// have told is not what its journal has.
+// free is nil if db is the file itself. Otherwise it is closed once no other process has
+// the file open. Then end the informers, close db, and open again. To handlers this is a
+// restart of the program. Running informers cannot go on with the file, since its journal
+// does not have what they have told.
 //
 // A temporary file begins empty: its sources are listed, no earlier deletes are told,
 // and acknowledgements of durable handlers are lost with it. Add durable handlers only

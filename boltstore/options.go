@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
-// Durability says what a commit survives.
+// Durability says which failures a commit survives.
 type Durability int
 
 const (
@@ -27,111 +27,112 @@ const (
 // Options are the options of a file, and of the informers over it. The zero value is a
 // good default.
 type Options struct {
-	// Durability is set to DurabilityProcess where syncs are dear and a machine that
-	// crashes may read its sources again. Default DurabilityFull.
+	// Durability: set it to DurabilityProcess if syncs are expensive and a machine that
+	// crashed may read its sources again. Default DurabilityFull.
 	Durability Durability
-	// Window is set to seconds to spare flash, and to less than the default for changes
-	// that must be seen sooner. It is how long changes to a busy file are gathered into
-	// one commit. An idle file commits a change at once. Readers see a change once it
-	// is committed; the first sync, a relist and the end of an informer do not wait for
-	// the window. Default 20 ms.
+	// Window is how long changes to a busy file are gathered into one commit. Set it to
+	// seconds to spare flash, or below the default if changes must be seen sooner. An
+	// idle file commits a change at once. Readers see a change once it is committed. The
+	// first sync, a relist and the end of an informer do not wait for the window. Default
+	// 20 ms.
 	//
 	// The time that a commit takes counts towards the window, up to 10 ms and half of
 	// it, except after a commit of more than a MiB.
 	Window time.Duration
-	// FlushInterval is set to minutes to spare flash: there are fewer commits, and after
-	// a crash handlers are told that much again. It bounds how long told marks and
-	// acknowledgements wait for another commit. A longer Window bounds it instead while
-	// changes are gathered. Default 5 s, at least 1 ms.
+	// FlushInterval bounds how long told marks and acknowledgements wait for another
+	// commit. Set it to minutes to spare flash: there are fewer commits, and after a
+	// crash handlers are told that much again. While changes are gathered, a longer
+	// Window takes its place. Default 5 s, at least 1 ms.
 	FlushInterval time.Duration
-	// JournalBytes and JournalAge are set to keep more history for `kubewake history`
-	// and for handlers that fall behind, or less on a small disk. They bound the journal
-	// of each source, in compressed bytes and in time. Entries that plain handlers have
-	// not been told are kept in any case. Entries that durable handlers have not
+	// JournalBytes and JournalAge bound the journal of each source, in compressed bytes
+	// and in time. Raise them to keep more history for `kubewake history` and for
+	// handlers that fall behind; lower them on a small disk. Entries that plain handlers
+	// have not been told are kept in any case. Entries that durable handlers have not
 	// acknowledged are collapsed to one change a key. Defaults 16 MiB and 1 h.
 	JournalBytes int64
 	JournalAge   time.Duration
-	// HandlerAge is set where names of durable handlers go out of use. It is how long a
-	// durable handler may be unregistered before it is removed, with everything kept
-	// for it. It may stay a sixteenth longer, or a minute. One that returns later starts
-	// over. The clock must have been right then and now; see TrustClock. 0 or less keeps
-	// handlers for ever.
+	// HandlerAge is how long a durable handler may be unregistered before it is removed,
+	// with everything kept for it. Set it if names of durable handlers go out of use. A
+	// handler may stay a sixteenth longer, or a minute. One that returns after its
+	// removal starts over. The clock must have been right then and now; see TrustClock. 0
+	// or less keeps handlers for ever.
 	HandlerAge time.Duration
-	// MaxSize bounds the file, in bytes, where the disk is not the file's alone. A
-	// sixteenth of it, at most 1 MiB, is not used. An empty file takes 7 pages of the
-	// system's, and that sixteenth, in any case. 0 or less means no bound.
+	// MaxSize bounds the file, in bytes. Set it if others need room on the disk. A
+	// sixteenth of it, at most 1 MiB, is not used. An empty file takes that sixteenth and
+	// 7 pages of the system's in any case. 0 or less means no bound.
 	MaxSize int
-	// Compression is set to CompressionZstd to spare disk and flash. Default
-	// CompressionNone, which reads fastest. It may be changed at any time: stored
-	// objects keep their form until they change.
+	// Compression: set it to CompressionZstd to spare disk and flash. Default
+	// CompressionNone, which reads fastest. It may be changed at any time: stored objects
+	// keep their form until they change.
 	Compression Compression
-	// CollectAfter is set longer, or negative to keep all, where a program claims some
-	// of its sources seldom. It is how long after its last claim a source is removed
-	// from the file. Contents of another cluster go that long after they were set
-	// aside. The last claim is noted to the hour. Durable handlers of such a source start
+	// CollectAfter is how long after its last claim a source is removed from the file.
+	// Set it longer if a program claims some of its sources seldom, or negative to keep
+	// all. Contents of another cluster are removed that long after they were set aside.
+	// The last claim is noted to the hour. Durable handlers of a removed source start
 	// over when they come back. Default 30 days.
 	//
-	// A file must have been open for an hour, so that a program that was off for long
-	// claims its sources first. The clock must have been right then and now; see
-	// TrustClock.
+	// Nothing is removed until the file has been open for an hour, so a program that was
+	// off for long can claim its sources first. The clock must have been right then and
+	// now; see TrustClock.
 	CollectAfter time.Duration
-	// ObjectMemory is set larger where reads must be as fast as client-go's, and smaller
-	// or negative where memory is short. It bounds the memory for decoded objects, of
-	// all sources together, in bytes. A source whose objects fit is read from memory,
-	// any other from the file: in the order in which they come. Default a quarter of
-	// the process's memory limit (GOMEMLIMIT, control group), 8 MiB if there is none.
+	// ObjectMemory bounds the memory for decoded objects of all sources together, in
+	// bytes. Set it larger if reads must be as fast as client-go's, and smaller or
+	// negative if memory is short. Sources get memory in the order in which they are
+	// loaded. A source whose objects fit is read from memory, any other from the file.
+	// Default a quarter of the process's memory limit (GOMEMLIMIT, control group), 8 MiB
+	// if there is none.
 	ObjectMemory int64
-	// LockTimeout is set longer where a program starts while the one before it ends. It
-	// is how long Open waits for another process to close the file. Default 500 ms;
-	// negative does not wait.
+	// LockTimeout is how long Open waits for another process to close the file. Set it
+	// longer if a program starts while the one before it ends. Default 500 ms; negative
+	// does not wait.
 	LockTimeout time.Duration
 	// ReadOnly is for tools that look at an existing file. Nothing is created, renamed
 	// or repaired, and sources cannot be claimed.
 	ReadOnly bool
 	// GiveWay, with ReadOnly, is for tools that must not keep the file's program from
-	// starting: other processes may open the file for writing at any time, since the
-	// lock is held only during Open. Once another process has written to the
-	// file, reads fail with ErrTaken. Earlier reads are all of the state that was
-	// opened. On Windows and on network file systems GiveWay has no effect.
+	// starting. The lock is held only during Open, so other processes may open the file
+	// for writing at any time. Once another process has written to the file, reads fail
+	// with ErrTaken. All reads before that show the state that was opened. GiveWay has no
+	// effect on Windows and on network file systems.
 	GiveWay bool
-	// AllowUnsafePath is for files that several users share, and paths that are
-	// symlinks. Without it Open fails with ErrUnsafe if other users can change the file
-	// or its folder, and a file of this user that others can read gets mode 0600.
+	// AllowUnsafePath is for files that several users share, and paths that are symlinks.
+	// Without it, Open fails with ErrUnsafe if other users can change the file or its
+	// folder. A file of this user that others can read gets mode 0600.
 	AllowUnsafePath bool
-	// ReplaceForeign is for programs that must start whatever lies at their path.
-	// Another program's file is renamed to <path>.corrupt-<time>, and a new one is
-	// started. Without it Open fails with ErrForeign and leaves the file as it is.
+	// ReplaceForeign is for programs that must start whatever lies at their path. Another
+	// program's file is renamed to <path>.corrupt-<time>, and a new file takes its place.
+	// Without it, Open fails with ErrForeign and leaves the file as it is.
 	ReplaceForeign bool
-	// Keyset is set for Secrets, and for disks that others can read. It encrypts the
-	// file: names deterministically, so that they can be looked up, everything else
-	// with AEAD. A file that is not encrypted is converted when it is opened for
-	// writing, which takes as long as copying it. A crash leaves the old or the
-	// converted file. If the keyset has another primary key since, Open makes new data
-	// keys; see DB.KeysDue. [Decrypt] takes the encryption off.
+	// Keyset encrypts the file. Set it for Secrets, and for disks that others can read.
+	// Names are encrypted deterministically, so that they can be looked up, everything
+	// else with AEAD. A file that is not encrypted is converted when it is opened for
+	// writing, which takes as long as copying it. A crash leaves the old or the converted
+	// file. If the keyset's primary key has changed, Open makes new data keys; see
+	// DB.KeysDue. [Decrypt] takes the encryption off.
 	//
 	// If the keyset is malformed or not the file's, Open returns ErrKeyset and leaves
 	// the file as it is. Default none: the file is not encrypted.
 	Keyset *seal.Keyset
-	// Logger is set by programs that do not log through klog. It gets the messages of
-	// the file and of its informers. Default klog.Background().
+	// Logger gets the messages of the file and of its informers. Set it if the program
+	// does not log through klog. Default klog.Background().
 	Logger *klog.Logger
-	// TrustClock is set on devices whose clock has a battery, so is always right.
-	// Without it the clock counts as right while the system calls it synchronised
-	// (Linux), or once a server on another machine had the same time. On other systems it
-	// always counts as right. A confirmation before the last boot has an age only if
-	// the clock was right then and is right now.
+	// TrustClock: set it on devices whose clock has a battery and so is always right.
+	// Without it, on Linux the clock counts as right while the system calls it
+	// synchronised, or once a server on another machine had the same time. On other
+	// systems it always counts as right. A confirmation before the last boot has an age
+	// only if the clock was right then and is right now.
 	TrustClock bool
-	// Clock is for tests, of the file and of its informers. Default the real clock. A
-	// DeviceClock can stand for a device that reboots and sleeps.
+	// Clock is the clock of the file and of its informers, for tests. A DeviceClock can
+	// stand for a device that reboots and sleeps. Default the real clock.
 	Clock clock.WithTicker
 
-	// bookmarkInterval bounds how long a bookmark of an otherwise idle source waits for
-	// a commit. An older version costs such a source nothing after a crash, unless the
-	// server was restarted, while each commit wears the disk. It is checked each
+	// bookmarkInterval bounds how long a bookmark of an otherwise idle source waits for a
+	// commit. Each commit wears the disk. An older version costs such a source nothing
+	// after a crash, unless the server was restarted. The bound is checked each
 	// FlushInterval. An orderly end writes the newest bookmark. Default 10 min.
 	bookmarkInterval time.Duration
-	// maxCommitBytes bounds a transaction. More is split over several, each with at
-	// least one change or record. Default 4 MiB.
+	// maxCommitBytes bounds a transaction. Further changes go into further transactions,
+	// each with at least one change or record. Default 4 MiB.
 	maxCommitBytes int
 	// maxRelists is how many sources may relist at once. Default 8.
 	maxRelists int
@@ -139,9 +140,9 @@ type Options struct {
 	// three times its encoded size, and 1.5 KB. Default 3 MiB.
 	hotBytes int64
 	// compactRatio is the share of unused pages above which an open file of at least
-	// compactMinSize is compacted (see [DB.Compact]). Negative turns that off. Default
-	// 0.6, which is more than a relist of all objects leaves unused. With less than 0.1
-	// the free pages of each commit may cause a compaction a minute. Not on Windows.
+	// compactMinSize is compacted (see [DB.Compact]). Negative turns compaction off. The
+	// default of 0.6 is more than a relist of all objects leaves unused. With less than
+	// 0.1 the free pages of each commit may cause a compaction a minute. Not on Windows.
 	compactRatio float64
 	// compactMinSize is the size below which the keeper does not compact a file.
 	// Default 16 MiB.
@@ -154,17 +155,17 @@ type Options struct {
 	// decrypt decrypts a file that Keyset has encrypted; see [Decrypt].
 	decrypt bool
 
-	// step is set by tests. It is called at each step of a conversion or compaction.
+	// step is for tests. It is called at each step of a conversion or compaction.
 	step func(name string) error
-	// op is set by tests. It is called before each operation on files. transactions says
-	// that it is also called at the beginning of each one in the file in use.
+	// op is for tests. It is called before each operation on files. transactions says
+	// that it is also called at the beginning of each transaction in the file in use.
 	op           func(name, path string) error
 	transactions bool
-	// boot is set by tests. It names this boot of the machine.
+	// boot is for tests. It names this boot of the machine.
 	boot string
-	// plainRename is set by tests. It stands for a system that cannot exchange names.
+	// plainRename is for tests. It stands for a system that cannot exchange names.
 	plainRename bool
-	// migrations are those of tests.
+	// migrations are for tests.
 	migrations map[int]migration
 }
 

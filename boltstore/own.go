@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// A program's own write lies over what the server has shown. Readers see the program's
+// A program's own write hides the server's object from readers: they see the program's
 // object. Handlers see only the server's versions.
 //
 // A key with an own write has its base in the bucket own of the generation. The base is
@@ -21,10 +21,10 @@ import (
 // give it as the previous object. The base goes once the server's state has reached the
 // own write.
 //
-// Only readers see an own write before the first list, too. It lies in a generation
-// beside the one that the list stages. A source without a queue, which its program
-// fills, keeps no bases: there Replace and Bookmark state the resume point. Meta has a
-// digest of the bases. Dictionaries that bases need are kept.
+// An own write before the first list is in a generation beside the one that the list
+// stages. Only readers see it, too. A source that its program fills, without a queue,
+// keeps no bases: there Replace and Bookmark state the resume point. Meta has a digest of
+// the bases. Dictionaries that bases need are kept.
 
 // noBase is the base of a key that the server has not shown. Such a key always has a
 // record, which is an own write.
@@ -93,13 +93,13 @@ func (a *applier) dropBase(k []byte, key string) error {
 	return a.to.Own.Delete(k)
 }
 
-// was is the state of a key before a change.
+// was is the state of a key before the change at hand.
 type was struct {
 	k []byte
 	// here: the key is in the generation that is written.
 	here bool
-	// item is what readers see, base what the server showed last. They differ only if
-	// the key is owned, which means that it has an own write.
+	// item is the record that readers see, base the one that the server showed last. They
+	// differ only if the key is owned, which means that it has an own write.
 	item, base       *format.Record
 	itemRaw, baseRaw []byte
 	owned            bool
@@ -153,7 +153,7 @@ func (a *applier) ahead(c *Change, w was) bool {
 	return newer(w.item.ResourceVersion, asOf)
 }
 
-// newer says whether version a is known to be later than b.
+// newer says whether version a is certainly later than b.
 func newer(a, b string) bool {
 	if a == "" || b == "" {
 		return false
@@ -168,7 +168,7 @@ func (a *applier) writeOwn(c *Change, w was, before *note) error {
 	if c.typ == cache.Deleted {
 		switch {
 		case w.item == nil:
-			return nil // a damaged record stays until a list says what became of it
+			return nil // a damaged record stays until a list shows the object
 		case w.owned && (w.base == nil || a.hidden) && !w.damaged: // its base says that the server has nothing
 			if err := a.dropBase(w.k, c.key); err != nil {
 				return err

@@ -2,8 +2,8 @@ package boltstore
 
 import "bytes"
 
-// NoteCountless notes whether the server counts objects that its lists leave out, so that
-// numbers of objects show nothing.
+// NoteCountless notes whether the server counts objects that its lists leave out. Numbers
+// of objects then show nothing.
 func (s *Claimed) NoteCountless(countless bool) error {
 	if s.Countless() == countless {
 		return nil
@@ -14,11 +14,10 @@ func (s *Claimed) NoteCountless(countless bool) error {
 	})
 }
 
-// Countless is what NoteCountless last said, be it in an earlier life.
+// Countless returns the last argument of NoteCountless, in this life or an earlier one.
 func (s *Claimed) Countless() bool { return s.metaNow().Countless }
 
-// ServerObjects is how many objects the server has shown, whatever the program has
-// stored over them.
+// ServerObjects is how many objects the server has shown, own writes left aside.
 func (s *Claimed) ServerObjects() (n uint64, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		n = m.Items.Count

@@ -16,9 +16,9 @@ var errOwnUnknown = errors.New("it is not known which objects are own writes")
 
 // This file verifies bases, copies them, and carries them into a new generation.
 
-// carryOwn copies into a staged generation the own writes that are newer than the list.
-// While it was staged the list's version was not known. carried says whether there are
-// any.
+// carryOwn copies own writes that are newer than the list into a staged generation. It
+// comes last, since the list's version was not known before. carried says whether there
+// are any.
 func (r *Relist) carryOwn(src sourceTx, m *sourceMeta, resourceVersion string) (carried bool, err error) {
 	now := r.s.metaNow()
 	from, to := src.gen(now.Generation), src.gen(m.Generation)
@@ -91,8 +91,8 @@ func (v *verifier) own(g genTx) {
 	}
 }
 
-// staleOwn says whether the bases differ from meta's digest. Then an older program,
-// which does not know bases, has changed the source since.
+// staleOwn says whether the bases differ from meta's digest. That is so if an older
+// program, which does not know bases, has changed the source since.
 func (t sourceTx) staleOwn(m *sourceMeta) bool {
 	var d digest
 	bad := false
@@ -132,8 +132,8 @@ func (t sourceTx) dropOwn(m *sourceMeta, now time.Time) error {
 	return nil
 }
 
-// noteLost notes that the server's last state at k is lost. The next list tells it,
-// whatever the program has written.
+// noteLost notes that the server's last state at k is lost. Handlers are told the state
+// in the next list, whatever the program has written.
 func (a *applier) noteLost(k []byte, why error) error {
 	key, _, err := a.m.owner().ParseRecord(k, a.to.Items.Get(k))
 	if err != nil {

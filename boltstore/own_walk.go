@@ -24,8 +24,8 @@ func (g genTx) cursor() *unionCursor {
 	return c
 }
 
-// pair is the record at a key, the base of an own write, or both. In is nil in the one
-// that is not there.
+// pair is the record at a key, the base of an own write, or both. The one that is missing
+// has In nil.
 type pair struct{ item, base layout.Raw }
 
 // Seek goes to the first key at or after the place at. It returns the key's place, nil
@@ -68,8 +68,8 @@ func (c *unionCursor) here() (place []byte, w pair) {
 	return place, w
 }
 
-// shown is what the server showed last of the key under a cursor. In is nil if that is
-// nothing.
+// shown is the record that the server showed last at the key under a cursor. In is nil if
+// it showed none.
 func shown(item, base layout.Raw) layout.Raw {
 	switch {
 	case base.In == nil:

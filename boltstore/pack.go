@@ -13,8 +13,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
-// Compression says how payloads are stored. Payloads that are in the file can be read
-// whatever it is.
+// Compression says how payloads are stored. Any program can read either form.
 type Compression int
 
 const (
@@ -39,7 +38,7 @@ func (db *DB) packers(id string) *pack.Set {
 	return p
 }
 
-// pack packs a change's payload as the options say.
+// pack packs a change's payload if the options ask for it.
 func (s packing) pack(c *Change) {
 	if c.payload == nil || c.by != nil || s.db.opts.Compression == CompressionNone {
 		return

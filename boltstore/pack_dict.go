@@ -16,11 +16,11 @@ type dictValue struct {
 	Trained int64   `msgpack:"trained"` // unix ns
 }
 
-// dictUse is what meta says of a dictionary.
+// dictUse is the part of meta about a dictionary.
 type dictUse struct {
 	Records uint64 `msgpack:"n"` // records of the generation that it packed
-	// Retired is the seq up to which the journal may need the dictionary, once no
-	// record does. Zero before.
+	// Retired is the seq up to which the journal may need the dictionary, once no record
+	// needs it. Zero before that.
 	Retired uint64 `msgpack:"retired"`
 }
 
@@ -125,8 +125,8 @@ func (t sourceTx) putDict(version uint32, v dictValue) error {
 }
 
 // nextDict returns the version of the next dictionary, and how many there are. The
-// version is above those that meta knows: the version of a lost dictionary must not
-// come to mean another.
+// version is above all that meta knows: the version of a lost dictionary must not stand
+// for another one.
 func (t sourceTx) nextDict(m *sourceMeta) (version uint32, n int) {
 	version = format.PackedByDict
 	for v := range m.Dicts {

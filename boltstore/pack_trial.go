@@ -13,9 +13,9 @@ import (
 // trialObjects is how many objects of a claim are tried.
 const trialObjects = 20
 
-// trial decodes and compares the first objects of a claim. Only this shows what a
-// type's own marshalers leave out. Once an object has come back changed, all later ones
-// are tried.
+// trial decodes and compares the first objects of a claim. Nothing else shows that a
+// type's own marshalers leave something out. Once an object has come back changed, all
+// later ones are tried.
 type trial struct {
 	left   atomic.Int64
 	failed atomic.Bool

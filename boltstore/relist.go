@@ -19,26 +19,26 @@ import (
 
 // RelistOptions say how a relist compares the server's objects with the file's.
 type RelistOptions struct {
-	// NewTimeline: the server has been restored to an earlier state. The relist compares
-	// content instead of versions, and overwrites the file.
+	// NewTimeline says that the server has been restored to an earlier state. The relist
+	// compares content instead of versions, and overwrites the file.
 	NewTimeline bool
-	// ServedForm is a sign of the form in which the server serves the objects, "" if it is
-	// not known. Content is compared, besides versions, if it differs from the last
-	// relist's or Content is true.
+	// ServedForm is a sign of the form in which the server serves the objects, "" if
+	// unknown. If it differs from the last relist's, or if Content is true, the relist
+	// compares content besides versions.
 	ServedForm string
 	Content    bool
-	// ClusterUID and Server identify the cluster that answers. "" leaves what is
-	// known. See also [Relist.AnsweredBy].
+	// ClusterUID and Server identify the cluster that answers. "" leaves the file's
+	// value. See also [Relist.AnsweredBy].
 	ClusterUID, Server string
 	// Transform is applied to each object before it is compared and stored.
 	Transform func(runtime.Object) (runtime.Object, error)
 	// TakeUp goes on with the pages of an interrupted first list, see [Relist.PageTo].
 	// They must be sound and of the same Go type, transform and cluster. Otherwise, and
-	// without TakeUp, they are removed. [Relist.TakenUp] says which it was.
+	// without TakeUp, they are removed. [Relist.TakenUp] says what happened.
 	TakeUp bool
 	// OnError is called for each object that cannot be transformed or stored, with the
-	// reason. The file keeps what it has of the object. OnError must not be nil. obj is
-	// nil for the objects of an earlier relist that this one goes on with.
+	// reason. The file keeps its earlier state of the object. OnError must not be nil.
+	// obj is nil for the objects of an earlier relist that this one goes on with.
 	OnError func(obj runtime.Object, err error)
 }
 
@@ -63,11 +63,11 @@ type Relist struct {
 	o     RelistOptions
 	first bool                  // the source had not been listed
 	all   bool                  // store every object again: type or transform have changed
-	lost  bool                  // damage has removed records, and nobody knows of which objects
-	hurt  bool                  // damage was known when the relist began
-	met   atomic.Pointer[error] // damage that was not
+	lost  bool                  // damage has removed records, and it is unknown of which objects
+	hurt  bool                  // the relist began with known damage
+	met   atomic.Pointer[error] // damage that was met since
 	by    listing.Server
-	known listing.Server // who answered, when the relist began
+	known listing.Server // the server that had answered when the relist began
 	// content: equal versions need not mean equal content.
 	content bool
 
@@ -98,12 +98,12 @@ type Relist struct {
 	unversioned bool   // an object has no version
 	newest      string // version of the last page, see NewestPage
 
-	// Objects, Changed and Deleted count the objects that the list has shown, that
-	// differ, and that are gone. The caller may report them.
+	// Objects counts the objects that the list has shown, Changed those that differ, and
+	// Deleted those that are gone. The caller may report them.
 	Objects, Changed, Deleted int
 }
 
-// listedItem is what a relist does with one key.
+// listedItem is one key of a relist.
 type listedItem struct {
 	k     []byte
 	at    []byte // its place in the file, set by scan
@@ -140,7 +140,7 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 	m := s.metaNow()
 	r := &Relist{s: s, o: o, first: !m.listed(), all: s.Outdated() != "", known: m.server(),
 		file: s.db.replaced.Load(), epoch: m.Epoch, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
-	// It is not known which own writes a damaged source had.
+	// Nothing shows which own writes a damaged source had.
 	r.hurt = s.Err() != nil
 	r.content = o.NewTimeline || o.Content || r.hurt || o.ServedForm != "" && o.ServedForm != m.ServedForm
 	var err error
@@ -159,11 +159,11 @@ func (s *Claimed) BeginRelist(o RelistOptions) (*Relist, error) {
 // ServedForm returns the form that the last relist committed, see RelistOptions.ServedForm.
 func (s *Claimed) ServedForm() string { return s.metaNow().ServedForm }
 
-// ServedAs states RelistOptions.ServedForm if it was not known at the beginning. It does not
-// change what has been compared.
+// ServedAs states RelistOptions.ServedForm if it was unknown at the beginning. It changes
+// nothing about comparisons already made.
 func (r *Relist) ServedAs(form string) { r.o.ServedForm = form }
 
-// AnsweredBy states what the pages have told about the server. "" leaves what is known.
+// AnsweredBy states what the pages say about the server. "" leaves the file's value.
 func (r *Relist) AnsweredBy(by listing.Server) { r.by = by }
 
 func (r *Relist) hash(k []byte) uint64 { return maphash.Bytes(r.seed, k) }
@@ -293,7 +293,7 @@ func (r *Relist) compare(items []listedItem) error {
 			continue
 		}
 		if sameContent(it.c, m.old, r.s.codec.ID()) || !r.all && r.s.sameButKind(it.c, m.old) {
-			// What handlers know of an unstored object is uncertain.
+			// It is uncertain what handlers know of an unstored object.
 			if it.c.quiet = !it.noted; !it.noted && len(it.c.failed) == 0 && sameValues(it.c.values, m.old) {
 				it.same(m.own)
 			}
@@ -302,8 +302,8 @@ func (r *Relist) compare(items []listedItem) error {
 	return nil
 }
 
-// same notes that the server shows what handlers know. Over an own write the server's
-// object is stored all the same, quietly.
+// same notes that the server shows the state that handlers know. In place of an own write
+// the server's object is still stored, quietly.
 func (it *listedItem) same(owned bool) {
 	if !owned || it.err != nil {
 		it.c, it.err = nil, nil
@@ -322,8 +322,8 @@ func sameValues(values []format.IndexValues, old *format.Record) bool {
 }
 
 // encode makes the changes ready to be stored, outside any transaction. An object that
-// cannot be stored becomes a note beside its record. The record is hidden if type or
-// transform have changed, since it must not be served.
+// cannot be stored becomes a note beside its record. If type or transform have changed,
+// the record is hidden, since it must not be served.
 func (r *Relist) encode(items []listedItem) {
 	var changes []*Change
 	for i := range items {
@@ -343,8 +343,8 @@ func (r *Relist) encode(items []listedItem) {
 	r.s.packing().packAll(changes)
 }
 
-// keepDecoded is the size in bytes of differences up to which their decoded objects are
-// kept in memory. Handlers decode later ones again.
+// keepDecoded is the size of differences, in bytes, up to which their decoded objects
+// stay in memory. Handlers decode the rest again.
 const keepDecoded = 512 << 10
 
 // take keeps items in memory, or stages them. It returns how many it has taken.
@@ -373,8 +373,8 @@ func (r *Relist) take(items []listedItem) (int, error) {
 	return len(items), r.failed
 }
 
-// Compared reports whether the list compares the content of each object with the file's, or
-// stores each. Otherwise an object of the same version counts as the same.
+// Compared reports whether the list compares each object's content with the file's, or
+// stores every object. Otherwise an object of the same version counts as unchanged.
 func (r *Relist) Compared() bool { return r.first || r.all || r.content }
 
 // NewestPage states the version of the last page, before Commit. It may be later than the

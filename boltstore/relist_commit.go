@@ -12,8 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// sweep deletes the objects that no page has shown. They are gone as of the list's
-// version.
+// sweep deletes the objects that no page has shown, as of the list's version.
 func (r *Relist) sweep(resourceVersion string) error {
 	for !r.tailed {
 		items, next, err := r.scan(r.swept, func(k []byte) bool { return !r.hasSeen(k) })
@@ -76,11 +75,10 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []listedItem
 	return items, next, err
 }
 
-// Commit makes the list visible, as of resourceVersion, which the server confirmed at
-// the given time. It returns the entries for handlers, in order. If the relist was
-// staged, they are only in the journal, above the seq before Commit, and Commit returns
-// nil. After an error Commit may be called again, unless it is ErrReplaced or
-// ErrAbandoned.
+// Commit makes the list visible, as of resourceVersion, which the server confirmed at the
+// given time. It returns the entries for handlers, in order. If the relist was staged,
+// Commit returns nil: the entries are only in the journal, above the seq before Commit.
+// After an error other than ErrReplaced or ErrAbandoned, Commit may be called again.
 func (r *Relist) Commit(resourceVersion string, confirmed time.Time) ([]*Entry, error) {
 	err := r.commit(resourceVersion, confirmed)
 	if err != nil {
@@ -173,8 +171,8 @@ func (r *Relist) allThere() error {
 	return err
 }
 
-// meet notes damage in a record that is compared. The next relist knows of it: it writes
-// everything anew, and finds out what is lost.
+// meet notes damage in a record that was compared. The next relist knows of it: it writes
+// everything again, and finds out what is lost.
 func (r *Relist) meet(err error) {
 	r.s.damaged(err)
 	if !r.hurt {
@@ -232,8 +230,8 @@ func (r *Relist) finish(src sourceTx, resourceVersion string) (*sourceMeta, erro
 	return m, a.journal()
 }
 
-// dropsOwn says whether own writes go, whatever their version. They go in a new timeline,
-// where old versions mean nothing, and if type or transform have changed.
+// dropsOwn says whether own writes are dropped, whatever their version: in a new
+// timeline, where old versions mean nothing, and if type or transform have changed.
 func (r *Relist) dropsOwn() bool { return r.o.NewTimeline || r.all }
 
 // repaired forgets damage, since every record has been read from the server.

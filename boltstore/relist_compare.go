@@ -15,9 +15,9 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// ByMetadata says whether metadata is enough to recognise an unchanged object. It is
-// not enough for a first list, after a change of type or transform, or with a key
-// function of the program's own. Nor is it if equal versions need not mean equal
+// ByMetadata says whether metadata is enough to recognise an unchanged object. It is not
+// enough for a first list, after a change of type or transform, or with a key function of
+// the program's own. It is also not enough where equal versions need not mean equal
 // content: in a new timeline, in another served form, or in a damaged source.
 func (r *Relist) ByMetadata() bool {
 	return !r.first && !r.all && !r.content && r.s.metaKeys
@@ -76,9 +76,9 @@ func (s *Store) match(g genTx, unstored bool, l listing.Object) (listing.Match, 
 	return listing.MatchDiffers, nil
 }
 
-// sameButKind says whether a listed object of a Go type is that of a record, but for its
-// own apiVersion and kind, which one of the two lacks. Of custom resources, client-go's
-// clients show them in a list and not in a watch. They are the source's in any case.
+// sameButKind says whether a listed typed object equals that of a record, except that one
+// of the two lacks apiVersion and kind. client-go's clients show these for custom
+// resources in a list but not in a watch. They are the source's in any case.
 func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
 	listed, ok := c.obj.(runtime.Object)
 	if !ok || s.source.Form != FormTyped || c.rv != old.ResourceVersion || c.uid != old.UID || old.Codec != s.codec.ID() {
@@ -101,8 +101,8 @@ func (s *Store) sameButKind(c *Change, old *format.Record) (same bool) {
 	return same && err == nil
 }
 
-// Keep is Page for objects whose records stay as they are. Compare has found them to be
-// the same, or the server does not give them any more. After an error the caller must
+// Keep is Page for objects whose records stay as they are: Compare found no difference,
+// or the server does not return these objects any more. After an error the caller must
 // abort the relist.
 func (r *Relist) Keep(listed []listing.Object) error {
 	items := make([]listedItem, 0, len(listed))
@@ -159,7 +159,8 @@ func (r *Relist) before(src sourceTx) genTx {
 	return src.gen(r.s.metaNow().Generation)
 }
 
-// source opens the source in the file, and in the epoch, in which the relist was begun.
+// source opens the source. The file and the epoch must be those in which the relist
+// began.
 func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 	if r.file != r.s.db.replaced.Load() {
 		return sourceTx{}, ErrReplaced
@@ -174,8 +175,8 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 }
 
 // lacksRecords says whether the records or bases of the served generation are not those
-// that meta counts. A record that is damaged counts as lost: its key may be another
-// object's. Lists would not show then that its own object is gone.
+// that meta counts. A damaged record counts as lost: its key may be another object's, and
+// then lists would not show that its own object is gone.
 func (s *Store) lacksRecords() (lacks bool, err error) {
 	err = s.view(func(m *sourceMeta, t sourceTx) error {
 		var is digest

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// triedAgain is how long a write of a relist that has failed counts as failing. Its next
-// try comes sooner, be it of the next relist, unless the server has gone meanwhile.
+// triedAgain is how long a failed write of a relist counts as failing. It is tried again
+// sooner, in this relist or the next, unless the server has become unreachable.
 const triedAgain = 2 * time.Minute
 
-// relistFailure is why a source's relists fail to be written.
+// relistFailure says why a source's relists cannot be written.
 type relistFailure struct {
 	err         error // nil: the last write succeeded, and the list has not ended
 	since, last time.Time
@@ -23,15 +23,15 @@ func (f *relistFailure) at(now time.Time) (lasts time.Duration, err error) {
 	return max(now.Sub(f.since), 1), f.err
 }
 
-// noteMeta is updateMeta for what must come before a relist, a confirmation or a handler's
-// first call, and for values of an index. DB.Err and Stats show how it has ended: the
+// noteMeta is updateMeta for changes that must come before a relist, a confirmation or a
+// handler's first call, and for index values. DB.Err and Stats show its result: the
 // caller will try again.
 func (s *Store) noteMeta(fn func(sourceTx, *sourceMeta) error) error {
 	return s.wrote(s.updateMeta(fn))
 }
 
-// wrote notes for DB.Err and Stats how a write has ended of a relist, or of what must come
-// before one.
+// wrote notes, for DB.Err and Stats, the result of a write that belongs to a relist or
+// must come before one.
 func (s *Store) wrote(err error) error {
 	for _, other := range []error{ErrClosed, ErrReplaced, ErrAbandoned, ErrDamaged, ErrNoSource} {
 		if errors.Is(err, other) {
@@ -66,8 +66,8 @@ func (r *Relist) written() {
 	delete(c.relists, r.s.Store)
 }
 
-// relistsFail is why the relists of some source fail to be written, and for how long, of
-// the one that has failed longest. The caller holds mu.
+// relistsFail says why a source's relists cannot be written, and for how long. Of several
+// such sources it is the one that has failed longest. The caller holds mu.
 func (c *committer) relistsFail(now time.Time) (lasts time.Duration, err error) {
 	for _, f := range c.relists {
 		if l, e := f.at(now); l > lasts {

@@ -6,12 +6,12 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// While a list is staged, the source goes on: programs write, handlers are forgotten,
-// the type is described. So the commit of a stage takes meta as it is then, and out of
-// the stage only what belongs to the new generation and to the journal.
+// While a list is staged, the source goes on: programs write, handlers are forgotten, the
+// type is described. So the commit of a stage takes meta as it is by then. From the stage
+// it takes only the fields of the new generation and of the journal.
 
-// takeStage makes m, a copy of the present meta, that of a staged generation. All fields
-// that are not named here stay.
+// takeStage turns m, a copy of the present meta, into that of a staged generation. All
+// fields that are not named here stay.
 func (m *sourceMeta) takeStage(st *stage) {
 	g := st.meta
 	m.Generation, m.Unlisted, m.Degraded = g.Generation, g.Unlisted, g.Degraded
@@ -23,7 +23,7 @@ func (m *sourceMeta) takeStage(st *stage) {
 			m.Dicts[v] = dictUse{Records: u.Records}
 		}
 	}
-	// Nothing else has been journaled meanwhile, but old blocks may have been trimmed.
+	// Nothing else has been journaled since, but old blocks may have been trimmed.
 	m.Seq, m.Dated, m.remark = g.Seq, g.Dated, m.remark || g.remark
 	m.JournalBytes += g.JournalBytes - st.journalBytes
 }
@@ -40,7 +40,7 @@ func (m *sourceMeta) staysIncomplete(was *sourceMeta, whole func(name string) bo
 	}
 }
 
-// doubtIndices marks all indices as incomplete: it cannot be read which of them lack an
+// doubtIndices marks all indices as incomplete: nothing shows which of them lack an
 // object.
 func (m *sourceMeta) doubtIndices() {
 	for name, im := range m.Indices {
@@ -49,13 +49,13 @@ func (m *sourceMeta) doubtIndices() {
 	}
 }
 
-// server is who answered last, as far as meta knows.
+// server is the server that answered last, as far as meta knows.
 func (m *sourceMeta) server() listing.Server {
 	return listing.Server{Address: m.Server, ClusterUID: m.ClusterUID, FlowSchemaUID: m.FlowSchemaUID, CA: m.ServerCA}
 }
 
-// noteServer notes in m who has answered the list. What SetServer has noted since the
-// list began is newer than the options, and what the pages have told is newer still.
+// noteServer notes in m which server has answered the list. SetServer's notes since the
+// list began are newer than the options, and the pages are newer still.
 func (r *Relist) noteServer(m *sourceMeta) {
 	began := listing.Server{ClusterUID: r.o.ClusterUID, Address: r.o.Server}
 	if m.ClusterUID != r.known.ClusterUID {

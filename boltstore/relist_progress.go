@@ -17,16 +17,16 @@ import (
 )
 
 // A source's first list is staged, and its stage outlives the relist. The staged
-// generation has the pages that have been read. Its bucket also has the list's
-// progress, written in the transactions that store the pages. The next relist of the
-// source goes on from there, in this life or another. Until a relist commits, meta does
-// not know the stage, and nobody reads it.
+// generation has the pages read so far. Its bucket also has the list's progress, which is
+// written in the transactions that store the pages. The next relist of the source goes on
+// from there, in this life or another. Until a relist commits, meta does not know the
+// stage, and nobody reads it.
 
 // keyProgress is the key of the progress in a staged generation's bucket.
 var keyProgress = []byte("progress")
 
-// stagedList is what the file says of a first list that has not ended: how far it has
-// come, in which form its records are, and what meta would say of them.
+// stagedList is the file's note of a first list that has not ended: how far it has come,
+// in which form its records are, and what meta would say about them.
 type stagedList struct {
 	At         listing.Progress     `msgpack:"at"`
 	BeganBy    *stamp               `msgpack:"beganBy,omitempty"`
@@ -122,8 +122,8 @@ func (r *Relist) TakenUp() (listing.Progress, bool) {
 	return *r.taken, true
 }
 
-// Consistent says whether all pages of a first list, over all attempts, had one
-// version, as far as PageTo was told.
+// Consistent says whether all pages of a first list, over all attempts, had one version,
+// by what PageTo was given.
 func (r *Relist) Consistent() bool {
 	if r.stage == nil || r.stage.at == nil {
 		return false
@@ -199,7 +199,7 @@ func (r *Relist) takeUp() error {
 	if p == nil || useless != "" {
 		return nil
 	}
-	// Began in this life's time, or the zero Unix time if that is not known.
+	// Began becomes a time of this life, or the zero Unix time if that is not known.
 	if p.At.Began = r.s.db.device.since(p.At.Began.UnixNano(), p.BeganBy); p.At.Began.IsZero() {
 		p.At.Began = time.Unix(0, 0)
 	}
@@ -242,8 +242,8 @@ func (p *stagedList) indices(m *sourceMeta) {
 }
 
 // stagedSet returns the present indices if every staged record has its values for them.
-// Otherwise it marks the incomplete ones in m and returns an empty set. The commit of
-// the relist then brings the indices up to date.
+// Otherwise it marks the incomplete ones in m and returns an empty set. The relist's
+// commit then brings the indices up to date.
 func (s *Store) stagedSet(m *sourceMeta) *indexSet {
 	set := s.indexing().indexSet()
 	whole := true
@@ -260,8 +260,8 @@ func (s *Store) stagedSet(m *sourceMeta) *indexSet {
 	return set
 }
 
-// DropProgress removes what an interrupted first list has left. No relist may be under
-// way.
+// DropProgress removes the pages and the progress of an interrupted first list. No relist
+// may be under way.
 func (s *Claimed) DropProgress() error {
 	err := s.db.h.view(func(tx *bolt.Tx) error {
 		if src, ok := s.db.h.source(tx, s.id); ok {

@@ -20,12 +20,12 @@ type stage struct {
 	set *indexSet
 	// journalBytes is the size of the journal when the stage began.
 	journalBytes uint64
-	// at is how far a first list has come with what is in the file, next how far with
-	// the page being staged. nil means not known.
+	// at is how far a first list has come with the pages in the file, next how far with
+	// the page being staged. nil means unknown.
 	at, next *listing.Progress
 }
 
-// toStage begins a new generation and stages what was kept in memory.
+// toStage begins a new generation and stages the changes that were kept in memory.
 func (r *Relist) toStage() error {
 	r.s.indexLock.Lock()
 	m := r.s.metaNow().clone()
@@ -193,7 +193,7 @@ func (r *Relist) updateStage(fn func(sourceTx, *sourceMeta) error) error {
 	return r.updateStageTo(func(src sourceTx, m *sourceMeta) (*listing.Progress, error) { return r.stage.at, fn(src, m) }, nil)
 }
 
-// updateStageTo is updateStage; fn returns how far the list has come with it.
+// updateStageTo is updateStage. fn returns how far the list has come with the update.
 func (r *Relist) updateStageTo(fn func(sourceTx, *sourceMeta) (*listing.Progress, error), visible func()) error {
 	var m *sourceMeta
 	var at *listing.Progress
@@ -229,7 +229,7 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 	if err != nil {
 		return nil, err
 	}
-	// The program's own records come as they are, and so may any record lack values in
+	// The program's own records are copied as they are, and any record may lack values in
 	// an index that the program does not use.
 	m.staysIncomplete(now, func(name string) bool { return !carried && r.stage.set.fns[name] != nil })
 	if r.lost {
@@ -243,8 +243,8 @@ func (r *Relist) finishStage(src sourceTx, resourceVersion string) (*sourceMeta,
 	return m, src.DropGensExcept(m.Generation)
 }
 
-// Abort ends the relist and removes what was staged. The pages of a first list stay if
-// PageTo has said how far it has come. After Commit, Abort does nothing.
+// Abort ends the relist and removes its stage. The pages of a first list stay if PageTo
+// has said how far it has come. After Commit, Abort does nothing.
 func (r *Relist) Abort() {
 	if r.done || r.landed || r.stage == nil {
 		return
@@ -265,7 +265,7 @@ func (r *Relist) Abort() {
 		return src.dropJournalAbove(m.Seq)
 	}, nil)
 	if err != nil {
-		_ = r.s.wrote(err) // for DB.Err; a success would say nothing of what the next list writes
+		_ = r.s.wrote(err) // for DB.Err; a success would say nothing about the next list's writes
 		r.s.db.log().Error(err, "The stage of an aborted relist could not be removed; the next claim removes it", "source", r.s.source.String())
 	}
 }

@@ -35,32 +35,32 @@ type resident struct {
 	// size is about what the objects take in memory, stored what their records take in
 	// the file, both in bytes.
 	size, stored int64
-	reserved     int64 // counted for what is still to be loaded
+	reserved     int64 // counted for records still to be loaded
 	ready        bool  // readers use it, unless it was dropped
 	dropped      bool
-	// touched are the keys that commits have changed since loading began. What the
-	// loader has of them may be older. nil once ready.
+	// touched are the keys that commits have changed since loading began. The loader's
+	// records of them may be older. nil once ready.
 	touched map[string]struct{}
-	// before has the objects of the contents before these. Those whose records are the
-	// same keep their pointers. nil once ready.
+	// before has the objects of the previous contents. Objects whose records are the same
+	// keep their pointers. nil once ready.
 	before *resident
 	// early has objects that were decoded before they were loaded. nil once ready.
 	early  map[string]earlyObject
 	adding *adding // otherwise nil
-	// called, which the handle's writeMu guards, are the indices whose values came from
-	// their functions. All others come from the records, and are there only while the
-	// file's index is complete.
+	// called has the indices whose values came from their functions. The values of all
+	// others come from the records; these indices are in memory only while the file's are
+	// complete. The handle's writeMu guards called.
 	called map[string]bool
 }
 
-// edition says which contents a resident has. Other contents need another resident.
+// edition says which contents are in a resident. Other contents need another resident.
 type edition struct{ generation, epoch, file uint64 }
 
 func (s *Store) edition(m *sourceMeta) edition {
 	return edition{m.Generation, m.Epoch, s.db.replaced.Load()}
 }
 
-// itemChange is a change to what readers see at a key, on its way to memory.
+// itemChange is a change of the item that readers see at a key, on its way to memory.
 type itemChange struct {
 	key  string
 	next *format.Record // nil: the object is gone
@@ -108,7 +108,7 @@ type earlyObject struct {
 	hash uint64
 }
 
-// known returns the object of just that record, nil if it is not in memory.
+// known returns the object of exactly that record, nil if it is not in memory.
 func (r *resident) known(key string, rec *format.Record) any {
 	hash := format.HashRecord(key, rec)
 	r.mu.RLock()
@@ -127,7 +127,7 @@ func (r *resident) known(key string, rec *format.Record) any {
 }
 
 // keep keeps the object of a record until it is loaded. It returns false if nothing is
-// being loaded. What is kept fits, since room for all objects has been reserved.
+// being loaded. The kept objects fit, since room for all objects has been reserved.
 func (r *resident) keep(key string, rec *format.Record, obj any) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *resident) keep(key string, rec *format.Record, obj any) bool {
 	return true
 }
 
-// at returns what is at the key, nil if nothing is.
+// at returns the object at the key and its slot, nil if there is none.
 func (r *resident) at(key string) (any, *slot) {
 	obj, _ := r.store.Get(key)
 	return obj, r.slots[obj]
@@ -187,9 +187,9 @@ func (r *resident) apply(changes []itemChange, m *sourceMeta) error {
 	return nil
 }
 
-// object is the object of a change that leads to a slot. Memory tells by its pointer what
-// an object was indexed by from what it is to be indexed by. So a pointer that memory has
-// stays only where its values stay; otherwise the object is decoded.
+// object is the object of a change that leads to a slot. Memory finds an object's index
+// values by its pointer. So a pointer stays only if its values stay; otherwise the object
+// is decoded again.
 func (r *resident) object(c itemChange, sl *slot) (any, error) {
 	if old, was := r.at(c.key); was != nil && c.only != nil {
 		sl.keepLate(was, c.only)
@@ -238,7 +238,7 @@ func (r *resident) load(found []loaded) (bool, error) {
 	return true, b.end()
 }
 
-// passed lets the objects go whose keys other contents have loaded: both together must
+// passed drops objects whose keys the next contents have loaded, so that both together do
 // not take twice the memory.
 func (r *resident) passed(found []loaded) {
 	r.mu.Lock()
@@ -255,10 +255,10 @@ func (r *resident) passed(found []loaded) {
 	}
 }
 
-// index adds the indices that it does not have. Their values are those of the records,
-// or what the functions say if the file, as of m, does not have them yet. No commit is
-// under way. It returns false if a function has said something else before than what the
-// file has now.
+// index adds the indices that it does not have. Their values are those of the records, or
+// those that the functions return if the file, as of m, does not have them yet. No commit
+// is under way. It returns false if a function's earlier values are not those of the
+// file.
 func (r *resident) index(fns cache.Indexers, m *sourceMeta) (same bool) {
 	built := map[string]bool{}
 	for name := range fns {
@@ -285,7 +285,7 @@ func (r *resident) index(fns cache.Indexers, m *sourceMeta) (same bool) {
 			continue
 		case built[name]:
 		case known[name] != nil, !r.ready:
-			continue // once the file has it
+			continue // it is added once the file has it
 		default:
 			adding[name] = fn
 			r.called[name] = true
@@ -335,7 +335,7 @@ func (b *step) add(typ cache.TransactionType, key string, obj any) {
 	b.txns = append(b.txns, cache.ThreadSafeStoreTransaction{Transaction: cache.Transaction{Type: typ, Object: obj}, Key: key})
 }
 
-// take takes what is at the key out of the sums.
+// take subtracts the object at the key from the sums.
 func (b *step) take(key string) (obj any, had bool) {
 	obj, sl := b.r.at(key)
 	if sl != nil {

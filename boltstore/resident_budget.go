@@ -15,9 +15,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
-// objectMemory is the part of a DB that shares Options.ObjectMemory among its sources.
-// Who comes first has it. A source whose objects no longer fit is dropped whole, and
-// comes back once they would leave an eighth of the budget.
+// objectMemory is the part of a DB that shares Options.ObjectMemory among its sources,
+// first come, first served. A source whose objects no longer fit is dropped whole. It
+// comes back once its objects would leave an eighth of the budget free.
 type objectMemory struct {
 	budget int64
 
@@ -88,7 +88,7 @@ func (o *objectMemory) wait() {
 	}
 }
 
-// settle lets the sources that did not fit try again.
+// settle has the sources that did not fit try again.
 func (o *objectMemory) settle(db *DB) {
 	o.mu.Lock()
 	refused := o.refused
@@ -123,21 +123,21 @@ func (db *DB) claimed() (all []*Store) {
 	return all
 }
 
-// memory is what a Store has of its objects in memory.
+// memory is a Store's objects in memory.
 type memory struct {
-	// now is nil, or what is being loaded or served. served is nil unless readers use
-	// it.
+	// now is the resident that is being loaded or served, or nil. served is nil until
+	// readers use that resident.
 	now, served atomic.Pointer[resident]
 	// wanted: the source is claimed, and there is a budget.
 	wanted atomic.Bool
 
-	// disagreed counts how often memory was not the same as the file. It is loaded again
-	// then; tests fail.
+	// disagreed counts how often memory differed from the file. It is then loaded again;
+	// tests fail.
 	disagreed atomic.Uint64
 
 	mu   sync.Mutex // held while loading begins
 	seen sizes      // as last seen
-	last *resident  // the objects before, whose pointers stay where their records do
+	last *resident  // the previous objects; a pointer stays as long as its record does
 
 	// mutated watches the objects if KUBE_CACHE_MUTATION_DETECTOR is set, as client-go
 	// does, until unwatched is closed. It does nothing by default.
@@ -146,14 +146,15 @@ type memory struct {
 	unwatch   sync.Once
 }
 
-// current is what is being loaded or served, once loading is not about to begin.
+// current is the resident that is being loaded or served. If loading is about to begin,
+// current waits for that.
 func (m *memory) current() *resident {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now.Load()
 }
 
-// residentSize is about what an object takes in memory, with one index, in bytes. It was
+// residentSize is about how much memory an object takes, with one index, in bytes. It was
 // measured with 1,000 objects of each kind (TestResidentSize), in bytes of live heap an
 // object:
 //
@@ -177,13 +178,13 @@ func (s *Store) residentSize(payload int) int64 {
 
 const residentBase = 1000
 
-// slotSize is about what a record's object takes in memory with its indices, in bytes.
+// slotSize is about how much memory a record's object takes with its indices, in bytes.
 func (s *Store) slotSize(key string, r *format.Record) int64 {
 	return s.residentSize(r.UnpackedSize()+len(key)) + valuesSize(r.Values)
 }
 
-// valuesSize is about what an object's values take in the indices. residentBase has room
-// for one.
+// valuesSize is about how much memory an object's values take in the indices.
+// residentBase has room for one.
 func valuesSize(all []format.IndexValues) (size int64) {
 	n := 0
 	for _, iv := range all {
@@ -195,8 +196,9 @@ func valuesSize(all []format.IndexValues) (size int64) {
 	return size + int64(max(n-1, 0))*residentValue
 }
 
-// residentValue is about what a value of an index takes in memory, besides its text, in
-// bytes: some 330 if no other object has it, 50 if many have (TestResidentIndexSize).
+// residentValue is about how much memory a value of an index takes, besides its text, in
+// bytes: some 330 if no other object has the value, 50 if many have
+// (TestResidentIndexSize).
 const residentValue = 250
 
 // objectMemoryWithoutLimit is the budget where there is no memory limit.
@@ -234,8 +236,8 @@ func memoryLimit(root string, runtimeLimit int64) (limit int64) {
 		case parts[0] != "0":
 			continue
 		}
-		// The limits of the groups above hold, too. In a container the path may be the
-		// host's, and only the root is there.
+		// The limits of the groups above hold, too. In a container the path may be that
+		// of the host, and only the root exists.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 			if b, err := os.ReadFile(filepath.Join(root, dir, group, name)); err == nil {
 				n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64) // "max" is no limit
@@ -252,8 +254,8 @@ func memoryLimit(root string, runtimeLimit int64) (limit int64) {
 // noMemoryLimit is above all real limits: systems state a large number for none.
 const noMemoryLimit = 1 << 60
 
-// sizes say what a source takes in memory: each object by itself, and what is in it by
-// its size in the file, which may be packed. ratio is 0 if that is not known.
+// sizes say how much memory a source's objects take: a constant for each, and a ratio to
+// its size in the file, which may be packed. ratio is 0 if unknown.
 type sizes struct{ each, ratio float64 }
 
 // seen returns the sizes of the slots.

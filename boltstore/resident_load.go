@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-// loaded is what the loader has read of one record.
+// loaded is one record that the loader has read.
 type loaded struct {
 	key  string
 	rec  *format.Record // its payload is overwritten by the next page
@@ -23,11 +23,11 @@ type loaded struct {
 // inMemory is the source's objects in memory, nil if readers use the file.
 func (s *Store) inMemory() *resident { return s.memory.served.Load() }
 
-// serves says whether what was read of r until now was whole. Objects leave one that was
-// dropped while others are loaded.
+// serves says whether reads of r were whole until now. Once r is dropped, it loses
+// objects while others are loaded.
 func (s *Store) serves(r *resident) bool { return s.memory.served.Load() == r }
 
-// residence is what State says of memory.
+// residence is the part of State about memory.
 func (s *Store) residence() (inMemory bool, size uint64) {
 	r := s.inMemory()
 	if r == nil {
@@ -60,7 +60,7 @@ func (s *Store) remember(m *sourceMeta) {
 	}
 }
 
-// giveUp makes readers use the file again.
+// giveUp has readers use the file again.
 func (s *Store) giveUp(r *resident, err error) {
 	s.forget(r)
 	switch {
@@ -95,7 +95,7 @@ func (s *Store) forget(r *resident) {
 	s.db.objects.settle(s.db)
 }
 
-// settleMemory begins to load the objects if they may be in memory and are not. It is
+// settleMemory begins to load the objects if they should be in memory and are not. It is
 // called whenever that may have changed.
 func (s *Store) settleMemory() {
 	if s.memory.now.Load() != nil || !s.memory.wanted.Load() || s.ending() {
@@ -126,7 +126,7 @@ func (s *Store) settleMemory() {
 	s.db.objects.run(func() { s.fill(r) })
 }
 
-// estimate is about what the source's objects take in memory, in bytes.
+// estimate is about how much memory the source's objects take, in bytes.
 func (s *Store) estimate(m *sourceMeta) int64 {
 	if seen := s.memory.seen; seen.ratio > 0 {
 		return int64(seen.ratio*float64(m.Bytes) + seen.each*float64(m.Items.Count))
@@ -137,7 +137,7 @@ func (s *Store) estimate(m *sourceMeta) int64 {
 // beginMemory lets the source's objects be in memory from now on.
 func (s *Store) beginMemory() {
 	if s.db.objects.budget <= 0 || s.goType.Kind() != reflect.Pointer {
-		return // objects are told apart by their pointers
+		return // memory tells objects apart by their pointers
 	}
 	s.memory.mu.Lock()
 	detector, end := cache.NewCacheMutationDetector(s.source.String()), make(chan struct{})
@@ -148,7 +148,7 @@ func (s *Store) beginMemory() {
 	s.settleMemory()
 }
 
-// endMemory makes readers use the file for good.
+// endMemory has readers use the file from now on.
 func (s *Store) endMemory() {
 	s.memory.wanted.Store(false)
 	s.forget(s.memory.current())
@@ -160,7 +160,7 @@ func (s *Store) endMemory() {
 	}
 }
 
-// fill loads r from the file, page by page, and lets readers use it.
+// fill loads r from the file, page by page, and then has readers use it.
 func (s *Store) fill(r *resident) {
 	var from, room []byte
 	for more := true; more; more = from != nil {
@@ -186,7 +186,7 @@ func (s *Store) fill(r *resident) {
 	s.db.objects.settle(s.db) // it may have needed less than was reserved
 }
 
-// install lets readers use r, which is complete.
+// install has readers use r, which is complete.
 func (s *Store) install(r *resident) error {
 	s.db.h.writeMu.Lock() // no commit is under way
 	defer s.db.h.writeMu.Unlock()
@@ -207,8 +207,8 @@ func (s *Store) install(r *resident) error {
 	return nil
 }
 
-// loadPage reads and decodes a page of records, which it copies to room. current is
-// false if the file has other contents than r is of, or the source has ended.
+// loadPage reads and decodes a page of records, which it copies to room. current is false
+// if the file's contents are not those of r, or the source has ended.
 func (s reading) loadPage(r *resident, from []byte, room *[]byte) (found []loaded, next []byte, current bool, err error) {
 	if s.ending() {
 		return nil, nil, false, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 )
 
-// slot is what memory has of one record, besides its object.
+// slot is one record in memory, without its object.
 type slot struct {
 	hash         uint64 // of the record
 	size, stored int64
@@ -24,7 +24,7 @@ type lateValues struct {
 }
 
 // adding has the functions of indices that are being added and that the file does not
-// have yet, and room for what they return.
+// have yet, and room for their values.
 type adding struct {
 	fns    cache.Indexers
 	late   []lateValues
@@ -74,8 +74,8 @@ func (sl *slot) keepLate(was *slot, but []format.IndexValues) {
 	}
 }
 
-// settled drops late values that the record has, too. It returns false if the record has
-// others.
+// settled drops late values that the record has by now, too. It returns false if the
+// record's values differ.
 func (sl *slot) settled(name string) bool {
 	for p := &sl.late; *p != nil; p = &(*p).next {
 		if l := *p; l.name == name {

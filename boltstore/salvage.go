@@ -17,16 +17,16 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// salvaged says what could be saved of a damaged file.
+// salvaged says how much of a damaged file could be saved.
 type salvaged struct {
 	objects, of uint64
 	damage      faults.List
-	stopped     error // why the new file could not be written; it is then of no use
+	stopped     error // why the new file could not be written; it is then useless
 }
 
 func (s salvaged) whole() bool { return s.damage.Len() == 0 }
 
-// unwritten is why the new file cannot take the old one's place, nil if it can.
+// unwritten says why the new file cannot take the old one's place, nil if it can.
 func (s salvaged) unwritten() error {
 	if s.stopped == nil {
 		return nil
@@ -37,12 +37,12 @@ func (s salvaged) unwritten() error {
 // seals are the sealers of the file that is copied and of the one that is written.
 type seals struct{ from, to *seal.Sealer }
 
-// salvage copies what verifies in the file at path into a new one: records with their
-// index entries, journal blocks, meta. A source that is whole stays as it was. Any
-// other is marked degraded: its objects are served, and compared with the server's at
-// the next contact.
+// salvage copies everything that verifies in the file at path into a new one: records
+// with their index entries, journal blocks, meta. A source that is whole stays as it was.
+// Any other source is marked degraded: its objects are served, and compared with the
+// server's at the next contact.
 //
-// damaged says that something is lost, also if all that is there verifies. known has
+// damaged says that something is lost, even if all that is there verifies. known has
 // metas that are trusted instead of the file's. If stopped is set in the result, the new
 // file is not complete.
 func (db healing) salvage(damaged bool, path string, is os.FileInfo, to *bolt.DB, with seals, known map[string]*sourceMeta) salvaged {
@@ -69,7 +69,7 @@ type copying struct {
 	step func(name string) error // before each transaction
 	res  salvaged
 
-	damaged bool // something is lost, also if all that is there verifies
+	damaged bool // something is lost, even if all that is there verifies
 }
 
 func newCopying(f *os.File, to *bolt.DB, with seals) *copying {
@@ -113,7 +113,7 @@ func (cp *copying) sources(in pages.Bucket, path [][]byte, known map[string]*sou
 	}
 }
 
-// lostBefore says whether the file had lost sources before, as far as is known.
+// lostBefore says whether the file is known to have lost sources before.
 func (cp *copying) lostBefore() bool {
 	h, ok := headerIn(cp.from)
 	return h.NamesLost || !ok
@@ -124,7 +124,7 @@ func noteSourcesLost(tx *bolt.Tx) error {
 	return updateHeader(tx, func(h *header) { h.NamesLost = true })
 }
 
-// noteLost notes what Open saw of a lost write.
+// noteLost notes a lost write that Open found.
 func (db *DB) noteLost(tx *bolt.Tx) error {
 	if !db.judged.lost {
 		return nil
@@ -133,8 +133,8 @@ func (db *DB) noteLost(tx *bolt.Tx) error {
 }
 
 // noteNamesLost sets NamesLost in the file's header, and in the meta of each source that
-// can be read. Once some of a file is lost, what it lacks may have been there: a page of
-// earlier commits can be whole.
+// can be read. Once a part of a file is lost, nothing that is missing can count as never
+// written: a page of an earlier commit can be whole.
 func noteNamesLost(tx *bolt.Tx, s *seal.Sealer) error {
 	err := noteSourcesLost(tx)
 	sources := tx.Bucket(layout.BucketSources)

@@ -27,7 +27,7 @@ type copier struct {
 	todo   []func(src sourceTx, a *applier) error
 	size   int
 	errs   faults.List
-	roots  map[uint64]bool // of the buckets that bucket has come to
+	roots  map[uint64]bool // of the buckets that were copied
 }
 
 func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
@@ -105,7 +105,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	}
 	c.flush()
 	if c.m.Items != c.was.Items || c.m.Own != c.was.Own || c.m.Noted.Unstored < c.was.Noted.Unstored {
-		restart = true // nobody will tell the delete of an object whose record is lost
+		restart = true // no list will show the delete of an object whose record is lost
 	}
 	if c.errs.Len() == 0 {
 		c.note(c.compare())
@@ -132,8 +132,8 @@ func (c *copier) owner() format.Owner { return format.OwnerOf(c.id) }
 
 func (c *copier) note(err error) { c.errs.Add(err) }
 
-// unknown notes a part that is not copied: a known one under another name, as damage can
-// leave it. The file is then set aside, so that the part is not lost.
+// unknown notes a part that is not copied, such as a known one whose name was damaged.
+// The file is then set aside, so that the part is not lost.
 func (c *copier) unknown(name []byte) {
 	c.note(fmt.Errorf("%w: this program does not know the part %q", ErrDamaged, name))
 }
@@ -188,8 +188,8 @@ func (c *copier) record(rw layout.Raw) {
 	c.do(len(raw), func(_ sourceTx, a *applier) error { return a.give(key, r, raw, nil) })
 }
 
-// bucket copies a bucket as it is. It opens each page that is a root once: old pages may
-// lead in circles, of which each round would be twice as long as the one before.
+// bucket copies a bucket as it is. It opens each root page only once: old pages may lead
+// in circles, and each round would be twice as long as the one before.
 func (c *copier) bucket(path [][]byte, ref pages.Bucket) {
 	if len(path) > pages.MaxDepth {
 		return
@@ -277,7 +277,7 @@ func (c *copier) do(size int, fn func(src sourceTx, a *applier) error) {
 	}
 }
 
-// flush writes the collected work. It leaves out what bbolt refuses.
+// flush writes the collected work, except for entries that bbolt refuses.
 func (c *copier) flush() {
 	m := c.m
 	var out []error

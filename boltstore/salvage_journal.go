@@ -11,8 +11,8 @@ import (
 )
 
 // journal copies the newest blocks that follow one another without a gap. Durable
-// handlers that need other blocks start over. Plain handlers are not told their
-// entries.
+// handlers that need other blocks start over. Plain handlers are not told the entries of
+// those.
 func (c *copier) journal(src sourceTx, ref pages.Bucket) {
 	type block struct{ seq, next uint64 }
 	var blocks []block

@@ -10,8 +10,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Snapshot is a copy of the file as one commit left it. It is a kubewake file itself.
-// Close removes the copy.
+// Snapshot is a copy of the file as one commit left it, and a kubewake file itself. Close
+// removes the copy.
 type Snapshot struct {
 	f    *os.File // the copy; nil if there is none
 	r    io.Reader
@@ -19,10 +19,10 @@ type Snapshot struct {
 	gone bool // the copy has no name any more
 }
 
-// Snapshot copies the file to a temporary one in the same folder (mode 0600) and
-// returns that, to be read from its start. Readers and writers go on meanwhile. Pages
-// that they free are reused only after the copy. Snapshot waits for a compaction or a
-// change of keys under way, and these wait for it.
+// Snapshot copies the file to a temporary one in the same folder (mode 0600). Read the
+// result from its start. While the copy is made, readers and writers go on, but pages
+// that they free are not reused. Snapshot waits for a compaction or a change of keys
+// under way, and these wait for it.
 //
 // A file that is open for reading only is not copied. The DB must then stay open until
 // the Snapshot is closed.

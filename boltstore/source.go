@@ -46,8 +46,8 @@ func (s Source) ID() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// fields are what the ID is made of. Another field, even an empty one, would give each
-// source another ID, and all would be listed again: append it only where it is set.
+// fields make up the ID. A further field, even an empty one, would give each source
+// another ID, and all would be listed again: append it only where it is set.
 func (s Source) fields() []string {
 	return []string{s.Cluster, s.Group, s.Version, s.Resource, s.Namespace,
 		s.LabelSelector, s.FieldSelector, s.ShardSelector, string(s.Form)}

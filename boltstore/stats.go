@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/internal/claimants"
 )
 
-// Stats are what a DB has done since Open, and what it is doing. They need no access to
-// the file, so they are there while the disk hangs and after Close. Package
+// Stats say what a DB has done since Open, and what it is doing. They need no access to
+// the file, so they are available while the disk hangs and after Close. Package
 // informer/metrics shows them to Prometheus.
 type Stats struct {
 	// Transactions has how long each write transaction took, sync included, in seconds.
@@ -24,23 +24,23 @@ type Stats struct {
 	Changes, ChangeBytes Histogram
 	// Written is about how many bytes were written: the pages of all transactions.
 	Written uint64
-	// Failed counts tries to commit that failed. Failing is how long no commit has
-	// succeeded since the first that failed, 0 if the last one succeeded; or how long the
-	// relist of a source has failed, if that is longer. [DB.Err] says why.
+	// Failed counts failed tries to commit. Failing is how long all commits have failed,
+	// or the writes of a source's relist if these have failed for longer. It is 0 if the
+	// last ones succeeded. [DB.Err] says why they fail.
 	Failed  uint64
 	Failing time.Duration
-	// Writing is how long the write transaction under way has taken so far, 0 if there
-	// is none. It is large where the disk has stopped to answer.
+	// Writing is how long the write transaction under way has taken so far, 0 if there is
+	// none. It grows if the disk has stopped answering.
 	Writing time.Duration
-	// ObjectMemory is about what decoded objects take in memory, in bytes, and
-	// ObjectMemoryLimit what they may; see [Options.ObjectMemory].
+	// ObjectMemory is about how much memory decoded objects take, in bytes, and
+	// ObjectMemoryLimit how much they may take; see [Options.ObjectMemory].
 	ObjectMemory, ObjectMemoryLimit int64
 }
 
 // Histogram counts observations in buckets.
 type Histogram struct {
-	Bounds []float64 // of the buckets, rising; each belongs to its bucket
-	Counts []uint64  // one for each bucket, and one for what is above all bounds
+	Bounds []float64 // upper bounds of the buckets, inclusive, rising
+	Counts []uint64  // one for each bucket, and one for observations above all bounds
 	Sum    float64   // of all observations
 }
 
@@ -80,8 +80,7 @@ var (
 	bytesBounds   = []float64{1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
 )
 
-// counters are what a DB counts for its Stats. Each transaction takes the lock once or
-// twice.
+// counters count for a DB's Stats. Each transaction takes the lock once or twice.
 type counters struct {
 	clock clock.PassiveClock
 	start time.Time
@@ -151,8 +150,8 @@ func (db *DB) Stats() Stats {
 	return st
 }
 
-// failingFor is how long commits have failed, or the writes of a relist, 0 if the last
-// ones did not.
+// failingFor is how long commits, or the writes of a relist, have failed, 0 if the last
+// ones succeeded.
 func (c *committer) failingFor(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,5 +175,6 @@ func init() {
 	}
 }
 
-// SetUser names what uses the claim, for its metrics and its health.
+// SetUser names the user of the claim, such as an informer, for metrics and health
+// checks.
 func (s *Claimed) SetUser(user any) { s.user.Store(&user) }

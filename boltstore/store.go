@@ -15,11 +15,10 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pack"
 )
 
-// Store reads what the file holds of a source, as a cache.Indexer does. It serves reads
+// Store reads a source in the file, with the methods of a cache.Indexer. It serves reads
 // at once, whether or not the server can be reached. A read sees all of a commit or
-// nothing of it. The objects it returns are shared and must not be modified. All
-// methods are safe for concurrent use. [DB.View] and an informer's Store method return
-// a Store.
+// nothing of it. The objects it returns are shared and must not be modified. All methods
+// are safe for concurrent use. [DB.View] and an informer's Store method return a Store.
 //
 // It is one type because everything in it belongs to one source, its state and its
 // lock. Its roles have types that hold the Store: indexing, packing, reading. A third
@@ -37,7 +36,7 @@ type Store struct {
 	memory   memory
 	packs    *pack.Set
 	viewed   bool                    // made by View: not claimed, only for reading
-	faithful bool                    // the view decodes as the program that wrote the records
+	faithful bool                    // the view decodes in the same way as the program that wrote the records
 	lenient  bool                    // outdated objects are served
 	type_    string                  // structure hash of the Go type
 	kind     schema.GroupVersionKind // empty: the first object shows it
@@ -63,8 +62,8 @@ type Store struct {
 	// freshness: see SetFreshness.
 	freshness atomic.Pointer[func(context.Context, time.Duration) error]
 	claimed   time.Time
-	// committed is when the committer last wrote anything of the source; only the
-	// committer uses it.
+	// committed is when the committer last wrote to the source. Only the committer uses
+	// it.
 	committed time.Time
 	knownSeq  atomic.Uint64 // last seq of an earlier claim, or of a handler that was registered here and left no position
 
@@ -128,9 +127,9 @@ func (s *Store) setSeen(rv *string) {
 	}
 }
 
-// SetTransformVersion names the transform, and its version, that changes the objects to
-// come. Objects stored under another one are not served until a relist has replaced
-// them. "" means no transform.
+// SetTransformVersion names the transform of the objects to come, and its version.
+// Objects stored under another one are not served until a relist has replaced them. ""
+// means no transform.
 func (s *Claimed) SetTransformVersion(v string) {
 	s.mu.Lock()
 	changed := s.transform != v

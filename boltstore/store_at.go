@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// Moment is a state of a source that was committed, as the server showed it: own writes
-// are no part of it. The journal leads from one moment to the next.
+// Moment is a committed state of a source, as the server showed it: own writes are no
+// part of it. The journal leads from one moment to the next.
 type Moment struct {
 	// Series and Seq are the place in the journal. A restored server, another cluster,
 	// another Go type and lost contents begin a new series.
@@ -27,12 +27,12 @@ type Moment struct {
 var (
 	// ErrTrimmed: the journal no longer leads to or from a moment.
 	ErrTrimmed = errors.New("the journal no longer has it")
-	// ErrNotWhole: the file has no whole state of the source. It has not been listed yet,
-	// is outdated, or lacks records since it was damaged. A list will change that.
+	// ErrNotWhole: the file has no whole state of the source, which has not been listed
+	// yet, is outdated, or has lost records by damage. A list will change that.
 	ErrNotWhole = errors.New("the file does not have all of it")
 )
 
-// moment is the newest one.
+// moment is the newest moment.
 func (m *sourceMeta) moment() Moment { return Moment{m.Marked, m.Seq, m.ResourceVersion} }
 
 // at runs fn on the newest state. A source that lacks records has none.
@@ -54,16 +54,16 @@ func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
 	return nil
 }
 
-// Moment returns the newest moment whose version is not newer than version, or the
-// newest of all if version is "". newest is the version of that one. If version is newer,
-// the moment is the newest, too. The error is ErrTrimmed for a version that the journal
-// no longer has.
+// Moment returns the newest moment whose version is not newer than version, or the newest
+// of all if version is "". newest is the version of the newest moment of all, which is
+// also returned if version is newer. The error is ErrTrimmed for a version that the
+// journal no longer has.
 func (s *Store) Moment(version string) (at Moment, newest string, err error) {
 	return s.momentAt(version, false)
 }
 
-// MomentFrom is Moment for a reader that has the state of version and goes on from it.
-// Of several moments of that version it is the first one, so that no change is missed.
+// MomentFrom is Moment for a reader that has the state of version and goes on from it. If
+// several moments have that version, it returns the first, so that no change is missed.
 func (s *Store) MomentFrom(version string) (at Moment, newest string, err error) {
 	return s.momentAt(version, true)
 }
@@ -111,12 +111,12 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 	return objs[0], at, nil
 }
 
-// PageAt returns the objects of a moment whose keys begin with prefix, in the order of
-// the keys, from the key from on. They are at most n, of about 1 MiB in the file. more
-// says whether another follows. The error is ErrTrimmed if the journal no longer leads
+// PageAt returns objects of a moment whose keys begin with prefix, in the order of the
+// keys, beginning at the key from: at most n, and about 1 MiB in the file. more says
+// whether another one follows. The error is ErrTrimmed if the journal no longer leads
 // back to the moment.
 //
-// In an encrypted file, which is in no order, each page reads all keys.
+// An encrypted file is not in the order of the keys, so each page reads all keys.
 func (s *Store) PageAt(at Moment, prefix, from string, n int) (keys []string, objs []any, more bool, err error) {
 	var raws []layout.Raw
 	size := 0
@@ -139,7 +139,7 @@ func (s *Store) PageAt(at Moment, prefix, from string, n int) (keys []string, ob
 	return keys, objs, more, nil
 }
 
-// CountAt counts the objects of PageAt, at most n.
+// CountAt counts the objects that PageAt would return, at most n.
 func (s *Store) CountAt(at Moment, prefix, from string, n int) (count int, err error) {
 	err = s.walkAt(at, prefix, from, func() { count = 0 }, func(string, []byte) bool {
 		count++
@@ -148,7 +148,8 @@ func (s *Store) CountAt(at Moment, prefix, from string, n int) (count int, err e
 	return count, err
 }
 
-// overlayBytes bounds what is kept in memory of the journal to go back to a moment.
+// overlayBytes bounds the part of the journal that is kept in memory to go back to a
+// moment.
 const overlayBytes = 64 << 20
 
 // walkAt calls fn with the records of a moment, in the order of the keys, until fn
@@ -184,14 +185,14 @@ func (s *Store) walkAt(at Moment, prefix, from string, begin func(), fn func(key
 		}
 		more, err := g.eachFrom(prefix, from, s.db.h.seal != nil, give)
 		if more && err == nil {
-			give("", nil) // the rest of what was there then
+			give("", nil) // the rest of the objects at that moment
 		}
 		return err
 	})
 }
 
-// undone returns the records, as of seq after, of the keys that entries up to last have
-// changed; nil means that there was none.
+// undone returns, for the keys that entries up to last have changed, the records as of
+// seq after. nil means that there was none.
 func (t sourceTx) undone(after, last uint64, want func(key string) bool) (before map[string][]byte, err error) {
 	size := 0
 	for seq := after + 1; seq <= last; {
@@ -220,9 +221,9 @@ func (t sourceTx) undone(after, last uint64, want func(key string) bool) (before
 	return before, nil
 }
 
-// eachFrom calls fn with the keys of what the server showed last, in their order, until
-// fn returns false. It says whether fn wants more. raw returns the record within the
-// transaction.
+// eachFrom calls fn with the keys of the objects that the server showed last, in order,
+// until fn returns false. It says whether fn wants more. raw returns the record within
+// the transaction.
 func (g genTx) eachFrom(prefix, from string, sealed bool, fn func(key string, raw func() []byte) bool) (more bool, err error) {
 	if !sealed {
 		more = true
@@ -258,8 +259,9 @@ func (g genTx) eachFrom(prefix, from string, sealed bool, fn func(key string, ra
 	return true, nil
 }
 
-// each calls fn with the keys from a place on, in the file's order, and with what the
-// server showed last, until fn returns false. In is nil where that is nothing.
+// each calls fn with the keys from a place on, in the file's order, and with the records
+// that the server showed last, until fn returns false. In is nil if the server showed
+// none.
 func (g genTx) each(from []byte, fn func(key string, r layout.Raw) bool) error {
 	c := g.cursor()
 	var last []byte
@@ -281,8 +283,9 @@ type EntriesAt struct {
 	Entries []*Entry
 	// Next is the moment after them.
 	Next Moment
-	// Listed: a list of that version has brought them. They are in no order of versions,
-	// and deletes have none. Next has the list's version after the last one.
+	// Listed says that a list has brought them, whose version is ListVersion. They are
+	// not in the order of versions, and deletes have none. After the last of them Next
+	// has the list's version.
 	Listed      bool
 	ListVersion string
 }
@@ -290,7 +293,7 @@ type EntriesAt struct {
 // afterBytes bounds the records that EntriesAfter returns, unless one is larger.
 const afterBytes = 128 << 10
 
-// EntriesAfter returns the next changes after a moment, about 128 KiB at most. If there
+// EntriesAfter returns the next changes after a moment, at most about 128 KiB. If there
 // are none, Next is the newest moment. The error is ErrTrimmed if the journal does not
 // have the entry that follows.
 func (s *Store) EntriesAfter(at Moment) (e EntriesAt, err error) {

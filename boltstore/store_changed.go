@@ -12,10 +12,10 @@ type Contents struct {
 	objects digest
 }
 
-// Changed returns a channel that is closed at the next commit of the source, once it can
-// be read. Nobody waits for those who listen. Take the channel before reading, so that
-// no commit is missed. The error is ErrClosed once the claim was released or the file
-// closed, since nothing follows then; a store of [DB.View] always has one.
+// Changed returns a channel that is closed once the source's next commit can be read.
+// Take the channel before reading, so that you miss no commit. Nothing waits for you to
+// listen. The error is ErrClosed once the claim is released or the file is closed, since
+// no commit follows; for a store of [DB.View] it always is.
 func (s *Store) Changed() (<-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,12 +47,12 @@ func (s *Store) shutDown() {
 	s.tellChanged()
 }
 
-// ListWhole returns all objects, of one commit, and what tells them from others. It
-// returns no objects (nil) if they are those that than tells, and while the state is
-// not whole: before the first list of a source that an informer feeds, after its
-// contents were set aside, while they are outdated. It returns an error, and no objects,
-// if some cannot be served. Before a program has stored anything in a source that it
-// fills itself, there are none either.
+// ListWhole returns all objects as of one commit, and their Contents. It returns no
+// objects (nil) if the contents are still those of than, and while the state is not
+// whole: before the first list of an informer's source, after its contents were set
+// aside, and while they are outdated. A source that its program fills has no objects
+// before the program's first write. If some objects cannot be served, it returns an error
+// and none.
 func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 	if r := s.inMemory(); r != nil && s.whole(s.metaNow()) {
 		r.mu.RLock()
@@ -92,7 +92,7 @@ func (s *Store) ListWhole(than Contents) (objs []any, is Contents, err error) {
 	return objs, is, nil
 }
 
-// whole says whether m's contents are all that there is, as far as the file knows.
+// whole says whether m's contents are complete, as far as the file knows.
 func (s *Store) whole(m *sourceMeta) bool {
 	return m.listed() || !s.expectsProducer() && (m.Generation > 0 || m.ResourceVersion != "")
 }

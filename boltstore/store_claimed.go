@@ -6,10 +6,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Claimed is a source that this process has claimed: a [Store] to write to. It is the
-// cache.Indexer that an informer's GetIndexer returns. Its other methods serve packages
-// fifo, reflector and informer, and may change in any release. All methods are safe for
-// concurrent use.
+// Claimed is a source that this process has claimed: a [Store] that can also be written.
+// It is the cache.Indexer that an informer's GetIndexer returns. Its other methods serve
+// packages fifo, reflector and informer, and may change in any release. All methods are
+// safe for concurrent use.
 type Claimed struct{ *Store }
 
 var (

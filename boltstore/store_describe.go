@@ -18,17 +18,17 @@ const (
 	ScopeCluster    Scope = "Cluster"
 )
 
-// Description is what the server's discovery says of a source's type, and what the
-// definition of a custom resource says of its tables. A list does not say it.
+// Description describes a source's type, as the server's discovery does, and the tables
+// of a custom resource, as its definition does. Lists do not say these things.
 type Description struct {
 	Scope Scope
-	// Kind is the type's. It is needed for unstructured objects of which none has been
-	// there yet: each one shows its kind.
+	// Kind is the type's kind. It is needed if no unstructured object has been stored
+	// yet; later the objects show it.
 	Kind string
 	// Names are the type's short names and its singular. The resource need not be among
 	// them, nor the kind.
 	Names []string
-	// Categories are groups of types that the type is in, as all.
+	// Categories are groups of types that have this type, such as all.
 	Categories []string
 	// Columns are the additionalPrinterColumns of a custom resource.
 	Columns []Column
@@ -44,9 +44,9 @@ type Column struct {
 	Priority    int32  `msgpack:"priority,omitempty" json:"priority,omitempty"`
 }
 
-// Describe stores what discovery says of the type, so that it is known without a
-// server. Empty fields leave the file's. Describe writes nothing if the file has it
-// all. Descriptions of columns are left out if they have more than 1 KiB together.
+// Describe stores the description, so that it is known without a server. Empty fields
+// leave the file's. Describe writes nothing if the file has everything already.
+// Descriptions of columns are left out if they have more than 1 KiB together.
 func (s *Store) Describe(d Description) error {
 	d.Columns = shortened(d.Columns)
 	if s.kind.Kind != "" {
@@ -84,10 +84,10 @@ func shortened(columns []Column) []Column {
 	return columns
 }
 
-// unchanged says whether a new value is none, or the old one.
+// unchanged says whether the new value is empty or the same as the old one.
 func unchanged[T comparable](old, new []T) bool { return len(new) == 0 || slices.Equal(old, new) }
 
-// given is the new value, if there is one.
+// given is the new value, or the old one if the new one is empty.
 func given[T any](new, old []T) []T {
 	if len(new) == 0 {
 		return old
@@ -95,9 +95,9 @@ func given[T any](new, old []T) []T {
 	return slices.Clone(new)
 }
 
-// scope is what the source's namespace or the first object tells, since a custom resource
-// may have been defined again after it was described. Without both it is what was
-// described, "" if nothing was.
+// scope is the scope that the source's namespace or its first object shows, since a
+// custom resource may have been defined again after it was described. Without both it is
+// the described scope, "" if there is none.
 func (m *sourceMeta) scope(g genTx) Scope {
 	switch key, ok := g.firstKey(); {
 	case m.Source.Namespace != "", ok && strings.Contains(key, "/"):

@@ -9,10 +9,10 @@ import (
 var errNobodyKeeps = errors.New("no informer of this process keeps it up to date")
 
 // WaitForFresh returns nil once the server has confirmed the source no longer than maxAge
-// ago, and all of it can be read. It is for readers of a view ([DB.View]), too: the
-// informer that keeps the source up to date, in this process, asks the server if need be.
-// The error is at once if there is none, or if it cannot reach the server. Otherwise it
-// is the context's.
+// ago, and all of it can be read. The informer of this process that keeps the source up
+// to date asks the server if necessary. So readers of a view ([DB.View]) may call it,
+// too. If there is no such informer, or it cannot reach the server, the error comes at
+// once. Otherwise it is the context's.
 func (s *Store) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	s.db.mu.Lock()
 	keeper := s.db.claims[s.id]

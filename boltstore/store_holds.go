@@ -7,9 +7,9 @@ import (
 )
 
 // Holds compares listed objects with the file, at one commit. It returns those that the
-// file has not, or not as they are listed. An object that the program itself has written
-// since, or that could not be stored, is not as it is listed. only says whether the file
-// has so many objects, and no own writes.
+// file lacks or has in another version. Objects that the program itself has written
+// since, or that could not be stored, are among these. only says whether the file has
+// exactly the given number of objects and no own writes.
 func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []listing.Object, only bool, err error) {
 	err = s.view(func(m *sourceMeta, src sourceTx) error {
 		g := src.gen(m.Generation)
@@ -36,10 +36,10 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []list
 // not with a key function of the program's own.
 func (s *Claimed) ByMetadata() bool { return s.metaKeys }
 
-// NoteMetadataSize notes how many bytes the metadata of an object takes in a list. It
-// is in the file with the next commit or Release, and costs none of its own.
+// NoteMetadataSize notes how many bytes the metadata of an object takes in a list. The
+// next commit or Release writes it; it causes no commit of its own.
 func (s *Claimed) NoteMetadataSize(bytes uint64) { s.metadataSize.Store(bytes) }
 
-// MetadataSize is what NoteMetadataSize last noted, be it in an earlier life, 0 if
-// nothing.
+// MetadataSize returns the last argument of NoteMetadataSize, in this life or an earlier
+// one, 0 if there was none.
 func (s *Claimed) MetadataSize() uint64 { return s.metadataSize.Load() }

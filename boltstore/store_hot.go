@@ -8,9 +8,9 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// hotCache keeps decoded objects within a budget in bytes of memory. A caller that
-// holds a record asks for the object of just that record. So nothing in the cache must
-// ever be invalidated.
+// hotCache keeps decoded objects within a budget in bytes of memory. A caller that holds
+// a record asks for the object of exactly that record. So nothing in the cache ever needs
+// to be invalidated.
 type hotCache struct {
 	budget int64
 
@@ -84,7 +84,7 @@ func (h *hotCache) once(key string, r *format.Record) (obj any, done func(any)) 
 	}
 }
 
-// clear lets all objects go.
+// clear drops all objects.
 func (h *hotCache) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -64,7 +64,7 @@ func callIndexer(name string, fn cache.IndexFunc, obj any) (values []string, err
 }
 
 // indexed calls an index function. one makes a slice of a single value, since the
-// function may use its own again.
+// function may reuse its own slice.
 func indexed(name string, fn cache.IndexFunc, obj any, one func(string) []string) (values []string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -170,8 +170,8 @@ func (s indexing) keys(m *sourceMeta, g genTx, name string, values []string) ([]
 	return sets.List(found), nil
 }
 
-// open opens an index of the file, nil if it has no values. It must be complete: a view
-// may be older than the commit of a program that does not use the index.
+// open opens an index of the file, nil if it has no values. The index must be complete: a
+// view may be older than a commit of a program that does not use the index.
 func (s indexing) open(m *sourceMeta, g genTx, name string) (*layout.Entries, error) {
 	if g.Items != nil && !m.Indices[name].Complete {
 		return nil, fmt.Errorf("the file has no complete index %q", name)
@@ -246,8 +246,8 @@ func (s *Store) listIndexFuncValues(name string) ([]string, error) {
 }
 
 // built says whether the file's index has all objects. While AddIndexers builds it,
-// readers find the objects by its function. So does a view whose file has no namespace
-// index; it has no other function.
+// readers find the objects by its function. A view whose file has no namespace index does
+// the same; it knows no other function.
 func (s indexing) built(m *sourceMeta, name string) bool {
 	fn := s.indexSet().fns[name]
 	im := m.Indices[name]

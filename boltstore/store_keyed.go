@@ -9,8 +9,8 @@ import (
 )
 
 // TransactionByKey applies several writes in one commit, each at the key that it names,
-// whatever key the object has. The error is of those that cannot be stored; the others
-// are committed. One of an unknown type does nothing.
+// whatever key the object has. If some cannot be stored, the error says so, and the
+// others are committed. A write of an unknown type does nothing.
 func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) error {
 	if len(txns) == 0 {
 		return nil
@@ -36,7 +36,7 @@ func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) err
 	return errors.Join(errs...)
 }
 
-// ReplaceByKey is Replace with objects at the keys that the map gives.
+// ReplaceByKey is Replace with the objects at the keys of the map.
 func (s *Claimed) ReplaceByKey(objs map[string]any, resourceVersion string) error {
 	changes := make(map[string]*Change, len(objs))
 	for key, obj := range objs {

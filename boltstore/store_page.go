@@ -33,9 +33,9 @@ func (s *Claimed) Before(key string, next []byte) bool {
 	return err == nil && bytes.Compare(at, next) < 0
 }
 
-// Page reads objects from the given place on; nil is the start. It returns at most n,
-// of about 256 KiB in the file, all from one commit. The order is stable while the file
-// is open. An object is in one page only, whatever happens between pages.
+// Page reads objects from the given place on; nil is the start. It returns at most n
+// objects, and about 256 KiB in the file, all from one commit. The order is stable while
+// the file is open. An object is in one page only, whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		g.Own = nil
@@ -54,8 +54,8 @@ func (s *Claimed) ServerPage(from []byte, n int) (p Page, err error) {
 	})
 }
 
-// Latest says whether a page of ServerPage is what it would return now: nothing that
-// handlers learn of has been committed since.
+// Latest says whether ServerPage would still return that page: nothing that handlers are
+// told has been committed since.
 func (s *Claimed) Latest(p Page) bool {
 	m := s.metaNow()
 	return p.Synced && m.Seq == p.Seq && m.Epoch == p.Epoch
@@ -87,7 +87,7 @@ func (s reading) pageFor(from []byte, n int, as func(*sourceMeta, genTx) genTx) 
 const pageBytes = 256 << 10
 
 // pageOf returns a page's records and where the next page begins. If g has the bases of
-// own writes, the records are what the server showed last.
+// own writes, the records are those that the server showed last.
 func (s reading) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
 	next, err = layout.Page(g.cursor(), from, func(_ []byte, w pair) bool {

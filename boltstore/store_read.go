@@ -65,7 +65,7 @@ func (s *Store) in(tx *bolt.Tx, fn func(m *sourceMeta, src sourceTx) error) erro
 	return fn(m, src)
 }
 
-// known returns the object of just that record, if memory has it, otherwise nil.
+// known returns the object of exactly that record, nil if memory does not have it.
 func (s *Store) known(key string, r *format.Record) any {
 	if res := s.memory.now.Load(); res != nil {
 		if obj := res.known(key, r); obj != nil {
@@ -83,8 +83,8 @@ func (s *Store) keep(key string, r *format.Record, obj any) {
 }
 
 // decode returns the object of a verified record, from memory if it is there. Callers
-// that ask for the same record at once get the same object. keep has it kept in the
-// cache, before others may ask again.
+// that ask for the same record at once get the same object. keep puts it into the cache,
+// before others may ask again.
 func (s reading) decode(key string, r *format.Record, keep bool) (any, error) {
 	res := s.memory.now.Load()
 	if res != nil {
@@ -202,8 +202,8 @@ func (s *Store) Get(obj any) (any, bool, error) {
 	return s.GetByKey(key)
 }
 
-// GetByKey returns the object at key. It returns an error for an object that fails its
-// checksum, never the object.
+// GetByKey returns the object at key. For an object that fails its checksum it returns an
+// error, never the object.
 func (s *Store) GetByKey(key string) (obj any, exists bool, err error) {
 	if r := s.inMemory(); r != nil {
 		if obj, exists = r.store.Get(key); s.serves(r) {
@@ -242,8 +242,9 @@ func (s reading) logClosed(err error) {
 	}
 }
 
-// insist is for methods that have no error to return. If a read has the file healed, insist
-// reads what was saved: a caller would take nothing for no objects.
+// insist is for methods that have no error to return. If a read causes the file to be
+// healed, insist reads again, from the healed file: the caller would take an empty result
+// for no objects.
 func insist[T any](read func() ([]T, error)) ([]T, error) {
 	got, err := read()
 	if errors.Is(err, errTripped) {
@@ -252,8 +253,8 @@ func insist[T any](read func() ([]T, error)) ([]T, error) {
 	return got, err
 }
 
-// List returns all objects. It has no error to return: it leaves out what cannot be
-// served and marks the source degraded; see [Store.ListErr]. Once the file is closed,
+// List returns all objects. It cannot return an error: it leaves out objects that cannot
+// be served and marks the source degraded; see [Store.ListErr]. Once the file is closed,
 // List, ListKeys and ListIndexFuncValues return nothing. That is logged once, and
 // [DB.Err] reports it. Methods with an error return ErrClosed.
 func (s *Store) List() []any {
@@ -262,8 +263,8 @@ func (s *Store) List() []any {
 	return objs
 }
 
-// ListErr is List with an error. It also notices records that are missing, or older
-// than the last committed ones.
+// ListErr is List with an error. It also notices missing records, and records older than
+// the last committed ones.
 func (s *Store) ListErr() ([]any, error) {
 	if r := s.inMemory(); r != nil {
 		if objs := r.store.List(); s.serves(r) {
@@ -296,7 +297,7 @@ func (s *Store) ListKeys() []string {
 	return keys
 }
 
-// ListKeysErr is ListKeys, and says why keys are missing.
+// ListKeysErr is ListKeys with an error that says why keys are missing.
 func (s *Store) ListKeysErr() ([]string, error) {
 	if r := s.inMemory(); r != nil {
 		if keys := r.store.ListKeys(); s.serves(r) {
@@ -328,9 +329,9 @@ func keyOf(r layout.Raw) (string, error) {
 	return key, err
 }
 
-// LastStoreSyncResourceVersion is the last version that the store has seen. It is that
-// of the server's last change, list or bookmark, or of the program's last own write. It
-// is no resume point; State.ResourceVersion is.
+// LastStoreSyncResourceVersion is the last version that the store has seen: that of the
+// server's last change, list or bookmark, or of the program's last own write. It is not
+// the resume point, which is State.ResourceVersion.
 func (s *Store) LastStoreSyncResourceVersion() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

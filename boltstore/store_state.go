@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// State is what the file says of a source.
+// State is the state of a source, as the file has it.
 type State struct {
 	Source          Source   `json:"source"`
 	ClusterUID      string   `json:"clusterUID,omitempty"`
@@ -24,8 +24,8 @@ type State struct {
 	Synced          bool     `json:"synced"` // has been listed once
 	ResourceVersion string   `json:"resourceVersion"`
 	// Confirmed is when the server last confirmed the state, by the device's clock at
-	// that time. ConfirmedAge is how long ago that was when the State was taken. It is
-	// nil if that is not known; see Options.TrustClock.
+	// that time. ConfirmedAge is how long before the State was taken, nil if unknown; see
+	// Options.TrustClock.
 	Confirmed    time.Time      `json:"confirmed"`
 	ConfirmedAge *time.Duration `json:"confirmedAgeNanoseconds,omitempty"`
 	// Claimed is when a program last used the source, to the hour. ClaimedAge is like
@@ -40,24 +40,24 @@ type State struct {
 	Indices      []string       `json:"indices,omitempty"`
 	Degraded     string         `json:"degraded,omitempty"`
 	// Unstored counts objects that could not be transformed, keyed or encoded as the
-	// server showed them. UnstoredReason is why the last one could not. They are read
-	// again. Unindexed counts objects in the file without values in an index whose
+	// server showed them. They are read again. UnstoredReason says why the last one
+	// failed. Unindexed counts objects in the file that lack values in an index since its
 	// function failed on them.
 	Unstored       uint64 `json:"unstored,omitempty"`
 	UnstoredReason string `json:"unstoredReason,omitempty"`
 	Unindexed      uint64 `json:"unindexed,omitempty"`
-	// Outdated is why the claim does not use what the file holds; see [Store.Outdated].
-	// Reindexed is how often the claim has indexed the objects again, by index. Both
-	// are known only while the source is claimed.
+	// Outdated says why the claim does not use the objects in the file; see
+	// [Store.Outdated]. Reindexed is how often the claim has indexed the objects again,
+	// by index. Both are known only while the source is claimed.
 	Outdated  string            `json:"outdated,omitempty"`
 	Reindexed map[string]uint64 `json:"reindexed,omitempty"`
 	// InMemory says whether reads come from memory, see [Options.ObjectMemory].
-	// ObjectMemory is about what the objects take there, in bytes. Both are known only
-	// while the source is claimed.
+	// ObjectMemory is about how much memory the objects take, in bytes. Both are known
+	// only while the source is claimed.
 	InMemory     bool   `json:"inMemory,omitempty"`
 	ObjectMemory uint64 `json:"objectMemoryBytes,omitempty"`
-	// InUse says whether a program has claimed the source. It is known only from
-	// [DB.States] of that program.
+	// InUse says whether a program has claimed the source. Only [DB.States] of that
+	// program knows.
 	InUse bool `json:"inUse,omitempty"`
 	// Handlers are the durable handlers. Only [DB.States] fills them; see also
 	// [Store.Handlers].
@@ -77,7 +77,7 @@ func (s *Store) State() State {
 }
 
 // damageMet is the damage that a read has met. repairs is that of the DB when the read
-// began: it may have read what a list has replaced since.
+// began: a list may have replaced the damaged records since.
 type damageMet struct {
 	error
 	repairs uint64
@@ -90,7 +90,7 @@ func (s *Store) damaged(err error) {
 	s.mu.Lock()
 	if d, ok := errors.AsType[*damageMet](err); ok && d.repairs != s.db.repairs.Load() {
 		s.mu.Unlock()
-		return // what is still damaged, the next read meets again
+		return // the next read meets damage that is still there
 	}
 	first, own := s.broken == nil, s.meta != nil && !s.viewed && !s.expectant && s.producer == nil && !s.meta.listed()
 	s.broken = err
@@ -109,7 +109,7 @@ func (s *Store) damaged(err error) {
 	}
 }
 
-// Err is why a part of the source cannot be served, nil if all of it can.
+// Err says why a part of the source cannot be served, nil if all of it can.
 func (s *Store) Err() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -125,8 +125,8 @@ func (s *Claimed) Damaged() <-chan struct{} {
 }
 
 // Outdated says why the source must be listed before its objects are served: their Go
-// type or the transform has changed. "" means that it need not be. Claim.ServeOutdated
-// serves the objects meanwhile.
+// type or the transform has changed. "" means that it need not be listed.
+// Claim.ServeOutdated serves the objects until then.
 func (s *Store) Outdated() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

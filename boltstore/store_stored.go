@@ -18,16 +18,15 @@ type Stored struct {
 	Key    string
 	Object any
 	// Time is when the object was stored, as a time of this life: its age is right across
-	// restarts and reboots, sleep included, whatever has been done to the clock. It is
-	// zero while the age is not known; see Options.TrustClock. Lost says that it will
-	// never be known.
+	// restarts, reboots and sleep, whatever the clock was set to. It is zero while the
+	// age is not known; see Options.TrustClock. Lost says that it will never be known.
 	Time time.Time
 	Lost bool
 
 	is recordID
 }
 
-// recordID tells a record from the others that its key may have.
+// recordID tells a record from all others that its key may have had.
 type recordID struct {
 	stored int64
 	crc    uint32
@@ -35,7 +34,7 @@ type recordID struct {
 
 func idOf(r *format.Record) recordID { return recordID{r.Stored, r.CRC} }
 
-// FilledByProgram says whether the source is the program's own: no informer feeds it, or
+// FilledByProgram says whether the source is the program's own: no informer feeds it or
 // has listed it in an earlier life.
 func (s *Claimed) FilledByProgram() bool { return !s.expectsProducer() && !s.metaNow().listed() }
 
@@ -62,8 +61,8 @@ func (s *Store) Key(obj any) (string, error) {
 	return key, nil
 }
 
-// GetStored is GetByKey with the time. It reads the file. The time of an object that an
-// informer has stored is lost.
+// GetStored is GetByKey with the time. It reads the file. An object that an informer has
+// stored has no time: its time is Lost.
 func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		r, ok := g.Items.Find(index.AppendKey(nil, key))
@@ -82,8 +81,8 @@ func (s *Claimed) GetStored(key string) (o Stored, exists bool, err error) {
 	return o, exists, nil
 }
 
-// PageStored reads objects with their times, as Page does. With an error it returns the
-// others of the page.
+// PageStored is Page for objects with their times. With an error it returns the page's
+// other objects.
 func (s *Claimed) PageStored(from []byte, n int) (objs []Stored, next []byte, err error) {
 	err = s.read(func(m *sourceMeta, _ sourceTx, g genTx) error {
 		if g.Items == nil {
@@ -121,8 +120,8 @@ func (s reading) storedOf(m *sourceMeta, raws []layout.Raw, keep bool) ([]Stored
 	return objs, err
 }
 
-// DeleteStored removes objects in one commit, each unless another has been stored at its
-// key since.
+// DeleteStored removes objects in one commit. An object stays if its key has been stored
+// again since.
 func (s *Claimed) DeleteStored(objs ...Stored) error {
 	if len(objs) == 0 {
 		return nil
@@ -134,7 +133,7 @@ func (s *Claimed) DeleteStored(objs ...Stored) error {
 	return s.write(b)
 }
 
-// replaced says whether the change is for another record than the one that is there.
+// replaced says whether the change is for another record than the present one.
 func (c *Change) replaced(w was) bool {
 	return c.only != nil && (w.item == nil || idOf(w.item) != *c.only)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // View returns a Store that reads a source without claiming it, for tools that know
-// only what the file says. Typed objects come back in the type that client-go's scheme
-// has for their kind, or in the claim's if that has a codec of its own.
+// nothing but the file. Typed objects come back in the Go type that client-go's scheme
+// has for their kind, or in the claim's type if the claim has a codec of its own.
 func (db *DB) View(src Source) (*Store, error) {
 	var m *sourceMeta
 	err := db.h.view(func(tx *bolt.Tx) (err error) {
@@ -62,8 +62,8 @@ func (s indexing) find(m *sourceMeta) {
 	})
 }
 
-// tellClaim tells this process's claim of the source, if there is one, about damage
-// that a view has met. Only the claim can have the source read again.
+// tellClaim reports damage that a view has met to this process's claim of the source, if
+// there is one. Only the claim can have the source read again.
 func (s *Store) tellClaim(err error) {
 	s.db.mu.Lock()
 	claim := s.db.claims[s.id]

@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The writes of cache.Store, for callers that fill a store themselves. They return once
-// committed. They are not journaled, and handlers are not told them, as in client-go.
-// In a source that has been listed they are own writes; see own.go.
+// The writes of cache.Store are for callers that fill a store themselves. They return
+// once committed. They are not journaled and, as in client-go, handlers are not told of
+// them. In a source that has been listed they are own writes; see own.go.
 
 // Add stores obj, whatever was at its key. If the source has been listed, Add does not
 // store an object older than the one at its key.
@@ -20,8 +20,8 @@ func (s *Claimed) Add(obj any) error { return s.writeOne(cache.Added, obj) }
 // Update does what Add does.
 func (s *Claimed) Update(obj any) error { return s.writeOne(cache.Updated, obj) }
 
-// Delete removes the object at the key of obj, which may be anything that has a key,
-// such as a cache.ExplicitKey.
+// Delete removes the object at the key of obj. obj may be anything that has a key, such
+// as a cache.ExplicitKey.
 func (s *Claimed) Delete(obj any) error { return s.writeOne(cache.Deleted, obj) }
 
 // prepareOwn is Prepare for an own write. A delete needs only the key.
@@ -96,8 +96,8 @@ func (s *Store) failDirect(err error) {
 	s.queue = nil
 }
 
-// Transaction applies several writes in one commit. The error names those that cannot
-// be stored; the others are committed. One of an unknown type does nothing.
+// Transaction applies several writes in one commit. The error names those that cannot be
+// stored; the others are committed. A write of an unknown type does nothing.
 func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError {
 	if len(txns) == 0 {
 		return nil
@@ -188,8 +188,8 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	return nil
 }
 
-// errReleased is not nil once another claim may have written. The store must then not
-// write the state that it remembers.
+// errReleased returns an error once another claim may have written. The store must then
+// not write the state that it remembers.
 func (s *Store) errReleased() error {
 	s.db.mu.Lock()
 	defer s.db.mu.Unlock()
@@ -199,8 +199,8 @@ func (s *Store) errReleased() error {
 	return nil
 }
 
-// bucket is the source in the file. Where it is claimed and not there, damage has taken it:
-// the file is healed.
+// bucket returns the source's buckets. If a claimed source has none, damage has taken
+// them: the file is healed.
 func (s *Store) bucket(tx *bolt.Tx) (sourceTx, error) {
 	src, ok := s.db.h.source(tx, s.id)
 	switch {

@@ -1,21 +1,21 @@
 package boltstore
 
-// A plain handler has no name in the file. The told mark waits for the one that the next
-// life may add, and the journal keeps what is above the mark. A source that never had a
-// plain handler owes none anything, so its mark does not wait.
+// A plain handler has no name in the file. The told mark waits for the plain handler that
+// the next life may add, and the journal keeps all entries above the mark. A source that
+// never had a plain handler owes nothing to one, so its mark does not wait.
 
 // AwaitsPlain says whether a plain handler was added to the source since it was made, in
-// this life or an earlier one. It is true where the file does not know.
+// this life or an earlier one. It is true if the file does not know.
 func (s *Claimed) AwaitsPlain() bool { return !s.noPlain.Load() }
 
-// AddsPlain says that a plain handler is being added. It is in the file with the next
-// commit, and once ExpectPlain has returned nil.
+// AddsPlain says that a plain handler is being added. The next commit writes it, or
+// ExpectPlain does.
 func (s *Claimed) AddsPlain() { s.noPlain.Store(false) }
 
-// ExpectPlain makes sure that the file says that a plain handler was added. It comes
+// ExpectPlain makes sure that the file says that a plain handler was added. Call it
 // before the handler's first call: the next life owes deletes only to handlers that it
-// knows of. It costs a commit once in a source's time, and none if the first list is
-// committed after AddsPlain.
+// knows about. It costs one commit in a source's whole time, and none if the first list
+// is committed after AddsPlain.
 func (s *Claimed) ExpectPlain() error {
 	if !s.metaNow().NoPlain {
 		return nil
