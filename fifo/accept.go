@@ -11,9 +11,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// Add accepts an added object. It blocks while the batch is full, and returns
-// ErrClosed once the queue is closed. An object that cannot be stored is an error.
-// It is counted by Failed and noted in the file, and does not hold up what follows.
+// Add accepts an added object. It blocks while the batch is full, and returns ErrClosed
+// once the queue is closed. An object that cannot be stored is an error. Failed counts
+// it, the file notes it, and later changes do not wait for it.
 func (q *Queue) Add(obj any) error { return q.accept(cache.Added, obj) }
 
 // Update accepts a changed object; see Add.
@@ -32,7 +32,7 @@ func (q *Queue) accept(typ cache.DeltaType, obj any) error {
 	if it.change, err = q.prepare(typ, obj); err != nil {
 		q.fail(err)
 		q.log.Error(err, "An object cannot be stored, it will be read again", "source", q.store.Source().String())
-		if it.change == nil { // else it is gone all the same
+		if it.change == nil { // otherwise it is gone all the same
 			it.change = q.store.Unstored(obj, err)
 		}
 	}
@@ -42,7 +42,7 @@ func (q *Queue) accept(typ cache.DeltaType, obj any) error {
 	return err
 }
 
-// passed says whether a version is known to be the accepted one, or an older one.
+// passed says whether a version is certainly the accepted one or older.
 func (q *Queue) passed(rv string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -56,7 +56,7 @@ func versionOf(obj any) string {
 	return ""
 }
 
-// anyVersion is no version: a watch from there begins anywhere, and misses deletes.
+// anyVersion is no version: a watch from it begins anywhere, and misses deletes.
 const anyVersion = "0"
 
 func (q *Queue) prepare(typ cache.DeltaType, obj any) (*boltstore.Change, error) {
@@ -118,13 +118,13 @@ func (q *Queue) tellFailure() {
 	}
 }
 
-// Unstored is sent to when an object could not be stored. The receiver reads again
-// as long as the store has UnstoredObjects.
+// Unstored returns a channel that gets a value when an object could not be stored. The
+// receiver reads again as long as the store has UnstoredObjects.
 func (q *Queue) Unstored() <-chan struct{} { return q.failure.came }
 
-// Failed counts the events and listed objects that could not be stored in this
-// life of the process. It also returns the last one's error, nil once the file has
-// all of these objects, or they are gone, and while the event is held.
+// Failed counts the events and listed objects that could not be stored in this life of
+// the process. It also returns the last one's error. That is nil while the event is held,
+// and once all of these objects are in the file or gone.
 func (q *Queue) Failed() (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -174,8 +174,8 @@ func (q *Queue) enqueue(it acceptedItem) error {
 	return nil
 }
 
-// urgent says whether the pending changes must not wait for more: nothing else
-// fits, or the first sync waits for them.
+// urgent says whether the pending changes must be committed at once: nothing else fits,
+// or the first sync waits for them.
 func (q *Queue) urgent() bool {
 	return q.batch.bytes >= q.most || q.counts.syncAt != nil && q.counts.done < *q.counts.syncAt
 }
@@ -211,8 +211,8 @@ func (q *Queue) Bookmark(rv string) error {
 	return nil
 }
 
-// ExpectBookmark announces a bookmark that the caller makes up, so that the
-// Reflector learns which version has been accepted. It confirms nothing.
+// ExpectBookmark announces a bookmark that the caller makes, so that the Reflector learns
+// which version has been accepted. Such a bookmark confirms nothing.
 func (q *Queue) ExpectBookmark(rv string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -28,8 +28,7 @@ func (q *Queue) advance(rv string, at time.Time) {
 	q.synchronize(q.counts.accepted)
 }
 
-// synchronize notes that the queue has synced once so many of what was accepted are
-// done.
+// synchronize notes that the queue has synced once that many accepted items are done.
 func (q *Queue) synchronize(n uint64) {
 	if q.counts.syncAt == nil {
 		if q.counts.syncAt = &n; q.batch.bytes > 0 {
@@ -39,8 +38,8 @@ func (q *Queue) synchronize(n uint64) {
 	q.checkSynced()
 }
 
-// confirmedAt is when the server last confirmed the state, moved back by what the
-// machine has slept since: monotonic time stands still in a sleep.
+// confirmedAt is when the server last confirmed the state, moved back by the time that
+// the machine has slept since: monotonic time stands still during sleep.
 func (q *Queue) confirmedAt() time.Time {
 	if q.version.confirmed.Unix() <= 0 { // never
 		return q.version.confirmed
@@ -48,14 +47,14 @@ func (q *Queue) confirmedAt() time.Time {
 	return q.version.confirmed.Add(q.version.slept - q.store.Slept())
 }
 
-// atLeast says whether version a is known to be b or later. A version that cannot
-// be compared is only known to be itself.
+// atLeast says whether version a is certainly b or later. A version that cannot be
+// compared is only at least itself.
 func atLeast(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return a == b || err == nil && c >= 0
 }
 
-// later says whether version a is known to be after b.
+// later says whether version a is certainly after b.
 func later(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c > 0
@@ -71,7 +70,7 @@ func (q *Queue) checkSynced() {
 	default:
 	}
 	if q.store.UnstoredObjects() > 0 {
-		return // as with a list that client-go's informer could not store
+		return // so client-go's informer treats a list that it could not store
 	}
 	select {
 	case <-q.synced:
@@ -89,9 +88,9 @@ func (q *Queue) AcceptedVersion() string {
 	return q.version.accepted
 }
 
-// Confirm notes that the server has stated rv as its current version, to a
-// question of the given time: the answer may have taken long. The queue has synced
-// once everything up to rv has been popped.
+// Confirm notes that the server has stated rv as its current version, in answer to a
+// question that was asked at the given time. The queue has synced once everything up to
+// rv has been popped.
 func (q *Queue) Confirm(rv string, asked time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,23 +115,23 @@ func (q *Queue) Counted() uint64 {
 	return q.counts.accepted
 }
 
-// Stored is how many of those are in the file.
+// Stored is how many of the items in Counted are in the file.
 func (q *Queue) Stored() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.counts.inFile
 }
 
-// Doubt notes that the link to the server is broken. Nothing is confirmed any
-// more, until the server states its version again.
+// Doubt notes that the link to the server is broken. Until the server states its version
+// again, nothing is confirmed.
 func (q *Queue) Doubt() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.version.target, q.version.reached, q.version.own = "", false, nil
 }
 
-// Unconfirm notes that the file no longer holds what the server has confirmed: part
-// of it cannot be read, or, with aside, it has been set aside.
+// Unconfirm notes that the file no longer has the confirmed state: a part cannot be read
+// or, with aside, the contents have been set aside.
 func (q *Queue) Unconfirm(aside bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,24 +152,24 @@ func (q *Queue) Reached() bool {
 	return q.version.reached
 }
 
-// ReachedBy is what Reached will say once rv has been accepted.
+// ReachedBy says whether Reached will be true once rv has been accepted.
 func (q *Queue) ReachedBy(rv string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.version.reached || q.version.target != "" && rv != "" && atLeast(rv, q.version.target)
 }
 
-// Confirmed is when the server last confirmed the accepted version: when it was
-// asked, or an event came. It is zero if that was not in this life of the process.
+// Confirmed is when the server last confirmed the accepted version: when it was asked, or
+// when an event came. It is zero if that has not happened in this life of the process.
 func (q *Queue) Confirmed() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.version.confirmed
 }
 
-// Age is how long before now the server last confirmed the accepted version. ok
-// says whether it has in this life of the process. Time that the machine slept
-// counts. It does not matter whether the clock was set.
+// Age is how long before now the server last confirmed the accepted version. ok says
+// whether it has, in this life of the process. Time that the machine slept counts.
+// Setting the clock changes nothing.
 func (q *Queue) Age(now time.Time) (age time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,8 +186,8 @@ func (q *Queue) Proven() time.Time {
 	return q.version.proven
 }
 
-// Accept lets the state in the file count as synced, although the server has not
-// confirmed it.
+// Accept has the state in the file count as synced, although the server has not confirmed
+// it.
 func (q *Queue) Accept() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

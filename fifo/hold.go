@@ -5,44 +5,44 @@ import (
 	"time"
 )
 
-// hold keeps what the watch still brings from before a list that confirmed.
+// hold keeps changes that the watch brings late: they are older than a list that has
+// confirmed the state.
 //
-// The file is then as the server was at the list's version. Its resume point is older,
-// and the watch begins there. All that the watch brings up to the list's version is of
-// objects that came and went in between. A reader must not see those: that would be a
-// step back to before the time that was confirmed. Handlers are told of them. So these
-// changes wait, and are committed together with the first one that is of the list's
-// version or a later one.
+// The file is as the server was at the list's version, but its resume point is older, and
+// the watch begins there. Up to the list's version the watch brings only objects that
+// came and went in between. Readers must not see them: that would be a step back to
+// before the confirmed time. Handlers are told of them. So these changes wait, and are
+// committed together with the first one of the list's version or a later one.
 type hold struct {
 	until    string // version of the list; "": nothing is held
-	accepted string // version.accepted without what is held
-	newest   string // version.newest likewise
-	changes  uint64 // counts.lastChange likewise
+	accepted string // version.accepted without the held changes
+	newest   string // the same of version.newest
+	changes  uint64 // the same of counts.lastChange
 }
 
-// Listed is a list of the server's to which the file was equal.
+// Listed is a list from the server that was equal to the file.
 type Listed struct {
 	Target string    // the version that the server stated before, see Target
 	Asked  time.Time // when it was asked for that
 	At     string    // version of the list, the target or later
-	Stored uint64    // what was Stored before the file was compared
+	Stored uint64    // the value of Stored before the file was compared
 }
 
 // ConfirmListed notes that the file was equal to a list. The state is then confirmed as
-// of the question. The resume point stays, and until an event or a bookmark reaches the
-// target, neither of them confirms. What the watch brings from before the list is in
-// the file only together with what came after it.
+// of the time of the question. The resume point stays. Until an event or a bookmark
+// reaches the target, events and bookmarks confirm nothing. Changes from before the list,
+// which the watch still brings, go into the file only together with those after it.
 //
-// confirmed is false if something is on its way into the file, or has been stored
-// meanwhile: the file must be compared again. stands is false if the list says nothing
-// any more: the server has been asked again, or the link has broken.
+// confirmed is false if something is on its way into the file, or has been stored since:
+// the file must be compared again. stands is false if the list has become useless: the
+// server has been asked again, or the link has broken.
 func (q *Queue) ConfirmListed(l Listed) (confirmed, stands bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.closed || q.version.target == "" || q.version.target != l.Target || !q.version.asked.Equal(l.Asked):
 		return false, false
-	case q.version.reached: // an event or a bookmark has said more
+	case q.version.reached: // an event or a bookmark has confirmed more
 		return true, true
 	case q.batch.bytes > 0 && q.hold.until == "" || len(q.batch.inflight) > 0 || q.counts.inFile != l.Stored:
 		return false, true
@@ -57,8 +57,8 @@ func (q *Queue) ConfirmListed(l Listed) (confirmed, stands bool) {
 	return true, true
 }
 
-// free is how many pending items may be committed. While changes are held it is the
-// bookmark before them.
+// free is how many pending items may be committed. While changes are held, that is only
+// the bookmark before them.
 func (q *Queue) free() (n int) {
 	if q.hold.until == "" {
 		return len(q.batch.pending)
@@ -69,8 +69,8 @@ func (q *Queue) free() (n int) {
 	return n
 }
 
-// awaitable is counts.lastChange without what is held: the file is already as it will be
-// once all of that has come.
+// awaitable is counts.lastChange without the held changes: once all of them have come,
+// the file will be as it already is.
 func (q *Queue) awaitable() uint64 {
 	if q.hold.until != "" {
 		return q.hold.changes
@@ -78,14 +78,14 @@ func (q *Queue) awaitable() uint64 {
 	return q.counts.lastChange
 }
 
-// holdUntil ends the hold if rv is the version that it waits for, or a later one.
+// holdUntil ends the hold if rv is the version that it waits for or a later one.
 func (q *Queue) holdUntil(rv string) {
 	if q.hold.until != "" && atLeast(rv, q.hold.until) {
 		q.release()
 	}
 }
 
-// release ends the hold. What is held goes into the file in one commit.
+// release ends the hold. The held changes go into the file in one commit.
 func (q *Queue) release() {
 	if q.hold.until == "" {
 		return
@@ -100,9 +100,9 @@ func (q *Queue) release() {
 	}
 }
 
-// DropHeld forgets what is held, so that the accepted version is the file's: the next
-// watch brings it again, or a relist makes it superfluous. Nothing is accepted
-// meanwhile.
+// DropHeld forgets the held changes, so that the accepted version is the file's. The next
+// watch brings them again, or a relist replaces them. Nothing else may be accepted at the
+// same time.
 func (q *Queue) DropHeld() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,8 +133,8 @@ func (q *Queue) dropHeld() {
 	q.cond.Broadcast()
 }
 
-// AwaitStored returns nil once more than so many of what was accepted are in the file,
-// see Stored. The error is the context's, or ErrClosed.
+// AwaitStored returns nil once Stored is more than since. The error is the context's, or
+// ErrClosed.
 func (q *Queue) AwaitStored(ctx context.Context, since uint64) error {
 	stop := context.AfterFunc(ctx, func() {
 		q.mu.Lock()

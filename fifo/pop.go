@@ -27,12 +27,11 @@ func (q *Queue) push(o outgoing) {
 	q.output.bytes += o.size
 }
 
-// peel notes what is done. The marks at the head of the output say so. Where
-// nothing is left to commit or to pop, everything is: pending items then have
-// nothing to tell.
+// peel notes how many items are done, by the marks at the head of the output. If nothing
+// is left to commit or to pop, all items are: pending ones then have nothing to hand out.
 func (q *Queue) peel() {
 	if q.output.popping {
-		return // the marks are behind what is being processed
+		return // the marks come after the items being processed
 	}
 	for len(q.output.deltas) > 0 && q.output.deltas[0].delta == nil {
 		q.counts.done = max(q.counts.done, q.output.deltas[0].upTo)
@@ -92,7 +91,7 @@ func (q *Queue) next(most int) (deltas []cache.Delta, initial bool, err error) {
 	for ; n < len(q.output.deltas) && len(deltas) < most; n++ {
 		if q.output.deltas[n].delta == nil {
 			if len(deltas) > 0 {
-				break // done only once what is before it has been processed
+				break // done only once the items before it have been processed
 			}
 			continue
 		}

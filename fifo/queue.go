@@ -12,20 +12,20 @@ import (
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
-// ErrClosed is what writes to a closed queue return.
+// ErrClosed is the error of writes to a closed queue.
 var ErrClosed = fmt.Errorf("fifo: queue closed: %w", cache.ErrFIFOClosed)
 
 // maxBatch is how many deltas one PopBatch hands out, as in client-go.
 const maxBatch = 1000
 
-// maxBytes is Queue.most but in tests.
+// maxBytes is Queue.most, except in tests.
 const maxBytes = 2 << 20
 
-// Queue is the write-ahead queue of one source. All methods may be called
-// concurrently; a single consumer pops.
+// Queue is the write-ahead queue of one source. All methods may be called concurrently,
+// but only one consumer may pop.
 //
-// It is one type because one lock is over what comes in and what goes out. Some twenty
-// of its methods are those of client-go's Queue and of boltstore's Producer.
+// It is one type because one lock guards both its input and its output. Some twenty of
+// its methods are those of client-go's Queue and of boltstore's Producer.
 type Queue struct {
 	store     *boltstore.Claimed
 	transform cache.TransformFunc
@@ -33,9 +33,9 @@ type Queue struct {
 	log       klog.Logger
 	wake      func(urgent bool) // wakes the committer
 
-	// most bounds what waits to be committed, and likewise what is committed and waits
-	// to be popped, in bytes, both counted with the decoded objects. Add blocks beyond
-	// it. At least one change fits.
+	// most bounds, in bytes, the changes that wait to be committed. It also bounds the
+	// committed changes that wait to be popped. Both are counted with their decoded
+	// objects. Add blocks beyond the bound. At least one change fits.
 	most int
 
 	mu      sync.Mutex
@@ -50,37 +50,35 @@ type Queue struct {
 	synced  chan struct{}
 	length  func(int) // see OnLength
 	closed  bool
-	closing chan struct{} // closed with closed
+	closing chan struct{} // closed when closed becomes true
 }
 
-// batch is what was accepted and is not in the file.
+// batch has the accepted changes that are not in the file yet.
 type batch struct {
 	pending  []acceptedItem
 	bytes    int      // of pending
 	inflight []uint64 // counts.accepted at the ends of batches on their way into the file
-	together int      // so many of pending go into the file in one commit
+	together int      // that many of pending go into the file in one commit
 }
 
-// output is what is in the file and has not been popped.
+// output has the changes that are in the file and have not been popped.
 type output struct {
 	deltas  []outgoing
 	bytes   int
-	popping bool // what was popped is being processed
+	popping bool // popped changes are being processed
 }
 
-// version is how far the server's changes have come, and what the server has said
-// of that.
+// version says how far the server's changes have come, and what the server has confirmed.
 type version struct {
 	accepted string // every change up to it is pending, on its way or stored
-	// newest is the latest version of anything accepted since the last list, or of
-	// one of the list's pages. An object of this version or an older one may come
-	// a second time.
+	// newest is the latest version accepted since the last list, or that of one of the
+	// list's pages. An object of this version or an older one may come a second time.
 	newest    string
-	target    string        // what the server has stated as its own
+	target    string        // the version that the server has stated as its own
 	asked     time.Time     // when it was asked for the target
 	reached   bool          // accepted is the target or later
 	confirmed time.Time     // see Queue.Confirmed
-	slept     time.Duration // what the machine had slept by then
+	slept     time.Duration // how long the machine had slept by then
 	proven    time.Time     // when the last target that was reached was asked for
 	own       *string       // of the bookmark that is not the server's
 	resume    *string       // of the Replace that is a resume
@@ -105,9 +103,9 @@ type failure struct {
 
 // waiters are the callers that wait.
 type waiters struct {
-	waiting  int                 // in wait
+	waiting  int                 // callers in wait
 	awaited  map[string]*awaited // versions that WaitVersion waits for
-	flushing int                 // in Flush
+	flushing int                 // callers in Flush
 }
 
 // acceptedItem is an accepted change, or a bookmark without one.
@@ -117,8 +115,8 @@ type acceptedItem struct {
 	came   time.Time
 }
 
-// outgoing waits to be popped. One without a delta only marks that all items up to
-// a count are in the file.
+// outgoing waits to be popped. Without a delta it only marks that all items up to a count
+// are in the file.
 type outgoing struct {
 	delta *cache.Delta
 	size  int
@@ -127,9 +125,9 @@ type outgoing struct {
 
 var _ cache.QueueWithBatch = &Queue{}
 
-// New attaches a queue to a claimed store. Close it before the store is released.
+// New attaches a queue to a claimed store. Close the queue before you release the store.
 // transform, if not nil, is applied to each object before it is stored, and never in a
-// transaction. The queue has the file's logger and clock.
+// transaction. The queue uses the file's logger and clock.
 func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 	q := &Queue{store: store, transform: transform, now: store.Clock().Now, log: store.Logger(), most: maxBytes,
 		synced: make(chan struct{}), closing: make(chan struct{})}
@@ -145,8 +143,8 @@ func New(store *boltstore.Claimed, transform cache.TransformFunc) *Queue {
 func (q *Queue) Take(max int, bookmark bool) (*boltstore.Batch, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// A consumer may wait for Flush before it pops again. So a Flush takes what is
-	// pending, although the output is full.
+	// A consumer may wait for Flush before it pops again. So a Flush takes pending
+	// changes although the output is full.
 	free, held := q.free(), q.hold.until != ""
 	if free == 0 || q.output.bytes >= q.most && q.waiters.flushing == 0 || (q.batch.bytes == 0 || held) && !bookmark {
 		return nil, false
@@ -178,8 +176,8 @@ func (q *Queue) Take(max int, bookmark bool) (*boltstore.Batch, bool) {
 	return b, q.batch.bytes > 0 && !held
 }
 
-// OnLength has fn called with how many of the accepted items have not been popped,
-// whenever that may have changed. fn must not call the queue. It is set before anything
+// OnLength has fn called with the number of accepted items that have not been popped,
+// whenever it may have changed. fn must not call the queue. Call OnLength before anything
 // is added.
 func (q *Queue) OnLength(fn func(int)) { q.length = fn }
 
@@ -202,8 +200,7 @@ func (q *Queue) Resync() error {
 }
 
 // HasSynced is true once the server has confirmed the state, everything up to there has
-// been popped, and no object is unstored. It is true at once where Accept has accepted
-// the file's age.
+// been popped, and no object is unstored. After Accept it is true at once.
 func (q *Queue) HasSynced() bool { return cache.IsDone(q) }
 
 // HasSyncedChecker is done when HasSynced is true.
@@ -215,8 +212,8 @@ func (q *Queue) Name() string { return "queue of " + q.store.Source().String() }
 // Done implements cache.DoneChecker.
 func (q *Queue) Done() <-chan struct{} { return q.synced }
 
-// Close unblocks every caller. Nothing more is accepted. What waits to be popped
-// still is; then Pop returns cache.ErrFIFOClosed.
+// Close unblocks every caller. Nothing more is accepted. Pop still hands out the changes
+// that wait, and then returns cache.ErrFIFOClosed.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,26 +13,25 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// Relisted is what Pop hands out for a relist whose changes are not kept in
-// memory.
+// Relisted is handed out by Pop for a relist whose changes are not kept in memory.
 type Relisted struct {
 	ResourceVersion string
-	// First: nothing was there before, and nothing has been journaled. Otherwise the
-	// journal has the differences.
+	// First says that the source was empty, and that nothing has been journaled.
+	// Otherwise the journal has the differences.
 	First bool
 }
 
-// ExpectResume announces a Reflector that goes on from the file: the next Replace,
-// if it is at this version and has no objects, does nothing.
+// ExpectResume announces a Reflector that goes on from the file. The next Replace does
+// nothing if it is at this version and has no objects.
 func (q *Queue) ExpectResume(rv string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.version.resume = &rv
 }
 
-// Replace brings the file in line with a full list. Pop hands out the differences
-// as Added, Updated and Deleted. A list with something that is no runtime.Object is
-// refused. After ExpectResume it does nothing.
+// Replace brings the file in line with a full list. Pop hands out the differences as
+// Added, Updated and Deleted. A list with something that is no runtime.Object is refused.
+// See also ExpectResume.
 func (q *Queue) Replace(list []any, rv string) error {
 	q.mu.Lock()
 	resume := q.version.resume != nil && *q.version.resume == rv && len(list) == 0
@@ -61,20 +60,19 @@ func (q *Queue) Replace(list []any, rv string) error {
 	return r.Commit(ctx, rv, rv, rv)
 }
 
-// Relist is a boltstore.Relist whose result goes through the queue. Between
-// BeginRelist and its end nothing else may be accepted.
+// Relist is a boltstore.Relist whose result goes through the queue. Until it ends, the
+// queue may accept nothing else.
 type Relist struct {
 	*boltstore.Relist
 	q      *Queue
-	began  time.Time     // when its first page was asked for, be it in an earlier life
+	began  time.Time     // when its first page was asked for, in this life or an earlier one
 	slept  time.Duration // what the machine had slept by then
 	failed int           // objects that could not be stored
 }
 
-// BeginRelist brings the file in line with a full list that comes in pages. It
-// waits until what was accepted before is in the file. The caller hands over
-// the pages, and ends the relist with Commit or Abort. Abort does nothing after
-// Commit.
+// BeginRelist begins to bring the file in line with a full list that comes in pages. It
+// waits until everything accepted before is in the file. The caller hands over the pages,
+// and ends the relist with Commit or Abort. After Commit, Abort does nothing.
 func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Relist, error) {
 	q.DropHeld()
 	if err := q.Flush(ctx); err != nil {
@@ -104,12 +102,12 @@ func (r *Relist) unstored(_ runtime.Object, err error) {
 	}
 }
 
-// Commit ends the relist. rv is the version to go on from, newest the newest
-// one that a page was of, target the one that the watch must reach. If rv is not
-// the target, the state is confirmed once the watch has reached that. Otherwise
-// it is confirmed as of when the first page was asked for: a list is of that
-// moment, however long it takes. Commit retries errors of the disk until ctx
-// ends or the queue closes, unless the relist has to begin again.
+// Commit ends the relist. rv is the version to go on from, newest the newest version of a
+// page, and target the version that the watch must reach. If rv is not the target, the
+// state is confirmed once the watch has reached the target. Otherwise it is confirmed as
+// of the request for the first page, however long the list has taken. Commit retries
+// errors of the disk until ctx ends or the queue closes, unless the relist has to begin
+// again.
 func (r *Relist) Commit(ctx context.Context, rv, newest, target string) error {
 	q := r.q
 	var confirmed time.Time
@@ -144,7 +142,7 @@ func (r *Relist) end(ctx context.Context, rv, newest, target string, confirmed t
 	q.push(outgoing{upTo: q.counts.accepted})
 	q.version.target, q.version.accepted, q.version.asked, q.version.newest = target, rv, r.began, newest
 	if rv == target {
-		q.version.reached = listed // also where there are no versions
+		q.version.reached = listed // even if there are no versions
 		q.advance(rv, confirmed)
 		q.version.confirmed, q.version.slept, q.version.proven = confirmed, q.store.Slept(), confirmed
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// WaitVersion returns nil once every change up to rv is in the file and has been
-// popped. So a caller can read what it wrote. A version that cannot be compared
-// must come itself. The error is the context's, ErrClosed, or says that rv is none.
+// WaitVersion returns nil once every change up to rv is in the file and has been popped.
+// So a caller can read what it wrote. If versions cannot be compared, exactly rv must
+// come. The error is the context's or ErrClosed, or it says that rv is no version.
 func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
 	if rv == "" || rv == "0" {
 		return errNoVersion
@@ -43,10 +43,9 @@ type awaited struct {
 	come    bool
 }
 
-// WaitConfirmed returns nil once the server has confirmed the state at the given
-// time or later, and all of it is in the file and has been popped. With proven only
-// the answer to a question counts, see Proven. The error is the context's, or
-// ErrClosed.
+// WaitConfirmed returns nil once the server has confirmed the state at the given time or
+// later, and all of it is in the file and has been popped. With proven only the answer to
+// a question counts, see Proven. The error is the context's or ErrClosed.
 func (q *Queue) WaitConfirmed(ctx context.Context, since time.Time, proven bool) error {
 	return q.wait(ctx, func() bool {
 		at := q.version.confirmed
@@ -85,9 +84,9 @@ func (q *Queue) wait(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// Purge empties the source, as if every object had been deleted, and forgets
-// its version, so that the next list is a full one. Like BeginRelist it waits until
-// what was accepted before is in the file.
+// Purge empties the source, as if every object had been deleted, and forgets its version,
+// so that the next list is a full one. Like BeginRelist, it first waits until everything
+// accepted before is in the file.
 func (q *Queue) Purge(ctx context.Context) error {
 	r, err := q.BeginRelist(ctx, boltstore.RelistOptions{})
 	if err != nil {
@@ -97,9 +96,9 @@ func (q *Queue) Purge(ctx context.Context) error {
 	return r.end(ctx, "", "", "", time.Unix(0, 0), false)
 }
 
-// Flush waits until everything accepted is in the file, bookmarks included. What is held
-// is no part of that, see ConfirmListed. The error is the context's, or
-// boltstore.ErrClosed if the file was closed before that.
+// Flush waits until everything accepted is in the file, bookmarks included. Held changes
+// do not count, see ConfirmListed. The error is the context's, or boltstore.ErrClosed if
+// the file was closed before.
 func (q *Queue) Flush(ctx context.Context) error {
 	waiting, end := context.WithCancel(ctx)
 	defer end()

@@ -13,10 +13,10 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// cluster finds out which cluster answers, once after each time that the link
-// was broken, before anything that it says is believed. That costs no request
-// where the server's answer has named the flow schema that the file knows: a
-// schema is an object of the cluster, with a UID of its own.
+// cluster finds out which cluster answers, once after each time that the link was broken,
+// before any of its answers is believed. If the server's answer names the flow schema
+// that the file knows, this costs no request: a schema is an object of the cluster, with
+// a UID of its own.
 type cluster struct {
 	server   string // its address; "": the client's requests cannot be seen
 	requests *requests
@@ -31,40 +31,39 @@ type cluster struct {
 	untold  bool // in this life the server has refused to tell its UID
 }
 
-// finding is what has been found out.
+// finding is the result.
 type finding struct {
 	uid   string // of the cluster
-	other bool   // than the file's
-	// sure: it is the same, or the file knows no UID. Otherwise nothing says that
-	// it is another, and what it says of itself is not noted.
+	other bool   // it is not the file's cluster
+	// sure: it is the same cluster, or the file knows no UID. Otherwise nothing shows
+	// that it is another one, but what it says about itself is not noted.
 	sure bool
 }
 
 var errNoCluster = errors.New("reflector: the cluster that answers has no kube-system yet, so that it cannot be told whether it is the same")
 
-// forget: the link is broken, who answers next may be another.
+// forget: the link is broken, and another cluster may answer next.
 func (c *cluster) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.checked, c.origin = false, nil
 }
 
-// recheck: somebody else may have answered over the same link.
+// recheck: another cluster may have answered over the same link.
 func (c *cluster) recheck() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.checked = false
 }
 
-// relisted: what is in the file is of the cluster that answers.
+// relisted: the file's contents are from the cluster that answers.
 func (c *cluster) relisted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.checked = true
 }
 
-// trace has the requests of the context noted as those that state the server's
-// version.
+// trace returns a context whose requests count as those that state the server's version.
 func (c *cluster) trace(ctx context.Context) context.Context {
 	o := &origin{dated: c.store.ServerTime}
 	c.mu.Lock()
@@ -81,21 +80,21 @@ func (c *cluster) answeredOver() (conn, flow string) {
 	return c.origin.answeredOver()
 }
 
-// reconnected says whether the requests that are noted took more than one connection.
+// reconnected says whether these requests took more than one connection.
 func (c *cluster) reconnected() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.origin.reconnected()
 }
 
-// by is what the server that last stated its version has said of itself.
+// by is what the server that last stated its version said about itself.
 func (c *cluster) by() listing.Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.origin.server()
 }
 
-// answered is what a relist notes of who has given its pages.
+// answered is what a relist notes about the server that sent its pages.
 func (c *cluster) answered() listing.Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,16 +104,16 @@ func (c *cluster) answered() listing.Server {
 	return c.origin.server()
 }
 
-// uid of the cluster that answers, "" if it is not known.
+// uid is the UID of the cluster that answers, "" if it is not known.
 func (c *cluster) uid() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.id.uid
 }
 
-// expect returns the flow schema that a list's pages must name; "" for what its
-// first page does. If the cluster has not been found out, the first page shows
-// whether it is the file's.
+// expect returns the flow schema that a list's pages must name, "" if the first page
+// decides. If the cluster has not been found out, the first page shows whether it is the
+// file's.
 func (c *cluster) expect(known boltstore.State) (flow string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,16 +125,16 @@ func (c *cluster) expect(known boltstore.State) (flow string) {
 	return flow
 }
 
-// due says whether it is to be found out.
+// due says whether the cluster is still to be found out.
 func (c *cluster) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.checked && c.server != ""
 }
 
-// noteOrSetAside sets the file's contents aside if the cluster is another, since none
-// of them has been deleted. It notes who answers, also before the first list: what the
-// program writes from then on is of that cluster.
+// noteOrSetAside sets the file's contents aside if the cluster is another one, since none
+// of its objects has been deleted. It notes the server that answers, also before the
+// first list: the program's writes from then on belong to that cluster.
 func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id finding, by listing.Server) (other bool, err error) {
 	if id.other && (known.Synced || known.Objects > 0) {
 		if err := c.setAside(ctx, known, by); err != nil {
@@ -151,8 +150,8 @@ func (c *cluster) noteOrSetAside(ctx context.Context, known boltstore.State, id 
 	return id.other && known.Synced, nil
 }
 
-// identify asks for the UID of kube-system, if it must. It returns by with what
-// that answer has said.
+// identify asks for the UID of kube-system, if it must. It returns by, extended by that
+// answer.
 func (c *cluster) identify(ctx context.Context, known boltstore.State, by listing.Server) (finding, listing.Server, error) {
 	by.Address = c.server
 	if by.FlowSchemaUID != "" && by.FlowSchemaUID == known.FlowSchemaUID {
@@ -174,8 +173,9 @@ func (c *cluster) identify(ctx context.Context, known boltstore.State, by listin
 	return finding{told.uid, other, other || told.uid != "" || known.ClusterUID == ""}, by, nil
 }
 
-// learn asks for the UID of a cluster that has not told it so far: it was starting, perhaps,
-// or did not allow it. "" is for the next doubt, or for the next life if it refuses.
+// learn asks for the UID of a cluster that has not told it so far, perhaps since it was
+// starting or did not allow it. If the answer is "", the next doubt asks again, or the
+// next life if the cluster refuses.
 func (c *cluster) learn(ctx context.Context) (uid string) {
 	c.mu.Lock()
 	untold := c.untold
@@ -198,9 +198,9 @@ func (c *cluster) tells(told clusterAnswer) {
 	c.untold = told.uid == "" && !told.none
 }
 
-// isOther says whether the cluster that answers is another one than what the
-// file knows. Where its UID may not be read, two of address, CA and flow schema
-// must differ: each of them alone changes in the life of a cluster.
+// isOther says whether the cluster that answers is not the one that the file knows. If
+// its UID may not be read, two of address, CA and flow schema must differ: each of them
+// alone may change in the life of a cluster.
 func isOther(known boltstore.State, by listing.Server) bool {
 	if by.ClusterUID != "" && known.ClusterUID != "" {
 		return by.ClusterUID != known.ClusterUID
@@ -214,8 +214,8 @@ func isOther(known boltstore.State, by listing.Server) bool {
 	return others > 1
 }
 
-// setAside keeps the contents apart in the file: they are of another cluster. What the
-// program writes from then on is of the one that answers.
+// setAside keeps the contents apart in the file: they belong to another cluster. The
+// program's writes from then on belong to the one that answers.
 func (c *cluster) setAside(ctx context.Context, known boltstore.State, by listing.Server) error {
 	if err := c.queue.Flush(ctx); err != nil {
 		return err
@@ -230,8 +230,8 @@ func (c *cluster) setAside(ctx context.Context, known boltstore.State, by listin
 	return nil
 }
 
-// note keeps who answers beside what is cached, for the next time. If that
-// cannot be written, the cluster is asked for again then.
+// note writes the server that answers to the file, for the next time. If that fails, the
+// cluster is asked for again then.
 func (c *cluster) note(known boltstore.State, by listing.Server, sure bool) {
 	if !sure {
 		by = listing.Server{Address: by.Address}

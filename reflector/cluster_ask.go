@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// asked is what the servers of one config said of themselves. Sources that start
+// asked has what the servers of one config said about themselves. Sources that start
 // together share an answer: it serves all that waited for it.
 type asked struct {
 	begun atomic.Uint64 // counts the questions
@@ -19,7 +19,7 @@ type asked struct {
 	uids  map[string]clusterAnswer
 }
 
-// clusterAnswer is what a server says of its kube-system.
+// clusterAnswer is a server's answer about its kube-system.
 type clusterAnswer struct {
 	uid  string // "": the server does not say
 	none bool   // kube-system is not there
@@ -42,7 +42,7 @@ func (t *transport) clusterUID(req *http.Request) (k clusterAnswer, err error) {
 		return k, req.Context().Err()
 	}
 	if k, ok := t.asked.uids[host]; ok && k.n > before {
-		return k, nil // another source has asked meanwhile
+		return k, nil // another source has asked
 	}
 	n := t.asked.begun.Add(1)
 	if k, err = t.askClusterUID(req, server); err == nil {

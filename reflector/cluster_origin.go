@@ -31,7 +31,7 @@ type origin struct {
 
 type originKey struct{}
 
-// trace returns a context whose requests are noted.
+// trace returns a context whose requests origin notes.
 func (o *origin) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(context.WithValue(ctx, originKey{}, o), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		o.mu.Lock()
@@ -43,7 +43,7 @@ func (o *origin) trace(ctx context.Context) context.Context {
 	}})
 }
 
-// noteAnswer notes what the answer to a list says of its server. Only lists count:
+// noteAnswer notes what the answer to a list says about its server. Only lists count:
 // other requests may match another flow schema.
 func noteAnswer(req *http.Request, resp *http.Response) {
 	o, _ := req.Context().Value(originKey{}).(*origin)
@@ -101,8 +101,8 @@ func (o *origin) answeredOver() (conn, flow string) {
 	return o.conn, o.flow
 }
 
-// reconnected says whether requests took more than one connection: a client sends one again
-// by itself where the first breaks.
+// reconnected says whether requests took more than one connection: if the first breaks, a
+// client repeats a request by itself.
 func (o *origin) reconnected() bool {
 	if o == nil {
 		return false
@@ -112,7 +112,7 @@ func (o *origin) reconnected() bool {
 	return o.anew
 }
 
-// server is what the answers said of the server.
+// server is what the answers said about the server.
 func (o *origin) server() (by listing.Server) {
 	if o == nil {
 		return by

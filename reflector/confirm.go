@@ -10,69 +10,68 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// Confirm says what proves, after a restart, that nothing was missed, where the
+// Confirm says how a source proves, after a restart, that nothing was missed, if the
 // server's version has moved on.
 type Confirm int
 
 const (
-	// ConfirmAuto is ConfirmList once in a life, while HasSynced waits, where that is
-	// cheap: the list has less than 64 KB, by the size that was last seen, or the
-	// link is near and fast and the list will be there before a bookmark. Otherwise,
-	// and after an outage, it is ConfirmBookmark.
+	// ConfirmAuto is ConfirmList once in a life, while HasSynced waits, if that is cheap.
+	// It is cheap if the list has less than 64 KB, by the size that was last seen. It is
+	// also cheap if the link is near and fast and the list will come before a bookmark.
+	// Otherwise, and after an outage, ConfirmAuto is ConfirmBookmark.
 	ConfirmAuto Confirm = iota
-	// ConfirmBookmark waits for a bookmark, one to two seconds. It sends the fewest
-	// bytes.
+	// ConfirmBookmark waits one to two seconds for a bookmark. It costs the fewest bytes.
 	ConfirmBookmark
-	// ConfirmList lists the objects' metadata beside the watch, and compares. What
-	// comes first counts, list or bookmark. Clients whose config WrapConfig has not
-	// seen list whole objects.
+	// ConfirmList lists the objects' metadata beside the watch and compares it with the
+	// file. The list or a bookmark confirms, whichever comes first. Clients whose config
+	// WrapConfig has not seen list whole objects.
 	ConfirmList
 )
 
 const (
-	// bookmarkAfter is how long a bookmark takes, mostly: the server sends it in the
-	// second that begins one second after a watch of 3 s has.
+	// bookmarkAfter is how long a bookmark usually takes: the server sends it in the
+	// second second of a watch of 3 s.
 	bookmarkAfter = 1200 * time.Millisecond
-	// calm is how long a watch brings nothing before a list begins: what was missed
-	// comes at once, and may reach the stated version.
+	// calm is how long a watch must bring nothing before a list begins: missed changes
+	// come at once, and may reach the stated version.
 	calm = 5 * time.Millisecond
-	// farBytes is what all lists of a config may bring over a link that has not shown to
-	// be near and fast. With headers it is less than 64 KB.
+	// farBytes is how much all lists of a config may bring over a link that has not
+	// proved near and fast. With headers it is less than 64 KB.
 	farBytes = 60 << 10
-	// littleBytes is the first page over a link that may be slow, probeBytes that over
-	// one that looks near. Only its end shows how fast the link is.
+	// littleBytes is the size of the first page over a link that may be slow, probeBytes
+	// over one that looks near. Only the page's end shows how fast the link is.
 	littleBytes, probeBytes = 8 << 10, 16 << 10
-	// nearBytes is how much a list may bring over a near link, and all lists of a
-	// config that are under way.
+	// nearBytes is how much a list may bring over a near link, and also how much all
+	// lists of a config that are under way may bring.
 	nearBytes = 64 << 20
-	// provingPage is the largest page of a list that proves, which is in memory.
+	// provingPage is the largest page of a list that proves. The page is in memory.
 	provingPage = 2 << 20
 	// mostLacking is how many objects of a list may be left to the watch.
 	mostLacking = 5000
 )
 
-// A link looks near that takes no longer than nearConnect to connect, and nearAnswer to
+// A link looks near if it takes at most nearConnect to connect and at most nearAnswer to
 // answer a question. It is fast if a page has brought nearRate bytes a second.
 const nearConnect, nearAnswer, nearRate = 10 * time.Millisecond, 250 * time.Millisecond, 256 << 10
 
-// proving decides whether a list is to confirm.
+// proving decides whether a list should confirm.
 type proving struct {
 	mode Confirm
 
 	mu     sync.Mutex
 	tried  bool // in this life
-	failed bool // a request has, or the server does not give what is needed
+	failed bool // a request has failed, or the server does not return what is needed
 }
 
-// failure: the server could not be reached, or refused. All who have waited through
-// its outage ask at once when it is back, and can wait for a bookmark.
+// failure: the server could not be reached, or refused. Once it is back, all sources ask
+// it at once, so they leave it to a bookmark.
 func (p *proving) failure() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failed = true
 }
 
-// proves says whether a list is to confirm, beside the watch that is being opened.
+// proves says whether a list should confirm, beside the watch that is being opened.
 func (s *ListerWatcher) proves() bool {
 	p := &s.proving
 	if p.mode == ConfirmBookmark || !ordered(s.queue) || !s.store.ByMetadata() || s.store.Err() != nil || s.store.UnstoredObjects() > 0 {
@@ -90,8 +89,8 @@ func (s *ListerWatcher) proves() bool {
 	return true
 }
 
-// metadataSize is how many bytes the metadata of an object takes in a list, as last
-// seen or as its record suggests, and of all objects, uncompressed.
+// metadataSize is how many bytes metadata takes in an uncompressed list, for each object
+// and for all. It is the size that was last seen or that the records suggest.
 func metadataSize(store *boltstore.Claimed) (each, all int64) {
 	st := store.State()
 	n := int64(max(st.Objects, 1))
@@ -101,7 +100,7 @@ func metadataSize(store *boltstore.Claimed) (each, all int64) {
 	return each, each * int64(st.Objects)
 }
 
-// sentAs is how many bytes of so many are sent where they may be compressed.
+// sentAs is how many bytes are sent for so many unpacked ones, if they may be compressed.
 func sentAs(unpacked int64) int64 {
 	if unpacked < compressed {
 		return unpacked
@@ -109,14 +108,14 @@ func sentAs(unpacked int64) int64 {
 	return unpacked / 5
 }
 
-// road is what the requests of one config have shown of the link in this life, and
-// what lists may take of it.
+// road is what the requests of one config have shown about the link in this life, and how
+// much of it lists may use.
 type road struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	connect time.Duration // of the last connection; negative: none was made
-	answer  time.Duration // the fastest
+	answer  time.Duration // the fastest so far
 	known   bool          // a page has shown how fast the link is
 	fast    bool
 	judged  chan struct{} // closed when it becomes known
@@ -128,7 +127,7 @@ func newRoad() *road {
 	return &road{now: time.Now, connect: -1, answer: math.MaxInt64, judged: make(chan struct{})}
 }
 
-// connected: a connection was made. One that took long may lead elsewhere.
+// connected: a connection was made. If it took long, it may lead elsewhere.
 func (r *road) connected(took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,8 +142,8 @@ func (r *road) answered(took time.Duration) {
 	r.answer = min(r.answer, took)
 }
 
-// near says whether the link looks near, or, where that is known, whether it has shown
-// to be near and fast. judged is closed once it is known.
+// near says whether the link looks near or, once that is known, whether it has proved
+// near and fast. judged is closed once it is known.
 func (r *road) near() (near, known bool, judged <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +153,8 @@ func (r *road) near() (near, known bool, judged <-chan struct{}) {
 	return r.connect >= 0 && r.connect <= nearConnect && r.answer <= nearAnswer, false, r.judged
 }
 
-// paged: the first page of a list has brought so many bytes. Few that come slowly show
-// nothing.
+// paged: the first page of a list has brought so many bytes. A few bytes that come slowly
+// show nothing.
 func (r *road) paged(size int64, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +168,7 @@ func (r *road) paged(size int64, took time.Duration) {
 	}
 }
 
-// reserve takes bytes of what lists may bring, and says whether there are so many.
+// reserve takes bytes from what lists may bring, and says whether that many are left.
 func (r *road) reserve(near bool, bytes int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +183,7 @@ func (r *road) reserve(near bool, bytes int64) bool {
 	return true
 }
 
-// done gives back what a list over a near link has taken.
+// done gives back the bytes that a list over a near link has taken.
 func (r *road) done(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// template travels in the context of a watch. The transport notes in it the request,
-// so that the same objects can be listed: with the same rights and selectors, and
-// without another token of the client's rate limit.
+// template travels in the context of a watch. The transport notes the request in it. So
+// the same objects can be listed with the same rights and selectors, and without another
+// token of the client's rate limit.
 type template struct {
 	of    boltstore.Source
-	noted chan struct{} // closed once the request is
-	open  chan struct{} // closed once the watch is
+	noted chan struct{} // closed once the request is noted
+	open  chan struct{} // closed once the watch is open
 
 	mu  sync.Mutex
 	req *http.Request // nil: the transport has not seen the watch
@@ -63,10 +63,10 @@ func (m *template) known() bool {
 	return m.req != nil
 }
 
-// pageAsk is a page of metadata to be asked for.
+// pageAsk asks for a page of metadata.
 type pageAsk struct {
-	bytes, objects int64  // as many objects as have so many bytes
-	version        string // the list is to be no older
+	bytes, objects int64  // the wanted size of the page, in bytes and in objects
+	version        string // the list must be no older
 	token          string // continue token; "": the first page
 	pack           bool   // the answer may be compressed
 	most           int64  // bytes that may come; 0: any
@@ -80,7 +80,7 @@ type pageAnswer struct {
 	size, sent int64  // bytes, unpacked and as they came
 }
 
-// list asks for a page of metadata of the objects that the watch is of.
+// list asks for a page of metadata of the watched objects.
 func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err error) {
 	m.mu.Lock()
 	req, t := m.req.Clone(ctx), m.t
@@ -124,7 +124,7 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	return a, err
 }
 
-// capped is a body that fails once too much has come.
+// capped is a body that fails once too many bytes have come.
 type capped struct {
 	io.ReadCloser
 	sent       *atomic.Int64
@@ -140,7 +140,7 @@ func (c *capped) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trace has the request measured.
+// trace returns the request with a trace that measures it.
 func (r *road) trace(req *http.Request) *http.Request {
 	var mu sync.Mutex
 	var connecting, wrote time.Time

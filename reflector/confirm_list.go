@@ -15,22 +15,24 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// errNotWorth: a bookmark will be there sooner, or the list takes too much of the link.
+// errNotWorth: a bookmark will come sooner, or the list would take too much of the link.
 var errNotWorth = errors.New("reflector: the bookmark is left to confirm")
 
 // prove lists beside the watch of the template, and confirms once the file equals the
-// list. It runs until then, or until ctx ends. An error leaves it to the bookmark.
+// list. It runs until then, or until ctx ends. After an error it leaves confirming to the
+// bookmark.
 //
-// The list is of the version L, at the stated one or later. Let all that is listed be in
-// the file as it is listed, and let the file have no other object and no own write, at
-// one commit of version C. If C is before L, nothing that exists at L has changed since
-// C, and what was created since is gone again: the file is as the server was at L. If C
-// is L or later, the watch has brought all up to L. Pages may be compared at one commit
-// each, with the number of objects at the last: while commits are before L, an object
+// The list is of version L, the stated version or a later one. Suppose that at one
+// commit, of version C, the file has all listed objects as listed, no other object and no
+// own write. If C is before L, no object that exists at L has changed since C, and
+// objects created since C are gone again: the file is as the server was at L. If C is L
+// or later, the watch has brought everything up to L. Pages may be compared at one commit
+// each, and the number of objects at the last one: while commits are before L, an object
 // that was as listed stays so, unless the program writes over it.
 //
-// What was created since C and is gone again comes later all the same, by the watch. The
-// queue keeps it from readers until it has all up to L, see fifo.Queue.ConfirmListed.
+// The watch still brings the objects that were created since C and are gone again. The
+// queue keeps them from readers until it has everything up to L, see
+// fifo.Queue.ConfirmListed.
 func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	rv, asked := s.queue.Target()
 	if rv == "" {
@@ -58,7 +60,7 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	s.log.V(2).Info("Compared with a list", "source", s.store.Source().String(), "objects", p.objects, "took", s.clock.Since(began), "error", err)
 }
 
-// proveBeside starts prove, beside the watch of the template. end ends it.
+// proveBeside starts prove beside the watch of the template. end ends it.
 func (s *ListerWatcher) proveBeside(ctx context.Context, t *template) (end func()) {
 	if t == nil || !s.calls.begin() {
 		return func() {}
@@ -67,7 +69,7 @@ func (s *ListerWatcher) proveBeside(ctx context.Context, t *template) (end func(
 	go func() {
 		defer s.calls.end()
 		select {
-		case <-t.noted: // which is before the watch is open
+		case <-t.noted: // that is before the watch is open
 		case <-t.open:
 		case <-ctx.Done():
 			return
@@ -101,11 +103,11 @@ func (s *ListerWatcher) calmDown(ctx context.Context, t *template) error {
 	}
 }
 
-// proof is a list that is compared with the file.
+// proof is a list that is being compared with the file.
 type proof struct {
 	s         *ListerWatcher
 	template  *template
-	least     string // version that the list must have reached
+	least     string // version that the list must reach
 	flow      string // flow schema of the server that was asked
 	expected  int64  // objects
 	each, all int64  // bytes of an object's metadata, and of all, as expected
@@ -117,7 +119,7 @@ type proof struct {
 	lacking   []listing.Object
 }
 
-// confirm waits until the watch has brought what the file lacks, or has deleted.
+// confirm waits until the watch has brought, or deleted, the objects that the file lacks.
 func (p *proof) confirm(ctx context.Context, l fifo.Listed) error {
 	for {
 		l.Stored = p.s.queue.Stored()
@@ -159,7 +161,7 @@ func (p *proof) list(ctx context.Context) error {
 	return p.whole(ctx)
 }
 
-// auto lists if that is cheap.
+// auto reads the list if that is cheap.
 func (p *proof) auto(ctx context.Context) error {
 	r := p.template.t.road
 	near, known, judged := r.near()
@@ -175,9 +177,9 @@ func (p *proof) auto(ctx context.Context) error {
 	return p.little(ctx, r)
 }
 
-// probe reads the first page over a link that looks near. Its end shows whether the
-// link is fast. Where other lists have taken what such pages may bring, it waits for
-// theirs.
+// probe reads the first page over a link that looks near. Its end shows whether the link
+// is fast. If other lists have used up the bytes for such pages, probe waits for their
+// result.
 func (p *proof) probe(ctx context.Context, r *road, judged <-chan struct{}) error {
 	if p.s.store.MetadataSize() > 0 && p.all > nearBytes {
 		return errNotWorth
@@ -204,7 +206,7 @@ func (p *proof) probe(ctx context.Context, r *road, judged <-chan struct{}) erro
 // done says whether the list has come to its end.
 func (p *proof) done() bool { return p.rv != "" && p.token == "" }
 
-// near lists over a near link: in pages that grow as fast as the link shows to be.
+// near reads the list over a near link, in pages that grow with the speed of the link.
 func (p *proof) near(ctx context.Context, r *road) error {
 	taken := p.all
 	if taken > nearBytes || !r.reserve(true, taken) {
@@ -231,8 +233,8 @@ func (p *proof) near(ctx context.Context, r *road) error {
 	return nil
 }
 
-// little lists what is little, over a link that may be far or slow. The rest is left
-// if it would not be there before the bookmark: it would be in its way.
+// little reads a small list over a link that may be far or slow. It gives up the rest if
+// that would not come before the bookmark: it would only delay the bookmark.
 func (p *proof) little(ctx context.Context, r *road) error {
 	most := sentAs(p.all-p.size) * 9 / 8
 	if !r.reserve(false, most) {
@@ -311,7 +313,7 @@ func (p *proof) whole(ctx context.Context) error {
 	return nil
 }
 
-// compare notes what of a page the file lacks.
+// compare notes the objects of a page that the file lacks.
 func (p *proof) compare(listed []listing.Object, about metav1.ListMeta) error {
 	if c, err := resourceversion.CompareResourceVersion(about.ResourceVersion, p.least); err != nil || c < 0 || p.rv != "" && about.ResourceVersion != p.rv {
 		return fmt.Errorf("%w: the list is of version %q, after %q, and %q is wanted", errNotWorth, about.ResourceVersion, p.rv, p.least)

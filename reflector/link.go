@@ -7,17 +7,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// linkState says what the server has stated, or what it takes to go on. The
-// table in docs/design/waking.md has the transitions.
+// linkState says what the server has stated, or what must happen before the source can go
+// on. The table in docs/design/waking.md has the transitions.
 type linkState int
 
 const (
-	// linkInDoubt: the link broke, or nothing was asked in this life. Nothing
-	// that comes confirms.
+	// linkInDoubt: the link broke, or nothing was asked in this life. Nothing that
+	// arrives confirms.
 	linkInDoubt linkState = iota
-	// linkStated: the server has stated its version, to a question or with a list. Until
-	// the queue has reached it the table calls the state asked, then confirmed: each
-	// event and bookmark confirms.
+	// linkStated: the server has stated its version, in an answer or with a list. Until
+	// the queue has reached that version, the table calls the state asked. After that it
+	// is confirmed: each event and bookmark confirms.
 	linkStated
 	// linkExpired: the server has forgotten the accepted version. A relist comes
 	// before the next watch.
@@ -30,19 +30,19 @@ const (
 	linkUnreadable
 )
 
-// link is the state machine of a source's link to its server. Each transition
-// is one method. Of it only a restore that was noticed is on disk, since nothing else
-// may show it to the next life.
+// link is the state machine of a source's link to its server. Each transition is one
+// method. Only a restore that was noticed is also on disk, since the next life may have
+// no other way to notice it.
 type link struct {
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
 	state   linkState
 	doubted time.Time // when linkStated was last left
-	refused time.Time // since when the server answers nothing but refusals; zero: it does not
+	refused time.Time // since when the server has only refused; zero if it does not
 	// fruitless counts the short watches in a row that brought no bookmark.
 	fruitless int
-	// failures counts the watches in a row that began with such an error, see began.
+	// failures counts the watches in a row that began with an error, see began.
 	failures int
 	noted    bool // the file knows of the restore, and has no pages from before it
 }
@@ -59,7 +59,7 @@ func (l *link) set(state linkState) {
 	l.state = state
 }
 
-// broke: what was asked does not count any more. What has to be read stays so.
+// broke: earlier answers do not count any more. A relist that is due stays due.
 func (l *link) broke() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,8 +92,8 @@ func (l *link) restored() {
 	l.noted = false
 }
 
-// restoreNoted: the file knows of the restore, and what it has of an interrupted first list
-// is of the new timeline from here on.
+// restoreNoted: the file knows of the restore. From here on, the pages of an interrupted
+// first list are of the new timeline.
 func (l *link) restoreNoted() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,8 +107,8 @@ func (l *link) owesNote() bool {
 	return l.state == linkRestored && !l.noted
 }
 
-// another: it is another cluster's server. That the one before was restored says nothing
-// of it.
+// another: the server is of another cluster. A restore of the one before says nothing
+// about it.
 func (l *link) another() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,11 +117,11 @@ func (l *link) another() {
 	}
 }
 
-// began: a watch has begun with an event, or with an internal error, or the server
-// does not understand its version. After an error the next watch goes on from the
-// same place, since that is cheap. An error that comes again and again may be that
-// of one event, or of one version, which a list does without. So one list is read
-// after four failures, eight, sixteen, and so on.
+// began: a watch has begun well, with an event. Or it has begun with an internal error,
+// or the server did not understand its version. After an error the next watch begins at
+// the same place, since that is cheap. If the error comes again and again, the cause may
+// be one event or one version, and a list avoids both. So one list is read after four
+// failures, eight, sixteen, and so on.
 func (l *link) began(well bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *link) began(well bool) {
 	}
 }
 
-// relisted: everything has been read. The list's version is the server's.
+// relisted: a whole list has been read. Its version is the server's.
 func (l *link) relisted() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,8 +143,7 @@ func (l *link) relisted() {
 	l.refused = time.Time{}
 }
 
-// refuses: the server has refused a request. lasted says for how long it has
-// done nothing else.
+// refuses: the server has refused a request. lasted is how long it has done nothing else.
 func (l *link) refuses() (lasted time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +154,7 @@ func (l *link) refuses() (lasted time.Duration) {
 	return now.Sub(l.refused)
 }
 
-// answers: the server, or nobody, has given another answer than a refusal.
+// answers: the last request was not refused, even if no server answered it.
 func (l *link) answers() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,8 +169,8 @@ func (l *link) bookmarked() {
 	l.fruitless = 0
 }
 
-// fellShort: a short watch has ended in good order behind what the server had
-// stated. One that has brought something is on its way there.
+// fellShort: a short watch has ended in good order without reaching the stated version.
+// One that has brought something is on its way there.
 func (l *link) fellShort(onItsWay bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +202,7 @@ func (l *link) reason() string {
 	return ""
 }
 
-// bookmarkless says whether short watches are of no use.
+// bookmarkless says whether short watches are useless.
 func (l *link) bookmarkless() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// wentBack asks the server again, and says whether it is another one than before:
-// its version is behind the accepted one, or it may be of another cluster.
+// wentBack asks the server again, and says whether it is no longer the same: its version
+// is behind the accepted one, or it may be of another cluster.
 func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 	_, before := s.cluster.answeredOver()
 	rv, err := s.serverVersion(ctx)
@@ -23,15 +23,15 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 	return isBehind(rv, s.newest()), nil
 }
 
-// ask asks for the server's version and for its cluster, once after the link has
-// broken. It returns why everything must be read, if it must.
+// ask asks for the server's version and for its cluster, once after the link has broken.
+// It returns the reason for a relist, if there must be one.
 func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	began, slept := s.clock.Now(), s.store.Slept()
 	rv, err := s.serverVersion(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)
 	}
-	began = began.Add(slept - s.store.Slept()) // if the machine has slept meanwhile
+	began = began.Add(slept - s.store.Slept()) // if the machine has slept since
 	s.link.answers()
 	if other, err := s.otherCluster(ctx); other || err != nil {
 		return ReasonCluster, err
@@ -50,8 +50,8 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// newest is the version that the server has shown, and must not be behind: the accepted
-// one, or that of the last list's last page.
+// newest is the newest version that the server has shown: the accepted one, or that of
+// the last list's last page. The server must not be behind it.
 func (s *ListerWatcher) newest() string {
 	return later(s.queue.AcceptedVersion(), s.store.NewestPage())
 }
@@ -67,8 +67,8 @@ func (s *ListerWatcher) restored() {
 	s.link.restoreNoted()
 }
 
-// saysNothing says whether changes may have been missed whatever version the
-// server states, since versions do not move with each change. It also does if the
+// saysNothing says whether changes may have been missed whatever version the server
+// states. That is so if versions do not move with each change. It is also so if the
 // server states the file's own version and nothing shows that versions move.
 func (s *ListerWatcher) saysNothing(rv string) bool {
 	if s.store.Stands() {
@@ -88,7 +88,7 @@ func (s *ListerWatcher) etcds() bool {
 	return !custom(s.store.Source().Group) || definitionOf(s.store.ServedForm()) != ""
 }
 
-// serverVersion asks for the server's current version, and notes who answers.
+// serverVersion asks for the server's current version, and notes which server answers.
 func (s *ListerWatcher) serverVersion(ctx context.Context) (string, error) {
 	return s.requests.version(s.cluster.trace(ctx))
 }
@@ -111,14 +111,14 @@ func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
 	return other, err
 }
 
-// another notes that another cluster answers. What its predecessor has shown of itself says
-// nothing of it.
+// another notes that another cluster answers. Findings about the previous cluster do not
+// hold for it.
 func (s *ListerWatcher) another() {
 	s.link.another()
 	s.audit.another()
 }
 
-// isBehind says whether version a is known to be before b.
+// isBehind says whether version a is certainly before b.
 func isBehind(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c < 0
@@ -132,8 +132,8 @@ func later(a, b string) string {
 	return a
 }
 
-// ordered says whether the server's versions can be compared. Otherwise only
-// the very one that it has stated confirms, which may never come.
+// ordered says whether the server's versions can be compared. Otherwise only exactly the
+// stated version confirms, and it may never come.
 func ordered(q *fifo.Queue) bool {
 	rv := q.AcceptedVersion()
 	_, err := resourceversion.CompareResourceVersion(rv, rv)

@@ -19,14 +19,14 @@ type waiters struct {
 	// since and proven are how fresh the most demanding of them want the state
 	// to be confirmed, and proven.
 	since, proven time.Time
-	late          map[*context.CancelCauseFunc]context.Context // of those who may give up
+	late          map[*context.CancelCauseFunc]context.Context // of the callers that may give up
 }
 
-// errUnproven: who waits has no time for what would confirm the state.
+// errUnproven: the caller's deadline comes before anything would confirm the state.
 var errUnproven = errors.New("the server sends no bookmarks of this, and the full list that would confirm it is not read that often")
 
-// putOff tells who cannot wait so long that nothing will confirm the state earlier, but for
-// a change of an object.
+// putOff tells callers that cannot wait that long: unless an object changes, nothing will
+// confirm the state earlier.
 func (w *waiters) putOff(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,26 +81,27 @@ func (w *waiters) wantAnswer() bool {
 	return w.n > 0 && w.queue.Asked().Before(w.proven)
 }
 
-// want says whether a caller waits for what the server has yet to confirm.
+// want says whether a caller waits for a state that the server has yet to confirm.
 func (w *waiters) want() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.n > 0 && (w.queue.Confirmed().Before(w.since) || w.queue.Proven().Before(w.proven))
 }
 
-// WaitForFresh returns nil once the server has confirmed what is cached no
-// longer than maxAge ago, and all of it can be read and has been handed to the
-// informer. An event counts as of when it came. With a maxAge of 0 or less only
-// the answer to a question counts that was sent after the call, so that all that
-// happened before the call can be read, however slow the link.
+// WaitForFresh returns nil once the server has confirmed the cache no longer than maxAge
+// ago, and all of it can be read and has been handed to the informer. An event confirms
+// as of when it came. With a maxAge of 0 or less only the answer to a question sent after
+// the call counts. So everything that happened before the call can be read, however slow
+// the link.
 //
-// If need be the server is asked. That takes a question and a short watch, some
-// two seconds if other types change, and a full list where the server sends no
-// bookmarks, as kube-apiserver of events. Such lists are read ever more rarely while callers
-// come, up to a minute apart: who has a deadline before the next one is told so at once.
-// Several callers share it all. Otherwise the error is the context's, or fifo.ErrClosed.
+// If necessary, the server is asked. That takes a question and a short watch, some two
+// seconds if other types change. If the server sends no bookmarks, as kube-apiserver for
+// events, it takes a full list. While callers keep coming, such lists are read ever more
+// rarely, up to a minute apart. A caller whose deadline comes before the next list gets
+// an error at once. Several callers share question, watch and list. Other errors are the
+// context's, or fifo.ErrClosed.
 func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
-	maxAge = max(maxAge, 0) // what is to come confirms nothing
+	maxAge = max(maxAge, 0) // nothing can be confirmed in advance
 	now := s.clock.Now()
 	since := now.Add(-maxAge)
 	if age, ok := s.State().Age(now); (!ok || age > maxAge) && !s.queue.Confirmed().Before(since) {
@@ -109,10 +110,10 @@ func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) 
 	return s.fresh.wait(ctx, since, maxAge <= 0)
 }
 
-// WaitForVersion returns nil once every change up to the resourceVersion can
-// be read: a caller who has written an object waits for the version that the
-// server returned. It sends nothing: the watch brings the change. The error is
-// the context's, or fifo.ErrClosed.
+// WaitForVersion returns nil once every change up to the resourceVersion can be read.
+// After writing an object, wait for the version that the server returned. WaitForVersion
+// sends nothing: the watch brings the change. The error is the context's, or
+// fifo.ErrClosed.
 func (s *ListerWatcher) WaitForVersion(ctx context.Context, resourceVersion string) error {
 	return s.queue.WaitVersion(ctx, resourceVersion)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// facts are what lists have shown in this life. They do not depend on each other
-// or on the link. Only a relist uses them, one goroutine at a time.
+// facts are what lists have shown in this life. They depend neither on each other nor on
+// the link. Only a relist uses them, one goroutine at a time.
 type facts struct {
-	pageSize   int64 // in objects, as suits them and the link
+	pageSize   int64 // in objects, fitting their size and the link
 	notRaw     bool  // answers to lists are left to the client
 	noMetadata bool  // the server does not answer requests for metadata
 	sizes      sizes
@@ -24,8 +24,8 @@ type sizes struct {
 	metadata       int64 // in lists of metadata, as sent
 }
 
-// fullSizes are those of a full list, from what the file holds before one has
-// been seen: answers of more than 128 KiB are compressed to about a fifth.
+// fullSizes are the sizes of a full list. Before one has been seen, they are estimated
+// from the file: answers of more than 128 KiB are compressed to about a fifth.
 func (f *facts) fullSizes(store *boltstore.Claimed) (sent, unpacked int64) {
 	if f.sizes.sent > 0 {
 		return f.sizes.sent, f.sizes.unpacked
@@ -41,13 +41,12 @@ func (f *facts) fullSizes(store *boltstore.Claimed) (sent, unpacked int64) {
 	return unpacked / 5, unpacked
 }
 
-// leastFull is how large objects are, as sent in a list, before metadata is
-// tried: that takes some 100 to 400 bytes, pods as a whole 800 in protobuf.
+// leastFull is how large objects must be, as sent in a list, before metadata is tried.
+// Metadata takes some 100 to 400 bytes, a whole pod 800 in protobuf.
 const leastFull = 768
 
-// metadataPays says whether to ask for metadata first. It should be less than
-// half of the full list, since what has changed comes on top, with a request
-// for each.
+// metadataPays says whether to ask for metadata first. Metadata should be less than half
+// of the full list, since each changed object costs a request on top.
 func (f *facts) metadataPays(repair listMode, store *boltstore.Claimed) bool {
 	sent, _ := f.fullSizes(store)
 	switch repair {

@@ -8,7 +8,7 @@ import (
 )
 
 // listMode says what relists ask the server for. It needs a client whose config
-// WrapConfig has seen, and does nothing under CompareDecoded.
+// WrapConfig has seen, and has no effect under CompareDecoded.
 type listMode int
 
 const (
@@ -17,30 +17,29 @@ const (
 	listAuto listMode = iota
 	// listFull asks for whole objects.
 	listFull
-	// listMetadata asks for metadata, and then for each object that has
-	// changed, unless more than a fifth have. It needs the permission to get
-	// objects. Without it whole objects are listed.
+	// listMetadata asks for metadata, and then for each changed object, unless more than
+	// a fifth have changed. It needs the permission to get objects. Without it, whole
+	// objects are listed.
 	listMetadata
 )
 
 var (
-	// errInFull: this page and the rest of its list are asked for in full.
+	// errInFull: this page and the rest of its list must be asked for in full.
 	errInFull = errors.New("reflector: better in full")
-	// errNoMetadata: the server's answer is no use. It is not asked for metadata
-	// again.
+	// errNoMetadata: the server's answer is useless. It is not asked for metadata again.
 	errNoMetadata = errors.New("reflector: no metadata first")
 )
 
 const (
 	// parallelGets is how many objects of a page are asked for at a time.
 	parallelGets = 8
-	// getCost is what the headers of one such request and answer take.
+	// getCost is the size of the headers of one such request and answer.
 	getCost = 300
 )
 
 // metadataFirst belongs to a page that asks for metadata first.
 type metadataFirst struct {
-	// worth says whether to get so many of a page's objects one by one.
+	// worth says whether to get that many of a page's objects one by one.
 	worth func(objects, changed int) bool
 	kind  wire.Kind // of the source's objects, zero if not known yet
 
@@ -49,8 +48,8 @@ type metadataFirst struct {
 	moved   bool // an object has changed since; the watch brings it
 }
 
-// metadata returns what the next page needs to ask for metadata, nil if it asks
-// for whole objects.
+// metadata returns the part of the next page that asks for metadata, nil if it asks for
+// whole objects.
 func (l *lister) metadata() *metadataFirst {
 	if l.inFull || l.s.facts.noMetadata || l.s.link.bookmarkless() || l.s.store.Source().Form == boltstore.FormMetadata || !l.s.facts.metadataPays(l.s.o.repair, l.s.store) {
 		return nil
@@ -88,5 +87,5 @@ func (l *lister) measured(p *rawPage, unpacked int64, objects int) {
 	l.s.facts.sizes.sent, l.s.facts.sizes.unpacked = max(t.sent/t.objects, 1), t.unpacked/t.objects
 }
 
-// total of a list's pages.
+// total is the sum over a list's pages.
 type total struct{ sent, unpacked, objects int64 }

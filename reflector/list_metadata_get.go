@@ -20,10 +20,10 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// metadataFirst answers a page's request with a list of the objects that the file
-// has not, which it gets one by one. An object that has changed since it was
-// listed is left to the watch, which begins at the list's version. Until then the
-// file keeps what it has of it.
+// metadataFirst answers a page's request with a list of the objects that the file does
+// not have, which it gets one by one. If an object has changed since it was listed, it is
+// left to the watch, which begins at the list's version. Until then the file keeps its
+// state of the object.
 func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response, error) {
 	m := p.metadata
 	accept := acceptMetadata(req.Header.Get("Accept"))
@@ -79,7 +79,7 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 	}
 	if kind == (wire.Kind{}) {
 		if len(objects) == 0 {
-			return nil, p.fail(errInFull) // all have gone
+			return nil, p.fail(errInFull) // all objects are gone
 		}
 		kind = objects[0].Kind
 	}
@@ -112,7 +112,7 @@ func acceptMetadata(accept string) string {
 	return media + ";as=" + wire.PartialKind + "List;g=meta.k8s.io;v=v1"
 }
 
-// notUnderstood returns an error if the server may not answer requests for
+// notUnderstood returns an error if the server may be unable to answer requests for
 // metadata. The page is then asked for in full.
 func notUnderstood(resp *http.Response) error {
 	switch resp.StatusCode {
@@ -125,7 +125,7 @@ func notUnderstood(resp *http.Response) error {
 	return nil
 }
 
-// failUnlessLink notes the error if it means that metadata cannot be had.
+// failUnlessLink notes the error, unless the link caused it. Metadata cannot be had then.
 func (p *rawPage) failUnlessLink(err error) error {
 	if errors.Is(err, wire.ErrForm) {
 		err = fmt.Errorf("%w: %w", errNoMetadata, err)
@@ -136,7 +136,7 @@ func (p *rawPage) failUnlessLink(err error) error {
 	return err
 }
 
-// change is an object that the file has not, or has in another version.
+// change is an object that the file does not have, or has in another version.
 type change struct {
 	listed listing.Object
 	known  bool // the file has another version of it
@@ -144,7 +144,7 @@ type change struct {
 	moved  bool // it has changed since it was listed
 }
 
-// divide separates what the file has from what is to be asked for.
+// divide separates the objects that the file has from those to be asked for.
 func (p *rawPage) divide(listed []listing.Object) (kept []listing.Object, wanted []*change, err error) {
 	found, err := p.same(listed)
 	if err != nil {
@@ -160,8 +160,8 @@ func (p *rawPage) divide(listed []listing.Object) (kept []listing.Object, wanted
 	return kept, wanted, nil
 }
 
-// getAll gets the wanted objects. If none is wanted and the kind is unknown, it
-// gets one that the file has, for its kind.
+// getAll gets the wanted objects. If none is wanted and the kind is unknown, it gets one
+// object that the file has, to learn the kind.
 func (t *transport) getAll(req *http.Request, p *rawPage, wanted []*change, unknown bool, any listing.Object) ([]*change, error) {
 	if unknown {
 		c := &change{listed: any}

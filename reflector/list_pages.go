@@ -22,8 +22,8 @@ const (
 	// aheadAfter is how long a list may take before its watch is opened beside
 	// it: servers keep at least 75 s of events.
 	aheadAfter = 15 * time.Second
-	// pagePatience is how long a page is tried again. After that a repair loses
-	// what it has read. The next list goes on with a first one.
+	// pagePatience is how long a page is tried again. After that a repair loses the pages
+	// that it has read. A first list keeps its pages for the next try.
 	pagePatience = 10 * time.Minute
 )
 
@@ -32,7 +32,7 @@ type lister struct {
 	s      *ListerWatcher
 	ctx    context.Context // of the caller; pages may have one of their own
 	reason string
-	turn   *turn // given up while a page has to wait
+	turn   *turn // given back while a page has to wait
 	o      boltstore.RelistOptions
 	relist *fifo.Relist // once it has begun
 	size   pageSize
@@ -56,7 +56,7 @@ type listPosition struct {
 	rv      string // version of the first page
 	newest  string // version of the last page
 	target  string // version that the watch must reach
-	settled string // version by which the watch has brought what was left to it
+	settled string // version by which the watch has brought the objects left to it
 	stated  string // version that the server stated when the list was taken up
 	token   string // continue token of the next page
 	began   time.Time
@@ -68,7 +68,7 @@ func (s *ListerWatcher) newLister(ctx context.Context, reason string, t *turn) *
 	if s.o.pageSize > 0 {
 		l.size.limit, l.size.fixed = s.o.pageSize, true
 	}
-	if s.facts.sizes.sent == 0 { // no list has shown what suits
+	if s.facts.sizes.sent == 0 { // no list has shown which size fits
 		_, each := s.facts.fullSizes(s.store)
 		l.size.begin(each)
 	}
@@ -86,7 +86,7 @@ func (l *lister) pages(ctx context.Context) error {
 	}
 	if l.taken {
 		l.s.status.listed(l.relist.Objects, nil)
-		ctx = l.s.cluster.trace(ctx) // over which the pages come
+		ctx = l.s.cluster.trace(ctx) // notes the connection over which the pages come
 		defer l.soon(l.s.clock.Now())
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -112,7 +112,7 @@ func (l *lister) pages(ctx context.Context) error {
 	}()
 	defer func() {
 		cancel()
-		for range read { // until it has ended
+		for range read { // until the reader has ended
 		}
 	}()
 	for p := range read {
@@ -135,21 +135,20 @@ func (l *lister) pages(ctx context.Context) error {
 // listPage is a page that has been read.
 type listPage struct {
 	objs []runtime.Object
-	kept []listing.Object // what is in the file already
+	kept []listing.Object // objects that are in the file already
 	at   listing.Progress
 	rest *int64 // objects that are left, nil: the server does not say
 }
 
-// next reads a page. Any page but the first is tried again if it fails. If the
-// server has forgotten the list's version and offers the rest as it is now, next
-// takes that.
+// next reads a page. Any page but the first is tried again if it fails. If the server has
+// forgotten the list's version and offers the rest in its present state, next takes that.
 func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	backoff := newBackoff()
 	retried, rest := false, false
 	for since := l.s.clock.Now(); ; {
 		began := l.s.clock.Now()
 		if l.at.rv != "" && (l.taken || began.Sub(l.at.began) > aheadAfter) {
-			l.keepAhead() // without a watch the list goes on all the same
+			l.keepAhead() // without a watch the list still goes on
 		}
 		raw := l.raw()
 		list, size, err := l.s.requests.measured(raw.in(ctx), l.s.o.quietTimeout, l.size.most(), metav1.ListOptions{Limit: l.size.limit, Continue: l.at.token})
@@ -196,7 +195,7 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 			if l.at.token = restToken(err); l.at.token == "" || rest {
 				return p, fmt.Errorf("%w: %w", errTokenExpired, err)
 			}
-			rest = true // it is as of now, and does not expire
+			rest = true // it is the present state, and does not expire
 			continue
 		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge): // the server is behind the list
 			return p, fmt.Errorf("%w: %w", errWentBack, err)
@@ -213,8 +212,8 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 	}
 }
 
-// pause waits before a page is tried again. Other relists may go on meanwhile. It
-// returns how long it has waited for them after that.
+// pause waits before a page is tried again. Other relists may run during that time. pause
+// returns how long it then had to wait for its turn.
 func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (waited time.Duration, err error) {
 	l.s.enter(PhaseOffline, failed.Error())
 	l.turn.leave()
@@ -231,7 +230,7 @@ func (l *lister) pause(ctx context.Context, failed error, d time.Duration) (wait
 	return l.s.clock.Since(began), nil
 }
 
-// keepAhead has a watch open, which begins at the list's version.
+// keepAhead keeps a watch open that begins at the list's version.
 func (l *lister) keepAhead() {
 	if l.ahead == nil {
 		l.ahead = openAhead(l.ctx, &l.s.requests, l.s.patience.get(), l.at.rv)
@@ -240,9 +239,10 @@ func (l *lister) keepAhead() {
 	}
 }
 
-// same fails if the page may be of another cluster than the pages before it, or
-// than the file's objects. It asks for the cluster if the page names another flow
-// schema, or if it names none, or is the first to name one, and was read after the link broke.
+// same fails if the page may come from another cluster than the pages before it, or than
+// the file's objects. It asks for the cluster if the page names another flow schema. It
+// also asks if the page was read after the link broke, and names no schema or is the
+// first to name one.
 func (l *lister) same(ctx context.Context, retried bool) error {
 	if l.s.cluster.server == "" {
 		return nil // the client's answers cannot be seen
@@ -268,8 +268,8 @@ func (l *lister) same(ctx context.Context, retried bool) error {
 	return nil
 }
 
-// settle asks at the last page how far the watch must go to bring what was left
-// to it.
+// settle asks, at the last page, how far the watch must go to bring the objects left to
+// it.
 func (l *lister) settle(ctx context.Context, list runtime.Object) error {
 	if !l.moved {
 		return nil
@@ -282,8 +282,8 @@ func (l *lister) settle(ctx context.Context, list runtime.Object) error {
 	return err
 }
 
-// weight is what a page costs in memory. For a page of metadata it is a quarter
-// of the full page, or more: the next page may have to be a full one.
+// weight is how much memory a page takes. For a page of metadata it is at least a quarter
+// of the full page: the next page may have to be a full one.
 func (l *lister) weight(p *rawPage, size int64) int64 {
 	w := p.weight(size)
 	if p != nil && p.metadata != nil {
@@ -326,7 +326,7 @@ func remaining(list runtime.Object) *int64 {
 	return m.GetRemainingItemCount()
 }
 
-// resize fits the next page, and the first page of the next list.
+// resize sets the size of the next page, and of the first page of the next list.
 func (l *lister) resize(size int64, objects int, took time.Duration) {
 	if !l.size.fixed {
 		l.size.fit(size, objects, took)
@@ -334,7 +334,7 @@ func (l *lister) resize(size int64, objects int, took time.Duration) {
 	}
 }
 
-// restToken is what the server offers in place of a token that has expired.
+// restToken is the token that the server offers in place of an expired one.
 func restToken(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -353,8 +353,8 @@ func isTransient(err error) bool {
 	return code >= 500 || code == 429 || code == 408
 }
 
-// shrink has the next list begin with fewer objects: the first page of this one
-// has not come as a whole.
+// shrink has the next list begin with fewer objects: the first page of this one did not
+// arrive whole.
 func (l *lister) shrink() {
 	if !l.size.fixed {
 		l.s.facts.pageSize = min(l.size.limit, max(l.size.limit/2, smallestPage))

@@ -13,22 +13,22 @@ import (
 	"github.com/kubewake/kubewake/reflector/internal/wire"
 )
 
-// Compare says how relists find out what has changed. Clients whose config
-// WrapConfig has not seen have no choice but CompareDecoded.
+// Compare says how relists find out which objects have changed. Clients whose config
+// WrapConfig has not seen always use CompareDecoded.
 type Compare int
 
 const (
-	// CompareAuto looks at the metadata of what a page brings before the client
-	// decodes it, and leaves out what has not changed.
+	// CompareAuto looks at the metadata of a page's objects before the client decodes
+	// them, and leaves out unchanged objects.
 	CompareAuto Compare = iota
-	// CompareDecoded has the client decode everything. It is for list functions
-	// that turn the answers into something other than lists of these objects.
+	// CompareDecoded has the client decode all objects. It is for list functions that
+	// turn the answers into something other than lists of these objects.
 	CompareDecoded
 )
 
-// rawPage travels in the context of a page's request. The transport leaves out of
-// the answer what is in the file already, before the client decodes it. The
-// client gets a list of the other objects.
+// rawPage travels in the context of a page's request. Before the client decodes the
+// answer, the transport removes the objects that the file already has. The client gets a
+// list of the others.
 type rawPage struct {
 	of      boltstore.Source
 	compare wire.Compare // nil: nothing is left out
@@ -37,15 +37,15 @@ type rawPage struct {
 	mu       sync.Mutex
 	metadata *metadataFirst // nil: whole objects are asked for
 	answers  int
-	kept     []listing.Object // what was left out
+	kept     []listing.Object // the objects that were left out
 	held     int64            // most memory that the answer took, see wire.Sifted
 	err      error            // why nothing could be left out, unless it is the link
 }
 
 type rawKey struct{}
 
-// raw returns what the next page's request carries, nil if its answer is left to
-// the client.
+// raw returns the rawPage that the next page's request carries, nil if its answer is left
+// to the client.
 func (l *lister) raw() *rawPage {
 	if l.s.o.Compare == CompareDecoded || l.s.facts.notRaw {
 		return nil
@@ -65,7 +65,7 @@ func (p *rawPage) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rawKey{}, p)
 }
 
-// result is what was left out of the one answer to the page's request.
+// result returns the objects left out of the one answer to the page's request.
 func (p *rawPage) result() ([]listing.Object, error) {
 	if p == nil {
 		return nil, nil
@@ -78,7 +78,7 @@ func (p *rawPage) result() ([]listing.Object, error) {
 	return p.kept, p.err
 }
 
-// weight is what a page of so many bytes costs in memory.
+// weight is how much memory a page of so many bytes takes.
 func (p *rawPage) weight(size int64) int64 {
 	if p == nil {
 		return size
@@ -121,7 +121,7 @@ func (p *rawPage) filter(resp *http.Response) {
 	})
 }
 
-// same compares with the file.
+// same compares the listed objects with the file.
 func (p *rawPage) same(listed []listing.Object) ([]listing.Match, error) {
 	found, err := p.compare(listed)
 	if err != nil {

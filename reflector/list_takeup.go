@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// takeUp goes on with a first list that was interrupted, if the relist has one.
-// It asks for the server's version first: a server that is behind the pages that
-// were read is not the one that they came from. The watch brings what has
-// happened since. Nothing is confirmed before it has reached that version.
+// takeUp goes on with an interrupted first list, if the relist has one. It first asks for
+// the server's version: a server that is behind the pages read so far is not the one that
+// they came from. The watch brings everything that has happened since. Nothing is
+// confirmed before the watch has reached that version.
 func (l *lister) takeUp(ctx context.Context) error {
 	p, ok := l.relist.TakenUp()
 	if !ok {
@@ -30,7 +30,7 @@ func (l *lister) takeUp(ctx context.Context) error {
 	if mayBeOther(p.By, by, l.s.cluster.uid()) {
 		return fmt.Errorf("%w: flow schema and CA were %q and %q, and are %q and %q", errOtherServer, p.By.FlowSchemaUID, p.By.CA, by.FlowSchemaUID, by.CA)
 	}
-	l.flow = by.FlowSchemaUID // the next pages must name it, too
+	l.flow = by.FlowSchemaUID // the next pages must name it
 	l.at.rv, l.at.token, l.at.began, l.at.stated = p.ResourceVersion, p.Continue, p.Began, stated
 	l.at.newest, l.at.target = p.Newest, later(p.Newest, stated)
 	l.form = p.ServedForm // if it has changed since, the next relist compares content
@@ -42,8 +42,8 @@ func (l *lister) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// soon ends the watch that was opened beside a list, if the list has ended soon
-// after it was taken up: a short watch confirms sooner.
+// soon ends the watch that was opened beside a list if the list ended soon after it was
+// taken up: a short watch confirms sooner.
 func (l *lister) soon(taken time.Time) {
 	if l.s.clock.Since(taken) < aheadAfter {
 		l.ahead.Stop()
@@ -59,9 +59,9 @@ func (l *lister) progress(newest string) listing.Progress {
 	return listing.Progress{ResourceVersion: l.at.rv, Newest: newest, Continue: l.at.token, PageSize: l.size.limit, Began: l.at.began, By: by, ServedForm: l.form}
 }
 
-// mayBeOther says whether another cluster than before may answer. If both UIDs are
-// known, the store has compared them. Otherwise any difference counts, since all
-// that can be lost is progress.
+// mayBeOther says whether another cluster than before may answer. If both UIDs are known,
+// the store has compared them. Otherwise any difference counts, since only progress can
+// be lost.
 func mayBeOther(before, by listing.Server, clusterUID string) bool {
 	if before.ClusterUID != "" && clusterUID != "" {
 		return false

@@ -16,9 +16,8 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// ListerWatcher is a cache.ListerWatcher for one Reflector, which must feed the
-// same queue. Lists return no objects: what they would contain is in the file
-// when they return, or was there before.
+// ListerWatcher is a cache.ListerWatcher for one Reflector, which must feed the same
+// queue. Lists return no objects: the objects are in the file when a list returns.
 type ListerWatcher struct {
 	o       Options
 	queue   *fifo.Queue
@@ -48,9 +47,9 @@ var (
 	_ cache.ListerWatcherWithContext = &ListerWatcher{}
 )
 
-// New returns a ListerWatcher that reads through lw and keeps what it reads in
-// the queue and its store. example is an object of the type that lw returns, and
-// server the address that it reads from, as Identify returns it, "" if unknown.
+// New returns a ListerWatcher that reads through lw and puts the objects into the queue
+// and its store. example is an object of the type that lw returns. server is the address
+// that lw reads from, as Identify returns it, "" if unknown.
 func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, example runtime.Object, server string, o Options) *ListerWatcher {
 	o = o.withDefaults()
 	clock := o.clock
@@ -80,8 +79,8 @@ func New(lw cache.ListerWatcher, queue *fifo.Queue, store *boltstore.Claimed, ex
 	return s
 }
 
-// IsWatchListSemanticsUnSupported keeps the Reflector from streaming lists,
-// which would fill its memory.
+// IsWatchListSemanticsUnSupported keeps the Reflector from streaming lists, which would
+// fill the memory.
 func (s *ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.Lister.
@@ -94,9 +93,9 @@ func (s *ListerWatcher) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return s.WatchWithContext(context.Background(), o)
 }
 
-// ListWithContext answers from the file: an empty list at the version to go on
-// from. Only a source that has never been synced, or whose contents cannot be
-// served, is read from the server first.
+// ListWithContext answers from the file: an empty list at the version to go on from. It
+// reads from the server first only if the source has never been synced or its contents
+// cannot be served.
 func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	if !s.calls.begin() {
 		return nil, errOver
@@ -118,7 +117,7 @@ func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOption
 	return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: rv}}, nil
 }
 
-// Wait returns once no List or Watch call is under way: the Reflector does not
+// Wait returns once no List or Watch call is under way. The Reflector itself does not
 // wait for a list that it has given up. Later calls fail.
 func (s *ListerWatcher) Wait() { s.calls.wait() }
 
@@ -150,7 +149,7 @@ func (c *calls) wait() {
 	c.under.Wait()
 }
 
-// unusable says why the file cannot be gone on from, "" if it can.
+// unusable says why the source cannot go on from the file, "" if it can.
 func (s *ListerWatcher) unusable() string {
 	switch {
 	case !s.store.State().Synced:

@@ -11,12 +11,12 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// relistBeforeWatch reads a list. The Reflector does not learn of it, so it has
-// a backoff of its own.
+// relistBeforeWatch reads a list. The Reflector does not notice it, so the relist has a
+// backoff of its own.
 func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) error {
 	switch reason {
-	case ReasonUnstored: // that has waits of its own
-	case ReasonUnconfirmed, ReasonAudit: // they come when they may, and the watch is open until then
+	case ReasonUnstored: // this reason has waits of its own
+	case ReasonUnconfirmed, ReasonAudit: // these have waited already, and the watch was open until then
 		s.pace.begin()
 		defer s.pace.ended()
 	default:
@@ -24,7 +24,7 @@ func (s *ListerWatcher) relistBeforeWatch(ctx context.Context, reason string) er
 			return err
 		}
 	}
-	s.cluster.forget() // the link may be whole, and new connections lead to another cluster
+	s.cluster.forget() // the link may be whole while new connections lead to another cluster
 	if err := s.relist(ctx, reason); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	if s.link.owesNote() {
 		s.restored() // a full disk may not have taken the note, or kept pages that are void
 	}
-	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // else the first page shows which cluster it is
+	if known := s.store.State(); !known.Synced || known.FlowSchemaUID == "" { // otherwise the first page shows which cluster it is
 		other, err := s.otherCluster(ctx)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *ListerWatcher) relist(ctx context.Context, reason string) error {
 	return nil
 }
 
-// pace has a relist wait that follows another one soon.
+// pace makes a relist wait if it follows soon after another one.
 type pace struct {
 	clock clock.Clock
 
@@ -96,8 +96,8 @@ func (p *pace) wait(ctx context.Context) error {
 	return nil
 }
 
-// begin is how long a relist has to wait that begins now. One that could wait before has
-// waited.
+// begin returns how long a relist that begins now has to wait. A relist that could be put
+// off has waited already.
 func (p *pace) begin() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *pace) left() time.Duration {
 	return p.next - p.clock.Since(p.last)
 }
 
-// ended: the next relist waits from now on.
+// ended: the next relist's wait begins now.
 func (p *pace) ended() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 }
 
-// turn is one of the few places to relist that the file gives out.
+// turn is one of the few turns to relist that the file gives out.
 type turn struct {
 	store *boltstore.Claimed
 	done  func() // nil: it is not taken

@@ -14,9 +14,9 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// audit finds a server that was restored to an earlier state and has overtaken
-// the file's version since, as if nothing had happened. Two things reveal it: how
-// many objects there were at the file's version, and a list of all of them.
+// audit finds a server that was restored to an earlier state and has since overtaken the
+// file's version, as if nothing had happened. Two things reveal it: the number of objects
+// at the file's version, and a list of all objects.
 type audit struct {
 	every    time.Duration // Options.AuditEvery
 	requests *requests
@@ -28,9 +28,9 @@ type audit struct {
 	mu        sync.Mutex
 	counted   bool      // the server's number of objects has been compared since the last outage
 	countDue  bool      // it is time to compare it
-	countless bool      // it is no use
+	countless bool      // the number is useless
 	read      time.Time // when content was last compared in this life
-	notBefore time.Time // when a relist that can wait may be tried again
+	notBefore time.Time // when a relist that can be put off may be tried again
 }
 
 // endedLong: a long watch has ended in order, which is a good moment to count.
@@ -40,14 +40,14 @@ func (a *audit) endedLong() {
 	a.countDue = !a.counted && !a.countless
 }
 
-// outage: the server could not be reached, and may be another when it can.
+// outage: the server could not be reached. When it is back, it may be another one.
 func (a *audit) outage() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.counted, a.countDue = false, false
 }
 
-// another: another cluster answers, whose numbers may mean something.
+// another: another cluster answers, whose numbers may be useful.
 func (a *audit) another() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,9 +61,9 @@ func (a *audit) compared() {
 	a.read = a.clock.Now()
 }
 
-// miscounted asks the server, once after each outage, how many objects there
-// were at the version that the file has. If it is another number, what the file
-// knows as that version is not what the server does.
+// miscounted asks the server, once after each outage, how many objects there were at the
+// file's version. If the number differs from the file's, that version is not the same
+// state to both.
 func (a *audit) miscounted(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	due := a.countDue
@@ -87,7 +87,7 @@ func (a *audit) miscounted(ctx context.Context) (bool, error) {
 	return differs, nil
 }
 
-// noteCountless has the next life know that numbers mean nothing, or that they do again.
+// noteCountless tells the next life whether numbers are useless.
 func (a *audit) noteCountless(countless bool) {
 	if err := a.store.NoteCountless(countless); err != nil {
 		a.log.V(1).Info("Whether numbers of objects mean anything could not be noted", "source", a.store.Source().String(), "err", err)
@@ -103,7 +103,7 @@ func (a *audit) differs(ctx context.Context) (bool, error) {
 	}
 	rv := a.queue.AcceptedVersion()
 	if !ordered(a.queue) {
-		return false, nil // no number: it may not be asked for
+		return false, nil // no number: the server refuses to tell it
 	}
 	if _, failed := a.queue.Failed(); failed != nil || a.store.UnstoredObjects() > 0 {
 		return false, nil // some could not be stored
@@ -150,8 +150,8 @@ func (a *audit) recount(ctx context.Context) error {
 	return nil
 }
 
-// in is how long it is until everything is to be compared, ok whether it ever is. If
-// nothing tells when it last was, it is now.
+// in is how long it is until everything is to be compared. ok says whether it ever is. If
+// the time of the last comparison is unknown, it is due now.
 func (a *audit) in() (d time.Duration, ok bool) {
 	if a.every <= 0 {
 		return 0, false
@@ -167,18 +167,17 @@ func (a *audit) in() (d time.Duration, ok bool) {
 	return max(d, a.notBefore.Sub(now)), true
 }
 
-// postponed is how long a relist that has failed, and that nothing needs, is
-// not tried again.
+// postponed is how long a failed relist that nothing depends on is not tried again.
 const postponed = 5 * time.Minute
 
-// postpone puts off relists that can wait.
+// postpone puts off relists that nothing depends on.
 func (a *audit) postpone() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.notBefore = a.clock.Now().Add(postponed)
 }
 
-// putOff is how long relists that can wait are put off, zero or less if not.
+// putOff is how long such relists are still put off, zero or less if not.
 func (a *audit) putOff() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

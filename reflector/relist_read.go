@@ -10,20 +10,20 @@ import (
 )
 
 var (
-	// errWentBack: a list that was begun for another reason is of a version
-	// behind the file's.
+	// errWentBack: a list that was begun for another reason has a version behind the
+	// file's.
 	errWentBack = errors.New("the server has gone back")
-	// errAnother: a page may be of another cluster than the one that was found.
+	// errAnother: a page may come from another cluster than the one that was found.
 	errAnother = errors.New("another server answers")
-	// errTokenExpired: the list took longer than the server keeps its history,
-	// and the server does not offer the rest of it.
+	// errTokenExpired: the list took longer than the server keeps its history, and the
+	// server does not offer the rest of the list.
 	errTokenExpired = errors.New("continue token expired")
-	// errOtherServer: the server is behind what an interrupted list has read, or
-	// may be, or is another cluster's.
+	// errOtherServer: the server is, or may be, behind the pages of an interrupted list,
+	// or it is another cluster's.
 	errOtherServer = errors.New("the server may be another one, or have gone back, since the list was interrupted")
 )
 
-// again says why a list is read again after it has failed.
+// again says why a failed list is read again.
 type again int
 
 const (
@@ -55,8 +55,8 @@ func (l *lister) again(err error) again {
 	return againNot
 }
 
-// readAll reads a list into the file, and reads it again where that helps. It
-// returns what has read the list.
+// readAll reads a list into the file, and reads it again if that helps. It returns the
+// lister that has read it.
 func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*lister, error) {
 	l, err := s.startList(ctx, reason, t)
 	for others := 0; ; {
@@ -87,7 +87,7 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 				s.restored()
 				reason = ReasonRestored
 			}
-			s.cluster.recheck() // whatever it was, another cluster may answer by now
+			s.cluster.recheck() // whatever the error was, another cluster may answer by now
 			other, err1 := s.otherCluster(ctx)
 			if err1 != nil {
 				return nil, err1
@@ -101,12 +101,12 @@ func (s *ListerWatcher) readAll(ctx context.Context, reason string, t *turn) (*l
 	}
 }
 
-// startList returns what reads a list from its start, or goes on with one that
-// was interrupted.
+// startList returns a lister that reads a list from its start, or goes on with an
+// interrupted one.
 func (s *ListerWatcher) startList(ctx context.Context, reason string, t *turn) (*lister, error) {
 	s.enter(PhaseRelisting, reason)
 	l := s.newLister(ctx, reason, t)
-	// A list that is late in asking for the sign compares content.
+	// A list that asks late for the sign compares content.
 	l.late = s.link.isRefused() || !s.store.State().Synced || s.form.untold()
 	sign := ""
 	if !l.late {

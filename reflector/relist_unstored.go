@@ -14,11 +14,10 @@ import (
 // listed again.
 const mostUnstoredWait = 10 * time.Minute
 
-// unstored says when everything is listed again for the objects that could not
-// be stored: at once in a new life, which may have other functions, and then
-// with waits that double, since nobody says when a function will succeed. That
-// relist takes none of these objects for unchanged. Of others it asks for no
-// more than any relist does.
+// unstored says when everything is listed again for the objects that could not be stored.
+// A new life, which may have other functions, lists at once. Then the waits double, since
+// nothing shows when a function will succeed. That relist takes none of these objects for
+// unchanged. It treats all other objects as any relist does.
 type unstored struct {
 	queue *fifo.Queue
 	store *boltstore.Claimed
@@ -31,8 +30,8 @@ type unstored struct {
 	idle bool          // there is nothing to be listed for
 }
 
-// in is how long it is until everything is listed again, due whether there is
-// any unstored object.
+// in is how long it is until everything is listed again. due says whether there is any
+// unstored object.
 func (u *unstored) in() (d time.Duration, due bool) {
 	_, failed := u.queue.Failed()
 	none := u.store.UnstoredObjects() == 0
@@ -43,7 +42,7 @@ func (u *unstored) in() (d time.Duration, due bool) {
 	case none && failed == nil:
 		u.wait, u.at, u.idle = 0, time.Time{}, true
 		return 0, false
-	case u.idle: // the first one of a life that goes on
+	case u.idle: // the first unstored object in a running life
 		u.wait, u.at, u.idle = u.first, now.Add(u.first), false
 	}
 	d = max(u.at.Sub(now), 0)

@@ -16,21 +16,21 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// requests are those of one source. They give up once nothing has come over the
-// link for too long, and when their context ends. The caller's list and watch
-// functions may ignore their context, and those without one must: nobody waits
-// for such a function, and what it returns later is dropped.
+// requests are the requests of one source. They give up once nothing has come over the
+// link for too long, and when their context ends. The caller's list and watch functions
+// may ignore their context, or have none. Nothing waits for such a function, and its
+// later result is dropped.
 type requests struct {
 	lw     cache.ListerWatcherWithContext
-	raw    cache.ListerWatcher // what New was given
+	raw    cache.ListerWatcher // as given to New
 	source boltstore.Source
 	server string // its address; "": the client's requests cannot be seen
 	quiet  time.Duration
 	clock  clock.Clock
 }
 
-// giveUp calls fn. If stop ends first, it returns the cause, and calls drop with
-// fn's value when there is one. A panic of fn is the caller's.
+// giveUp calls fn. If stop ends first, giveUp returns the cause, and calls drop with fn's
+// value once there is one. If fn panics, giveUp panics.
 func giveUp[T any](stop context.Context, fn func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		v        T
@@ -79,15 +79,15 @@ func stopWatch(w watch.Interface) {
 	}
 }
 
-// list lists. It gives up once nothing has come for so long.
+// list reads a list. It gives up once nothing has come for as long as patience.
 func (r *requests) list(ctx context.Context, patience time.Duration, o metav1.ListOptions) (runtime.Object, error) {
 	list, _, err := r.measured(ctx, patience, 0, o)
 	return list, err
 }
 
-// measured is list, which also returns the bytes of the unpacked answer, 0 if
-// they cannot be seen. If one answer has more than most bytes, the error is
-// errTooLarge; 0 is no bound.
+// measured is list, and also returns the bytes of the unpacked answer, 0 if they cannot
+// be seen. If one answer has more than most bytes, the error is errTooLarge; 0 is no
+// bound.
 func (r *requests) measured(ctx context.Context, patience time.Duration, most int64, o metav1.ListOptions) (runtime.Object, int64, error) {
 	guarded, g := r.guard(ctx, patience, o)
 	g.p.most = most
@@ -95,9 +95,9 @@ func (r *requests) measured(ctx context.Context, patience time.Duration, most in
 	return list, g.p.bytes.Load(), g.end(err)
 }
 
-// watch opens a watch. It returns the connection, and what counts the watch's
-// bytes. It gives up once nothing has come for so long: some proxies hold the
-// answer back until the first event.
+// watch opens a watch. It also returns the connection, and the pulse that counts the
+// watch's bytes. It gives up once nothing has come for as long as patience: some proxies
+// hold the answer back until the first event.
 func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.ListOptions) (watch.Interface, string, *pulse, error) {
 	stop := ctx
 	ctx, g := r.guard(ctx, patience, o)
@@ -115,9 +115,9 @@ func (r *requests) watch(ctx context.Context, patience time.Duration, o metav1.L
 // short is how long the server may take to begin a short answer.
 func (r *requests) short() time.Duration { return min(r.quiet, askPatience) }
 
-// version asks for the current version by a consistent list that selects
-// nothing. Where the caller's list function overrides the selector, or the
-// server does not know it, one object comes with it.
+// version asks for the current version by a consistent list that selects nothing. If the
+// caller's list function overrides the selector, or the server does not know it, one
+// object comes with the answer.
 func (r *requests) version(ctx context.Context) (string, error) {
 	list, err := r.list(ctx, r.short(), metav1.ListOptions{FieldSelector: "metadata.name=none", Limit: 1})
 	if apierrors.IsBadRequest(err) {
@@ -142,9 +142,9 @@ func (r *requests) clusterUID(ctx context.Context) (clusterAnswer, error) {
 	return p.told, p.err
 }
 
-// form asks for the sign of the form in which the server serves the source's
-// objects, and for the sign of a custom resource's definition. Both are "" if they
-// cannot be learned. With late an answer from a moment ago will do.
+// form asks for the sign of the form in which the server serves the source's objects, and
+// for the sign of a custom resource's definition. Both are "" if they cannot be learned.
+// With late, an answer from a moment ago will do.
 func (r *requests) form(ctx context.Context, late bool) (sign, definition string, err error) {
 	if r.server == "" {
 		return "", "", nil
@@ -159,9 +159,9 @@ func (r *requests) form(ctx context.Context, late bool) (sign, definition string
 	return p.sign, p.definition, nil
 }
 
-// listVersion is a list's version. Version 0 is none: fakes say it of any list,
-// and a watch from there begins anywhere. Watches are opened there all the same,
-// as by client-go: some fakes know no watch without a version.
+// listVersion is a list's version. Version 0 is none: fakes state it for any list, and a
+// watch from it begins anywhere. Watches are still opened at it, as client-go does: some
+// fakes know no watch without a version.
 func listVersion(m metav1.ListInterface) string {
 	if rv := m.GetResourceVersion(); rv != "0" {
 		return rv

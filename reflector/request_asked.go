@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// The caller's list and watch functions, or the list options of a factory, may put
-// something else in a request than the source has asked for. What its answer is taken
-// for depends on some of it.
+// The caller's list and watch functions, or the list options of a factory, may change
+// parameters of a request. The meaning of its answer depends on some of these.
 
-// bookmarkTimeout is longer than any watch that is to bring a bookmark at its end, and
-// shorter than those of a Reflector.
+// bookmarkTimeout is longer than any watch that must bring a bookmark at its end, and
+// shorter than the watches of a Reflector.
 const bookmarkTimeout = time.Minute
 
-// asAsked returns the request of a list or watch as the source has asked for it, where
-// that matters. A watch that begins anywhere (no version, or 0) misses deletes. An older
-// list looks like that of a server that was restored. A bookmark comes at the end of a watch.
+// asAsked returns the request of a list or watch with the parameters that the source has
+// asked for, as far as they matter. A watch that begins anywhere (no version, or 0)
+// misses deletes. An older list looks as if the server had been restored. A bookmark
+// comes at the end of a watch.
 func asAsked(req *http.Request) *http.Request {
 	p, _ := req.Context().Value(pulseKey{}).(*pulse)
 	if p == nil || req.Method != http.MethodGet {
 		return req
 	}
 	if _, err := sourceOf(req.URL); err != nil {
-		return req // the caller's function asks for something else, too
+		return req // the caller's function also asks for something else
 	}
 	q := req.URL.Query()
 	o := p.asked
 	changed := set(q, "sendInitialEvents", "")
 	if q.Get("continue") == "" { // otherwise the token has the version
-		if is := q.Get("resourceVersion"); is == "" || is == "0" { // another one is that of a caller who translates versions
+		if is := q.Get("resourceVersion"); is == "" || is == "0" { // any other version comes from a caller that translates versions
 			changed = set(q, "resourceVersion", o.ResourceVersion) || changed
 		}
 		changed = set(q, "resourceVersionMatch", string(o.ResourceVersionMatch)) || changed
@@ -48,7 +48,8 @@ func asAsked(req *http.Request) *http.Request {
 	return req
 }
 
-// set sets a parameter, or removes it if value is "". It says whether that has changed it.
+// set sets a parameter, or removes it if value is "". It says whether the request has
+// changed.
 func set(q url.Values, of, value string) bool {
 	switch {
 	case q.Get(of) == value:
@@ -61,8 +62,8 @@ func set(q url.Values, of, value string) bool {
 	return true
 }
 
-// stated is how many seconds the request gives the server. That is what was asked for,
-// unless the caller's function sets a timeout of its own, as list options of a factory may.
+// stated is the timeout in seconds that the request states. It is the one asked for,
+// unless the caller's function sets its own, as list options of a factory may.
 func (p *pulse) stated(asked *int64) *int64 {
 	if !p.seen.Load() {
 		return asked

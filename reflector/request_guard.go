@@ -21,12 +21,12 @@ const (
 	// blindPatience is how long a request may take if its bytes cannot be seen,
 	// since its client was built without WrapConfig.
 	blindPatience = 10 * time.Minute
-	// mostPause is how long a request may wait at the server's wish (Retry-After)
-	// before the source counts as offline.
+	// mostPause is how long a request may wait because the server asks for it
+	// (Retry-After) before the source counts as offline.
 	mostPause = 2 * time.Minute
 )
 
-// errQuiet and errTooLarge are why a request was given up.
+// errQuiet and errTooLarge say why a request was given up.
 var (
 	errQuiet    = errors.New("reflector: nothing comes over the link")
 	errTooLarge = errors.New("reflector: the page is too large, and asked for again with fewer objects")
@@ -40,9 +40,9 @@ type guarded struct {
 	once   sync.Once
 }
 
-// Stop implements watch.Interface. A stopped watch of client-go may send an error, and one
-// that watch.Filter wraps waits for a reader, so what comes is read to the end. Watches of
-// other makes may have none.
+// Stop implements watch.Interface. A stopped watch of client-go may send an error, and
+// one that watch.Filter wraps waits for a reader, so Stop reads the channel to its end.
+// Other watches may never close their channel.
 func (g *guarded) Stop() {
 	g.Interface.Stop()
 	g.cancel(nil)
@@ -56,7 +56,7 @@ func (g *guarded) Stop() {
 	}
 }
 
-// guard cancels a request over which nothing comes.
+// guard cancels a request over which nothing arrives.
 type guard struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -94,7 +94,7 @@ func (r *requests) guard(ctx context.Context, patience time.Duration, asked meta
 			case <-alarm.C():
 			}
 			now := p.beats.Load()
-			if pause := p.pause.Swap(0); pause > 0 { // the client waits, since the server has asked for it
+			if pause := p.pause.Swap(0); pause > 0 { // the client waits because the server has asked for it
 				before = now
 				alarm.Reset(patience + time.Duration(pause))
 				continue
@@ -121,15 +121,15 @@ type pulse struct {
 	// answer counts bytes like bytes, from the caller's last request on: a list function
 	// may read several pages.
 	answer atomic.Int64
-	most   int64       // that answer may have, 0: any number
+	most   int64       // how much answer may have, 0: any number
 	over   atomic.Bool // it had more
-	// asked is what the source has asked for.
+	// asked are the options that the source has asked for.
 	asked metav1.ListOptions
 }
 
 type pulseKey struct{}
 
-// beginAnswer notes that the caller sends a request, not the transport for it.
+// beginAnswer notes that the caller itself sends a request, not the transport for it.
 func beginAnswer(req *http.Request) {
 	if p, _ := req.Context().Value(pulseKey{}).(*pulse); p != nil {
 		p.answer.Store(0)
@@ -149,7 +149,7 @@ func notePulse(next func(*http.Request) (*http.Response, error), req *http.Reque
 	resp, err := next(req)
 	if err == nil {
 		p.beats.Add(1)
-		// client-go obeys seconds, and no date.
+		// client-go obeys seconds, but not a date.
 		if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && resp.StatusCode >= 400 {
 			p.pause.Store(int64(time.Duration(min(s, int(mostPause/time.Second))) * time.Second))
 		}

@@ -12,56 +12,55 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// servedForm learns the form in which the server serves the source's objects. What is
-// served of an object may change without a write, and so without a new version:
-// with the defaults or the conversion of a custom resource, or with a server of
-// another release. A relist compares versions only under the sign that the last
-// one has learned. Under another sign, or none, it compares content.
+// servedForm learns the form in which the server serves the source's objects. The served
+// content of an object may change without a write, and so without a new version: with the
+// defaults or the conversion of a custom resource, or with another release of the server.
+// A sign stands for the form. A relist compares only versions if the sign is the one that
+// the last relist learned. Otherwise, or without a sign, it compares content.
 //
-// A server ends the watches of a custom resource when its definition changes. It
-// resumes them at any version that it has seen since, such as that of a write
-// that followed: then no list would notice what has changed on all others. So
-// the sign is asked for again after a watch has ended before its time. A sign that
-// is learned only then says nothing of the file's objects, so they are listed.
+// A server ends the watches of a custom resource when its definition changes. It resumes
+// them at any version that it has seen since, such as that of a later write. Then no list
+// would notice the changes of all other objects. So the sign is asked for again after a
+// watch has ended early. If there was no sign before, the new one says nothing about the
+// file's objects, and they are listed.
 type servedForm struct {
 	requests *requests
 	store    *boltstore.Claimed
 	clock    clock.PassiveClock
 
 	mu   sync.Mutex
-	due  int   // how often the sign is to be asked for before a watch
+	due  int   // how often the sign must still be asked for before a watch
 	wait int64 // how many seconds a watch lasts until then
 
-	found     bool      // it is another; stays until everything has been listed
-	notBefore time.Time // when a list for it that has failed is tried again
+	found     bool      // the form is another one; stays until everything has been listed
+	notBefore time.Time // when a failed list for it is tried again
 	errors    int       // relists and lists in a row that could not ask for it
 
-	// API servers of two releases behind one address give their signs in turn. So a
-	// relist for a sign with the same definition waits for the one before.
+	// API servers of two releases behind one address state their signs in turn. So a
+	// relist for a sign with the same definition waits after the one before.
 	listed time.Time     // the last relist for another sign
 	pause  time.Duration // after it
 }
 
 const (
-	// mostFormErrors is how many relists in a row may fail because the sign
-	// cannot be had.
+	// mostFormErrors is how many relists in a row may fail because the sign cannot be
+	// learned.
 	mostFormErrors = 3
-	// formLag is how long a watch lasts, in seconds, after which the sign is
-	// asked for once more: it may lag behind what is served, and what is served
-	// behind it.
+	// formLag is how long a watch lasts, in seconds, after which the sign is asked for
+	// once more: the sign may lag behind the served form, and the form behind the sign.
 	formLag = 30
-	// mostFormLag is how long it lasts at most where the sign cannot be asked
-	// for: the time doubles with each question that fails.
+	// mostFormLag is how long that watch lasts at most. If the sign cannot be asked for,
+	// the time doubles with each failed question.
 	mostFormLag = 600
-	// leastFormPause is how long another sign waits after a relist for one. The pause
-	// doubles up to mostFormLag, unless there was none for formPauses.
+	// leastFormPause is how long another sign waits after a relist for a sign. The pause
+	// doubles up to mostFormLag, unless there was no such relist for formPauses.
 	leastFormPause = time.Minute
 	formPauses     = time.Hour
 )
 
-// sign of the served form, "" where it cannot be learned. Where the definition of
-// a custom resource may not be read, the one that the file knows is kept, so that
-// the sign does not change with the permission.
+// sign returns the sign of the served form, "" if it cannot be learned. If the definition
+// of a custom resource may not be read, the one that the file knows is kept. So the sign
+// does not change with the permission.
 func (f *servedForm) sign(ctx context.Context, late bool) (string, error) {
 	sign, definition, err := f.requests.form(ctx, late)
 	if err != nil || sign == "" {
@@ -76,17 +75,16 @@ func (f *servedForm) sign(ctx context.Context, late bool) (string, error) {
 	return sign + "/" + definition, nil
 }
 
-// doubtful says whether the sign is to be asked for, and if so how many seconds
-// the next watch is to last.
+// doubtful says whether the sign must be asked for and, if so, how many seconds the next
+// watch lasts.
 func (f *servedForm) doubtful() (wait int64, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wait, f.due > 0 || f.found
 }
 
-// doubt: a watch has ended before its time. The sign is asked for before the next
-// watch. If there is one to compare with, it is asked for once more before the watch
-// that follows.
+// doubt: a watch has ended early. The sign is asked for before the next watch. If there
+// is one to compare with, it is asked for once more before the watch after that.
 func (f *servedForm) doubt() {
 	if !custom(f.store.Source().Group) {
 		return
@@ -107,12 +105,12 @@ func (f *servedForm) takeUp() {
 	}
 }
 
-// note has the next life know of the doubt. The caller holds mu.
+// note tells the next life of the doubt. The caller holds mu.
 func (f *servedForm) note() { f.store.DoubtForm(f.due > 0 || f.found) }
 
-// changed says whether the form is another than that of the last relist, where
-// that is in doubt. It is, too, if only now the sign can be learned. If the server
-// does not say, it is asked before the next watch.
+// changed says, if the form is in doubt, whether it differs from that of the last relist.
+// It also does if only now the sign can be learned. If the server does not say, it is
+// asked before the next watch.
 func (f *servedForm) changed(ctx context.Context) bool {
 	if f.mustList() {
 		return f.postponed() <= 0
@@ -142,15 +140,15 @@ func (f *servedForm) changed(ctx context.Context) bool {
 	return true
 }
 
-// mustList says whether another form was found and not everything listed since.
+// mustList says whether another form was found and everything has yet to be listed.
 func (f *servedForm) mustList() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.found
 }
 
-// postpone puts off the list for another form, which has failed: the watch brings
-// changes meanwhile.
+// postpone puts off the list for another form after it has failed. Until then the watch
+// brings changes.
 func (f *servedForm) postpone() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,18 +165,18 @@ func (f *servedForm) postponed() time.Duration {
 	return f.notBefore.Sub(f.clock.Now())
 }
 
-// definitionOf is what a sign has of the definition of a custom resource.
+// definitionOf returns the part of a sign about the definition of a custom resource.
 func definitionOf(sign string) string {
 	_, definition, _ := strings.Cut(sign, "/")
 	return definition
 }
 
-// late is the sign for a list of which a page has come: before, it would be asked
-// for as often as a list is refused. A sign from before the list's end is right or
-// old, so what has changed since is noticed. It is "" where it cannot be learned.
+// late returns the sign for a list of which one page has come. If it were asked for
+// earlier, each refused list would cost a question. A sign from before the list's end is
+// right or old, so later changes are noticed. It is "" if it cannot be learned.
 func (f *servedForm) late(ctx context.Context) string {
 	f.mu.Lock()
-	late := f.errors == 0 // else it is to be known whether it can be asked for
+	late := f.errors == 0 // otherwise find out whether it can be asked for
 	f.mu.Unlock()
 	sign, err := f.sign(ctx, late)
 	f.answered(err)
@@ -197,14 +195,14 @@ func (f *servedForm) answered(err error) {
 	}
 }
 
-// untold says whether relists fail since the sign cannot be had.
+// untold says whether relists fail because the sign cannot be learned.
 func (f *servedForm) untold() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.errors >= mostFormErrors
 }
 
-// relisted: the file has the sign that was learned with the list.
+// relisted: the file now has the sign that was learned with the list.
 func (f *servedForm) relisted(reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -220,8 +218,8 @@ func (f *servedForm) relisted(reason string) {
 	f.listed, f.pause = f.clock.Now(), min(max(2*f.pause, leastFormPause), mostFormLag*time.Second)
 }
 
-// builtIn are the groups of kube-apiserver that have a domain's name. Custom
-// resources may be in others below k8s.io.
+// builtIn are the groups of kube-apiserver with a domain's name. Custom resources may be
+// in other groups below k8s.io.
 var builtIn = []string{
 	"admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io",
 	"authorization.k8s.io", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io",
@@ -229,7 +227,8 @@ var builtIn = []string{
 	"rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io", "storagemigration.k8s.io",
 }
 
-// custom says whether a group may have custom resources. Theirs are domain names.
+// custom says whether a group may have custom resources. The names of such groups are
+// domain names.
 func custom(group string) bool {
 	return strings.Contains(group, ".") && !slices.Contains(builtIn, group)
 }

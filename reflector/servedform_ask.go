@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// servedForm asks for the sign with the credentials of req. Sources that wait for
-// it share the answers. With late an answer from a moment ago will do.
+// servedForm asks for the sign with the credentials of req. Sources that wait for it
+// share the answers. With late, an answer from a moment ago will do.
 func (t *transport) servedForm(req *http.Request, late bool) (sign, definition string, err error) {
 	server, _, err := splitPath(req.URL.Path)
 	if err != nil {
@@ -39,7 +39,7 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 	n := t.formed.begun.Add(1)
 	shared := func(path string, ask func(*http.Request, string, string) (string, error)) (string, error) {
 		key := req.URL.Host + server + path
-		// An old sign is no worse for a list than none.
+		// For a list, an old sign is no worse than none.
 		if f, ok := t.formed.of[key]; ok && (f.n > before || late && time.Since(f.at) < shareFor) {
 			return f.sign, nil
 		}
@@ -61,8 +61,8 @@ func (t *transport) servedForm(req *http.Request, late bool) (sign, definition s
 // sign for a late list.
 const shareFor = time.Minute
 
-// formed is what the servers of one config said of the forms that they serve.
-// Sources share it as they share asked.
+// formed is what the servers of one config said about the forms that they serve. Sources
+// share it in the same way as asked.
 type formed struct {
 	begun    atomic.Uint64 // counts the questions
 	turn     chan struct{} // to ask, and to touch the rest
@@ -130,9 +130,8 @@ func hashed(s string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// askAt gets what is at the path. It returns the body, the ETag and the
-// connection. Body and tag are empty, without an error, if the server refuses or
-// has nothing there.
+// askAt gets the path. It returns the body, the ETag and the connection. If the server
+// refuses or has nothing there, body and tag are empty, without an error.
 func (t *transport) askAt(req *http.Request, path, query string) (body []byte, tag, conn string, err error) {
 	var over origin
 	ctx, cancel := context.WithTimeout(context.WithValue(req.Context(), probeKey{}, nil), askPatience)

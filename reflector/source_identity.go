@@ -25,11 +25,11 @@ import (
 var ErrUnidentified = errors.New("reflector: the source's identity cannot be learned: build the client from a rest.Config given to reflector.WrapConfig, with list and watch functions that pass their context on, or state the source in the options")
 
 // probe travels in the context of a request that must not leave the process. The
-// transport notes in it what it was, and what it asks for in its place.
+// transport notes the request in it, and the answers to its own questions instead.
 type probe struct {
 	mu  sync.Mutex
 	url *url.URL
-	// other is what the caller's function has asked for besides: another list.
+	// other is another list that the caller's function has also asked for.
 	other *url.URL
 	// answered: the request is answered by a watch without events, so that the caller's
 	// function goes on.
@@ -40,7 +40,7 @@ type probe struct {
 	// form: ask for the sign of the served form.
 	form, late       bool
 	sign, definition string
-	err              error // why it could not be asked
+	err              error // why the question failed
 }
 
 type probeKey struct{}
@@ -85,7 +85,7 @@ func FormOf(example runtime.Object) boltstore.Form {
 }
 
 // intercept starts a watch whose request the transport does not send. If caller ends
-// first, the error is its.
+// first, the error is caller's.
 func intercept(caller context.Context, lw cache.ListerWatcher, p *probe) error {
 	// Exec and auth-provider plugins wrap outside our transport and may run.
 	ctx, cancel := context.WithTimeout(context.WithValue(caller, probeKey{}, p), 15*time.Second)
@@ -141,8 +141,8 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	return src, nil
 }
 
-// inOrder returns a field selector with its terms in order, which parsing gives them:
-// fields.Set has them in that of a map, which is another one in each life.
+// inOrder returns a field selector with its terms in order, by parsing it: fields.Set has
+// them in the order of a map, which differs in each life.
 func inOrder(selector string) string {
 	s, err := fields.ParseSelector(selector)
 	if err != nil || len(s.Requirements()) < 2 {
@@ -151,7 +151,7 @@ func inOrder(selector string) string {
 	return s.String()
 }
 
-// note notes what a request asks for. The caller holds mu.
+// note notes the URL of a request. The caller holds mu.
 func (p *probe) note(u *url.URL) {
 	if p.url == nil {
 		p.url = u
@@ -160,7 +160,8 @@ func (p *probe) note(u *url.URL) {
 	}
 }
 
-// sameList says whether two URLs are of one list. What is no list's is not another one.
+// sameList says whether two URLs are of one list. A URL that is of no list is not of
+// another one.
 func sameList(a, b *url.URL) bool {
 	of, err := sourceOf(a)
 	other, otherErr := sourceOf(b)
@@ -172,8 +173,8 @@ func sameList(a, b *url.URL) bool {
 	return err != nil || otherErr != nil || of == other && a.Scheme == b.Scheme && a.Host == b.Host
 }
 
-// splitPath separates what comes before /api or /apis from the rest. A proxy in
-// front of several clusters may need a prefix.
+// splitPath separates the part before /api or /apis from the rest. A proxy in front of
+// several clusters may need a prefix.
 func splitPath(path string) (prefix string, rest []string, err error) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	for i, p := range parts {

@@ -19,22 +19,20 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// Standalone is a cache.ListerWatcher for one unmodified client-go informer or
-// Reflector. The first list has the file's objects, whether or not the server can
-// be reached. The watch goes on from the file's version. Everything that it hands
-// out is in the file. The informer keeps its own copy of everything in memory. As
-// with client-go, its handlers hear nothing of objects that were deleted while the
-// process was down.
+// Standalone is a cache.ListerWatcher for one unmodified client-go informer or Reflector.
+// The first list has the file's objects, whether or not the server can be reached. The
+// watch goes on from the file's version. Everything that a Standalone hands out is in the
+// file. The informer keeps its own copy of everything in memory. As with client-go, its
+// handlers are not told of objects that were deleted while the process was down.
 //
 // Such an informer has synced once it has the file's objects. State says how old
 // they are. Stop the informer, then Close.
 //
-// While the server cannot be reached handlers hear nothing. They get updates
-// without a change whenever the Reflector has to list, as with client-go: when a
-// server that refused watches allows them, and after a repair that is too large to
-// be handed out change by change. The delete of an object whose final state was
-// missed comes with the last known state, since a watch has no
-// cache.DeletedFinalStateUnknown.
+// While the server cannot be reached, handlers are told nothing. As with client-go, they
+// get updates without a change whenever the Reflector has to list: when a server that
+// refused watches allows them, and after a repair that is too large to be handed out
+// change by change. The delete of an object whose final state was missed comes with the
+// last known state, since a watch has no cache.DeletedFinalStateUnknown.
 type Standalone struct {
 	source  *ListerWatcher
 	queue   *fifo.Queue

@@ -8,18 +8,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// OnDenied says what becomes of the objects while the server refuses them:
-// 401, 403, or 404 for a type that is gone. Either way the phase is
-// PhaseDenied, and the error goes to the watch error handler. Once access is
-// back, handlers are told only what differs.
+// OnDenied says what happens to the objects while the server refuses them: 401, 403, or
+// 404 for a type that is gone. In either case the phase is PhaseDenied, and the error
+// goes to the watch error handler. Once access is back, handlers are told only the
+// differences.
 type OnDenied int
 
 const (
-	// DeniedKeep serves them, unconfirmed.
+	// DeniedKeep serves the objects, unconfirmed.
 	DeniedKeep OnDenied = iota
-	// DeniedPurge deletes them from the file, except for journal entries, and tells
-	// handlers. It waits until the refusal has lasted a minute: a starting server
-	// refuses for a moment what it will allow.
+	// DeniedPurge deletes the objects from the file, except for journal entries, and
+	// tells handlers. It waits until the refusal has lasted a minute: a starting server
+	// refuses, for a moment, requests that it will allow.
 	DeniedPurge
 )
 
@@ -30,15 +30,15 @@ func isDenied(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err)
 }
 
-// denied notes a refusal, and purges if it has lasted. by is what the server has
-// said of itself in it.
+// denied notes a refusal, and purges if it has lasted. by is what the server has said
+// about itself in it.
 func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server) {
 	lasted := s.link.refuses()
 	s.enter(PhaseDenied, err.Error())
 	if s.o.OnDenied != DeniedPurge || lasted < purgeAfter {
 		return
 	}
-	if !s.store.State().Synced { // what an interrupted list has left goes, too
+	if !s.store.State().Synced { // the pages of an interrupted list go, too
 		if err := s.store.DropProgress(); err != nil {
 			s.log.Error(err, "The server refuses these objects, and what was listed of them could not be removed yet", "source", s.store.Source().String())
 		}
@@ -51,7 +51,7 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 		known := s.store.State()
 		id, by, err := s.cluster.identify(ctx, known, by)
 		if err == nil && id.other {
-			if err = s.cluster.setAside(ctx, known, by); err == nil { // nothing of it has been deleted
+			if err = s.cluster.setAside(ctx, known, by); err == nil { // none of its objects has been deleted
 				s.another()
 			}
 		}

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// status is what State reports of this life.
+// status is the part of State about this life.
 type status struct {
 	mu       sync.Mutex
 	state    State
 	resuming bool   // the file has answered a list
-	unusable string // why what the file holds was last not used
+	unusable string // why the file's contents were last not used
 }
 
 // enter notes the phase, and says whether it is another one. doubted is when the
@@ -40,8 +40,7 @@ func (s *status) resumes() {
 	s.resuming = true
 }
 
-// resumed counts a list that the file has answered, now that a watch goes on from
-// it.
+// resumed counts a list that the file has answered, once a watch goes on from it.
 func (s *status) resumed(bytes func() uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +77,8 @@ func (s *status) hasRelisted() bool {
 	return len(s.state.Relists) > 0
 }
 
-// notUsed notes why what the file holds cannot be used, and says whether that is
-// news.
+// notUsed notes why the file's contents cannot be used, and says whether the reason is
+// new.
 func (s *status) notUsed(reason string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/kubewake/kubewake/internal/packed"
 )
 
-// WrapConfig lets Identify learn what clients built on cfg list, and relists
-// compare before objects are decoded. Clients that start together share one
-// connection. WrapConfig changes cfg: call it before a client is built.
+// WrapConfig returns cfg, changed so that Identify can learn what its clients list, and
+// so that relists can compare objects before they are decoded. Clients that start
+// together share one connection. Call it before a client is built.
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterAnswer{}}
 	formed := newFormed()
@@ -28,7 +28,7 @@ type transport struct {
 	formed *formed
 	gate   *gate
 	road   *road
-	plain  bool // answers are not to be compressed
+	plain  bool // answers must not be compressed
 }
 
 // RoundTrip implements http.RoundTripper. A request that carries a probe does not
@@ -65,7 +65,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errProbed
 }
 
-// send sends a request, and notes what its answer shows of link and server.
+// send sends a request, and notes what its answer shows about link and server.
 func (t *transport) send(req *http.Request) (*http.Response, error) {
 	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return notePulse(t.measure, req) })
 	if err == nil {

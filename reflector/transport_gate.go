@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// gate has the requests of one config share a connection. net/http opens one for
+// gate has the requests of one config share a connection. net/http opens a connection for
 // each request that finds none, and under HTTP/2 keeps only one of them. When many
-// sources start or lose their link at once, each would pay for a TLS handshake. So
-// while no connection is known to work one request goes ahead. The others follow
-// once it is answered.
+// sources start or lose their link at once, each would pay for a TLS handshake. So while
+// no connection is known to work, one request goes ahead. The others follow once it is
+// answered.
 type gate struct {
 	up       atomic.Bool   // the last request was answered
 	turn     chan struct{} // to go ahead
 	patience time.Duration // for the one ahead
 }
 
-// gatePatience is how long requests wait for the one ahead: it may be for another
-// server, which does not answer.
+// gatePatience is how long requests wait for the one ahead, which may be for another
+// server that does not answer.
 const gatePatience = 3 * time.Second
 
 func newGate() *gate { return &gate{turn: make(chan struct{}, 1), patience: gatePatience} }

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// WatchWithContext opens a watch at the version up to which everything has
-// been accepted, whatever the Reflector believes. Before that it asks the
-// server for its version, if the link was broken. It relists if the version has expired,
-// the server has gone back, or `mustRelist` has another reason.
+// WatchWithContext opens a watch at the version up to which everything has been accepted,
+// whatever the Reflector believes. If the link was broken, it first asks the server for
+// its version. It relists if the version has expired, if the server has gone back, or for
+// another reason of mustRelist.
 func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.calls.begin() {
 		return nil, errOver
@@ -45,7 +45,7 @@ func (s *ListerWatcher) WatchWithContext(ctx context.Context, o metav1.ListOptio
 }
 
 // openWatch opens the watch. It returns nil, without an error, if a relist must come
-// first: the server is not what it was when it was asked, or the version has expired.
+// first: the server has changed since it was asked, or the version has expired.
 func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, repaired bool) (opened watch.Interface, err error) {
 	o.ResourceVersion = s.queue.AcceptedVersion()
 	o.AllowWatchBookmarks = true
@@ -113,8 +113,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	return s.stream(w, o.TimeoutSeconds, repaired, end), nil
 }
 
-// mustRelist says why everything must be read before a watch opens, "" if it need
-// not be.
+// mustRelist returns the reason for a relist before a watch opens, "" if there is none.
 func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
 	if reason := s.unusable(); reason != "" {
 		return reason, nil
@@ -150,8 +149,8 @@ func (s *ListerWatcher) mustRelist(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// auditIn is how long it is until an audit, ok whether that is to come. No start waits for
-// an audit: first the watch proves that nothing was missed, if it can.
+// auditIn is how long it is until an audit. ok says whether there will be one. No start
+// waits for an audit: if it can, the watch first proves that nothing was missed.
 func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
 	if !s.queue.Reached() && !s.status.in(PhaseLive) && !s.link.bookmarkless() {
 		return 0, false
@@ -162,8 +161,8 @@ func (s *ListerWatcher) auditIn() (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// wantsProof says whether only a full list can confirm the state, and whether
-// that is worth it: once in a life of the process, and for a caller who waits.
+// wantsProof says whether only a full list can confirm the state, and whether that is
+// worth it: once in a life of the process, and for a caller that waits.
 func (s *ListerWatcher) wantsProof() bool {
 	return !s.queue.Reached() && s.link.bookmarkless() && (s.queue.Confirmed().IsZero() || s.fresh.want())
 }
@@ -171,8 +170,8 @@ func (s *ListerWatcher) wantsProof() bool {
 // mustProve says whether such a list is to be read now.
 func (s *ListerWatcher) mustProve() bool { return s.wantsProof() && s.proofIn() <= 0 }
 
-// proofIn is how long it is until such a list, which a watch can do without, zero or less
-// if none is put off. Callers can wait for more of them than a server likes to send.
+// proofIn is how long such a list is put off, zero or less if it is not. The watch does
+// not depend on it, and callers may ask for more such lists than a server should send.
 func (s *ListerWatcher) proofIn() time.Duration {
 	if !s.wantsProof() {
 		return 0
@@ -180,7 +179,7 @@ func (s *ListerWatcher) proofIn() time.Duration {
 	return max(s.audit.putOff(), s.pace.left())
 }
 
-// postpone puts off a relist that has failed, if the watch can do without it.
+// postpone puts off a failed relist if the watch does not depend on it.
 func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 	switch {
 	case ctx.Err() != nil:
@@ -198,8 +197,8 @@ func (s *ListerWatcher) postpone(ctx context.Context, reason string) bool {
 	return false
 }
 
-// isRefusedVersion says whether the server may not understand the version that a
-// watch is to begin at. Another list may give one that it does.
+// isRefusedVersion says whether the server may not understand the version that a watch
+// begins at. Another list may bring a version that it understands.
 func isRefusedVersion(err error) bool { return apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) }
 
 func isExpired(err error) bool {

@@ -18,9 +18,9 @@ const (
 	aheadEvents = 20_000
 )
 
-// ahead is a watch that is opened while a relist still reads pages, at the version
-// of the first page. On a slow link the server may have forgotten that version
-// when the last page has come. The watch keeps what comes, and gives it out later.
+// ahead is a watch at the version of a relist's first page, opened while the relist still
+// reads pages. On a slow link the server may have forgotten that version when the last
+// page has come. The watch keeps its events and hands them out later.
 type ahead struct {
 	from string // version that it began at
 	over string // connection
@@ -33,13 +33,13 @@ type ahead struct {
 	cancel context.CancelFunc
 	inner  watch.Interface
 	kept   []watch.Event
-	last   string // version up to which everything has come
+	last   string // version up to which all events have come
 	// opening: the server has not answered yet.
 	opening bool
 	ended   bool  // nothing more comes
 	failed  bool  // something is missing
-	bytes   int64 // that came over earlier watches
-	taken   bool  // it is being read
+	bytes   int64 // received over earlier watches
+	taken   bool  // a Reflector reads it
 }
 
 var _ watch.Interface = &ahead{}
@@ -52,8 +52,8 @@ func openAhead(ctx context.Context, requests *requests, patience time.Duration, 
 	return a
 }
 
-// again opens the watch again where it broke, as far as the server allows. It says
-// whether it broke.
+// again opens the watch again where it broke, if the server allows that. It says whether
+// the watch broke.
 func (a *ahead) again(ctx context.Context, requests *requests, patience time.Duration) bool {
 	a.mu.Lock()
 	broke := a.ended && !a.failed
@@ -114,7 +114,7 @@ func (a *ahead) keep(ctx context.Context, w watch.Interface, p *pulse) {
 		}
 		failed := a.failed
 		a.cond.Broadcast()
-		for a.taken && len(a.kept) > 1000 && !a.stopped() { // its reader is slower
+		for a.taken && len(a.kept) > 1000 && !a.stopped() { // the reader is slower
 			a.cond.Wait()
 		}
 		a.mu.Unlock()
@@ -130,8 +130,8 @@ func (a *ahead) keep(ctx context.Context, w watch.Interface, p *pulse) {
 	a.cond.Broadcast()
 }
 
-// nextOf returns the watch's next event, if there is one before ctx ends: the
-// channel may stay open then.
+// nextOf returns the watch's next event, if there is one before ctx ends. The channel may
+// stay open after that.
 func nextOf(ctx context.Context, w watch.Interface) (ev watch.Event, ok bool) {
 	select {
 	case ev, ok = <-w.ResultChan():
@@ -140,13 +140,13 @@ func nextOf(ctx context.Context, w watch.Interface) (ev watch.Event, ok bool) {
 	return ev, ok
 }
 
-// left is the watch that a relist has left for the next Watch call, if any.
+// left is the watch, if any, that a relist has left for the next Watch call.
 type left struct {
 	mu sync.Mutex
 	a  *ahead
 }
 
-// put keeps a, and stops what was left before.
+// put keeps a, and stops the watch that was left before.
 func (l *left) put(a *ahead) {
 	l.mu.Lock()
 	old := l.a
@@ -155,9 +155,9 @@ func (l *left) put(a *ahead) {
 	old.Stop()
 }
 
-// take returns the watch, if it is whole and began at this version, and the
-// connection that it came over. It waits for a server that has not answered yet:
-// a second watch in its place would wait for the same answer.
+// take returns the watch, if it is whole and began at this version, and its connection.
+// It waits for a server that has not answered yet: a second watch would wait for the same
+// answer.
 func (l *left) take(rv string) (watch.Interface, string) {
 	l.mu.Lock()
 	a := l.a
@@ -181,7 +181,7 @@ func (l *left) take(rv string) (watch.Interface, string) {
 	return a, a.over
 }
 
-// give hands out the events that were kept, then those that come.
+// give hands out the kept events, then those that follow.
 func (a *ahead) give() {
 	defer close(a.out)
 	for {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// quietest is how long a watch may be quiet where no bookmarks come.
+// quietest is how long a watch may be quiet if no bookmarks come.
 const quietest = 10 * time.Minute
 
 // patience is how long a watch may bring neither event nor bookmark. It learns
@@ -23,8 +23,8 @@ func (p *patience) get() time.Duration {
 	return p.now
 }
 
-// exceeded: the link may be dead, however open it looks. Where the server sends
-// no bookmarks that is no sign, so the next watch may be quiet for longer.
+// exceeded: the link may be dead, however open it looks. If the server sends no
+// bookmarks, silence shows nothing, so the next watch may be quiet for longer.
 func (p *patience) exceeded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

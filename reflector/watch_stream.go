@@ -14,24 +14,24 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// watcher passes a server's events on to the Reflector. It hides the one that says
-// that the version has expired: the next Watch repairs that, while the Reflector
-// would sleep on its backoff and list.
+// watcher passes a server's events on to the Reflector. It hides the event that says that
+// the version has expired. The next Watch repairs that, while the Reflector would wait
+// for its backoff and list.
 type watcher struct {
 	s     *ListerWatcher
 	inner watch.Interface
-	until time.Time // when the server is to end it
+	until time.Time // when the server should end it
 	quiet time.Duration
-	short bool // it is to bring the bookmark that confirms
+	short bool // it should bring the bookmark that confirms
 	moved bool // something has come
 	out   chan watch.Event
 	done  chan struct{}
 	once  sync.Once
-	// proved ends the list that is to confirm.
+	// proved ends the list that should confirm.
 	proved func()
 }
 
-// stream returns what the Reflector reads of a watch that was opened.
+// stream returns the watch that the Reflector reads, over one that was opened.
 func (s *ListerWatcher) stream(inner watch.Interface, timeoutSeconds *int64, repaired bool, proved func()) watch.Interface {
 	w := &watcher{s: s, inner: inner, proved: proved, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
 	if timeoutSeconds != nil {
@@ -91,7 +91,7 @@ func (w *watcher) run(repaired bool) {
 			if w.short || kept && !w.s.queue.Reached() || !w.s.fresh.want() {
 				continue // an answer is under way
 			}
-			if d := w.s.proofIn(); d > 0 { // nothing else answers, and the watch goes on until then
+			if d := w.s.proofIn(); d > 0 { // nothing else can confirm, and the watch goes on until then
 				w.s.fresh.putOff(d)
 				audit.reset(w.readIn())
 				continue
@@ -107,11 +107,11 @@ func (w *watcher) run(repaired bool) {
 				again.reset(d, due)
 				continue
 			}
-			w.send(w.bookmark()) // the next Watch lists what was not stored
+			w.send(w.bookmark()) // the next Watch lists for the unstored objects
 			return
 		case <-audit.C:
 			if d, due := w.s.auditIn(); (!due || d > 0) && !w.s.mustProve() {
-				audit.reset(w.readIn()) // who waited has gone
+				audit.reset(w.readIn()) // the waiting callers are gone
 				continue
 			}
 			w.send(w.bookmark()) // the next Watch compares everything
@@ -126,7 +126,7 @@ func (w *watcher) run(repaired bool) {
 		case ev, open = <-w.inner.ResultChan():
 		}
 		select {
-		case <-w.done: // an end after Stop says nothing of the link
+		case <-w.done: // an end after Stop says nothing about the link
 			return
 		default:
 		}
@@ -154,7 +154,7 @@ func (w *watcher) run(repaired bool) {
 			}
 		}
 		w.moved = true
-		rv := versionOf(ev.Object) // afterwards the object is the transform's to change
+		rv := versionOf(ev.Object) // from then on the transform may change the object
 		if !w.send(ev) {
 			return
 		}
@@ -172,8 +172,8 @@ func (w *watcher) run(repaired bool) {
 	}
 }
 
-// readIn is how long a watch may go on until everything is to be read, for an
-// audit or for a proof that was put off. ok says whether that is to come.
+// readIn is how long a watch may go on until a list must be read, for an audit or for a
+// proof that was put off. ok says whether there will be one.
 func (w *watcher) readIn() (time.Duration, bool) {
 	s := w.s
 	d, ok := s.auditIn()
@@ -192,7 +192,7 @@ func isInternal(err error) bool {
 
 // ended notes that the server has ended the watch.
 func (w *watcher) ended() {
-	// A watch that ends at its time leaves nothing to ask. If it ends earlier the
+	// After a watch that ends on time nothing needs to be asked. If it ends early, the
 	// link has broken, and another server may answer next.
 	early, behind := w.until.IsZero() || w.s.clock.Now().Before(w.until.Add(-time.Second)), w.s.status.in(PhaseCatchingUp)
 	if early {
@@ -239,7 +239,7 @@ func (w *watcher) bookmark() watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
-// clockTimer is a timer that need not run.
+// clockTimer is a timer that may be stopped.
 type clockTimer struct {
 	C   <-chan time.Time // nil: it does not run
 	clk clock.Clock

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// jsonList is a list in JSON. It is read as a whole before its items are found.
-// Nothing else of it is parsed.
+// jsonList is a list in JSON. It is read as a whole before its items are found. Nothing
+// else in it is parsed.
 type jsonList struct {
 	from  io.Reader
 	all   []byte
@@ -46,7 +46,7 @@ func (l *jsonList) next() (id listing.Object, item []byte, err error) {
 	return id, item, err
 }
 
-// begin reads it all, and finds the items.
+// begin reads the whole list and finds the items.
 func (l *jsonList) begin() (err error) {
 	var buf bytes.Buffer
 	if _, err := buf.ReadFrom(l.from); err != nil {
@@ -66,7 +66,7 @@ func (l *jsonList) begin() (err error) {
 	})
 }
 
-// jsonListed reads from an object's metadata what identifies it.
+// jsonListed reads the fields of an object's metadata that identify it.
 func jsonListed(item []byte) (l listing.Object, err error) {
 	err = jsonMembers(item, 0, func(key string, from, _ int) error {
 		if key != "metadata" || item[from] != '{' {
@@ -109,7 +109,7 @@ func (l *jsonList) other() []byte {
 	return append(b, l.all[l.at:]...)
 }
 
-// held counts what the buffer takes while it grows, too.
+// held also counts the memory that the buffer takes while it grows.
 func (l *jsonList) held() int64 { return 2 * int64(len(l.all)) }
 
 // jsonMembers calls fn with each member of the object at b[i]: its key, and where
@@ -176,7 +176,7 @@ func skipValue(b []byte, i int) int {
 			if depth--; depth == 0 {
 				return i + 1
 			}
-			if depth < 0 { // the end of what a number or a word is in
+			if depth < 0 { // the end of the array or object around a number or word
 				return nonEmpty(begin, i)
 			}
 		case ',', ' ', '\n', '\t', '\r':
@@ -207,7 +207,7 @@ func skipString(b []byte, i int) int {
 	return -1
 }
 
-// head is the kind and the metadata of the list that has been read.
+// head returns the kind and the metadata of the list that has been read.
 func (l *jsonList) head() (kind string, about metav1.ListMeta, err error) {
 	err = jsonMembers(l.all, skipSpace(l.all, 0), func(key string, from, to int) error {
 		switch key {

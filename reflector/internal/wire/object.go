@@ -28,7 +28,7 @@ type Object struct {
 	body []byte
 }
 
-// ReadMetadata reads a list of metadata to its end. held is how many bytes of it count
+// ReadMetadata reads a list of metadata to its end. held is how many of its bytes count
 // as memory.
 func ReadMetadata(resp *http.Response) (listed []listing.Object, about metav1.ListMeta, held int64, err error) {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -83,9 +83,9 @@ func ReadObject(media string, body []byte) (id listing.Object, o Object, err err
 	return id, o, err
 }
 
-// List encodes a list of the objects, which are all of the kind, with the
-// metadata that about holds, and returns its media type. In JSON the items name
-// their type only if typed: in the API's own lists those of Go types do not.
+// List encodes a list of the objects, all of the given kind, with the metadata in about.
+// It returns the list's media type. In JSON the items name their type only if typed is
+// true: in the API's own lists, items of Go types do not.
 func List(kind Kind, about metav1.ListMeta, objects []Object, typed bool) (media string, list []byte, err error) {
 	bodies := make([][]byte, 0, len(objects))
 	for _, o := range objects {

@@ -35,7 +35,7 @@ type protoList struct {
 	added []byte // items of the other list
 }
 
-// source counts what is read, and keeps the error.
+// source counts the bytes that are read, and keeps the error.
 type source struct {
 	io.Reader
 	n   int64
@@ -141,7 +141,7 @@ func (l *protoList) next() (listing.Object, []byte, error) {
 
 var errShort = fmt.Errorf("%w: it ends early", ErrForm)
 
-// read is next. Its io.EOF means the end of the list and nothing else.
+// read does the work of next. Its io.EOF means the end of the list and nothing else.
 func (l *protoList) read() (id listing.Object, item []byte, err error) {
 	if !l.begun {
 		if err := l.begin(); err != nil {
@@ -178,7 +178,7 @@ func (l *protoList) read() (id listing.Object, item []byte, err error) {
 	return id, nil, l.tail()
 }
 
-// noEOF has an end within the list be ErrForm.
+// noEOF turns an end within the list into ErrForm.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return errShort
@@ -202,7 +202,7 @@ func (l *protoList) tail() error {
 	}
 }
 
-// protoListed reads from an object's metadata what identifies it.
+// protoListed reads the fields of an object's metadata that identify it.
 func protoListed(item []byte) (l listing.Object, err error) {
 	num, typ, n := protowire.ConsumeTag(item)
 	if n < 0 || num != 1 || typ != protowire.BytesType {
@@ -255,11 +255,10 @@ func (l *protoList) other() []byte {
 	return append(append(b, msg...), l.added...)
 }
 
-// held is a quarter of the list: the next one of as many items may have more that
-// have changed.
+// held is a quarter of the list: the next page of as many items may have more changes.
 func (l *protoList) held() int64 { return l.from.n / 4 }
 
-// head is the kind and the metadata of the list that has been read.
+// head returns the kind and the metadata of the list that has been read.
 func (l *protoList) head() (kind string, about metav1.ListMeta, err error) {
 	var typ runtime.TypeMeta
 	if err = typ.Unmarshal(l.typ); err == nil {

@@ -13,39 +13,38 @@ import (
 	"github.com/kubewake/kubewake/internal/packed"
 )
 
-// ErrForm means that an answer has not the form of the API's lists or objects.
+// ErrForm means that an answer does not have the form of the API's lists or objects.
 // Errors of the link are not ErrForm.
 var ErrForm = errors.New("reflector: not the form of a list")
 
 // Compare says for each listed object whether the caller has it.
 type Compare func([]listing.Object) ([]listing.Match, error)
 
-// Sifted is what has become of an answer.
+// Sifted is the result of sifting an answer.
 type Sifted struct {
-	// Rest is a list of the objects that the caller has not.
+	// Rest is a list of the objects that the caller does not have.
 	Rest []byte
 	// Kept are the objects that Rest leaves out.
 	Kept []listing.Object
-	// Held is the most memory that the answer, or Rest when it is decoded, takes
-	// at a time.
+	// Held is the most memory that the answer, or the decoded Rest, takes at any time.
 	Held int64
 }
 
 const (
 	// batchSize is how many bytes of a list are compared at once.
 	batchSize = 512 << 10
-	// decodedSize is how many times its size in an answer an object takes,
-	// decoded and made ready to be stored.
+	// decodedSize is the factor by which an object grows from an answer to memory, where
+	// it is decoded and ready to be stored.
 	decodedSize = 4
 )
 
-// Decoded is about what a list of so many bytes takes in memory when it is decoded.
+// Decoded is about how much memory a list of so many bytes takes when it is decoded.
 func Decoded(size int) int64 { return decodedSize * int64(size) }
 
-// Filter has the body of a list's answer sifted when it is first read. It calls
-// done once, when the whole answer has been sifted or could not be; the reader
-// of the body gets the same error. Filter leaves an answer alone that is no
-// list in an encoding it knows.
+// Filter has the body of a list's answer sifted when it is first read. It calls done
+// once, when the whole answer has been sifted or sifting has failed; the reader of the
+// body gets the same error. Filter leaves any answer alone that is not a list in an
+// encoding that it knows.
 func Filter(resp *http.Response, same Compare, done func(Sifted, error)) {
 	if resp.StatusCode != http.StatusOK || len(packed.By(resp.Header)) > 0 {
 		return
@@ -63,7 +62,7 @@ func Filter(resp *http.Response, same Compare, done func(Sifted, error)) {
 	}}
 }
 
-// filtered is an answer of which only the rest is read.
+// filtered is an answer whose reader gets only the rest.
 type filtered struct {
 	from io.ReadCloser
 	sift func(io.Reader) (Sifted, error)
@@ -103,7 +102,7 @@ type list interface {
 	add(item []byte)
 	// other is the other list. It has everything of the first but its items.
 	other() []byte
-	// head tells, after the last item, the list's kind and its metadata.
+	// head returns, after the last item, the list's kind and its metadata.
 	head() (kind string, about metav1.ListMeta, err error)
 	// held is how many bytes of the first list count as memory.
 	held() int64
@@ -116,7 +115,7 @@ func newList(media string, from io.Reader) list {
 	return &jsonList{from: from}
 }
 
-// Sift reads a list of a known media type and leaves out what same says the
+// Sift reads a list of a known media type and leaves out the objects that, by same, the
 // caller has.
 func Sift(media string, from io.Reader, same Compare) (Sifted, error) {
 	l := newList(media, from)
@@ -128,7 +127,8 @@ func Sift(media string, from io.Reader, same Compare) (Sifted, error) {
 	return Sifted{rest, kept, max(Decoded(len(rest)), l.held())}, nil
 }
 
-// sift adds to the other list what the caller has not, and returns what it has.
+// sift adds the objects that the caller does not have to the other list, and returns
+// those that it has.
 func sift(l list, same Compare) (kept []listing.Object, err error) {
 	var (
 		batch []listing.Object
