@@ -10,29 +10,27 @@ import (
 	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
-// AddDurableHandler adds a handler whose position is in the file. Its name must be
-// the same in each life of the process and belongs to this source. The handler is
-// told each change that it has not acknowledged at least once, and in order for each
-// key, whatever ended the process. Changes that were collapsed are the exception (see
-// below). Acknowledgements are written with the source's next commit, or within
-// boltstore.Options.FlushInterval.
+// AddDurableHandler adds a handler whose position is in the file. Its name belongs to
+// this source and must be the same in each life of the process. The handler is told each
+// change until it has acknowledged it: at least once, and in order for each key, whatever
+// ends the process. Collapsed changes are the exception (see below). Acknowledgements are
+// written with the source's next commit, or within boltstore.Options.FlushInterval.
 //
-// A name that the file does not know is first told every object that is there, as
-// cache.Added, also one that the informer's first list brings. A restart goes on
-// with that.
+// A name that the file does not know is first told every object, as cache.Added,
+// including those of the informer's first list. A restart goes on with that.
 //
-// Of a key whose changes are collapsed the handler is told the deletes of objects
-// that it may know, and the present object beside the one that it last acknowledged.
-// If the object changed while the handler was being shown all objects, the present
-// one comes alone, as cache.Added. That happens:
+// If the changes of a key are collapsed, the handler is told the deletes of objects that
+// it may know. Then it is told the present object, with the one that it last acknowledged
+// as the old one. If the object changed while the handler was being shown all objects,
+// the present one comes alone, as cache.Added. Changes are collapsed:
 //   - behind an event that fails, or once 16 events of the key are unacknowledged;
 //   - when the handler's memory is full and the key fails, or has gone
 //     unacknowledged for 10 s;
 //   - when the handler is behind and the journal exceeds
 //     boltstore.Options.JournalBytes or JournalAge.
 //
-// The name stays registered, and what it needs is kept, until
-// RemoveDurableHandler; also in a life of the process that does not add it.
+// The name stays registered, and everything that it needs is kept, until
+// RemoveDurableHandler, even in a life of the process that does not add the handler.
 func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableOptions) (cache.ResourceEventHandlerRegistration, error) {
 	ended := func() error {
 		return fmt.Errorf("informer: durable handler %q was not added because the informer has stopped already", name)
@@ -74,10 +72,10 @@ func (inf *Informer) syncedAt() (seq uint64, ok bool) {
 	}
 }
 
-// RemoveDurableHandler stops calling the handler and forgets its name and
-// position. It does not wait for calls under way, whose answers no longer count, so
-// the handler may call it, too. To wait, call cache.ShutDownEventHandler first. The
-// name can be added again at once.
+// RemoveDurableHandler stops calling the handler and forgets its name and position. It
+// does not wait for calls under way, whose answers no longer count. So the handler itself
+// may call it. To wait, call cache.ShutDownEventHandler first. The name can be added
+// again at once.
 func (inf *Informer) RemoveDurableHandler(name string) error {
 	inf.mu.Lock()
 	var found *durable.Handler

@@ -9,18 +9,18 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// DurableQueue is a workqueue whose work is not forgotten when the process dies. As
-// a DurableHandler it adds the items of each event. It acknowledges the event when
-// its items are Done and nobody has asked for them again meanwhile.
+// DurableQueue is a workqueue whose work is not forgotten when the process dies. As a
+// DurableHandler it adds the items of each event. It acknowledges the event when its
+// items are Done, unless an item was asked for again while it was being worked on.
 //
-// Add, AddAfter and AddRateLimited of an item that is being worked on ask for it
-// again. Then the last event of each key stays unacknowledged, so that a restart
-// brings the item back, and older ones are acknowledged. A Reset is acknowledged in
-// any case, since nothing is told before that.
+// Add, AddAfter and AddRateLimited of an item that is being worked on ask for it again.
+// Then the last event of each key stays unacknowledged, so that a restart brings the item
+// back; older ones are acknowledged. A Reset is acknowledged in any case, since nothing
+// else is told before that.
 //
-// Everything else is the inner queue's. So it can be used wherever that can: in a
-// controller-runtime controller, with reconcile.Request, as what Options.NewQueue
-// returns.
+// In everything else it is the inner queue, and can be used wherever that can. For
+// example, Options.NewQueue of a controller-runtime controller can return one of
+// reconcile.Requests.
 type DurableQueue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	items func(Event) []T
@@ -29,7 +29,7 @@ type DurableQueue[T comparable] struct {
 	state map[T]*queued
 }
 
-// queued is what is to be acknowledged for one item.
+// queued has the events that are to be acknowledged for one item.
 type queued struct {
 	waiting []*share // since the item was last taken
 	working []*share // before
@@ -52,9 +52,9 @@ func (s *share) done() {
 	}
 }
 
-// NewDurableQueue wraps a queue, for AddDurableHandler. items says what is to be
-// worked on for an event; none acknowledges the event at once. It is also asked
-// about a Reset, which has no object.
+// NewDurableQueue wraps a queue, for AddDurableHandler. items returns the items to work
+// on for an event. If there are none, the event is acknowledged at once. items is also
+// called for a Reset, which has no object.
 func NewDurableQueue[T comparable](inner workqueue.TypedRateLimitingInterface[T], items func(Event) []T) *DurableQueue[T] {
 	return &DurableQueue[T]{TypedRateLimitingInterface: inner, items: items, state: map[T]*queued{}}
 }
@@ -100,8 +100,8 @@ func (q *DurableQueue[T]) Get() (item T, shutdown bool) {
 	return item, false
 }
 
-// Done ends the work on an item. It acknowledges what the work was for, unless the
-// item was asked for again.
+// Done ends the work on an item. It acknowledges the events that the work was for, unless
+// the item was asked for again.
 func (q *DurableQueue[T]) Done(item T) {
 	var done, kept []*share
 	q.mu.Lock()
@@ -126,9 +126,9 @@ func (q *DurableQueue[T]) Done(item T) {
 	q.TypedRateLimitingInterface.Done(item)
 }
 
-// lastOfEach parts the last share of each key from those before it. Were these kept,
-// too, the key would soon be told nothing more. The share of a Reset, which has no
-// key, is not kept: nothing is told before that is acknowledged.
+// lastOfEach separates the last share of each key from those before it. If these were
+// kept, too, the key would soon be told nothing more. The share of a Reset, which has no
+// key, is not kept: nothing else is told before it is acknowledged.
 func lastOfEach(shares []*share) (before, last []*share) {
 	later := map[string]bool{}
 	for _, s := range slices.Backward(shares) {

@@ -13,11 +13,11 @@ import (
 // errNotRunning is the error of waiting for an informer that does not run.
 var errNotRunning = errors.New("informer: not running, nothing will become fresh")
 
-// WaitForFresh returns nil once the server has confirmed the cache no longer than
-// maxAge ago, and all of it can be read; handlers may be told later. If need be it has
-// the server asked, see reflector.ListerWatcher. The error is the context's, or says
-// that the informer does not run, or that the server will confirm nothing before the
-// context's deadline.
+// WaitForFresh returns nil once the server has confirmed the cache no longer than maxAge
+// ago, and all of it can be read. Handlers may be told later. If necessary, the server is
+// asked; see reflector.ListerWatcher. The error is the context's, or it says that the
+// informer does not run, or that the server will confirm nothing before the context's
+// deadline.
 func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) error {
 	src, err := inf.runningSource()
 	if err != nil {
@@ -26,8 +26,8 @@ func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) err
 	return src.WaitForFresh(ctx, maxAge)
 }
 
-// freshness is WaitForFresh for those who read the store. They do not wait for a server
-// that is out of reach, or that turns out to be.
+// freshness is WaitForFresh for readers of the store. They do not wait for a server that
+// is out of reach, or turns out to be.
 func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error {
 	if err := inf.outOfReach(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error 
 	}
 }
 
-// outOfReach is why the server cannot be asked.
+// outOfReach says why the server cannot be asked.
 func (inf *Informer) outOfReach() error {
 	switch st := inf.State(); st.Phase {
 	case reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseUnclaimed:
@@ -58,7 +58,7 @@ func (inf *Informer) outOfReach() error {
 	return nil
 }
 
-// phases tells of the source's changes of phase.
+// phases reports the source's changes of phase.
 type phases struct {
 	mu   sync.Mutex
 	wait chan struct{}
@@ -83,7 +83,7 @@ func (p *phases) changed() {
 	}
 }
 
-// then has phases told before fn, which may be nil.
+// then returns a function that tells phases and then calls fn, which may be nil.
 func (p *phases) then(fn func(reflector.State)) func(reflector.State) {
 	return func(st reflector.State) {
 		p.changed()
@@ -93,10 +93,10 @@ func (p *phases) then(fn func(reflector.State)) func(reflector.State) {
 	}
 }
 
-// WaitForVersion returns nil once every change up to resourceVersion can be read.
-// After a write, that is the version of the object that the server returned. It sends
-// nothing. The error is the context's, or says that the informer does not run, or that
-// resourceVersion is none: it is empty or 0.
+// WaitForVersion returns nil once every change up to resourceVersion can be read. After a
+// write, that is the version of the object that the server returned. WaitForVersion sends
+// nothing. The error is the context's, or it says that the informer does not run, or that
+// resourceVersion is no version (empty or 0).
 func (inf *Informer) WaitForVersion(ctx context.Context, resourceVersion string) error {
 	src, err := inf.runningSource()
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // A burst of changes leaves garbage, which Go collects only when as much again has been
-// allocated. On a source that is quiet afterwards that is minutes later, and a small
-// program looks large for that long. So an informer has garbage collected once when it
-// rests; Go then gives the memory back by itself. Informers that rest together have it
+// allocated. If the source is quiet after the burst, that takes minutes, and a small
+// program looks large for that long. So an informer that rests has garbage collected
+// once. Go then gives the memory back by itself. For informers that rest together it is
 // collected once.
 
 const (
@@ -21,8 +21,8 @@ const (
 	// restAfter is how long no change must have come. restAgain is the shortest time
 	// between two collections.
 	restAfter, restAgain = 2 * time.Second, 8 * time.Second
-	// smallHeap bounds the live heap of a program in which that much garbage matters,
-	// and a collection is cheap.
+	// smallHeap bounds the live heap of a program. In a larger one that much garbage does
+	// not matter, and a collection is not cheap.
 	smallHeap = 128 << 20
 )
 
@@ -72,10 +72,10 @@ func (inf *Informer) resting(ctx context.Context) {
 // collecting lets one informer of the process at a time collect garbage.
 var collecting sync.Mutex
 
-// collect has garbage collected, and says whether it has. It does not if another
-// informer or the program has since the given number of cycles, if the heap is large,
-// or if the program has switched the collector off. Cycles that Go begins by itself do
-// not count: they may be older than the last garbage.
+// collect collects garbage, and says whether it has. It does not if another informer or
+// the program has done so since the given number of cycles, if the heap is large, or if
+// the program has switched the collector off. Cycles that Go begins by itself do not
+// count: they may be older than the last garbage.
 func collect(since uint64) bool {
 	collecting.Lock()
 	defer collecting.Unlock()
@@ -86,7 +86,7 @@ func collect(since uint64) bool {
 	return true
 }
 
-// collectorState is what Go says about its collector.
+// collectorState is the state of Go's collector.
 type collectorState struct {
 	cycles uint64 // completed ones that a program asked for
 	live   uint64 // bytes that the last one found in use

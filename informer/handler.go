@@ -23,10 +23,10 @@ func (inf *Informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandle
 	return inf.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &period})
 }
 
-// AddEventHandlerWithOptions adds a handler. It gets an Add for each object that is
-// there. Before these it gets the deletes of objects that an earlier life knew,
-// above the told mark with which this life of the process began. A
-// [DurableEventHandler] becomes a durable handler.
+// AddEventHandlerWithOptions adds a handler. It is first told the deletes of objects that
+// an earlier life knew, above the told mark with which this life of the process began.
+// Then it is told an Add for each object. A [DurableEventHandler] becomes a durable
+// handler.
 func (inf *Informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	if d, ok := h.(DurableEventHandler); ok {
 		return inf.AddDurableHandler(d.DurableName(), d, DurableOptions{})
@@ -137,11 +137,10 @@ func (inf *Informer) replayAgain() {
 }
 
 // RemoveEventHandler stops calling a handler. It does not wait for a call under way;
-// cache.ShutDownEventHandler does. The next life of the process tells what the
-// handler was not told, unless this life goes on without it for
-// the grace of 30 s. A durable handler's name and position stay in the file;
-// RemoveDurableHandler removes them, too. A handler of another informer is left
-// alone, as client-go does.
+// cache.ShutDownEventHandler does. The next life of the process tells the changes that
+// the handler was not told, unless this life goes on without a handler for the grace of
+// 30 s. A durable handler's name and position stay in the file; RemoveDurableHandler also
+// removes them. As in client-go, a handler of another informer is left alone.
 func (inf *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	switch l := handle.(type) {
 	case *durable.Handler:

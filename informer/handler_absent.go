@@ -9,10 +9,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A handler may be removed because the process ends, and the next life may have one in
-// its place. So a removed handler holds the told mark where it stopped, until the life
-// has gone on without it for the grace of 30 s. A life begins with such a handler:
-// the one that is still to be added. Only a source that never had a plain handler does not.
+// A handler may be removed because the process ends, and the next life may have another
+// in its place. So a removed handler holds the told mark where it stopped, until the life
+// has gone on without it for the grace of 30 s. Each life begins with such an absent
+// handler, the one that is still to be added, unless the source never had a plain
+// handler.
 
 // absent is a handler that was removed, or is still to come.
 type absent struct {
@@ -53,9 +54,8 @@ func (inf *Informer) holdFor(l *listener) {
 	}
 }
 
-// compactAbsent drops removed handlers that hold no more than a later one. So
-// handlers that come and go while there is no sync do not add up. The caller holds the
-// mutex.
+// compactAbsent drops removed handlers that hold no more than a later one. So handlers
+// that come and go before the sync do not add up. The caller holds the mutex.
 func (inf *Informer) compactAbsent() {
 	held := uint64(math.MaxUint64)
 	for i, r := range slices.Backward(inf.absent) {

@@ -34,15 +34,15 @@ type listener struct {
 	// cursor is the seq up to which the handler has returned, or need not be
 	// called.
 	cursor atomic.Uint64
-	// known is one above the last seq of an earlier life of the process, or of the
-	// last gap in the journal. The handler may know objects that were there then. 0
-	// without an earlier life.
+	// known is one above the last seq of an earlier life of the process, or of the last
+	// gap in the journal. The handler may know objects from that time. 0 without an
+	// earlier life.
 	known uint64
 	// joined is the seq at which the handler was added.
 	joined uint64
 	// owed is the seq above which the journal is kept for the handler.
 	owed uint64
-	gaps int // found above owed
+	gaps int // gaps found above owed
 
 	replay walk
 	resync walk           // due when active
@@ -50,8 +50,8 @@ type listener struct {
 
 	mu           sync.Mutex
 	replayDue    bool
-	resyncWanted bool // found due, the queue has been asked
-	resyncDue    bool // the queue has come to it
+	resyncWanted bool // a resync is due, and the queue has been asked for it
+	resyncDue    bool // the queue has reached it
 	period       time.Duration
 	requested    time.Duration
 	nextResync   time.Time
@@ -66,7 +66,7 @@ type walk struct {
 	ahead  chan page // the page at next, which is being read; otherwise nil
 }
 
-// page is what was read of the file.
+// page is a page that was read from the file.
 type page struct {
 	boltstore.Page
 	err error
@@ -85,7 +85,7 @@ func (w *walk) read(l *listener) (boltstore.Page, error) {
 	return l.inf.store.ServerPage(w.next, l.inf.page)
 }
 
-// readAhead reads the page at next while the handler is told the one before.
+// readAhead reads the page at next while the handler is told the page before.
 func (w *walk) readAhead(l *listener, next []byte) {
 	ahead := make(chan page, 1)
 	w.ahead = ahead
@@ -100,8 +100,8 @@ func (w *walk) passed(s *boltstore.Claimed, key string) bool {
 	return !w.active || w.begun && s.Before(key, w.next)
 }
 
-// HasSynced implements cache.ResourceEventHandlerRegistration: the informer has
-// synced, and the handler has returned from everything up to there.
+// HasSynced implements cache.ResourceEventHandlerRegistration: the informer has synced,
+// and the handler has returned from all calls up to there.
 func (l *listener) HasSynced() bool { return cache.IsDone(l.HasSyncedChecker()) }
 
 // HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
@@ -113,7 +113,7 @@ type handlerChecker struct{ l *listener }
 
 func (c handlerChecker) Done() <-chan struct{} { return c.l.synced }
 
-// Name names the informer and the handler. client-go finds the handler's name.
+// Name names the informer and the handler, by the name that client-go finds.
 func (c handlerChecker) Name() string {
 	const before = " + event handler "
 	name := fmt.Sprintf("%T", c.l.handler)
@@ -183,15 +183,15 @@ func (l *listener) resyncing() bool {
 func (l *listener) page(w *walk, tell func(obj any)) bool {
 	p, err := w.read(l)
 	if err != nil {
-		// The store has noted the damage, and a relist comes. Go on with what can be
-		// read, once something happens.
+		// The store has noted the damage, and a relist will come. Once something happens,
+		// go on with the objects that can be read.
 		l.log.V(2).Info("Replay is incomplete", "source", l.inf.store.Source().String(), "err", err)
 		if len(p.Keys) == 0 {
 			return false
 		}
 	}
 	if w.begun && p.Epoch != w.epoch {
-		*w = walk{active: true} // the pages before were of another cluster
+		*w = walk{active: true} // the earlier pages were of another cluster
 		return true
 	}
 	if !p.Synced {
@@ -260,7 +260,7 @@ func (l *listener) entries(upto uint64) bool {
 		if e.Seq > upto {
 			break
 		}
-		entries[i] = nil // with the objects that are decoded to tell it
+		entries[i] = nil // and with it the objects that were decoded to tell it
 		if !l.tell(e) {
 			return true
 		}
@@ -270,9 +270,9 @@ func (l *listener) entries(upto uint64) bool {
 	return len(entries) > 0
 }
 
-// gap passes over entries that the journal no longer has. If they were not trimmed
-// the handler is told all objects again, since nobody knows what it was not told.
-// Deletes in them stay untold, as with a stock informer's restart.
+// gap passes over entries that the journal no longer has. If they were not trimmed, the
+// handler is told all objects again, since nothing shows what it was not told. It is not
+// told deletes among these entries, as after a stock informer's restart.
 func (l *listener) gap(from, to uint64, err error) {
 	l.cursor.Store(to)
 	if to > l.owed {
@@ -288,7 +288,7 @@ func (l *listener) gap(from, to uint64, err error) {
 // false if the handler has been removed.
 func (l *listener) tell(e *boltstore.Entry) bool {
 	if !l.replay.passed(l.inf.store, e.Key) && !l.mayHaveSeen(e) {
-		return true // left to the replay, or it came and went before the handler
+		return true // left to the replay, or the object came and went before the handler
 	}
 	obj, err := e.Object()
 	if err != nil {
@@ -319,8 +319,8 @@ func (l *listener) mayHaveSeen(e *boltstore.Entry) bool {
 }
 
 // call runs the handler. It is false if the handler has been removed. client-go's
-// HandleCrash takes a panic: by default the process dies, and the next one tells
-// again. Where that is switched off the call counts, after a pause, as in client-go.
+// HandleCrash takes a panic: by default the process dies, and the next one tells again.
+// If that is switched off, the call counts after a pause, as in client-go.
 func (l *listener) call(fn func()) (there bool) {
 	if l.gone.Err() != nil || !l.expected() {
 		return false

@@ -19,14 +19,13 @@ import (
 // Ready returns a readiness check: a healthz.Checker of controller-runtime, and what
 // k8s.io/apiserver's healthz.NamedCheck takes. The program is ready if the file can be
 // written and is at its path, and if each source has synced. With a maxAge above 0 the
-// server must also have confirmed each source no longer ago than that, so the program
-// is not ready while it is offline for longer. A live source is confirmed about once a
-// minute.
+// server must also have confirmed each source no longer ago than that. So a program that
+// is offline for longer is not ready. A live source is confirmed about once a minute.
 //
-// The sources are those over the file at the time of each check, besides the informers
-// that are named here. Name those that must be there: one that is not made yet, or has
-// ended, is only missed if it is named. A file without sources is ready: a manager that
-// waits for its lease has no informers.
+// Each check looks at the file's present informers and at those named here. Name those
+// that must exist: an informer that is not made yet, or has ended, is only missed if it
+// is named. A file without informers is ready: a manager that waits for its lease has
+// none.
 //
 // The error names each source that is not ready, and says why.
 func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedIndexInformer) func(*http.Request) error {
@@ -60,21 +59,21 @@ func Ready(db *boltstore.DB, maxAge time.Duration, informers ...cache.SharedInde
 	}
 }
 
-// longFailing is how long commits may fail before a restart is worth a try.
+// longFailing is how long commits may fail before a restart is worth trying.
 const longFailing = 5 * time.Minute
 
 // Live returns a liveness check, of the same form as [Ready]. It fails if a restart may
-// help: the file is closed, or was moved away or replaced, so that nobody else finds
-// it, or no commit has succeeded for five minutes. A server that cannot be reached does
-// not matter.
+// help. That is so if the file is closed, if it was moved away or replaced, so that no
+// other program finds it, or if no commit has succeeded for five minutes. A server that
+// cannot be reached does not matter.
 func Live(db *boltstore.DB) func(*http.Request) error {
 	return func(*http.Request) error {
 		return dead(db.Path(), db.Stats(), db.Err(), db.AtPath())
 	}
 }
 
-// dead says why a restart may help a program, of whose file these are path, stats and
-// errors.
+// dead says why a restart may help a program whose file has this path, these stats and
+// these errors.
 func dead(path string, st boltstore.Stats, err, moved error) error {
 	switch {
 	case errors.Is(err, boltstore.ErrTaken), errors.Is(err, boltstore.ErrClosed):
@@ -132,7 +131,7 @@ func notReady(user any, maxAge time.Duration) error {
 	return nil
 }
 
-// joined is nil, or one error of one line.
+// joined joins errors into one of one line, nil if there are none.
 func joined(errs []error) error {
 	var all failures
 	for _, err := range errs {

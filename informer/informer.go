@@ -24,8 +24,8 @@ import (
 // Informer is a cache.SharedIndexInformer over the file, with methods beyond that
 // interface.
 //
-// Half of its methods are those of client-go's interface, one line each; what handlers
-// need is in packages of their own below internal.
+// Half of its methods are those of client-go's interface, one line each. Packages below
+// internal do the work for handlers.
 type Informer struct {
 	o           Options
 	store       *boltstore.Claimed
@@ -39,7 +39,7 @@ type Informer struct {
 	metrics     *publisher             // nil without Options.InformerName
 	mutated     cache.MutationDetector // of what handlers were told; nothing by default
 	page        int                    // objects of a replay that are read at a time
-	moved       func() <-chan struct{} // what ends Run when the file is moved, nil if nothing does
+	moved       func() <-chan struct{} // ends Run when the file is moved; nil if nothing does
 	synced      chan struct{}
 	lease       *lease // of the source
 	// syncedSeq is the last seq when synced was closed; set before that.
@@ -69,11 +69,11 @@ var _ cache.SharedIndexInformer = &Informer{}
 
 // NewSharedIndexInformer claims the source that lw lists, and returns an informer over
 // it. example is an object of the type that lw returns; an unstructured or metadata
-// one may have apiVersion and kind. Reads work at once. The claim lasts until Run
+// example may have apiVersion and kind. Reads work at once. The claim lasts until Run
 // returns. An informer that is never run holds it until the DB is closed.
 //
-// The error is boltstore.ErrClaimed if the source is in use in this process,
-// and reflector.ErrUnidentified if it cannot be told which source it is.
+// The error is boltstore.ErrClaimed if the source is in use in this process, and
+// reflector.ErrUnidentified if nothing shows which source it is.
 func NewSharedIndexInformer(db *boltstore.DB, lw cache.ListerWatcher, example runtime.Object, o Options) (*Informer, error) {
 	o = o.withDefaults()
 	claim := boltstore.Claim{Example: example, Indexers: o.Indexers, IndexVersions: o.IndexVersions, Codec: o.Codec,
@@ -174,8 +174,8 @@ func (inf *Informer) SetWatchErrorHandlerWithContext(fn cache.WatchErrorHandlerW
 	return nil
 }
 
-// HasSynced is true once the server has confirmed the state and everything up to there
-// is in the store, or if the file was fresh enough for Options.MaxStaleness.
+// HasSynced is true once the server has confirmed the state and everything up to there is
+// in the store. It is also true if the file was fresh enough for Options.MaxStaleness.
 func (inf *Informer) HasSynced() bool { return cache.IsDone(inf.HasSyncedChecker()) }
 
 // HasSyncedChecker is done when HasSynced is true.
@@ -315,7 +315,7 @@ func (inf *Informer) watchErrorHandler() cache.WatchErrorHandlerWithContext {
 		return inf.watchErrors
 	}
 	return func(ctx context.Context, r *cache.Reflector, err error) {
-		if ctx.Err() == nil { // the end of a watch that was told to end is none
+		if ctx.Err() == nil { // a watch that was stopped has not ended by itself
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// publisher publishes what client-go's informers publish under a name: the length of the queue,
-// how long it takes to hand out what was popped, and the store's version.
+// publisher publishes the metrics that client-go's informers publish under a name: the
+// length of the queue, how long it takes to hand out popped items, and the store's
+// version.
 type publisher struct {
 	queued  cache.GaugeMetric
 	latency cache.HistogramMetric
@@ -32,8 +33,9 @@ func newPublisher(o Options, src boltstore.Source) *publisher {
 		m.queued, m.latency = p.NewQueuedItemMetric(id), p.NewProcessingLatencyMetric(id)
 		return m
 	}
-	// The process's provider (cache.SetInformerMetricsProvider) is known to client-go's
-	// queue alone, and what it has made is in two fields.
+	// Only client-go's queue knows the process's provider
+	// (cache.SetInformerMetricsProvider). The provider's metrics are in two of its
+	// fields.
 	q := cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{KeyFunction: cache.MetaNamespaceKeyFunc, AtomicEvents: true, Identifier: id})
 	if fields := reflect.ValueOf(q).Elem().FieldByName("metrics"); fields.Kind() == reflect.Pointer && !fields.IsNil() {
 		m.queued, _ = field(fields.Elem(), "numberOfQueuedItem").(cache.GaugeMetric)
@@ -42,7 +44,7 @@ func newPublisher(o Options, src boltstore.Source) *publisher {
 	return m
 }
 
-// field is what is in a field that is not exported, nil if there is no such field.
+// field returns the value of a field that is not exported, nil if there is no such field.
 func field(of reflect.Value, name string) any {
 	f := of.FieldByName(name)
 	if !f.IsValid() || !f.CanAddr() {
@@ -57,7 +59,7 @@ func (m *publisher) length(n int) {
 	}
 }
 
-// processed notes that what was popped has been handed out.
+// processed notes that popped items have been handed out.
 func (m *publisher) processed(took time.Duration, version string) {
 	if m == nil {
 		return

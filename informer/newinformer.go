@@ -26,19 +26,19 @@ import (
 // the rest.Config to reflector.WrapConfig before it makes the manager, and close the DB
 // after the manager has ended.
 //
-// The informers are *Informer where their objects are kept in the file. A list that cannot be claimed (another
-// cache of the process has it) or identified (the config was not wrapped) gets
-// client-go's informer in memory, an error in the log and an entry in
-// boltstore.DB.Fallbacks, or with Options.Strict an informer that never syncs.
+// An informer whose objects are in the file is an *Informer. A list may be impossible to
+// claim (another cache of the process has it) or to identify (the config was not
+// wrapped). It then gets client-go's informer in memory, an error in the log and an entry
+// in boltstore.DB.Fallbacks, or with Options.Strict an informer that never syncs.
 //
-// A resync period and transforms are the manager's to give (cache.Options); the version
-// of its transforms is Options.TransformVersion.
+// Resync period and transforms come from the manager (cache.Options).
+// Options.TransformVersion is the version of its transforms.
 func ForControllerRuntime(db *boltstore.DB, o Options) func(cache.ListerWatcher, runtime.Object, time.Duration, cache.Indexers) cache.SharedIndexInformer {
 	m := &maker{db: db, o: o}
 	return m.informer
 }
 
-// maker makes informers for programs that cannot be told of an error.
+// maker makes informers for callers that accept no error.
 type maker struct {
 	db *boltstore.DB
 	o  Options
@@ -57,8 +57,8 @@ type leaseKey struct {
 	source string
 }
 
-// leases has those of all informers by their keys. A manager or factory may begin while
-// an earlier one ends.
+// leases has the leases of all informers by their keys. A manager or factory may begin
+// while an earlier one ends.
 var leases sync.Map
 
 func newLease(db *boltstore.DB, src boltstore.Source) *lease {
@@ -125,7 +125,7 @@ func (m *maker) try(lw cache.ListerWatcher, example runtime.Object, resync time.
 	return inf, err
 }
 
-// ends waits for an informer that ends meanwhile. It says whether the source is free.
+// ends waits for an informer that is ending. It says whether the source is free.
 func (l *lease) ends() bool {
 	select {
 	case <-l.ending:
@@ -140,8 +140,8 @@ func (l *lease) ends() bool {
 	}
 }
 
-// exampleOf is an empty object of the example's type: a cache's caller may go on to
-// write into the object that it asked with. A nil one stays, to be refused.
+// exampleOf returns an empty object of the example's type, since a cache's caller may
+// write into the object that it asked with. A nil example stays, to be refused.
 func exampleOf(obj runtime.Object) runtime.Object {
 	if isNil(obj) {
 		return obj

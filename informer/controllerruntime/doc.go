@@ -2,12 +2,12 @@
 // and makes the work of a controller durable. It is a module of its own, so that the
 // library does not depend on controller-runtime.
 //
-// [NewManager] is ctrl.NewManager with the file: the manager's informers are of
-// informer.ForControllerRuntime.
+// [NewManager] is ctrl.NewManager with the file: informer.ForControllerRuntime makes the
+// manager's informers.
 //
-// A stock controller reconciles every object after each start, and never hears of those
-// that were deleted while it was down. With a [Work] it reconciles what changed, deletes
-// included, and what it had not finished:
+// A stock controller reconciles every object after each start, and never learns which
+// objects were deleted while it was down. With a [Work] it reconciles only the objects
+// that changed, deletes included, and those that it had not finished:
 //
 //	work := controllerruntime.NewWork("shop")
 //	err := ctrl.NewControllerManagedBy(mgr).

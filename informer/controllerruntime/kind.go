@@ -24,23 +24,23 @@ import (
 	"github.com/kubewake/kubewake/informer"
 )
 
-// Kind is source.Kind whose work is durable. After a start the handler gets what has not
-// been acknowledged, deletes included. Of a name that the file does not know it gets
-// every object, as in an initial list. Where the file has lost what it was told, it gets
-// every object, too; see [Work.OnReset].
+// Kind is source.Kind, but its work is durable. After a start the handler gets the events
+// that have not been acknowledged, deletes included. If the file does not know the work's
+// name, the handler gets every object, as in an initial list. If the file has lost what
+// the work was told, it also gets every object; see [Work.OnReset].
 //
-// An update may begin at an older object than the handler was last given, where changes
-// were collapsed. Resyncs (cache.Options.SyncPeriod) are not told: return a RequeueAfter
-// for what is to be looked at from time to time. Where the cache has the objects in
-// memory only (see informer.ForControllerRuntime), the source is as durable as
-// source.Kind, and the log says so.
+// If changes were collapsed, the old object of an update may be older than the one that
+// the handler was last given. There are no resyncs (cache.Options.SyncPeriod): return a
+// RequeueAfter for objects that should be looked at from time to time. If the cache has
+// the objects in memory only (see informer.ForControllerRuntime), the source is no more
+// durable than source.Kind, and the log says so.
 //
-// A Work has one source of each type and list.
+// A Work has only one source of each type and list.
 func Kind[object client.Object](w *Work, c cache.Cache, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
 	return &kind[object]{work: w, cache: c, obj: obj, handler: h, predicates: predicates, started: make(chan error, 1)}
 }
 
-// For is the Kind that takes the place of a builder's For: a request for each object.
+// For is a Kind in place of a builder's For: it makes a request for each object.
 func For[object client.Object](w *Work, c cache.Cache, obj object, predicates ...predicate.TypedPredicate[object]) source.SyncingSource {
 	return Kind(w, c, obj, &handler.TypedEnqueueRequestForObject[object]{}, predicates...)
 }
@@ -80,7 +80,7 @@ func (k *kind[object]) start(ctx context.Context, q workqueue.TypedRateLimitingI
 	l := log.FromContext(ctx).WithValues("work", k.work.name, "type", fmt.Sprintf("%T", k.obj))
 	var inf cache.Informer
 	var last error
-	// The type may be one that is yet to be installed.
+	// The type may not be installed yet.
 	if err := wait.PollUntilContextCancel(ctx, 10*time.Second, true, func(ctx context.Context) (bool, error) {
 		if inf, last = k.cache.GetInformer(ctx, k.obj, cache.BlockUntilSynced(false)); last != nil {
 			l.Error(last, "The cache has no informer for a durable source yet")
@@ -148,7 +148,7 @@ func (t *teller[object]) HandleEvent(ctx context.Context, e informer.Event) erro
 	t.tell(e, r)
 	r.close()
 	if s.finished() {
-		return nil // nothing is to be done for it
+		return nil // there is nothing to do for it
 	}
 	return informer.ErrAckLater
 }
@@ -175,7 +175,7 @@ func (t *teller[object]) tell(e informer.Event, q workqueue.TypedRateLimitingInt
 	}
 }
 
-// named is an object of which only the name is known.
+// named is an object with a name and nothing else.
 func (t *teller[object]) named(key string) object {
 	obj := t.obj.DeepCopyObject().(object)
 	ns, name, _ := toolscache.SplitMetaNamespaceKey(key)

@@ -24,13 +24,13 @@ type File struct {
 }
 
 // NewManager is ctrl.NewManager with the cache in the file. It wraps a copy of cfg. Start
-// closes the file when the manager has ended; of a manager that is not started, the file
+// closes the file when the manager has ended. If the manager is never started, the file
 // stays open until the process ends. A NewCache in the options must make its cache with
 // the NewInformer that it is given. The metrics of package informer/metrics are in
-// controller-runtime's registry: kubewake_fallback_informers_total, say, counts the
-// informers that go without the file. Register no collector of this file there, and one of
-// another file only with a label (see metrics.NewCollector): otherwise two metrics are the
-// same, and the registry returns an error in place of all metrics.
+// controller-runtime's registry. For example, kubewake_fallback_informers_total counts
+// the informers that go without the file. Register no other collector of this file there,
+// and a collector of another file only with a label (see metrics.NewCollector): if two
+// metrics are the same, the registry returns an error instead of all metrics.
 func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, error) {
 	if cfg == nil {
 		return nil, errors.New("controllerruntime: a manager needs a rest.Config, as ctrl.GetConfig gives it")

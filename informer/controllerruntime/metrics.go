@@ -31,7 +31,7 @@ type fallbackLabels struct {
 
 // collector shows package informer/metrics' metrics of each file. While there are
 // several, all but the first have a label with their path. Counts of informers without
-// the file stay after the end of their manager, since such an end is what they lead to.
+// the file outlive their manager, since such informers may be why it ended.
 type collector struct {
 	mu    sync.Mutex
 	open  []*boltstore.DB

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// recorder is the controller's queue as one call of a handler sees it. It notes which
+// recorder is the controller's queue during one call of a handler. It notes which
 // requests the event leads to, before the queue has them. Requests that come after the
-// call, from a goroutine of the handler's, are not the event's.
+// call, from a goroutine of the handler's, do not belong to the event.
 type recorder struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	work *Work

@@ -13,14 +13,14 @@ import (
 	"github.com/kubewake/kubewake/informer"
 )
 
-// Work is what a controller has to do, kept in the file until it is done. An event of
-// its sources ([Kind]) is acknowledged once Reconcile has succeeded for each request
-// that the event led to. After a crash the events that were not are told again.
+// Work keeps a controller's work in the file until it is done. An event of its sources
+// ([Kind]) is acknowledged once Reconcile has succeeded for each request that the event
+// led to. After a crash, events that were not acknowledged are told again.
 //
-// Where Reconcile asks for the request again (RequeueAfter), or fails, the last event of
+// If Reconcile asks for the request again (RequeueAfter), or fails, the last event of
 // each object stays unacknowledged: the request comes back after a restart, as from a
-// stock controller's initial list. So a request that is to be looked at from time to time
-// is, in the next life too.
+// stock controller's initial list. So requests that are repeated from time to time are
+// repeated in the next life, too.
 type Work struct {
 	name    string
 	wrapped atomic.Bool // a controller has the Reconciler
@@ -33,23 +33,24 @@ type Work struct {
 	ended   <-chan struct{}                                         // closed when the controller ends; nil before the first
 }
 
-// NewWork returns the work of a controller. Its name must be the same in each life of
-// the program: it is the name of a durable handler in the file. A new name is told every
-// object, so change it when the reconciler is to see all objects again.
+// NewWork returns the work of a controller. Its name must be the same in each life of the
+// program: it is the name of a durable handler in the file. A new name is told every
+// object, so change it if the reconciler should see all objects again.
 func NewWork(name string) *Work {
 	return &Work{name: name, waiting: map[reconcile.Request][]*share{}}
 }
 
-// OnReset sets what is called where the file cannot say any more what the work was told:
-// it was damaged, or another cluster answers. Every object follows as created once f has
-// returned nil. Objects that were deleted meanwhile may never be told, so f is the place
-// to look for what they have left. f is called for each source, and again if it fails or
-// the program ends before. It is set before the controller starts. Without it the log
-// says so.
+// OnReset sets a function to call when the file no longer says what the work was told: it
+// was damaged, or another cluster answers. Once f has returned nil, every object follows
+// as created. The work may never be told of objects that were deleted in between, so f is
+// the place to clean up after them. f is called for each source, and again if it fails or
+// if the program ends first. Call OnReset before the controller starts. Without it, the
+// log reports the reset.
 func (w *Work) OnReset(f func(context.Context) error) { w.onReset.Store(&f) }
 
-// Reconciler notes which requests r has worked on. The controller must have it in the
-// place of r. Two Works for one controller, say for two sources of one type, are nested.
+// Reconciler returns r with a wrapper that notes which requests r has worked on. Give it
+// to the controller in place of r. If one controller has two Works, for example for two
+// sources of one type, nest their wrappers.
 func (w *Work) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 	w.wrapped.Store(true)
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (res reconcile.Result, err error) {
@@ -82,7 +83,8 @@ func (w *Work) begin(ctx context.Context, q workqueue.TypedRateLimitingInterface
 	return nil
 }
 
-// take returns the events that led to a request. What r reads from here on has them.
+// take returns the events that led to a request. All that r reads from here on includes
+// them.
 func (w *Work) take(req reconcile.Request) []*share {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +111,9 @@ func (w *Work) end(req reconcile.Request, shares []*share, done bool) {
 	}
 }
 
-// lastOfEach parts the last event of each object from those before it. Were these kept,
-// too, the object's key would soon be told nothing more, and what is kept would grow.
+// lastOfEach separates the last event of each object from those before it. If these were
+// kept, too, the object's key would soon be told nothing more, and the kept events would
+// grow without bound.
 func lastOfEach(shares []*share) (before, last []*share) {
 	later := map[origin]bool{}
 	for _, s := range slices.Backward(shares) {

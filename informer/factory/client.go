@@ -75,7 +75,8 @@ func (p path) client(clientset reflect.Value, namespace string) reflect.Value {
 	return group.MethodByName(p.resource).Call(args)[0]
 }
 
-// listWatch lists and watches as the informer would that the factory makes itself.
+// listWatch lists and watches in the same way as an informer that the factory makes
+// itself.
 func (p path) listWatch(clientset reflect.Value, f Filter) cache.ListerWatcher {
 	call := func(ctx context.Context, method string, o metav1.ListOptions) (any, error) {
 		if f.TweakListOptions != nil {
@@ -109,8 +110,8 @@ func (p path) listWatch(clientset reflect.Value, f Filter) cache.ListerWatcher {
 	return lw
 }
 
-// stated is the source that a fake client says it lists. Only a request shows what any
-// other client lists.
+// stated is the source that a fake client lists. Only a request shows what any other
+// client lists.
 func (p path) stated(clientset reflect.Value, f Filter) (src boltstore.Source, ok bool) {
 	if !stated.Fake(clientset.Interface()) {
 		return src, false

@@ -8,5 +8,5 @@
 // [WakeFile] is the short form for programs that use the file for nothing else.
 //
 // The packages dynamicinformer and metadatainformer beside this one replace client-go's
-// of the same names, whose factories take no informers.
+// of the same names, whose factories accept no informers from outside.
 package factory

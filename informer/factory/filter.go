@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// filterOf reads what a generated factory restricts its lists to. code-generator keeps
-// it in two fields of all factories, and offers no other way to learn it. Nothing
+// filterOf reads the restrictions of a generated factory's lists. code-generator keeps
+// them in two fields of all factories, and offers no other way to learn them. Nothing
 // changes these fields after the factory was made.
 func filterOf(f any) (*Filter, error) {
 	v := reflect.ValueOf(f)
@@ -18,7 +18,7 @@ func filterOf(f any) (*Filter, error) {
 		if namespace.IsValid() && namespace.Kind() == reflect.String && tweak.IsValid() && tweak.Type().ConvertibleTo(tweakType) {
 			filter := &Filter{Namespace: namespace.String()}
 			if !tweak.IsNil() {
-				// reflect does not give out what is in a field that is not exported.
+				// reflect does not return the value of a field that is not exported.
 				tweak = reflect.NewAt(tweak.Type(), unsafe.Pointer(tweak.UnsafeAddr())).Elem()
 				filter.TweakListOptions = tweak.Convert(tweakType).Interface().(func(*metav1.ListOptions))
 			}

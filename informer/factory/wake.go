@@ -18,16 +18,16 @@ import (
 // Options of the informers in a factory. The zero value is a good default.
 type Options struct {
 	// Informer has the options of each informer. The factory's resync period and
-	// transform take the place of those here; TransformVersion is for the factory's
-	// transform, too. The index by namespace is added. Types that need options of their
-	// own are woken by calls of their own.
+	// transform take the place of those here, and TransformVersion is for the factory's
+	// transform. The index by namespace is added. If types need different options, call
+	// Wake for each.
 	Informer informer.Options
-	// Filter says what the factory lists, where Wake cannot read it from the factory and
-	// says so. Default: as the factory was made.
+	// Filter says what the factory lists. Set it if Wake returns an error that asks for
+	// it. Default: read from the factory.
 	Filter *Filter
 }
 
-// Filter is what a factory restricts its lists to. The zero value is no restriction.
+// Filter restricts a factory's lists. The zero value is no restriction.
 type Filter struct {
 	// Namespace restricts lists to a namespace.
 	Namespace string
@@ -35,16 +35,15 @@ type Filter struct {
 	TweakListOptions func(*metav1.ListOptions)
 }
 
-// Wake makes the informers of the types over the file, and registers them in f, which
-// is a generated SharedInformerFactory. It must be called before anything asks f for
-// these types. types are objects such as &corev1.Pod{}; their contents do not matter.
+// Wake makes informers of the types over the file, and registers them in f, a generated
+// SharedInformerFactory. Call it before anything asks f for these types. types are
+// objects such as &corev1.Pod{}; their contents do not matter.
 //
 // Clients of f must come from a config that reflector.WrapConfig has changed, or be a
 // fake clientset. Otherwise the error is reflector.ErrUnidentified. It is
 // boltstore.ErrClaimed if another informer has one of the lists.
 //
-// A type that the error names has been left to f, which will cache it in memory. The
-// others wake.
+// f will cache the types that the error names in memory. The others wake.
 func Wake(f any, db *boltstore.DB, o Options, types ...runtime.Object) error {
 	g, err := generated(f)
 	if err != nil {
@@ -73,9 +72,9 @@ func Wake(f any, db *boltstore.DB, o Options, types ...runtime.Object) error {
 	return errors.Join(errs...)
 }
 
-// Informer returns the informer over the file that Wake has registered in f for
-// example's type, for what it can do beyond client-go's. The informers and listers that
-// f gives out read from the same one.
+// Informer returns the informer over the file that Wake has registered in f for example's
+// type. It can do more than client-go's. The informers and listers that f returns read
+// from the same one.
 func Informer(f any, example runtime.Object) (*informer.Informer, error) {
 	g, err := generated(f)
 	if err != nil {
@@ -148,9 +147,9 @@ func gives(fn reflect.Type, results ...reflect.Type) bool {
 // stop is the panic by which a factory is left without an informer.
 type stop struct{ err error }
 
-// informerFor calls InformerFor. create is called if the factory has no informer of
-// that type. If create fails the factory goes on without: InformerFor cannot return an
-// error, so it is ended by a panic, which releases its lock and stores nothing.
+// informerFor calls InformerFor, which calls create if the factory has no informer of
+// that type. If create fails, the factory stays without: InformerFor cannot return an
+// error, so a panic ends it, releases its lock and stores nothing.
 func (g factory) informerFor(example runtime.Object, create func(client reflect.Value, resync time.Duration) (cache.SharedIndexInformer, error)) (inf cache.SharedIndexInformer, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -183,8 +182,8 @@ func (g factory) wake(db *boltstore.DB, o Options, example runtime.Object) error
 		return err
 	}
 	example = reflect.New(typ.Elem()).Interface().(runtime.Object)
-	// The informer is made outside of InformerFor, which holds the factory's lock: index
-	// functions, which the program may have to call now, may ask the factory.
+	// The informer is made outside InformerFor, which holds the factory's lock. Making it
+	// may call index functions, and these may ask the factory.
 	var client reflect.Value
 	var resync time.Duration
 	_, err = g.informerFor(example, func(c reflect.Value, r time.Duration) (cache.SharedIndexInformer, error) {
@@ -199,7 +198,7 @@ func (g factory) wake(db *boltstore.DB, o Options, example runtime.Object) error
 		return err
 	}
 	got, err := g.informerFor(example, func(reflect.Value, time.Duration) (cache.SharedIndexInformer, error) { return inf, nil })
-	if err == nil && got != cache.SharedIndexInformer(inf) { // somebody asked meanwhile
+	if err == nil && got != cache.SharedIndexInformer(inf) { // somebody else was faster
 		ended, end := context.WithCancel(context.Background())
 		end()
 		inf.RunWithContext(ended) // releases the source

@@ -20,12 +20,12 @@ type File struct {
 }
 
 // WakeFile is [Wake] for programs that have one factory for their whole life and use the
-// file for nothing else. It opens the file, which stays open until the process ends:
-// workers may read while the factory shuts down. Once the factory's Shutdown has
-// returned, all that the next life needs is in the file.
+// file for nothing else. It opens the file, which stays open until the process ends,
+// since workers may read while the factory shuts down. Once the factory's Shutdown has
+// returned, the file has all that the next life needs.
 //
-// If no type wakes, the file is closed. As with Wake, f keeps in memory the types that
-// the error names.
+// If no type wakes, WakeFile closes the file. As with Wake, f caches the types that the
+// error names in memory.
 func WakeFile(f any, file File, types ...runtime.Object) error {
 	db, err := boltstore.Open(file.Path, file.Options)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package informertest is for unit tests of programs whose informers keep their objects
-// in a file. Fake clientsets, and client-go's FakeControllerSource, work over a temporary
-// file, with one line more than without it:
+// in a file. With one more line, fake clientsets and client-go's FakeControllerSource
+// work over a temporary file:
 //
 //	f := informers.NewSharedInformerFactory(fake.NewClientset(objects...), 0)
 //	informertest.Wake(t, f, &corev1.Pod{})
@@ -9,8 +9,8 @@
 //
 //	inf := informertest.NewSharedIndexInformer(t, framework.NewFakeControllerSource(), &corev1.Pod{}, informer.Options{})
 //
-// A program that opens its file itself needs nothing from here but [ListerWatcher], if it
-// lists from something that is no clientset.
+// A program that opens its file itself needs at most [ListerWatcher] from here, if it
+// lists from something other than a clientset.
 package informertest
 
 import (
@@ -34,9 +34,9 @@ import (
 )
 
 // Open opens a new file, which is closed and removed at the end of the test. Most of the
-// few milliseconds that it takes are for the disk, and go where TMPDIR is in memory. An
-// informer that the test does not stop does no harm: afterwards it reads nothing, and it
-// ends when it is stopped.
+// few milliseconds that it takes are spent on the disk; with TMPDIR in memory they are
+// saved. An informer that the test does not stop does no harm: from then on it reads
+// nothing, and it ends when it is stopped.
 func Open(t testing.TB) *boltstore.DB {
 	t.Helper()
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "informertest.db"), boltstore.Options{Durability: boltstore.DurabilityProcess, Window: time.Millisecond})
@@ -45,7 +45,7 @@ func Open(t testing.TB) *boltstore.DB {
 	}
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
-			t.Log(err) // informers run, which are no failure with client-go either
+			t.Log(err) // some informers still run, which is no failure with client-go either
 		}
 	})
 	return db
@@ -70,7 +70,7 @@ func NewSharedIndexInformer(t testing.TB, lw cache.ListerWatcher, example runtim
 	return inf
 }
 
-// ListerWatcher returns lw as one that says what it lists: all objects of example's
+// ListerWatcher returns lw with a statement of what it lists: all objects of example's
 // type. Two of one type are the same list, so give each a file of its own.
 func ListerWatcher(lw cache.ListerWatcher, example runtime.Object) cache.ListerWatcher {
 	gvk := example.GetObjectKind().GroupVersionKind()

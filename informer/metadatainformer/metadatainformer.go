@@ -1,6 +1,6 @@
 // Package metadatainformer replaces client-go's package of that name: its factories keep
-// what they list in the file, and wake from it. The types and the functions that make
-// factories are client-go's, the latter with a file, options and an error. A transform is
+// their objects in the file, and wake from it. The types are client-go's. The functions
+// that make factories also take a file and options, and return an error. A transform is
 // given in the options. [informer.NewSharedIndexInformer] makes an informer without a
 // factory.
 package metadatainformer
@@ -40,12 +40,12 @@ func NewSharedInformerFactory(client metadata.Interface, defaultResync time.Dura
 // NewFilteredSharedInformerFactory returns a factory for a namespace, whose lists and
 // watches have the options that tweakListOptions makes. The client must come from a
 // config that reflector.WrapConfig has changed, or be a fake. Otherwise the error is
-// reflector.ErrUnidentified. A client of another kind is one whose lists are what the
-// factory asks for if Options.Reflector.Source is set, in which only Cluster counts.
+// reflector.ErrUnidentified. For any other client, set Options.Reflector.Source to say
+// that its lists are those that the factory asks for. Of that Source only Cluster counts.
 //
-// ForResource cannot return an error. A list that another informer has claimed is kept
-// in memory, as [informer.ForControllerRuntime] says. The informers are
-// *informer.Informer where their objects are kept in the file.
+// ForResource cannot return an error. A list that another informer has claimed is kept in
+// memory, as [informer.ForControllerRuntime] says. An informer whose objects are in the
+// file is an *informer.Informer.
 func NewFilteredSharedInformerFactory(client metadata.Interface, defaultResync time.Duration, namespace string, tweakListOptions TweakListOptionsFunc, db *boltstore.DB, o informer.Options) (SharedInformerFactory, error) {
 	if client == nil {
 		return nil, errors.New("metadatainformer: the factory needs a client")

@@ -16,9 +16,9 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// NewCollector returns a collector of the file and of all informers over it, those that
-// begin later, too. It reads no objects and waits for no commit. Of a file that was
-// closed it has the counters; a file that is opened again has a collector of its own:
+// NewCollector returns a collector of the file and of all informers over it, including
+// later ones. It reads no objects and waits for no commit. After the file is closed, the
+// collector still has the counters. A file that is opened again needs a new collector:
 //
 //	prometheus.Unregister(metrics.NewCollector(old))
 //	prometheus.MustRegister(metrics.NewCollector(db))
@@ -68,7 +68,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// open sends what is stated of an open file only.
+// open sends the metrics that only an open file has.
 func (s sender) open(st boltstore.Stats) {
 	s.flag(fileFailing, st.Failing > 0)
 	s.gauge(fileWriting, st.Writing.Seconds())

@@ -5,8 +5,8 @@
 // docs/design/metrics.md lists the metrics, and what to alert on.
 // docs/grafana/kubewake.json is a dashboard of them.
 //
-// What client-go's informers publish under a name (the length of the queue, the time to
-// hand out what was popped, the store's version) is separate: see
+// The metrics that client-go's informers publish under a name are separate: the length of
+// the queue, the time to hand out popped items, the store's version. See
 // informer.Options.InformerMetricsProvider.
 package metrics
 
@@ -78,8 +78,8 @@ var (
 	handlerParked  = desc("kubewake_handler_parked_keys", "Keys whose events for a durable handler were put aside in the file, since they keep failing or it is far behind.", "source", "handler")
 )
 
-// phases are all that a source can be in, and relists all reasons of a relist. Series of
-// a counter begin with 0, so that rate() sees the first relist.
+// phases are all phases of a source, and relists all reasons of a relist. Series of a
+// counter begin with 0, so that rate() sees the first relist.
 var (
 	phases = []reflector.Phase{reflector.PhaseStarting, reflector.PhaseConnecting, reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseUnclaimed,
 		reflector.PhaseRelisting, reflector.PhaseCatchingUp, reflector.PhaseLive}
@@ -88,7 +88,7 @@ var (
 		reflector.ReasonUnconfirmed, boltstore.OutdatedType, boltstore.OutdatedTransform}
 )
 
-// labels makes the values of a label: text that Prometheus takes, and different for each
+// labels makes the values of a label: text that Prometheus accepts, different for each
 // call.
 type labels map[string]bool
 

@@ -8,9 +8,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// Backlog keeps the newest committed entries in memory, up to a budget. It also
-// is where every reader waits for whatever may concern it. All methods may be
-// called concurrently.
+// Backlog keeps the newest committed entries in memory, up to a budget. Readers also wait
+// in it, for anything that may concern them. All methods may be called concurrently.
 type Backlog struct {
 	budget int
 
@@ -21,8 +20,8 @@ type Backlog struct {
 	lastSeq uint64
 	ticks   uint64 // counts everything that a waiter may wait for
 
-	// needed is the seq from which on each reader has not read the entries. What
-	// nobody needs is not kept.
+	// needed has, for each reader, the seq from which on it has not read the entries.
+	// Entries that no reader needs are not kept.
 	needed map[any]uint64
 }
 
@@ -33,8 +32,8 @@ func New(seq uint64, budget int) *Backlog {
 	return b
 }
 
-// Append adds a committed entry. One that a Jump has passed is in the file only;
-// one that leaves a gap makes the entries before it so.
+// Append adds a committed entry. If a Jump has passed it, it is in the file only. If it
+// leaves a gap, the entries before it are in the file only.
 func (b *Backlog) Append(e *boltstore.Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +53,7 @@ func (b *Backlog) Append(e *boltstore.Entry) {
 	b.signal()
 }
 
-// drop lets go of the oldest entry. The caller holds the mutex.
+// drop drops the oldest entry. The caller holds the mutex.
 func (b *Backlog) drop() {
 	b.bytes -= b.entries[0].Size()
 	b.entries[0] = nil
@@ -63,7 +62,7 @@ func (b *Backlog) drop() {
 	}
 }
 
-// trim lets go of what nobody needs. The caller holds the mutex.
+// trim drops entries that no reader needs. The caller holds the mutex.
 func (b *Backlog) trim() {
 	low := b.lastSeq + 1
 	for _, seq := range b.needed {
@@ -103,7 +102,7 @@ func (b *Backlog) Jump(seq uint64) {
 	b.signal()
 }
 
-// Wake lets every waiter look again.
+// Wake makes every waiter look again.
 func (b *Backlog) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,15 +121,15 @@ func (b *Backlog) Last() uint64 {
 	return b.lastSeq
 }
 
-// Tick is for Wait, which returns once anything has happened since.
+// Tick returns a value for Wait, which returns once anything has happened after it.
 func (b *Backlog) Tick() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ticks
 }
 
-// Wait waits until something has happened since the tick, or Wake was called
-// behind the end of ctx.
+// Wait waits until something has happened since the tick, or Wake is called after ctx has
+// ended.
 func (b *Backlog) Wait(ctx context.Context, tick uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -142,8 +141,8 @@ func (b *Backlog) Wait(ctx context.Context, tick uint64) {
 // atOnce is how many entries are handed out at a time.
 const atOnce = 64
 
-// From returns entries from seq on, as far as they are in memory; the caller may
-// keep the slice. inFile says that seq was committed and is in the file only.
+// From returns entries from seq on, as far as they are in memory. The caller may keep the
+// slice. inFile says that seq was committed and is in the file only.
 func (b *Backlog) From(seq uint64) (entries []*boltstore.Entry, inFile bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package durable tells handlers what they have not acknowledged, over restarts
-// too.
+// Package durable tells handlers the changes that they have not acknowledged, across
+// restarts.
 //
-// A [Handler] has a name and a position in the file. What it is told comes in
-// this order: keys that the file has parked for it, then the pages of an
-// unfinished replay, each after the entries that its snapshot contains, then the
-// journal behind its cursor.
+// A [Handler] has a name and a position in the file. It is told in this order: first the
+// keys that the file has parked for it. Then the pages of an unfinished replay, each
+// after the entries that the page's snapshot contains. Then the journal behind its
+// cursor.
 //
-// One goroutine fills the queues of keys, and Options.Workers goroutines tell
-// what is in them. The committer asks for the position within its transaction
+// One goroutine fills the queues of keys, and Options.Workers goroutines tell the tasks
+// in them. The committer asks for the position within its transaction
 // (boltstore.Positioner). Each part of a Handler has one job:
 //
 //	position   how far it has come

@@ -7,7 +7,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// One goroutine fills the queues of keys with what the handler has to be told.
+// One goroutine fills the queues of keys with the tasks that the handler has to be told.
 
 // aheadOfCommit is how many entries a handler that is behind takes in while a commit
 // is under way.
@@ -33,8 +33,8 @@ func (d *Handler) fill() bool {
 	return d.fillEntries(d.host.Backlog.Last())
 }
 
-// room says whether anything may be taken in. It begins a start-over where one is
-// due, and nothing is taken in until that is acknowledged.
+// room says whether anything may be taken in. It begins a start-over if one is due. Until
+// that is acknowledged, nothing is taken in.
 func (d *Handler) room() bool {
 	epoch := d.host.Store.Epoch()
 	d.mu.Lock()
@@ -47,7 +47,8 @@ func (d *Handler) room() bool {
 	}
 	switch {
 	case d.over.owed():
-		// The last call to return wakes us, or the commit, or the acknowledgement.
+		// The last call that returns wakes this goroutine, or the commit does, or the
+		// acknowledgement.
 		if d.queues.calls == 0 && d.over.tell() {
 			d.queues.add("", &task{reset: true})
 		}
@@ -132,8 +133,8 @@ func (d *Handler) fillEntries(upto uint64) bool {
 	return true
 }
 
-// leave notes that an entry is left to the replay. A commit may be parking it now.
-// What that parks counts as acknowledged together with the key's earlier tasks.
+// leave notes that an entry is left to the replay. A commit may be parking it now. A
+// parked entry then counts as acknowledged together with the key's earlier tasks.
 func (d *Handler) leave(e *boltstore.Entry) {
 	var tasks []*task
 	if q := d.queues.ofKey[e.Key]; q != nil {

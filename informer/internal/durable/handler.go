@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/informer/internal/backlog"
 )
 
-// Host is what a handler uses of its informer.
+// Host is the part of an informer that a handler uses.
 type Host struct {
 	Store   Store
 	Backlog *backlog.Backlog
@@ -27,7 +27,7 @@ type Host struct {
 	Sharing *atomic.Int32
 }
 
-// Store is what a handler uses of a *boltstore.Claimed: its place in the file,
+// Store is the part of a *boltstore.Claimed that a handler uses: its place in the file,
 // and walks over the objects.
 type Store interface {
 	Logger() klog.Logger
@@ -41,9 +41,9 @@ type Store interface {
 	Before(key string, place []byte) bool
 }
 
-// Handler brings one durable handler what it has not acknowledged. It is also the
-// handler's registration with the informer. One goroutine fills the queues of keys;
-// Options.Workers goroutines tell what is in them.
+// Handler brings one durable handler the changes that it has not acknowledged. It is also
+// the handler's registration with the informer. One goroutine fills the queues of keys;
+// Options.Workers goroutines tell the tasks in them.
 //
 // It has more than thirty methods: seven are the registration, three the
 // committer's, and the others are the steps of one goroutine, which read and write
@@ -85,7 +85,7 @@ func New(host Host, name string, call Func, o Options) (*Handler, error) {
 		d.cancel()
 		return nil, err
 	}
-	if d.parked.active { // of an earlier registration, which has ended by now
+	if d.parked.active { // parked by an earlier registration, which has ended by now
 		d.queues.known = host.Store.State().Seq + 1
 	}
 	return d, nil
@@ -94,8 +94,8 @@ func New(host Host, name string, call Func, o Options) (*Handler, error) {
 // Name is the handler's name in the file.
 func (d *Handler) Name() string { return d.name }
 
-// Start begins to call the handler, in goroutines that end some time after ctx
-// does. It is called once, and not while Stop is.
+// Start begins to call the handler, in goroutines that end some time after ctx does. It
+// is called once, and not during Stop.
 func (d *Handler) Start(ctx context.Context, goroutines *sync.WaitGroup) {
 	d.started = true
 	context.AfterFunc(ctx, d.cancel)
@@ -104,8 +104,8 @@ func (d *Handler) Start(ctx context.Context, goroutines *sync.WaitGroup) {
 	goroutines.Go(d.run)
 }
 
-// Stop begins no further calls of the handler; its name and position stay in the
-// file. It is called once.
+// Stop stops calling the handler. Its name and position stay in the file. It is called
+// once.
 func (d *Handler) Stop() error {
 	d.cancel()
 	if !d.started {
@@ -178,7 +178,7 @@ func (d *Handler) checkSynced() {
 		return
 	}
 	for _, q := range d.queues.ofKey {
-		// A key that is told nothing more before it answers counts as told.
+		// A key that is told nothing more before it is acknowledged counts as told.
 		if q.told < len(q.tasks) && q.ahead() < AheadOfAck && q.failed == 0 && q.tasks[q.told].first <= seq {
 			return
 		}
@@ -192,7 +192,7 @@ func (d *Handler) acknowledged(key string, t *task) {
 	case t.reset:
 		d.over.acknowledge()
 		d.host.Backlog.Wake()
-	case t.more: // a delete, up to which nothing is left
+	case t.more: // the next task has the same entries, and settles last
 		d.pos.settle(key, t.seq)
 	default:
 		d.pos.settle(key, t.last)

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// State is what a handler is doing at a moment. Tests look at it.
+// State is the state of a handler at one moment, for tests.
 type State struct {
 	Cursor, Mark uint64         // seqs up to which entries were taken in, and parked at most
 	Replaying    bool           // objects have still to be shown
 	Unparking    bool           // parked keys have still to be taken in
 	StartingOver bool           // nothing is told but a Reset
-	Tasks        map[string]int // what is unacknowledged, by key
+	Tasks        map[string]int // unacknowledged tasks, by key
 }
 
-// Inspect returns what the handler is doing.
+// Inspect returns the handler's state.
 func (d *Handler) Inspect() State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -28,7 +28,7 @@ func (d *Handler) Inspect() State {
 	return st
 }
 
-// String says in several lines what holds the handler up.
+// String says, in several lines, what holds up the handler.
 func (d *Handler) String() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,14 +41,13 @@ func (d *Handler) String() string {
 	return s.String()
 }
 
-// Turn tells the times that a key was told from its first unacknowledged task
-// on from one another.
+// Turn numbers the times that a key was told from its first unacknowledged task on.
 type Turn struct {
 	q *keyQueue
 	n int
 }
 
-// Inspected is what a delivery is of. Tests look at it.
+// Inspected describes the task of a delivery, for tests.
 type Inspected struct {
 	Handler string
 	Turn    Turn
@@ -57,7 +56,7 @@ type Inspected struct {
 	More    bool   // the next task is of the same entries
 }
 
-// Inspect returns what the delivery is of.
+// Inspect describes the delivery's task.
 func (dl *Delivery) Inspect() Inspected {
 	dl.s.mu.Lock()
 	defer dl.s.mu.Unlock()

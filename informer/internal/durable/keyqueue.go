@@ -32,18 +32,18 @@ type keyQueue struct {
 	loading bool      // its parked entries are being read
 	failed  int       // how often since the last acknowledgement
 	dropped bool      // by a start-over
-	kept    bool      // nobody works on what was told; see Delivery.Keep
+	kept    bool      // nobody works on the tasks that were told; see Delivery.Keep
 }
 
-// queues has what was taken in and not acknowledged, by key, and tells it. The
-// owner's mutex guards all of it.
+// queues has the tasks that were taken in and not acknowledged, by key, and tells them.
+// The owner's mutex guards all of it.
 type queues struct {
 	host  *Host
 	name  string
 	call  Func
 	o     *Options
 	log   klog.Logger
-	ctx   context.Context // ends when the handler is not to be called any more
+	ctx   context.Context // ends when the handler must not be called any more
 	owner owner
 	mu    *sync.Mutex
 
@@ -60,14 +60,14 @@ type queues struct {
 	looking bool // a look for stuck keys is among the retries
 }
 
-// owner learns what becomes of tasks. It is called with the mutex held.
+// owner learns what happens to tasks. It is called with the mutex held.
 type owner interface {
 	acknowledged(key string, t *task)
-	returned()        // a call has
+	returned()        // a call has returned
 	kept(q *keyQueue) // it may be moved to the file
 }
 
-// reset drops everything. Calls under way go on, and do not count.
+// reset drops everything. Calls under way go on but do not count.
 func (s *queues) reset() {
 	for _, q := range s.ofKey {
 		q.dropped = true
@@ -92,9 +92,9 @@ func (s *queues) add(key string, t *task) {
 	s.schedule(q)
 }
 
-// ahead is how many tasks were told ahead of an acknowledgement. Behind one that is kept
-// only those count that are being worked on: it may never be acknowledged, and the key
-// goes on.
+// ahead is how many tasks were told ahead of an acknowledgement. Behind a kept task only
+// those that are being worked on count: the kept one may never be acknowledged, and the
+// key must go on.
 func (q *keyQueue) ahead() (n int) {
 	if q.told == 0 || !q.tasks[0].kept {
 		return q.told
@@ -115,7 +115,7 @@ func (q *keyQueue) untold() int {
 	return q.told
 }
 
-// collapse makes few of the entries that wait behind a stuck key. Parked ones stay as
+// collapse reduces the entries that wait behind a stuck key to a few. Parked ones stay as
 // they are.
 func (s *queues) collapse(q *keyQueue) {
 	from := len(q.tasks)
@@ -125,8 +125,8 @@ func (s *queues) collapse(q *keyQueue) {
 	q.tasks = slices.Concat(q.tasks[:from], s.merge(q, q.tasks[from:]))
 }
 
-// merge returns fewer tasks that tell the same as tasks of the journal that follow each
-// other.
+// merge returns fewer tasks that tell the same as the given consecutive ones of the
+// journal.
 func (s *queues) merge(q *keyQueue, tasks []*task) []*task {
 	if len(tasks) < 2 {
 		return tasks
@@ -165,7 +165,7 @@ func (q *keyQueue) next() *task {
 	return q.tasks[q.told]
 }
 
-// schedule puts a key among those that are due, if it has a task to be told.
+// schedule makes a key due if it has a task to be told.
 func (s *queues) schedule(q *keyQueue) {
 	t := q.next()
 	if q.ready || t == nil {
@@ -182,8 +182,8 @@ func (s *queues) schedule(q *keyQueue) {
 	s.ready.Signal()
 }
 
-// settle takes acknowledged tasks off a key's queue. If the key was refused it
-// begins the backoff.
+// settle takes acknowledged tasks off a key's queue. If the key was refused, it begins
+// the backoff.
 func (s *queues) settle(q *keyQueue) {
 	n := 0
 	for !q.again && n < q.told && q.tasks[n].acked {
@@ -204,7 +204,7 @@ func (s *queues) settle(q *keyQueue) {
 		s.o.RateLimiter.Forget(q.key)
 	}
 	if q.again && !q.busy {
-		// From the first one that is not acknowledged on, for the order's sake.
+		// Begin at the first task that is not acknowledged, to keep the order.
 		q.again, q.waiting = false, true
 		q.failed++
 		q.turn++
@@ -222,8 +222,8 @@ func (s *queues) settle(q *keyQueue) {
 	s.unblock()
 }
 
-// passKept makes few of the tasks that were acknowledged behind one that is kept, for
-// which there is no end. Should the key be told again, they tell what they told.
+// passKept reduces the tasks that were acknowledged behind a kept one to a few, since a
+// key can go on for ever in this way. If the key is told again, the few tell the same.
 func (s *queues) passKept(q *keyQueue) {
 	if q.told < 3 || !q.tasks[0].kept {
 		return
@@ -234,7 +234,7 @@ func (s *queues) passKept(q *keyQueue) {
 		for end < q.told && q.tasks[end].acked && q.tasks[end].mergeable() {
 			end++
 		}
-		for end > at && q.tasks[end-1].more { // the others of its entries are not acknowledged
+		for end > at && q.tasks[end-1].more { // the other tasks of its entries are not acknowledged
 			end--
 		}
 		run := q.tasks[at:max(end, at+1)]

@@ -2,7 +2,7 @@ package durable
 
 import "sync/atomic"
 
-// memory bounds what waits in memory to be told or acknowledged.
+// memory bounds the tasks that wait in memory to be told or acknowledged.
 type memory struct {
 	sharing *atomic.Int32
 	held    int  // tasks
@@ -28,8 +28,8 @@ func (m *memory) most(o *Options) int {
 	return max(o.PendingBytes/max(int(m.sharing.Load()), 1), 1)
 }
 
-// roomy says whether filling may go on. It asks for an eighth of the bounds, so
-// that filling does not begin again for each event.
+// roomy says whether filling may go on. It requires that an eighth of the bounds is free,
+// so that filling does not begin again for each event.
 func (m *memory) roomy(o *Options) bool {
 	return m.held <= o.MaxPending-1-o.MaxPending/8 && m.bytes < m.most(o)-m.most(o)/8
 }
@@ -56,7 +56,7 @@ func (d *Handler) moveOut() {
 	d.host.Store.Flush()
 }
 
-// unblock lets filling go on once there is room, or nothing else can.
+// unblock has filling go on once there is room, or if nothing else can go on.
 func (s *queues) unblock() {
 	if s.memory.blocked && s.alone() {
 		s.host.Backlog.Wake()
@@ -67,9 +67,9 @@ func (s *queues) unblock() {
 	}
 }
 
-// alone says whether nothing can be told but keys that are to be read from the
-// file. Reading them must not wait for room, which may be taken by what waits
-// behind them. The caller holds the mutex.
+// alone says whether only keys that must be read from the file can be told. Reading them
+// must not wait for room, since tasks that wait behind them may take all of it. The
+// caller holds the mutex.
 func (s *queues) alone() bool {
 	return len(s.loads) > 0 && s.calls < s.o.Workers && len(s.due) == 0
 }

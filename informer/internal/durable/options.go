@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Reset is the type of a telling that has the handler start over.
+// Reset is the type of a telling that tells the handler to start over.
 const Reset cache.DeltaType = "Reset"
 
-// ErrAckLater is what a Func returns that will have Delivery.End called.
+// ErrAckLater is returned by a Func that will have Delivery.End called.
 var ErrAckLater = errors.New("acknowledged later")
 
 // Func tells the handler. Returning nil acknowledges, ErrAckLater leaves that to

@@ -6,15 +6,15 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// parking is what the commit under way moves from memory to the file.
+// parking has the tasks that the commit under way moves from memory to the file.
 type parking struct {
 	tasks []*task
 	bytes int
 }
 
-// When memory is full, stuck keys are moved to the file: keys that wait for their
-// retry, and keys that have gone unacknowledged for long, or are kept for the next life. The tasks that remain of
-// them in memory only say how far they are parked.
+// When memory is full, stuck keys are moved to the file: keys that wait for their retry,
+// that have gone unacknowledged for long, or that are kept for the next life. Their
+// remaining tasks in memory only say how far they are parked.
 
 // parkAtOnce bounds what one commit parks, in bytes.
 const parkAtOnce = 1 << 20
@@ -27,7 +27,7 @@ func (s *queues) isStuck(q *keyQueue) bool {
 	return q.waiting || (q.told == len(q.tasks) || q.ahead() >= AheadOfAck) && (q.kept || s.host.Clock.Since(q.since) >= s.o.StuckAfter)
 }
 
-// offerForParking makes a key part of the commit if it is stuck. It says whether it has.
+// offerForParking adds a key to the commit if it is stuck. It says whether it has.
 func (d *Handler) offerForParking(p *boltstore.Position, q *keyQueue) bool {
 	if len(p.Park) > 0 && d.parking.bytes >= parkAtOnce || !d.queues.isStuck(q) {
 		return false
@@ -51,8 +51,8 @@ func (d *Handler) offerForParking(p *boltstore.Position, q *keyQueue) bool {
 	return true
 }
 
-// parkedNow notes that the commit has succeeded. It drops from memory what the
-// file has, unless the handler is being told it by now.
+// parkedNow notes that the commit has succeeded. It drops tasks from memory that the file
+// now has, unless the handler is being told them.
 func (d *Handler) parkedNow() {
 	for _, t := range d.parking.tasks {
 		t.parking, t.parked, t.first = false, true, 0
@@ -74,9 +74,9 @@ func (d *Handler) parkedNow() {
 	d.queues.unblock()
 }
 
-// letGo drops the entries of a key that the file has completely. The tasks that
-// were told remain, and one that says how far it is parked. Of those that are
-// acknowledged behind one that is not, the last remains.
+// letGo drops the entries of a key that the file has completely. The tasks that were told
+// remain, and one that says how far the key is parked. Of tasks acknowledged behind an
+// unacknowledged one, only the last remains.
 func (s *queues) letGo(q *keyQueue) {
 	for _, t := range q.tasks {
 		s.memory.hold(t, -1)

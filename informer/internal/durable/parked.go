@@ -9,15 +9,15 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// unparking is the walk over what the file has parked for the handler.
+// unparking is the walk over the handler's parked keys in the file.
 type unparking struct {
 	walk
 	to uint64 // the cursor when the walk began
 }
 
 // Parked entries are read from the file when a life begins, when a commit has parked
-// entries that were not taken in yet, and when a key is to be told again that was
-// moved out of memory.
+// entries that were not taken in yet, and when a key that was moved out of memory must be
+// told again.
 
 // fillParked takes in a page of parked keys. The cursor first goes to the file's
 // mark: the entries between are parked or acknowledged.
@@ -39,11 +39,11 @@ func (d *Handler) fillParked() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pos.persisted != persisted {
-		return true // the page may have what is in hand and gone from the file
+		return true // the page may have keys that are in hand and gone from the file
 	}
 	if !d.parked.begun {
 		d.parked.to = d.pos.cursor
-		if d.parked.active { // of an earlier life
+		if d.parked.active { // keys of an earlier life
 			d.parked.to = 0
 		}
 		d.parked.walk = walk{active: true, begun: true}
@@ -84,15 +84,15 @@ func (d *Handler) unpark(key string, last uint64, entries []*boltstore.Entry) {
 	d.queues.settle(q)
 }
 
-// replace puts the parked entries of a key in the place of its tasks up to last that
-// were not told. It leaves out entries that are left to the replay, and deletes
-// before the last task that was told or acknowledged: the handler knows of these,
-// or need not.
+// replace puts the parked entries of a key in place of its tasks up to last that were not
+// told. It leaves out entries that are left to the replay. It also leaves out deletes
+// before the last task that was told or acknowledged: the handler knows of these, or need
+// not know.
 func (d *Handler) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) {
 	at := q.untold()
 	told, rest := q.tasks[:at:at], q.tasks[at:]
-	// Collapsed tasks are of use as a whole only. Where the parked entries end among
-	// them, the tasks tell what follows.
+	// Collapsed tasks are only useful as a whole. If the parked entries end among them,
+	// the tasks tell the rest.
 	among := slices.ContainsFunc(rest, func(t *task) bool { return t.first > 0 && t.first <= last && last < t.seq })
 	// An object that the replay has shown stays if the parked entries begin with it.
 	updated := slices.ContainsFunc(entries, func(e *boltstore.Entry) bool { return e.Type == cache.Updated })
@@ -136,8 +136,8 @@ func (d *Handler) replace(q *keyQueue, last uint64, entries []*boltstore.Entry) 
 	}
 }
 
-// tellAdded has the first object told as Added: the handler was not told the state
-// before it.
+// tellAdded makes the first object an Added: the handler was not told the state before
+// it.
 func tellAdded(tasks []*task) {
 	for _, t := range tasks {
 		if t.entry.Type != cache.Deleted {
@@ -147,8 +147,8 @@ func tellAdded(tasks []*task) {
 	}
 }
 
-// reload reads the parked entries of keys that are to be told again, if there is
-// room, or if nothing else can go on. It says whether there was any.
+// reload reads the parked entries of keys that must be told again, if there is room or
+// nothing else can go on. It says whether there was any.
 func (d *Handler) reload(room bool) bool {
 	d.mu.Lock()
 	n := 0
@@ -163,8 +163,8 @@ func (d *Handler) reload(room bool) bool {
 	return n > 0 && d.fillLoads(n)
 }
 
-// fillLoads reads the parked entries of keys that are to be told again, of a number
-// of keys at most.
+// fillLoads reads the parked entries of keys that must be told again, of at most the
+// given number of keys.
 func (d *Handler) fillLoads(most int) bool {
 	d.mu.Lock()
 	loads, shownAt, persisted := d.queues.loads[:min(len(d.queues.loads), most)], d.replay.shownAt, d.pos.persisted

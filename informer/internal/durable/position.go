@@ -6,29 +6,28 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// position is how far the handler has come.
+// position says how far the handler has come.
 type position struct {
 	epoch  uint64
 	cursor uint64 // entries up to it have been taken into the queues
 	mark   uint64 // the file's: entries up to it may have been parked
 
 	persisted uint64 // counts commits
-	// reach is the seq up to which entries are taken in before Persisted is called.
-	// The commit under way was told it. 0 without a commit.
+	// reach is the seq up to which entries are taken in before Persisted is called, as
+	// reported to the commit under way. 0 without a commit.
 	reach  uint64
-	fenced bool // the cursor has come to it, filling waits
+	fenced bool // the cursor has reached it, and filling waits
 
 	// inherited has keys of an earlier life, each with its first unacknowledged
 	// entry, as long as the cursor is below inheritedTo.
 	inherited   map[string]uint64
 	inheritedTo uint64
-	// settled has the keys in which something was acknowledged since the last commit,
-	// each with the seq up to which. leaving has those in the commit under way.
+	// settled has the keys of which something was acknowledged since the last commit,
+	// each with the seq up to which it was. leaving has those in the commit under way.
 	settled, leaving map[string]uint64
 }
 
-// load takes up the file's position. known says that it is of an earlier
-// registration.
+// load takes up the file's position. known says that an earlier registration left it.
 func (d *Handler) load(p boltstore.Position, mark uint64, known bool) {
 	d.pos.epoch, d.pos.cursor, d.pos.mark = p.Epoch, mark, mark
 	d.pos.inherited, d.pos.inheritedTo = p.Pending, max(p.Cursor, mark)
@@ -49,7 +48,7 @@ func (d *Handler) Position() boltstore.Position {
 		Epoch: d.pos.epoch, Cursor: max(d.pos.cursor, d.pos.inheritedTo), Pending: map[string]uint64{},
 		Replaying: d.replay.active, Next: d.replay.next, Shown: d.replay.shown.UnsortedList(), ShownAt: d.replay.shownAt, Reset: d.over.owed(),
 	}
-	if d.pos.reach == 0 { // else a commit has failed, and may be in the file all the same
+	if d.pos.reach == 0 { // otherwise a commit has failed, and may still be in the file
 		d.pos.reach = max(p.Cursor, d.pos.mark) + aheadOfCommit
 	}
 	p.Reach = d.pos.reach

@@ -14,11 +14,11 @@ type walk struct {
 	next   []byte // where the next page begins
 }
 
-// replay shows the handler every object in the file, and again those that an
+// replay shows the handler every object in the file. It shows objects again that an
 // earlier life was shown and has not acknowledged.
 type replay struct {
 	walk
-	shown   sets.Set[string] // of an earlier life, to be shown again
+	shown   sets.Set[string] // keys of an earlier life, to be shown again
 	shownAt uint64           // seq of the last page of objects
 }
 
@@ -27,9 +27,9 @@ func (w *walk) passed(s Store, key string) bool {
 	return !w.active || w.begun && s.Before(key, w.next)
 }
 
-// due says whether an entry is to be told, and not left to the replay. Of keys that
-// the replay has not reached only deletes are told: of objects that an earlier life may
-// have told, or that the program may have read since the handler was added.
+// due says whether an entry must be told instead of being left to the replay. Before the
+// replay has reached a key, only its deletes are told: of objects that an earlier life
+// may have told, or that the program may have read since the handler was added.
 func (d *Handler) due(e *boltstore.Entry) bool {
 	return d.replay.passed(d.host.Store, e.Key) && !d.replay.shown.Has(e.Key) || e.Type == cache.Deleted
 }
@@ -47,7 +47,8 @@ func (d *Handler) fillReplay() bool {
 		p, err = d.host.Store.Replay(d.replay.next, d.host.Page)
 	}
 	if err != nil {
-		// The store has noted the damage. A relist will tell what could not be read.
+		// The store has noted the damage. A relist will tell the objects that could not
+		// be read.
 		d.log.V(2).Info("Replay is incomplete", "source", d.host.Store.Source().String(), "handler", d.name, "err", err)
 		if len(p.Entries) == 0 {
 			return false
@@ -71,7 +72,7 @@ func (d *Handler) fillReplay() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.over.count != count || d.pos.cursor != p.Seq || d.pos.mark > d.pos.cursor || d.parked.active {
-		return true // it has started over, or gone past the page: read it again
+		return true // the handler has started over, or gone past the page: read it again
 	}
 	for _, e := range p.Entries {
 		d.queues.add(e.Key, &task{entry: e, seq: e.Seq, initial: true, last: e.Seq})
@@ -86,8 +87,8 @@ func (d *Handler) fillReplay() bool {
 	return true
 }
 
-// behind says whether entries up to seq have still to be taken in: they have not
-// been parked meanwhile, and no start-over is under way.
+// behind says whether entries up to seq must still be taken in: they have not been parked
+// since, and no start-over is under way.
 func (d *Handler) behind(seq uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

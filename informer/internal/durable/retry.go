@@ -2,8 +2,8 @@ package durable
 
 import "time"
 
-// retries has what is to be done at a time. A key's backoff ends then; an entry
-// without a key is a look for keys that are stuck.
+// retries are tasks with a time. For a key, its backoff ends then; without a key, it is a
+// look for stuck keys.
 type retries struct {
 	all  []retry
 	wake chan struct{} // there is one more
@@ -23,7 +23,7 @@ func (r *retries) at(when time.Time, q *keyQueue) {
 	}
 }
 
-// due removes and returns what is due, and says when the next one is.
+// due removes and returns the retries that are due, and says when the next one is.
 func (r *retries) due(now time.Time) (due []retry, next time.Time) {
 	left := r.all[:0]
 	for _, one := range r.all {
@@ -39,7 +39,7 @@ func (r *retries) due(now time.Time) (due []retry, next time.Time) {
 	return due, next
 }
 
-// retrying does what is due until the handler ends.
+// retrying does the retries that are due until the handler ends.
 func (s *queues) retrying() {
 	for {
 		s.mu.Lock()

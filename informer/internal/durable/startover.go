@@ -10,8 +10,8 @@ type phase int
 
 const (
 	phaseTelling phase = iota // entries, parked keys and replay are told
-	phaseAsked                // the file has a start-over that memory has not
-	phaseDue                  // memory has one that the file has not
+	phaseAsked                // the file has a start-over that memory does not have
+	phaseDue                  // memory has one that the file does not have
 	phaseWriting              // the commit under way has it
 	phaseWritten              // the file has it, the handler has not been told
 	phaseTold                 // the handler is told, and has not acknowledged
@@ -21,11 +21,11 @@ func (p phase) String() string {
 	return [...]string{"telling", "asked", "due", "writing", "written", "told"}[p]
 }
 
-// startOver is where the handler is in starting over. Each method but owed is one
-// transition, and does nothing in a phase that does not have it.
+// startOver is the handler's state in starting over. Each method except owed is one
+// transition. In a phase without that transition it does nothing.
 type startOver struct {
 	phase phase
-	count int // start-overs in this life: what was read before one is dropped
+	count int // start-overs in this life: entries read before one are dropped
 }
 
 // load begins a life. owed says that the file has a Reset to be told.
@@ -67,8 +67,8 @@ func (s *startOver) commit() bool {
 	return true
 }
 
-// tell says whether the Reset is to be told now. What the handler does about it a
-// crash must not make the file forget, so the file has it first.
+// tell says whether the Reset must be told now. It is in the file first: after a crash
+// the file must know what the handler may have done about it.
 func (s *startOver) tell() bool {
 	if s.phase != phaseWritten {
 		return false
@@ -84,12 +84,12 @@ func (s *startOver) acknowledge() {
 	}
 }
 
-// owed says that the Reset has still to be told, or to be acknowledged: nothing
-// else is told.
+// owed says that the Reset must still be told or acknowledged. Until then nothing else is
+// told.
 func (s *startOver) owed() bool { return s.phase >= phaseDue }
 
-// startOver drops what is in hand and makes a start-over due, as of a seq of an
-// epoch. The caller holds the mutex.
+// startOver drops the tasks in hand and makes a start-over due, as of a seq of an epoch.
+// The caller holds the mutex.
 func (d *Handler) startOver(epoch, seq uint64) {
 	d.queues.reset()
 	d.queues.known, d.parking.tasks = 0, nil
@@ -103,7 +103,7 @@ func (d *Handler) startOver(epoch, seq uint64) {
 	d.host.Store.Flush()
 }
 
-// damaged starts over because part of what is to be told cannot be read.
+// damaged starts over because a part of what must be told cannot be read.
 func (d *Handler) damaged(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,12 +17,12 @@ type Delivery struct {
 	turn int // of the queue
 }
 
-// End acknowledges what was told if err is nil, and refuses it otherwise. It has
-// no effect if the key is being told again already, or the task is settled.
+// End acknowledges the task if err is nil, and refuses it otherwise. It has no effect if
+// the key is already being told again, or the task is settled.
 func (dl *Delivery) End(err error) { dl.s.end(dl, err) }
 
-// Keep says that what was told is not going to be acknowledged soon: when memory is
-// full, its key can be moved to the file at once.
+// Keep says that the task will not be acknowledged soon: when memory is full, its key can
+// be moved to the file at once.
 func (dl *Delivery) Keep() {
 	dl.s.mu.Lock()
 	defer dl.s.mu.Unlock()
@@ -34,7 +34,7 @@ func (dl *Delivery) Keep() {
 	dl.s.owner.kept(dl.q)
 }
 
-// work tells what is due until the handler ends.
+// work tells the tasks that are due until the handler ends.
 func (s *queues) work() {
 	for {
 		s.mu.Lock()
@@ -107,8 +107,7 @@ func (s *queues) previous(e *boltstore.Entry) func() any {
 	}
 }
 
-// errPanicked is the result of a call that panicked, where panics do not end the
-// process.
+// errPanicked is the result of a call that panicked, if panics do not end the process.
 var errPanicked = errors.New("the handler panicked")
 
 // returned notes how a call ended.
@@ -156,7 +155,7 @@ func (s *queues) end(dl *Delivery, err error) {
 	s.settle(q)
 }
 
-// failed has a key told again. The caller holds the mutex.
+// failed makes a key be told again. The caller holds the mutex.
 func (s *queues) failed(q *keyQueue, err error) {
 	s.log.V(2).Info("A durable handler failed, it will be told again", "source", s.host.Store.Source().String(), "handler", s.name, "key", q.key, "err", err)
 	q.again = true

@@ -1,5 +1,5 @@
-// Package generic has the factories of informers for resources that a program names
-// while it runs. They do what client-go's do, over the file.
+// Package generic has factories of informers for resources that a program names while it
+// runs. They do the same as client-go's, over the file.
 package generic
 
 import (
@@ -35,7 +35,7 @@ type Lists struct {
 	Tweak     func(*metav1.ListOptions)
 	List      func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (runtime.Object, error)
 	Watch     func(ctx context.Context, gvr schema.GroupVersionResource, o metav1.ListOptions) (watch.Interface, error)
-	// Describe says what the informers of a resource log that they list. nil: the type.
+	// Describe names the objects of a resource in the log. nil: their type.
 	Describe func(gvr schema.GroupVersionResource) string
 	// Lister makes a lister over an indexer.
 	Lister func(cache.Indexer, schema.GroupVersionResource) cache.GenericLister
@@ -46,7 +46,7 @@ type Factory struct {
 	lists       Lists
 	resync      time.Duration
 	transform   cache.TransformFunc
-	source      *boltstore.Source // given by the program: what all lists have in common
+	source      *boltstore.Source // given by the program, for all lists
 	newInformer func(schema.GroupVersionResource) newInformer
 
 	mu           sync.Mutex
@@ -55,8 +55,8 @@ type Factory struct {
 	running      sync.WaitGroup
 }
 
-// resource has the informer of a resource, which is made outside the factory's lock:
-// index functions, which the program may have to call then, may ask the factory.
+// resource has the informer of a resource. It is made outside the factory's lock, since
+// making it may call index functions, and these may ask the factory.
 type resource struct {
 	informer func() cache.SharedIndexInformer // makes it once
 	gvr      schema.GroupVersionResource
@@ -74,8 +74,8 @@ func (r *resource) Lister() cache.GenericLister {
 	return r.lists.Lister(r.informer().GetIndexer(), r.gvr)
 }
 
-// New returns a factory over the file. The error is reflector.ErrUnidentified if it
-// cannot be learned what the client lists.
+// New returns a factory over the file. The error is reflector.ErrUnidentified if nothing
+// shows what the client lists.
 func New(db *boltstore.DB, resync time.Duration, l Lists, o informer.Options) (*Factory, error) {
 	f := &Factory{lists: l, resync: resync, transform: o.Transform, source: o.Reflector.Source, informers: map[schema.GroupVersionResource]*resource{}}
 	o.Transform, o.Reflector.Source = nil, nil
@@ -173,7 +173,7 @@ func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[schema.GroupVersion
 	return synced
 }
 
-// Shutdown waits for the informers to end. None can be started any more.
+// Shutdown waits for the informers to end. After that none can be started.
 func (f *Factory) Shutdown() {
 	f.mu.Lock()
 	f.shuttingDown = true

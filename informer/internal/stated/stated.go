@@ -1,5 +1,5 @@
-// Package stated says which list a client asks for, where there is no request that
-// shows it: a client-go fake has no transport.
+// Package stated says which list a client asks for if no request shows it: a client-go
+// fake has no transport.
 package stated
 
 import (
@@ -24,8 +24,8 @@ func Source(gvr schema.GroupVersionResource, namespace string, tweak func(*metav
 	}
 }
 
-// Fake says whether a clientset is one of client-go's fakes, which are told apart by
-// their methods: no other client forgets its actions, or refuses to stream lists.
+// Fake says whether a clientset is one of client-go's fakes. It recognises them by their
+// methods: no other client clears its actions or refuses to stream lists.
 func Fake(client any) bool {
 	f, ok := client.(interface {
 		ClearActions()
@@ -47,7 +47,7 @@ type listerWatcher struct {
 
 func (l *listerWatcher) StatedSource() boltstore.Source { return l.source }
 
-// IsWatchListSemanticsUnSupported says for a stock Reflector whether lw streams lists.
+// IsWatchListSemanticsUnSupported tells a stock Reflector whether lw streams lists.
 func (l *listerWatcher) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(l.ListerWatcher)
 }
