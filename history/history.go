@@ -25,7 +25,7 @@ type Version struct {
 	// known, they are those of the last known state.
 	ResourceVersion string    `json:"resourceVersion"`
 	UID             types.UID `json:"uid"`
-	// FinalStateUnknown: a relist found the object gone.
+	// FinalStateUnknown says that a relist found the object gone.
 	FinalStateUnknown bool `json:"finalStateUnknown,omitempty"`
 	// Managers are those whose managed fields have changed, as "manager/operation" or
 	// "manager/operation/subresource". They are empty if objects are stored without
@@ -39,11 +39,11 @@ type Version struct {
 	Diff []Change `json:"diff,omitempty"`
 }
 
-// Of yields the versions of the object with that key, oldest first; "" means all
-// objects. It yields what the journal still has: boltstore.Options.JournalBytes and
-// JournalAge say how long entries are kept. The objects of a source's first list are
-// not in the journal. Of reads the file block by block, and keeps one in memory. An
-// error ends it.
+// Of yields the versions of the object with that key, oldest first; "" means all objects.
+// It yields those that the journal still has: boltstore.Options.JournalBytes and
+// JournalAge say how long entries are kept. The objects of a source's first list are not
+// in the journal. Of reads the file block by block, and keeps one block in memory. An
+// error ends the iteration.
 func Of(s *boltstore.Store, key string) iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
 		for e, err := range s.History(key) {

@@ -166,8 +166,8 @@ func Next(prefix []byte) []byte {
 // few is up to how many values are compared one by one. An object may have thousands.
 const few = 32
 
-// Diff compares two sets of values, in any order and with repeats. removed has those of
-// old that are not in new, added those of new that are not in old.
+// Diff compares two sets of values, which may be in any order and have repeats. removed
+// has the values of old that are not in new, added those of new that are not in old.
 func Diff(old, new []string) (removed, added []string) {
 	return missing(old, new), missing(new, old)
 }

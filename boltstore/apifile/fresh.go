@@ -7,14 +7,14 @@ import (
 	"net/url"
 )
 
-// wantsNewest says whether a request asks for the newest state that the server has:
-// it gives no version, and is no further page.
+// wantsNewest says whether a request asks for the server's newest state: it has no
+// version, and is not for a further page.
 func wantsNewest(q url.Values) bool {
 	return q.Get("resourceVersion") == "" && q.Get("continue") == ""
 }
 
-// freshen waits until the server has confirmed what a request is answered from. If
-// that does not come, the answer has a warning.
+// freshen waits until the server has confirmed the source that answers a request. If it
+// does not, the answer has a warning.
 func (s *storage) freshen(ctx context.Context, src *source) {
 	if !s.newest || !src.st.Synced {
 		return

@@ -22,23 +22,23 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// Options configure a handler. The zero value serves all but Secrets.
+// Options configure a handler. The zero value serves everything but Secrets.
 type Options struct {
 	// Cluster is the name of the cluster whose sources are served. It is needed only if
 	// one file has several; see boltstore.Source.
 	Cluster string
 	// Secrets serves Secrets, too.
 	Secrets bool
-	// WarnAfter is the age from which a Warning header comes with the data. 0 means five
+	// WarnAfter is the age of data from which answers have a Warning header. 0 means five
 	// minutes, below 0 never.
 	WarnAfter time.Duration
-	// Fresh is how long a get or list without a version, and a watch that stands for one
-	// (sendInitialEvents), waits for the server to confirm the data, if an informer of this
-	// process keeps it up to date. If it does not come, a Warning header says so. 0 does
-	// not wait.
+	// Fresh is how long a get or list without a version, or a watch in place of one
+	// (sendInitialEvents), waits for the server to confirm the data, if an informer of
+	// this process keeps it up to date. If the confirmation does not come, a Warning
+	// header says so. 0 does not wait.
 	Fresh time.Duration
-	// Otherwise answers requests for objects that the file does not have: of a type or
-	// selection without a source, subresources, Secrets that are not served. nil refuses
+	// Otherwise answers requests for objects that the file does not have: types and
+	// selections without a source, subresources, Secrets that are not served. nil refuses
 	// them.
 	Otherwise http.Handler
 	// Clock drives timeouts and bookmarks of watches. nil is the real clock.
@@ -53,9 +53,9 @@ const (
 	HeaderConfirmed = "Kubewake-Confirmed" // RFC 3339, by the clock of the machine with the file
 )
 
-// New returns a handler that answers from db, which must stay open meanwhile. The handler
-// checks nobody's rights: whoever may reach it may read the file. It has no goroutines
-// but those of requests. A watch ends once db is closed.
+// New returns a handler that answers from db, which must stay open as long as the handler
+// is used. The handler checks no rights: everyone who can reach it can read the file. It
+// has no goroutines but those of requests. A watch ends once db is closed.
 func New(db *boltstore.DB, o Options) http.Handler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -103,16 +103,16 @@ func version() apiversion.Info {
 		Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// unavailable is for what another process may answer soon, or with more seconds for what is
-// not kept.
+// unavailable is for requests that another process may answer soon. With more seconds it
+// is for objects that the file does not have.
 func unavailable(err error, seconds int32) *apierrors.StatusError {
 	st := apierrors.NewServiceUnavailable(err.Error())
 	st.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: seconds}
 	return st
 }
 
-// age states the age of a source in the answer's header. unsure is why it is not known
-// whether there is newer data, nil if the request does not ask for the newest.
+// age states the age of a source in the answer's header. unsure says why there may be
+// newer data, nil if the request does not ask for the newest.
 func (s *storage) age(st *boltstore.State, unsure error) {
 	warn := ""
 	s.header.Del("Warning")

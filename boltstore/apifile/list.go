@@ -17,15 +17,14 @@ import (
 // pageSize bounds the objects that are read at a time; the Store bounds their bytes.
 const pageSize = 1000
 
-// patience is how long a read waits for the file to reach its version, as the server
-// does.
+// patience is how long a read waits for the file to reach its version, as at a server.
 const patience = 3 * time.Second
 
 // List implements kubeapi.Storage.
 func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*kubeapi.Page, error) {
 	snap, err := parseSnapshot(q.Snapshot)
 	if err != nil {
-		return nil, kubeapi.ErrExpired // another release's
+		return nil, kubeapi.ErrExpired // a token of another release
 	}
 	src, err := s.pick(t, q.Selection, snap.id)
 	if err != nil {
@@ -61,7 +60,7 @@ func (s *source) each(ctx context.Context, at boltstore.Moment, q kubeapi.Query)
 	}
 }
 
-// moment is the state that the query asks for. Its version is what the list states.
+// moment is the state that the query asks for. The list has its version.
 func (s *storage) moment(ctx context.Context, src *source, q kubeapi.Query, snap snapshot) (at boltstore.Moment, err error) {
 	if snap.id != "" {
 		return boltstore.Moment{Series: snap.series, Seq: snap.seq, Version: strconv.FormatUint(q.At, 10)}, nil
@@ -129,8 +128,8 @@ func prefixOf(sel kubeapi.Selection) string {
 }
 
 // walk calls fn with the selected objects of a moment, in the order of their keys, until
-// fn returns false. No transaction is open meanwhile. It reads few objects at first, and
-// more at a time if they are not the selected ones.
+// fn returns false. No transaction is open during the calls. It reads few objects at
+// first, and more at a time if they are not the selected ones.
 func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int, fn func(key string, o *kubeapi.Object) bool) error {
 	n := pageSize
 	if limit > 0 {
@@ -163,8 +162,7 @@ func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 	return nil
 }
 
-// snapshot is what a continue token says of a state, besides its version. The zero value
-// is none.
+// snapshot is the state in a continue token, without its version. The zero value is none.
 type snapshot struct {
 	id     string // the beginning of the source's
 	series int64

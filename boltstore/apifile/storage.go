@@ -73,7 +73,8 @@ func (h *handler) kindsOf(states []boltstore.State) []*kind {
 	for _, k := range kinds {
 		slices.SortStableFunc(k.sources, h.order)
 		k.Type = typeOf(k.sources)
-		// They differ in what they can be served as. What has whole objects came first.
+		// The sources differ in the forms that they can serve. Those with whole objects
+		// come first.
 		form := k.sources[0].Source.Form
 		k.sources = slices.DeleteFunc(k.sources, func(st boltstore.State) bool { return st.Source.Form != form })
 	}
@@ -99,9 +100,9 @@ var builtIn = sync.OnceValue(func() map[schema.GroupVersionResource]string {
 	return kinds
 })
 
-// order says which of two sources of a type is preferred. One that is in use is kept up to
-// date, and of two of these the whole one has what clients ask for elsewhere, too. Of others
-// one may have been left behind long ago.
+// order says which of two sources of a type is preferred. A source in use is kept up to
+// date. If both are, the one of all namespaces also has what clients ask for elsewhere.
+// If neither is, one may be long out of date.
 func (h *handler) order(a, b boltstore.State) int {
 	late, all := h.lately(a, b), prefer(whole(a.Source), whole(b.Source))
 	if a.InUse && b.InUse {
@@ -116,8 +117,7 @@ func (h *handler) order(a, b boltstore.State) int {
 		cmp.Compare(a.Source.String(), b.Source.String()))
 }
 
-// kept compares how far two sources are kept up to date. Those that are both in use are
-// equal.
+// kept compares how up to date two sources are. Two in use are equal.
 func (h *handler) kept(a, b boltstore.State) int {
 	if used := cmp.Or(prefer(a.Synced, b.Synced), prefer(a.InUse, b.InUse)); used != 0 || a.InUse {
 		return used
@@ -126,8 +126,8 @@ func (h *handler) kept(a, b boltstore.State) int {
 }
 
 // lately compares the hours in which two sources were confirmed, the later one first. A
-// time whose age is not known may be that of an earlier boot's clock. Then the server's
-// versions count, if they can be compared.
+// time of unknown age may come from an earlier boot's clock. Then the server's versions
+// count, if they can be compared.
 func (h *handler) lately(a, b boltstore.State) int {
 	if a.ConfirmedAge != nil && b.ConfirmedAge != nil {
 		now := h.opts.Clock.Now()
@@ -163,7 +163,8 @@ func typeOf(sources []boltstore.State) *kubeapi.Type {
 	first := sources[0]
 	r := kubeapi.Resource{GroupVersionKind: schema.FromAPIVersionAndKind(first.APIVersion, first.Kind), Plural: first.Source.Resource}
 	r.Group, r.Version = first.Source.Group, first.Source.Version
-	// Objects of an unknown scope are not there, and a namespace in a path does no harm.
+	// If the scope is unknown there are no objects, and a namespace in a path does no
+	// harm.
 	r.Namespaced = !slices.ContainsFunc(sources, func(st boltstore.State) bool { return st.Scope == boltstore.ScopeCluster })
 	singular := strings.ToLower(first.Kind)
 	for _, st := range sources {
@@ -203,13 +204,13 @@ func (s *storage) Types() []*kubeapi.Type {
 	return types
 }
 
-// source is what a request is answered from.
+// source answers a request.
 type source struct {
 	*boltstore.Store
 	t     *kubeapi.Type
 	st    boltstore.State
-	known []fields.Requirement // its objects were selected by
-	label labels.Requirements  // likewise
+	known []fields.Requirement // that its objects were selected by
+	label labels.Requirements  // the same
 }
 
 // pick finds the source that answers, and states its age. id is the beginning of its ID,
@@ -230,7 +231,7 @@ func (s *storage) pick(t *kubeapi.Type, sel kubeapi.Selection, id string) (*sour
 			}
 			known := selectedBy(st.Source)
 			if slices.ContainsFunc(sel.Fields.Requirements(), func(r fields.Requirement) bool { return !t.Selectable(r.Field) && !slices.Contains(known, r) }) {
-				continue // its objects do not show it
+				continue // the file's objects do not have the field
 			}
 			if _, err := strconv.ParseUint(st.ResourceVersion, 10, 64); err != nil && st.Synced {
 				continue
@@ -277,8 +278,8 @@ func covers(src boltstore.Source, sel kubeapi.Selection) bool {
 	return !slices.ContainsFunc(selectedBy(src), func(r fields.Requirement) bool { return !slices.Contains(sel.Fields.Requirements(), r) })
 }
 
-// selectedBy are the fields by which a source was selected. Its objects have them, also if
-// the file has only their metadata, or what a program's transform has left of them.
+// selectedBy are the fields by which a source was selected. All its objects match them,
+// even if the file has only metadata, or a transform has removed the fields.
 func selectedBy(src boltstore.Source) []fields.Requirement {
 	sel, err := fields.ParseSelector(src.FieldSelector)
 	if err != nil || sel.Empty() {
@@ -287,7 +288,7 @@ func selectedBy(src boltstore.Source) []fields.Requirement {
 	return sel.Requirements()
 }
 
-// answer turns an error of the file into what the API says.
+// answer turns an error of the file into the API's.
 func answer(err error) error {
 	switch {
 	case err == nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// watcher is one watch. It has a place in the journal, and no changes.
+// watcher is one watch. It has a place in the journal and holds no changes.
 type watcher struct {
 	s       *storage
 	src     *source
@@ -25,9 +25,9 @@ type watcher struct {
 	behind  bool   // the file has not reached after yet: changes up to it are left out
 	mark    bool   // a list has ended, a bookmark is due
 
-	// A list brings changes in no order of versions. Those of its own version come last: a
-	// client that goes on from that version has all others. So they are left out at first,
-	// and the list's changes are read once more for them.
+	// A list brings changes, but not in the order of versions. Those of its own version
+	// come last, so that a client that goes on from that version has all others. They are
+	// left out at first, and the list's changes are read once more for them.
 	list  *boltstore.Moment // before the list's changes, nil outside of them
 	left  bool              // some were left out
 	again bool              // they are read once more
@@ -75,9 +75,9 @@ func (s *storage) Watch(ctx context.Context, t *kubeapi.Type, q kubeapi.WatchQue
 	return w, nil
 }
 
-// toCome names the source that this program keeps in the place of one that it keeps no more,
-// as soon as it has been listed. Reads show what there is until then, and say how old it is.
-// A watch would say nothing any more, also after that.
+// toCome names the source that the program now keeps in place of this one and has not
+// listed yet. Until then reads answer from this source and say how old the data is. A
+// watch of it would never show another change.
 func (s *storage) toCome(src *source, sel kubeapi.Selection) string {
 	for _, k := range s.kinds {
 		if k.Type != src.t || src.st.InUse || !src.st.Synced {
@@ -122,7 +122,7 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 		return kubeapi.Batch{}, ended(err)
 	}
 	w.at = e.Next
-	if w.left && !e.Listed { // so many lists have come since that this one is not known any more
+	if w.left && !e.Listed { // so many lists have come since that this one is forgotten
 		return kubeapi.Batch{}, kubeapi.ErrExpired
 	}
 	if len(e.Entries) > 0 {
@@ -138,7 +138,7 @@ func (w *watcher) Next(context.Context) (kubeapi.Batch, error) {
 	return kubeapi.Batch{Version: w.version, Changed: changed}, nil
 }
 
-// each decodes one entry at a time, and lets go of each.
+// each decodes one entry at a time, and keeps none.
 func (w *watcher) each(e boltstore.EntriesAt) iter.Seq2[*kubeapi.Change, error] {
 	return func(yield func(*kubeapi.Change, error) bool) {
 		for i, entry := range e.Entries {
@@ -186,7 +186,8 @@ func (w *watcher) reached(e boltstore.EntriesAt) {
 	}
 }
 
-// change is an entry as package kubeapi has it, nil if no watcher can have had the object.
+// change is an entry in the form of package kubeapi, nil if no watcher can have had the
+// object.
 func (w *watcher) change(e *boltstore.Entry) (*kubeapi.Change, error) {
 	c := &kubeapi.Change{Version: w.version}
 	if e.Unknown() {

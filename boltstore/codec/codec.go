@@ -9,16 +9,16 @@
 //   - struct, which is msgpack, for every other Go struct;
 //   - unstructured, which is msgpack too, for unstructured.Unstructured.
 //
-// These codecs lose two things. Protobuf loses fractions of a second in metav1.Time,
-// and of a microsecond in MicroTime, which the API does not have either. All lose
+// These codecs lose two things. Protobuf loses fractions of a second in metav1.Time, and
+// of a microsecond in MicroTime, which the API does not have either. All codecs lose
 // decimals of a resource.Quantity below its smallest unit, the nano.
 //
-// A type or value that no form here is known to keep is refused. [For] refuses
-// functions, interfaces with methods, and fields that are not exported if the type has
-// only half a pair of marshalers. Append refuses what only an object shows: a set field
-// that is not exported, and a value in an any that is of no JSON kind. Only a round
-// trip shows what a type's own marshalers leave out, see [RoundTrip]. For all of these
-// a caller may bring a [Codec].
+// A type or value that might not come back unchanged is refused. [For] refuses functions,
+// interfaces with methods, and fields that are not exported if the type has only half a
+// pair of marshalers. Append refuses values that only an object shows: a set field that
+// is not exported, and a value in an any that is of no JSON kind. If a type's own
+// marshalers leave something out, only a round trip shows it; see [RoundTrip]. For all of
+// these a caller may bring a [Codec].
 //
 // # Payloads
 //
@@ -88,8 +88,8 @@ type Codec interface {
 }
 
 // For returns the codec for objects of example's Go type; example may be a nil pointer.
-// If the type has something that cannot be shown to come back unchanged, the error
-// wraps [ErrUnsupported] and names the field.
+// If a field of the type might not come back unchanged, the error wraps [ErrUnsupported]
+// and names the field.
 func For(example runtime.Object) (Codec, error) {
 	if _, ok := example.(*unstructured.Unstructured); ok {
 		return unstructuredCodec{}, nil

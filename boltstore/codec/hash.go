@@ -8,11 +8,11 @@ import (
 	"reflect"
 )
 
-// StructureHash is a fingerprint of what objects of a Go type can hold: the exported
-// fields with their names, json and protobuf tags and types, at every depth. It is the
-// same in every process. It differs if a field anywhere below t is added, removed,
-// renamed, moved or retyped. An object stored with the other type may then lack what
-// the API server has.
+// StructureHash is a fingerprint of a Go type's structure: the exported fields with their
+// names, json and protobuf tags and types, at every depth. It is the same in every
+// process. It changes if a field anywhere below t is added, removed, renamed, moved or
+// retyped. An object stored with the earlier type may then lack fields that the API
+// server has.
 //
 // A type that marshals itself counts with its package path, its name and its exported
 // fields. Types of metav1 and resource that hide their fields count with the name only,

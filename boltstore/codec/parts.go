@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A type's own marshalers may leave out, redact or round what a value holds, and the
-// type does not show it. So they are used only for what cannot be reached otherwise. If
+// A type's own marshalers may leave out, redact or round parts of a value, and the type
+// does not show it. So they are used only for parts that cannot be reached otherwise. If
 // all of a value is in exported fields, elements and numbers, these are stored.
 
 // pairOf returns which marshalers t has with both halves.

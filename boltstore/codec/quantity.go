@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The generated code of API types asks a resource.Quantity for its text, and the
-// Quantity keeps the text. Other goroutines may read the object meanwhile. So an object
-// with a Quantity that has no text yet is copied before it is encoded.
+// The generated code of API types asks a resource.Quantity for its text, and the Quantity
+// keeps the text. Other goroutines may be reading the object. So an object with a
+// Quantity that has no text yet is copied before it is encoded.
 
 // textless says whether a value has a Quantity without text that encoding would write
 // into. nil means that the type has no Quantity.

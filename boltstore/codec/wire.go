@@ -40,7 +40,7 @@ func (a *appender) WriteByte(b byte) error      { *a = append(*a, b); return nil
 
 var encoders = sync.Pool{New: func() any { return &encoder{Encoder: msgpack.NewEncoder(nil)} }}
 
-// appendValue appends to dst what write writes, or nothing if it fails.
+// appendValue appends the output of write to dst, or nothing if write fails.
 func appendValue(dst []byte, write func(*encoder) error) ([]byte, error) {
 	e := encoders.Get().(*encoder)
 	defer encoders.Put(e)
@@ -135,7 +135,7 @@ func (d *decoder) isNil() (bool, error) {
 	return true, d.damaged(d.DecodeNil())
 }
 
-// length checks a length n. Each element takes at least one byte of what is left.
+// length checks a length n. Each element takes at least one of the remaining bytes.
 func (d *decoder) length(n int, err error) (int, error) {
 	if err != nil {
 		return 0, d.damaged(err)

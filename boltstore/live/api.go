@@ -15,8 +15,8 @@ import (
 // The owner answers the Kubernetes API below this path, in HTTP/1.1 and HTTP/2.
 const apiPath = "/v1/api"
 
-// Headers of a request to the API say what package apifile's options say, and those of
-// an answer say why there is none.
+// Headers of a request to the API carry package apifile's options. Those of an answer say
+// why there are no objects.
 const (
 	headerCluster = "Kubewake-Cluster"
 	headerSecrets = "Kubewake-Secrets"
@@ -29,17 +29,18 @@ const (
 	noneMoved = "moved"
 )
 
-// silence is how long the owner may say nothing while it has requests.
+// silence is how long the owner may send nothing while it has requests.
 const silence = 15 * time.Second
 
 var (
-	// ErrNotKept: the file does not have what a request to the API asks for.
+	// ErrNotKept: the file does not have the objects that a request to the API asks for.
 	ErrNotKept = errors.New("the file does not have it")
 	// ErrNoOwner: no process answers for the file any more.
 	ErrNoOwner = errors.New("the file's owner does not answer")
 )
 
-// protocols are those that both ends speak. All requests to the API share a connection.
+// protocols are the protocols that both ends speak. All requests to the API share a
+// connection.
 func protocols() *http.Protocols {
 	p := &http.Protocols{}
 	p.SetHTTP1(true)
@@ -67,7 +68,7 @@ func (s *server) api(closing context.Context, w http.ResponseWriter, r *http.Req
 		none(noneMoved).ServeHTTP(w, r)
 		return
 	}
-	// A client that does not read holds up nobody: its watch goes on from the file.
+	// A client that does not read holds up no one else: its watch goes on from the file.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // it fails only on a connection that is gone
 	o := apifile.Options{Cluster: r.Header.Get(headerCluster), Secrets: r.Header.Get(headerSecrets) == "true"}
 	if r.Header.Get(headerElse) == "true" {
@@ -87,8 +88,9 @@ func (s *server) api(closing context.Context, w http.ResponseWriter, r *http.Req
 	http.StripPrefix(apiPath, apifile.New(s.db, o)).ServeHTTP(w, r.WithContext(ctx))
 }
 
-// API asks the file's owner for what its API says. ErrNoOwner: the owner has ended or does
-// not answer, or its file is not at the path any more; Dial again, or open the file.
+// API sends requests to the API of the file's owner. ErrNoOwner means that the owner has
+// ended or does not answer, or that its file is not at the path any more: Dial again, or
+// open the file.
 type API struct {
 	o apifile.Options
 	t *http.Transport
@@ -102,14 +104,16 @@ func (c *Client) API(o apifile.Options) *API {
 		Protocols: p, DisableCompression: true, DialContext: c.http.Transport.(*http.Transport).DialContext,
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream: 64 << 10, // a client that does not read leaves this much here: the least
-			// An owner that is stopped is asked by a ping, and is none if it does not answer.
+			// A silent owner is asked by a ping. If it does not answer, it does not count
+			// as an owner.
 			SendPingTimeout: silence, PingTimeout: silence / 3,
 		},
 	}}
 }
 
-// Do sends a request, which has no body. Its URL is as for an API server, of any host. If
-// otherwise is true, what the file does not have is ErrNotKept, and not the owner's refusal.
+// Do sends a request, which has no body. Its URL is that of a request to an API server,
+// with any host. If otherwise is true and the file does not have the objects, the error
+// is ErrNotKept; if it is false, the owner's refusal is the answer.
 func (a *API) Do(r *http.Request, otherwise bool) (*http.Response, error) {
 	ctx := r.Context()
 	r = r.Clone(ctx)

@@ -97,7 +97,7 @@ func (c *Client) get(ctx context.Context, path string, q url.Values, fn func(io.
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		var u *url.Error // the URL in its text is of no use
+		var u *url.Error // the URL in its text is useless
 		if errors.As(err, &u) {
 			err = u.Err
 		}
@@ -176,7 +176,7 @@ func (c *Client) Status(ctx context.Context) (st Status, err error) {
 func (c *Client) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error {
 	path := "objects"
 	if !q.At.IsZero() {
-		path = "at" // which owners do not know that would show the object as it is
+		path = "at" // unknown to owners that would show the present object
 	}
 	return c.lines(ctx, path, q, func(line json.RawMessage) error {
 		var content map[string]any

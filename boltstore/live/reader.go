@@ -1,13 +1,13 @@
-// Package live shows what is in a file, even while another process has it open.
+// Package live reads a file even while another process has it open.
 //
 // bbolt's lock keeps other processes out of a file. So its owner can serve a read-only
 // unix socket beside it ([Serve]), and [Dial] connects to it. [File] reads a file that
 // this process has open. Both readers give the same answers ([Reader]).
 //
-// The socket is for the same user and root. It has mode 0600, and other peers are
-// turned away if the system names them. No client can hold up the owner. Answers are
-// read in pages, no transaction is open while an answer is sent, and connections,
-// requests and times to send or accept are bounded.
+// The socket is for the same user and root. It has mode 0600, and other peers are turned
+// away if the system names them. No client can hold up the owner: answers are read in
+// pages, no transaction is open while an answer is sent, and connections, requests and
+// times to send or accept are bounded.
 package live
 
 import (
@@ -28,16 +28,18 @@ import (
 // Reader reads a file. Its methods may be called concurrently. Objects are the
 // caller's to keep and change.
 type Reader interface {
-	// Status says what the file holds and, through a socket, what its owner reports.
+	// Status returns the state of the file and, through a socket, its owner's report.
 	Status(ctx context.Context) (Status, error)
-	// Objects calls fn with each object that the query selects, in the order of the
-	// file, until fn fails. Objects are read in pages, each from one commit, or one by
-	// one if the query sorts those of an encrypted file, or asks for those of a namespace.
+	// Objects calls fn with each object that the query selects, in the order of the file,
+	// until fn fails. Objects are read in pages, each from one commit. They are read one
+	// by one if the query asks for a namespace, or sorts the objects of an encrypted
+	// file.
 	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
 	// Index calls fn with each value of the index that the query names, sorted, or only
-	// with Query.Value; an owner of an earlier release still gives all. Each value is of
-	// one commit. ErrNotFound: the file has no such index. ErrSecret: the
-	// index of Secrets is not the one by namespace, and the query does not show secrets.
+	// with Query.Value. An owner of an earlier release returns all values in either case.
+	// Each value is of one commit. ErrNotFound: the file has no such index. ErrSecret:
+	// the index of Secrets is not the one by namespace, and the query does not show
+	// secrets.
 	Index(ctx context.Context, q Query, fn func(IndexValue) error) error
 	// History calls fn with each version of the object at Query.Key in the journal,
 	// oldest first, until fn fails. An empty key means all objects.
@@ -62,9 +64,9 @@ type Status struct {
 // Owner is the process that has the file open.
 type Owner struct {
 	PID int `json:"pid"`
-	// Error is why commits fail at the moment, "" if they succeed.
+	// Error says why commits fail at the moment, "" if they succeed.
 	Error string `json:"error,omitempty"`
-	// Moved is why the owner's file is not the one at the path, "" if it is: see
+	// Moved says why the owner's file is not the one at the path, "" if it is: see
 	// boltstore.ErrMoved. The rest of the Status is then about the owner's file.
 	Moved string `json:"moved,omitempty"`
 	// Sources has the state of each source that the owner keeps up to date, by name.
@@ -76,17 +78,18 @@ type Query struct {
 	Source boltstore.Source
 	// Key selects one object, namespace/name.
 	Key string
-	// At asks for the object at Key as it was then, see history.At.
+	// At asks for the object at Key as it was at that moment, see history.At.
 	At history.Moment
-	// Namespace selects the objects in it, by their keys; in a source with keys of its own,
-	// also those without a namespace. An owner of an earlier release gives all.
+	// Namespace selects the objects in it, by their keys. In a source with keys of its
+	// own it also selects objects without a namespace. An owner of an earlier release
+	// returns all objects.
 	Namespace string
 	// Index and Value select the objects with that value under the index. For Reader.Index
 	// an empty Value means all.
 	Index, Value string
 	// Sorted asks for all objects of a source in the order of their keys. That is the
-	// file's order, unless the file is encrypted. An owner of an earlier release does not
-	// sort those.
+	// file's order, unless the file is encrypted; an owner of an earlier release does not
+	// sort the objects of an encrypted file.
 	Sorted bool
 	// Secrets shows the data of Secrets. Otherwise they are redacted.
 	Secrets bool
@@ -106,9 +109,9 @@ type IndexValue struct {
 	Keys  []string `json:"keys"`
 }
 
-// ErrNotFound: the file has no such source, object or index. ErrUnknown: it does not say
-// how the object was then. ErrSecret: the answer may have the data of Secrets, which the
-// query does not ask for.
+// ErrNotFound: the file has no such source, object or index. ErrUnknown: the file does
+// not have the object's state at that moment. ErrSecret: the answer may have the data of
+// Secrets, which the query does not ask for.
 var (
 	ErrNotFound = errors.New("not found")
 	ErrUnknown  = history.ErrUnknown
@@ -196,7 +199,7 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 		for i, obj := range p.Objects {
 			if !strings.HasPrefix(p.Keys[i], v.prefix()) {
 				if q.Index == "" {
-					return nil // what follows is in other namespaces
+					return nil // the next objects are in other namespaces
 				}
 				continue
 			}

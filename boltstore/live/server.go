@@ -21,13 +21,13 @@ import (
 
 // Options are the options of Serve. The zero value is good.
 type Options struct {
-	// Sources is set to show in `kubewake status` what the program's informers are doing.
-	// It returns the state of each source that the program keeps up to date, by name. It
-	// may be called at any time, concurrently.
+	// Sources returns the state of each source that the program keeps up to date, by
+	// name. Set it so that `kubewake status` shows what the program's informers are
+	// doing. It may be called at any time, concurrently.
 	Sources func() map[string]string
 }
 
-// limits bound what clients can use.
+// limits bound the resources that clients can use.
 type limits struct {
 	conns  int           // connections at a time; others wait to be accepted
 	header int           // bytes of a request
@@ -35,8 +35,8 @@ type limits struct {
 	write  time.Duration // to accept each piece of an answer
 }
 
-// A header is larger than one that kubewake serve accepts and passes on to the API: the end of
-// a connection would be that of all its watches.
+// A header may be larger than one that kubewake serve accepts and passes on to the API:
+// if a connection ended, so would all its watches.
 var defaultLimits = limits{conns: 16, header: 128 << 10, read: 5 * time.Second, write: 10 * time.Second}
 
 const trailerError = "Kubewake-Error"
@@ -50,7 +50,7 @@ type server struct {
 
 	closing context.CancelFunc
 	mu      sync.Mutex
-	closed  bool           // nothing more is added to wg
+	closed  bool           // wg grows no more
 	wg      sync.WaitGroup // requests under way; mu is held over Add once the server serves
 }
 
@@ -114,8 +114,8 @@ func (s *server) begin() bool {
 	return !s.closed
 }
 
-// bounded refuses requests with a body. After next it bounds the time that the client
-// has to take the rest of the answer.
+// bounded refuses requests with a body. After next it bounds the time in which the client
+// must take the rest of the answer.
 func (s *server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
@@ -130,7 +130,7 @@ func (s *server) bounded(next http.Handler) http.Handler {
 	})
 }
 
-// stream is an answer. An error after its first byte is in the trailer.
+// stream is an answer. An error after its first byte goes into the trailer.
 type stream struct {
 	w     http.ResponseWriter
 	c     *http.ResponseController
@@ -183,7 +183,7 @@ func (s *server) answer(closing context.Context, w http.ResponseWriter, r *http.
 }
 
 // atPath returns an error if another file is at the path now, since the client asks for
-// that one. If there is no file at the path, it returns nil.
+// that file. If there is no file at the path, it returns nil.
 func (s *server) atPath(r *http.Request) error {
 	if r.URL.Path == "/v1/status" { // the status says it itself
 		return nil

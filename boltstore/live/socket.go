@@ -74,8 +74,8 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// listen makes the socket of a file that the caller has open for writing. So another
-// socket of this user's at the path belongs to a process that has died.
+// listen makes the socket of a file that the caller has open for writing. So any other
+// socket of this user at the path belongs to a process that has died.
 func listen(db string) (*socket, error) {
 	if runtime.GOOS == "windows" {
 		return nil, fmt.Errorf("a socket that only this user can use: %w on Windows", errors.ErrUnsupported)
@@ -93,8 +93,8 @@ func listen(db string) (*socket, error) {
 }
 
 // Listen makes a unix socket with mode 0600. It accepts only this user and root, as far
-// as the system names peers. A socket at the path that a process of this user's has left
-// is replaced, anything else is not touched. Close removes the socket.
+// as the system names peers. A socket that a process of this user has left at the path is
+// replaced; anything else is not touched. Close removes the socket.
 func Listen(path string) (net.Listener, error) {
 	if runtime.GOOS == "windows" {
 		return nil, fmt.Errorf("a socket that only this user can use: %w on Windows", errors.ErrUnsupported)
@@ -126,7 +126,7 @@ func listenAt(path string) (*socket, error) {
 	return s, nil
 }
 
-// removeStale removes a socket of this user's on which no process listens, and nothing
+// removeStale removes a socket of this user on which no process listens, and nothing
 // else.
 func removeStale(path string) error {
 	st, err := os.Lstat(path)
@@ -162,7 +162,7 @@ func removeStale(path string) error {
 	return nil
 }
 
-// ownerMoved asks the listening process whether its file is at another path by now.
+// ownerMoved asks the listening process whether its file is now at another path.
 func ownerMoved(path string) bool {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,

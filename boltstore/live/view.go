@@ -38,21 +38,21 @@ func (v *view) prefix() string {
 	return v.query.Namespace + "/"
 }
 
-// keyed says whether keys begin with the namespaces of the objects, as in what a server has
-// listed. A program's own store may have any keys.
+// keyed says whether keys begin with the namespaces of the objects, as in a server's
+// lists. A program's own store may have any keys.
 func (v *view) keyed() bool {
 	if !v.state.Synced {
 		return false
 	}
 	p, err := v.store.Page(nil, 1)
 	if err != nil || len(p.Objects) == 0 || p.Objects[0] == nil {
-		return true // what is damaged is not read here
+		return true // damage is not read here
 	}
 	key, err := cache.MetaNamespaceKeyFunc(p.Objects[0])
 	return err == nil && key == p.Keys[0]
 }
 
-// within calls fn with the objects in a namespace, and those that are in none.
+// within calls fn with the objects in a namespace, and with those in none.
 func within(namespace string, fn func(*unstructured.Unstructured) error) func(*unstructured.Unstructured) error {
 	return func(u *unstructured.Unstructured) error {
 		if in := u.GetNamespace(); in != "" && in != namespace {
@@ -142,7 +142,8 @@ const (
 	applied = "kubectl.kubernetes.io/last-applied-configuration"
 )
 
-// redactDiff removes the values from diff and leaves which fields have changed.
+// redactDiff removes the values from diff. It leaves the names of the fields that
+// changed.
 func redactDiff(diff []history.Change) {
 	for i, c := range diff {
 		if !strings.HasPrefix(c.Path, ".data") && !strings.HasPrefix(c.Path, ".stringData") && !strings.HasPrefix(c.Path, ".metadata.annotations") {

@@ -23,8 +23,8 @@ import (
 // the one that encrypted the file. The error names the keyset and says what to do.
 var ErrKeyset = errors.New("keyset")
 
-// Keyset says where a user's Tink keyset comes from. Its keys must be for AEAD.
-// It is read when a file is opened and not kept longer than that.
+// Keyset says where a user's Tink keyset comes from. Its keys must be for AEAD. It is
+// read when a file is opened, and not kept longer than that.
 type Keyset struct {
 	name string
 	read func() (*keyset.Handle, error)
@@ -124,12 +124,12 @@ func Generate(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// rotateWait is how long Rotate waits for another one of the same keyset.
+// rotateWait is how long Rotate waits for another rotation of the same keyset.
 const rotateWait = 10 * time.Second
 
-// Rotate adds a key to the keyset in the file at path and makes it the primary one. The
-// other keys stay, for files that they have sealed. A crash leaves the old keyset or
-// the new one. The file keeps its owner and mode, and a symlink stays one.
+// Rotate adds a key to the keyset in the file at path and makes it the primary key. The
+// other keys stay, for files that they have sealed. A crash leaves the old or the new
+// keyset. The file keeps its owner and mode, and a symlink stays a symlink.
 func Rotate(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -138,8 +138,8 @@ func Rotate(path string) error {
 	if st, err := os.Stat(real); err == nil && !st.Mode().IsRegular() { // to open a FIFO would wait
 		return fmt.Errorf("%w: %s is not a regular file; give the file that has the keyset", ErrKeyset, path)
 	}
-	// Of two rotations at once, one would lose the other's key, by which a file may be
-	// sealed already.
+	// If two rotations ran at once, one would lose the other's key, by which a file may
+	// already be sealed.
 	release, err := osfile.WaitLock(real, rotateWait, false)
 	switch {
 	case err == nil:

@@ -1,10 +1,10 @@
-// Package seal encrypts what goes into a file and decrypts what comes out.
+// Package seal encrypts and decrypts the contents of a file.
 //
 // A file has two data keys of its own. One is for names (object keys and index values),
-// which are sealed deterministically with AES-SIV: equal names are equal in the file
-// and can be looked up. The other is for values (everything else), which are sealed
-// with XAES-256-GCM. Its 192-bit nonces can be drawn at random without limit. With
-// AES-GCM's, a busy file would reach the limit within days.
+// which are sealed deterministically with AES-SIV: equal names are equal in the file and
+// can be looked up. The other is for values (everything else), which are sealed with
+// XAES-256-GCM. Its 192-bit nonces can be drawn at random without limit. With the nonces
+// of AES-GCM, a busy file would reach the limit within days.
 //
 // The data keys are in the file, in an [Envelope] sealed by the user's [Keyset].
 //
@@ -111,7 +111,7 @@ func (s *Sealer) Name(name, place []byte) ([]byte, error) {
 	return s.names.EncryptDeterministically(name, place)
 }
 
-// OpenName opens what Name has sealed.
+// OpenName opens a name that Name has sealed.
 func (s *Sealer) OpenName(sealed, place []byte) ([]byte, error) {
 	if s == nil {
 		return sealed, nil
@@ -127,7 +127,7 @@ func (s *Sealer) Value(value, place []byte) ([]byte, error) {
 	return s.values.Encrypt(value, place)
 }
 
-// OpenValue opens what Value has sealed.
+// OpenValue opens a value that Value has sealed.
 func (s *Sealer) OpenValue(sealed, place []byte) ([]byte, error) {
 	if s == nil {
 		return sealed, nil

@@ -1,5 +1,5 @@
-// Package stores has the other stores of client-go's package cache over a file: what is
-// in them outlives the process.
+// Package stores has the other stores of client-go's package cache over a file. Their
+// contents outlive the process.
 //
 //	client-go                      here
 //	cache.NewTTLStore              [NewTTLStore]
@@ -18,22 +18,22 @@
 //		KeyFunc: tokenKey,
 //	})
 //
-// Token is a pointer to a struct with the two methods of runtime.Object. Nothing else of
-// Kubernetes' is asked of it. An informer's store has the informer's objects only: give
-// whatever expires, or has keys of its own, a source of its own.
+// Token is a struct whose pointer has the two methods of runtime.Object. Nothing else of
+// Kubernetes is required. An informer's store has only the informer's objects: give
+// entries that expire, or have keys of their own, a source of their own.
 //
 // # What a write promises
 //
 // A write returns once it is committed. With boltstore.DurabilityFull, the default, it
 // then survives a power failure; with DurabilityProcess it survives the end of the
-// process. A write that returns an error may be there all the same. A write of several
-// objects is there whole or not at all. An idle file takes some milliseconds for it;
-// writes of several goroutines at once share a commit.
+// process. A write that returns an error may still be stored. A write of several objects
+// is stored whole or not at all. In an idle file a write takes some milliseconds; writes
+// of several goroutines at once share a commit.
 //
 // # What a read promises
 //
-// Reads show what is committed, and objects that are shared: do not change them. They
-// are those of [boltstore.Store], in memory where boltstore.Options.ObjectMemory allows.
+// Reads show committed objects. These are shared: do not change them. Reads are those of
+// [boltstore.Store], from memory if boltstore.Options.ObjectMemory allows.
 //
 // The stores are safe for concurrent use. They live as long as the claim: after Release
 // or DB.Close writes fail with boltstore.ErrClosed.

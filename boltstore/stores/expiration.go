@@ -11,39 +11,40 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// NewTTLStore stands for cache.NewTTLStore: an entry that was stored longer than ttl ago
-// is gone, also when the process was not running meanwhile. A ttl of 0 or less keeps
-// entries for ever. The clock is boltstore.Options.Clock. See [NewExpirationStore].
+// NewTTLStore takes the place of cache.NewTTLStore: an entry that was stored longer than
+// ttl ago is gone, even if the process was not running all the time. A ttl of 0 or less
+// keeps entries for ever. The clock is boltstore.Options.Clock. See [NewExpirationStore].
 func NewTTLStore(s *boltstore.Claimed, ttl time.Duration) (cache.Store, error) {
 	return NewExpirationStore(s, &cache.TTLPolicy{TTL: ttl, Clock: s.Clock()})
 }
 
-// NewExpirationStore stands for cache.NewExpirationStore. As there, the policy is asked
-// when an entry is read. Get, GetByKey and List leave out what has expired, and remove
-// it. ListKeys has the keys of entries that nobody has read since they expired. Update
-// does what Add does: both begin the time again. Opening the store also removes what has
-// expired, since an earlier process may have left entries that nobody will read.
+// NewExpirationStore takes the place of cache.NewExpirationStore. As there, the policy is
+// asked when an entry is read. Get, GetByKey and List leave out expired entries and
+// remove them. ListKeys still has an expired entry's key if nobody has read the entry
+// since. Update does the same as Add: both begin the time again. Opening the store also
+// removes expired entries, since an earlier process may have left entries that nobody
+// will read.
 //
 // An entry that is stored again while a read removes the expired one stays.
 //
 // # Time
 //
-// The policy gets the time of storing as a time of this life of the process, for
-// comparison with boltstore.Options.Clock. It tells the true age, to a second, across
-// restarts, sleep and reboots, whatever the wall clock was set to meanwhile. Across a
-// reboot that takes a wall clock that was known to be right when the entry was stored,
-// and is now; see boltstore.Options.TrustClock. Otherwise the time is zero, and a
-// cache.TTLPolicy counts the entry as expired. Such an entry is hidden and not removed
-// as long as its age may become known, as when a device has started and its clock is
-// not synchronised yet.
+// The policy gets the time of storing as a time of this life of the process, to be
+// compared with boltstore.Options.Clock. It gives the true age, to a second, across
+// restarts, sleep and reboots, however the wall clock was set. Across a reboot, the wall
+// clock must have been known to be right when the entry was stored, and must be now; see
+// boltstore.Options.TrustClock. Otherwise the time is zero, and a cache.TTLPolicy counts
+// the entry as expired. As long as its age may become known, such an entry is hidden but
+// not removed, for example on a device that has just started and whose clock is not
+// synchronised yet.
 //
 // # Errors
 //
-// Writes return errors as [boltstore.Claimed] does, and reads ErrClosed. An entry that
-// damage has taken counts as expired: the log has it, and Add stores it again. If a part
-// of the source is found damaged when the store is opened, or the Go type of the entries
-// has changed, what the file has is set aside, and the store begins empty. A source that
-// an informer feeds is an error, since entries would go with its first list.
+// Writes return the errors of [boltstore.Claimed], and reads ErrClosed. An entry that
+// damage has taken counts as expired: the log names it, and Add stores it again. If a
+// part of the source is damaged when the store is opened, or the Go type of the entries
+// has changed, the file's entries are set aside, and the store begins empty. The source
+// of an informer is an error, since its first list would remove the entries.
 //
 // # Differences from client-go
 //
@@ -68,7 +69,7 @@ func NewExpirationStore(s *boltstore.Claimed, policy cache.ExpirationPolicy) (ca
 	return e, nil
 }
 
-// current sets contents aside that are of another Go type, and are not served.
+// current sets aside contents of another Go type that are not served.
 func current(s *boltstore.Claimed) error {
 	why := s.Outdated()
 	if p, err := s.Page(nil, 1); why == "" || err == nil && p.Synced { // by Claim.ServeOutdated

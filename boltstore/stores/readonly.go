@@ -8,15 +8,16 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// ErrReadOnly is the error of a write to what [ReadOnly] returns.
+// ErrReadOnly is the error of a write to a store that [ReadOnly] returned.
 var ErrReadOnly = errors.New("stores: this store only reads; write to the store of the informer, or of a claim")
 
-// ReadOnly makes an indexer of a store that reads, for listers over DB.View:
+// ReadOnly makes an indexer of a store that is only read, for listers over DB.View:
 //
 //	pods := listers.NewPodLister(stores.ReadOnly(view))
 //
-// Writes fail with [ErrReadOnly]. A view answers ByIndex and IndexKeys of the indices that
-// the file has, and Index of the namespace index alone, whose function it knows.
+// Writes fail with [ErrReadOnly]. A view answers ByIndex and IndexKeys for the indices
+// that the file has. It answers Index only for the namespace index, whose function it
+// knows.
 func ReadOnly(s *boltstore.Store) cache.Indexer { return readOnly{s} }
 
 type readOnly struct{ *boltstore.Store }

@@ -6,21 +6,21 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// NewThreadSafeStore stands for cache.NewThreadSafeStore: a store in which the caller
-// names the key of each write, whatever the object's name. The indices are those of the
-// claim. An informer's store may be given, too: what is written there are own writes, see
+// NewThreadSafeStore takes the place of cache.NewThreadSafeStore: the caller names the
+// key of each write, whatever the object's name. The indices are those of the claim. s
+// may also be an informer's store: writes to it are own writes, see
 // boltstore.Claimed.Add.
 //
-// client-go's methods have no error to return, and never fail. Here an object may be of
-// another Go type, the disk full, the file closed. failed is called with each such error,
+// client-go's methods return no error, and never fail. Here an object may have another Go
+// type, the disk may be full, or the file closed. failed is called with each such error,
 // on the goroutine of the call; nil logs them. A read that fails finds nothing.
 //
-// Replace stores all objects or none. Of a Transaction those that can be stored are, in
-// one commit. An object whose index function fails has no values in that index, where
-// client-go panics. A source whose Go type has changed begins empty, unless the claim
-// has ServeOutdated; what the file has of it is set aside. An object that damage has taken
-// is reported when it is read. Replace mends the source, and so does making the store
-// again once such an object was written over.
+// Replace stores all objects or none. Transaction stores, in one commit, those objects
+// that can be stored. An object whose index function fails has no values in that index;
+// client-go panics. If the source's Go type has changed, the store begins empty, unless
+// the claim has ServeOutdated; the file's objects are set aside. An object that damage
+// has taken is reported when it is read. Replace mends the source. So does making the
+// store again after such an object was overwritten.
 func NewThreadSafeStore(s *boltstore.Claimed, failed func(error)) (cache.ThreadSafeStoreWithTransaction, error) {
 	if s.FilledByProgram() {
 		if err := current(s); err != nil {

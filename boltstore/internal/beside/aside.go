@@ -45,9 +45,9 @@ func (f *Files) AsideName() string {
 	}
 }
 
-// SetAside gives the file at path, which is the file is, a second name: another file
-// can then take the first. If the file system has no links, the second name is of a
-// copy. So there is a file at the path at any moment.
+// SetAside gives the file at path, which must be the file is, a second name. Another file
+// can then take the first name. If the file system has no links, the second name is that
+// of a copy. So there is a file at the path at any moment.
 func (f *Files) SetAside(path string, is os.FileInfo) (string, error) {
 	for _, name := range f.Aside() {
 		if sameFile(name, path) { // an earlier program gave it and died
@@ -103,8 +103,8 @@ func (f *Files) copyTo(src io.Reader, to string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// TryLike gives the file name the mode and owner of from. It only logs a failure, since
-// a damaged file must be replaced all the same.
+// TryLike gives the file called name the mode and owner of from. It only logs a failure,
+// since a damaged file must be replaced in any case.
 func (f *Files) TryLike(name string, from os.FileInfo) {
 	if err := osfile.Like(name, from); err != nil {
 		f.Log.Error(err, "The mode and owner of a damaged file could not be given to its replacement or copy", "file", name)
@@ -128,9 +128,9 @@ func (f *Files) Aside() []string {
 	return names
 }
 
-// Trim removes the oldest files that were set aside, as far as Keep and KeepBytes ask
-// for it. newest always stays: the names of earlier ones may have later times, if the
-// clock has been set back.
+// Trim removes the oldest files that were set aside until Keep and KeepBytes hold. newest
+// always stays: if the clock has been set back, the names of earlier files may have later
+// times.
 func (f *Files) Trim(newest string) {
 	var size int64
 	others := slices.DeleteFunc(f.Aside(), func(name string) bool { return name == newest })

@@ -1,10 +1,10 @@
-// Package beside manages the files beside a kubewake file: those that are being made
-// to take its place, and those that could not be used and were set aside.
+// Package beside manages the files beside a kubewake file: new files that are made to
+// take its place, and files that could not be used and were set aside.
 //
 //	.<file>.new-<inode of the old file>-<inode of this one>-<random>   being made
 //	<file>.corrupt-<time>[-<n>]                                        set aside
 //
-// The next Open removes what a crash left of files that were being made. After a crash
-// a third file may be under such a name: one that came to the path while the names were
-// exchanged. The inodes tell it from the other two, and it is set aside.
+// The next Open removes unfinished files that a crash left. After a crash a third file
+// may have such a name: one that came to the path while the names were exchanged. The
+// inodes tell it from the other two, and it is set aside.
 package beside

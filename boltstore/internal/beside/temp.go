@@ -54,8 +54,9 @@ func makeTemp(path string, was os.FileInfo) (string, error) {
 }
 
 // isNewcomer says whether the file at a temporary name is another program's, which came
-// to path during an exchange of names. It is neither of the two files that the name
-// says, and the new one of these is at path. In a copy of the folder no file is.
+// to path during an exchange of names. Such a file is neither of the two that the name
+// states, and the new one of those is at path. In a copy of the folder, no file is a
+// newcomer.
 func isNewcomer(name, path string) bool {
 	var was, made uint64
 	_, err := fmt.Sscanf(strings.TrimPrefix(filepath.Base(name), TempPrefix(path)), "%x-%x-", &was, &made)
@@ -79,8 +80,8 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(is, other)
 }
 
-// RemoveLeftovers removes what a crash left of files that were being made, unless
-// another process is making them. The caller has the file open and locked.
+// RemoveLeftovers removes unfinished files that a crash left, unless another process is
+// making them. The caller has the file open and locked.
 func (f *Files) RemoveLeftovers() {
 	path, err := filepath.EvalSymlinks(f.Path)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package faults has the errors that the packages below boltstore share, and a list of
-// errors that stays short. boltstore offers the errors to its users.
+// errors that stays short. boltstore exports the errors.
 package faults
 
 import (
@@ -36,7 +36,7 @@ func (l *List) Len() int { return l.n }
 // Add adds err. It does nothing with nil, and adds each error of another List.
 func (l *List) Add(err error) { l.AddOf("", err) }
 
-// AddOf is Add with the name of what the error concerns.
+// AddOf is Add with the name of the thing that the error concerns.
 func (l *List) AddOf(what string, err error) {
 	many := &List{first: []error{err}, n: 1}
 	switch err := err.(type) {

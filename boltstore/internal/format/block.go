@@ -163,7 +163,7 @@ func (o Owner) UnpackBlock(seq uint64, b []byte) ([]Draft, error) {
 	return drafts, nil
 }
 
-// BlockHead is what a block says without being unpacked.
+// BlockHead is the part of a block that can be read without unpacking it.
 type BlockHead struct {
 	Count uint64 // number of entries
 	Last  int64  // time of the last entry, unix ns

@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// Diff is a record without what it shares with a base, another state of the same
-// object. nil is no record. Its form is in the package comment.
+// Diff is the difference between a record and a base, another state of the same object.
+// nil is no record. The package comment has the form.
 type Diff []byte
 
-// DiffOf returns record as a diff from base. It keeps neither.
+// DiffOf returns record as a diff from base. It retains neither.
 func DiffOf(base, record []byte) Diff {
 	if record == nil {
 		return nil

@@ -1,7 +1,6 @@
-// Package format is the form of what a kubewake file holds: records, journal blocks and
-// small values. It turns bytes into structs and back, and does nothing else. Bytes that
-// differ from those written give [faults.ErrDamaged]. No bytes make it panic or exhaust
-// memory.
+// Package format has the form of a kubewake file's records, journal blocks and small
+// values. It turns bytes into structs and back, and does nothing else. Bytes that differ
+// from those written give [faults.ErrDamaged]. No bytes make it panic or exhaust memory.
 //
 // A [Record] is
 //

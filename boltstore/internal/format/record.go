@@ -77,8 +77,9 @@ func (r *Record) ValuesOf(name string) []string {
 	return nil
 }
 
-// Owner is what the sums of one source's records and blocks begin with. So a page from
-// when another source used it is damage. Those of earlier programs began with nothing.
+// Owner is the beginning of the sums of one source's records and blocks. So an old page,
+// from when another source used it, counts as damage. The sums of earlier programs have
+// no such beginning.
 type Owner uint32
 
 const nobody Owner = 0
@@ -257,10 +258,10 @@ func (d *errDecoder) len() (n int) {
 	return n
 }
 
-// HashEntry is what an index entry adds to the digest of its index.
+// HashEntry is the part of an index entry in the digest of its index.
 func HashEntry(entry []byte) uint64 { return xxhash.Sum64(entry) }
 
-// HashRecord is what the record of key adds to the digest of the objects.
+// HashRecord is the part of key's record in the digest of the objects.
 func HashRecord(key string, r *Record) uint64 {
 	var buf [256]byte
 	b := AppendString(buf[:0], key)

@@ -16,7 +16,7 @@ func WithSum(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// CheckSum returns what [WithSum] was given, or [faults.ErrDamaged].
+// CheckSum returns the bytes that [WithSum] was given, or [faults.ErrDamaged].
 func CheckSum(b []byte) ([]byte, error) {
 	if len(b) < 4 {
 		return nil, fmt.Errorf("%w: %d bytes", faults.ErrDamaged, len(b))

@@ -83,8 +83,8 @@ func (x *Box) sealed(k, v []byte) (name, value []byte, err error) {
 	return name, v, err
 }
 
-// bound changes the value's sum by its place, and a bound one back. So a value that is in
-// another place in a plain file is damage, too.
+// bound changes a value's sum by its place, and changes a bound value's sum back. So in a
+// plain file, too, a value in another place counts as damage.
 func (x *Box) bound(name, v []byte) []byte {
 	n := len(v) - 4
 	if n < 0 {
@@ -95,7 +95,7 @@ func (x *Box) bound(name, v []byte) []byte {
 	return b
 }
 
-// freed is what bound was given. Earlier programs stored that.
+// freed reverses bound. Earlier programs stored values that are not bound.
 func (x *Box) freed(name, v []byte) []byte {
 	if _, err := format.CheckSum(v); err == nil {
 		return v
@@ -103,7 +103,7 @@ func (x *Box) freed(name, v []byte) []byte {
 	return x.bound(name, v)
 }
 
-// Delete removes what is at k.
+// Delete removes the value at k.
 func (x *Box) Delete(k []byte) error {
 	name, err := x.name(k)
 	if err != nil {
@@ -120,9 +120,9 @@ func (x *Box) Each(fn func(name, v []byte)) error {
 	return x.Bucket.ForEach(func(name, v []byte) error { fn(name, x.Open(name, v)); return nil })
 }
 
-// Page calls fn with values from the place from on, nil being the start, until fn
-// returns false. next is the place of that value, nil at the end. In a box with names
-// a place from before the file got other data keys counts as the start.
+// Page calls fn with values from the place from on until fn returns false. nil is the
+// start. next is the place of that value, nil at the end. In a box with names, a place
+// under other data keys counts as the start.
 func (x *Box) Page(from []byte, fn func(v []byte) bool) (next []byte, err error) {
 	order, err := x.order()
 	if err != nil {

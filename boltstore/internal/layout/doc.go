@@ -1,6 +1,6 @@
-// Package layout is the buckets of a kubewake file, as typed values. It knows where
-// things are and how an encrypted file seals them. Package boltstore knows what they
-// mean, and package format their bytes.
+// Package layout has the buckets of a kubewake file, as typed values. It knows where
+// things are and how an encrypted file seals them. Package boltstore knows their meaning,
+// and package format their bytes.
 //
 //	/file/header                       the file's header
 //	/sources/<id>/meta                 the source's state
@@ -15,10 +15,10 @@
 //	/sources/<id>/dicts                [Box]: version → dictionary
 //	/aside/<time>/<id>                 a source that was set aside
 //
-// Most buckets have the sequence [Signature], which says whose file a page is of.
+// Most buckets have the sequence [Signature], which shows whose file a page belongs to.
 //
-// In an encrypted file keys are sealed deterministically, so that they can be looked
-// up, and values with a nonce. Associated data binds each to its place: moved elsewhere
-// it cannot be decrypted. The file's order is that of the sealed keys. It is stable and
+// In an encrypted file keys are sealed deterministically, so that they can be looked up,
+// and values with a nonce. Associated data binds each to its place: it cannot be
+// decrypted anywhere else. The file's order is that of the sealed keys. It is stable and
 // means nothing. Sealing fails only for sizes that bbolt would refuse.
 package layout

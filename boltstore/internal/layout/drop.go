@@ -12,8 +12,8 @@ import (
 // ErrCircle means that damage has put a bucket into itself.
 var ErrCircle = fmt.Errorf("%w: a bucket is in itself", faults.ErrDamaged)
 
-// Drop deletes the bucket called name and all that is in it. bbolt's DeleteBucket would
-// recurse without end where a bucket is in itself; Drop returns [ErrCircle].
+// Drop deletes the bucket called name and everything in it. If a bucket is in itself,
+// bbolt's DeleteBucket would recurse without end; Drop returns [ErrCircle].
 func Drop(in *bolt.Bucket, name []byte) error {
 	if b := in.Bucket(name); b != nil {
 		if err := isTree(b, map[uint64]bool{}); err != nil {

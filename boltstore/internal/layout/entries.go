@@ -52,7 +52,7 @@ func sealEntries(s *seal.Sealer, id string, bucket []byte) *Entries {
 //
 //	uint16 length of the sealed value, the sealed value, the sealed item key
 //
-// where package index makes what is sealed.
+// where package index makes the values that are sealed.
 type Entries struct {
 	Bucket *bolt.Bucket
 	seal   *seal.Sealer

@@ -113,7 +113,7 @@ func (g Gen) CreateNotes() (*Box, error) {
 }
 
 // SealOwn is the bases of own writes without a bucket: it only seals. Their names are
-// those of Items, so that both buckets are in the same order.
+// those of Items, so both buckets have the same order.
 func (it *Items) SealOwn() *Items {
 	own := *it
 	own.Bucket = nil

@@ -2,9 +2,10 @@ package layout
 
 import bolt "go.etcd.io/bbolt"
 
-// Signature is the sequence of the buckets that [Create] makes, "kubewake" in ASCII. bbolt
-// keeps a bucket's sequence beside its root page and gives it no meaning. So any page
-// that lists such a bucket says whose file it is, when all above it is lost.
+// Signature is the sequence of the buckets that [Create] makes, "kubewake" in ASCII.
+// bbolt keeps a bucket's sequence beside its root page and gives it no meaning. So any
+// page that lists such a bucket shows whose file it is, even if everything above it is
+// lost.
 const Signature = 0x6b75626577616b65
 
 // Create returns the bucket called name in a transaction or a bucket. It makes the bucket

@@ -29,20 +29,20 @@ var (
 	KeyMeta        = []byte("meta")
 )
 
-// Tree is the buckets of one source, valid within its transaction. Seal is nil in a
-// file that is not encrypted.
+// Tree has the buckets of one source, valid within its transaction. Seal is nil in a file
+// that is not encrypted.
 type Tree struct {
 	Root *bolt.Bucket
 	ID   string
 	Seal *seal.Sealer
 }
 
-// Owner is what the sums of the source's records and blocks begin with.
+// Owner is the beginning of the sums of the source's records and blocks.
 func (t Tree) Owner() format.Owner { return format.OwnerOf(t.ID) }
 
 func (t Tree) metaPlace() []byte { return place(placeMeta, []byte(t.ID)) }
 
-// OpenMetaBytes returns what [Tree.SealMetaBytes] was given.
+// OpenMetaBytes reverses [Tree.SealMetaBytes].
 func (t Tree) OpenMetaBytes(raw []byte) ([]byte, error) {
 	b, err := t.Seal.OpenValue(raw, t.metaPlace())
 	if err != nil {

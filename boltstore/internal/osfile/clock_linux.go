@@ -20,8 +20,8 @@ func Boot() string {
 	return ""
 }
 
-// Uptime is the time since the machine was booted, sleep included, whatever a time
-// namespace makes of it.
+// Uptime is the time since the machine was booted, sleep included, also in a time
+// namespace.
 func Uptime() time.Duration { return clockTime(unix.CLOCK_BOOTTIME) }
 
 // Slept is how long the machine has slept since it was booted.
@@ -37,8 +37,8 @@ func clockTime(id int32) time.Duration {
 	return time.Duration(ts.Nano()) - shifts()[id]
 }
 
-// shifts is by how much this process's time namespace shifts clocks. Processes in
-// other namespaces, of the same boot, read what this one writes.
+// shifts has how far this process's time namespace shifts each clock. Processes of the
+// same boot in other namespaces read the times that this one writes.
 var shifts = sync.OnceValue(func() map[int32]time.Duration {
 	by := map[int32]time.Duration{}
 	text, err := os.ReadFile("/proc/self/timens_offsets")

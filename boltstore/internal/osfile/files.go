@@ -78,7 +78,7 @@ func (f Files) Remove(path string) error {
 	return os.Remove(path)
 }
 
-// Sync writes to disk what b has written.
+// Sync syncs the writes of b to disk.
 func (f Files) Sync(b *bolt.DB) error {
 	if err := f.Op("sync", b.Path()); err != nil {
 		return err
@@ -110,8 +110,8 @@ func (f Files) SyncDir(dir string) error {
 	return nil
 }
 
-// Like gives the file name the owner, group and mode of st. A file that cannot get that
-// group is open to no group. The error says so, or that the owner is another one.
+// Like gives the file called name the owner, group and mode of st. If it cannot get that
+// group, it gets no group permissions. The error says so, or that the owner differs.
 func Like(name string, st os.FileInfo) error {
 	group, err := sameOwner(name, st)
 	if err != nil {
@@ -121,7 +121,7 @@ func Like(name string, st os.FileInfo) error {
 	if !group {
 		mode &^= 0o070
 	}
-	return errors.Join(err, os.Chmod(name, mode)) // last, since before it only this user can read the file
+	return errors.Join(err, os.Chmod(name, mode)) // last: until then only this user can read the file
 }
 
 // IsAt says whether path leads to the open file f.

@@ -2,6 +2,6 @@
 
 package osfile
 
-// Untrusted names the file system of a folder if its locks or syncs cannot be relied
-// on. On this system that is not known.
+// Untrusted names the file system of a folder if its locks or syncs cannot be relied on.
+// This system does not say.
 func Untrusted(string) string { return "" }

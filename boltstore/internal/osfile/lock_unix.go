@@ -34,7 +34,7 @@ func WaitLock(path string, timeout time.Duration, reader bool) (release func(), 
 const lockPoll = 20 * time.Millisecond
 
 // IsFree says whether a writer could open the file now, or there is no file. A reader
-// keeps a writer out, too. IsFree returns false if it cannot find out.
+// also keeps a writer out. IsFree returns false if it cannot find out.
 func IsFree(path string) bool {
 	// Over NFS, only a file opened for writing can get a writer's lock.
 	release, err := flockAs(path, os.O_RDWR, unix.LOCK_EX)

@@ -50,8 +50,8 @@ func checkFile(st fs.FileInfo, readOnly bool) error {
 // Writable is the answer of [UnsafeFor] for a file that others can write.
 const Writable = "can be written by group or others"
 
-// OpenSafe returns an os.OpenFile for bbolt that opens only what [CheckPath] accepts,
-// even if the file was replaced after that check. It gives the file mode 0600.
+// OpenSafe returns an os.OpenFile for bbolt that opens only files that [CheckPath]
+// accepts, even if the file was replaced after that check. It gives the file mode 0600.
 func OpenSafe(readOnly bool) func(string, int, os.FileMode) (*os.File, error) {
 	return func(name string, flag int, perm os.FileMode) (*os.File, error) {
 		f, err := os.OpenFile(name, flag|noFollow, perm)

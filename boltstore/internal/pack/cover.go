@@ -2,17 +2,17 @@ package pack
 
 import "encoding/binary"
 
-// segment is how many bytes of a sample are taken into a dictionary at a time. Samples
-// of one kind have much in common that is longer: shorter pieces leave more matches.
+// segment is how many bytes of a sample go into a dictionary at a time. Samples of one
+// kind share much longer parts, but shorter pieces leave more matches.
 const segment = 1 << 10
 
-// coverBits is the size of the table that counts what samples have in common.
+// coverBits is the size, in bits, of the table that counts the common parts of samples.
 const coverBits = 17
 
 // cover returns up to most bytes of the samples: the segments that have most in common
-// with other samples. It divides the samples into as many stretches as segments fit,
-// and takes the best segment of each. What it has taken does not count again. What it
-// takes first comes last, where matches cost least.
+// with other samples. It divides the samples into as many stretches as segments fit, and
+// takes the best segment of each. Parts that were taken do not count again. The first
+// segment comes last, where matches cost least.
 //
 // This is the method of zstd's own trainer. It needs 1 MiB of memory.
 func cover(samples [][]byte, most int) []byte {
@@ -49,8 +49,8 @@ func coverHash(b []byte) uint32 {
 	return uint32(binary.LittleEndian.Uint64(b) * 0xcf1bbcdcb7a56463 >> (64 - coverBits))
 }
 
-// commonness counts in how many samples each eight bytes occur, by their hash. What
-// occurs in one sample only counts nothing.
+// commonness counts in how many samples each eight bytes occur, by their hash. Eight
+// bytes that occur in only one sample count as 0.
 func commonness(samples [][]byte) []uint16 {
 	count, last := make([]uint16, 1<<coverBits), make([]uint16, 1<<coverBits)
 	for i, b := range samples {

@@ -1,8 +1,8 @@
 // Package pack compresses the payloads of records with zstd, by dictionaries that
 // are trained from a source's own objects.
 //
-// Each dictionary has a version, which records name. A version never comes to mean
-// another dictionary, even if damage has destroyed the first one.
+// Each dictionary has a version, which records name. A version never stands for another
+// dictionary, even if damage has destroyed the first one.
 package pack
 
 import (

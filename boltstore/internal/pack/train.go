@@ -7,9 +7,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A dictionary is trained from the first page of a source's first list, or from a
-// sample of the file once it has enough objects. Another one is trained once the newest
-// packs the objects far worse than it packed its samples.
+// A dictionary is trained from the first page of a source's first list, or from a sample
+// of the file once it has enough objects. Another one is trained once the newest packs
+// objects far worse than it packed its samples.
 const (
 	MinObjects     = 50        // objects that a training needs
 	MaxSamples     = 128       // objects that a training uses at most

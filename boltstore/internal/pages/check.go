@@ -8,13 +8,13 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// Check verifies the file at path before bbolt maps it. With a file that is too short
-// bbolt gets a SIGBUS, and with pages in a circle it hangs.
+// Check verifies the file at path before bbolt maps it. In a file that is too short,
+// bbolt gets a SIGBUS. If pages form a circle, it hangs.
 //
 // Check returns [faults.ErrForeign] if bbolt never wrote the file, and
 // [faults.ErrDamaged] if its pages are not as bbolt writes them. flat says whether the
 // bucket at path holds no buckets: its leaf pages are then not read. lost says that some
-// pages are neither in use nor free, as where a write was lost that used them.
+// pages are neither in use nor free, which is so if a write that used them was lost.
 func Check(path string, flat func(path []string) bool) (lost bool, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -39,8 +39,8 @@ func (f *File) Check(flat func(path []string) bool) error {
 }
 
 // Verify is [Check] for an open file, with all leaf pages read. Each page must be in use
-// or free. Unlike bbolt's own check it does not crash on a damaged file. Nothing may write
-// meanwhile.
+// or free. Unlike bbolt's own check it does not crash on a damaged file. Nothing may
+// write to the file at the same time.
 func (f *File) Verify() error {
 	seen, err := f.scan(func([]string) bool { return false })
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *File) Verify() error {
 	return f.lost(seen)
 }
 
-// lost are the pages that are not in seen, of those in use and those free.
+// lost returns an error if pages are not in seen, which has those in use and those free.
 func (f *File) lost(seen pageSet) error {
 	if f.meta.freelist == noFreelist {
 		return nil
@@ -63,8 +63,8 @@ func (f *File) lost(seen pageSet) error {
 	return errs.Err()
 }
 
-// Lost is what [File.Verify] says of a page that nothing will use again. It costs room
-// and no content.
+// Lost is the text of [File.Verify] for a page that nothing will use again. Such a page
+// costs room but no content.
 const Lost = "neither in use nor free"
 
 // scan verifies that the pages form trees. Each page must be used once and not be free,
@@ -104,8 +104,9 @@ func (f *File) scan(flat func(path []string) bool) (seen pageSet, err error) {
 const noFreelist = ^uint64(0) // bbolt works it out
 
 // CheckFreelist verifies the head of the page with the list of free pages. Each commit of
-// bbolt frees that page, at the place and in the length that its head gives. Unverified,
-// a changed head frees pages in use, or billions of them, which takes all memory.
+// bbolt frees that page, at the place and in the length that its head states. If the head
+// is damaged, the commit would free pages in use, or billions of pages, which takes all
+// memory.
 func (f *File) CheckFreelist() error {
 	if f.meta.freelist == noFreelist {
 		return nil
@@ -119,7 +120,7 @@ func (f *File) CheckFreelist() error {
 	if p.Count == 0xFFFF {
 		count = binary.NativeEndian.Uint64(b[HeadSize:]) + 1
 	}
-	// bbolt reckons the length before it takes the pages from the list itself.
+	// bbolt computes the length before it takes the pages from the list itself.
 	length, size := p.overflow+1, f.meta.pageSize
 	fits := func(n uint64) bool { return (HeadSize+8*n)/uint64(size)+1 == length }
 	if p.id != f.meta.freelist || p.Flags != free || length > f.pages || !fits(count) && !fits(count+length) && !fits(count+length+1) {

@@ -1,8 +1,8 @@
 // Package pages reads the pages of a bbolt file without bbolt.
 //
-// bbolt trusts what it reads. Pages that point in a circle, as lost writes leave them,
-// make it hang or exhaust memory. So this package checks a file before bbolt opens it,
-// and reads a damaged file without bbolt.
+// bbolt trusts a file. Pages that point in a circle, which lost writes can leave, make it
+// hang or exhaust memory. So this package checks a file before bbolt opens it, and reads
+// a damaged file without bbolt.
 //
 // The form is that of bbolt 1.5 (internal/common/page.go). A page begins with
 //

@@ -64,9 +64,9 @@ func newestMeta(r io.ReaderAt) (*meta, error) {
 	return best, nil
 }
 
-// traces says whether a file without meta pages may once have been a bbolt file. It
-// begins with zeros, as after a write that never reached the disk, or with ones, as
-// erased flash does, or one of its pages is a bbolt page at its place.
+// traces says whether a file without meta pages may once have been a bbolt file. It does
+// if it begins with zeros, as after a write that never reached the disk, or with ones, as
+// erased flash does. It also does if one of its pages is a bbolt page at its place.
 func traces(r io.ReaderAt) bool {
 	const most = 1 << 16 // pages to look at
 	begin := make([]byte, pageHead+metaBytes)

@@ -10,10 +10,10 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/faults"
 )
 
-// walker visits the pages of a bucket. It calls leaf for each element of a leaf
-// page; sub is nil unless the element is a bucket. With data set it does not read
-// leaf pages, but for the lengths in inline ones. It skips what it cannot read, and adds
-// the reason to errs.
+// walker visits the pages of a bucket. It calls leaf for each element of a leaf page; sub
+// is nil unless the element is a bucket. With data set it reads no leaf pages except for
+// the lengths in inline ones. It skips pages that it cannot read, and adds the reason to
+// errs.
 type walker struct {
 	f    *File
 	seen pageSet
@@ -30,8 +30,9 @@ func (w *walker) bucket(b Bucket) {
 	} else if p := parsePageHead(b.inline); p.Flags != Leaf {
 		w.fail("an inline bucket of flags %x", p.Flags)
 	} else {
-		// bbolt copies some inline buckets, and its keys and values then point beyond the copy
-		// where an element says so. No fault shows that, and Go's collector ends the process.
+		// bbolt copies some inline buckets. Keys and values of the copy may then point
+		// beyond it, if an element has a wrong length. No fault shows that, and Go's
+		// collector ends the process.
 		w.leaves(p, b.inline, nil, true)
 	}
 }
@@ -114,8 +115,8 @@ func (w *walker) leaves(p Page, b, end []byte, inline bool) {
 	o := binary.NativeEndian
 	var last []byte
 	disorder := false
-	// bbolt writes keys and values one after the other behind the elements. So each element
-	// also says how many there are.
+	// bbolt writes keys and values one after the other behind the elements. So each
+	// element also shows how many elements there are.
 	next := uint64(16 * p.Count)
 	if rest := b[HeadSize:]; p.Count == 0 && len(bytes.Trim(rest[:min(16, len(rest))], "\x00")) > 0 {
 		w.fail("%s has lost its elements", where)
@@ -157,17 +158,17 @@ func (w *walker) leaves(p Page, b, end []byte, inline bool) {
 	}
 }
 
-// Each calls fn in key order for each element of b that can be read. sub is nil
-// unless the element is a bucket. k and v stay valid and belong to fn. The error
-// lists what could not be read.
+// Each calls fn in key order for each element of b that can be read. sub is nil unless
+// the element is a bucket. k and v stay valid and belong to fn. The error lists the parts
+// that could not be read.
 func (f *File) Each(b Bucket, fn func(k, v []byte, sub *Bucket)) error {
 	w := walker{f: f, seen: f.newSet(), leaf: fn}
 	w.bucket(b)
 	return w.errs.Err()
 }
 
-// Find returns the bucket called name in b. If it cannot, it returns an empty
-// bucket and an error that lists what could not be read.
+// Find returns the bucket called name in b. If it cannot, it returns an empty bucket and
+// an error that lists the parts that could not be read.
 func (f *File) Find(b Bucket, name []byte) (found Bucket, err error) {
 	ok := false
 	err = f.Each(b, func(k, _ []byte, sub *Bucket) {
@@ -184,9 +185,9 @@ func (f *File) Find(b Bucket, name []byte) (found Bucket, err error) {
 	return found, nil
 }
 
-// Once says whether is holds for any leaf page of the file, in use or not: for a bucket's
-// elements that were together once, whatever is lost since. An element that is no bucket
-// is nil.
+// Once says whether is holds for any leaf page of the file, in use or not. So it sees
+// elements of a bucket that were once together, whatever has been lost since. An element
+// that is no bucket is nil.
 func (f *File) Once(is func(page map[string]*Bucket) bool) bool {
 	for id := uint64(2); id < f.pages; id++ {
 		p, err := f.Head(id)
@@ -219,10 +220,11 @@ type child struct {
 }
 
 // beginning is how many bytes are read of each page. The first key follows the page's
-// elements, of 16 bytes each. To read pages whole takes an open of a large file longer.
+// elements of 16 bytes each. Reading whole pages would make the opening of a large file
+// slower.
 const beginning = 256
 
-// look reads the first bytes of each child's page, on all cores.
+// look reads the first bytes of each child's page on all cores.
 func (f *File) look(children []child) {
 	workers := max(min(runtime.GOMAXPROCS(0), len(children)/16), 1)
 	var wg sync.WaitGroup
