@@ -84,11 +84,11 @@ func (a *access) options(cluster string, l *klog.Logger) apifile.Options {
 	return o
 }
 
-// link leads to the server of a config, which is of one of the clusters, as soon as there
-// are any.
+// link leads to the server of a config. As soon as clusters returns any, the server must
+// be of one of them.
 func (a *access) link(cfg *rest.Config, clusters func(context.Context) []string) (*serve.Link, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.WrapTransport = nil // what counts and sifts answers cannot pass on streams
+	cfg.WrapTransport = nil // the wrapper that counts and sifts answers cannot pass on streams
 	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline, Clusters: clusters})
 }
 
@@ -172,7 +172,8 @@ func (a *access) serveLoopback(s *serve.Server, path string, logf func(string, .
 	return nil
 }
 
-// portStays says whether an address leaves the port open, so that the earlier one can stay.
+// portStays says whether an address leaves the port open, so that the earlier port can
+// stay.
 func portStays(listen, earlier string) bool {
 	now, err := net.ResolveTCPAddr("tcp", listen)
 	if err != nil {

@@ -32,13 +32,13 @@ func ask(namespace string, all bool, selector labels.Selector) question {
 	return question{namespace: namespace, selector: selector}
 }
 
-// answer says which of a type's sources answer the question; there must be at least
-// one. One source answers, since records of two are of two moments: of those that cover
-// the question, the one that the server confirmed last.
+// answer says which of a type's sources answer the question. There must be at least one
+// source. Of those that cover the question, the one that the server confirmed last
+// answers alone, since the records of two sources are of two moments.
 //
-// Only if none covers all namespaces are there several, one for each namespace in the
-// file. note says what the answer lacks. A source that was never listed answers only
-// what no other source can.
+// If no source covers all namespaces, there are several, one for each namespace in the
+// file. note says what the answer lacks. A source that was never listed answers only if
+// no other can.
 func (q question) answer(sources []boltstore.State) (by []boltstore.State, note string, err error) {
 	read := slices.DeleteFunc(slices.Clone(sources), func(st boltstore.State) bool { return !st.Synced })
 	if by, note, err := q.answerOf(read); err == nil {
@@ -119,7 +119,7 @@ func same(a, b labels.Requirement) bool {
 
 // byNamespace returns a source for each namespace of the question. It is the latest of
 // those that cover the namespace with that selector, or of any if selector is nil. A
-// source of all namespaces counts for each, and is then the only one.
+// source of all namespaces counts for each namespace, and is then the only one.
 func (q question) byNamespace(sources []boltstore.State, selector labels.Selector) (by []boltstore.State) {
 	of := map[string][]boltstore.State{}
 	for _, st := range sources {
@@ -146,9 +146,9 @@ func namespacesOf(by []boltstore.State) string {
 	return strings.Join(names, ", ")
 }
 
-// lately compares when two sources were confirmed. On a device whose clock restarts at
-// boot, times do not count if an age is not known. Then the server's versions count, if
-// they can be compared.
+// lately compares when two sources were confirmed. If an age is not known, as on a device
+// whose clock restarts at boot, the times do not count. Then the server's versions count,
+// if they can be compared.
 func lately(a, b boltstore.State) int {
 	switch {
 	case a.ConfirmedAge != nil && b.ConfirmedAge != nil:

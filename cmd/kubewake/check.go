@@ -60,7 +60,7 @@ type verdict struct {
 	Report boltstore.Report
 	Error  string // why the child could not check
 	Locked bool
-	Taken  bool // another program wrote to the file meanwhile
+	Taken  bool // another program wrote to the file during the check
 }
 
 func (c *check) run(ctx context.Context) error {
@@ -154,7 +154,7 @@ func (c *check) child(ctx context.Context, db dbFile) (v verdict, err error) {
 	case exit.String() == "signal: killed":
 		return v, errors.New("the process that checks it was killed from outside; is there enough memory?")
 	}
-	// If another program writes meanwhile, the file may look damaged.
+	// If another program writes during the check, the file may look damaged.
 	if now, err := os.Stat(db.path); before == nil || err != nil || !os.SameFile(before, now) || !now.ModTime().Equal(before.ModTime()) {
 		return verdict{Error: oneLine(boltstore.ErrTaken), Taken: true}, nil
 	}

@@ -47,10 +47,9 @@ func madeUp(flags *genericclioptions.ConfigFlags, cfg *rest.Config) bool {
 	return err == nil && clientcmdapi.IsConfigEmpty(&raw)
 }
 
-// listWatch lists a type in protobuf, as its Go type, if client-go has one. Otherwise
-// it lists unstructured objects. The example of these has no kind: a custom resource may
-// be defined again with another one, and client-go drops the events of a kind that is
-// not the example's.
+// listWatch lists a type in protobuf, as its Go type, if client-go has one. Otherwise it
+// lists unstructured objects. Their example has no kind: a custom resource may be defined
+// again with another kind, and client-go drops events whose kind is not the example's.
 func listWatch(cfg *rest.Config, r resource, namespace, selector string) (cache.ListerWatcher, runtime.Object, error) {
 	modify := func(o *metav1.ListOptions) { o.LabelSelector = selector }
 	if example, err := scheme.Scheme.New(r.gvk); err == nil {

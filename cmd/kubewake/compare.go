@@ -78,15 +78,15 @@ func newCompare(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// side is what one of the two has of an object.
+// side is an object in the file or in the other place.
 type side struct {
 	UID             string `json:"uid"`
 	ResourceVersion string `json:"resourceVersion"`
 	content         [sha256.Size]byte
 }
 
-// difference is an object that the two do not have alike. File and Other are nil where
-// there is none.
+// difference is an object that differs between the two. File or Other is nil if it does
+// not have the object.
 type difference struct {
 	Key   string `json:"key"` // namespace/name
 	What  string `json:"what"`
@@ -122,7 +122,7 @@ func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) 
 	return len(found) > 0, c.print(found)
 }
 
-// read returns what a file has.
+// read returns the objects of a file.
 func (c *compare) read(ctx context.Context, db *dbFile, typ, namespace string) (map[string]side, []boltstore.State, error) {
 	r, sources, err := db.answering(ctx, c.streams.ErrOut, typ, namespace, c.all, nil)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *compare) read(ctx context.Context, db *dbFile, typ, namespace string) (
 	return has, sources, nil
 }
 
-// list returns what the cluster has of the sources.
+// list returns the cluster's objects of the sources.
 func (c *compare) list(ctx context.Context, sources []boltstore.State, namespace string) (map[string]side, error) {
 	cfg, err := clientConfig(c.flags, func(*rest.Config) {})
 	if err != nil {

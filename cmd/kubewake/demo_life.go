@@ -26,8 +26,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// life says what one life of a process took, in milliseconds since its start, and what
-// its handler was told.
+// life has the times of one life of a process, in milliseconds since its start, and the
+// number of events that its handler was told.
 type life struct {
 	FirstRead float64 `json:"firstReadMs"`
 	Replayed  float64 `json:"replayedMs"`

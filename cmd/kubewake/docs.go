@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newDocs writes the manual. It is for who packs the program.
+// newDocs writes the manual. It is for packagers.
 func newDocs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "docs", Short: "Write the manual", Hidden: true, Args: cobra.NoArgs,

@@ -22,9 +22,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// dryRun answers what kubectl diff asks: what an object of the file would be after a
-// patch, or as a new one. Nothing is written. Defaults, admission and field managers are
-// the server's, and are left out.
+// dryRun answers the requests of kubectl diff: an object of the file after a patch, or a
+// new object. Nothing is written. It leaves out defaults, admission and field managers,
+// which are the server's.
 func dryRun(file http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		dry := r.URL.Query().Get("dryRun") == metav1.DryRunAll
@@ -97,8 +97,8 @@ func apply(object, patch []byte, how apitypes.PatchType) ([]byte, error) {
 	return nil, fmt.Errorf("a file applies no patch of type %q", how)
 }
 
-// asServer makes of an object what every server does: there are no annotations if there are
-// none of them, and a Secret's stringData is in its data, where kubectl masks it.
+// asServer changes an object in the same way as every server: empty annotations are
+// removed, and a Secret's stringData moves into its data, where kubectl masks it.
 func asServer(object []byte) ([]byte, error) {
 	u := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(object, &u.Object); err != nil { // numbers stay what they are

@@ -135,7 +135,7 @@ func (e *export) typ(ctx context.Context, typ string, selector labels.Selector) 
 	return nil
 }
 
-// leaves says why an object is left out, "" if it is not.
+// leaves returns the reason why an object is left out, "" if it is not.
 func (e *export) leaves(u *unstructured.Unstructured) string {
 	switch {
 	case u.GetDeletionTimestamp() != nil:
@@ -148,8 +148,8 @@ func (e *export) leaves(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// manifest removes from an object what the server sets. Owners go too: in another
-// cluster they have other UIDs, and the object would be collected.
+// manifest removes the fields that the server sets from an object. It also removes
+// owners: in another cluster they have other UIDs, and the object would be collected.
 func manifest(u *unstructured.Unstructured) *unstructured.Unstructured {
 	delete(u.Object, "status")
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields", "ownerReferences"} {

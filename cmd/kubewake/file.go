@@ -95,8 +95,8 @@ func namespaceFlag(cmd *cobra.Command, namespace *string) {
 	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "namespace; the kubeconfig's by default, as in mirror")
 }
 
-// namespaceOf returns the given namespace, or the default one. A kubeconfig that cannot
-// be used counts as missing, since the command asks no server.
+// namespaceOf returns the given namespace, or the default one. An unusable kubeconfig
+// counts as missing, since the command asks no server.
 func namespaceOf(given string) string {
 	if given != "" {
 		return given
@@ -130,12 +130,12 @@ func (f *dbFile) openWithin(wait time.Duration) (*boltstore.DB, error) {
 
 // read reads the file, through its owner's socket if another process has it open.
 func (f *dbFile) read() (live.Reader, error) {
-	db, err := f.openWithin(-1) // who has it open can answer at once
+	db, err := f.openWithin(-1) // a process that has it open can answer at once
 	if errors.Is(err, boltstore.ErrLocked) {
 		if c, derr := f.owner(); derr == nil {
 			return c, nil
 		}
-		db, err = f.open() // who has it open may be about to close it
+		db, err = f.open() // a process that has it open may be about to close it
 	}
 	if err == nil {
 		return opened{live.File(db), db}, nil
@@ -218,8 +218,8 @@ func (f *dbFile) readType(ctx context.Context, typ string) (*ofType, error) {
 	return t, nil
 }
 
-// answering is readType, with the sources that answer a question about the type. What
-// the answer lacks goes to errOut, also which sources have never been listed.
+// answering is readType, with the sources that answer a question about the type. It
+// writes to errOut what the answer lacks, and which sources have never been listed.
 func (f *dbFile) answering(ctx context.Context, errOut io.Writer, typ, namespace string, all bool, selector labels.Selector) (*ofType, []boltstore.State, error) {
 	r, err := f.readType(ctx, typ)
 	if err != nil {
@@ -242,7 +242,7 @@ func (f *dbFile) answering(ctx context.Context, errOut io.Writer, typ, namespace
 	return r, sources, nil
 }
 
-// sayConfirmed says when the server confirmed a source. Of a source that has never been
+// sayConfirmed says when the server confirmed a source. If the source has never been
 // listed, answering has said so.
 func sayConfirmed(errOut io.Writer, st boltstore.State) {
 	if st.Synced {

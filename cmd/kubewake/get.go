@@ -71,7 +71,7 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	})
 }
 
-// oneType is the one type of which a command line names objects, as TYPE [NAME...] or as
+// oneType is the one type whose objects a command line names, as TYPE [NAME...] or as
 // TYPE/NAME... .
 func oneType(args []string) (typ string, names []string, ok bool) {
 	if len(args) == 0 || strings.Contains(args[0], ",") {
@@ -168,8 +168,8 @@ func (g *get) run(ctx context.Context, typ string, names []string) (err error) {
 	return nil
 }
 
-// within is the namespace to read of a source, "" for all. Callers filter all the same: the
-// source's scope may be unknown, and its owner of an earlier release.
+// within is the namespace to read from a source, "" for all. Callers still filter: the
+// source's scope may be unknown, or its owner may be of an earlier release.
 func within(st boltstore.State, namespace string, all bool) string {
 	if all || st.Scope != boltstore.ScopeNamespaced {
 		return ""
@@ -177,8 +177,8 @@ func within(st boltstore.State, namespace string, all bool) string {
 	return namespace
 }
 
-// keysOf are the keys that a source may have objects of these names at, one that means all
-// without names.
+// keysOf are the keys at which a source may have objects of these names. Without names it
+// is one key that means all.
 func keysOf(st boltstore.State, namespace string, names []string) (keys []string) {
 	if len(names) == 0 {
 		return []string{""}
@@ -194,7 +194,7 @@ func keysOf(st boltstore.State, namespace string, names []string) (keys []string
 	return keys
 }
 
-// errCategory: what is named is no type, but several.
+// errCategory: the name stands for several types.
 var errCategory = errors.New("it is a category of types")
 
 func notInFile(typ, path string, states []boltstore.State) error {
@@ -208,8 +208,8 @@ func notInFile(typ, path string, states []boltstore.State) error {
 	return fmt.Errorf("%w; it has: %s", unknownType(typ, path), strings.Join(types, ", "))
 }
 
-// pick returns the objects with the given names, in their order and as often as they are
-// given, as kubectl does. Without names it returns all, sorted by key. missing has the names
+// pick returns the objects with the given names. As in kubectl, it keeps the order of the
+// names and repeats. Without names it returns all, sorted by key. missing has the names
 // without an object, quoted.
 func pick(found map[string]*unstructured.Unstructured, names []string) (objs []*unstructured.Unstructured, missing []string) {
 	all := slices.SortedFunc(maps.Values(found), byKey)

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// lister writes a List in JSON or YAML some items at a time, as the printers write all of
-// it.
+// lister writes a List in JSON or YAML, some items at a time. Its output is that of the
+// printers, which write all of it at once.
 type lister struct {
 	*get
 	begun bool
@@ -55,7 +55,7 @@ func (l *lister) write(out *bytes.Buffer, objs []*unstructured.Unstructured) err
 	return err
 }
 
-// end writes what follows the items, or a List without any.
+// end writes the part after the items, or a List without items.
 func (l *lister) end(out io.Writer) error {
 	if !l.begun {
 		return l.printList(out, nil)

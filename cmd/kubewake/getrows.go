@@ -14,8 +14,8 @@ import (
 )
 
 // rows prints objects while they are read, some hundred at a time, if they come in the
-// order of their keys. From an encrypted file whose owner is of an earlier release they do
-// not: then all are held, and sorted.
+// order of their keys. If they do not, as from an encrypted file whose owner is of an
+// earlier release, it holds all of them and sorts them.
 type rows struct {
 	*get
 	st      boltstore.State
@@ -47,7 +47,7 @@ func (r *rows) add(u *unstructured.Unstructured) error {
 	return r.flush()
 }
 
-// end prints what is left.
+// end prints the rest.
 func (r *rows) end() error {
 	slices.SortFunc(r.held, byKey)
 	if len(r.held) > 0 || !r.flows {

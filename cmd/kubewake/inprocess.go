@@ -36,7 +36,7 @@ func (t *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		defer stop()
 		err := w.answer(t.handler, in)
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // a handler ends then as if it had said everything
+			err = context.Cause(ctx) // a handler then ends as if its answer were complete
 		}
 		to.CloseWithError(err)
 		_ = in.Body.Close() // as every transport does; it was only read
@@ -52,8 +52,8 @@ func (t *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// endOf is how a body ends when the command does, because of cause. A watch ends in order:
-// client-go makes an object of an error, and kubectl may still print it.
+// endOf is the error with which a body ends when cause ends the command. A watch ends in
+// order: client-go makes an object of an error, and kubectl may still print it.
 func endOf(r *http.Request, cause error) error {
 	if watches, _ := strconv.ParseBool(r.URL.Query().Get("watch")); watches {
 		return io.EOF
@@ -70,8 +70,8 @@ type reply struct {
 	body         *bufio.Writer
 }
 
-// answer has a handler answer. A handler that gives up in the middle, as it does by a
-// panic, breaks the body off.
+// answer runs a handler. If the handler gives up in the middle, by a panic, the body
+// breaks off.
 func (w *reply) answer(h http.Handler, r *http.Request) (err error) {
 	defer func() {
 		switch p := recover(); {
@@ -108,7 +108,7 @@ func (w *reply) Flush() {
 	_ = w.body.Flush() // the next Write fails, too
 }
 
-// replyBody ends the request when the client has enough.
+// replyBody ends the request when the client has read enough.
 type replyBody struct {
 	*io.PipeReader
 	cancel context.CancelCauseFunc
@@ -120,7 +120,7 @@ func (b *replyBody) Close() error {
 }
 
 // aged says on errOut how old the answers' data is, once for each type. Nothing asks
-// again later: what the file cannot answer now, it cannot answer in a second.
+// again later: if the file cannot answer now, it cannot answer in a second.
 type aged struct {
 	next   http.RoundTripper
 	errOut io.Writer

@@ -26,7 +26,7 @@ func keysetOf(file string) *seal.Keyset {
 	return seal.File(file)
 }
 
-// flagOf adds to an error of opening a file the flag that it is about.
+// flagOf adds the flag that an error of opening a file concerns to the error.
 func flagOf(err error) error {
 	switch {
 	case err == nil:

@@ -24,8 +24,8 @@ import (
 	"github.com/kubewake/kubewake/internal/serve"
 )
 
-// kubeClient gives kubectl's commands the file for a server. It opens the file when it is
-// first used, by its owner's socket if it has one.
+// kubeClient gives kubectl's commands the file in place of a server. It opens the file
+// when it is first used, through its owner's socket if there is one.
 type kubeClient struct {
 	streams   genericiooptions.IOStreams
 	db        dbFile
@@ -33,11 +33,13 @@ type kubeClient struct {
 	secrets   bool
 	masks     func() bool // whether copies of Secrets' data in annotations are masked; nil: they are not
 	warnings  rest.WarningHandler
-	// server is asked for schemas that are not kept. nil, or one that returns nil, asks none.
+	// server returns the server to ask for schemas that are not kept. If it is nil, or
+	// returns nil, no server is asked.
 	server    func(*serve.Shared) (*serve.Link, error)
-	completes *string // what a name that is completed begins with; nil: none is
-	// own runs a command line with code of ours. handled says that it has, with err its
-	// result; otherwise kubectl's code runs it. nil means that kubectl's runs all.
+	completes *string // the beginning of the name to complete; nil: none
+	// own runs a command line with code of ours. handled says that it has done so, with
+	// err as the result. Otherwise kubectl's code runs it. nil means that kubectl's code
+	// runs everything.
 	own func(cmd *cobra.Command, args []string) (handled bool, err error)
 
 	ctx    context.Context // of the command
@@ -101,7 +103,7 @@ func (c *kubeClient) open() {
 	}
 }
 
-// Close lets go of the file.
+// Close closes the file.
 func (c *kubeClient) Close() error {
 	if c.close == nil {
 		return nil

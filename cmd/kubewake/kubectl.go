@@ -27,8 +27,8 @@ import (
 	_ "github.com/kubewake/kubewake/cmd/kubewake/internal/english" // before kubectl's packages
 )
 
-// fatal is how kubectl's commands end with an error. They call os.Exit; here they panic,
-// and run returns the exit code.
+// fatal is the panic by which kubectl's commands end with an error. Instead of calling
+// os.Exit they panic, and run returns the exit code.
 type fatal struct {
 	text string
 	code int
@@ -69,7 +69,7 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 	}
 }
 
-// here finds those of kubectl's commands in its help that kubewake has, too.
+// here finds the commands in kubectl's help that kubewake also has.
 var here = regexp.MustCompile(`\bkubectl (get|describe|events|api-resources|api-versions|wait|diff|explain|logs)\b`)
 
 // onFile makes a command of kubectl read the file. Its help then says kubewake.
@@ -101,7 +101,7 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 			c.completes = new(nameOf(to))
 			defer func() { err := c.Close(); _ = err }() // it was only read
 			how = cobra.ShellCompDirectiveNoFileComp
-			_ = untilFatal(io.Discard, func() { all, how = completes(cmd, args, to) }) // what cannot be completed is not
+			_ = untilFatal(io.Discard, func() { all, how = completes(cmd, args, to) }) // without an answer nothing is completed
 			return all, how
 		}
 	}
@@ -128,8 +128,8 @@ func untilFatal(errOut io.Writer, runs func()) (err error) {
 	return nil
 }
 
-// hideEvents has describe leave out the events of a file that has none of them. kubectl would
-// call the object not found, or say that there were no events.
+// hideEvents makes describe leave out events if the file has none. kubectl would call the
+// object not found, or say that there were no events.
 func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("show-events") {
 		return nil
@@ -192,7 +192,7 @@ func notInFiles(use, short, why string) *cobra.Command {
 	}
 }
 
-// saysInstead replaces what a command's help calls the program.
+// saysInstead replaces the program's name in a command's help.
 func saysInstead(cmd *cobra.Command, name, instead string) {
 	for _, text := range []*string{&cmd.Long, &cmd.Example} {
 		*text = strings.ReplaceAll(*text, name, instead)

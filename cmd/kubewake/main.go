@@ -1,4 +1,4 @@
-// Command kubewake keeps Kubernetes objects in a file and shows what is in it.
+// Command kubewake keeps Kubernetes objects in a file and reads them from it.
 package main
 
 import (
@@ -83,7 +83,8 @@ func loggerTo(w io.Writer) *klog.Logger {
 	return logger(func(line string) { fmt.Fprintln(w, line) })
 }
 
-// Names by which kubectl finds the program as its command wake, and what completes that.
+// Names by which kubectl finds the program as its command wake, and the completion of
+// that.
 const (
 	plugin    = "kubectl-wake"
 	completer = "kubectl_complete-wake"

@@ -18,9 +18,9 @@ import (
 // mask is in the place of a value that is not shown.
 const mask = "***"
 
-// maskApplied hides what kubectl diff would show of Secrets: it masks their data, but not
-// the copy of it in the annotation of kubectl apply. The names of the values stay, since
-// diff finds by them what a manifest deletes.
+// maskApplied masks the copy of a Secret's data in the annotation of kubectl apply.
+// kubectl diff masks the data itself, but would show that copy. The names of the values
+// stay, since diff needs them to see which ones a manifest deletes.
 func maskApplied(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := kubeapi.ParsePath(r.URL.Path); p.GroupVersion.Group != "" || p.Resource != "secrets" {
@@ -77,7 +77,7 @@ func withoutApplied(body []byte) ([]byte, error) {
 func masked(manifest string) string {
 	var object map[string]any
 	if json.Unmarshal([]byte(manifest), &object) != nil {
-		return "{}" // who knows what it has
+		return "{}" // it cannot be read, and may have anything
 	}
 	for _, field := range []string{"data", "stringData"} {
 		if values, ok := object[field].(map[string]any); ok {

@@ -52,7 +52,7 @@ type mirror struct {
 
 	configFile string
 	wanted     atomic.Pointer[wanted] // by the flags and the config file
-	rewanted   chan struct{}          // it was read again, and asks for something else
+	rewanted   chan struct{}          // the config was read again, and asks for something else
 	hangups    <-chan os.Signal       // in place of the process's, for tests
 
 	firstRead float64
@@ -269,9 +269,9 @@ func clusterOf(ctx context.Context, cfg *rest.Config) (string, error) {
 	return src.Cluster, err
 }
 
-// resolve finds out what a type is, which is one of those wanted. It asks the file first, so that no server is
-// needed. If what the file has of the cluster does not say all, it asks the server,
-// however long that takes.
+// resolve finds out which resource an argument means; it is one of those wanted. It asks
+// the file first, so that no server is needed. If the file does not say everything, it
+// asks the server, however long that takes.
 func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg string, w wanted) (resource, error) {
 	if r, ok := m.moved.Load(arg); ok {
 		return r.(resource), nil

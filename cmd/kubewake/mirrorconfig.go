@@ -76,8 +76,8 @@ func readConfig(path string) (all []setting, err error) {
 	return all, nil
 }
 
-// configure sets the flags that the command line has not given as the file at path says,
-// and returns the types. Types on the command line come before the file's.
+// configure sets the flags that the command line does not give to the values in the file
+// at path. It returns the types, with those on the command line before the file's.
 func configure(path string, flags *pflag.FlagSet, args []string) (types []string, err error) {
 	all, err := readConfig(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func configure(path string, flags *pflag.FlagSet, args []string) (types []string
 		if !inConfig(f) {
 			return nil, wrong("there is no such key; there are %s and the flags of kubewake mirror", keyTypes)
 		}
-		// -n on the command line asks for one namespace, whatever the file says of all.
+		// -n on the command line asks for one namespace, even if the file asks for all.
 		given := f.Changed || f.Name == "all-namespaces" && flags.Changed("namespace")
 		if err := s.set(f, given); err != nil {
 			return nil, wrong("%v", err)
@@ -114,7 +114,7 @@ func configure(path string, flags *pflag.FlagSet, args []string) (types []string
 }
 
 // set gives a flag the value, unless the command line has given it one. A value that the
-// flag does not take is an error in any case.
+// flag does not accept is an error in any case.
 func (s setting) set(f *pflag.Flag, given bool) error {
 	slice, many := f.Value.(pflag.SliceValue)
 	if s.list && !many {
@@ -141,7 +141,7 @@ func (s setting) set(f *pflag.Flag, given bool) error {
 	return err
 }
 
-// wanted is what a mirror keeps. It changes when the config file is read again.
+// wanted says what a mirror keeps. It changes when the config file is read again.
 type wanted struct {
 	types     []string
 	all       bool
@@ -149,7 +149,7 @@ type wanted struct {
 	selector  string
 }
 
-// wants returns what flags and types ask for.
+// wants returns what the flags and types ask for.
 func (m *mirror) wants(types []string) (w wanted, err error) {
 	w = wanted{types: types, all: m.all, selector: m.selector}
 	if _, err := labels.Parse(w.selector); err != nil {
@@ -180,8 +180,8 @@ func (w wanted) equal(o wanted) bool {
 // whereFlags are the flags that a reload may change.
 var whereFlags = []string{"all-namespaces", "namespace", "selector"}
 
-// again reads the config file for another time. given are the flags as the process was
-// started, set by the file, too.
+// again reads the config file once more. given are the flags with which the process was
+// started, including those that the file set.
 func (m *mirror) again(given *pflag.FlagSet, args []string) (wanted, error) {
 	cmd, next := mirrorCommand(m.streams)
 	flags := cmd.Flags()

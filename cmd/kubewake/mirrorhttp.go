@@ -30,7 +30,7 @@ type source struct {
 	handler cache.ResourceEventHandlerRegistration
 	once    sync.Once
 	live    chan struct{} // closed once it has been live
-	denied  chan struct{} // the server refuses what the file has
+	denied  chan struct{} // the server refuses the type that the file has
 
 	added, modified, deleted atomic.Int64
 	replayed                 atomic.Int64 // when the handler was told the last object of a replay, unix ns
@@ -105,7 +105,7 @@ func (s *stats) phases() map[string]string {
 	return phases
 }
 
-// deeds returns a source's state, and what it has done in this life, in one line.
+// deeds returns a source's state, and its actions in this life, in one line.
 func deeds(st reflector.State, now time.Time) string {
 	text := st.String()
 	if age, ok := st.Age(now); ok {
@@ -189,7 +189,7 @@ type allStatus struct {
 	SetAside []boltstore.Aside `json:"setAside,omitempty"` // files that could not be used
 }
 
-// liveStatus is what /status says of a source.
+// liveStatus is the state of a source in /status.
 type liveStatus struct {
 	Name string `json:"name"`
 	reflector.State
@@ -209,7 +209,7 @@ func (s *stats) status() []liveStatus {
 	return all
 }
 
-// What the command has beyond the library's metrics.
+// The command's own metrics, beyond the library's.
 var (
 	descTold     = prometheus.NewDesc("kubewake_source_told_total", "Changes printed or counted, by their kind.", []string{"source", "type"}, nil)
 	descRequests = prometheus.NewDesc("kubewake_requests_total", "Requests sent to the server.", nil, nil)

@@ -37,7 +37,7 @@ func orNone(rv string) string {
 }
 
 // printReport prints a line of JSON once all types are live and the handlers have been
-// told all that the server had confirmed by then.
+// told everything that the server had confirmed by then.
 func (m *mirror) printReport(ctx context.Context) {
 	l := life{FirstRead: m.firstRead}
 	for _, src := range m.stats.all() {

@@ -19,7 +19,7 @@ import (
 )
 
 // reloads reads the config file again at each SIGHUP, until ctx ends. If the terminal
-// that the process was started from has gone, it calls end.
+// that the process was started from is gone, it calls end.
 func (m *mirror) reloads(ctx context.Context, flags *pflag.FlagSet, args []string, end func()) {
 	if m.hangups == nil && m.configFile == "" && signal.Ignored(syscall.SIGHUP) { // as nohup asks for
 		return
@@ -33,8 +33,9 @@ func (m *mirror) reloads(ctx context.Context, flags *pflag.FlagSet, args []strin
 	})
 }
 
-// onHangup calls reload at each SIGHUP, until ctx ends. If the terminal that the process was
-// started from has gone, it calls end. hangups are in place of the process's, for tests.
+// onHangup calls reload at each SIGHUP, until ctx ends. If the terminal that the process
+// was started from is gone, it calls end. hangups replace the process's signals, for
+// tests.
 func onHangup(ctx context.Context, hangups <-chan os.Signal, errOut io.Writer, end, reload func()) {
 	if hangups == nil {
 		ch := make(chan os.Signal, 1)
@@ -57,7 +58,7 @@ func onHangup(ctx context.Context, hangups <-chan os.Signal, errOut io.Writer, e
 	}
 }
 
-// reload has the mirror keep what the config file asks for now.
+// reload makes the mirror keep what the config file now asks for.
 func (m *mirror) reload(flags *pflag.FlagSet, args []string) {
 	w, err := m.again(flags, args)
 	switch {
@@ -92,7 +93,7 @@ type kept struct {
 	namespace, selector string
 }
 
-// keeper runs the sources that a mirror is to keep, in one life of the file.
+// keeper runs the sources that a mirror keeps, in one life of the file.
 type keeper struct {
 	*mirror
 	ctx     context.Context
@@ -110,8 +111,8 @@ type running struct {
 	stop func() // and wait
 }
 
-// keep keeps what is wanted, until the life ends. If that cannot be kept, since the server
-// does not know a type, what was wanted before stays, if there is any.
+// keep keeps the wanted types until the life ends. If they cannot be kept, since the
+// server does not know one of them, those wanted before stay, if there are any.
 func (k *keeper) keep() error {
 	var now, before *wanted // what is kept, and what was wanted before anything was
 	for {
@@ -143,7 +144,7 @@ func (k *keeper) keep() error {
 	}
 }
 
-// tryToKeep is settle, which is interrupted if the config is read again meanwhile.
+// tryToKeep is settle, but reading the config again interrupts it.
 func (k *keeper) tryToKeep(w wanted, first bool) (interrupted bool, err error) {
 	ctx, cancel := context.WithCancel(k.ctx)
 	defer cancel()
@@ -205,7 +206,7 @@ func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
 	return nil
 }
 
-// start runs an informer. One that runs from the start, and cannot go on, ends the life.
+// start runs an informer. If one that ran from the start cannot go on, it ends the life.
 func (k *keeper) start(at kept, r resource, arg string, first bool) error {
 	src, err := k.informer(k.db, k.cfg, r, at)
 	if err != nil {
@@ -229,7 +230,7 @@ func (k *keeper) start(at kept, r resource, arg string, first bool) error {
 	return nil
 }
 
-// close ends all, and waits.
+// close ends all sources, and waits.
 func (k *keeper) close() {
 	k.end(nil)
 	for _, run := range k.running {

@@ -26,13 +26,12 @@ import (
 // server. A server that is upgraded may drop that version and serve the objects in
 // another one.
 
-// errOtherVersion ends a life that another one with the version served follows.
+// errOtherVersion ends a life. Another life, with the version that is served, follows.
 var errOtherVersion = errors.New("another version is served")
 
-// follow waits until the server refuses a type. Then it asks whether the server has
-// dropped the version, as long as the type is refused. If another version is served, the
-// mirror begins again with that. Otherwise a type of which nothing was ever read ends
-// the mirror.
+// follow waits until the server refuses a type. As long as it does, follow asks whether
+// the server has dropped the version. If another version is served, the mirror begins
+// again with that. Otherwise, if nothing of the type was ever read, the mirror ends.
 func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r resource, arg string, end context.CancelCauseFunc) {
 	for {
 		select {
@@ -66,8 +65,8 @@ func (m *mirror) follow(ctx context.Context, cfg *rest.Config, src *source, r re
 	}
 }
 
-// otherVersion returns the type as the server serves it, if it does not serve the given
-// version any more, or in the other scope.
+// otherVersion returns the type as the server serves it, if it no longer serves the given
+// version, or serves it in the other scope.
 func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other resource, ok bool) {
 	client, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil || r.gvr.Group == "" {
@@ -141,8 +140,8 @@ func (m *mirror) named(ctx context.Context, r resource) (resource, error) {
 	return r, nil
 }
 
-// describe notes what discovery says of a type, and what the definition of a custom
-// resource says of its columns.
+// describe notes the discovery of a type, and the columns in the definition of a custom
+// resource.
 func describe(ctx context.Context, client rest.Interface, r *resource, a metav1.APIResource) {
 	r.Names, r.Categories = namesIn(a), a.Categories
 	if !scheme.Scheme.Recognizes(r.gvk) {

@@ -15,18 +15,19 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// mostNames is how many names a completion shows. Who wants more types another letter.
+// mostNames is how many names a completion shows. For fewer, the user types another
+// letter.
 const mostNames = 300
 
-// names answers the lists that a completion asks for. They have the names that begin with
-// a prefix, and nothing else of the objects: only keys are read.
+// names answers the lists of a completion. They have the names that begin with a prefix,
+// and nothing else of the objects: only keys are read.
 type names struct {
 	next   http.RoundTripper
 	db     *dbFile
 	prefix string
 }
 
-// nameOf is the name that is completed, in NAME or TYPE/NAME.
+// nameOf is the name to complete, in NAME or TYPE/NAME.
 func nameOf(to string) string { return to[strings.Index(to, "/")+1:] }
 
 // RoundTrip implements http.RoundTripper.
@@ -45,8 +46,8 @@ func (t *names) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// valueIn is the value of the index by namespace that a source's objects have. It is "" if
-// they have several, or none.
+// valueIn is the value that all of a source's objects have in the index by namespace, ""
+// if they have several or none.
 func valueIn(st boltstore.State, namespace string) string {
 	if st.Scope == boltstore.ScopeCluster {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// bar shows on a terminal how far something has come, in one line that is gone once it
-// has ended. A nil bar shows nothing.
+// bar shows on a terminal how far something has come, in one line that disappears at the
+// end. A nil bar shows nothing.
 type bar struct {
 	w       io.Writer
 	what    string
@@ -29,7 +29,7 @@ func newBar(w io.Writer, what string, of ...progressbar.Option) *bar {
 	return &bar{w: w, what: what, options: of}
 }
 
-// to shows that done of total are done. If total is -1, it is not known.
+// to shows that done of total are done. A total of -1 is not known.
 func (b *bar) to(done, total int64) {
 	if b == nil || total == 0 {
 		return
@@ -47,7 +47,7 @@ func (b *bar) to(done, total int64) {
 		b.drawn.ChangeMax64(total)
 	}
 	b.total = total
-	_ = b.drawn.Set64(done) // who cannot see it can do without
+	_ = b.drawn.Set64(done) // a bar that cannot be drawn does no harm
 }
 
 // over writes other lines where the bar is.
@@ -85,8 +85,8 @@ func (b *bar) clear() {
 // progressEvery is how often the terminal shows how far a mirror has come.
 const progressEvery = 100 * time.Millisecond
 
-// progress shows how far the first lists of sources have come, until they have ended.
-// Events and reports are not mixed with it.
+// progress shows how far the first lists of sources have come, until they have ended. It
+// is not shown together with events or reports.
 func (m *mirror) progress(ctx context.Context) {
 	b := newBar(m.streams.ErrOut, "first sync, objects")
 	if b == nil || m.events || m.report || !m.bar.CompareAndSwap(nil, b) {

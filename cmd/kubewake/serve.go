@@ -91,14 +91,14 @@ func (s *server) run(ctx context.Context) error {
 	return errors.Join(err, file.Close())
 }
 
-// reloads has SIGHUP, which reloads a mirror beside it, end nothing.
+// reloads keeps SIGHUP, which reloads a mirror beside it, from ending the server.
 func (s *server) reloads(ctx context.Context, end func()) {
 	onHangup(ctx, s.hangups, s.streams.ErrOut, end, func() {
 		s.logf("SIGHUP: there is nothing to reload; certificates are read again when they change")
 	})
 }
 
-// link leads to the server of the kubeconfig, if requests are to go there.
+// link leads to the server of the kubeconfig, if requests may go there.
 func (s *server) link(file *serve.Shared) (*serve.Link, error) {
 	if !s.pass {
 		return nil, nil

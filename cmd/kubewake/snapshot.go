@@ -51,7 +51,7 @@ func newSnapshot(streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 // snapshot makes the file at to, with mode 0600, whole or not at all. With force it
-// replaces an existing file, but none of keep and none that a program has open.
+// replaces an existing file, except those in keep and files that a program has open.
 func snapshot(ctx context.Context, r live.Reader, to string, force bool, keep ...string) (size int64, err error) {
 	exists := func() error {
 		if _, err := os.Lstat(to); err == nil && !force {
@@ -130,8 +130,8 @@ func replaceable(to string, keep []string) error {
 	return nil
 }
 
-// replaceWith renames the file name to to, over another file, while no other program
-// has that file open.
+// replaceWith renames the file name to to, over another file that no other program has
+// open.
 func replaceWith(name, to string, keep []string) error {
 	if err := replaceable(to, keep); err != nil {
 		return err
@@ -153,9 +153,9 @@ func replaceWith(name, to string, keep []string) error {
 // copyPrefix begins the names of copies that are being made.
 const copyPrefix = ".kubewake-snapshot-"
 
-// newCopy makes an empty file of mode 0600 in a folder, and first removes what snapshots
-// that were killed have left there. Until release is called, the new one is locked: no
-// other snapshot takes it for such a leftover.
+// newCopy makes an empty file of mode 0600 in a folder. It first removes files that
+// killed snapshots have left there. Until release is called, the new file is locked, so
+// that no other snapshot takes it for a leftover.
 func newCopy(dir string) (f *os.File, release func(), err error) {
 	removeLeftovers(dir, copyPrefix)
 	for range 10 {
@@ -185,8 +185,8 @@ func tempDir(prefix string) (dir string, release func(), err error) {
 	return "", nil, err
 }
 
-// lockNew locks what was just made. The error says that another command took it for a
-// leftover before.
+// lockNew locks a file or folder that was just made. The error says that another command
+// was faster and took it for a leftover.
 func lockNew(name string) (release func(), err error) {
 	release, err = boltstore.Lock(name)
 	if err == nil || errors.Is(err, boltstore.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
@@ -211,7 +211,7 @@ func removeLeftovers(dir, prefix string) {
 		if err != nil {
 			continue
 		}
-		_ = os.RemoveAll(name) // what cannot be removed stays
+		_ = os.RemoveAll(name) // if that fails, it stays
 		release()
 	}
 }

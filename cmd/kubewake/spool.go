@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// spool passes on what is written to it as fast as w takes it, and keeps up to spoolBytes
-// of the rest in memory. So who reads a file need not wait for a pager, which may stand for
-// hours: a mirror may take the file meanwhile, and a file's owner breaks an answer off that
-// is not read for some seconds.
+// spool passes its input on as fast as w takes it, and keeps up to spoolBytes of the rest
+// in memory. So a reader of a file need not wait for a pager, which may stand for hours:
+// a mirror may take the file in that time, and an owner breaks off an answer that is not
+// read for some seconds.
 type spool struct {
 	w     io.Writer
 	mu    sync.Mutex
@@ -16,11 +16,11 @@ type spool struct {
 	held  []byte
 	ended bool
 	err   error
-	told  bool // err was
+	told  bool // err was returned
 	done  chan struct{}
 }
 
-// spoolBytes is what a spool keeps in memory. Who writes more waits.
+// spoolBytes is how much a spool keeps in memory. A writer of more waits.
 const spoolBytes = 64 << 20
 
 func newSpool(w io.Writer) *spool {
@@ -30,7 +30,7 @@ func newSpool(w io.Writer) *spool {
 	return s
 }
 
-// pass passes on what comes, until an error or the end.
+// pass passes the input on, until an error or the end.
 func (s *spool) pass() {
 	defer close(s.done)
 	s.mu.Lock()
@@ -70,7 +70,8 @@ func (s *spool) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close waits until all has been taken. It returns an error that no Write has returned.
+// Close waits until everything has been taken. It returns an error if no Write has
+// returned it.
 func (s *spool) Close() error {
 	s.mu.Lock()
 	s.ended = true

@@ -85,8 +85,8 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// movedOwner returns the process that has the file open that was at the path before, if
-// it serves its socket.
+// movedOwner returns the process, if it serves its socket, that has open the file that
+// was at the path before.
 func movedOwner(ctx context.Context, path string) *live.Owner {
 	c, err := live.Dial(path)
 	if err != nil {

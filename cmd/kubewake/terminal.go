@@ -44,7 +44,7 @@ func colorFlag(cmd *cobra.Command, when *string) {
 	_ = cmd.RegisterFlagCompletionFunc("color", cobra.FixedCompletions([]cobra.Completion{"auto", "always", "never"}, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 }
 
-// colorOn decides by --color what is shown on out.
+// colorOn decides by --color whether colours are shown on out.
 func colorOn(out io.Writer, when string) (color, error) {
 	switch when {
 	case "always":

@@ -56,7 +56,7 @@ func typedAs(arg string) typed {
 	return typed{name, rest}
 }
 
-// names says whether the name is one of a source's type, whatever its group.
+// names says whether the name is one of the source's type, whatever its group.
 func (t typed) names(st boltstore.State) bool {
 	if st.Source.Version == "" {
 		return false // its meta cannot be read
@@ -77,8 +77,8 @@ func (t typed) version(st boltstore.State) bool {
 }
 
 // beginning says whether the given group is the beginning of the source's, as in
-// services.serving. Of a built-in type it is a whole group: statefulsets.apps is not
-// statefulsets.apps.kruise.io.
+// services.serving. For a built-in type the given group counts as whole:
+// statefulsets.apps is not statefulsets.apps.kruise.io.
 func (t typed) beginning(st boltstore.State) bool {
 	short, ok := shortNames[t.name]
 	return !builtIn()[t.name][t.rest] && !(ok && short.Group == t.rest) && strings.HasPrefix(st.Source.Group, t.rest)
@@ -118,9 +118,10 @@ func inFile(states []boltstore.State, arg string) ([]boltstore.State, error) {
 	return nil, nil
 }
 
-// notNamed returns the sources that arg is left with. If arg gives no version, those are
-// not meant whose version another of the args gives. If no others are left, it returns
-// all, and ok is false: arg may mean a version that the file does not have yet.
+// notNamed returns the sources that are left for arg. If arg gives no version, it does
+// not mean sources whose version another of the args gives. If no others are left,
+// notNamed returns all, and ok is false: arg may mean a version that the file does not
+// have yet.
 func notNamed(sources []boltstore.State, arg string, args []string) (left []boltstore.State, ok bool) {
 	if slices.ContainsFunc(sources, typedAs(arg).version) {
 		return sources, true
@@ -134,9 +135,9 @@ func notNamed(sources []boltstore.State, arg string, args []string) (left []bolt
 	return left, true
 }
 
-// elsewhere says whether a type may mean another one than g in the file. Without a group
-// a built-in type comes first, and the core group's before all. A group that is only the
-// beginning of g's may be a whole one of the server's.
+// elsewhere says whether a type may mean another one than g, which is in the file.
+// Without a group, built-in types come first, and the core group's before all. A group
+// that is only the beginning of g's may be a whole group of the server.
 func elsewhere(arg string, g schema.GroupResource) bool {
 	t := typedAs(arg)
 	if t.rest != "" {
@@ -168,8 +169,8 @@ type resource struct {
 	boltstore.Description
 }
 
-// known returns what the sources say of their type: the version that was confirmed
-// last, and scope and names from any.
+// known returns the type by what its sources say: the version that was confirmed last,
+// and scope and names from any.
 func known(sources []boltstore.State) (r resource, ok bool) {
 	if len(sources) == 0 {
 		return r, false

@@ -10,12 +10,12 @@ import (
 	"sync"
 )
 
-// Get names this build: two builds from different code have different names, and each
-// run of one build has the same name. The name is made from the id that cmd/go puts
-// into what it builds. If a build leaves that out, the name is a hash of the whole
-// executable. If the executable cannot be read, the name is different in each process.
+// Get names this build: two builds from different code have different names, and each run
+// of one build has the same name. The name is made from the id that cmd/go puts into its
+// builds. If a build leaves that out, the name is a hash of the whole executable. If the
+// executable cannot be read, the name differs in each process.
 //
-// The name does not see what a program loads later, such as plugins.
+// The name does not cover code that a program loads later, such as plugins.
 var Get = sync.OnceValue(func() string {
 	f, err := openCode()
 	if err != nil {
@@ -36,5 +36,5 @@ func nameOf(f *os.File) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// unknown never equals an earlier name. So nothing stale counts as made by this build.
+// unknown never equals an earlier name. So nothing old counts as made by this build.
 func unknown() string { return "unknown " + rand.Text() }

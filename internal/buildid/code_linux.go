@@ -14,8 +14,8 @@ import (
 const self = "/proc/self/exe"
 
 // openCode opens the file that this code runs from. That is the executable as it was
-// started, even if its path is gone or leads to another file by now. It is another file
-// only for a shared library, or for a program that was given to a loader.
+// started, even if its path is gone or now leads to another file. It is another file only
+// for a shared library, or for a program that was given to a loader.
 func openCode() (*os.File, error) {
 	exe, err := os.Readlink(self)
 	if err != nil {

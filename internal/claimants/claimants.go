@@ -1,6 +1,6 @@
-// Package claimants finds what has claimed the sources of a file.
+// Package claimants finds the informers that have claimed the sources of a file.
 package claimants
 
-// Of returns what has claimed sources of a *boltstore.DB, in an order that stays:
-// *informer.Informer and *reflector.Standalone. Package boltstore provides it.
+// Of returns each *informer.Informer and *reflector.Standalone that has claimed a source
+// of a *boltstore.DB, always in the same order. Package boltstore provides it.
 var Of func(db any) []any

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Device is a boltstore.DeviceClock. Time passes on it as on the machine that runs the
-// test, plus what Off, Sleep and Pass add.
+// Device is a boltstore.DeviceClock. Its time passes as on the machine that runs the
+// test, plus the time that Off, Sleep and Pass add.
 type Device struct {
 	clock.RealClock
 
@@ -40,7 +40,7 @@ func (d *Device) Reboot(wall time.Time) {
 	d.ahead = wall.Sub(d.booted)
 }
 
-// Pass lets time go by while the test's process does nothing.
+// Pass adds time in which the test's process does nothing.
 func (d *Device) Pass(t time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

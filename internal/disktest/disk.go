@@ -1,5 +1,5 @@
-// Package disktest knows what the end of a process and a power failure may leave of a
-// folder, so that a test can go on from there.
+// Package disktest knows in which states the end of a process, or a power failure, may
+// leave a folder, so that a test can go on from there.
 package disktest
 
 import (
@@ -31,11 +31,11 @@ type Disk struct {
 type File struct {
 	f      *os.File
 	info   os.FileInfo
-	synced []byte // what is on the disk for certain, unless all of it is
-	all    bool   // all that was written is
+	synced []byte // the content that is on the disk for certain, unless all of it is
+	all    bool   // everything that was written is on the disk
 }
 
-// New watches dir, of which all is on the disk.
+// New watches dir, whose whole content is on the disk.
 func New(dir string) (*Disk, error) {
 	d := &Disk{Dir: dir}
 	var err error
@@ -48,7 +48,7 @@ func New(dir string) (*Disk, error) {
 	return d, nil
 }
 
-// Close closes what is kept open.
+// Close closes the files that are kept open.
 func (d *Disk) Close() {
 	for _, f := range d.files {
 		f.f.Close()
@@ -85,7 +85,7 @@ func (d *Disk) Names() (map[string]*File, error) {
 	return names, nil
 }
 
-// Content is what a process reads of the file.
+// Content is the content that a process reads.
 func (f *File) Content() ([]byte, error) {
 	st, err := f.f.Stat()
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *File) Content() ([]byte, error) {
 	return b[:n], err
 }
 
-// Certain is what is on the disk whatever happens.
+// Certain is the content that is on the disk whatever happens.
 func (f *File) Certain() ([]byte, error) {
 	if f.all {
 		return f.Content()

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Moment is what a folder is at one time.
+// Moment is a folder at one time.
 type Moment struct {
 	names, durable map[string]*File
 	files          map[*File]content
 	doing          string
-	synced         bool // the transaction under way, if there is one, is
+	synced         bool // the transaction under way, if there is one, is synced
 }
 
 type content struct{ certain, now []byte }
@@ -43,7 +43,7 @@ func (d *Disk) Moment() (*Moment, error) {
 // Doing is the operation that was about to begin.
 func (m *Moment) Doing() string { return m.doing }
 
-// State is what is left of a folder.
+// State is a folder as it was left.
 type State struct {
 	Names map[string]*File
 	Files map[*File][]byte
@@ -68,10 +68,10 @@ func (s State) Make(dir string) error {
 	return nil
 }
 
-// page is bbolt's, which it writes one after the other.
+// page is the size of bbolt's pages, which it writes one after the other.
 const page = 4096
 
-// Killed is what is left if the process ends at that moment, or, unless then is nil, at any
+// Killed is the folder if the process ends at that moment or, unless then is nil, at any
 // time until then.
 func (m *Moment) Killed(then *Moment, r *rand.Rand) State {
 	s := State{m.names, map[*File][]byte{}}
@@ -100,8 +100,8 @@ func (m *Moment) Killed(then *Moment, r *rand.Rand) State {
 	return s
 }
 
-// Cut is Killed for the power: of what is not on the disk for certain, any sectors and any
-// of the names are lost.
+// Cut is the folder if the power fails: any sectors and any names that are not on the
+// disk for certain are lost.
 func (m *Moment) Cut(then *Moment, r *rand.Rand) State {
 	last := m
 	if then != nil {

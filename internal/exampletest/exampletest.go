@@ -1,5 +1,5 @@
-// Package exampletest has what the examples of the documentation run on, in place of a
-// program's cluster and its folder. It panics where a test would fail.
+// Package exampletest gives the examples of the documentation a cluster and a folder. It
+// panics where a test would fail.
 package exampletest
 
 import (

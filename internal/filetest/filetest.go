@@ -44,13 +44,13 @@ func Claim(t testing.TB, db *boltstore.DB, src boltstore.Source, example runtime
 	return s
 }
 
-// Relist makes the objects what the server has at a version, now.
+// Relist lists the objects as the server's, at a version, now.
 func Relist(t testing.TB, s *boltstore.Claimed, version string, objs ...runtime.Object) {
 	t.Helper()
 	RelistAt(t, s, version, time.Now(), objs...)
 }
 
-// RelistAt is Relist for a moment that is given.
+// RelistAt is Relist at the given time.
 func RelistAt(t testing.TB, s *boltstore.Claimed, version string, at time.Time, objs ...runtime.Object) {
 	t.Helper()
 	r, err := s.BeginRelist(boltstore.RelistOptions{OnError: func(_ runtime.Object, err error) { t.Error(err) }})

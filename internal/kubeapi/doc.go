@@ -4,10 +4,9 @@
 // with writes and faults. Package apifile has one over a kubewake file. The cases of
 // tests/contract hold both, and a real server, to the same statements.
 //
-// What is the API's is here, and what is the data's is in the Storage. The handler
-// parses URLs, chooses a form, checks parameters, and keeps the times of a watch. The
-// Storage knows which state is the newest, which older ones it still has, and what has
-// changed since.
+// The API is here, and the data is in the Storage. The handler parses URLs, chooses a
+// form, checks parameters, and keeps the times of a watch. The Storage knows which state
+// is the newest, which older states it still has, and what has changed since.
 //
 // # What a Storage promises
 //
@@ -15,10 +14,10 @@
 //     that version brings each later change.
 //   - A page that names the snapshot or version of an earlier page is of the same state,
 //     or the error is [ErrExpired].
-//   - A watch brings the changes in the order in which the Storage has applied them. It
-//     leaves out none. If it cannot go on without a gap, the error is ErrExpired.
-//   - Batch.Version is a version from which a watch leads on from there. So it can be
-//     stated in a bookmark once the batch has been sent.
+//   - A watch brings all changes in the order in which the Storage has applied them. If
+//     it cannot go on without a gap, the error is ErrExpired.
+//   - Batch.Version is a version from which a later watch goes on. So a bookmark can
+//     state it once the batch has been sent.
 //
 // The handler keeps no changes for a watcher. It asks the Storage for the next ones when
 // the last ones have been sent. So a watcher that does not read costs no memory beyond

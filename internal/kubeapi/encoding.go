@@ -124,7 +124,7 @@ func (t *Type) listKind(enc encoding) schema.GroupVersionKind {
 	return gvk
 }
 
-// before is what comes before item number i of a list, after its head.
+// before is the text before item number i of a list, after the list's head.
 func (enc encoding) before(i int) []byte {
 	switch {
 	case enc.yaml && i == 0:
@@ -135,7 +135,7 @@ func (enc encoding) before(i int) []byte {
 	return []byte(",")
 }
 
-// after is what comes after the last of n items.
+// after is the text after the last of n items.
 func (enc encoding) after(n int) []byte {
 	if enc.yaml && n == 0 {
 		return []byte(" []\n")

@@ -29,15 +29,16 @@ func (t *Type) Selectable(field string) bool {
 	return selectable(t.NewObject()).Has(field) && (field != "metadata.namespace" || t.Namespaced || t.builtIn)
 }
 
-// noFieldsOfItsOwn says whether objects are selected by name and namespace only, as those of
-// most built-in types.
+// noFieldsOfItsOwn says whether objects can be selected by name and namespace only, as
+// with most built-in types.
 func (t *Type) noFieldsOfItsOwn() bool {
 	set := selectable(t.NewObject())
 	return t.builtIn && len(set) == 2 && set.Has("metadata.namespace")
 }
 
-// selectable returns the fields of obj that a field selector can name. A built-in type
-// without fields of its own has the namespace among them, also if it is in none.
+// selectable returns the fields of obj that a field selector can name. For a built-in
+// type without fields of its own they include the namespace, even if the type is
+// cluster-scoped.
 func selectable(obj APIObject) fields.Set {
 	set := fields.Set{"metadata.name": obj.GetName()}
 	switch o := typed(obj).(type) {

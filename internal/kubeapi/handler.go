@@ -32,13 +32,15 @@ type Handler struct {
 	Failed func(r *http.Request, err error)
 	// NoBookmarks: watches send no bookmarks, except at the end of initial events.
 	NoBookmarks bool
-	// Aggregated: /api and /apis are answered in one document, for those who accept it.
+	// Aggregated: /api and /apis are answered in one document, for clients that accept
+	// it.
 	Aggregated bool
 	// Write answers the verbs create, update, patch, delete and deletecollection. nil
 	// means that the API is read-only.
 	Write func(r *Request, verb string) error
-	// Otherwise answers requests for what the Storage does not have ([ErrNotHere]), with
-	// nothing of an answer sent yet. nil answers them with the error.
+	// Otherwise answers requests for objects that the Storage does not have
+	// ([ErrNotHere]), before anything of an answer was sent. nil answers them with the
+	// error.
 	Otherwise http.Handler
 }
 
@@ -102,7 +104,7 @@ func (r *Request) serve(verb string) (err error) {
 	}
 	reads := verb == "get" || verb == "list" || verb == "watch"
 	if reads && r.Method != http.MethodGet && (r.Method != http.MethodHead || !r.Type.Custom) {
-		return errMethod() // OPTIONS, what nobody knows, and HEAD as at a server
+		return errMethod() // OPTIONS, unknown methods, and HEAD, as at a server
 	}
 	needsName := verb == "get" || verb == "update" || verb == "patch" || verb == "delete"
 	if needsName != (r.Name != "") || everywhere && verb != "list" && verb != "watch" || !reads && r.h.Write == nil {
@@ -143,7 +145,7 @@ func apiStatus(code int, reason metav1.StatusReason, message string) *apierrors.
 	}}
 }
 
-// fail answers err: an API status as it is, anything else as 500.
+// fail answers with err: an API status as it is, anything else as 500.
 func (r *Request) fail(err error) {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
@@ -156,15 +158,15 @@ func (r *Request) fail(err error) {
 	writeStatus(r.w, status, r.enc)
 }
 
-// retryAt sets Retry-After as a date. After a number of seconds client-go sends the request
-// again by itself, ten times, and only then says what has failed. It leaves a date to its
-// user.
+// retryAt sets Retry-After as a date. Given a number of seconds, client-go sends the
+// request again by itself, ten times, and only then reports the failure. It leaves a date
+// to its user.
 func retryAt(w http.ResponseWriter, at time.Time) {
 	w.Header().Set("Retry-After", at.Add(time.Second-1).UTC().Format(http.TimeFormat))
 }
 
-// WriteStatusUntil answers with a failure that lasts until a moment, in JSON. The client is
-// told the moment, and does not wait for it.
+// WriteStatusUntil answers in JSON with a failure that lasts until a moment. The client
+// learns the moment, and does not wait for it.
 func WriteStatusUntil(w http.ResponseWriter, err *apierrors.StatusError, until time.Time) {
 	retryAt(w, until)
 	WriteStatus(w, err)

@@ -68,8 +68,8 @@ func (r *Request) Parameters() (*Parameters, error) {
 	return q, r.Type.checkFields(q.Fields)
 }
 
-// checkFields refuses fields that objects cannot be selected by here. A server may have more
-// of them, as the selectable fields of a custom resource.
+// checkFields refuses fields that cannot select objects here. A server may have more of
+// them, such as the selectable fields of a custom resource.
 func (t *Type) checkFields(sel fields.Selector) error {
 	if sel.Empty() {
 		return nil
@@ -110,7 +110,7 @@ func (r *Request) list() error {
 	return err
 }
 
-// query resolves which state the list is of.
+// query resolves which state the list shows.
 func (p *Parameters) query() (Query, error) {
 	q := Query{Selection: p.Selection, Limit: p.Limit}
 	if p.Continue != "" {
@@ -139,7 +139,7 @@ func (p *Parameters) query() (Query, error) {
 		return q, err
 	}
 	exact := p.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
-		p.ResourceVersionMatch == "" && q.Limit > 0 // what the API was before resourceVersionMatch
+		p.ResourceVersionMatch == "" && q.Limit > 0 // the API before resourceVersionMatch
 	if exact {
 		q.At = n
 	} else {
@@ -163,7 +163,7 @@ type continueToken struct {
 	APIVersion      string `json:"v"`
 	ResourceVersion int64  `json:"rv"`
 	StartKey        string `json:"start"`
-	// Snapshot is what a Storage may need besides the version.
+	// Snapshot is for a Storage that needs more than the version.
 	Snapshot string `json:"snapshot,omitempty"`
 }
 
@@ -248,7 +248,7 @@ func (r *Request) writeItems(p *Page, q Query, items [][]byte) error {
 	return nil
 }
 
-// frame returns what comes before and after the items of a page, which have that size.
+// frame returns the parts of a page before and after its items, which have that size.
 func (r *Request) frame(p *Page, q Query, size int) (head, tail []byte, err error) {
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(p.Version, 10)}
 	if p.Rest > 0 {

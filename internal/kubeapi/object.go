@@ -30,8 +30,8 @@ type Object struct {
 	Version         uint64
 	Namespace, Name string
 	Labels          labels.Set
-	// Known are fields for selectors whose values the Storage knows, whatever the object
-	// shows of them.
+	// Known are fields for selectors whose values the Storage knows, even if the object
+	// does not show them.
 	Known []fields.Requirement
 
 	// from or raw has the object. raw is the protobuf message without its envelope, or
@@ -82,8 +82,8 @@ func (t *Type) marshalJSON(obj APIObject) ([]byte, error) {
 	return append([]byte(t.jsonHead), b[1:]...), nil // metadata is always there
 }
 
-// Raw returns the object's bytes: those of two objects of a type are equal only if the
-// objects are.
+// Raw returns the object's bytes. The bytes of two objects of a type are equal only if
+// the objects are.
 func (t *Type) Raw(o *Object) ([]byte, error) {
 	return o.raw.get(func() ([]byte, error) { return t.encode(o.from) })
 }
@@ -105,7 +105,7 @@ func (o *Object) Fields() fields.Set {
 	return set
 }
 
-// DropEncodings frees what can be computed again.
+// DropEncodings frees the forms that can be computed again.
 func (o *Object) DropEncodings() {
 	o.json.drop()
 	o.metaJSON.drop()

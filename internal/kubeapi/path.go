@@ -13,7 +13,7 @@ import (
 type Path struct {
 	GroupVersion                           schema.GroupVersion
 	Resource, Namespace, Name, Subresource string
-	Rest                                   string // what follows the subresource, as of a proxy
+	Rest                                   string // the part after the subresource, as for a proxy
 }
 
 // ParsePath returns the zero Path for a path that is not below a group version. The path
@@ -66,5 +66,6 @@ func (p Path) Verb(method string, q url.Values) string {
 	}
 }
 
-// isTrue is the value of a parameter as the API has it: any that is given but 0 and false.
+// isTrue is the value of a boolean parameter by the API's rules: anything but 0 and
+// false.
 func isTrue(v []string) bool { return len(v) > 0 && v[0] != "0" && !strings.EqualFold(v[0], "false") }

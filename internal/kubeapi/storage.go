@@ -14,7 +14,7 @@ import (
 )
 
 // Storage has the objects. All methods are safe for concurrent use. An error that is an
-// API status is answered as it is, [ErrExpired] and [TooLargeError] as the API has them,
+// API status is answered as it is, [ErrExpired] and [TooLargeError] in the API's form,
 // and any other as 500.
 type Storage interface {
 	// Types are the types that are served, in the order of discovery.
@@ -32,8 +32,8 @@ type Storage interface {
 // [Expired] makes one that says why.
 var ErrExpired = errors.New("too old")
 
-// ErrNotHere says that a Storage does not have what is asked for, and that another server
-// may. [NotHere] makes one that says why.
+// ErrNotHere says that a Storage does not have the objects, but that another server may.
+// [NotHere] makes one that says why.
 var ErrNotHere = errors.New("not here")
 
 // NotHere is ErrNotHere that is answered with err.
@@ -51,7 +51,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("Too large resource version: %d, current: %d", e.Version, e.Current)
 }
 
-// Selection is what a list or watch asks for.
+// Selection says which objects a list or watch asks for.
 type Selection struct {
 	Namespace string // "" is any
 	Labels    labels.Selector
@@ -69,7 +69,7 @@ func (q *Selection) Matches(o *Object) bool {
 	return (q.Labels.Empty() || q.Labels.Matches(o.Labels)) && (q.Fields.Empty() || q.Fields.Matches(o.Fields()))
 }
 
-// Prefix is what the keys of the selected objects begin with: "" or "/namespace".
+// Prefix is the beginning of the keys of the selected objects: "" or "/namespace".
 func (q *Selection) Prefix() string {
 	if q.Namespace == "" {
 		return ""
@@ -104,25 +104,25 @@ type Page struct {
 // WatchQuery is a watch.
 type WatchQuery struct {
 	Selection
-	// Version is the one after which changes are asked for; 0 is that of the newest
+	// Version is the version after which changes are asked for; 0 is that of the newest
 	// state. It may be newer than the newest state, but not with Initial.
 	Version uint64
 	// Initial: the watch begins with the objects of the newest state, which must not be
 	// older than Version.
 	Initial bool
-	// Newest: the watch stands for a list without a version, as client-go's informers send
-	// it, so the state must not be older than the request.
+	// Newest: the watch takes the place of a list without a version, as client-go's
+	// informers send it. So the state must not be older than the request.
 	Newest bool
 }
 
-// Watch is one watch. Its methods but Done are called by one goroutine.
+// Watch is one watch. One goroutine calls its methods, except Done.
 type Watch interface {
 	// Start is where the watch begins.
 	Start() Start
 	// Next returns the next changes, or none if there are none yet. After an error the
 	// watch is over.
 	Next(ctx context.Context) (Batch, error)
-	// Done is closed when the Storage ends the watch. Next then says how: by an API
+	// Done is closed when the Storage ends the watch. Next then returns how: an API
 	// status, ErrExpired, [ErrWatchOver], or http.ErrAbortHandler.
 	Done() <-chan struct{}
 	// Close releases the watch.
@@ -149,13 +149,14 @@ type Batch struct {
 	// Each, unless nil, reads the changes in place of Changes, before the next call of
 	// Next. An error ends the watch.
 	Each iter.Seq2[*Change, error]
-	// Version is the one up to which the changes are complete. It may stand only in a
-	// batch without changes.
+	// Version is the version up to which the changes are complete. Only in a batch
+	// without changes may it be the same as before.
 	Version uint64
-	// Mark: the batch, which has no changes, ends a series that has other versions
-	// than its order says. A bookmark should follow at once.
+	// Mark: the batch has no changes, and ends a series whose versions are not in order.
+	// A bookmark should follow at once.
 	Mark bool
-	// Changed is closed once there may be more. It is needed only without changes.
+	// Changed is closed once there may be more changes. It is needed only in a batch
+	// without any.
 	Changed <-chan struct{}
 }
 
@@ -163,11 +164,11 @@ type Batch struct {
 type Change struct {
 	Version   uint64
 	Cur, Prev *Object
-	Final     *Object       // what a deletion has left, if the Storage knows it
+	Final     *Object       // the final state of a deleted object, if the Storage knows it
 	gone      lazy[*Object] // Prev as a DELETED event shows it
 }
 
-// DropEncodings frees what can be computed again.
+// DropEncodings frees the forms that can be computed again.
 func (c *Change) DropEncodings() {
 	if c.Prev != nil {
 		c.Prev.DropEncodings()
@@ -175,9 +176,8 @@ func (c *Change) DropEncodings() {
 	c.gone.drop()
 }
 
-// view returns what a watch with this selection sees of the change: an object that
-// leaves the selection is DELETED in its last matching state, with the version of the
-// change.
+// view returns the change as a watch with this selection sees it: an object that leaves
+// the selection is DELETED in its last matching state, with the version of the change.
 func (q *Selection) view(t *Type, c *Change) (watch.EventType, *Object, error) {
 	switch was, is := q.Matches(c.Prev), q.Matches(c.Cur); {
 	case is && was:

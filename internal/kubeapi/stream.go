@@ -137,7 +137,7 @@ func (w *answerWriter) send(b []byte) error {
 	return nil
 }
 
-// end sends what is left.
+// end sends the rest.
 func (w *answerWriter) end() error {
 	if !w.begun {
 		w.begin(false)

@@ -17,7 +17,7 @@ import (
 
 var tableKind = metav1.SchemeGroupVersion.WithKind("Table")
 
-// table is how an answer prints its objects.
+// table is the form in which an answer prints its objects.
 type table struct {
 	kind    *printcolumns.Kind
 	include metav1.IncludeObjectPolicy
@@ -73,7 +73,7 @@ func (t *Type) row(o *Object, enc encoding, initialEventsEnd bool) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	// The object is JSON already. To marshal the row as a whole would read it once more.
+	// The object is already JSON. Marshalling the row as a whole would read it once more.
 	b := fmt.Appendf(make([]byte, 0, len(object)+len(cells)+200), `{"cells":%s`, cells)
 	if len(row.Conditions) > 0 {
 		conditions, err := json.Marshal(row.Conditions)

@@ -19,12 +19,12 @@ type Resource struct {
 	Namespaced bool
 	ShortNames []string
 	Categories []string
-	// Columns are those that the definition of a custom resource has.
+	// Columns are the columns in the definition of a custom resource.
 	Columns []printcolumns.Column
 }
 
-// Type is a Resource with what is needed to serve it. It translates between the Go
-// objects of the kind and their encodings.
+// Type is a Resource with everything that is needed to serve it. It translates between
+// the Go objects of the kind and their encodings.
 type Type struct {
 	Resource
 	Custom   bool // it is unstructured; so are all that client-go's scheme does not know
@@ -33,7 +33,7 @@ type Type struct {
 	// SelectedBy are further fields that a selector can name. The Storage sees to it that
 	// objects have them; see Object.Known.
 	SelectedBy []string
-	// MetadataOnly: the Storage has no more of its objects. They are served as
+	// MetadataOnly: the Storage has only metadata of the objects. They are served as
 	// PartialObjectMetadata and in tables. Whole objects get 406.
 	MetadataOnly bool
 

@@ -35,8 +35,8 @@ func yamlItem(data []byte, err error) ([]byte, error) {
 	return out, nil
 }
 
-// yamlFrame returns what comes before and after the items of a list, keys in the order of
-// the alphabet.
+// yamlFrame returns the parts of a list before and after its items, with keys in
+// alphabetical order.
 func (enc encoding) yamlFrame(gvk schema.GroupVersionKind, meta metav1.ListMeta) (head, tail []byte, err error) {
 	of := func(fields map[string]any) []byte {
 		if err != nil {

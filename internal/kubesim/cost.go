@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Cost counts what a client has asked for, by kind, and the bytes of the answers.
+// Cost counts a client's requests, by kind, and the bytes of the answers.
 type Cost struct {
 	Questions int // lists that brought at most one object
 	FullReads int // pages of lists, and watches that began with the state

@@ -35,15 +35,15 @@ type failRule struct {
 	with  http.HandlerFunc
 }
 
-// streamEnd tells how a running request is ended from outside.
+// streamEnd says how a running request is ended from outside.
 type streamEnd struct {
 	mute   bool           // nothing more comes, and the connection stays open
 	abort  bool           // the connection breaks
 	status *metav1.Status // otherwise a watch sends this as ERROR, if set, and ends
 }
 
-// RestartOptions tell what clients meet between the end of one server process
-// and the readiness of the next.
+// RestartOptions say what clients meet between the end of one server process and the
+// readiness of the next.
 type RestartOptions struct {
 	// Down is how long, on the server's clock, connections are refused.
 	Down time.Duration
@@ -187,9 +187,8 @@ func (s *Server) DropConnections() {
 	s.hangUp(false)
 }
 
-// Mute lets every running watch fall silent: its connection stays open and
-// nothing more comes over it, as when a box in between has forgotten it. Later
-// requests are answered.
+// Mute makes every running watch fall silent: its connection stays open and nothing more
+// comes over it, as if a box in between had forgotten it. Later requests are answered.
 func (s *Server) Mute() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +207,7 @@ func (s *Server) EndWatches(status *apierrors.StatusError) {
 	s.endStreams(end)
 }
 
-// Stall stops every answer where it is, watches included, or lets them go on.
+// Stall stops every answer where it is, watches included, or makes them go on.
 // Connections stay open and are accepted.
 func (s *Server) Stall(stall bool) {
 	s.mu.Lock()
@@ -275,8 +274,8 @@ func (s *Server) endStreams(end streamEnd) {
 	s.streams = &generation{done: make(chan struct{})}
 }
 
-// fault applies what is scripted for a request before it is routed, and
-// reports whether that answered it.
+// fault applies the scripted faults to a request before it is routed, and reports whether
+// they answered it.
 func (s *Server) fault(w http.ResponseWriter, r *http.Request, objects bool) bool {
 	s.mu.Lock()
 	if s.faults.refusing {

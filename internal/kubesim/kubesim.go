@@ -2,11 +2,10 @@
 // contract of Kubernetes over HTTP, held in memory, with faults that are
 // scripted and therefore repeatable.
 //
-// A client should observe what kube-apiserver 1.36 shows it: status codes, reasons and
-// messages, resource versions, continue tokens, bookmarks, 410 after a restart. The
-// rest of a cluster is left out: admission, defaulting, managedFields, finalizers,
-// graceful deletion, authentication. A write to the status subresource replaces the
-// whole object.
+// A client should observe the same as with kube-apiserver 1.36: status codes, reasons and
+// messages, resource versions, continue tokens, bookmarks, 410 after a restart. The rest
+// of a cluster is left out: admission, defaulting, managedFields, finalizers, graceful
+// deletion, authentication. A write to the status subresource replaces the whole object.
 //
 // Package kubeapi answers the requests. Here are the objects, the writes, the faults and
 // the records of requests.
@@ -56,7 +55,7 @@ import (
 // custom resource, unstructured and JSON only.
 type Resource = kubeapi.Resource
 
-// DefaultResources returns what a Server serves if Options names nothing: some
+// DefaultResources returns the types that a Server serves if Options names none: some
 // core types, deployments, and the custom resource widgets.example.com/v1.
 func DefaultResources() []Resource {
 	core := corev1.SchemeGroupVersion
@@ -117,7 +116,7 @@ type Server struct {
 	api   *kubeapi.Handler
 	store atomic.Pointer[tables] // Redefine replaces it
 
-	mu        sync.Mutex // guards what follows, and what is in tables
+	mu        sync.Mutex // guards the fields below, and the tables
 	rev       uint64
 	compacted uint64 // states before this revision are gone
 	listable  uint64 // and lists of states before this one are refused
@@ -133,7 +132,7 @@ type Server struct {
 	serving  sync.WaitGroup // handlers, listeners and timers
 	requests requestLog
 
-	netMu sync.Mutex // guards what follows; never taken while holding mu
+	netMu sync.Mutex // guards the fields below; never taken while holding mu
 	addr  string
 	pipes bool // no sockets
 	http  *http.Server
@@ -213,7 +212,7 @@ func (s *Server) Start() (url string, err error) {
 	return s.URL(), nil
 }
 
-// URL returns what Start returned, or "" before it.
+// URL returns the same as Start, or "" before it.
 func (s *Server) URL() string {
 	s.netMu.Lock()
 	defer s.netMu.Unlock()

@@ -18,7 +18,7 @@ func (s *Server) StartPipes() error {
 	return s.listen("pipe")
 }
 
-// pipeListener accepts the other ends of what dial returns.
+// pipeListener accepts the other ends of the connections that dial returns.
 type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}

@@ -11,7 +11,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// RequestRecord tells what one request asked for and what it was given.
+// RequestRecord has what one request asked for and what it got.
 type RequestRecord struct {
 	// Verb is get, list, watch, create, update, patch, delete or
 	// deletecollection; discovery and health checks are get.
@@ -116,7 +116,7 @@ func (l *requestLog) update(rec *RequestRecord, f func(*RequestRecord)) {
 	f(rec)
 }
 
-// recorder counts what is written to a response and holds it back in a stall.
+// recorder counts the bytes written to a response and holds them back in a stall.
 type recorder struct {
 	http.ResponseWriter
 	rec  *RequestRecord

@@ -47,7 +47,8 @@ func (s storage) List(_ context.Context, t *kubeapi.Type, q kubeapi.Query) (*kub
 	return s.tableOfType(t).collect(q), nil
 }
 
-// collect gathers the objects of a page and what a next one needs. It needs Server.mu.
+// collect gathers the objects of a page and the position of the next one. It needs
+// Server.mu.
 func (t *table) collect(q kubeapi.Query) *kubeapi.Page {
 	p := &kubeapi.Page{Version: q.At}
 	full := false
@@ -97,7 +98,7 @@ func (s storage) Watch(ctx context.Context, typ *kubeapi.Type, q kubeapi.WatchQu
 	}
 	w.cursor, w.start = rv, kubeapi.Start{Version: rv, Known: rv}
 	if n := len(t.events); n > 0 {
-		w.start.Known = max(rv, t.events[n-1].Version) // what is replayed counts as known
+		w.start.Known = max(rv, t.events[n-1].Version) // replayed events count as known
 	}
 	return w, nil
 }
@@ -134,7 +135,7 @@ func (w *watcher) Next(ctx context.Context) (kubeapi.Batch, error) {
 	return kubeapi.Batch{Changes: events, Version: w.s.rev, Changed: w.t.changed}, nil
 }
 
-// ended tells how the fault that closed the generation ends the watch.
+// ended says how the fault that closed the generation ends the watch.
 func (w *watcher) ended(ctx context.Context) error {
 	switch end := w.gen.end; {
 	case end.mute:

@@ -19,9 +19,9 @@ type table struct {
 	sorted   []*entry // by key; stale while unsorted is set
 	unsorted bool
 
-	// events is in revision order. Watches may start from floor or later;
-	// from window on, events lie in the window that WatchCacheSize bounds.
-	// What lies before it serves only watches that already run.
+	// events is in revision order. Watches may start from floor or later; from window on,
+	// events lie in the window that WatchCacheSize bounds. Events before it serve only
+	// watches that already run.
 	events  []*kubeapi.Change
 	window  int
 	floor   uint64
@@ -84,7 +84,7 @@ func (s *Server) tableByKind(gvk schema.GroupVersionKind) *table {
 
 func (s *Server) tableOfType(typ *kubeapi.Type) *table {
 	for _, t := range s.store.Load().all {
-		if t.GroupVersion() == typ.GroupVersion() && t.Plural == typ.Plural { // perhaps defined again meanwhile
+		if t.GroupVersion() == typ.GroupVersion() && t.Plural == typ.Plural { // it may have been defined again
 			return t
 		}
 	}

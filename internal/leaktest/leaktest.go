@@ -14,7 +14,7 @@ import (
 var modules = []string{"kubewake/", "go.etcd.io/bbolt", "klauspost/compress", "golang-lru", "k8s.io/client-go", "k8s.io/apimachinery"}
 
 // Ours returns the stacks of the goroutines that count. It leaves out tests, the
-// simulated server, and the goroutines in before, an earlier result.
+// simulated server, and goroutines in before, which is an earlier result.
 func Ours(before []string) (all []string) {
 	buf := make([]byte, 4<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {

@@ -1,10 +1,10 @@
-// Package listing has what package reflector and package boltstore tell one another about
-// a list of the server's.
+// Package listing has the types by which packages reflector and boltstore describe a list
+// from the server to each other.
 package listing
 
 import "time"
 
-// Server is what is known of the server that answers. "" leaves what the file has.
+// Server describes the server that answers. "" leaves the file's value.
 type Server struct {
 	Address string
 	// ClusterUID is the UID of the namespace kube-system. FlowSchemaUID is the UID of
@@ -12,7 +12,7 @@ type Server struct {
 	ClusterUID, FlowSchemaUID string
 	// CA is a hash of the public key at the root of the server's certificate chain.
 	CA string
-	// Other: it is another cluster than the file's, of which nothing stays.
+	// Other: it is not the file's cluster, and nothing of the file's stays.
 	Other bool `msgpack:"-"`
 }
 
@@ -27,7 +27,7 @@ type Progress struct {
 	ServedForm      string    `msgpack:"form,omitempty"`  // of the first page, see boltstore.RelistOptions
 }
 
-// Object is what a list's metadata says of an object.
+// Object is an object by a list's metadata.
 type Object struct{ Namespace, Name, UID, ResourceVersion string }
 
 // Key is the object's key by cache.MetaNamespaceKeyFunc.

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 )
 
-// RoundTrip sends a request through next and adds to sent the bytes of its
-// answer as they come over the link. net/http would unpack a gzipped answer
-// before anybody can count its bytes. With pack RoundTrip itself asks for gzip
-// and unpacks, unless the request names an encoding or a range.
+// RoundTrip sends a request through next and adds to sent the bytes of its answer as they
+// come over the link. net/http would unpack a gzipped answer before its bytes can be
+// counted. With pack, RoundTrip itself asks for gzip and unpacks, unless the request
+// names an encoding or a range.
 func RoundTrip(next http.RoundTripper, req *http.Request, pack bool, sent *atomic.Int64) (*http.Response, error) {
 	ours := pack && req.Header.Get("Accept-Encoding") == "" && req.Header.Get("Range") == "" && req.Method == http.MethodGet
 	if ours {
@@ -34,8 +34,8 @@ func RoundTrip(next http.RoundTripper, req *http.Request, pack bool, sent *atomi
 	return resp, nil
 }
 
-// By names how an answer is packed, in lower case, innermost first. It is
-// empty for an answer that is sent as it is.
+// By returns an answer's content encodings in lower case, innermost first. There are none
+// if the answer is sent as it is.
 func By(h http.Header) (names []string) {
 	for _, line := range h.Values("Content-Encoding") {
 		for name := range strings.SplitSeq(line, ",") {
@@ -47,7 +47,7 @@ func By(h http.Header) (names []string) {
 	return names
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.ReadCloser
 	n *atomic.Int64

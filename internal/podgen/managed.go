@@ -97,7 +97,7 @@ func managedFields(p *corev1.Pod, w *workload, created time.Time) []metav1.Manag
 	return append(entries, entry("kubelet", "status", kubeletFields(p), time.Minute))
 }
 
-// controllerFields are what the ReplicaSet controller set when it created p.
+// controllerFields are the fields that the ReplicaSet controller set when it created p.
 func controllerFields(p *corev1.Pod) fieldSet {
 	f := fieldSet{}
 	meta := f.add("f:metadata")
@@ -179,7 +179,7 @@ func controllerFields(p *corev1.Pod) fieldSet {
 	return f
 }
 
-// kubeletFields are what the kubelet reports.
+// kubeletFields are the fields that the kubelet reports.
 func kubeletFields(p *corev1.Pod) fieldSet {
 	f := fieldSet{}
 	st := f.add("f:status")

@@ -1,7 +1,7 @@
-// Package podgen makes pods that look like a cluster's: a thousand
-// workloads in twenty namespaces, each pod 6 to 8 KB as JSON with the
-// managedFields its fields imply, and enough of what does not repeat
-// (container IDs, addresses, UIDs, times) that they compress as real ones do.
+// Package podgen makes pods that look like a cluster's: a thousand workloads in twenty
+// namespaces, each pod 6 to 8 KB as JSON with the managedFields that its fields imply.
+// Enough of a pod does not repeat (container IDs, addresses, UIDs, times) that pods
+// compress like real ones.
 package podgen
 
 import (

@@ -38,7 +38,7 @@ var (
 	}
 )
 
-// workload is what the pods of one ReplicaSet share.
+// workload has the parts that the pods of one ReplicaSet share.
 type workload struct {
 	namespace, name string
 	revision        string
@@ -222,8 +222,8 @@ func (w *workload) fill(r source, c *corev1.Container) {
 	slices.SortFunc(c.Env, func(a, b corev1.EnvVar) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// What the optional parts of a pod add to its JSON, in bytes, and what is left
-// for variables in a pod without them.
+// The bytes that the optional parts of a pod add to its JSON, and those left for
+// variables in a pod without them.
 const (
 	sidecarCost = 850
 	configCost  = 50

@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// caller is who sends a request.
+// caller is the sender of a request.
 type caller struct {
 	same  bool                      // this user: nothing is reviewed
 	user  authenticationv1.UserInfo // of others
 	token string                    // is passed on; "" of others means that they are impersonated
-	gate  gate                      // let them in
+	gate  gate                      // the gate that let the caller in
 }
 
 type callerKey struct{}
@@ -35,13 +35,13 @@ func withCaller(r *http.Request, c *caller) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
 }
 
-// gate finds out who calls. Its error is what the caller is told.
+// gate finds out who calls. Its error is the answer to the caller.
 type gate func(r *http.Request) (*caller, *apierrors.StatusError)
 
 // thisUser is the gate of a socket that only this user can connect to.
 func thisUser(*http.Request) (*caller, *apierrors.StatusError) { return &caller{same: true}, nil }
 
-// holderOf is the gate for who has a token of this process.
+// holderOf is the gate for callers with a token of this process.
 func holderOf(token string) gate {
 	return func(r *http.Request) (*caller, *apierrors.StatusError) {
 		if given := bearer(r); given == "" || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
@@ -51,7 +51,8 @@ func holderOf(token string) gate {
 	}
 }
 
-// known is the gate for whom the real server knows, by certificates of a CA or by tokens.
+// known is the gate for callers that the real server knows, by certificates of a CA or by
+// tokens.
 func (l *Link) known(certs *certificates) gate {
 	return func(r *http.Request) (*caller, *apierrors.StatusError) {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
@@ -96,7 +97,7 @@ func unauthorized(why string) *apierrors.StatusError {
 	return apierrors.NewUnauthorized(fmt.Sprintf("Unauthorized: %s", why))
 }
 
-// impersonates says whether a request asks to be somebody else's.
+// impersonates says whether a request asks to count as somebody else's.
 func impersonates(h http.Header) bool {
 	for name := range h {
 		if isImpersonation(name) {

@@ -12,15 +12,15 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// TLSOptions are the files of a listener, which are read again when they change, and whom
-// it lets in.
+// TLSOptions are the files of a listener, which are read again when they change, and the
+// callers that it lets in.
 type TLSOptions struct {
 	Cert, Key string
 	// ClientCA is the file with the CAs whose certificates are believed; "" believes none.
 	ClientCA string
-	// Tokens lets in who has a token that the real server accepts.
+	// Tokens lets in callers with a token that the real server accepts.
 	Tokens bool
-	// Failed is told of files that cannot be used. Those from before are, then.
+	// Failed is called for files that cannot be used. The earlier ones are used then.
 	Failed func(error)
 }
 
@@ -86,7 +86,8 @@ func (c *certificates) load() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// current are the files as they are now, or as they were when they could be used.
+// current returns the files as they are now, or as they were when they could last be
+// used.
 func (c *certificates) current() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,15 +104,15 @@ func (c *certificates) current() *tls.Config {
 	return c.now
 }
 
-// config is for a server. Each handshake uses the files as they are then.
+// config is for a server. Each handshake uses the files of that time.
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		return c.current(), nil
 	}}
 }
 
-// verify verifies a client's certificate as at a handshake now: a connection may be older
-// than the CAs, and outlive the certificate.
+// verify verifies a client's certificate as a handshake would now: a connection may be
+// older than the CAs, and may outlive the certificate.
 func (c *certificates) verify(chain []*x509.Certificate) error {
 	o := x509.VerifyOptions{Roots: c.current().ClientCAs, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	for _, cert := range chain[1:] {

@@ -44,7 +44,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return a.body.Write(b)
 }
 
-// send sends it. Its size is known.
+// send sends the answer, whose size is known.
 func (a *answer) send(w http.ResponseWriter) {
 	for name, values := range a.header {
 		if name != "Content-Length" && name != "Transfer-Encoding" {
@@ -60,11 +60,11 @@ func (a *answer) aggregated() bool {
 	return strings.Contains(a.header.Get("Content-Type"), "as=APIGroupDiscoveryList")
 }
 
-// inTime is how long the server has for an answer that the file can give, too. A connection
-// that cannot be made has said so by then.
+// inTime is how long the server has for an answer that the file can also give. A
+// connection that cannot be made has failed by then.
 const inTime = patience + time.Second
 
-// ask collects what a handler answers.
+// ask collects the answer of a handler.
 func ask(h http.Handler, r *http.Request, accept string) *answer {
 	caller := r.Context()
 	ctx, cancel := context.WithTimeout(caller, inTime)
@@ -93,16 +93,16 @@ func ask(h http.Handler, r *http.Request, accept string) *answer {
 	return a
 }
 
-// withheld says whether the server's answer takes nothing from what the file has: there is
-// none, or the server refuses this process, whose user may read the file. Anybody else who is
-// refused is told so.
+// withheld says whether the file's discovery counts in spite of the server's answer. That
+// is so if there is no answer, or if the server refuses this process, whose user may read
+// the file. Any other caller gets the refusal.
 func (a *answer) withheld(r *http.Request) bool {
 	refused := a.code == http.StatusUnauthorized || a.code == http.StatusForbidden
 	return a.code >= http.StatusInternalServerError || refused && callerOf(r).same
 }
 
-// discovery answers with what the file has and what the server says that it has. If the
-// server does not answer, it is what the file has.
+// discovery answers with the types of the file and of the server together. If the server
+// does not answer, these are the file's.
 func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 	file := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.file.ServeFile(w, r, nil) })
 	accept := kubeapi.MediaJSON
@@ -122,7 +122,7 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 	default:
 		both, err := union(theirs, ours)
 		if err != nil {
-			both = theirs.body.Bytes() // a form that is not known here
+			both = theirs.body.Bytes() // an unknown form
 		}
 		out := &answer{header: http.Header{"Content-Type": theirs.header["Content-Type"], "Cache-Control": {"no-cache, private"}}, code: http.StatusOK}
 		out.body.Write(both)
@@ -140,7 +140,8 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	theirs.send(w)
 }
 
-// union is a document of discovery with what either has. What both have is as theirs.
+// union is a document of discovery with the types of both. Where both have a type, it is
+// as the server has it.
 func union(theirs, ours *answer) ([]byte, error) {
 	var kind metav1.TypeMeta
 	if err := json.Unmarshal(theirs.body.Bytes(), &kind); err != nil {
@@ -175,7 +176,8 @@ func merged[T any](theirs, ours *answer, merge func(a, b *T)) ([]byte, error) {
 	return json.Marshal(a)
 }
 
-// add adds to a what only b has, by name. What both have is merged.
+// add adds the elements to a that only b has, by name. Elements that both have are
+// merged.
 func add[T any](a, b []T, name func(T) string, merge func(a, b *T)) []T {
 	for i := range b {
 		at := slices.IndexFunc(a, func(t T) bool { return name(t) == name(b[i]) })

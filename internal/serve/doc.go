@@ -1,5 +1,5 @@
-// Package serve lets callers in to the API of a file, and passes on to the real server
-// what the file does not have.
+// Package serve lets callers use the API of a file, and passes requests that the file
+// cannot answer on to the real server.
 //
 // A request goes through limits, authentication, authorisation and a route:
 //
@@ -10,20 +10,21 @@
 //
 // # Who calls
 //
-// Whoever has this user's id on the unix socket, or the token of the loopback address, is
-// this user. No read of theirs is authorised, since they may open the file. What goes to
-// the real server has the credentials of this process, which are theirs.
+// A caller with this user's id on the unix socket, or with the token of the loopback
+// address, is this user. Reads of this user are not authorised, since the user may open
+// the file. Requests that go to the real server have the credentials of this process,
+// which are the user's.
 //
-// Anybody else comes over TLS, with a client certificate of a given CA or a token that
-// the real server accepts (TokenReview). Each read of the file is authorised by the real
-// server (SubjectAccessReview). What goes to the real server has the caller's own token.
-// A certificate cannot be passed on: there the process impersonates its user and groups,
-// and refuses callers who want to impersonate somebody else.
+// Any other caller comes over TLS, with a client certificate of a given CA or a token
+// that the real server accepts (TokenReview). The real server authorises each read of the
+// file (SubjectAccessReview). Requests that go to the real server have the caller's own
+// token. A certificate cannot be passed on: for it the process impersonates the user and
+// groups, and refuses callers that want to impersonate somebody else.
 //
 // # Offline
 //
 // Answers of reviews are kept. While the server cannot be asked, a token and a read are
 // allowed if the server allowed the same within [LinkOptions.Offline], and denied
-// otherwise. So nobody gains a right while the link is down, and who lost one loses it
-// here after that time.
+// otherwise. So nobody gains a right while the link is down, and a right that was taken
+// away is lost here after that time.
 package serve

@@ -36,8 +36,8 @@ func (f *own) ServeFile(w http.ResponseWriter, r *http.Request, otherwise http.H
 	apifile.New(f.db, o).ServeHTTP(w, r)
 }
 
-// Shared is the file at a path, whoever has it open. Its owner answers, if there is one.
-// Otherwise it is read here, until somebody takes it.
+// Shared is the file at a path, whichever process has it open. Its owner answers, if
+// there is one. Otherwise it is read here, until another process takes it.
 type Shared struct {
 	path  string
 	open  func() (*boltstore.DB, error) // for reading, giving way
@@ -50,10 +50,10 @@ type Shared struct {
 	failed   error
 	at       time.Time // of failed
 	closed   bool
-	clusters []string // when it was last known
+	clusters []string // as last known
 }
 
-// way is where answers come from: one of the two.
+// way is the source of answers: either the file or its owner.
 type way struct {
 	db    *boltstore.DB
 	api   *live.API
@@ -62,7 +62,7 @@ type way struct {
 
 const (
 	lookEvery = time.Second     // at whether the file was taken
-	askOwner  = 5 * time.Second // is how long the owner has to say who it is
+	askOwner  = 5 * time.Second // how long the owner has to say who it is
 )
 
 // NewShared returns the file at a path, which open opens for reading. Close it.
@@ -84,7 +84,7 @@ func NewShared(path string, open func() (*boltstore.DB, error), o apifile.Option
 	return f
 }
 
-// look ends watches of a file that was taken: nobody tells them.
+// look ends watches of a file that was taken, which do not notice it themselves.
 func (f *Shared) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +114,7 @@ func (f *Shared) forget(w *way) {
 	f.now = nil
 }
 
-// Close lets go of the file.
+// Close closes the file.
 func (f *Shared) Close() error {
 	f.end()
 	f.ended.Wait()
@@ -192,8 +192,8 @@ func (f *Shared) owner() (c *live.Client, sources []boltstore.State, err error) 
 	return c, st.Sources, nil
 }
 
-// Clusters returns the UIDs of the clusters that the file's sources are of. There are none
-// if the file does not know them. While it cannot be read, they are those from before.
+// Clusters returns the UIDs of the clusters of the file's sources, none if the file does
+// not know them. While the file cannot be read, they are the last known ones.
 func (f *Shared) Clusters(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, askOwner)
 	defer cancel()
@@ -237,8 +237,8 @@ func ClustersOf(db *boltstore.DB, name string) []string {
 	return clustersOf(states, name)
 }
 
-// clustersOf are the UIDs that sources of a cluster have. There are several if what is no
-// longer mirrored was of another one.
+// clustersOf returns the UIDs of sources of a cluster name. There are several if sources
+// that are no longer mirrored came from another cluster.
 func clustersOf(states []boltstore.State, name string) (uids []string) {
 	for _, st := range states {
 		if st.Source.Cluster == name && st.ClusterUID != "" && !slices.Contains(uids, st.ClusterUID) {
@@ -276,7 +276,8 @@ func (f *Shared) ServeFile(w http.ResponseWriter, r *http.Request, otherwise htt
 	kubeapi.WriteStatus(w, st)
 }
 
-// passToOwner has the owner answer. An error says that nothing of an answer was sent.
+// passToOwner passes a request to the owner. An error says that nothing of an answer was
+// sent.
 func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwise bool) (err error) {
 	p := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -296,9 +297,9 @@ func passToOwner(api *live.API, w http.ResponseWriter, r *http.Request, otherwis
 	return err
 }
 
-// pass has a proxy answer. A watch that breaks off, since who answers was killed, ends in
-// order: its client goes on from the last event. In HTTP/2 client-go would make an event of
-// the break, which kubectl prints.
+// pass passes a request to a proxy. A watch that breaks off since the answering process
+// was killed ends in order: its client goes on from the last event. In HTTP/2 client-go
+// would make an event of the break, which kubectl prints.
 func pass(p *httputil.ReverseProxy, w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		broken := recover()
@@ -310,8 +311,8 @@ func pass(p *httputil.ReverseProxy, w http.ResponseWriter, r *http.Request) {
 	p.ServeHTTP(w, breaksOff(r))
 }
 
-// breaksOff has a ReverseProxy panic if it cannot send an answer to its end, as it does in
-// an http.Server. Without one it would end as if that were the answer's end.
+// breaksOff makes a ReverseProxy panic if it cannot send an answer to its end, as it does
+// in an http.Server. Without one it would return as if the answer were complete.
 func breaksOff(r *http.Request) *http.Request {
 	if r.Context().Value(http.ServerContextKey) != nil {
 		return r
@@ -319,7 +320,7 @@ func breaksOff(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{}))
 }
 
-// buffers are what an answer is copied by, 32 KiB each, or less for many that wait.
+// buffers are for copying answers, 32 KiB each, or less if many wait.
 type buffers bool
 
 // Get implements httputil.BufferPool.

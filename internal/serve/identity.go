@@ -26,7 +26,7 @@ type identity struct {
 
 	asking sync.Mutex // by one at a time
 	mu     sync.Mutex
-	same   uint64 // doubts when it was asked, or could not be known
+	same   uint64 // doubts at the last answer, or at the last failure to get one
 	failed error
 	at     time.Time       // of failed
 	lead   map[string]bool // connections that lead to the file's cluster
@@ -64,9 +64,9 @@ func (i *identity) isKnown(c net.Conn) bool {
 	return i.lead[nameOf(c)]
 }
 
-// sameCluster returns an error if the link leads to another cluster than the file's, or if
-// that is not known yet. A server that does not show the namespace is believed, and so is
-// any as long as the file does not know its cluster.
+// sameCluster returns an error if the link leads to another cluster than the file's, or
+// if that is not known yet. A server that does not show the namespace is believed. So is
+// any server as long as the file does not know its cluster.
 func (l *Link) sameCluster(ctx context.Context) error {
 	c := &l.cluster
 	came := time.Now()
@@ -75,7 +75,7 @@ func (l *Link) sameCluster(ctx context.Context) error {
 	switch {
 	case c.same > 0 && c.same == c.doubts.Load():
 		return nil
-	case c.at.After(came): // who waited need not ask again
+	case c.at.After(came): // a caller that waited need not ask again
 		return c.failed
 	}
 	ctx = context.WithoutCancel(ctx) // others wait for the answer, too
@@ -91,8 +91,8 @@ func (l *Link) sameCluster(ctx context.Context) error {
 	return err
 }
 
-// checked sends requests over connections that lead to the file's cluster. One that was
-// made for a request, after sameCluster, is asked before anything is sent on it.
+// checked sends requests over connections that lead to the file's cluster. If a
+// connection is made for a request after sameCluster, the server on it is asked first.
 type checked struct {
 	link *Link
 	next http.RoundTripper
@@ -115,14 +115,14 @@ func (t checked) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	if err == nil {
-		_ = resp.Body.Close() // it is of no use
+		_ = resp.Body.Close() // it is useless
 	}
 	return nil, refused
 }
 
-// mayUse returns an error unless a connection leads to the file's cluster. If it is not
+// mayUse returns an error unless a connection leads to the file's cluster. If that is not
 // known, the server is asked: on the connection itself if it takes several requests at a
-// time, otherwise on one that is made after it.
+// time, otherwise on a connection made after it.
 func (l *Link) mayUse(ctx context.Context, conn net.Conn, over http.RoundTripper, own bool) error {
 	c := &l.cluster
 	if c.isKnown(conn) {

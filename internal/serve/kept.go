@@ -7,12 +7,12 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// question is a hash of what the server was asked.
+// question is a hash of a question to the server.
 type question [sha256.Size]byte
 
-// accepted is what the server has allowed. Users share the room: when it is full, the one
-// who has most loses what he used least lately. So nobody pushes out what others have, as
-// long as he has more than they.
+// accepted has what the server has allowed. Users share the room: when it is full, the
+// user with most entries loses the least recently used one. So a user with many entries
+// never pushes out those of others.
 type accepted struct {
 	room int
 

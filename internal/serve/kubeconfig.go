@@ -22,8 +22,8 @@ import (
 const name = "kubewake"
 
 // WriteKubeconfig replaces the file at path by one that only this user can read, with the
-// address of a server, its certificate and a token for it. It replaces nothing but a
-// kubeconfig of an earlier life, whose namespace stays: see earlier.
+// address of a server, its certificate and a token for it. It replaces only a kubeconfig
+// of an earlier life, whose namespace stays: see earlier.
 func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err error) {
 	was, err := earlier(path)
 	if err != nil {
@@ -57,9 +57,9 @@ func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err
 	return os.Rename(f.Name(), path)
 }
 
-// earlier is the kubeconfig at path that WriteKubeconfig has written, nil if nothing is
-// there. It is an error if the file has anything else: the user's own kubeconfig, say, even
-// of a cluster with this name, or the file that is served.
+// earlier is the kubeconfig at path that WriteKubeconfig has written, nil if there is no
+// file. Any other file is an error, such as the user's own kubeconfig, even of a cluster
+// with this name, or the file that is served.
 func earlier(path string) (*clientcmdapi.Config, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 {
@@ -85,12 +85,12 @@ func loopback(server string) bool {
 	return ok && err == nil && at.Addr().IsLoopback()
 }
 
-// tokenForm is that of NewToken.
+// tokenForm is the form of NewToken's tokens.
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// Kept returns the token and the address of a kubeconfig that an earlier life has written,
-// so that its clients go on. The token is a new one if there is none, or if somebody else
-// may have read it. Then there is no address.
+// Kept returns the token and the address of a kubeconfig that an earlier life has
+// written, so that its clients go on. If there is none, or somebody else may have read
+// it, the token is new and there is no address.
 func Kept(path string) (token, addr string) {
 	st, err := os.Lstat(path)
 	if err != nil || !st.Mode().IsRegular() || runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 || !ownedBySelf(st) {

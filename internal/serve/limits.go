@@ -10,7 +10,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// Limits bound what callers can use.
+// Limits bound the resources that callers can use.
 type Limits struct {
 	Connections int           // of each listener; others wait to be accepted
 	Requests    int           // that are not long; more get 429
@@ -29,7 +29,8 @@ var DefaultLimits = Limits{
 	Send: 30 * time.Second, Take: 5 * time.Minute, Stall: 5 * time.Minute,
 }
 
-// limited bounds the requests that next has at a time, and what each may take.
+// limited bounds the number of requests that next has at a time, and the size and time of
+// each.
 type limited struct {
 	Limits
 	short, long chan struct{}
@@ -47,11 +48,11 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if long {
 		places = l.long
 	}
-	// What follows fails only on a connection that is gone.
+	// The next calls fail only on a connection that is gone.
 	c := http.NewResponseController(w)
 	if r.ContentLength != 0 {
-		// It stays: net/http waits for a body that nobody has read, and clears the deadline
-		// once the body is there, or the connection is a stream.
+		// The deadline stays: net/http waits for an unread body, and clears the deadline
+		// once the body has come or the connection is a stream.
 		_ = c.SetReadDeadline(time.Now().Add(l.Send))
 		r.Body = http.MaxBytesReader(w, r.Body, l.Body)
 	}
@@ -92,7 +93,7 @@ func upgrades(r *http.Request) bool {
 	return protocol != "" && !strings.EqualFold(protocol, "h2c")
 }
 
-// patient is a long answer, of which the client takes each piece in time or loses it.
+// patient is a long answer. The client takes each piece in time or loses the answer.
 type patient struct {
 	http.ResponseWriter
 	c     *http.ResponseController
@@ -111,7 +112,7 @@ func (p *patient) Write(b []byte) (n int, err error) {
 // Flush implements http.Flusher.
 func (p *patient) Flush() { _ = p.FlushError() } // the next Write has the error
 
-// FlushError is what http.ResponseController calls.
+// FlushError is for http.ResponseController.
 func (p *patient) FlushError() error { return p.inTime(p.c.Flush) }
 
 func (p *patient) inTime(do func() error) error {

@@ -25,13 +25,13 @@ import (
 
 // LinkOptions configure a link. The zero value allows nobody offline.
 type LinkOptions struct {
-	// Offline is how long what the server has allowed stays allowed while the server cannot
-	// be asked.
+	// Offline is how long requests that the server has allowed stay allowed while the
+	// server cannot be asked.
 	Offline time.Duration
-	// Clusters returns the UIDs of the namespace kube-system of the file's cluster, or of
-	// several if its sources are of several. There are none if it is not known yet. Nothing is
-	// passed on to, and nothing believed of, a server of another one. nil means that it is
-	// never known.
+	// Clusters returns the UID of the namespace kube-system of the file's cluster,
+	// several UIDs if its sources come from several clusters, none if it is not known
+	// yet. A server of another cluster gets no requests, and its answers are not
+	// believed. nil means that the cluster is never known.
 	Clusters func(context.Context) []string
 	// Clock is the real one by default. It must not jump: a set clock would lengthen Offline.
 	Clock clock.Clock
@@ -110,7 +110,7 @@ func wiresOf(cfg *rest.Config) (w wires, err error) {
 
 // ServeHTTP passes a request on to the server.
 func (l *Link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// What a file has said of the request is not the server's.
+	// Headers that the file has set are not part of the server's answer.
 	for name := range w.Header() {
 		w.Header().Del(name)
 	}
@@ -128,8 +128,8 @@ func (l *Link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pass(&p, w, r)
 }
 
-// rewrite makes the request that the server gets. It has the caller's own credentials or
-// none yet.
+// rewrite makes the request for the server. It has the caller's own credentials, or none
+// yet.
 func (l *Link) rewrite(p *httputil.ProxyRequest) {
 	p.SetURL(l.to)
 	c := callerOf(p.In)
@@ -151,8 +151,7 @@ func (l *Link) rewrite(p *httputil.ProxyRequest) {
 	}
 }
 
-// RoundTrip sends a request with the credentials that its caller has at the server. It is
-// for the proxy.
+// RoundTrip sends a request, for the proxy, with its caller's credentials at the server.
 func (l *Link) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := callerOf(r)
 	wires, own := l.own, c.same || c.token == ""
@@ -175,7 +174,7 @@ func (l *Link) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// failed answers what could not be passed on. It was begun at a time.
+// failed answers a request that could not be passed on. began is when it was begun.
 func (l *Link) failed(w http.ResponseWriter, r *http.Request, began time.Time, err error) {
 	var large *http.MaxBytesError
 	var op *net.OpError
@@ -195,7 +194,7 @@ func (l *Link) failed(w http.ResponseWriter, r *http.Request, began time.Time, e
 	l.down(w, err, until)
 }
 
-// down answers that the server cannot be reached until a moment.
+// down answers that the server cannot be reached until the given time.
 func (l *Link) down(w http.ResponseWriter, err error, until time.Time) {
 	left := max(until.Sub(l.reviews.clock.Now()), time.Second)
 	st := apierrors.NewServiceUnavailable(fmt.Sprintf("the file cannot answer this, and the server cannot be reached: %v", err))

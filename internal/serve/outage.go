@@ -10,8 +10,8 @@ import (
 const (
 	// pause is how long the server is not asked about callers after it could not be reached.
 	pause = 2 * time.Second
-	// longPause is how long nothing is sent to it after a request that waited in vain. Where
-	// a request fails at once, each one is tried.
+	// longPause is how long nothing is sent to it after a request that waited in vain. If
+	// requests fail at once, each one is tried.
 	longPause = 10 * time.Second
 )
 
@@ -26,7 +26,7 @@ type outage struct {
 	long bool
 }
 
-// failed notes that a request, which was sent at a time, has not reached the server.
+// failed notes that a request, sent at the given time, has not reached the server.
 func (o *outage) failed(began time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -34,8 +34,8 @@ func (o *outage) failed(began time.Time, err error) {
 	o.long = o.at.Sub(began) >= o.slow
 }
 
-// waited is failed for a request that waited in vain. Nothing is noted of one that failed at
-// once.
+// waited is failed for a request that waited in vain. It notes nothing if the request
+// failed at once.
 func (o *outage) waited(began time.Time, err error) {
 	if o.clock.Since(began) >= o.slow {
 		o.failed(began, err)

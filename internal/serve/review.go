@@ -36,12 +36,13 @@ const (
 	authenticated = "system:authenticated"
 )
 
-// reviews keeps what the server has said.
+// reviews keeps the server's answers.
 type reviews struct {
 	clock   clock.Clock
 	offline time.Duration
 	first   func(context.Context) error // whether the server may be asked
-	// Guesses of tokens, which anybody can send, do not push out what the server has allowed.
+	// Guesses of tokens, which anybody can send, do not push out the server's
+	// acceptances.
 	yes *accepted
 	no  *cache.LRUExpireCache
 	*outage
@@ -51,7 +52,7 @@ type reviews struct {
 type review struct {
 	yes  bool
 	why  string
-	user authenticationv1.UserInfo // whose token it is, or by name who may read
+	user authenticationv1.UserInfo // the user of the token, or who may read, by name
 	at   time.Time                 // when it was asked for
 }
 
@@ -60,14 +61,14 @@ func newReviews(c clock.Clock, offline time.Duration) *reviews {
 		outage: &outage{clock: c, slow: patience / 2}}
 }
 
-// errOffline: the server could not be asked, and has not allowed the same lately.
+// errOffline: the server could not be asked, and has not recently allowed the same.
 type errOffline struct{ cause error }
 
 func (e *errOffline) Error() string { return e.cause.Error() }
 
-// get returns the server's answer to a question, which is anything that JSON tells from
-// others. It is one that the server gave lately, or gives now, or while it cannot be asked
-// a yes that is not older than offline.
+// get returns the server's answer to a question. Questions are the same if their JSON is.
+// The answer is a recent one or one that the server gives now. While the server cannot be
+// asked, it is a yes no older than offline.
 func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) (review, error)) (review, error) {
 	text, err := json.Marshal(asked)
 	if err != nil {
@@ -94,7 +95,7 @@ func (v *reviews) get(ctx context.Context, asked any, ask func(context.Context) 
 		var got review
 		asking, cancel := context.WithTimeout(ctx, patience)
 		if got, err = ask(asking); err != nil && unreachable(err) && asking.Err() == nil {
-			got, err = ask(asking) // over a connection that was not closed meanwhile
+			got, err = ask(asking) // over a connection that was not closed in the meantime
 		}
 		cancel()
 		if err == nil {
@@ -127,7 +128,7 @@ func (v *reviews) keep(key question, got review) {
 	v.yes.remove(key)
 }
 
-// unreachable says whether err says nothing but that the server did not answer.
+// unreachable says whether err only means that the server did not answer.
 func unreachable(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -137,7 +138,7 @@ func unreachable(err error) bool {
 	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
 }
 
-// authenticate asks the server whose a token is.
+// authenticate asks the server to whom a token belongs.
 func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, *apierrors.StatusError) {
 	got, err := l.reviews.get(ctx, []string{"token", token}, func(ctx context.Context) (review, error) {
 		r, err := l.authn.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
@@ -185,7 +186,7 @@ func (l *Link) authorize(r *http.Request, c *caller, p kubeapi.Path) *apierrors.
 	return nil
 }
 
-// mayGet says whether a caller may get what is no object.
+// mayGet says whether a caller may get a path that is no object.
 func (l *Link) mayGet(r *http.Request, c *caller) bool {
 	spec := l.asking(c)
 	spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: "get"}
@@ -220,7 +221,7 @@ func (l *Link) access(ctx context.Context, spec authorizationv1.SubjectAccessRev
 }
 
 // whileAllowed ends a watch once a new one would be refused. It looks each minute, when
-// what the server has said needs to be asked again.
+// the server must be asked again.
 func (l *Link) whileAllowed(r *http.Request, c *caller, p kubeapi.Path) (*http.Request, context.CancelFunc) {
 	ctx, end := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
@@ -247,7 +248,7 @@ func (l *Link) whileAllowed(r *http.Request, c *caller, p kubeapi.Path) (*http.R
 	return r, end
 }
 
-// attributes are what an API server would authorise of a read.
+// attributes are the attributes of a read that an API server would authorise.
 func attributes(r *http.Request, p kubeapi.Path) *authorizationv1.ResourceAttributes {
 	q := r.URL.Query()
 	a := &authorizationv1.ResourceAttributes{

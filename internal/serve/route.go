@@ -12,10 +12,10 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// File answers what a file has.
+// File answers from a file.
 type File interface {
-	// ServeFile answers a read. For what the file does not have it calls otherwise, with
-	// nothing of an answer sent. If that is nil, it refuses.
+	// ServeFile answers a read. If the file does not have the objects, it calls otherwise
+	// before anything of an answer was sent. If otherwise is nil, it refuses.
 	ServeFile(w http.ResponseWriter, r *http.Request, otherwise http.Handler)
 }
 
@@ -35,7 +35,7 @@ func (s *Server) enter(g gate) http.Handler {
 	})
 }
 
-// route sends a request where it is answered.
+// route sends a request to where it is answered.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	c := callerOf(r)
 	p := kubeapi.ParsePath(r.URL.Path)
@@ -85,7 +85,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubea
 	s.file.ServeFile(w, r, s.link)
 }
 
-// schema answers with a document of OpenAPI. What is kept is for those who may get it.
+// schema answers with a document of OpenAPI. Kept documents are for callers that may get
+// them.
 func (s *Server) schema(w http.ResponseWriter, r *http.Request, c *caller) {
 	switch {
 	case s.link == nil:

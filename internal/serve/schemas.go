@@ -24,12 +24,13 @@ const (
 	largestSchema = 32 << 20
 )
 
-// Schemas are the OpenAPI documents of a server, one for each group version. They are kept
-// in a folder beside the file once a client has asked for them over the link: they are
-// larger than what many mirrors read, so nobody asks for them unless somebody wants them.
+// Schemas are the OpenAPI documents of a server, one for each group version. They are
+// kept in a folder beside the file once a client has asked for them over the link. They
+// are larger than all that many mirrors read, so they are fetched only when a client
+// wants them.
 type Schemas struct{ dir string }
 
-// SchemasOf returns those beside a file.
+// SchemasOf returns the schemas beside a file.
 func SchemasOf(file string) *Schemas { return &Schemas{file + ".openapi"} }
 
 // isSchema says whether a path is that of a document, or of their list.
@@ -37,9 +38,10 @@ func isSchema(path string) bool {
 	return path == schemasPath || strings.HasPrefix(path, schemasPath+"/")
 }
 
-// ServeHTTP answers with a document, or with their list. What is kept under the hash that a
-// client asks for is the server's. Anything else comes from the server, and from what is kept
-// if the server cannot be asked. server is nil if there is none.
+// ServeHTTP answers with a document, or with the list of documents. If a document is kept
+// under the hash that the client asks for, it is the server's. Anything else comes from
+// the server, or from the kept documents if the server cannot be asked. server is nil if
+// there is none.
 func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.Handler) {
 	form := formOf(r.Header.Get("Accept"))
 	kept := s.read(r.URL.Path, form)
@@ -52,7 +54,7 @@ func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.
 	if server != nil && isSchema(r.URL.Path) {
 		r = r.Clone(r.Context())
 		for _, name := range []string{"If-None-Match", "If-Modified-Since", "Range", "Accept-Encoding"} {
-			r.Header.Del(name) // the whole document is to be kept
+			r.Header.Del(name) // the whole document must be kept
 		}
 		t := &tee{ResponseWriter: w, header: http.Header{}}
 		server.ServeHTTP(t, r)
@@ -136,7 +138,7 @@ func (s *Schemas) file(path, form string) string {
 	return filepath.Join(s.dir, strings.ReplaceAll(strings.Trim(path, "/"), "/", "_")+"."+form+".gz")
 }
 
-// read returns what is kept, nil if it is not or cannot be read.
+// read returns the kept document, nil if there is none or it cannot be read.
 func (s *Schemas) read(path, form string) *schemaDoc {
 	f, err := os.Open(s.file(path, form))
 	if err != nil {
@@ -154,7 +156,7 @@ func (s *Schemas) read(path, form string) *schemaDoc {
 	return &schemaDoc{path, form, z.Comment, body}
 }
 
-// write keeps a document. If it cannot, the next one who asks gets it from the server.
+// write keeps a document. If it cannot, the next client gets it from the server.
 func (s *Schemas) write(d *schemaDoc) {
 	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return
@@ -175,12 +177,12 @@ func (s *Schemas) write(d *schemaDoc) {
 		err = os.Rename(tmp.Name(), s.file(d.path, d.form))
 	}
 	if err != nil {
-		_ = os.Remove(tmp.Name()) // it is not read
+		_ = os.Remove(tmp.Name()) // temporary files are never read
 	}
 }
 
-// tee passes on an answer and keeps its body, unless it says that the server failed. Then
-// nothing is passed on.
+// tee passes an answer on and keeps its body. If the answer says that the server failed,
+// tee passes nothing on.
 type tee struct {
 	http.ResponseWriter
 	header http.Header // until the code is known
@@ -220,7 +222,7 @@ func (t *tee) Write(b []byte) (int, error) {
 	return t.ResponseWriter.Write(b)
 }
 
-// FlushError is what http.ResponseController calls.
+// FlushError is for http.ResponseController.
 func (t *tee) FlushError() error {
 	if t.WriteHeader(http.StatusOK); t.failed {
 		return nil

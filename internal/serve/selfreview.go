@@ -21,9 +21,9 @@ import (
 
 const selfReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
-// selfReview answers what the caller may do. The server says it. While it cannot, callers
-// may do what would be answered here, which is reading what the file has: k9s and kubectl
-// auth can-i ask before they read.
+// selfReview answers whether the caller may do something. The server decides. While it
+// cannot, callers may read the objects of the file, since those reads would be answered
+// here: k9s and kubectl auth can-i ask before they read.
 func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
 	kubeapi.WriteJSON(w, http.StatusCreated, out)
 }
 
-// mayRead says whether the caller would get an answer of the file.
+// mayRead says whether the caller would get an answer from the file.
 func (s *Server) mayRead(r *http.Request, a *authorizationv1.ResourceAttributes) bool {
 	if a.Verb != "get" && a.Verb != "list" && a.Verb != "watch" || a.Subresource != "" && a.Subresource != "status" {
 		return false
@@ -83,7 +83,7 @@ func (s *Server) mayRead(r *http.Request, a *authorizationv1.ResourceAttributes)
 		p, q := kubeapi.ParsePath(to), url.Values{}
 		p.Subresource = a.Subresource
 		switch {
-		case a.Verb == "get": // without a name it is of all, as a list
+		case a.Verb == "get": // without a name it is for all objects, as a list
 			p.Name = a.Name
 		case a.Name != "":
 			q.Set("fieldSelector", "metadata.name="+fields.EscapeValue(a.Name))
@@ -108,7 +108,7 @@ func (s *Server) versionOf(r *http.Request, group string) string {
 	return g.PreferredVersion.Version
 }
 
-// reading is a read in the place of a request.
+// reading returns a read in place of a request.
 func reading(r *http.Request, path, query string) *http.Request {
 	r = r.Clone(r.Context())
 	r.Method, r.Body, r.ContentLength, r.Header = http.MethodGet, http.NoBody, 0, http.Header{}

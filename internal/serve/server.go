@@ -19,7 +19,7 @@ import (
 
 // Options configure a server.
 type Options struct {
-	// File answers what it has.
+	// File answers reads.
 	File File
 	// Link leads to the real server. nil: only the file answers, and only this user gets in.
 	Link *Link
@@ -82,12 +82,11 @@ func (s *Server) Unix(path string) error {
 	return nil
 }
 
-// ErrOffLoopback: others than this machine's users could read what is sent.
+// ErrOffLoopback: users of other machines could read the traffic.
 var ErrOffLoopback = errors.New("it can be reached from other machines, which needs TLS: give --tls-listen with --tls-cert and --tls-key")
 
-// Loopback lets in who has the token at an address of this machine only. It returns the
-// address, and the certificate of a server that has the token: clients send tokens only
-// over TLS.
+// Loopback lets in callers with the token, at an address of this machine only. It returns
+// the address and the CA certificate for it: clients send tokens only over TLS.
 func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error) {
 	resolved, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
@@ -108,7 +107,8 @@ func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error
 	return l.Addr(), ca, nil
 }
 
-// TLS lets in whom the real server knows, at any address, and returns the address.
+// TLS lets in callers that the real server knows, at any address, and returns the
+// address.
 func (s *Server) TLS(addr string, o TLSOptions) (net.Addr, error) {
 	if s.link == nil {
 		return nil, errors.New("who comes over TLS is authorised by the real server, and there is no link to it")

@@ -24,11 +24,11 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// certifiedBy returns a certificate for an address of this machine, and that of the authority
-// which signed it. The authority's key comes from the token, so clients that know both go
-// on after a restart with the same token. One certificate for both would not do: Go's
-// verifier takes no root whose subject and key are also the server's. They are always valid,
-// since a device may begin with a wrong clock.
+// certifiedBy returns a certificate for an address of this machine, and that of the
+// authority that signed it. The authority's key comes from the token. So clients that
+// know both can go on after a restart with the same token. One certificate for both would
+// not do: Go's verifier accepts no root whose subject and key are also the server's. The
+// certificates are always valid, since a device may begin with a wrong clock.
 func certifiedBy(token string, ip net.IP) (pair tls.Certificate, ca []byte, err error) {
 	raw, err := hkdf.Key(sha256.New, []byte(token), nil, "kubewake: key of the loopback address", 32)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package tuning lets tests and benchmarks of other packages set what users of a
-// package have no reason to choose.
+// Package tuning is for tests and benchmarks of other packages. They set options here
+// that users of a package have no reason to choose.
 package tuning
 
 import "time"
@@ -17,7 +17,7 @@ type File struct {
 	Boot string
 }
 
-// SetFile sets it; options is a *boltstore.Options. Package boltstore provides it.
+// SetFile sets t in options, a *boltstore.Options. Package boltstore provides it.
 var SetFile func(options any, t File)
 
 // Reflector is for a reflector.Options. A zero field stays as it is.
@@ -28,9 +28,9 @@ type Reflector struct {
 	Metadata      bool // relists ask for metadata first, whatever the sizes
 }
 
-// SetReflector sets it; options is a *reflector.Options. Package reflector provides it.
+// SetReflector sets t in options, a *reflector.Options. Package reflector provides it.
 var SetReflector func(options any, t Reflector)
 
-// SetQueue sets how many bytes a queue lets wait; queue is a *fifo.Queue that is not in
-// use yet. Package fifo provides it.
+// SetQueue sets how many bytes may wait in a queue, a *fifo.Queue that is not in use yet.
+// Package fifo provides it.
 var SetQueue func(queue any, bytes int)

@@ -61,8 +61,8 @@ func customCells(obj runtime.Object, columns []Column, now time.Time) []any {
 	return cells
 }
 
-// cell is what the column's path finds first, nil if that is nothing or not of the
-// column's type.
+// cell is the first value that the column's path finds, nil if there is none or it does
+// not have the column's type.
 func (c *Column) cell(content map[string]any, now time.Time) any {
 	path := jsonpath.New(c.Name).AllowMissingKeys(true) // it has a state: one for each goroutine
 	if path.Parse("{"+c.JSONPath+"}") != nil {

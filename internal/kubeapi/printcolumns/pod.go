@@ -49,7 +49,7 @@ func podRow(p *corev1.Pod, now time.Time) metav1.TableRow {
 	return row
 }
 
-// restarts counts those of some containers.
+// restarts counts the restarts of some containers.
 type restarts struct {
 	n    int
 	last time.Time // when the last one ended that was restarted
@@ -69,7 +69,7 @@ func (r *restarts) text(now time.Time) string {
 	return fmt.Sprintf("%d (%s ago)", r.n, since(r.last, now))
 }
 
-// podSummary is what the columns say of a pod's containers.
+// podSummary is the summary of a pod's containers in the columns.
 type podSummary struct {
 	containers, ready int
 	reason            string

@@ -1,7 +1,7 @@
 // Package printcolumns makes tables of objects with the columns that kube-apiserver 1.36
 // prints: [metav1.Table], by kind. A custom resource has the columns that its definition
 // names. Any other kind has its name and the time of its creation, as on a server that
-// knows no better.
+// does not know the kind.
 package printcolumns
 
 import (
@@ -19,7 +19,7 @@ import (
 // Kind prints objects of one kind. It is safe for concurrent use.
 type Kind struct {
 	columns func() []metav1.TableColumnDefinition
-	typed   func() runtime.Object // what row takes; nil takes any object
+	typed   func() runtime.Object // makes the argument of row; nil takes any object
 	takes   func(runtime.Object) bool
 	row     func(obj runtime.Object, now time.Time) metav1.TableRow
 }
@@ -39,7 +39,8 @@ func For(gvk schema.GroupVersionKind, columns []Column, metadataOnly bool) *Kind
 	return k
 }
 
-// Columns are the same for all objects of the kind. Nobody may change them.
+// Columns returns the columns, which are the same for all objects of the kind. They must
+// not be changed.
 func (k *Kind) Columns() []metav1.TableColumnDefinition { return k.columns() }
 
 // Row returns the cells of an object, and the row's conditions. An object of another Go
@@ -101,7 +102,7 @@ func registerRow[T any, P object[T]](columns func() []metav1.TableColumnDefiniti
 	}
 }
 
-// metadata has what the API says of the fields of metadata.
+// metadata has the API's descriptions of the fields of metadata.
 var metadata = metav1.ObjectMeta{}.SwaggerDoc()
 
 func column(name, kind, description string) metav1.TableColumnDefinition {
@@ -141,7 +142,7 @@ func since(t, now time.Time) string {
 
 func ageOf(o metav1.Object, now time.Time) string { return since(o.GetCreationTimestamp().Time, now) }
 
-// or is s, or what stands for an empty one.
+// or is s, or empty if s is "".
 func or[S ~string](s S, empty string) string {
 	if s == "" {
 		return empty

@@ -65,7 +65,7 @@ func claim(c *corev1.PersistentVolumeClaim, now time.Time) []any {
 		orOf(c.Spec.VolumeAttributesClassName, "<unset>"), ageOf(c, now), orOf(c.Spec.VolumeMode, "<unset>")}
 }
 
-// phase is what the object says, unless it is being deleted.
+// phase is the object's own phase, unless it is being deleted.
 func phase(o metav1.Object, says string) string {
 	if o.GetDeletionTimestamp() != nil {
 		return "Terminating"
