@@ -57,7 +57,7 @@ type mirror struct {
 
 	firstRead float64
 	stats     stats
-	moved     sync.Map            // resource by argument; in another version than the file's, which is not served any more
+	moved     sync.Map            // resource by argument, in another version, if the file's is not served any more
 	out       sync.Mutex          // one line at a time
 	bar       atomic.Pointer[bar] // of the first lists, nil: none is shown
 }
