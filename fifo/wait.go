@@ -34,6 +34,12 @@ func (q *Queue) WaitVersion(ctx context.Context, rv string) error {
 	return q.wait(ctx, func() bool { return a.come || atLeast(q.version.accepted, rv) })
 }
 
+// WaitDone returns nil once everything that was accepted before the call is in the file
+// and has been popped. The error is the context's, or ErrClosed.
+func (q *Queue) WaitDone(ctx context.Context) error {
+	return q.wait(ctx, func() bool { return true })
+}
+
 var errNoVersion = errors.New("fifo: there is no version to wait for: give the resourceVersion of the object that the server returned for the write")
 
 // awaited is a version that callers wait for. The next version may follow before

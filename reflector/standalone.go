@@ -166,7 +166,7 @@ func (s *Standalone) ListWithContext(ctx context.Context, o metav1.ListOptions) 
 	}
 	rv := list.(*metav1.List).ResourceVersion
 	// Changes that are popped from here on have come after the list.
-	if err := s.queue.WaitVersion(ctx, rv); err != nil {
+	if err := s.queue.WaitDone(ctx); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
