@@ -3,6 +3,7 @@ package reflector
 import (
 	"net/http"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubewake/kubewake/internal/packed"
@@ -10,15 +11,33 @@ import (
 
 // WrapConfig returns cfg, changed so that Identify can learn what its clients list, and
 // so that relists can compare objects before they are decoded. Clients that start
-// together share one connection. Call it before a client is built.
+// together share one connection. Call it before a client is built. A config that was wrapped
+// before stays as it is.
 func WrapConfig(cfg *rest.Config) *rest.Config {
 	asked := &asked{turn: make(chan struct{}, 1), uids: map[string]clusterAnswer{}}
 	formed := newFormed()
 	gate, road := newGate(), newRoad()
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		if wrapped(rt) {
+			return rt // two would sift each other's answers
+		}
 		return &transport{next: rt, asked: asked, formed: formed, gate: gate, road: road, plain: cfg.DisableCompression}
 	})
 	return cfg
+}
+
+// wrapped says whether there is a transport among the ones that rt wraps.
+func wrapped(rt http.RoundTripper) bool {
+	for {
+		switch w := rt.(type) {
+		case *transport:
+			return true
+		case utilnet.RoundTripperWrapper:
+			rt = w.WrappedRoundTripper()
+		default:
+			return false
+		}
+	}
 }
 
 // transport sees the requests of all clients that are built on one config.
