@@ -91,7 +91,7 @@ func (o Options) Identify(lw cache.ListerWatcher, example runtime.Object) (src b
 		src = *o.Source
 	} else if states {
 		src = stated.StatedSource()
-		src.FieldSelector = inOrder(src.FieldSelector)
+		inOrder(&src)
 	} else if src, server, err = Identify(context.Background(), lw, example); err != nil {
 		return src, "", err
 	}

@@ -1,10 +1,12 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -120,9 +122,9 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	}
 	q := u.Query()
 	src := boltstore.Source{
-		Cluster: strings.Trim(prefix, "/"), LabelSelector: q.Get("labelSelector"),
-		FieldSelector: inOrder(q.Get("fieldSelector")), ShardSelector: q.Get("shardSelector"),
+		Cluster: strings.Trim(prefix, "/"), LabelSelector: q.Get("labelSelector"), FieldSelector: q.Get("fieldSelector"), ShardSelector: q.Get("shardSelector"),
 	}
+	inOrder(&src)
 	if rest[0] == "apis" && len(rest) > 1 {
 		src.Group, rest = rest[1], rest[1:]
 	}
@@ -141,14 +143,24 @@ func sourceOf(u *url.URL) (boltstore.Source, error) {
 	return src, nil
 }
 
-// inOrder returns a field selector with its terms in order, by parsing it: fields.Set has
-// them in the order of a map, which differs in each life.
-func inOrder(selector string) string {
-	s, err := fields.ParseSelector(selector)
-	if err != nil || len(s.Requirements()) < 2 {
-		return selector
+// inOrder puts the terms of a source's selectors in order. A program that makes a selector
+// of a map, as fields.Set does, has them in another order in each life.
+func inOrder(src *boltstore.Source) {
+	if s, err := fields.ParseSelector(src.FieldSelector); err == nil && len(s.Requirements()) > 1 {
+		src.FieldSelector = s.String()
 	}
-	return s.String()
+	terms, err := labels.ParseToRequirements(src.LabelSelector)
+	if err != nil {
+		return
+	}
+	slices.SortFunc(terms, func(a, b labels.Requirement) int {
+		return cmp.Or(cmp.Compare(a.Key(), b.Key()), cmp.Compare(a.String(), b.String()))
+	})
+	texts := make([]string, len(terms))
+	for i, t := range terms {
+		texts[i] = t.String()
+	}
+	src.LabelSelector = strings.Join(texts, ",")
 }
 
 // note notes the URL of a request. The caller holds mu.
@@ -165,11 +177,6 @@ func (p *probe) note(u *url.URL) {
 func sameList(a, b *url.URL) bool {
 	of, err := sourceOf(a)
 	other, otherErr := sourceOf(b)
-	for _, s := range []*boltstore.Source{&of, &other} {
-		if l, err := labels.Parse(s.LabelSelector); err == nil {
-			s.LabelSelector = l.String() // in order
-		}
-	}
 	return err != nil || otherErr != nil || of == other && a.Scheme == b.Scheme && a.Host == b.Host
 }
 
