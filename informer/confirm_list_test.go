@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,39 @@ func TestNoStepBackAfterList(t *testing.T) {
 	}
 }
 
+// TestMoreThanIsHeld: of more changes than a queue holds, a reader sees what was there
+// before the list, until its delete comes. Handlers are told all the same.
+func TestMoreThanIsHeld(t *testing.T) {
+	w := &handWatched{t: t, at: "5", watched: make(chan string, 10), shown: true}
+	path := filepath.Join(t.TempDir(), "test.db")
+	w.lives(path, func() { w.opens("5") })
+	w.at = "9"
+	w.lives(path, func() {
+		w.opens("5")
+		eventually(t, "a list confirms", w.inf.HasSynced)
+		shows := func() bool {
+			_, there, err := w.inf.GetStore().GetByKey("default/x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return there
+		}
+		x := cmAt("x", 6)
+		x.Data["data"] = strings.Repeat(" ", 600<<10) // more than 2 MiB with the decoded object
+		w.events.Add(x)
+		w.brings(watch.Bookmark, "", 6)
+		if shows() {
+			t.Error("what fits is not held")
+		}
+		w.brings(watch.Modified, "x", 7)
+		eventually(t, "a reader sees x", shows)
+		w.brings(watch.Deleted, "x", 8)
+		eventually(t, "x is gone", func() bool { return !shows() })
+		w.brings(watch.Bookmark, "", 9)
+		eventually(t, "x has been told", func() bool { return slices.Equal(w.all(), []string{"add x", "update x", "delete x"}) })
+	})
+}
+
 // handWatched is an informer over one object, a, whose watch the test plays.
 type handWatched struct {
 	t       *testing.T
@@ -85,6 +119,7 @@ type handWatched struct {
 	now     chan *watch.FakeWatcher
 	told    []string
 	tell    chan string
+	shown   bool // readers may see x
 }
 
 func (w *handWatched) lives(path string, life func()) {
@@ -163,7 +198,7 @@ func (w *handWatched) brings(typ watch.EventType, name string, rv int) {
 // look fails the test if readers see x.
 func (w *handWatched) look() {
 	w.t.Helper()
-	if obj, there, err := w.inf.GetStore().GetByKey("default/x"); there || err != nil {
+	if obj, there, err := w.inf.GetStore().GetByKey("default/x"); there && !w.shown || err != nil {
 		w.t.Errorf("a step back: %v, %v", obj, err)
 	}
 }
