@@ -52,7 +52,7 @@ type kind[object client.Object] struct {
 	handler    handler.TypedEventHandler[object, reconcile.Request]
 	predicates []predicate.TypedPredicate[object]
 
-	started chan error // gets one
+	started chan error // gets one, and is closed
 	once    sync.Once
 }
 
@@ -71,7 +71,10 @@ func (k *kind[object]) Start(ctx context.Context, q workqueue.TypedRateLimitingI
 	err := errors.New("controllerruntime: a source is for one controller: make another one")
 	k.once.Do(func() {
 		err = nil
-		go func() { k.started <- k.start(ctx, q) }()
+		go func() {
+			defer close(k.started)
+			k.started <- k.start(ctx, q)
+		}()
 	})
 	return err
 }

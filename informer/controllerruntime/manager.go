@@ -3,9 +3,13 @@ package controllerruntime
 import (
 	"context"
 	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -24,13 +28,17 @@ type File struct {
 }
 
 // NewManager is ctrl.NewManager with the cache in the file. It wraps a copy of cfg. Start
-// closes the file when the manager has ended. If the manager is never started, the file
-// stays open until the process ends. A NewCache in the options must make its cache with
-// the NewInformer that it is given. The metrics of package informer/metrics are in
-// controller-runtime's registry. For example, kubewake_fallback_informers_total counts
-// the informers that go without the file. Register no other collector of this file there,
-// and a collector of another file only with a label (see metrics.NewCollector): if two
-// metrics are the same, the registry returns an error instead of all metrics.
+// closes the file when the manager has ended in order. The file stays open where reconciles
+// may still run: the lease was lost, the grace period has passed, or there is none. Lists
+// of a closed file are empty, and a reconcile could take that for deletes. Then the file is
+// closed by the end of the process, or by the next NewManager of that path. If the manager
+// is never started, the file stays open until the process ends. A NewCache in the options
+// must make its cache with the NewInformer that it is given. The metrics of package
+// informer/metrics are in controller-runtime's registry. For example,
+// kubewake_fallback_informers_total counts the informers that go without the file.
+// Register no other collector of this file there, and a collector of another file only with
+// a label (see metrics.NewCollector): if two metrics are the same, the registry returns an
+// error instead of all metrics.
 func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, error) {
 	if cfg == nil {
 		return nil, errors.New("controllerruntime: a manager needs a rest.Config, as ctrl.GetConfig gives it")
@@ -38,6 +46,7 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 	if o.Cache.NewInformer != nil {
 		return nil, errors.New("controllerruntime: the options have a Cache.NewInformer, which the file would not be used by: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
 	}
+	leftOpen.close(f.Path)
 	db, err := boltstore.Open(f.Path, f.Options)
 	if err != nil {
 		return nil, err
@@ -48,7 +57,7 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, errors.Join(err, db.Close())
 	}
 	files.add(db)
-	return &kept{Manager: mgr, db: db}, nil
+	return &kept{Manager: mgr, db: db, elects: o.LeaderElection, graceless: o.GracefulShutdownTimeout != nil && *o.GracefulShutdownTimeout == 0}, nil
 }
 
 // FileOf returns the file of a manager that NewManager has made, nil for any other. Its
@@ -66,17 +75,62 @@ func FileOf(mgr manager.Manager) *boltstore.DB {
 // kept is a manager that has a file.
 type kept struct {
 	manager.Manager
-	db      *boltstore.DB
-	started atomic.Bool
+	db        *boltstore.DB
+	elects    bool // it has a lease
+	graceless bool // it does not wait for its work to end
+	started   atomic.Bool
 }
 
-// Start runs the manager, and closes the file. A second call is an error, and leaves the
-// file to the first.
+// Start runs the manager, and closes the file if the manager's work has ended. A second
+// call is an error, and leaves the file to the first.
 func (k *kept) Start(ctx context.Context) error {
 	if k.started.Swap(true) {
 		return errors.New("controllerruntime: the manager was started before, and its file is closed when it ends: make another manager")
 	}
 	err := k.Manager.Start(ctx)
 	files.remove(k.db)
+	if k.mayWork(err) {
+		leftOpen.add(k.db)
+		return err
+	}
 	return errors.Join(err, k.db.Close())
+}
+
+// mayWork says whether reconciles may still run after Start has ended with err. Of a
+// manager with a lease each error may be the loss of that, after which it does not wait.
+func (k *kept) mayWork(err error) bool {
+	return k.graceless || errors.Is(err, context.DeadlineExceeded) || k.elects && err != nil
+}
+
+// leftOpen are the files of managers that have ended, and whose work may go on.
+var leftOpen openFiles
+
+type openFiles struct {
+	mu  sync.Mutex
+	dbs []*boltstore.DB
+}
+
+func (o *openFiles) add(db *boltstore.DB) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dbs = append(o.dbs, db)
+}
+
+// close closes the files that were opened at the path: another manager takes their place.
+func (o *openFiles) close(path string) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return // Open says so
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.dbs = slices.DeleteFunc(o.dbs, func(db *boltstore.DB) bool {
+		if db.Path() != path {
+			return false
+		}
+		if err := db.Close(); err != nil {
+			log.Log.Info("What the last manager had not committed will be fetched again", "file", path, "error", err.Error())
+		}
+		return true
+	})
 }

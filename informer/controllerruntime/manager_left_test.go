@@ -1,0 +1,106 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubewake/kubewake/boltstore"
+)
+
+// TestListAfterGrace: a reconcile that outlasts the manager still lists what there is. An
+// empty list would look like deletes. The next manager of the file takes it over.
+func TestListAfterGrace(t *testing.T) {
+	sim := shop(t, "a", "b")
+	f := File{Path: filepath.Join(t.TempDir(), "test.db")}
+	o := options()
+	o.GracefulShutdownTimeout = new(time.Millisecond)
+	mgr, err := NewManager(sim.RESTConfig(), o, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	working, release, worked := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	if err := mgr.Add(manager.RunnableFunc(func(context.Context) error {
+		defer close(worked)
+		close(working)
+		<-release
+		return nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	<-working
+	var maps corev1.ConfigMapList
+	if err := mgr.GetClient().List(ctx, &maps); err != nil || len(maps.Items) != 2 {
+		t.Fatal(maps.Items, err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal("the work was waited for: ", err)
+	}
+	if err := mgr.GetClient().List(t.Context(), &maps); err != nil || len(maps.Items) != 2 {
+		t.Errorf("after the end of the manager: %d objects, %v", len(maps.Items), err)
+	}
+	close(release)
+	<-worked
+	next, err := NewManager(sim.RESTConfig(), options(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := FileOf(mgr).Err(); !errors.Is(err, boltstore.ErrClosed) {
+		t.Errorf("the first manager's file: %v", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := next.Start(ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEnds: when Start closes the file.
+func TestEnds(t *testing.T) {
+	lost, passed := errors.New("leader election lost"), fmt.Errorf("waiting: %w", context.DeadlineExceeded)
+	for name, c := range map[string]struct {
+		elects, graceless bool
+		err               error
+		closed            bool
+	}{
+		"in order":                 {closed: true},
+		"in order, with a lease":   {elects: true, closed: true},
+		"an error":                 {err: lost, closed: true},
+		"the lease is lost":        {elects: true, err: lost},
+		"the grace period is over": {err: passed},
+		"no grace period":          {graceless: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { leftOpen.close(db.Path()) })
+			k := &kept{Manager: ends{err: c.err}, db: db, elects: c.elects, graceless: c.graceless}
+			if err := k.Start(t.Context()); !errors.Is(err, c.err) {
+				t.Errorf("%v, not %v", err, c.err)
+			}
+			if closed := errors.Is(db.Err(), boltstore.ErrClosed); closed != c.closed {
+				t.Errorf("closed: %v", closed)
+			}
+		})
+	}
+}
+
+// ends is a manager that ends at once.
+type ends struct {
+	manager.Manager
+	err error
+}
+
+func (e ends) Start(context.Context) error { return e.err }
