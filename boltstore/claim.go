@@ -197,7 +197,7 @@ func (s *Store) load() error {
 		return nil
 	})
 	if errors.Is(err, ErrDamaged) && !errors.Is(err, errTripped) {
-		s.db.log().Error(err, "What the file says of a source is damaged; the source is set aside and will be listed", "source", s.source.String(), "file", s.db.path)
+		s.db.log().Error(err, "The description of a source in the file is damaged; the source is set aside and will be listed", "source", s.source.String(), "file", s.db.path)
 		err = s.db.h.update(func(tx *bolt.Tx) error {
 			if _, err := s.db.h.moveAsideKeeping(tx, s.id, &sourceMeta{}, s.db.collecting().asideTime()); err != nil {
 				return err

@@ -94,7 +94,7 @@ func (db collecting) collect(ctx context.Context, after time.Duration) (collecte
 		var gone bool
 		if gone, err = db.discard(id, before); gone {
 			collected = append(collected, c)
-			db.log().Info("Removed a source that nobody has used for long", "source", c.Source.String(), "file", db.path,
+			db.log().Info("Removed a source that no program has used for a long time", "source", c.Source.String(), "file", db.path,
 				"claimed", c.Claimed, "objects", c.Objects)
 		}
 	}

@@ -120,7 +120,7 @@ func (st *handlerState) parkKey(b *layout.Box, key string, told uint64, entries 
 	if old != nil {
 		var err error
 		if p, err = parseParked(old); err != nil {
-			return fmt.Errorf("what is parked of %q: %w", key, err)
+			return fmt.Errorf("the parked entries of %q: %w", key, err)
 		}
 	}
 	there, known, changed := p.Last, p.Count > 0, false

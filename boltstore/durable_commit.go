@@ -125,7 +125,7 @@ func (st *handlerState) settle(b *layout.Box, settled map[string]uint64) error {
 		}
 		c, err := parseParked(raw)
 		if err != nil {
-			return fmt.Errorf("what is parked of %q: %w", key, err)
+			return fmt.Errorf("the parked entries of %q: %w", key, err)
 		}
 		if c.Last > seq {
 			if c.acknowledged(seq) {

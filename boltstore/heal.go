@@ -52,7 +52,7 @@ func (db healing) replace(why error) error {
 		if err := db.replacing().takePlaceSynced(name, path, db.judged.file); err != nil {
 			return db.opening().explain(errors.Join(err, db.files.Remove(name)))
 		}
-		db.log().Info("The machine was not shut down in order; all that the file holds is sound", "file", db.path)
+		db.log().Info("The machine was not shut down in order; the whole file is sound", "file", db.path)
 		return nil
 	}
 	aside, err := db.beside.SetAside(path, db.judged.file)
@@ -226,7 +226,7 @@ func (db replacing) noteAside(aside string, why error, saved salvaged) {
 	db.mu.Lock()
 	db.aside = append(db.aside, aside)
 	db.mu.Unlock()
-	db.log().Error(why, "Set the file aside; what could not be saved will be read from the server", "file", db.path, "aside", aside,
+	db.log().Error(why, "Set the file aside; objects that could not be saved will be read from the server", "file", db.path, "aside", aside,
 		"saved", saved.objects, "of", max(saved.of, saved.objects), "damage", saved.damage.Err())
 	db.beside.Trim(aside)
 }

@@ -114,7 +114,7 @@ func (a *applier) mend(keep bool) error {
 		}
 	}
 	if keep {
-		a.s.db.log().Info("Warning: damage has taken objects of the program's own; the others stay", "source", a.s.source.String(), "lost", lost, "kept", len(kept))
+		a.s.db.log().Info("Warning: damage has taken some of the program's own objects; the others stay", "source", a.s.source.String(), "lost", lost, "kept", len(kept))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-var errOwnUnknown = errors.New("it is not known which objects are own writes")
+var errOwnUnknown = errors.New("nothing shows which objects are own writes")
 
 // This file verifies bases, copies them, and carries them into a new generation.
 

@@ -169,7 +169,7 @@ func (r *Relist) source(tx *bolt.Tx) (sourceTx, error) {
 		return sourceTx{}, err
 	}
 	if r.epoch != r.s.metaNow().Epoch {
-		return sourceTx{}, fmt.Errorf("%w: what it was compared with was set aside", ErrAbandoned)
+		return sourceTx{}, fmt.Errorf("%w: the objects that it was compared with were set aside", ErrAbandoned)
 	}
 	return r.s.bucket(tx)
 }

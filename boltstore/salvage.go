@@ -31,7 +31,7 @@ func (s salvaged) unwritten() error {
 	if s.stopped == nil {
 		return nil
 	}
-	return fmt.Errorf("the file has to be replaced by one with what can be saved, which could not be written beside it; see to that first (is the disk full?): %w", s.stopped)
+	return fmt.Errorf("the file must be replaced by one with everything that can be saved, but that could not be written beside it; make it possible first (is the disk full?): %w", s.stopped)
 }
 
 // seals are the sealers of the file that is copied and of the one that is written.

@@ -46,7 +46,7 @@ func (c *copier) copy(ref pages.Bucket, known *sourceMeta) error {
 	if c.was = known; known == nil {
 		m, err := src.openMeta(meta)
 		if err != nil || m.Source.ID() != c.id {
-			c.note(fmt.Errorf("%w: what it is cannot be read", ErrDamaged))
+			c.note(fmt.Errorf("%w: the description of the source cannot be read", ErrDamaged))
 			c.note(err)
 			return c.errs.Err()
 		}

@@ -26,7 +26,7 @@ func (s *Store) Changed() (<-chan struct{}, error) {
 	case s.viewed:
 		return s.changed, fmt.Errorf("boltstore: %s: this store is a view, which is not told of commits; use the store of the informer or the claim", s.source)
 	case s.released, s.shut:
-		return s.changed, fmt.Errorf("boltstore: %s: %w: nothing of it changes any more", s.source, ErrClosed)
+		return s.changed, fmt.Errorf("boltstore: %s: %w: it does not change any more", s.source, ErrClosed)
 	}
 	return s.changed, nil
 }

@@ -149,7 +149,7 @@ func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values 
 	err = s.decodeEach(raws, func(i int, key string, r *format.Record) error {
 		keys[i] = key
 		if name != "" && !slices.ContainsFunc(r.ValuesOf(name), func(v string) bool { return slices.Contains(values, v) }) {
-			return fmt.Errorf("index %s: %w: it lists %q under a value that its record has not", name, ErrDamaged, key)
+			return fmt.Errorf("index %s: %w: it lists %q under a value that its record does not have", name, ErrDamaged, key)
 		}
 		var err error
 		objs[i], err = s.decode(key, r, keep)

@@ -103,7 +103,7 @@ func (s *Store) damaged(err error) {
 	case first && s.viewed:
 		s.tellClaim(err)
 	case first && own:
-		s.db.log().Error(err, "Damage found, some of what the program has stored cannot be read", "source", s.source.String(), "file", s.db.path)
+		s.db.log().Error(err, "Damage found, some objects that the program has stored cannot be read", "source", s.source.String(), "file", s.db.path)
 	case first:
 		s.db.log().Error(err, "Damage found, the source will be read from the server again", "source", s.source.String(), "file", s.db.path)
 	}

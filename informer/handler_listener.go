@@ -350,7 +350,7 @@ func (l *listener) expected() bool {
 			return true
 		}
 		if first {
-			l.log.Error(err, "A handler waits until the file can be written: it is the first one, and is told nothing that the next start would not know of",
+			l.log.Error(err, "The first handler waits until the file can be written: the next start must know that there was one",
 				"source", l.inf.store.Source().String())
 		}
 		select {

@@ -124,7 +124,7 @@ func notReady(user any, maxAge time.Duration) error {
 	}
 	switch age, ok := st.Age(time.Time{}); { // as of the State
 	case !ok:
-		return fmt.Errorf("%s: nobody knows when the server last confirmed it%s", name, why)
+		return fmt.Errorf("%s: it is not known when the server last confirmed it%s", name, why)
 	case age > maxAge:
 		return fmt.Errorf("%s was confirmed %s ago, more than %s%s", name, duration.HumanDuration(age), maxAge, why)
 	}

@@ -40,7 +40,7 @@ type finding struct {
 	sure bool
 }
 
-var errNoCluster = errors.New("reflector: the cluster that answers has no kube-system yet, so that it cannot be told whether it is the same")
+var errNoCluster = errors.New("reflector: the cluster that answers has no kube-system yet, so nothing shows whether it is the same")
 
 // forget: the link is broken, and another cluster may answer next.
 func (c *cluster) forget() {
@@ -225,7 +225,7 @@ func (c *cluster) setAside(ctx context.Context, known boltstore.State, by listin
 	}
 	c.note(boltstore.State{}, by, true)
 	c.queue.Unconfirm(true)
-	c.log.Info("Another cluster answers, what was cached is set aside", "source", c.store.Source().String(),
+	c.log.Info("Another cluster answers, the cached objects are set aside", "source", c.store.Source().String(),
 		"server", by.Address, "clusterUID", by.ClusterUID, "ca", by.CA, "serverBefore", known.Server, "clusterUIDBefore", known.ClusterUID, "caBefore", known.ServerCA)
 	return nil
 }
@@ -242,6 +242,6 @@ func (c *cluster) note(known boltstore.State, by listing.Server, sure bool) {
 		return
 	}
 	if err := c.store.SetServer(by); err != nil {
-		c.log.V(1).Info("Who answers could not be noted", "source", c.store.Source().String(), "err", err)
+		c.log.V(1).Info("It could not be noted which server answers", "source", c.store.Source().String(), "err", err)
 	}
 }

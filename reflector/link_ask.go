@@ -61,7 +61,7 @@ func (s *ListerWatcher) newest() string {
 func (s *ListerWatcher) restored() {
 	s.link.restored()
 	if err := s.store.NoteRestored(); err != nil {
-		s.log.V(1).Info("That the server was restored could not be noted", "source", s.store.Source().String(), "err", err)
+		s.log.V(1).Info("It could not be noted that the server was restored", "source", s.store.Source().String(), "err", err)
 		return
 	}
 	s.link.restoreNoted()

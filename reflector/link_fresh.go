@@ -23,7 +23,7 @@ type waiters struct {
 }
 
 // errUnproven: the caller's deadline comes before anything would confirm the state.
-var errUnproven = errors.New("the server sends no bookmarks of this, and the full list that would confirm it is not read that often")
+var errUnproven = errors.New("the server sends no bookmarks for this type, and the full list that would confirm it is not read that often")
 
 // putOff tells callers that cannot wait that long: unless an object changes, nothing will
 // confirm the state earlier.

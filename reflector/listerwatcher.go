@@ -104,7 +104,7 @@ func (s *ListerWatcher) ListWithContext(ctx context.Context, _ metav1.ListOption
 	s.doubtLink()
 	if reason := s.unusable(); reason != "" {
 		if s.status.notUsed(reason) && reason != ReasonFirst {
-			s.log.Info("Everything is read from the server, since what the file holds cannot be used", "source", s.store.Source().String(), "reason", reason)
+			s.log.Info("Everything is read from the server, since the file's objects cannot be used", "source", s.store.Source().String(), "reason", reason)
 		}
 		if err := s.relist(ctx, reason); err != nil {
 			return nil, err

@@ -90,7 +90,7 @@ func (a *audit) miscounted(ctx context.Context) (bool, error) {
 // noteCountless tells the next life whether numbers are useless.
 func (a *audit) noteCountless(countless bool) {
 	if err := a.store.NoteCountless(countless); err != nil {
-		a.log.V(1).Info("Whether numbers of objects mean anything could not be noted", "source", a.store.Source().String(), "err", err)
+		a.log.V(1).Info("It could not be noted whether numbers of objects are of use", "source", a.store.Source().String(), "err", err)
 	}
 }
 

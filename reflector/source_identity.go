@@ -105,7 +105,7 @@ func intercept(caller context.Context, lw cache.ListerWatcher, p *probe) error {
 	case p.url != nil:
 		return nil
 	case caller.Err() != nil:
-		return fmt.Errorf("reflector: what the client lists was not learned: %w", caller.Err())
+		return fmt.Errorf("reflector: it was not learned what the client lists: %w", caller.Err())
 	case err != nil:
 		return fmt.Errorf("%w (%v)", ErrUnidentified, err)
 	}

@@ -40,7 +40,7 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 	}
 	if !s.store.State().Synced { // the pages of an interrupted list go, too
 		if err := s.store.DropProgress(); err != nil {
-			s.log.Error(err, "The server refuses these objects, and what was listed of them could not be removed yet", "source", s.store.Source().String())
+			s.log.Error(err, "The server refuses these objects, and those already listed could not be removed yet", "source", s.store.Source().String())
 		}
 		return
 	}

@@ -17,12 +17,12 @@ import (
 func RoundTrip(c Codec, payload []byte, obj runtime.Object) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // in a method of the type
-			err = fmt.Errorf("%w: %T cannot be compared with what comes back: %v", ErrUnsupported, obj, p)
+			err = fmt.Errorf("%w: %T cannot be compared with the decoded object: %v", ErrUnsupported, obj, p)
 		}
 	}()
 	back, err := c.Decode(payload)
 	if err != nil {
-		return fmt.Errorf("%w: what was encoded cannot be decoded: %w", ErrUnsupported, err)
+		return fmt.Errorf("%w: the encoded object cannot be decoded: %w", ErrUnsupported, err)
 	}
 	if reflect.TypeOf(back) != reflect.TypeOf(obj) {
 		return fmt.Errorf("%w: a %T comes back as a %T", ErrUnsupported, obj, back)

@@ -83,7 +83,7 @@ func (b *builder) structPlan(p *plan, t reflect.Type) error {
 		return err
 	}
 	if len(hidden) > 0 && pairOf(t) == byFields && readsItself(t) {
-		return fmt.Errorf("%w: %v reads itself and may fill %s, which is not exported and which no marshaler of its own tells", ErrUnsupported, t, hidden[0].name)
+		return fmt.Errorf("%w: %v reads itself and may fill %s, which is not exported and which it has no marshaler for", ErrUnsupported, t, hidden[0].name)
 	}
 	p.encode = func(e *encoder, v reflect.Value) error {
 		if err := e.enter(); err != nil {

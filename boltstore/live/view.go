@@ -94,7 +94,7 @@ func (v *view) sorted(ctx context.Context, fn func(*unstructured.Unstructured) e
 }
 
 func (v *view) errSetAside() error {
-	return fmt.Errorf("%s: what it held was set aside while it was read; try again", v.query.Source)
+	return fmt.Errorf("%s: its objects were set aside while they were read; try again", v.query.Source)
 }
 
 func (v *view) give(obj any, fn func(*unstructured.Unstructured) error) error {

@@ -113,7 +113,7 @@ func Generate(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		if errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("%w: %s is there already and is not overwritten: what it encrypts would be lost", ErrKeyset, path)
+			return fmt.Errorf("%w: %s is there already and is not overwritten: files that it encrypts would be lost", ErrKeyset, path)
 		}
 		return fmt.Errorf("%w: %w", ErrKeyset, err)
 	}

@@ -52,7 +52,7 @@ func NewTTLStore(s *boltstore.Claimed, ttl time.Duration) (cache.Store, error) {
 // with Add. Replace stores all objects or none.
 func NewExpirationStore(s *boltstore.Claimed, policy cache.ExpirationPolicy) (cache.Store, error) {
 	if !s.FilledByProgram() {
-		return nil, fmt.Errorf("stores: %s is the source of an informer; claim one of its own for what expires", s.Source())
+		return nil, fmt.Errorf("stores: %s is the source of an informer; claim a source of its own for entries that expire", s.Source())
 	}
 	if err := current(s); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func current(s *boltstore.Claimed) error {
 }
 
 func empty(s *boltstore.Claimed, why string) error {
-	s.Logger().Info("Warning: the store begins empty; what the file has of it is set aside", "source", s.Source().String(), "reason", why)
+	s.Logger().Info("Warning: the store begins empty; its objects in the file are set aside", "source", s.Source().String(), "reason", why)
 	return s.SetAside()
 }
 

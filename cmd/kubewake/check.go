@@ -36,7 +36,7 @@ func newCheck(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "check",
 		Short: "Verify every page, record, index entry, digest and journal block of the file",
 		Long: "Verify every page, record, index entry, digest and journal block of the file. If a program has it open,\n" +
-			"a snapshot is verified. Other programs can open the file meanwhile.\n\nExit codes: 0 sound, 1 damaged, 2 not checked.",
+			"a snapshot is verified. Other programs can open the file during the check.\n\nExit codes: 0 sound, 1 damaged, 2 not checked.",
 		Example: `  kubewake check --db cache.db
   kubewake check --db cache.db -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -43,8 +43,8 @@ func newCompare(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Compare the objects of a type with the cluster's, or with another file's",
 		Long: "Compare the objects of a type with the cluster's, or with another file's. The cluster is asked for the whole list.\n" +
 			"Each line is an object that is missing in the file, extra in it, older or newer than the other, recreated (of another\n" +
-			"UID), or different in content (--content). The exit code is 1 if there is any, 2 if the two cannot be compared. What\n" +
-			"changes while they are read counts as a difference.",
+			"UID), or different in content (--content). The exit code is 1 if there is any, 2 if the two cannot be compared.\n" +
+			"An object that changes while they are read counts as a difference.",
 		Example: `  kubewake compare pods -A --db cache.db
   kubewake compare configmaps -n web --content --with snapshot.db`,
 		Args: func(cmd *cobra.Command, args []string) error {

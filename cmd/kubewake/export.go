@@ -44,8 +44,8 @@ func newExport(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export TYPE...",
 		Short: "Write objects as manifests that kubectl apply accepts",
-		Long: "Write objects as manifests that kubectl apply accepts: without status and without what the server sets in metadata.\n" +
-			"What it has filled in elsewhere stays, such as a service's clusterIP. Objects that a controller owns are left out,\n" +
+		Long: "Write objects as manifests that kubectl apply accepts: without status and without the metadata that the server sets.\n" +
+			"Other fields that it has filled in stay, such as a service's clusterIP. Objects that a controller owns are left out,\n" +
 			"since their owner makes them again, and those that are being deleted.",
 		Example: `  kubewake export deployments services configmaps -n web --db cache.db | kubectl apply -f -
   kubewake export deployments -A --to manifests`,

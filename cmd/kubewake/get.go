@@ -40,10 +40,10 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	return onFile(streams, func(c *kubeClient) *cobra.Command {
 		cmd := kubeget.NewCmdGet("kubewake", cmdutil.NewFactory(c), streams)
 		cmd.Short = "Show objects in the file; no server is asked"
-		cmd.Long = "Show objects in the file; no server is asked. TYPE means what it means to kubectl: a type of the core group comes\n" +
+		cmd.Long = "Show objects in the file; no server is asked. TYPE means the same as to kubectl: a type of the core group comes\n" +
 			"before others of its name, then a built-in one. TYPE.GROUP names any type. If several sources have all that you\n" +
 			"ask for, the one that the server confirmed last answers. Standard error says which one, and how old it is.\n\n" +
-			"Several types at a time, -w, and what other flags and output formats kubectl's get has are its own code."
+			"Several types at a time, -w, and all other flags and output formats of kubectl's get are kubectl's own code."
 		cmd.Example = `  kubewake get pods -n web -l app=shop --db cache.db
   kubewake get deployments.apps shop -n web -o yaml
   kubewake get pod/shop-1 deploy/shop cm -n web

@@ -102,11 +102,11 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	f.BoolVar(&m.fallBack, "fall-back", false, "if another process has the file open, use a temporary file until it is free, then start again with the file")
 	f.BoolVar(&m.reopen, "reopen", false, "if the file is removed or another file takes its path, start again with the file at the path")
 	f.BoolVar(&m.compress, "compress", false, "compress stored objects: a third of the disk space and bytes written for objects like pods, for up to half as much processor time again")
-	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket through which other commands read the file meanwhile")
+	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket through which other commands read the file while this one runs")
 	f.DurationVar(&m.wait, "wait", 0, "wait this long for another process to close the file, such as a replica that is being replaced")
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: kind of change, type, namespace/name, UID, resourceVersion")
 	f.BoolVar(&m.report, "report", false, "print what the start cost, once it is over, for the demo")
-	f.BoolVar(&m.serve, "serve", false, "serve the file as a Kubernetes API meanwhile, with pass-through to the server; the flags are those of kubewake serve")
+	f.BoolVar(&m.serve, "serve", false, "also serve the file as a Kubernetes API, with pass-through to the server; the flags are those of kubewake serve")
 	m.access.addFlags(cmd)
 	_ = f.MarkHidden("report") // fails only for an unknown flag
 	return cmd, m

@@ -118,7 +118,7 @@ func configure(path string, flags *pflag.FlagSet, args []string) (types []string
 func (s setting) set(f *pflag.Flag, given bool) error {
 	slice, many := f.Value.(pflag.SliceValue)
 	if s.list && !many {
-		return errors.New("it takes one value, and no list")
+		return errors.New("it takes one value, not a list")
 	}
 	if many {
 		if given {
@@ -213,7 +213,7 @@ func (m *mirror) again(given *pflag.FlagSet, args []string) (wanted, error) {
 		}
 	})
 	if len(fixed) > 0 {
-		return wanted{}, fmt.Errorf("what only a new start can change: %s", strings.Join(fixed, "; "))
+		return wanted{}, fmt.Errorf("only a new start can change this: %s", strings.Join(fixed, "; "))
 	}
 	return next.wants(types)
 }

@@ -65,7 +65,7 @@ func (m *mirror) reload(flags *pflag.FlagSet, args []string) {
 	case err != nil:
 		m.logf("reload: the old settings go on: %s", oneLine(err))
 	case w.equal(*m.wanted.Load()):
-		m.logf("reload: %s asks for nothing else than before", m.configFile)
+		m.logf("reload: %s asks for the same as before", m.configFile)
 	default:
 		m.logf("reload: %s asks for %s", m.configFile, w)
 		m.wanted.Store(&w)
@@ -187,7 +187,7 @@ func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
 			run.stop()
 			delete(k.running, at)
 			k.stats.remove(run.source)
-			k.logf("%s: no longer mirrored; what the file has of it stays", run.name)
+			k.logf("%s: no longer mirrored; its objects stay in the file", run.name)
 		}
 	}
 	for _, at := range order {

@@ -159,13 +159,13 @@ func TestReload(t *testing.T) {
 	c := newConfigured(t, all+"types: [configmaps]")
 	onlyMaps, both := []string{"configmaps/v1"}, []string{"configmaps/v1", "secrets/v1"}
 	c.keeps(onlyMaps, "configmap/b configmap/a")
-	c.hangup("asks for nothing else than before")
+	c.hangup("asks for the same as before")
 
 	c.reload(all+"types: [configmaps, secrets]", "secrets/v1: live")
 	c.keeps(both, "configmap/b configmap/a")
 
 	// What was removed stays in the file as it was.
-	c.reload(all+"types: [secrets]", "configmaps/v1: no longer mirrored; what the file has of it stays")
+	c.reload(all+"types: [secrets]", "configmaps/v1: no longer mirrored; its objects stay in the file")
 	c.create("web", "later")
 	c.keeps([]string{"secrets/v1"}, "configmap/b configmap/a")
 	eventually(t, func() error {
@@ -182,7 +182,7 @@ func TestReload(t *testing.T) {
 	c.reload(all+"types: [secrets]\ntyps: [pods]", stays+c.config+":5: typs: there is no such key")
 	c.reload(all+"types: [secrets]\nall-namespaces: true", stays+c.config+":5: all-namespaces is there twice")
 	c.reload(all+"types: [secrets]\nwindow: fast", stays+c.config+":5: window: ")
-	c.reload(all+"types: [secrets]\nwindow: 3s\nkeyset: k.json", stays+`what only a new start can change: keyset is "", not k.json; window is 0s, not 3s`)
+	c.reload(all+"types: [secrets]\nwindow: 3s\nkeyset: k.json", stays+`only a new start can change this: keyset is "", not k.json; window is 0s, not 3s`)
 	c.reload(all+"types: [secrets]\nselector: a b", stays+"the selector cannot be parsed")
 	c.reload(all+"types: []", stays+"there are no types")
 	c.reload(all+"types: [secrets, nonsense]", stays+`the server has no resource type "nonsense"`)
@@ -234,7 +234,7 @@ func TestCommandLineWins(t *testing.T) {
 	if got := *c.mirror.flags.ImpersonateGroup; !slices.Equal(got, []string{"z"}) {
 		t.Errorf("groups %q", got)
 	}
-	c.reload("namespace: third\nall-namespaces: true\ntypes: [nonsense]", "asks for nothing else than before")
+	c.reload("namespace: third\nall-namespaces: true\ntypes: [nonsense]", "asks for the same as before")
 	c.end()
 }
 

@@ -22,7 +22,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what the file holds, and how old it is",
+		Short: "Show the contents of the file, and how old they are",
 		Example: `  kubewake status --db cache.db
   kubewake status --db cache.db -o json`,
 		Args: cobra.NoArgs,

@@ -139,7 +139,7 @@ func (t *teller[object]) DurableName() string { return t.work.name }
 // HandleEvent implements informer.DurableHandler.
 func (t *teller[object]) HandleEvent(ctx context.Context, e informer.Event) error {
 	if e.Type == informer.EventReset { // every object follows
-		log.FromContext(t.ctx).Info("The work starts over, since the file cannot say what it was told; deletes may have been missed",
+		log.FromContext(t.ctx).Info("The work starts over, since the file no longer says what it was told; deletes may have been missed",
 			"work", t.work.name, "type", fmt.Sprintf("%T", t.obj))
 		if f := t.work.onReset.Load(); f != nil && *f != nil {
 			return (*f)(ctx)

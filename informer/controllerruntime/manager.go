@@ -44,7 +44,7 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, errors.New("controllerruntime: a manager needs a rest.Config, as ctrl.GetConfig gives it")
 	}
 	if o.Cache.NewInformer != nil {
-		return nil, errors.New("controllerruntime: the options have a Cache.NewInformer, which the file would not be used by: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
+		return nil, errors.New("controllerruntime: the options have a Cache.NewInformer, so the file would not be used: leave it out, or use informer.ForControllerRuntime with ctrl.NewManager")
 	}
 	leftOpen.close(f.Path)
 	db, err := boltstore.Open(f.Path, f.Options)

@@ -135,7 +135,7 @@ func (w *Work) expect(req reconcile.Request, s *share) {
 	w.waiting[req] = append(w.waiting[req], s)
 }
 
-var errNotWrapped = errors.New("controllerruntime: nobody would say when the work is done: give the controller Work.Reconciler in the place of its reconciler")
+var errNotWrapped = errors.New("controllerruntime: nothing would say when the work is done: give the controller Work.Reconciler in place of its reconciler")
 
 // origin is the object of an event.
 type origin struct {

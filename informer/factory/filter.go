@@ -25,7 +25,7 @@ func filterOf(f any) (*Filter, error) {
 			return filter, nil
 		}
 	}
-	return nil, fmt.Errorf("factory: the namespace and the list options of a %T cannot be read, since it has not the fields that code-generator writes: give them as Options.Filter", f)
+	return nil, fmt.Errorf("factory: the namespace and the list options of a %T cannot be read, since it does not have the fields that code-generator writes: give them as Options.Filter", f)
 }
 
 var tweakType = reflect.TypeFor[func(*metav1.ListOptions)]()

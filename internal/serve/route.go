@@ -43,9 +43,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	asSomebody := impersonates(r.Header)
 	switch {
 	case asSomebody && !c.same && c.token == "":
-		refuse(w, "who comes with a client certificate is impersonated, and cannot impersonate somebody else (Impersonate- headers)")
+		refuse(w, "a caller with a client certificate is impersonated, and cannot impersonate somebody else (Impersonate- headers)")
 	case asSomebody && s.link == nil:
-		refuse(w, "it is not known what others may do: there is no link to the server (Impersonate- headers)")
+		refuse(w, "there is no link to the server, which would say what others may do (Impersonate- headers)")
 	case isSchema(r.URL.Path) && reads && !asSomebody && s.schemas != nil:
 		s.schema(w, r, c)
 	case r.URL.Path == selfReviewPath && r.Method == http.MethodPost && !asSomebody:

@@ -50,7 +50,7 @@ func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
 		kubeapi.WriteStatus(w, apierrors.NewBadRequest("the body is no SelfSubjectAccessReview of authorization.k8s.io/v1"))
 		return
 	}
-	review.Status = authorizationv1.SubjectAccessReviewStatus{Reason: "of what the file has: " + why}
+	review.Status = authorizationv1.SubjectAccessReviewStatus{Reason: "by what the file has: " + why}
 	if a := review.Spec.ResourceAttributes; a != nil {
 		review.Status.Allowed = s.mayRead(r, a)
 	}

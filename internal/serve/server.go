@@ -111,7 +111,7 @@ func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error
 // address.
 func (s *Server) TLS(addr string, o TLSOptions) (net.Addr, error) {
 	if s.link == nil {
-		return nil, errors.New("who comes over TLS is authorised by the real server, and there is no link to it")
+		return nil, errors.New("the real server authorises callers over TLS, and there is no link to it")
 	}
 	certs, err := newCertificates(o)
 	if err != nil {

@@ -112,6 +112,6 @@ func (d *Handler) damaged(err error) {
 
 // damagedLocked is damaged for a caller that holds the mutex.
 func (d *Handler) damagedLocked(err error) {
-	d.log.Error(err, "Part of what a durable handler has to be told is damaged, it has to start over", "source", d.host.Store.Source().String(), "handler", d.name)
+	d.log.Error(err, "A part of what a durable handler must be told is damaged, it starts over", "source", d.host.Store.Source().String(), "handler", d.name)
 	d.startOver(d.pos.epoch, d.host.Store.State().Seq)
 }
