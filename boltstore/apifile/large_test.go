@@ -49,7 +49,7 @@ func (s *sink) Write(b []byte) (int, error) {
 func TestLargeList(t *testing.T) {
 	const n = 3000
 	_, h := large(t, n)
-	for _, accept := range []string{"application/json", "application/yaml", asTable} {
+	for accept, limit := range map[string]string{"application/json": "-1", "application/yaml": "0", asTable: "0"} { // none, each of them
 		before, most, writes := heap(), int64(0), 0
 		w := &sink{}
 		w.at = func() {
@@ -57,7 +57,7 @@ func TestLargeList(t *testing.T) {
 				most = max(most, heap()-before)
 			}
 		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?includeObject=Object", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?includeObject=Object&limit="+limit, nil)
 		r.Header.Set("Accept", accept)
 		h.ServeHTTP(w, r)
 		if w.bytes < n*10_000 || writes < 3000 {

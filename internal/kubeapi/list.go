@@ -112,7 +112,7 @@ func (r *Request) list() error {
 
 // query resolves which state the list shows.
 func (p *Parameters) query() (Query, error) {
-	q := Query{Selection: p.Selection, Limit: p.Limit}
+	q := Query{Selection: p.Selection, Limit: max(p.Limit, 0)} // one below 0 is none, as on a server
 	if p.Continue != "" {
 		if p.ResourceVersion != "" && p.ResourceVersion != "0" {
 			return q, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
