@@ -2,6 +2,7 @@ package kubeapi
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,13 @@ func NewType(r Resource, verbs ...string) *Type {
 		Verbs:    verbs,
 		jsonHead: fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, r.Kind, r.GroupVersion().String()),
 	}
+}
+
+// hasStatus says whether a server has the subresource status, which is the object: built-in
+// types with a field of that name do. Of a custom resource it is not known, and assumed.
+func (t *Type) hasStatus() bool {
+	obj, err := scheme.Scheme.New(t.GroupVersionKind)
+	return err != nil || reflect.ValueOf(obj).Elem().FieldByName("Status").IsValid()
 }
 
 // GroupResource is the type's name.

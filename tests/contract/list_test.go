@@ -194,6 +194,7 @@ var lists = []testCase{
 			{f.widgets() + "?fieldSelector=spec.x%3Dy", 400, metav1.StatusReasonBadRequest, "field label not supported: spec.x"},
 			{f.configMaps() + "?labelSelector=a%3D%3D%3Db", 400, metav1.StatusReasonBadRequest, "unable to parse"},
 			{f.configMaps() + "/none", 404, metav1.StatusReasonNotFound, `^configmaps "none" not found$`},
+			{f.configMaps() + "/a/status", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
 			{"/api/v1/namespaces/default/status/x", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
 			{"/api/v1/gadgets", 404, metav1.StatusReasonNotFound, "^the server could not find the requested resource$"},
 		} {
