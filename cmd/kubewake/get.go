@@ -38,7 +38,7 @@ type get struct {
 
 func newGet(streams genericiooptions.IOStreams) *cobra.Command {
 	return onFile(streams, func(c *kubeClient) *cobra.Command {
-		cmd := kubeget.NewCmdGet("kubewake", cmdutil.NewFactory(c), streams)
+		cmd := kubeget.NewCmdGet("kubewake", cmdutil.NewFactory(c), c.streams)
 		cmd.Short = "Show objects in the file; no server is asked"
 		cmd.Long = "Show objects in the file; no server is asked. TYPE means the same as to kubectl: a type of the core group comes\n" +
 			"before others of its name, then a built-in one. TYPE.GROUP names any type. If several sources have all that you\n" +

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,26 +45,26 @@ func kubectlCommands(streams genericiooptions.IOStreams) []*cobra.Command {
 		onFile(streams, func(c *kubeClient) *cobra.Command {
 			c.secrets = true // it shows their sizes
 			c.own = func(cmd *cobra.Command, _ []string) (handled bool, err error) { return false, c.hideEvents(cmd) }
-			return kubedescribe.NewCmdDescribe("kubewake", cmdutil.NewFactory(c), streams)
+			return kubedescribe.NewCmdDescribe("kubewake", cmdutil.NewFactory(c), c.streams)
 		}),
-		onFile(streams, func(c *kubeClient) *cobra.Command { return kubeevents.NewCmdEvents(c, streams) }),
-		onFile(streams, func(c *kubeClient) *cobra.Command { return apiresources.NewCmdAPIResources(c, streams) }),
-		onFile(streams, func(c *kubeClient) *cobra.Command { return apiresources.NewCmdAPIVersions(c, streams) }),
+		onFile(streams, func(c *kubeClient) *cobra.Command { return kubeevents.NewCmdEvents(c, c.streams) }),
+		onFile(streams, func(c *kubeClient) *cobra.Command { return apiresources.NewCmdAPIResources(c, c.streams) }),
+		onFile(streams, func(c *kubeClient) *cobra.Command { return apiresources.NewCmdAPIVersions(c, c.streams) }),
 		onFile(streams, func(c *kubeClient) *cobra.Command {
-			cmd := wait.NewCmdWait(c, streams)
+			cmd := wait.NewCmdWait(c, c.streams)
 			cmd.Flags().BoolVar(&c.secrets, "show-secrets", false, "wait for secrets, too; -o shows their data")
 			return cmd
 		}),
 		onFile(streams, func(c *kubeClient) *cobra.Command {
 			c.secrets = true // it masks them, without --show-secrets
-			cmd := diff.NewCmdDiff(cmdutil.NewFactory(c), streams)
+			cmd := diff.NewCmdDiff(cmdutil.NewFactory(c), c.streams)
 			c.masks = func() bool {
 				shown, err := cmd.Flags().GetBool("show-secrets")
 				return err != nil || !shown
 			}
 			return cmd
 		}),
-		onFile(streams, func(c *kubeClient) *cobra.Command { return newExplain(c, streams) }),
+		onFile(streams, func(c *kubeClient) *cobra.Command { return newExplain(c) }),
 		notInFiles("logs POD", "Print why a file has no logs",
 			"a file has objects, and no logs; they are on the node: kubectl logs, or kubewake serve --pass-through"),
 	}
@@ -74,6 +75,10 @@ var here = regexp.MustCompile(`\bkubectl (get|describe|events|api-resources|api-
 
 // onFile makes a command of kubectl read the file. Its help then says kubewake.
 func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Command) *cobra.Command {
+	out := &taken{Writer: streams.Out}
+	if !isTerminal(streams.Out) { // programs that kubectl runs look for one
+		streams.Out = out
+	}
 	c := &kubeClient{streams: streams, warnings: rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})}
 	cmd := of(c)
 	for _, text := range []*string{&cmd.Long, &cmd.Example} {
@@ -93,7 +98,7 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 			}
 		}
 		defer func() { err = errors.Join(err, c.Close()) }()
-		return untilFatal(streams.ErrOut, func() { runs(cmd, args) })
+		return cmp.Or(untilFatal(streams.ErrOut, func() { runs(cmd, args) }), out.err)
 	}
 	if completes := cmd.ValidArgsFunction; completes != nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, to string) (all []string, how cobra.ShellCompDirective) {
@@ -106,6 +111,19 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 		}
 	}
 	return cmd
+}
+
+// taken remembers the first error of writing: kubectl's printers say nothing of a full disk.
+type taken struct {
+	io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (t *taken) Write(b []byte) (int, error) {
+	n, err := t.Writer.Write(b)
+	t.err = cmp.Or(t.err, err)
+	return n, err
 }
 
 // untilFatal runs a command of kubectl until it ends, or calls fatal.
@@ -153,8 +171,8 @@ func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
 }
 
 // newExplain is kubectl's, from the schemas that are kept beside the file.
-func newExplain(c *kubeClient, streams genericiooptions.IOStreams) *cobra.Command {
-	cmd := explain.NewCmdExplain("kubewake", cmdutil.NewFactory(c), streams)
+func newExplain(c *kubeClient) *cobra.Command {
+	cmd := explain.NewCmdExplain("kubewake", cmdutil.NewFactory(c), c.streams)
 	cmd.Long += "\n\nThe schemas of a server are larger than all that many mirrors read, so they are read only when they are asked for:\n" +
 		"with --fetch, or when a client asks kubewake serve --pass-through for one. Then they are kept beside the file, in FILE.openapi."
 	cmd.Example += "\n\n  # Read the schema of deployments' group from the server of the kubeconfig, and keep it\n  kubewake explain deployments --fetch"
