@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +14,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/boltstore/apifile"
@@ -35,8 +36,18 @@ func podsOfK9s(t *testing.T) File {
 // mayI is the body of a question about oneself.
 func mayI(t *testing.T, verb, resource, namespace string) string {
 	t.Helper()
+	return mayIn(t, kubeapi.MediaJSON, verb, resource, namespace)
+}
+
+// mayIn is mayI in a form.
+func mayIn(t *testing.T, media, verb, resource, namespace string) string {
+	t.Helper()
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
+	if !ok {
+		t.Fatal(media)
+	}
 	parts := append(strings.Split(resource, "/"), "", "") // group, resource, name, subresource
-	b, err := json.Marshal(&authorizationv1.SelfSubjectAccessReview{
+	b, err := runtime.Encode(info.Serializer, &authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: verb, Group: parts[0], Resource: parts[1], Name: parts[2], Subresource: parts[3], Namespace: namespace}},
@@ -47,12 +58,21 @@ func mayI(t *testing.T, verb, resource, namespace string) string {
 	return string(b)
 }
 
-// TestStartOfK9s sends what k9s sends until it shows pods: with the link, without it, and
-// where there is none. No answer makes client-go wait and ask again.
+// TestStartOfK9s sends what k9s sends until it shows pods, and when it shows other types and
+// describes an object: with the link, without it, and where there is none. No answer makes
+// client-go wait and ask again.
 func TestStartOfK9s(t *testing.T) {
-	const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+	const (
+		table      = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+		tables     = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+		proto      = kubeapi.MediaProto + ",application/json"
+		aggregated = kubeapi.MediaDiscovery + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+		// An informer lists so, and if that is refused by "limit=500&resourceVersion=0".
+		streamed = "?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=1&watch=true"
+	)
 	for _, mode := range []string{"live", "offline", "no link"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel() // watches last a second
 			o := Options{File: podsOfK9s(t)}
 			if mode != "no link" {
 				c := newCluster(t)
@@ -66,22 +86,31 @@ func TestStartOfK9s(t *testing.T) {
 				code               int
 				text               string
 			}{
-				{"version", "/version", "", 200, "gitVersion"},
-				{"groups", "/apis", kubeapi.MediaDiscovery + ",application/json", 200, "APIGroupDiscoveryList"},
-				{"core groups", "/api", kubeapi.MediaDiscovery + ",application/json", 200, `"pods"`},
+				{"version", "/version?timeout=2m0s", "application/json, */*", 200, "gitVersion"},
+				{"groups", "/apis?timeout=2m0s", aggregated, 200, "APIGroupDiscoveryList"},
+				{"core groups", "/api?timeout=2m0s", aggregated, 200, `"pods"`},
 				{"groups for metrics", "/apis", "", 200, "APIGroupList"},
 				{"namespaces", "/api/v1/namespaces", "", 200, `"uid":"a"`},
 				{"namespace", "/api/v1/namespaces/a", "", 200, `"uid":"a"`},
 				{"pods", "/api/v1/pods?limit=500&resourceVersion=0", "", 200, `"uid":"ap"`},
 				{"a watch of pods", "/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion=0", "", 200, `"ADDED"`},
+				{"pods as a stream", "/api/v1/pods" + streamed, kubeapi.MediaJSON, 200, `"k8s.io/initial-events-end":"true"`},
+				{"namespaces as a stream", "/api/v1/namespaces" + streamed, kubeapi.MediaJSON, 200, `"uid":"a"`},
+				{"namespaces to choose from", "/api/v1/namespaces", proto, 200, "k8s\x00"},
+				{"a pod to describe", "/api/v1/namespaces/a/pods/p", proto, 200, "k8s\x00"},
+				{"its events", "/api/v1/namespaces/a/events?fieldSelector=involvedObject.name%3Dp%2CinvolvedObject.uid%3Dap", proto, passed, ""},
+				{"a table of many", "/api/v1/namespaces/a/pods?includeObject=Metadata", tables, 200, `"columnDefinitions"`},
+				{"another table", "/apis/networking.k8s.io/v1/namespaces/a/ingresses?includeObject=Metadata", tables, passed, ""},
 				{"a table", "/api/v1/namespaces/a/pods", table, 200, `"columnDefinitions"`},
 				{"a table's watch", "/api/v1/namespaces/a/pods?watch=1&timeoutSeconds=1&resourceVersion=0", table, 200, `"columnDefinitions"`},
 				{"pods of a node", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1", table, 200, `"uid":"ap"`},
 				{"pods of another", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn2", "", 200, `"items":[]`},
 				{"nodes", "/api/v1/nodes", "", passed, ""},
+				{"nodes as a stream", "/api/v1/nodes" + streamed, kubeapi.MediaJSON, passed, ""},
+				{"nodes of a namespace", "/api/v1/namespaces/a/nodes?limit=500&resourceVersion=0", kubeapi.MediaJSON, passed, ""},
 				{"definitions", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", table, passed, ""},
 				{"metrics", "/apis/metrics.k8s.io/v1beta1/nodes", "", passed, ""},
-				{"logs", "/api/v1/namespaces/a/pods/p/log?tailLines=1", "", passed, ""},
+				{"logs", "/api/v1/namespaces/a/pods/p/log?container=c&follow=true&tailLines=100&timestamps=true", "application/json, */*", passed, ""},
 			} {
 				if strings.HasSuffix(tc.what, "logs") && mode == "live" {
 					continue // they last
@@ -102,9 +131,11 @@ func TestStartOfK9s(t *testing.T) {
 				may                       bool
 			}{
 				{"list", "/namespaces", "", true}, {"list", "/pods", "", true}, {"watch", "/pods", "a", true}, {"get", "/pods", "a", true},
+				{"get", "/namespaces", "a", true},
 				{"delete", "/pods", "a", false}, {"list", "/nodes", "", false}, {"list", "apps/deployments", "a", false}, {"list", "/secrets", "a", false},
 			} {
-				a := send(t, s.socket, "POST", local+selfReviewPath, strings.NewReader(mayI(t, tc.verb, tc.resource, tc.namespace)), "Content-Type", "application/json")
+				body := mayIn(t, kubeapi.MediaProto, tc.verb, tc.resource, tc.namespace)
+				a := send(t, s.socket, "POST", local+selfReviewPath+"?timeout=2m0s", strings.NewReader(body), "Content-Type", kubeapi.MediaProto, "Accept", proto)
 				if !a.has(201, fmt.Sprintf(`"allowed":%t`, tc.may)) {
 					t.Errorf("%s %s: %d %s", tc.verb, tc.resource, a.code, a.body)
 				}
