@@ -30,6 +30,11 @@ func (inf *Informer) WaitForFresh(ctx context.Context, maxAge time.Duration) err
 // is out of reach, or turns out to be.
 func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error {
 	if err := inf.outOfReach(); err != nil {
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		if inf.WaitForFresh(over, maxAge) == nil {
+			return nil // nobody need be asked
+		}
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)

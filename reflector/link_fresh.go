@@ -89,8 +89,8 @@ func (w *waiters) want() bool {
 }
 
 // WaitForFresh returns nil once the server has confirmed the cache no longer than maxAge
-// ago, and all of it can be read and has been handed to the informer. An event confirms
-// as of when it came. With a maxAge of 0 or less only the answer to a question sent after
+// ago, in this life or an earlier one, and all of it can be read and has been handed to the
+// informer. An event confirms as of when it came. With a maxAge of 0 or less only the answer to a question sent after
 // the call counts. So everything that happened before the call can be read, however slow
 // the link.
 //
@@ -104,8 +104,11 @@ func (s *ListerWatcher) WaitForFresh(ctx context.Context, maxAge time.Duration) 
 	maxAge = max(maxAge, 0) // nothing can be confirmed in advance
 	now := s.clock.Now()
 	since := now.Add(-maxAge)
-	if age, ok := s.State().Age(now); (!ok || age > maxAge) && !s.queue.Confirmed().Before(since) {
+	switch age, ok := s.State().Age(now); {
+	case (!ok || age > maxAge) && !s.queue.Confirmed().Before(since):
 		since = now // the machine has slept, or its clock has been set
+	case ok && maxAge > 0 && age <= maxAge && s.queue.Confirmed().IsZero() && s.unusable() == "":
+		return nil // an earlier life has asked
 	}
 	return s.fresh.wait(ctx, since, maxAge <= 0)
 }

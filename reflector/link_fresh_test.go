@@ -84,6 +84,39 @@ func TestWaitForFresh(t *testing.T) {
 	})
 }
 
+// TestFreshOfAnEarlierLife: what an earlier life has confirmed is fresh enough for as long,
+// without a server. What must be listed first is not.
+func TestFreshOfAnEarlierLife(t *testing.T) {
+	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
+		end := f.live()
+		after(time.Second)
+		if err := f.sim.RefuseConnections(true); err != nil {
+			t.Fatal(err)
+		}
+		after(10 * time.Minute)
+		end()
+		f.restart()
+		f.reflect()
+		fresh := func(maxAge time.Duration) error {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			return f.WaitForFresh(ctx, maxAge)
+		}
+		if err := fresh(time.Hour); err != nil {
+			t.Error("ten minutes old is good enough: ", err)
+		}
+		for _, maxAge := range []time.Duration{0, 5 * time.Minute} {
+			if err := fresh(maxAge); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", maxAge, err)
+			}
+		}
+		f.store.SetTransformVersion("another")
+		if err := fresh(time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error("it cannot be read, and is fresh: ", err)
+		}
+	})
+}
+
 // TestFreshSinceTheCall: an answer to a question that was sent before the call is
 // of before the call, however late it comes.
 func TestFreshSinceTheCall(t *testing.T) {
