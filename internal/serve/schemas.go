@@ -20,6 +20,9 @@ import (
 
 const (
 	schemasPath = "/openapi/v3"
+	// olderPath has all in one document, which is not kept. kubectl asks for it if it gets no
+	// list of the others, and shows the answer to this request.
+	olderPath = "/openapi/v2"
 	// largestSchema bounds a document that is kept.
 	largestSchema = 32 << 20
 )
@@ -34,7 +37,9 @@ type Schemas struct{ dir string }
 func SchemasOf(file string) *Schemas { return &Schemas{file + ".openapi"} }
 
 // isSchema says whether a path is that of a document, or of their list.
-func isSchema(path string) bool {
+func isSchema(path string) bool { return path == olderPath || isKept(path) }
+
+func isKept(path string) bool {
 	return path == schemasPath || strings.HasPrefix(path, schemasPath+"/")
 }
 
@@ -56,9 +61,9 @@ func (s *Schemas) ServeHTTP(w http.ResponseWriter, r *http.Request, server http.
 		for _, name := range []string{"If-None-Match", "If-Modified-Since", "Range", "Accept-Encoding"} {
 			r.Header.Del(name) // the whole document must be kept
 		}
-		t := &tee{ResponseWriter: w, header: http.Header{}}
+		t := &tee{ResponseWriter: w, header: http.Header{}, keep: isKept(r.URL.Path)}
 		server.ServeHTTP(t, r)
-		if r.Method == http.MethodGet && t.code == http.StatusOK && !t.large {
+		if t.keep && r.Method == http.MethodGet && t.code == http.StatusOK && !t.large {
 			s.write(&schemaDoc{r.URL.Path, formOf(t.header.Get("Content-Type")), strings.Trim(t.header.Get("Etag"), `"`), t.body.Bytes()})
 		}
 		if !t.failed {
@@ -92,7 +97,7 @@ type noSchemaError struct{ path string }
 
 func (e noSchemaError) Error() string {
 	what := strings.Trim(strings.TrimPrefix(e.path, schemasPath), "/")
-	if what == "" {
+	if what == "" || e.path == olderPath {
 		what = "any type"
 	}
 	return fmt.Sprintf("the schema of %s is not kept beside the file; on a link, once: kubewake explain TYPE --fetch, or kubectl explain TYPE through kubewake serve --pass-through", what)
@@ -187,9 +192,10 @@ type tee struct {
 	http.ResponseWriter
 	header http.Header // until the code is known
 	code   int
+	keep   bool
 	failed bool
 	large  bool
-	body   bytes.Buffer
+	body   bytes.Buffer // if it is to be kept, or failed
 }
 
 // Header implements http.ResponseWriter.
@@ -213,7 +219,7 @@ func (t *tee) WriteHeader(code int) {
 // Write implements io.Writer.
 func (t *tee) Write(b []byte) (int, error) {
 	t.WriteHeader(http.StatusOK)
-	if t.large = t.large || t.body.Len()+len(b) > largestSchema; !t.large {
+	if t.large = t.large || t.body.Len()+len(b) > largestSchema; !t.large && (t.keep || t.failed) {
 		t.body.Write(b)
 	}
 	if t.failed {

@@ -40,7 +40,13 @@ func TestSchemas(t *testing.T) {
 	if a := s.get(doc); !a.has(501, "the schema of api/v1 is not kept beside the file") || !strings.Contains(a.body, "explain TYPE --fetch") {
 		t.Errorf("nothing is kept: %d %s", a.code, a.body)
 	}
+	if a := s.get("/openapi/v2"); !a.has(501, "the schema of any type is not kept beside the file") || !strings.Contains(a.body, "the server cannot be reached") {
+		t.Errorf("what kubectl asks for then: %d %s", a.code, a.body)
+	}
 	c.setDown(false)
+	if a := requests(1, "/openapi/v2"); !a.has(200, "/openapi/v2") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
 	if a := requests(1, "/openapi/v3"); !a.has(200, "hash=one") {
 		t.Errorf("%d %s", a.code, a.body)
 	}
