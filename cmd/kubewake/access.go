@@ -92,9 +92,10 @@ func (a *access) link(cfg *rest.Config, clusters func(context.Context) []string)
 	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline, Clusters: clusters})
 }
 
-// serve lets callers in until end is called. path is that of the file.
-func (a *access) serve(file serve.File, link *serve.Link, path string, logf func(string, ...any)) (end func() error, err error) {
-	s := serve.New(serve.Options{File: file, Link: link, Schemas: serve.SchemasOf(path), Limits: a.limits})
+// serve lets callers in until end is called. path is that of the file, and cluster is the
+// name of the one that is served.
+func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, logf func(string, ...any)) (end func() error, err error) {
+	s := serve.New(serve.Options{File: file, Link: link, Schemas: serve.SchemasOf(path, cluster), Limits: a.limits})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

@@ -82,7 +82,7 @@ func (c *kubeClient) open() {
 			server = link.ForThisUser()
 		}
 	}
-	schemas := serve.SchemasOf(c.db.path)
+	schemas := serve.SchemasOf(c.db.path, cluster)
 	handler := dryRun(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/openapi/") {
 			schemas.ServeHTTP(w, r, server)

@@ -185,7 +185,10 @@ func newExplain(c *kubeClient) *cobra.Command {
 		if fetch {
 			return false, nil
 		}
-		err = serve.SchemasOf(c.db.path).Ready()
+		cluster, err := c.db.served(c.ctx)
+		if err == nil {
+			err = serve.SchemasOf(c.db.path, cluster).Ready()
+		}
 		return err != nil, err
 	}
 	c.server = func(file *serve.Shared) (*serve.Link, error) {

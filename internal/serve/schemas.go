@@ -3,11 +3,12 @@ package serve
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -33,8 +34,16 @@ const (
 // wants them.
 type Schemas struct{ dir string }
 
-// SchemasOf returns the schemas beside a file.
-func SchemasOf(file string) *Schemas { return &Schemas{file + ".openapi"} }
+// SchemasOf returns the schemas beside a file, for the cluster of that name, which is mostly
+// empty. Each named cluster has its own folder, since clusters have different types.
+func SchemasOf(file, cluster string) *Schemas {
+	dir := file + ".openapi"
+	if cluster != "" {
+		sum := sha256.Sum256([]byte(cluster)) // a name may have any characters
+		dir = filepath.Join(dir, hex.EncodeToString(sum[:8]))
+	}
+	return &Schemas{dir}
+}
 
 // isSchema says whether a path is that of a document, or of their list.
 func isSchema(path string) bool { return path == olderPath || isKept(path) }
@@ -163,7 +172,7 @@ func (s *Schemas) read(path, form string) *schemaDoc {
 
 // write keeps a document. If it cannot, the next client gets it from the server.
 func (s *Schemas) write(d *schemaDoc) {
-	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return
 	}
 	var out bytes.Buffer

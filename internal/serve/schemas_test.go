@@ -23,7 +23,7 @@ func TestSchemas(t *testing.T) {
 	ours := newAuthority(t)
 	path := filepath.Join(t.TempDir(), "f.db")
 	of := func() *served {
-		return start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}), Schemas: SchemasOf(path)})
+		return start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}), Schemas: SchemasOf(path, "")})
 	}
 	s := of()
 	const doc = "/openapi/v3/api/v1"
@@ -105,10 +105,34 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
+// TestSchemasOfClusters: a document of one cluster does not stand for one of another, whatever
+// the clusters' names.
+func TestSchemasOfClusters(t *testing.T) {
+	dir := t.TempDir()
+	const path = "/openapi/v3"
+	all := map[string]*Schemas{}
+	for _, cluster := range []string{"", "k8s/clusters/one", "..", "apis", strings.Repeat("long", 100)} {
+		s := SchemasOf(filepath.Join(dir, "f.db"), cluster)
+		if s.read(path, formJSON) != nil {
+			t.Errorf("%q has the document of another cluster", cluster)
+		}
+		s.write(&schemaDoc{path, formJSON, "hash", []byte(cluster)})
+		all[cluster] = s
+	}
+	for cluster, s := range all {
+		if d := s.read(path, formJSON); d == nil || string(d.body) != cluster {
+			t.Errorf("%q: %v", cluster, d)
+		}
+	}
+	if names, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(names) != 1 {
+		t.Errorf("beside the file: %v %v", names, err)
+	}
+}
+
 // TestSchemaWithoutBody: the answer to HEAD has no document, so it is not kept as one.
 func TestSchemaWithoutBody(t *testing.T) {
 	c := newCluster(t)
-	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}), Schemas: SchemasOf(filepath.Join(t.TempDir(), "f.db"))})
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour}), Schemas: SchemasOf(filepath.Join(t.TempDir(), "f.db"), "")})
 	const doc = "/openapi/v3/api/v1"
 	if a := send(t, s.socket, "HEAD", local+doc, nil); a.code != 200 || a.body != "" {
 		t.Errorf("%d %q", a.code, a.body)
@@ -132,7 +156,7 @@ func TestSchemaBrokenOff(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	defer server.Close()
-	s := SchemasOf(filepath.Join(t.TempDir(), "f.db"))
+	s := SchemasOf(filepath.Join(t.TempDir(), "f.db"), "")
 	w := httptest.NewRecorder()
 	func() {
 		defer func() {
