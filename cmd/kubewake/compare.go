@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -44,7 +46,7 @@ func newCompare(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: "Compare the objects of a type with the cluster's, or with another file's. The cluster is asked for the whole list.\n" +
 			"Each line is an object that is missing in the file, extra in it, older or newer than the other, recreated (of another\n" +
 			"UID), or different in content (--content). The exit code is 1 if there is any, 2 if the two cannot be compared.\n" +
-			"An object that changes while they are read counts as a difference.",
+			"An object that changes while they are read counts as a difference. Only namespaces and labels that both have are compared.",
 		Example: `  kubewake compare pods -A --db cache.db
   kubewake compare configmaps -n web --content --with snapshot.db`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -102,16 +104,15 @@ func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) 
 	if err != nil {
 		namespace = metav1.NamespaceDefault // as in namespaceOf
 	}
-	of, sources, err := c.read(ctx, &c.db, typ, namespace)
+	file, sources, err := c.open(ctx, &c.db, typ, namespace)
 	if err != nil {
 		return false, err
 	}
-	var with map[string]side
+	defer file.Close()
+	var of, with map[string]side
 	if c.other != "" {
-		db := c.db
-		db.path = c.other
-		with, _, err = c.read(ctx, &db, typ, namespace)
-	} else {
+		of, with, err = c.both(ctx, file, sources, typ, namespace)
+	} else if of, err = c.read(ctx, file, &c.db, sources, namespace, nil); err == nil {
 		with, err = c.list(ctx, sources, namespace)
 	}
 	if err != nil {
@@ -122,27 +123,81 @@ func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) 
 	return len(found) > 0, c.print(found)
 }
 
-// read returns the objects of a file.
-func (c *compare) read(ctx context.Context, db *dbFile, typ, namespace string) (map[string]side, []boltstore.State, error) {
+// open returns a file's sources that answer.
+func (c *compare) open(ctx context.Context, db *dbFile, typ, namespace string) (*ofType, []boltstore.State, error) {
 	r, sources, err := db.answering(ctx, c.streams.ErrOut, typ, namespace, c.all, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer r.Close()
-	has := map[string]side{}
 	for _, st := range sources {
 		if !st.Synced {
-			return nil, nil, fmt.Errorf("%s: %s has nothing to compare yet; run `kubewake mirror` until it is live", db.path, st.Source)
+			return nil, nil, errors.Join(fmt.Errorf("%s: %s has nothing to compare yet; run `kubewake mirror` until it is live", db.path, st.Source), r.Close())
 		}
+	}
+	return r, sources, nil
+}
+
+// both returns the objects of the two files, of the namespaces and labels that both have.
+func (c *compare) both(ctx context.Context, file *ofType, sources []boltstore.State, typ, namespace string) (of, with map[string]side, err error) {
+	db := c.db
+	db.path = c.other
+	other, others, err := c.open(ctx, &db, typ, namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer other.Close()
+	if !slices.ContainsFunc(sources, func(a boltstore.State) bool {
+		return slices.ContainsFunc(others, func(b boltstore.State) bool { return overlap(a.Source, b.Source) })
+	}) {
+		return nil, nil, fmt.Errorf("%s and %s cannot be compared: they have %s of different namespaces or fields", c.db.path, c.other, typ)
+	}
+	if of, err = c.read(ctx, file, &c.db, sources, namespace, others); err == nil {
+		with, err = c.read(ctx, other, &db, others, namespace, sources)
+	}
+	return of, with, err
+}
+
+// overlap says whether two sources may have the same objects. Those with field selectors do
+// if these are equal, since an object may not show the fields.
+func overlap(a, b boltstore.Source) bool {
+	return a.FieldSelector == b.FieldSelector && (a.Namespace == "" || b.Namespace == "" || a.Namespace == b.Namespace)
+}
+
+// inOne says whether one of a file's sources would have an object of another's. Without
+// sources it is the cluster, which has all.
+func inOne(sources []boltstore.State, of boltstore.Source, u *unstructured.Unstructured) (bool, error) {
+	for _, st := range sources {
+		if st.Source.Namespace != "" && st.Source.Namespace != u.GetNamespace() || !overlap(st.Source, of) {
+			continue
+		}
+		selector, err := labels.Parse(st.Source.LabelSelector)
+		if err != nil {
+			return false, fmt.Errorf("the selector of %s: %w", st.Source, err)
+		}
+		if selector.Matches(labels.Set(u.GetLabels())) {
+			return true, nil
+		}
+	}
+	return len(sources) == 0, nil
+}
+
+// read returns the objects of a file's sources that the others have, too.
+func (c *compare) read(ctx context.Context, r live.Reader, db *dbFile, sources []boltstore.State, namespace string, others []boltstore.State) (map[string]side, error) {
+	has := map[string]side{}
+	for _, st := range sources {
 		fmt.Fprintf(c.streams.ErrOut, "%s: %s as of resourceVersion %s, confirmed by the server %s\n", db.path, st.Source, st.ResourceVersion, confirmedAgo(st))
 		err := r.Objects(ctx, live.Query{Source: st.Source, Namespace: within(st, namespace, c.all), Secrets: c.content}, func(u *unstructured.Unstructured) error {
+			shared, err := inOne(others, st.Source, u)
+			if err != nil || !shared {
+				return err
+			}
 			return c.note(has, u, namespace)
 		})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return has, sources, nil
+	return has, nil
 }
 
 // list returns the cluster's objects of the sources.
