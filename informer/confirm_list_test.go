@@ -2,6 +2,7 @@ package informer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -14,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubesim"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -107,6 +110,42 @@ func TestMoreThanIsHeld(t *testing.T) {
 		w.brings(watch.Bookmark, "", 9)
 		eventually(t, "x has been told", func() bool { return slices.Equal(w.all(), []string{"add x", "update x", "delete x"}) })
 	})
+}
+
+// TestMetadataConfirmedByList: a list confirms a metadata informer, too. No bookmark comes,
+// and nothing is read again.
+func TestMetadataConfirmedByList(t *testing.T) {
+	w := newWorldOf(t, kubesim.Options{NoBookmarks: true})
+	w.create("a")
+	maps := corev1.SchemeGroupVersion.WithResource("configmaps")
+	for life := range 2 {
+		db, err := boltstore.Open(w.path, boltstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := metadata.NewForConfigOrDie(w.config()).Resource(maps)
+		lw := &cache.ListWatch{
+			ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+			WatchFuncWithContext: client.Watch,
+		}
+		inf, err := NewSharedIndexInformer(db, lw, &metav1.PartialObjectMetadata{}, Options{Reflector: reflector.Options{Confirm: reflector.ConfirmList}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); inf.RunWithContext(ctx) }()
+		eventually(t, "synced", inf.HasSynced)
+		if read := inf.State().Relists; life > 0 && len(read) > 0 {
+			t.Errorf("read again: %v", read)
+		}
+		cancel()
+		<-done
+		other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("other", life)}}
+		if err := errors.Join(db.Close(), w.sim.Create(other)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // handWatched is an informer over one object, a, whose watch the test plays.

@@ -85,8 +85,8 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 	m.mu.Lock()
 	req, t := m.req.Clone(ctx), m.t
 	m.mu.Unlock()
-	accept := acceptMetadata(req.Header.Get("Accept"))
-	if accept == "" {
+	accept, as := accepted(req.Header.Get("Accept"))
+	if accept == "" || as != "" && as != wire.PartialKind { // the latter is a watch of metadata
 		return a, fmt.Errorf("%w: the client accepts %q", errNoMetadata, req.Header.Get("Accept"))
 	}
 	req.Header.Set("Accept", accept)

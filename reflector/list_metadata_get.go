@@ -102,14 +102,25 @@ func (t *transport) metadataFirst(req *http.Request, p *rawPage) (*http.Response
 }
 
 // acceptMetadata is the Accept header for a list of metadata in the encoding that
-// the client asks for. It is "" if the client asks for something else, or for an
-// unknown encoding.
+// the client asks for. It is "" if the client asks for something else than whole objects,
+// or for an unknown encoding.
 func acceptMetadata(accept string) string {
-	media, params, err := mime.ParseMediaType(strings.Split(accept, ",")[0])
-	if err != nil || params["as"] != "" || !wire.Known(media) {
+	media, as := accepted(accept)
+	if as != "" {
 		return ""
 	}
-	return media + ";as=" + wire.PartialKind + "List;g=meta.k8s.io;v=v1"
+	return media
+}
+
+// accepted is the Accept header for a list of metadata in the encoding of accept's first
+// choice, "" if that is not known. as is the form that this choice asks for, "" for whole
+// objects.
+func accepted(accept string) (metadata, as string) {
+	media, params, err := mime.ParseMediaType(strings.Split(accept, ",")[0])
+	if err != nil || !wire.Known(media) {
+		return "", ""
+	}
+	return media + ";as=" + wire.PartialKind + "List;g=meta.k8s.io;v=v1", params["as"]
 }
 
 // notUnderstood returns an error if the server may be unable to answer requests for
