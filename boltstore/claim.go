@@ -320,10 +320,13 @@ func (s *Claimed) Attach(p Producer) (wake func(urgent bool)) {
 }
 
 // fed says whether a producer has been attached.
-func (s *Store) fed() bool {
+func (s *Store) fed() bool { return s.fedBy() != nil }
+
+// fedBy is the producer, nil if there is none.
+func (s *Store) fedBy() Producer {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.producer != nil
+	return s.producer
 }
 
 func (s *Store) wake(urgent bool) {

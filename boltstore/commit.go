@@ -152,31 +152,36 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 			more = true
 			break
 		}
+		// A program that writes without a pause must not keep the producer waiting.
 		share := max(room/(len(stores)-i), 1)
-		d, p := s.take()
-		switch {
-		case d != nil:
-			for left := share; d != nil; d, _ = s.take() { // those that wait share the commit
-				w := &work{s: s, b: d.b}
-				works, waiters = append(works, w), append(waiters, waiter{w, d})
-				room, left = room-d.b.memory(), left-d.b.memory()
-				if left <= 0 {
-					break
-				}
+		p, left := s.fedBy(), share
+		if p != nil {
+			left = max(share/2, 1)
+		}
+		for left > 0 { // those that wait share the commit
+			d := s.take()
+			if d == nil {
+				break
 			}
-			more = true // the producer had no turn
-		case p != nil:
-			rides := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
-			b, left := p.Take(share, take == all || rides || take == due && s.bookmarkDue())
-			more = more || left
-			if b == nil && rides {
-				b = &Batch{}
-			}
-			if b != nil {
-				b.at, b.by = c.db.device.at(b.Confirmed)
-				works = append(works, &work{s: s, b: b, p: p})
-				room -= b.memory()
-			}
+			w := &work{s: s, b: d.b}
+			works, waiters = append(works, w), append(waiters, waiter{w, d})
+			share, left = share-d.b.memory(), left-d.b.memory()
+			room -= d.b.memory()
+		}
+		more = more || left <= 0
+		if p == nil {
+			continue
+		}
+		rides := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
+		b, rest := p.Take(max(share, 1), take == all || rides || take == due && s.bookmarkDue())
+		more = more || rest
+		if b == nil && rides {
+			b = &Batch{}
+		}
+		if b != nil {
+			b.at, b.by = c.db.device.at(b.Confirmed)
+			works = append(works, &work{s: s, b: b, p: p})
+			room -= b.memory()
 		}
 	}
 	return works, waiters, more

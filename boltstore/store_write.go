@@ -75,16 +75,16 @@ func (s *Store) write(b *Batch) error {
 	}
 }
 
-// take returns the next direct write. If none waits, it returns the producer.
-func (s *Store) take() (*direct, Producer) {
+// take returns the next direct write, nil if none waits.
+func (s *Store) take() *direct {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
-		return nil, s.producer
+		return nil
 	}
 	d := s.queue[0]
 	s.queue = s.queue[1:]
-	return d, nil
+	return d
 }
 
 func (s *Store) failDirect(err error) {

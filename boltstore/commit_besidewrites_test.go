@@ -1,0 +1,85 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// writtenWithoutPause has a program write to s, so that behind each commit another write
+// waits. That ends with the claim or the file.
+func writtenWithoutPause(t *testing.T, s *Claimed) (writers *sync.WaitGroup) {
+	writers = &sync.WaitGroup{}
+	n := 0
+	write := func() {
+		n++
+		obj := configMap("own", "o", n, nil)
+		writers.Go(func() {
+			if err := s.Add(obj); err != nil && !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+	s.db.h.setHook(func(*bolt.Tx) error {
+		waits := func() (n int, over bool) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			select {
+			case <-s.db.commit.ended:
+				over = true
+			default:
+			}
+			return len(s.queue), over || s.released
+		}
+		if _, over := waits(); over {
+			return nil
+		}
+		write()
+		for n, over := waits(); n == 0 && !over; n, over = waits() {
+			time.Sleep(100 * time.Microsecond) // between two looks: a write gives no signal before it is committed
+		}
+		return nil
+	})
+	write()
+	return writers
+}
+
+// TestEventsBesideWrites: a program that writes to its informer's store without a pause
+// does not keep what the server sends from being committed, nor the told mark.
+func TestEventsBesideWrites(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond, FlushInterval: time.Millisecond})
+	s, p := claimTest(t, db, Claim{}), &testProducer{}
+	s.Attach(p)
+	writers := writtenWithoutPause(t, s)
+	for rv := range 5 {
+		p.add(t, s, configMap("a", "event", rv+1, nil))
+		eventually(t, "an event is committed", func() bool { return s.State().ResourceVersion == fmt.Sprint(rv+1) })
+	}
+	s.SetTold(5)
+	eventually(t, "the told mark is in the file", func() bool { return s.State().Told == 5 })
+	s.Release()
+	writers.Wait()
+}
+
+// TestCloseBesideWrites: neither Close nor Release waits for writes that go on and on.
+func TestCloseBesideWrites(t *testing.T) {
+	for _, fed := range []bool{false, true} {
+		db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond})
+		s := claimTest(t, db, Claim{})
+		if fed {
+			s.Attach(&testProducer{})
+		}
+		writers := writtenWithoutPause(t, s)
+		eventually(t, "it writes", func() bool { return s.State().Objects > 0 })
+		returns(t, fmt.Sprint("Close, fed ", fed), func() {
+			if err := db.Close(); (err != nil) != fed {
+				t.Error(err)
+			}
+		})
+		writers.Wait()
+	}
+}
