@@ -3,6 +3,7 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/codec"
 	"github.com/kubewake/kubewake/boltstore/internal/format"
+	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
 // Claim says which source a program claims, and how the program reads it.
@@ -56,7 +58,7 @@ func (db *DB) Claim(c Claim) (*Claimed, error) {
 	if err := c.Source.validate(); err != nil {
 		return nil, err
 	}
-	if v := reflect.ValueOf(c.Example); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if objmeta.IsNil(c.Example) {
 		return nil, fmt.Errorf("boltstore: claim %s: the example of its objects is nil: give an object of their type, such as &corev1.Pod{}", c.Source)
 	}
 	s, err := db.newStore(c)
@@ -106,7 +108,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 	s := &Store{
 		db: db, source: c.Source, id: c.Source.ID(), owner: format.OwnerOf(c.Source.ID()), codec: c.Codec, keyFunc: c.KeyFunc,
 		hot: newHotCache(db.opts.hotBytes), type_: codec.StructureHash(reflect.TypeOf(c.Example)),
-		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: c.IndexVersions,
+		kind: kindOf(c.Example, c.Source), indexers: &indexSet{cache.Indexers{}}, versions: maps.Clone(c.IndexVersions),
 		brokenCh: make(chan struct{}), ended: make(chan struct{}), goType: reflect.TypeOf(c.Example), lenient: c.ServeOutdated, handlers: map[string]*Handler{}, claimed: db.opts.Clock.Now(),
 		packs: db.packers(c.Source.ID()), metaKeys: c.KeyFunc == nil,
 	}
@@ -125,7 +127,7 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 
 // kindOf is the kind of a source's objects, empty if it is not known yet.
 func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
-	if gvk := example.GetObjectKind().GroupVersionKind(); gvk.Kind != "" {
+	if gvk := shownKind(example); gvk.Kind != "" {
 		return gvk
 	}
 	if src.Form != FormTyped {
@@ -144,7 +146,19 @@ func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 			}
 		}
 	}
-	return schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: reflect.TypeOf(example).Elem().Name()}
+	t := reflect.TypeOf(example)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: t.Name()}
+}
+
+// shownKind is the kind that an object shows, empty if it shows none.
+func shownKind(obj runtime.Object) (gvk schema.GroupVersionKind) {
+	if k := obj.GetObjectKind(); !objmeta.IsNil(k) {
+		gvk = k.GroupVersionKind()
+	}
+	return gvk
 }
 
 // showsKind notes the kind of an object, unless the claim gives the source's. A custom
@@ -153,7 +167,7 @@ func (s *Store) showsKind(obj runtime.Object) {
 	if s.kind.Kind != "" {
 		return
 	}
-	if gvk, old := obj.GetObjectKind().GroupVersionKind(), s.shown.Load(); gvk.Kind != "" && (old == nil || gvk != *old) {
+	if gvk, old := shownKind(obj), s.shown.Load(); gvk.Kind != "" && (old == nil || gvk != *old) {
 		s.shown.Store(&schema.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind})
 	}
 }
@@ -341,6 +355,9 @@ func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 
 // Closed is closed once the file is closed: nothing more is committed.
 func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
+
+// Ended is closed once Release is called: what has not been committed by then is not.
+func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be
 // claimed again. Release writes the told mark, handler positions, DoubtForm

@@ -7,7 +7,8 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"github.com/kubewake/kubewake/internal/objmeta"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
@@ -117,13 +118,12 @@ func changeAt(typ cache.DeltaType, key string, obj any) *Change {
 	c := &Change{typ: cache.Added, key: key}
 	if typ == cache.Deleted {
 		c.typ = cache.Deleted
-	}
-	if _, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
-		c.typ = cache.Deleted
-		return c
+		if _, unknown := obj.(cache.DeletedFinalStateUnknown); unknown {
+			return c
+		}
 	}
 	c.obj = obj
-	if m, err := meta.Accessor(obj); err == nil {
+	if m := objmeta.Of(obj); m != nil {
 		c.rv, c.uid = m.GetResourceVersion(), string(m.GetUID())
 	}
 	return c
@@ -142,8 +142,8 @@ func (s *Store) callKeyFunc(obj any) (key string, err error) {
 // encode is the other half of Prepare: index values and payload.
 func (s *Store) encode(c *Change) error {
 	ro, ok := c.obj.(runtime.Object)
-	if !ok {
-		return fmt.Errorf("boltstore: %q: %T is not a runtime.Object", c.key, c.obj)
+	if !ok || objmeta.IsNil(ro) {
+		return fmt.Errorf("boltstore: %q: %T is not a runtime.Object, or nil", c.key, c.obj)
 	}
 	s.showsKind(ro)
 	var err error

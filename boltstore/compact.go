@@ -266,8 +266,18 @@ func (c *compactor) copy(src *bolt.Tx) (err error) {
 	if err = c.commit(); err != nil {
 		return err
 	}
+	return c.tell(c.total)
+}
+
+// tell calls the caller's function. Its panic is no damage to the file.
+func (c *compactor) tell(done int64) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the progress function panicked: %v", r)
+		}
+	}()
 	if c.progress != nil {
-		c.progress(c.total, c.total)
+		c.progress(done, c.total)
 	}
 	return nil
 }
@@ -324,8 +334,8 @@ func (c *compactor) room(n int64) (err error) {
 	if err := c.commit(); err != nil {
 		return err
 	}
-	if c.progress != nil {
-		c.progress(min(c.done, c.total), c.total)
+	if err := c.tell(min(c.done, c.total)); err != nil {
+		return err
 	}
 	c.tx, err = c.dst.Begin(true)
 	c.txn++

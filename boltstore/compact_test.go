@@ -384,3 +384,18 @@ func kept(t testing.TB, db *DB) {
 	}
 	t.Fatal("the keeper did not look")
 }
+
+// TestProgressPanics: a panic of the caller's function ends a compaction with an error. It
+// is no damage: the file stays as it is.
+func TestProgressPanics(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	must(t, s.Add(at(1, "x")))
+	if _, err := db.Compact(t.Context(), func(int64, int64) { panic("at the bar") }); err == nil || !strings.Contains(err.Error(), "at the bar") || errors.Is(err, ErrDamaged) {
+		t.Error(err)
+	}
+	if all := db.AsidePaths(); len(all) > 0 || db.replaced.Load() > 0 {
+		t.Error("the file was replaced: ", all)
+	}
+	must(t, s.Add(at(2, "y")))
+}

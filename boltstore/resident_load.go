@@ -136,16 +136,21 @@ func (s *Store) estimate(m *sourceMeta) int64 {
 
 // beginMemory lets the source's objects be in memory from now on.
 func (s *Store) beginMemory() {
-	if s.db.objects.budget <= 0 || s.goType.Kind() != reflect.Pointer {
-		return // memory tells objects apart by their pointers
+	if s.db.objects.budget <= 0 || s.goType.Kind() != reflect.Pointer || s.goType.Elem().Size() == 0 {
+		return // memory tells objects apart by their pointers; those to nothing are all the same
 	}
 	s.memory.mu.Lock()
-	detector, end := cache.NewCacheMutationDetector(s.source.String()), make(chan struct{})
-	s.memory.mutated, s.memory.unwatched = detector, end
+	over := s.ending() // Close may have released the source
+	if !over {
+		detector, end := cache.NewCacheMutationDetector(s.source.String()), make(chan struct{})
+		s.memory.mutated, s.memory.unwatched = detector, end
+		s.db.objects.run(func() { detector.Run(end) })
+		s.memory.wanted.Store(true)
+	}
 	s.memory.mu.Unlock()
-	s.db.objects.run(func() { detector.Run(end) })
-	s.memory.wanted.Store(true)
-	s.settleMemory()
+	if !over {
+		s.settleMemory()
+	}
 }
 
 // endMemory has readers use the file from now on.

@@ -325,3 +325,16 @@ func TestOnePointerAtTwoKeys(t *testing.T) {
 		sameInMemory(t, f.s.Store)
 	}
 }
+
+// TestMemoryBesideClose: Close may release a source whose claim is about to return. Nothing
+// begins then that Close would wait for.
+func TestMemoryBesideClose(t *testing.T) {
+	db := openTest(t, testPath(t), Options{ObjectMemory: 1 << 20})
+	s := claimTest(t, db, Claim{})
+	s.Release()
+	s.memory.unwatched = nil // as before beginMemory
+	s.beginMemory()
+	if s.memory.wanted.Load() || s.memory.unwatched != nil {
+		t.Error("memory is wanted after the end")
+	}
+}

@@ -70,6 +70,7 @@ type Store struct {
 	// indexLock is held while indices are built, addLock while they are added to the
 	// set. Both are held when a relist becomes visible. indexLock is taken first.
 	indexLock, addLock sync.Mutex
+	currentLock        sync.Mutex // see makeCurrent
 
 	mu        sync.RWMutex
 	meta      *sourceMeta

@@ -143,8 +143,9 @@ func (s indexing) byIndex(name string, values []string) ([]any, error) {
 		return errors.Join(missing, err)
 	})
 	if !built {
+		asked := oneOf(values)
 		err = s.scan(name, func(_ string, obj any, has []string) {
-			if slices.ContainsFunc(has, func(v string) bool { return slices.Contains(values, v) }) {
+			if slices.ContainsFunc(has, asked) {
 				objs = append(objs, obj)
 			}
 		})

@@ -15,7 +15,7 @@ func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) err
 	if len(txns) == 0 {
 		return nil
 	}
-	b := &Batch{seen: seenIn(txns[len(txns)-1].Object)}
+	b := &Batch{}
 	var errs []error
 	for _, t := range txns {
 		switch t.Type {
@@ -29,6 +29,7 @@ func (s *Claimed) TransactionByKey(txns ...cache.ThreadSafeStoreTransaction) err
 		case cache.TransactionTypeDelete:
 			b.Changes = append(b.Changes, &Change{typ: cache.Deleted, key: t.Key})
 		}
+		b.seen = seenIn(t.Object)
 	}
 	if len(errs) < len(txns) {
 		errs = append(errs, s.write(b))

@@ -14,6 +14,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
 	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/index"
@@ -146,9 +147,10 @@ func (s reading) decodeAll(raws []layout.Raw, keep bool) (keys []string, objs []
 func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values []string) (keys []string, objs []any, err error) {
 	keys, objs = make([]string, len(raws)), make([]any, len(raws))
 	keep = keep || s.memory.now.Load() != nil // the loader need not decode it again
+	listed := oneOf(values)
 	err = s.decodeEach(raws, func(i int, key string, r *format.Record) error {
 		keys[i] = key
-		if name != "" && !slices.ContainsFunc(r.ValuesOf(name), func(v string) bool { return slices.Contains(values, v) }) {
+		if name != "" && !slices.ContainsFunc(r.ValuesOf(name), listed) {
 			return fmt.Errorf("index %s: %w: it lists %q under a value that its record does not have", name, ErrDamaged, key)
 		}
 		var err error
@@ -156,6 +158,17 @@ func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values 
 		return err
 	})
 	return keys, objs, err
+}
+
+// oneOf says of a value whether it is among the given ones. There may be thousands of both.
+func oneOf(values []string) func(string) bool {
+	switch len(values) {
+	case 0:
+		return func(string) bool { return false }
+	case 1:
+		return func(v string) bool { return v == values[0] }
+	}
+	return sets.New(values...).Has
 }
 
 // decodeEach opens and parses records on all cores and calls fn with each. Records that

@@ -3,10 +3,12 @@ package boltstore
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	bolt "go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
 // The writes of cache.Store are for callers that fill a store themselves. They return
@@ -42,16 +44,38 @@ func (s *Claimed) writeOne(typ cache.DeltaType, obj any) error {
 
 // seenIn is the version of an object, nil if it can have none.
 func seenIn(obj any) *string {
-	m, err := meta.Accessor(obj)
-	if err != nil {
+	m := objmeta.Of(obj)
+	if m == nil {
 		return nil
 	}
 	rv := m.GetResourceVersion()
 	return &rv
 }
 
+// makeCurrent sets contents aside that are of another Go type or transform before the
+// program writes to a source that it fills itself. No list would replace them, and what is
+// written would be hidden with them.
+func (s *Claimed) makeCurrent() error {
+	if s.lenient || s.Outdated() == "" {
+		return nil
+	}
+	s.currentLock.Lock()
+	defer s.currentLock.Unlock()
+	why := s.Outdated()
+	if why == "" || !s.FilledByProgram() {
+		return nil
+	}
+	s.db.log().Info("Warning: what the program has stored is set aside, since it is outdated", "source", s.source.String(), "reason", why)
+	return s.SetAside()
+}
+
 // write commits an own batch and waits for the commit.
 func (s *Store) write(b *Batch) error {
+	if len(b.Changes) > 0 || b.replaces {
+		if err := (&Claimed{s}).makeCurrent(); err != nil {
+			return err
+		}
+	}
 	b.unjournaled = true
 	d := &direct{b: b, done: make(chan error, 1)}
 	s.mu.Lock()
@@ -102,7 +126,7 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 	if len(txns) == 0 {
 		return nil
 	}
-	b := &Batch{seen: seenIn(txns[len(txns)-1].Object)}
+	b := &Batch{}
 	good := []int{}
 	var errs []error
 	for i, t := range txns {
@@ -111,7 +135,7 @@ func (s *Claimed) Transaction(txns ...cache.Transaction) *cache.TransactionError
 			errs = append(errs, err)
 			continue
 		}
-		good = append(good, i)
+		good, b.seen = append(good, i), seenIn(t.Object)
 		if c != nil {
 			b.Changes = append(b.Changes, c)
 		}
@@ -175,6 +199,7 @@ func (s *Claimed) AddIndexers(add cache.Indexers) error {
 	if err := s.errReleased(); err != nil {
 		return err
 	}
+	add = maps.Clone(add) // the caller may change its map while the file's indices are built
 	inMemory, err := s.indexing().add(add)
 	if err != nil || inMemory {
 		return err

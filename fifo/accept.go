@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
 // Add accepts an added object. It blocks while the batch is full, and returns ErrClosed
@@ -50,7 +50,7 @@ func (q *Queue) passed(rv string) bool {
 }
 
 func versionOf(obj any) string {
-	if m, err := meta.Accessor(obj); err == nil && m.GetResourceVersion() != anyVersion {
+	if m := objmeta.Of(obj); m != nil && m.GetResourceVersion() != anyVersion {
 		return m.GetResourceVersion()
 	}
 	return ""
