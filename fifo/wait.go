@@ -104,13 +104,15 @@ func (q *Queue) Purge(ctx context.Context) error {
 
 // Flush waits until everything accepted is in the file, bookmarks included. Held changes
 // do not count, see ConfirmListed. The error is the context's, or boltstore.ErrClosed if
-// the file was closed before.
+// the file was closed or the store released before.
 func (q *Queue) Flush(ctx context.Context) error {
 	waiting, end := context.WithCancel(ctx)
 	defer end()
 	go func() {
 		select {
 		case <-q.store.Closed():
+			end()
+		case <-q.store.Ended():
 			end()
 		case <-waiting.Done():
 		}

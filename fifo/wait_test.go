@@ -141,6 +141,33 @@ func TestFlushOfAClosedFile(t *testing.T) {
 	}
 }
 
+// TestFlushOfAReleasedStore: once the store is released, nothing waits for a commit that
+// does not come: neither Flush nor a list.
+func TestFlushOfAReleasedStore(t *testing.T) {
+	q, s := newQueue(t, boltstore.Options{}, settings{})
+	ended := make(chan error, 3)
+	if err := q.Bookmark("5"); err != nil { // it waits for another commit
+		t.Fatal(err)
+	}
+	s.Release()
+	if err := q.Add(object("a", 6)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- q.Flush(t.Context()) }()
+	go func() { ended <- q.Replace([]any{object("b", 7)}, "7") }()
+	go func() { ended <- q.Purge(t.Context()) }()
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			if !errors.Is(err, boltstore.ErrClosed) {
+				t.Errorf("the error is %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it waits for a released store")
+		}
+	}
+}
+
 // TestWaitForNoVersion: a version that is none never comes, so it is not waited for.
 func TestWaitForNoVersion(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, settings{})
