@@ -13,9 +13,11 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,6 +39,9 @@ import (
 var kubewake string
 
 func TestMain(m *testing.M) {
+	if signal.Ignored(syscall.SIGHUP) { // as by nohup; the scripts' programs are to notice it
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	dir, err := os.MkdirTemp("", "kubewake-cli-")
 	if err != nil {
 		panic(err)
@@ -75,7 +80,8 @@ func TestMain(m *testing.M) {
 //	mode FILE MODE     the file has these permissions, in octal
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir:      "testdata",
+		Deadline: time.Now().Add(10 * time.Minute), // a script that waits in vain says where
 		Setup: func(e *testscript.Env) error {
 			sim := kubesim.New(kubesim.Options{Resources: resources()})
 			if _, err := sim.Start(); err != nil {

@@ -122,7 +122,7 @@ func expired(t *testing.T, srv target, w *writer, p *program) {
 	p.kill()
 	w.verify(p.db, p.told)
 	for _, l := range p.lines(before) {
-		if !strings.Contains(l, "/marker ") {
+		if !strings.Contains(l, "/"+marker+" ") {
 			t.Errorf("told more than what differs: %s", l)
 		}
 	}

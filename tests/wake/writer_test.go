@@ -194,19 +194,23 @@ func (w *writer) write(ctx context.Context) error {
 	return err
 }
 
+// marker is after the names of all other objects.
+const marker = "z-marker"
+
 // mark replaces one object of each resource and returns the lines that a
-// handler that has been told of everything must have written.
+// handler that has been told of everything must have written. The objects are the last
+// ones in the file's order: a replay that is under way tells them after all others.
 func (w *writer) mark() []string {
 	w.t.Helper()
 	var lines []string
 	for _, res := range slices.Sorted(maps.Keys(resources)) {
 		o := w.object(res)
-		o.SetName("marker")
-		o.SetNamespace(namespace(0))
+		o.SetName(marker)
+		o.SetNamespace(namespace(namespaces - 1))
 		client := w.dyn.Resource(resources[res]).Namespace(o.GetNamespace())
 		zero := int64(0)
 		w.insist(func() error {
-			err := client.Delete(w.t.Context(), "marker", metav1.DeleteOptions{GracePeriodSeconds: &zero})
+			err := client.Delete(w.t.Context(), marker, metav1.DeleteOptions{GracePeriodSeconds: &zero})
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
@@ -215,7 +219,7 @@ func (w *writer) mark() []string {
 		w.insist(func() error {
 			made, err := client.Create(w.t.Context(), o, metav1.CreateOptions{})
 			if err == nil {
-				lines = append(lines, fmt.Sprintf(" %s %s/marker %s %s\n", res, o.GetNamespace(), made.GetUID(), made.GetResourceVersion()))
+				lines = append(lines, fmt.Sprintf(" %s %s/%s %s %s\n", res, o.GetNamespace(), marker, made.GetUID(), made.GetResourceVersion()))
 			}
 			return err
 		})
