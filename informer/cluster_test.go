@@ -49,7 +49,7 @@ func TestMovedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &life{world: w, db: db, done: make(chan struct{})}
-	if l.inf, err = NewSharedIndexInformer(db, listWatch(cfg), &corev1.ConfigMap{}, Options{}); err != nil {
+	if l.inf, err = NewSharedIndexInformer(db, listWatch(cfg), &corev1.ConfigMap{}, byBookmark(Options{})); err != nil {
 		t.Fatal(err)
 	}
 	l.run().synced().equal()

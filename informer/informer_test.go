@@ -126,7 +126,7 @@ func TestRestoredServer(t *testing.T) {
 	}
 	w.create("after")
 	l.equal()
-	w.costs("the wake", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Forms: 2, Bytes: 1300})
+	w.costs("the wake", kubesim.Cost{FullReads: 2, Watches: 2, Forms: 2, Bytes: 1600})
 }
 
 func TestRestoredServerInALiveProcess(t *testing.T) {
@@ -240,7 +240,7 @@ func TestTransform(t *testing.T) {
 	}
 	l.end()
 	w.sim.ResetRequests()
-	w.live(Options{Transform: strip, TransformVersion: "1"}).run().synced()
+	w.live(byBookmark(Options{Transform: strip, TransformVersion: "1"})).run().synced()
 	for _, req := range w.sim.Requests() {
 		if req.FullRead() {
 			t.Errorf("the same transform read everything: %+v", req)

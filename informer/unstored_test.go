@@ -266,7 +266,7 @@ func TestIndexFunctionFailsOnce(t *testing.T) {
 				}
 				f.index.Store(false)
 				w.sim.ResetRequests()
-				l = w.live(f.options(), r)
+				l = w.live(byBookmark(f.options()), r)
 				if n := indexed(underData, "2"); n != 2 {
 					t.Errorf("%d objects have values in the next life", n)
 				}

@@ -41,6 +41,12 @@ const (
 	// littleBytes is the size of the first page over a link that may be slow, probeBytes
 	// over one that looks near. Only the page's end shows how fast the link is.
 	littleBytes, probeBytes = 8 << 10, 16 << 10
+	// unknownBytes is how much all lists of a config may bring over a link that looks
+	// near, until one of them has shown how fast it is.
+	unknownBytes = 256 << 10
+	// fewBytes is the largest list that asks for the version, smallBytes the largest one
+	// over a link that does not look near.
+	fewBytes, smallBytes = 128 << 10, 20 << 10
 	// nearBytes is how much a list may bring over a near link, and also how much all
 	// lists of a config that are under way may bring.
 	nearBytes = 64 << 20
@@ -59,8 +65,9 @@ type proving struct {
 	mode Confirm
 
 	mu     sync.Mutex
-	tried  bool // in this life
-	failed bool // a request has failed, or the server does not return what is needed
+	tried  bool        // in this life
+	failed bool        // a request has failed, or the server does not return what is needed
+	answer *pageAnswer // the list that answered the last question, see askByList
 }
 
 // failure: the server could not be reached, or refused. Once it is back, all sources ask
@@ -71,22 +78,73 @@ func (p *proving) failure() {
 	p.failed = true
 }
 
+// keep keeps the list that has answered a question, nil if none has.
+func (p *proving) keep(a *pageAnswer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = a
+}
+
+// take returns the list that has answered the question for the version, and forgets it.
+func (p *proving) take(rv string) *pageAnswer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.answer
+	p.answer = nil
+	if a != nil && a.about.ResourceVersion != rv {
+		return nil // another question has been asked since
+	}
+	return a
+}
+
+// listed says whether a list has answered the last question.
+func (p *proving) listed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answer != nil
+}
+
+// may says whether the automatic choice may still list in this life. It may once.
+func (p *proving) may() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.tried && !p.failed
+}
+
+// try notes that it does.
+func (p *proving) try() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tried = true
+}
+
 // proves says whether a list should confirm, beside the watch that is being opened.
 func (s *ListerWatcher) proves() bool {
 	p := &s.proving
-	if p.mode == ConfirmBookmark || !ordered(s.queue) || !s.store.ByMetadata() || s.store.Err() != nil || s.store.UnstoredObjects() > 0 {
+	switch {
+	case !s.comparable():
 		return false
-	}
-	if p.mode == ConfirmList {
+	case p.mode == ConfirmList:
 		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.tried || p.failed || cache.IsDone(s.queue) || s.requests.server == "" || s.status.hasRelisted() {
-		return false
+	if p.listed() {
+		return true
 	}
-	p.tried = true
-	return true
+	may := s.waits() && p.may()
+	if may {
+		p.try()
+	}
+	return may
+}
+
+// comparable says whether a list can confirm at all.
+func (s *ListerWatcher) comparable() bool {
+	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && s.store.Err() == nil && s.store.UnstoredObjects() == 0
+}
+
+// waits says whether HasSynced waits for what the automatic choice may list.
+func (s *ListerWatcher) waits() bool {
+	return !cache.IsDone(s.queue) && s.requests.server != "" && !s.status.hasRelisted()
 }
 
 // metadataSize is how many bytes metadata takes in an uncompressed list, for each object
@@ -119,8 +177,7 @@ type road struct {
 	known   bool          // a page has shown how fast the link is
 	fast    bool
 	judged  chan struct{} // closed when it becomes known
-	far     int64         // bytes that lists have taken of farBytes
-	under   int64         // bytes of lists under way over a near link
+	taken   [3]int64      // bytes that lists have taken of each share; of nearBytes those under way
 }
 
 func newRoad() *road {
@@ -168,24 +225,40 @@ func (r *road) paged(size int64, took time.Duration) {
 	}
 }
 
-// reserve takes bytes from what lists may bring, and says whether that many are left.
-func (r *road) reserve(near bool, bytes int64) bool {
+// share is a part of what lists may bring.
+type share int
+
+const (
+	shareFar     share = iota // farBytes
+	shareUnknown              // unknownBytes
+	shareNear                 // nearBytes
+)
+
+// reserve takes bytes from a share, and says whether that many are left.
+func (r *road) reserve(s share, bytes int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	of, most := &r.far, int64(farBytes)
-	if near {
-		of, most = &r.under, nearBytes
-	}
-	if *of+bytes > most {
+	if most := [...]int64{farBytes, unknownBytes, nearBytes}[s]; r.taken[s]+bytes > most {
 		return false
 	}
-	*of += bytes
+	r.taken[s] += bytes
 	return true
+}
+
+// admits says whether a list may bring so many bytes before a watch is open.
+func (r *road) admits(bytes int64) bool {
+	switch near, known, _ := r.near(); {
+	case near && known:
+		return true
+	case near:
+		return r.reserve(shareUnknown, bytes)
+	}
+	return bytes <= smallBytes && r.reserve(shareFar, bytes)
 }
 
 // done gives back the bytes that a list over a near link has taken.
 func (r *road) done(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.under -= bytes
+	r.taken[shareNear] -= bytes
 }

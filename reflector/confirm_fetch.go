@@ -66,19 +66,24 @@ func (m *template) known() bool {
 // pageAsk asks for a page of metadata.
 type pageAsk struct {
 	bytes, objects int64  // the wanted size of the page, in bytes and in objects
-	version        string // the list must be no older
+	version        string // the list must be no older; "": it is of the present
 	token          string // continue token; "": the first page
 	pack           bool   // the answer may be compressed
 	most           int64  // bytes that may come; 0: any
+	few            bool   // only if the link admits it, see road.admits; otherwise errNoRoom
 }
 
 // pageAnswer is a page of metadata.
 type pageAnswer struct {
 	listed     []listing.Object
 	about      metav1.ListMeta
-	flow       string // flow schema of the server
-	size, sent int64  // bytes, unpacked and as they came
+	flow       string        // flow schema of the server
+	size, sent int64         // bytes, unpacked and as they came
+	took       time.Duration // from the request to the answer's end
 }
+
+// errNoRoom: the list was not asked for.
+var errNoRoom = fmt.Errorf("%w: other lists have taken what they may bring over a far link", errNotWorth)
 
 // list asks for a page of metadata of the watched objects.
 func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err error) {
@@ -95,32 +100,41 @@ func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err err
 		q.Del(of)
 	}
 	q.Set("limit", strconv.FormatInt(ask.objects, 10))
-	if ask.token == "" {
+	switch {
+	case ask.token != "":
+		q.Set("continue", ask.token)
+	case ask.version != "":
 		q.Set("resourceVersion", ask.version)
 		q.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
-	} else {
-		q.Set("continue", ask.token)
 	}
 	req.URL.RawQuery = q.Encode()
 	if !ask.pack {
 		req.Header.Set("Accept-Encoding", "identity")
 	}
 	var sent atomic.Int64
+	var began time.Time
 	resp, err := t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) {
-		return packed.RoundTrip(t.next, t.road.trace(req), ask.pack && !t.plain, &sent)
+		if ask.few && !t.road.admits(ask.most) {
+			return nil, errNoRoom
+		}
+		return notePulse(func(req *http.Request) (*http.Response, error) {
+			began = t.road.now()
+			return packed.RoundTrip(t.next, t.road.trace(req), ask.pack && !t.plain, &sent)
+		}, req)
 	})
 	if err != nil {
 		return a, err
 	}
+	noteAnswer(req, resp)
 	body := &capped{ReadCloser: resp.Body, sent: &sent, most: ask.most}
 	resp.Body = body
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("list metadata: %s", resp.Status)
+		return a, fmt.Errorf("%w: list metadata: %s", errNoMetadata, resp.Status)
 	}
 	a.flow = resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 	a.listed, a.about, _, err = wire.ReadMetadata(resp)
-	a.size, a.sent = body.size, sent.Load()
+	a.size, a.sent, a.took = body.size, sent.Load(), t.road.now().Sub(began)
 	return a, err
 }
 

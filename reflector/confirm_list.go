@@ -20,7 +20,7 @@ var errNotWorth = errors.New("reflector: the bookmark is left to confirm")
 
 // prove lists beside the watch of the template, and confirms once the file equals the
 // list. It runs until then, or until ctx ends. After an error it leaves confirming to the
-// bookmark.
+// bookmark. A list that has answered the question is not read again, see askByList.
 //
 // The list is of version L, the stated version or a later one. Suppose that at one
 // commit, of version C, the file has all listed objects as listed, no other object and no
@@ -43,10 +43,15 @@ func (s *ListerWatcher) prove(ctx context.Context, t *template) {
 	p.each, p.all = metadataSize(s.store)
 	p.expected = int64(s.store.State().Objects)
 	_, p.flow = s.cluster.answeredOver()
-	if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
+	var err error
+	if a := s.proving.take(rv); a != nil {
+		p.size, p.sent = a.size, a.sent
+		err = p.compare(a.listed, a.about)
+	} else if s.proving.mode == ConfirmAuto && s.calmDown(ctx, t) != nil {
 		return
+	} else {
+		err = p.list(ctx)
 	}
-	err := p.list(ctx)
 	if p.size > 0 && p.objects > 0 {
 		s.store.NoteMetadataSize(uint64(max(p.size/p.objects, 1)))
 	}
@@ -188,7 +193,7 @@ func (p *proof) probe(ctx context.Context, r *road, judged <-chan struct{}) erro
 	if p.all <= probeBytes {
 		ask.bytes = provingPage
 	}
-	if !r.reserve(false, ask.most) {
+	if !r.reserve(shareUnknown, ask.most) {
 		select {
 		case <-judged:
 			return nil
@@ -209,7 +214,7 @@ func (p *proof) done() bool { return p.rv != "" && p.token == "" }
 // near reads the list over a near link, in pages that grow with the speed of the link.
 func (p *proof) near(ctx context.Context, r *road) error {
 	taken := p.all
-	if taken > nearBytes || !r.reserve(true, taken) {
+	if taken > nearBytes || !r.reserve(shareNear, taken) {
 		return errNotWorth
 	}
 	defer r.done(taken)
@@ -237,7 +242,7 @@ func (p *proof) near(ctx context.Context, r *road) error {
 // that would not come before the bookmark: it would only delay the bookmark.
 func (p *proof) little(ctx context.Context, r *road) error {
 	most := sentAs(p.all-p.size) * 9 / 8
-	if !r.reserve(false, most) {
+	if !r.reserve(shareFar, most) {
 		return errNotWorth
 	}
 	most += p.sent

@@ -2,9 +2,11 @@ package reflector
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -257,6 +262,132 @@ func TestListIsWorthIt(t *testing.T) {
 	}
 }
 
+// TestListIsTheQuestion: a list of few objects answers the question for the version, and
+// confirms as soon as the file has what the watch shows to have been missed.
+func TestListIsTheQuestion(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		objects int
+		atOnce  bool
+		miss    func(f *fixture)
+	}{
+		{"nothing was missed", 5, true, func(f *fixture) {}},
+		{"a delete", 5, true, func(f *fixture) { f.delete("cm1") }},
+		{"an add", 5, true, func(f *fixture) { f.create("new") }},
+		{"an update", 5, true, func(f *fixture) { f.put("cm1", 10, 1) }},
+		{"an object that has come and gone", 5, true, func(f *fixture) { f.create("new"); f.delete("new") }},
+		{"all deletes", 2, true, func(f *fixture) { f.delete("cm0"); f.delete("cm1") }},
+		{"more adds than a page has", 5, false, func(f *fixture) {
+			for i := range 20 {
+				f.create(fmt.Sprint("new", i))
+			}
+		}},
+		{"many objects", 300, false, func(f *fixture) {}},
+		{"no objects", 0, false, func(f *fixture) {}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, tc.objects, kubesim.Options{}, Options{}, func(f *fixture) {
+				f.list()
+				tc.miss(f)
+				f.asleep2()
+				f.reflect()
+				after(calm / 2)
+				if f.queue.HasSynced() != tc.atOnce {
+					t.Errorf("synced at once: %v", !tc.atOnce)
+				}
+				if f.queue.HasSynced() {
+					if diff := f.differs(); diff != "" {
+						t.Error(diff)
+					}
+				}
+				after(5 * time.Second)
+				if diff := f.differs(); !f.queue.HasSynced() || diff != "" || len(f.State().Relists) > 0 {
+					t.Errorf("synced %v, %s, relists %v", f.queue.HasSynced(), diff, f.State().Relists)
+				}
+			})
+		})
+	}
+}
+
+// TestListIsNoQuestion: where the server does not answer such a list, or other lists have
+// taken what may come over a far link, the version is asked for alone.
+func TestListIsNoQuestion(t *testing.T) {
+	lists := func(r *http.Request) bool {
+		return strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
+	}
+	for name, disturb := range map[string]func(f *fixture){
+		"406":        func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusNotAcceptable)) },
+		"500":        func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusInternalServerError)) },
+		"429":        func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusTooManyRequests)) },
+		"not a list": func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusOK)) },
+		"no room":    func(f *fixture) { transportOf(f.t, f.client.Transport).road.reserve(shareFar, farBytes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+				f.asleep()
+				disturb(f)
+				f.reflect()
+				after(3 * time.Second)
+				if st := f.State(); !f.queue.HasSynced() || st.Phase != PhaseLive || len(st.Relists) > 0 {
+					t.Errorf("synced %v, %s", f.queue.HasSynced(), st)
+				}
+				if c := f.cost(); c.Questions == 0 {
+					t.Errorf("%+v", c)
+				}
+			})
+		})
+	}
+}
+
+// code answers with a status code.
+func code(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// TestNoListWhereVersionsAreTranslated: the server's own version means nothing to a caller
+// whose functions translate versions.
+func TestNoListWhereVersionsAreTranslated(t *testing.T) {
+	for _, translated := range []bool{false, true} {
+		sim := kubesim.New(kubesim.Options{})
+		if _, err := sim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+			watches := cache.ToListerWatcherWithContext(lw)
+			return &cache.ListWatch{ListWithContextFunc: watches.ListWithContext, WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				if translated {
+					o.ResourceVersion = "1" + o.ResourceVersion
+				}
+				return watches.WatchWithContext(ctx, o)
+			}}
+		})
+		f.asleep()
+		if a, err := f.askByList(t.Context()); err != nil || (a == nil) != translated {
+			t.Errorf("versions are translated: %v; the list is %v, %v", translated, a, err)
+		}
+	}
+}
+
+// TestListOfASilentServer: a server that does not answer the list is offline, as one that
+// does not answer the question. No second request waits for it.
+func TestListOfASilentServer(t *testing.T) {
+	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
+		f.asleep()
+		silent := &atomic.Bool{}
+		silent.Store(true)
+		f.sim.FailNext(func(*http.Request) bool { return silent.Load() }, 1<<30, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		f.reflect()
+		after(askPatience + time.Second)
+		if st := f.State(); st.Phase != PhaseOffline {
+			t.Error(st)
+		}
+		silent.Store(false)
+		if !until(f.queue.HasSynced) {
+			t.Error(f.State())
+		}
+	})
+}
+
 // TestListCompares: a page counts only if it is of the version that was wanted.
 func TestListCompares(t *testing.T) {
 	f := newFixture(t, 2)
@@ -311,11 +442,51 @@ func TestLinkIsNear(t *testing.T) {
 	expect(false, true)
 	r.paged(probeBytes, time.Millisecond)
 	expect(true, true)
-	if !r.reserve(false, farBytes) || r.reserve(false, 1) || !r.reserve(true, nearBytes) || r.reserve(true, 1) {
-		t.Error("lists may take more, or less, than they should")
+	for s, most := range []int64{farBytes, unknownBytes, nearBytes} {
+		if !r.reserve(share(s), most) || r.reserve(share(s), 1) {
+			t.Errorf("share %d: lists may take more, or less, than they should", s)
+		}
 	}
-	if r.done(10); !r.reserve(true, 10) {
+	if r.done(10); !r.reserve(shareNear, 10) {
 		t.Error("what a list has given back is not there")
+	}
+}
+
+// TestLinkAdmits: what lists may bring before a watch is open depends on what the link has
+// shown.
+func TestLinkAdmits(t *testing.T) {
+	admitted := func(r *road, each int64) (n int) {
+		for n < 100 && r.admits(each) {
+			n++
+		}
+		return n
+	}
+	for _, tc := range []struct {
+		name string
+		show func(*road)
+		each int64
+		n    int
+	}{
+		{"not connected, small", func(*road) {}, smallBytes, farBytes / smallBytes},
+		{"not connected, more", func(*road) {}, smallBytes + 1, 0},
+		{"far", func(r *road) { r.connected(30 * time.Millisecond); r.answered(time.Millisecond) }, smallBytes, farBytes / smallBytes},
+		{"looks near", func(r *road) { r.connected(time.Millisecond); r.answered(time.Millisecond) }, fewBytes, unknownBytes / fewBytes},
+		{"near and slow", func(r *road) {
+			r.connected(time.Millisecond)
+			r.answered(time.Millisecond)
+			r.paged(probeBytes, time.Second)
+		}, smallBytes, farBytes / smallBytes},
+		{"near and fast", func(r *road) {
+			r.connected(time.Millisecond)
+			r.answered(time.Millisecond)
+			r.paged(probeBytes, time.Millisecond)
+		}, fewBytes, 100},
+	} {
+		r := newRoad()
+		tc.show(r)
+		if n := admitted(r, tc.each); n != tc.n {
+			t.Errorf("%s: %d lists are admitted, not %d", tc.name, n, tc.n)
+		}
 	}
 }
 

@@ -27,7 +27,8 @@ func (s *ListerWatcher) wentBack(ctx context.Context) (bool, error) {
 // It returns the reason for a relist, if there must be one.
 func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	began, slept := s.clock.Now(), s.store.Slept()
-	rv, err := s.serverVersion(ctx)
+	s.proving.keep(nil)
+	rv, listed, err := s.question(ctx)
 	if err != nil {
 		return "", s.fail(ctx, err)
 	}
@@ -46,8 +47,25 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	s.link.stated()
 	if rv != "" {
 		s.queue.Confirm(rv, began)
+		s.proving.keep(listed)
 	}
 	return "", nil
+}
+
+// question asks for the server's version. A list of few objects answers it, if that is to
+// confirm; listed is nil if it does not have all of them.
+func (s *ListerWatcher) question(ctx context.Context) (rv string, listed *pageAnswer, err error) {
+	listed, err = s.askByList(ctx)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case listed == nil:
+		rv, err = s.serverVersion(ctx)
+		return rv, nil, err
+	case listed.about.Continue != "":
+		return listVersion(&listed.about), nil, nil
+	}
+	return listVersion(&listed.about), listed, nil
 }
 
 // newest is the newest version that the server has shown: the accepted one, or that of

@@ -168,7 +168,7 @@ func TestRawStaged(t *testing.T) {
 
 // TestRawNewTimeline: after a restore equal versions may have another content.
 func TestRawNewTimeline(t *testing.T) {
-	f := newRawFixture(t, mediaProto, 20, Options{})
+	f := newRawFixture(t, mediaProto, 20, Options{Confirm: ConfirmBookmark})
 	f.list()
 	then := f.sim.Revision()
 	f.put("cm1", 20, 1)

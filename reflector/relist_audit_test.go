@@ -118,7 +118,8 @@ func TestNoStartWaitsForAnAudit(t *testing.T) {
 		f.put("cm1", 10, 99)
 		var full, before atomic.Int32
 		f.sim.FailNext(func(r *http.Request) bool {
-			if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" && q.Get("limit") != "1" {
+			if q := r.URL.Query(); strings.HasSuffix(r.URL.Path, "/configmaps") && q.Get("watch") == "" && q.Get("limit") != "1" &&
+				!strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
 				full.Add(1)
 				if !f.queue.Reached() {
 					before.Add(1)

@@ -33,6 +33,8 @@ type probe struct {
 	url *url.URL
 	// other is another list that the caller's function has also asked for.
 	other *url.URL
+	// version is where the watch is to begin; "": at 0.
+	version string
 	// answered: the request is answered by a watch without events, so that the caller's
 	// function goes on.
 	answered bool
@@ -94,7 +96,7 @@ func intercept(caller context.Context, lw cache.ListerWatcher, p *probe) error {
 	defer cancel()
 	one := int64(1)
 	w, err := giveUp(ctx, func() (watch.Interface, error) {
-		return cache.ToListerWatcherWithContext(lw).WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: "0", TimeoutSeconds: &one})
+		return cache.ToListerWatcherWithContext(lw).WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: cmp.Or(p.version, "0"), TimeoutSeconds: &one})
 	}, stopWatch)
 	if err == nil {
 		stopWatch(w)

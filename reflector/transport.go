@@ -56,7 +56,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
 		req = asAsked(req)
-		t.noteTemplate(req)
+	}
+	t.noteTemplate(req)
+	if p == nil {
 		beginAnswer(req)
 		page := pageOf(req)
 		if page != nil && page.metadata != nil {

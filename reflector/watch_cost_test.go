@@ -9,16 +9,25 @@ import (
 )
 
 // TestWakeWithNothingMissed: it costs one question and one watch, whatever was
-// learned of the server before. Nobody asks for the served form.
+// learned of the server before. A list of few objects is the question, unless bytes
+// matter more. Nobody asks for the served form.
 func TestWakeWithNothingMissed(t *testing.T) {
-	f := newFixture(t, 5)
-	f.list()
-	f.watch().Stop()
-	f.restart()
-	f.forget()
-	f.list()
-	f.watch()
-	f.costs("the wake", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 450})
+	for confirm, most := range map[Confirm]kubesim.Cost{
+		ConfirmAuto:     {FullReads: 1, Watches: 1, Bytes: 1300},
+		ConfirmBookmark: {Questions: 1, Watches: 1, Bytes: 450},
+		ConfirmList:     {Questions: 1, Watches: 1, Bytes: 450},
+	} {
+		f := newFixture(t, 5)
+		f.proving.mode = confirm
+		f.list()
+		f.watch().Stop()
+		f.restart()
+		f.proving.mode = confirm
+		f.forget()
+		f.list()
+		f.watch()
+		f.costs("the wake", most)
+	}
 }
 
 // TestCustomWakeWithNothingMissed: a custom resource's costs no more, also where
@@ -42,6 +51,6 @@ func TestCustomWakeWithNothingMissed(t *testing.T) {
 		f.forget()
 		f.list()
 		f.watch().Stop()
-		f.costs("the wake", kubesim.Cost{Questions: 1, Watches: 1, Bytes: 150})
+		f.costs("the wake", kubesim.Cost{FullReads: 1, Watches: 1, Bytes: 1100})
 	}
 }
