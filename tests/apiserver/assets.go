@@ -8,8 +8,8 @@ import (
 )
 
 // AssetsEnv names the environment variable with the folder of the binaries
-// kube-apiserver, etcd and kubectl. Where it is not set, they are taken from
-// .build/kube of the repository that holds the working directory.
+// kube-apiserver, etcd and kubectl. If it is not set, they are taken from .build/kube of
+// the repository that holds the working directory.
 const AssetsEnv = "KUBEWAKE_ASSETS"
 
 // ErrNoAssets says that the binaries have not been built.
@@ -35,7 +35,7 @@ func assets() (string, error) {
 	}
 }
 
-// Kubectl returns the path of kubectl, of the version of kube-apiserver.
+// Kubectl returns the path of kubectl, in the version of kube-apiserver.
 func Kubectl() (string, error) {
 	dir, err := assets()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// auditPolicy records every request but those of the server to itself.
+// auditPolicy records every request except the server's own to itself.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
@@ -21,8 +21,8 @@ rules:
 - level: Metadata
 `
 
-// Stages of a request, in their order. A watch is in StageStarted until it
-// ends; requests other than watches go from StageReceived to StageComplete.
+// The stages of a request, in their order. A watch is in StageStarted until it ends;
+// requests other than watches go from StageReceived to StageComplete.
 const (
 	StageReceived = "RequestReceived"
 	StageStarted  = "ResponseStarted"
@@ -40,10 +40,9 @@ type Request struct {
 	Time      time.Time // when the server received it, in whole microseconds
 }
 
-// FullRead tells whether the request read a source as a whole: a list of more
-// than one object, or a watch that begins with the current state. A list with
-// limit=1 and one that selects a single name are none, nor is a watch from a
-// version.
+// FullRead tells whether the request read a source as a whole: a list of more than one
+// object, or a watch that begins with the current state. A list with limit=1, a list that
+// selects a single name and a watch from a version are not full reads.
 func (r Request) FullRead() bool {
 	u, err := url.Parse(r.URI)
 	if err != nil {
@@ -63,12 +62,12 @@ func (r Request) FullRead() bool {
 // Requests are in the order in which the server received them.
 type Requests []Request
 
-// UserAgent returns those whose user agent starts with prefix.
+// UserAgent returns the requests whose user agent starts with prefix.
 func (rs Requests) UserAgent(prefix string) Requests {
 	return rs.filter(func(r Request) bool { return strings.HasPrefix(r.UserAgent, prefix) })
 }
 
-// Path returns those for the given path, whatever their query.
+// Path returns the requests for the given path, with any query.
 func (rs Requests) Path(path string) Requests {
 	return rs.filter(func(r Request) bool {
 		p, _, _ := strings.Cut(r.URI, "?")
@@ -76,14 +75,14 @@ func (rs Requests) Path(path string) Requests {
 	})
 }
 
-// FullReads returns those that are a [Request.FullRead].
+// FullReads returns the requests that are a [Request.FullRead].
 func (rs Requests) FullReads() Requests { return rs.filter(Request.FullRead) }
 
 func (rs Requests) filter(keep func(Request) bool) Requests {
 	return slices.DeleteFunc(slices.Clone(rs), func(r Request) bool { return !keep(r) })
 }
 
-// Requests returns what the server received at or after since, whatever the
+// Requests returns the requests that the server received at or after since, from any
 // user. A request whose answer has begun to arrive is always among them.
 func (s *Server) Requests(since time.Time) (Requests, error) {
 	f, err := os.Open(s.path(auditFile))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Link is a TCP link to a server that can be lost: then connections end, and new ones are
+// Link is a TCP link to a server. It can be lost: then connections end, and new ones are
 // refused.
 type Link struct {
 	t        testing.TB
@@ -35,8 +35,8 @@ func (s *Server) Link(t testing.TB) *Link {
 	return k
 }
 
-// Kubeconfig returns a file with the admin's Config, over the link, that lasts as long as
-// the test.
+// Kubeconfig returns a file with the admin's Config over the link. The file lasts as long
+// as the test.
 func (k *Link) Kubeconfig(t testing.TB, s *Server) string {
 	t.Helper()
 	path := s.Kubeconfig(t)
@@ -53,7 +53,7 @@ func (k *Link) Kubeconfig(t testing.TB, s *Server) string {
 	return path
 }
 
-// Lose loses the link. It does nothing to one that is lost.
+// Lose loses the link. It does nothing if the link is lost already.
 func (k *Link) Lose() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,7 +69,7 @@ func (k *Link) Lose() {
 	}
 }
 
-// Restore has the link back. It does nothing to one that is not lost.
+// Restore restores the link. It does nothing if the link is not lost.
 func (k *Link) Restore() {
 	k.t.Helper()
 	k.mu.Lock()

@@ -32,8 +32,8 @@ func startProcess(name, bin, log string, args ...string) (*process, error) {
 	p.cmd.SysProcAttr = sysProcAttr()
 	started := make(chan error, 1)
 	go func() {
-		// The signal at the parent's death is bound to the thread that
-		// started the child, which therefore waits for it.
+		// The kernel sends the signal at the parent's death when the thread that started
+		// the child ends, so that thread waits for the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer out.Close()
@@ -50,10 +50,10 @@ func startProcess(name, bin, log string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// signal goes to the whole group; a process that has ended is no error.
+// signal sends to the whole group; if the process has ended, that is not an error.
 func (p *process) signal(sig syscall.Signal) { _ = syscall.Kill(-p.cmd.Process.Pid, sig) }
 
-// kill ends the process and waits for it. A nil process has ended.
+// kill ends the process and waits for it. A nil process counts as ended.
 func (p *process) kill() {
 	if p == nil {
 		return
@@ -62,7 +62,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// frozen calls f while the process stands still.
+// frozen calls f while the process is stopped.
 func (p *process) frozen(f func() error) error {
 	p.signal(syscall.SIGSTOP)
 	defer p.signal(syscall.SIGCONT)

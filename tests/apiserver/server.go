@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// startTimeout bounds each start of the two processes. It takes seconds; a
-// loaded machine may take many.
+// startTimeout bounds each start of the two processes. A start takes seconds, on a loaded
+// machine many.
 const startTimeout = 2 * time.Minute
 
 // Options of a server. The zero value is a server with the users [Admin],
@@ -52,8 +52,8 @@ type Server struct {
 	apiserver *process
 }
 
-// Start runs a server for the length of a test. It skips the test in short
-// mode and fails it where there are no binaries.
+// Start runs a server for the duration of a test. It skips the test in short mode and
+// fails it if there are no binaries.
 func Start(t testing.TB, opts Options) *Server {
 	t.Helper()
 	if testing.Short() {
@@ -74,8 +74,8 @@ func Start(t testing.TB, opts Options) *Server {
 	return s
 }
 
-// Run starts a server outside of a test. ctx bounds the start only: the server
-// runs until [Server.Stop].
+// Run starts a server outside of a test. ctx bounds only the start: the server runs until
+// [Server.Stop].
 func Run(ctx context.Context, opts Options) (*Server, error) {
 	if opts.Users == nil {
 		opts.Users = []string{Restricted, Other}
@@ -85,7 +85,7 @@ func Run(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	for tries := 3; ; tries-- {
-		// The name tells whose it is, should the program be killed.
+		// The name shows whose folder it is, in case the program is killed.
 		dir, err := os.MkdirTemp("", fmt.Sprintf("kubewake-apiserver-%d-", os.Getpid()))
 		if err != nil {
 			return nil, err
@@ -97,7 +97,7 @@ func Run(ctx context.Context, opts Options) (*Server, error) {
 		if err = errors.Join(err, s.Stop()); tries == 1 || !strings.Contains(err.Error(), "address already in use") {
 			return nil, err
 		}
-		// Somebody else has taken a port between our look and our use.
+		// Another program has taken a port between our look and our use.
 	}
 }
 
@@ -124,26 +124,25 @@ func (s *Server) Stop() error {
 	return os.RemoveAll(s.dir)
 }
 
-// RestartAPIServer stops kube-apiserver and starts it again at the same
-// address. Its watch windows are empty then: every watch from an earlier
-// version is answered with 410.
+// RestartAPIServer stops kube-apiserver and starts it again at the same address. Then its
+// watch windows are empty: every watch from an earlier version is answered with 410.
 func (s *Server) RestartAPIServer(ctx context.Context) error {
 	s.StopAPIServer()
 	return s.StartAPIServer(ctx)
 }
 
-// StopAPIServer kills kube-apiserver: every connection breaks at once. (When
-// asked to end it would wait a minute for open watches.) It does nothing to a
-// server that is stopped.
+// StopAPIServer kills kube-apiserver: every connection breaks at once. (A server that is
+// asked to end would wait a minute for open watches.) It does nothing to a stopped
+// server.
 func (s *Server) StopAPIServer() {
 	s.apiserver.kill()
 	s.apiserver = nil
 }
 
-// StartAPIServer starts kube-apiserver and waits until it is ready and has
-// created its namespaces. It does nothing to a server that runs. Resource
-// versions have moved on since the server was stopped, as they do in a cluster.
-// A type that is asked for the first time may still answer 429 for a moment.
+// StartAPIServer starts kube-apiserver and waits until it is ready and has created its
+// namespaces. It does nothing to a running server. Resource versions have moved on since
+// the server was stopped, as they do in a cluster. The first request for a type may still
+// get 429 for a moment.
 func (s *Server) StartAPIServer(ctx context.Context) error {
 	if s.apiserver != nil {
 		return nil
@@ -190,7 +189,7 @@ func (s *Server) apiserverFlags() []string {
 	return append(flags, s.opts.Flags...)
 }
 
-// ready is nil when the server serves all it will.
+// ready returns nil when the server is completely up.
 func (s *Server) ready(ctx context.Context) error {
 	cfg := s.Config()
 	if len(cfg.CAData) == 0 {
@@ -262,8 +261,8 @@ func (s *Server) etcdURL() string { return fmt.Sprintf("http://127.0.0.1:%d", s.
 
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
 
-// freePort returns a port that nobody listens on, below those that the kernel
-// gives to clients: a stopped server must get its port back.
+// freePort returns an unused port, below those that the kernel gives to clients: a
+// stopped server must get its port back.
 func freePort() (int, error) {
 	var err error
 	for range 100 {

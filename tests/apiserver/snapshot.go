@@ -14,9 +14,9 @@ import (
 // etcdDir is the data folder of etcd.
 const etcdDir = "etcd"
 
-// Snapshot copies the state of etcd as it is now and returns the folder of the
-// copy, which lives as long as the server. Both processes go on: etcd stands
-// still for as long as the copy takes.
+// Snapshot copies the present state of etcd and returns the folder of the copy, which
+// lives as long as the server. Both processes keep running; etcd is stopped while the
+// copy is made.
 func (s *Server) Snapshot(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -26,16 +26,15 @@ func (s *Server) Snapshot(ctx context.Context) (string, error) {
 	}
 	s.snapshots++
 	dir := s.path(fmt.Sprintf("snapshot-%d", s.snapshots))
-	// What a process has written is there for all to read, and etcd recovers
-	// from whatever a kill at this point would leave.
+	// Everything that a process has written is visible to others, and etcd recovers from
+	// the state that a kill at this point would leave.
 	err := s.etcd.frozen(func() error { return os.CopyFS(dir, os.DirFS(s.path(etcdDir))) })
 	return dir, err
 }
 
-// Restore stops both processes and starts them again on the state of a
-// snapshot, as an administrator does after a disaster: resource versions go
-// back, and those that were given out since are given out again. The snapshot
-// can be restored more than once.
+// Restore stops both processes and starts them again on the state of a snapshot, as an
+// administrator does after a disaster: resource versions go back, and the later ones are
+// given out again. The snapshot can be restored more than once.
 func (s *Server) Restore(ctx context.Context, snapshot string) error {
 	if _, err := os.Stat(snapshot); err != nil {
 		return err
@@ -49,7 +48,7 @@ func (s *Server) Restore(ctx context.Context, snapshot string) error {
 	if err := os.CopyFS(data, os.DirFS(snapshot)); err != nil {
 		return err
 	}
-	// etcd refuses a folder that others may read.
+	// etcd refuses a folder that other users may read.
 	if err := os.Chmod(data, 0o700); err != nil {
 		return err
 	}
@@ -59,9 +58,9 @@ func (s *Server) Restore(ctx context.Context, snapshot string) error {
 	return s.StartAPIServer(ctx)
 }
 
-// Recreate has another cluster answer at the same address, one that knows
-// nothing of this one. Its first resource versions are below the given one,
-// those that it gives out from here on are above.
+// Recreate makes another cluster, which knows nothing of this one, answer at the same
+// address. Its first resource versions are below the given one, the ones that it gives
+// out from now on are above.
 func (s *Server) Recreate(ctx context.Context, beyond uint64) error {
 	empty := s.path("empty")
 	if err := os.MkdirAll(empty, 0o700); err != nil {
@@ -81,9 +80,9 @@ func (s *Server) Recreate(ctx context.Context, beyond uint64) error {
 	}
 }
 
-// Compact makes etcd forget every state before the present one, as it does by
-// itself every five minutes. kube-apiserver may go on serving earlier states
-// from its memory until it is restarted.
+// Compact makes etcd forget every state before the present one, which otherwise happens
+// every five minutes. kube-apiserver may go on serving earlier states from its memory
+// until it is restarted.
 func (s *Server) Compact(ctx context.Context) error {
 	now, err := s.revision(ctx)
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *Server) revision(ctx context.Context) (uint64, error) {
 	return strconv.ParseUint(now.Header.Revision, 10, 64)
 }
 
-// advance takes etcd one revision further by a key that kube-apiserver does not
+// advance takes etcd one revision further by writing a key that kube-apiserver does not
 // read.
 func (s *Server) advance(ctx context.Context) error {
 	return s.etcdCall(ctx, "put", map[string]any{"key": []byte("/advance")}, nil)

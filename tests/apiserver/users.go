@@ -25,19 +25,18 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Users of a server.
+// The users of a server.
 const (
 	Admin      = "admin"      // may do everything
 	Restricted = "restricted" // may do what it was granted
-	Other      = "other"      // likewise, to change from one identity to another
+	Other      = "other"      // also with granted rights, for tests that change identity
 )
 
 // Config of the admin, without a limit on the rate of requests. The caller
 // owns it.
 func (s *Server) Config() *rest.Config { return s.ConfigFor(Admin) }
 
-// ConfigFor is Config for another user. A user that the options do not name is
-// answered with 401.
+// ConfigFor is Config for another user. Users that the options do not name get 401.
 func (s *Server) ConfigFor(user string) *rest.Config {
 	ca, _ := os.ReadFile(s.path(filepath.Join("certs", "apiserver.crt")))
 	return &rest.Config{
@@ -58,8 +57,7 @@ func (s *Server) Client(t testing.TB) *kubernetes.Clientset {
 	return client
 }
 
-// Kubeconfig returns a file with the admin's Config that lasts as long as the
-// test.
+// Kubeconfig returns a file with the admin's Config. The file lasts as long as the test.
 func (s *Server) Kubeconfig(t testing.TB) string { return s.KubeconfigFor(t, Admin) }
 
 // KubeconfigFor is Kubeconfig for another user.
@@ -78,7 +76,7 @@ func (s *Server) KubeconfigFor(t testing.TB, user string) string {
 	return file
 }
 
-// Grant makes rules all that user may do in every namespace, and waits until
+// Grant gives the user exactly the rights in rules, in every namespace, and waits until
 // the server acts on it. Without rules it takes all rights away.
 func (s *Server) Grant(ctx context.Context, user string, rules ...rbacv1.PolicyRule) error {
 	client, err := kubernetes.NewForConfig(s.Config())
@@ -125,7 +123,7 @@ func (s *Server) Grant(ctx context.Context, user string, rules ...rbacv1.PolicyR
 	return nil
 }
 
-// attributes returns one request for each that the rules allow.
+// attributes returns one request for each right in the rules.
 func attributes(rules []rbacv1.PolicyRule) []authorizationv1.ResourceAttributes {
 	var out []authorizationv1.ResourceAttributes
 	for _, r := range rules {
@@ -148,7 +146,7 @@ func untilAllowed(ctx context.Context, client kubernetes.Interface, user string,
 	})
 }
 
-// Files that the server is started with.
+// The files that the server is started with.
 const (
 	tokenFile  = "tokens.csv"
 	keyFile    = "service-account.key"
@@ -158,7 +156,7 @@ const (
 
 func token(user string) string { return user + "-token" }
 
-// writeFiles creates what both processes read.
+// writeFiles creates the files that both processes read.
 func (s *Server) writeFiles() error {
 	var tokens bytes.Buffer
 	fmt.Fprintf(&tokens, "%s,%s,%s,system:masters\n", token(Admin), Admin, Admin)

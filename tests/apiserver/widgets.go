@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// widgets is a custom resource that keeps whatever its objects hold.
+// widgets is a custom resource that keeps all fields of its objects.
 const widgets = `{
 	"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 	"metadata": {"name": "widgets.example.com"},
@@ -21,9 +21,9 @@ const widgets = `{
 	}
 }`
 
-// InstallWidgets makes the server serve the custom resource
-// widgets.example.com/v1, namespaced and without a schema, and waits until it
-// does. Installing it twice is no error.
+// InstallWidgets makes the server serve the custom resource widgets.example.com/v1,
+// namespaced and without a schema, and waits until it does. Installing it twice is not an
+// error.
 func (s *Server) InstallWidgets(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(s.Config())
 	if err != nil {

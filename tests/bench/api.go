@@ -24,7 +24,7 @@ const (
 	asJSON  = "application/json"
 	asProto = "application/vnd.kubernetes.protobuf"
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
-	// initialEnd is in the last event of a list that comes as a watch.
+	// initialEnd marks the last event of a streamed list.
 	initialEnd = "k8s.io/initial-events-end"
 )
 
@@ -45,18 +45,19 @@ var apiReads = []apiRead{
 	{name: "watch with initial events, protobuf", query: "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", accept: asProto + ";stream=watch", until: initialEnd},
 }
 
-// apiRow is what a read took, in pairs.
+// apiRow has the times of a read, in pairs.
 type apiRow struct {
 	read  apiRead
 	pods  int
 	pairs []apiPair
 }
 
-// apiPair has the milliseconds of a file and of a server, and the file's bytes.
+// apiPair has the milliseconds of a read from the file and from the server, and the
+// file's bytes.
 type apiPair struct{ file, server, bytes float64 }
 
-// runAPI measures reads through a file's API beside the same of the server, and returns
-// its table.
+// runAPI measures reads through a file's API beside the same reads from the server, and
+// returns its table.
 func runAPI(ctx context.Context, o options) (text string, err error) {
 	b, err := newBench(ctx, o)
 	if err != nil {
@@ -131,7 +132,7 @@ func (b *bench) apiRows(ctx context.Context, n int) ([]apiRow, error) {
 	return rows, nil
 }
 
-// time reads the whole answer, and returns the milliseconds and bytes of it.
+// time reads the whole answer, and returns its milliseconds and bytes.
 func (r apiRead) time(ctx context.Context, client *http.Client, url string) (took, size float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,10 +160,10 @@ func (r apiRead) time(ctx context.Context, client *http.Client, url string) (too
 	return ms(time.Since(began)), float64(n), err
 }
 
-// readUntil reads until the text has come, and returns the number of bytes.
+// readUntil reads until the text has arrived, and returns the number of bytes.
 func readUntil(body io.Reader, text string) (n int64, err error) {
 	r := bufio.NewReaderSize(body, 64<<10)
-	var last []byte // the end of what was read before
+	var last []byte // the end of the previous read
 	for {
 		if _, err := r.Peek(1); err != nil {
 			return n, err

@@ -35,7 +35,7 @@ const (
 	live    = measured.Live
 )
 
-// child is a program that is measured, with kubewake's cache or client-go's.
+// child is a measured program, with kubewake's cache or client-go's.
 func child() error {
 	p, err := measured.Start()
 	if err != nil {

@@ -14,26 +14,25 @@ import (
 	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
-// expiryReport is what the expiry of its version cost a running program.
+// expiryReport is the cost to a running program when its version expires.
 type expiryReport struct {
 	liveReport
 	Marked, Deleted int // pods
-	// Equal and Quiet are from the moment the program found its connection
-	// broken, with the server ready: until it was told of all changes, and
-	// until the last call of its handler. Back is from the ERROR event until
-	// it was watching again.
+	// Equal and Quiet begin when the program, with the server ready, finds its connection
+	// broken. Equal ends when its handler has been told all changes, Quiet at the
+	// handler's last call. Back is from the ERROR event until it watches again.
 	Equal, Quiet, Back time.Duration
 }
 
-// expiryRound is what it cost kubewake, kubewake without a look at raw pages,
-// and client-go, one after the other.
+// expiryRound is the cost to kubewake, to kubewake without the comparison of raw pages,
+// and to client-go, one after the other.
 type expiryRound struct {
 	kubewake, decoded, stock expiryReport
 	list                     int64 // bytes of one list without pages, compressed
 }
 
-// expiry measures running programs whose API server is restarted, which makes
-// every resume too old, while one pod in a hundred changes.
+// expiry measures running programs whose API server is restarted while one pod in a
+// hundred changes. After the restart every resume is too old.
 func (b *bench) expiry(ctx context.Context, round int) (r expiryRound, err error) {
 	if r.kubewake, err = b.expire(ctx, kubewake, fmt.Sprint(round, " kubewake"), false); err != nil {
 		return r, err
@@ -52,9 +51,9 @@ func (b *bench) expiry(ctx context.Context, round int) (r expiryRound, err error
 	return r, nil
 }
 
-// expire runs one program and holds it still while its link is cut, the pods
-// change and the server restarts, so that no backoff of the outage is measured.
-// Its pods are marked with round.
+// expire runs one program and stops it while its link is cut, the pods change and the
+// server restarts, so the backoff of the outage is not measured. Its pods are marked with
+// round.
 func (b *bench) expire(ctx context.Context, k kind, round string, decoded bool) (r expiryReport, err error) {
 	n := slices.Max(b.sizes)
 	link, err := newGate(b.server.Config().Host)
@@ -106,7 +105,7 @@ func (b *bench) expire(ctx context.Context, k kind, round string, decoded bool) 
 	return r, b.pods.restore(ctx)
 }
 
-// oneList is how many bytes a list of all pods without pages has, compressed.
+// oneList is the size of a compressed list of all pods without pages, in bytes.
 func (b *bench) oneList(ctx context.Context) (int64, error) {
 	cfg := b.server.Config()
 	cfg.ContentType, cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf"

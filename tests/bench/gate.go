@@ -16,7 +16,7 @@ type gate struct {
 	conns    map[net.Conn]bool
 }
 
-// newGate opens a gate to the server at host, an URL.
+// newGate opens a gate to the server at host, a URL.
 func newGate(host string) (*gate, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

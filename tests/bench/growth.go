@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
-// The programs whose growth is measured, in the order of their turns, and those whose
-// restarts are.
+// The programs whose growth is measured, in the order of their turns, and the programs
+// whose restarts are measured.
 var (
 	peers     = []kind{kubewake, stock, measured.Listed, measured.Manager, measured.SQLite}
 	restarted = slices.Insert(slices.Clone(peers), 1, measured.Bookmark)
@@ -24,9 +24,9 @@ var (
 // keeps says whether a program of that kind has a file.
 func keeps(k kind) bool { return k == kubewake || k == measured.SQLite }
 
-// runGrowth measures programs and limits at each size, takes over what an earlier run
-// on this machine has measured at others, and returns the tables. It saves all of it,
-// and draws it.
+// runGrowth measures programs and limits at each size, takes over the other sizes that an
+// earlier run on this machine has measured, and returns the tables. It saves and draws
+// all of this.
 func runGrowth(ctx context.Context, o options) (text string, err error) {
 	b, err := newBench(ctx, o)
 	if err != nil {
@@ -74,7 +74,7 @@ func runGrowth(ctx context.Context, o options) (text string, err error) {
 	return growthText(all), draw(ctx, o.save)
 }
 
-// drawn returns the tables of what was saved, and draws it again.
+// drawn returns the tables of the saved figures, and draws them again.
 func drawn(ctx context.Context, path string) (text string, err error) {
 	g, err := measured.LoadGrowth(path)
 	if err != nil {
@@ -83,8 +83,8 @@ func drawn(ctx context.Context, path string) (text string, err error) {
 	return growthText(g), draw(ctx, path)
 }
 
-// draw makes the pictures of what was saved, beside it. The program that draws is
-// another one, whose fonts are not in the memory of those that are measured.
+// draw makes the pictures of the saved figures, beside their file. It runs another
+// program, to keep fonts out of the memory of the measured ones.
 func draw(ctx context.Context, path string) error {
 	cmd := exec.CommandContext(ctx, "go", "run", "./bench/draw", path)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
@@ -109,7 +109,7 @@ func runDay(ctx context.Context, o options) error {
 	return draw(ctx, path)
 }
 
-// build builds the programs that are not this one.
+// build builds the other programs.
 func (b *bench) build(ctx context.Context) error {
 	b.programs = map[kind]string{}
 	for k, dir := range map[kind]string{measured.SQLite: "bench/sqlite", measured.Manager: "controllerruntime/bench"} {
@@ -191,7 +191,7 @@ func (b *bench) repair(ctx context.Context, k kind, round string) (r measured.Re
 	return measured.Repair{Back: e.Back, Equal: e.Equal, LiveReport: e.liveReport}, err
 }
 
-// forget removes the file of a program, and what lies beside it.
+// forget removes the file of a program, and the files beside it.
 func (b *bench) forget(k kind, n int) error {
 	files, err := filepath.Glob(b.file(k, n) + "*")
 	for _, f := range files {
@@ -200,7 +200,7 @@ func (b *bench) forget(k kind, n int) error {
 	return err
 }
 
-// load is the load average over a minute and over five.
+// load is the load average over one minute and over five.
 func load() string {
 	data, err := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(data))

@@ -37,7 +37,7 @@ var restartFigures = []grownFigure{
 
 func fileSize(r report) float64 { return float64(r.FileSize) }
 
-// growthText is the tables of all that was measured.
+// growthText returns the tables of all figures.
 func growthText(g *measured.Growth) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Machine: %s.\n", g.Machine)
@@ -105,7 +105,8 @@ func limitsTable(b *strings.Builder, g *measured.Growth) {
 	}
 }
 
-// repairTable is what a restart of the API server cost, if it was measured at that size.
+// repairTable writes the cost of a restart of the API server, if it was measured at that
+// size.
 func repairTable(b *strings.Builder, s measured.Size) {
 	if len(s.Repair) == 0 {
 		return

@@ -25,7 +25,7 @@ import (
 	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
-// smallType is one of ten types of which a cluster has few.
+// smallType is one of ten types with few objects in a cluster.
 type smallType struct {
 	resource string
 	client   func(kubernetes.Interface) rest.Interface
@@ -67,7 +67,7 @@ var smallTypes = []smallType{
 // smallObjects is how many of each small type there are.
 const smallObjects = 25
 
-// makeSmall creates them.
+// makeSmall creates the small objects.
 func makeSmall(ctx context.Context, client kubernetes.Interface) error {
 	for _, t := range smallTypes {
 		for i := range smallObjects {
@@ -80,7 +80,7 @@ func makeSmall(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// types is a program with ten informers.
+// smallCaches runs a program with ten informers.
 func smallCaches(p *measured.Program, client kubernetes.Interface) error {
 	var db *boltstore.DB
 	var err error
@@ -126,13 +126,13 @@ func smallCaches(p *measured.Program, client kubernetes.Interface) error {
 	return measured.Tell(r)
 }
 
-// idleRow is what starts over the same idle objects took.
+// idleRow has the times of starts over the same idle objects.
 type idleRow struct {
 	name                  string
 	auto, bookmark, stock []report
 }
 
-// runIdle measures when programs have synced where nothing they cache has changed, and
+// runIdle measures when programs have synced if none of their objects has changed, and
 // returns its table.
 func runIdle(ctx context.Context, o options) (text string, err error) {
 	b, err := newBench(ctx, o)
@@ -184,7 +184,7 @@ func (b *bench) idleRow(ctx context.Context, name string, n int) (idleRow, error
 	if _, err := start(kubewake, fill, reflector.ConfirmAuto); err != nil {
 		return r, err
 	}
-	// The size that the first start has seen is in the file afterwards.
+	// After the first start the file has the size that it has seen.
 	if _, err := start(kubewake, restart, reflector.ConfirmAuto); err != nil {
 		return r, err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
-// program is one that is measured.
+// program is a measured program.
 type program struct {
 	cmd     *exec.Cmd
 	stdin   io.Closer
@@ -24,7 +24,7 @@ type program struct {
 	log     bytes.Buffer
 }
 
-// launch starts a program; spec lacks what all have in common.
+// launch starts a program, and adds to its spec the fields that all programs share.
 func (b *bench) launch(ctx context.Context, s spec) (*program, error) {
 	cfg := b.server.Config()
 	s.Token, s.CA = cfg.BearerToken, cfg.CAData
@@ -82,7 +82,7 @@ func (p *program) next(into any) error {
 	return nil
 }
 
-// end lets the program end, and waits for it.
+// end makes the program end, and waits for it.
 func (p *program) end() error {
 	_ = p.stdin.Close() // it may have ended by itself
 	if err := p.cmd.Wait(); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
-// limits measures what no program that keeps the pods can be faster than.
+// limits measures the limits that no program that keeps the pods can beat.
 func (b *bench) limits(ctx context.Context) (l measured.Limits, err error) {
 	keys, values, err := b.encoded(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (b *bench) encoded(ctx context.Context) (keys []string, values [][]byte, er
 	}
 }
 
-// put puts all into a new file of bbolt's, a thousand in each transaction, and syncs each.
+// put writes all values into a new bbolt file, a thousand in each synced transaction.
 func put(path string, keys []string, values [][]byte) (took time.Duration, err error) {
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -78,7 +78,7 @@ func put(path string, keys []string, values [][]byte) (took time.Duration, err e
 	return time.Since(began), nil
 }
 
-// decode decodes all, and keeps them, as a program does that has them in memory.
+// decode decodes all values and keeps them, as a program with its objects in memory does.
 func decode(values [][]byte) (time.Duration, error) {
 	runtime.GC()
 	pods := make([]corev1.Pod, len(values))
@@ -108,7 +108,7 @@ func (b *bench) zipped(ctx context.Context) (took time.Duration, size int64, err
 	if err != nil {
 		return 0, 0, err
 	}
-	// The connection is there already in a program that lists.
+	// A program that lists has its connection already.
 	pods := client.CoreV1().RESTClient().Get().Resource("pods")
 	if _, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return 0, 0, err

@@ -142,7 +142,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// sizesOf are the sizes of a measurement, if none are stated.
+// sizesOf returns the default sizes of a measurement.
 func sizesOf(what string) []int {
 	if what == "growth" {
 		return []int{1_000, 10_000}
@@ -170,7 +170,7 @@ type bench struct {
 	dir    string
 	server *apiserver.Server
 	pods   *pods
-	// programs are those of kinds that are not this one, see build.
+	// programs are the paths of the other programs, see build.
 	programs map[kind]string
 }
 
@@ -246,7 +246,7 @@ func (b *bench) restarts(ctx context.Context, n int) (sizeResult, error) {
 			p.kubewake.Told, p.kubewake.Synced, p.stock.Told, p.stock.Synced)
 		res.pairs = append(res.pairs, p)
 	}
-	// One that is closed in order notes the last version it was told.
+	// A program that closes in order notes the last version it was told.
 	if _, err = b.start(ctx, kubewake, fill, n, reflector.ConfirmBookmark); err != nil {
 		return res, err
 	}
@@ -254,8 +254,8 @@ func (b *bench) restarts(ctx context.Context, n int) (sizeResult, error) {
 	return res, err
 }
 
-// restart starts a program after something other than a pod was written, as it
-// always was on a server that is in use.
+// restart starts a program after something other than a pod was written, as is always the
+// case on a server in use.
 func (b *bench) restart(ctx context.Context, k kind, n int) (report, error) {
 	if err := b.pods.writeOther(ctx); err != nil {
 		return report{}, err

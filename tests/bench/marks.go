@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// mark is a goal, what was measured of it, and whether that is enough.
+// mark is a goal, the figure measured for it, and whether that meets the goal.
 type mark struct {
 	text string
 	got  string
@@ -37,7 +37,7 @@ func (r *results) marks() []mark {
 	return append(marks, r.expiryMarks()...)
 }
 
-// expiryMarks are those of a restart of the API server.
+// expiryMarks are the marks of a restart of the API server.
 func (r *results) expiryMarks() []mark {
 	if len(r.expiry) == 0 {
 		return nil

@@ -21,7 +21,7 @@ import (
 
 const writers = 16
 
-// pods are those on the server.
+// pods are the pods on the server.
 type pods struct {
 	client     kubernetes.Interface
 	gen        *podgen.Generator
@@ -56,7 +56,7 @@ func newPods(ctx context.Context, server *apiserver.Server) (*pods, error) {
 	return p, nil
 }
 
-// key of a pod in the middle.
+// key returns the key of a pod in the middle.
 func (p *pods) key() string { return p.names[len(p.names)/2].String() }
 
 // grow creates pods until there are n and returns the mean size of their JSON.
@@ -113,8 +113,8 @@ func (p *pods) create(ctx context.Context, i int) error {
 	return nil
 }
 
-// touched is how many of n pods change marks, and how many it deletes: one in a
-// hundred, a tenth of which are deleted.
+// touched returns how many of n pods change marks, and how many it deletes: one in a
+// hundred together, and a tenth of these are deleted.
 func touched(n int) (marked, deleted int) { return n/100 - n/1000, n / 1000 }
 
 // change marks pods with the round, and deletes others.
@@ -139,7 +139,7 @@ func (p *pods) change(ctx context.Context, round string) error {
 	})
 }
 
-// restore creates again what change has deleted.
+// restore creates the pods again that change has deleted.
 func (p *pods) restore(ctx context.Context) error {
 	again := p.deleted
 	p.deleted = nil
@@ -168,7 +168,7 @@ func (p *pods) served(ctx context.Context) error {
 	}
 }
 
-// parallel calls do for 0 to n-1, with several hands.
+// parallel calls do for 0 to n-1, in several goroutines.
 func parallel(n int, do func(i int) error) error {
 	var next atomic.Int64
 	errs := make([]error, writers)

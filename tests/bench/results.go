@@ -15,7 +15,7 @@ import (
 // pair of restarts, one after the other.
 type pair struct{ kubewake, stock report }
 
-// sizeResult is what was measured with a number of pods.
+// sizeResult has the figures for one number of pods.
 type sizeResult struct {
 	pods     int
 	meanJSON int

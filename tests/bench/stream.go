@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// streamBench measures how fast, how late and at what cost in writes a program
-// takes a watch's events.
+// streamBench measures how fast and how late a program handles a watch's events, and how
+// much it writes for them.
 type streamBench struct {
 	options
 	dir               string
@@ -24,14 +24,14 @@ type streamBench struct {
 	anywhere, rollout *feed
 }
 
-// pace is how events are sent: each at once, without end, if the interval is 0.
+// pace says how events are sent: if the interval is 0, without a pause.
 type pace struct {
 	events int
 	each   int // so many at a time
 	every  time.Duration
 }
 
-// paced are the latencies of a run and what it wrote.
+// paced has the latencies of a run and the bytes it wrote.
 type paced struct {
 	streamReport
 	object   float64         // mean size in protobuf
@@ -66,7 +66,7 @@ func newStreamBench(o options) (*streamBench, error) {
 	return b, nil
 }
 
-// fill makes the file that runs of a kind begin with, once.
+// fill makes, once, the file that runs of a kind begin with.
 func (b *streamBench) fill(ctx context.Context, s streamSpec) (string, error) {
 	durable := s.Kind == streamDurable || s.Kind == streamDurableOld
 	path := filepath.Join(b.dir, fmt.Sprintf("filled-%v-%v.db", durable, s.Packed))
@@ -127,7 +127,7 @@ func (b *streamBench) watched(ctx context.Context, p *program) (*streamWatch, er
 	return nil, errors.Join(errors.New("a program opens no watch"), ctx.Err(), p.cmd.Process.Kill(), p.end())
 }
 
-// run starts a program, sends it events, and returns what it says of them.
+// run starts a program, sends it events, and returns its report.
 func (b *streamBench) run(ctx context.Context, s streamSpec, f *feed, at pace) (r paced, err error) {
 	s.Events = at.events
 	if s.Kind != streamStock {
@@ -186,10 +186,10 @@ func (b *streamBench) run(ctx context.Context, s streamSpec, f *feed, at pace) (
 	return r, p.end()
 }
 
-// written is how much an event costs the disk, in bytes.
+// written returns the bytes written for each event.
 func (p paced) written() float64 { return float64(p.Written) / float64(len(p.Told)) }
 
-// grouped is how many events a commit has.
+// grouped returns the number of events in a commit.
 func (p paced) grouped() float64 { return float64(len(p.Told)) / max(float64(p.Commits), 1) }
 
 // paced sends events.
@@ -215,7 +215,7 @@ func (sw *streamWatch) paced(at pace) error {
 	return nil
 }
 
-// fsyncTime is how long a page and its sync take, at the median.
+// fsyncTime returns the median time of writing and syncing a page.
 func fsyncTime(dir string) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {
@@ -348,8 +348,9 @@ var writeCases = []struct {
 	name   string
 	window time.Duration
 	pace   pace
-	// What is written of pods anywhere, payloads being packed and as they are, is at most so
-	// many sizes of the object. Rollouts write no more than what is packed.
+	// The bytes written for pods anywhere, with payloads packed and as they are, must be
+	// at most this many times the object's size. Rollouts must stay below the bound for
+	// packed payloads.
 	packed, plain float64
 }{
 	{"1,000 events a second, a window of 100 ms", 100 * time.Millisecond, pace{events: 10_000, each: 1, every: time.Millisecond}, 1.5, 2.5},

@@ -29,20 +29,20 @@ import (
 	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
-// What reads the stream.
+// The readers of the stream.
 const (
 	streamStock      kind = "client-go"
 	streamPlain      kind = "plain"       // kubewake with a plain handler
 	streamDurable    kind = "durable"     // with a durable one
 	streamDurableOld kind = "durable-old" // that looks at the previous object, too
-	// To fill a file, without and with a durable handler.
+	// These fill a file, without and with a durable handler.
 	streamFill        kind = "fill"
 	streamFillDurable kind = "fill-durable"
 )
 
 const streamEnv = "BENCH_STREAM"
 
-// streamSpec is what a reader of the stream is to do.
+// streamSpec is the task of a reader of the stream.
 type streamSpec struct {
 	Kind    kind
 	Host    string
@@ -55,7 +55,7 @@ type streamSpec struct {
 	Profile string
 }
 
-// streamReport is what it says at its end; counted from when it had synced.
+// streamReport is its report at its end; the counts begin when it has synced.
 type streamReport struct {
 	Told      []int64 // unix ns at which the handler was called for event i
 	Processor time.Duration
@@ -219,10 +219,10 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// written is how many bytes this process has given to write calls: nearly all
-// of it pages of the file. The kernel's other count, write_bytes, rounds up to
-// what it keeps together in memory, up to ten times as much; the disk's own
-// agrees with this one. Zero where the kernel does not tell.
+// written returns how many bytes this process has given to write calls: nearly all of
+// them are pages of the file. The kernel's other count, write_bytes, rounds up to larger
+// units of its cache, and is up to ten times as high; the disk's own count agrees with
+// this one. It is zero if the kernel has no such count.
 func written() (n int64) {
 	f, err := os.Open("/proc/self/io")
 	if err != nil {

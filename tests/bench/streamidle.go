@@ -16,7 +16,7 @@ const (
 	idleScale     = 2000
 )
 
-// idleDay is what a day of bookmarks cost.
+// idleDay is the cost of a day of bookmarks.
 type idleDay struct {
 	durable bool
 	written int64

@@ -33,13 +33,12 @@ type feed struct {
 	object float64 // mean size of an object in protobuf
 }
 
-// streamServer answers lists and watches of pods from memory. It does nothing
-// per event but write bytes that were made before, so that what is measured is
-// the client.
+// streamServer answers lists and watches of pods from memory. For each event it only
+// writes prepared bytes, so the figures are the client's.
 type streamServer struct {
 	host string
 	list []byte
-	// watching are the watches as they are opened.
+	// watching gets each watch when it is opened.
 	watching chan *streamWatch
 }
 
@@ -79,7 +78,7 @@ func makePods() []*corev1.Pod {
 	return pods
 }
 
-// makeFeed records n updates. Which pod is next is next's to say.
+// makeFeed records n updates. next chooses the pod of each.
 func makeFeed(pods []*corev1.Pod, n int, next func(i int) int) (*feed, error) {
 	gen := podgen.New(1)
 	now := map[int]*corev1.Pod{}

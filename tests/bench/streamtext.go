@@ -16,7 +16,7 @@ type streamResults struct {
 	idle          []idleDay
 }
 
-// writes is what a pace of events cost.
+// writes has the figures for one pace of events.
 type writes struct {
 	name            string
 	packed, rollout bool

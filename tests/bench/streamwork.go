@@ -25,11 +25,11 @@ var workKinds = []struct {
 	{durableName, streamSpec{Kind: streamDurable}},
 }
 
-// worked are the runs of all kinds, by name, at each of the workPaces.
+// worked has the runs of all kinds, by name, at each of the workPaces.
 type worked []map[string]paced
 
-// work measures all that a change costs a program with default options, where changes
-// come at a rate at which commits are small.
+// work measures the whole processor time of a change in a program with default options,
+// at rates at which commits are small.
 func (b *streamBench) work(ctx context.Context, res *streamResults) error {
 	for range b.pairs {
 		var round worked
@@ -49,15 +49,15 @@ func (b *streamBench) work(ctx context.Context, res *streamResults) error {
 	return nil
 }
 
-// workOf is the processor time of an event of a kind at a pace beside client-go's, in
-// microseconds.
+// workOf returns the processor time of an event for a kind at a pace, beside client-go's,
+// in microseconds.
 func (r *streamResults) workOf(at int, kind string) both {
 	return medians(r.work, func(w worked) (float64, float64) {
 		return w[at][kind].each(), w[at]["client-go"].each()
 	})
 }
 
-// each is an event's processor time in microseconds.
+// each returns an event's processor time in microseconds.
 func (p paced) each() float64 { return float64(p.Processor) / 1000 / float64(len(p.Told)) }
 
 func (r *streamResults) workMarks(b *strings.Builder) {

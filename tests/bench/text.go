@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// markers are the name of those around a set of tables.
+// markers is the name in the markers around a set of tables.
 type markers string
 
 const (
@@ -17,7 +17,7 @@ const (
 	growthMarkers markers = "growth"
 )
 
-// insert puts text between the markers of a file and leaves the rest of it.
+// insert puts text between the markers of a file and keeps the rest.
 func insert(path, text string, m markers) error {
 	beginMarker, endMarker := fmt.Sprintf("<!-- %s:begin -->", m), fmt.Sprintf("<!-- %s:end -->", m)
 	data, err := os.ReadFile(path)
@@ -32,7 +32,7 @@ func insert(path, text string, m markers) error {
 	return os.WriteFile(path, []byte(head+beginMarker+"\n"+text+endMarker+tail), 0o644)
 }
 
-// markdown is all that was measured.
+// markdown returns all figures as Markdown.
 func (r *results) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Machine: %s.\n", r.machine)
@@ -93,7 +93,7 @@ func ratio(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// syncedName is a row that another stands beside.
+// syncedName is the name of a row to which another one refers.
 const syncedName = "HasSynced"
 
 const tableHead = "\n| | kubewake | client-go | ratio |\n|---|---:|---:|---:|\n"

@@ -1,3 +1,4 @@
-// Package examples runs the examples beside it: a controller of client-go's, an agent on
-// a device whose link comes and goes, and what runs them in a cluster.
+// Package examples runs the examples beside it: a controller that uses client-go, an
+// agent on a device with an unreliable link, and the manifests that run them in a
+// cluster.
 package examples

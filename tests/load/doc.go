@@ -1,16 +1,17 @@
-// Package load holds one file under everything at once, and knows the truth.
+// Package load puts one file under all kinds of load and faults at once, and compares it
+// with the known truth.
 //
-// A simulated API server is changed at a goal of 5,000 changes a second, or as fast as the
-// machine allows. A program keeps two of its resources in one encrypted file: a large one,
-// which is read from the file, and a small one, which fits into memory. The program has 50
+// A simulated API server makes up to 5,000 changes a second, or as many as the machine
+// allows. A program keeps two of its resources in one encrypted file: a large one, which
+// is read from the file, and a small one, which fits into memory. The program has 50
 // handlers (plain and durable; some stall, some fail, some acknowledge later, some are
-// workqueues) and 50 readers that get objects, list namespaces and use an index. Meanwhile
-// snapshots are taken and the file is compacted. Connections break, and the server restarts,
-// so that everything is listed again. The program is killed at seeded moments, also while
-// it opens, copies or compacts the file, and the file is opened again, often with a keyset
-// that was rotated.
+// workqueues) and 50 readers that get objects, list namespaces and use an index.
+// Meanwhile snapshots are taken and the file is compacted. Connections break, and the
+// server restarts, which makes the program list everything again. It is killed at seeded
+// moments, also while it opens, copies or compacts the file, and the file is opened
+// again, often with a rotated keyset.
 //
-// What always holds:
+// The test checks that:
 //
 //   - Nothing is lost. After each life, and in each snapshot, the file is sound, and each
 //     source has exactly the objects, with all their content, that the server had at the
@@ -28,11 +29,11 @@
 //     depends on what plain handlers have not been told, so the server waits if they, or
 //     the file, are too far behind.
 //
-// How fast it went is reported and not asserted: changes and calls a second, and the
-// quantiles of reads.
+// Speed is reported and not asserted: changes and calls a second, and the quantiles of
+// reads.
 //
-// LOAD_OBJECTS, LOAD_TIME, LOAD_RATE and LOAD_SEED set the number of objects, how long
-// changes come, their goal in a second, and the seed. `make torture` has 100,000 objects
+// LOAD_OBJECTS, LOAD_TIME, LOAD_RATE and LOAD_SEED set the number of objects, the
+// duration of the changes, their rate, and the seed. `make torture` has 100,000 objects
 // for ten minutes, `make test` 3,000 for ten seconds, and with the race detector 600 for
 // five.
 package load

@@ -1,3 +1,3 @@
-// Package memory measures how much anonymous memory a program takes that wakes
-// and catches up with what it missed.
+// Package memory measures the anonymous memory of a program that wakes and catches up
+// with the changes it has missed.
 package memory

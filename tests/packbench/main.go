@@ -1,5 +1,5 @@
-// Command packbench measures what packing payloads costs and saves, both ways,
-// and writes the table into docs/benchmarks.md:
+// Command packbench measures the costs and savings of packed payloads, and writes the
+// tables into docs/benchmarks.md:
 //
 //	cd tests && go run ./packbench
 //
@@ -134,7 +134,7 @@ func hex(seed, n int) string {
 	return string(b)
 }
 
-// figures of one round: of each, what they say in the table.
+// figures are the figures of one round, each with its name in the table.
 type figures struct {
 	listTime, listCPU, size        float64
 	alone, aloneCPU, bulk, bulkCPU float64
@@ -255,7 +255,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// bytesWritten is what the process has written to files.
+// bytesWritten returns how many bytes the process has written to files.
 func bytesWritten() (n int64) {
 	b, err := os.ReadFile("/proc/self/io")
 	check(err)

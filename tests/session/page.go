@@ -1,5 +1,5 @@
-// Package session runs the terminal sessions that pages of docs/ show, on a real API
-// server, and compares what they show with what comes.
+// Package session runs the terminal sessions shown in docs/ on a real API server, and
+// compares the actual output with the page.
 package session
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// step is a command of a page, and what the page shows of its output.
+// step is a command of a page, with the output that the page shows.
 type step struct {
 	host    string // before the prompt
 	command string
@@ -21,8 +21,8 @@ var (
 	prompt = regexp.MustCompile(`^(\w*)\$ (.+)$`)
 )
 
-// parse returns the steps in a page's blocks of the language console. A command whose line
-// ends with a backslash goes on in the next one.
+// parse returns the steps in a page's blocks of the language console. A command whose
+// line ends with a backslash continues on the next line.
 func parse(page string) (steps []*step) {
 	console := false
 	var last *step
@@ -47,7 +47,7 @@ func parse(page string) (steps []*step) {
 	return steps
 }
 
-// rewritten is the page with other outputs.
+// rewritten returns the page with other outputs.
 func rewritten(page string, steps []*step, outputs [][]string) string {
 	old := strings.Split(page, "\n")
 	var lines []string
@@ -60,7 +60,8 @@ func rewritten(page string, steps []*step, outputs [][]string) string {
 	return strings.Join(append(lines, old[at:]...), "\n")
 }
 
-// constants are what differs from run to run, and what takes its place.
+// constants are the parts of the output that differ from run to run, with their
+// replacements.
 var constants = []struct {
 	varies *regexp.Regexp
 	by     string

@@ -64,7 +64,7 @@ func drawGrowth(path string) error {
 		if low > high {
 			return fmt.Errorf("%s has no sizes", path)
 		}
-		// From a power of ten on, and with room above for the legend.
+		// The axis starts at a power of ten, and has room above for the legend.
 		p.Y.Min = math.Pow(10, math.Floor(math.Log10(low)))
 		p.Y.Max = high * math.Pow(high/p.Y.Min, 0.4)
 		if err := save(p, filepath.Join(filepath.Dir(path), pic.file)); err != nil {

@@ -1,6 +1,6 @@
-// Draw makes the pictures of docs/benchmarks.md, as SVG beside the file that has the
-// figures: of growth.json, which the benchmark saves, those of growth, and of
-// edge-day.csv the day of edge life.
+// Draw makes the pictures of docs/benchmarks.md, as SVG beside the file with the figures:
+// from growth.json, which the benchmark saves, the pictures of growth, and from
+// edge-day.csv that of the day of edge life.
 //
 //	cd tests && go run ./bench/draw ../docs/pictures/growth.json ../docs/pictures/edge-day.csv
 package main

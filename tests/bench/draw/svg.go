@@ -23,7 +23,7 @@ const (
 	margin = 10
 )
 
-// style tells lines apart, also without colours and where one lies upon another.
+// style distinguishes lines, even without colours and where one line covers another.
 type style struct {
 	colour color.Color
 	dashes []vg.Length
@@ -39,7 +39,7 @@ var styles = []style{
 	{color.RGBA{0x40, 0x40, 0x40, 0xff}, []vg.Length{6, 2, 2, 2}, vgdraw.CrossGlyph{}},
 }
 
-// newPlot returns an empty plot on white, which both themes of GitHub show alike.
+// newPlot returns an empty plot on white, which looks the same in both themes of GitHub.
 func newPlot(title string) *plot.Plot {
 	plot.DefaultFont = font.Font{Typeface: "Liberation", Variant: "Sans"}
 	plotter.DefaultFont = plot.DefaultFont
@@ -80,7 +80,8 @@ func line(p *plot.Plot, name string, points plotter.XYs, s style, marked bool) e
 	return nil
 }
 
-// decades are ticks at each power of ten, and, where these are few, smaller ones between.
+// decades are ticks at each power of ten and, if these are few, smaller ticks between
+// them.
 func decades(label func(float64) string) plot.Ticker {
 	return plot.TickerFunc(func(low, high float64) (ticks []plot.Tick) {
 		for v := math.Pow(10, math.Floor(math.Log10(low))); v <= high*1.001; v *= 10 {
@@ -93,8 +94,8 @@ func decades(label func(float64) string) plot.Ticker {
 	})
 }
 
-// save writes the plot as SVG with text as text. Most machines do not have the font that
-// it was laid out with: others of the same widths stand in for it.
+// save writes the plot as SVG with text as text. Most machines do not have the font of
+// the layout, so the SVG also names others of the same widths.
 func save(p *plot.Plot, path string) error {
 	canvas := vgsvg.New(width, height)
 	paper := vgdraw.New(canvas)

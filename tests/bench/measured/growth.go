@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Growth is what was measured of programs at several sizes.
+// Growth has the figures of programs at several sizes.
 type Growth struct {
 	Machine string
 	Sizes   []Size
 }
 
-// Size is what was measured with a number of pods. All are in the order of the rounds.
+// Size has the figures for one number of pods, in the order of the rounds.
 type Size struct {
 	Pods, MeanJSON int
 	// Load is the load average of the machine, over a minute and over five, before and
-	// after. The programs that are measured make a part of it.
+	// after. The measured programs contribute to it.
 	Load   [2]string
 	Lives  map[Kind][]Lives
 	Limits []Limits
 	Repair map[Kind][]Repair `json:",omitempty"` // at the largest size of a run
 }
 
-// Lives are a first sync into nothing, and a restart after it. A program without a
-// file has no restart that differs: its First is nil.
+// Lives are a first sync into an empty file, and a restart after it. For a program
+// without a file the two are the same: its First is nil.
 type Lives struct {
 	First   *Report `json:",omitempty"`
 	Restart Report
@@ -40,8 +40,7 @@ func (l Lives) Start() Report {
 	return l.Restart
 }
 
-// Limits are what no program of this kind can be faster than. Durations are
-// wall-clock time.
+// Limits are times that no program of this kind can beat. Durations are wall-clock time.
 type Limits struct {
 	Put       time.Duration // all objects into bbolt, synced
 	Decode    time.Duration // all objects, on all cores
@@ -49,11 +48,11 @@ type Limits struct {
 	ListBytes int64
 }
 
-// Repair is what it cost a running program that the API server was restarted while
-// one pod in a hundred changed.
+// Repair is the cost to a running program of a restart of the API server, while one pod
+// in a hundred changed.
 type Repair struct {
 	Back  time.Duration // from the ERROR event until watching again
-	Equal time.Duration // from the link's mending until told of all changes
+	Equal time.Duration // from the restored link until all changes are told
 	LiveReport
 }
 
@@ -73,7 +72,7 @@ func Median(v []float64) float64 {
 	return (v[(n-1)/2] + v[n/2]) / 2
 }
 
-// LoadGrowth reads what Save has written.
+// LoadGrowth reads a file that Save has written.
 func LoadGrowth(path string) (*Growth, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -83,7 +82,7 @@ func LoadGrowth(path string) (*Growth, error) {
 	return g, json.Unmarshal(data, g)
 }
 
-// Save writes all that was measured into a file.
+// Save writes all figures into a file.
 func (g *Growth) Save(path string) error {
 	data, err := json.MarshalIndent(g, "", " ")
 	if err != nil {
@@ -95,8 +94,8 @@ func (g *Growth) Save(path string) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// Add takes over another run's sizes. What it has not measured stays, if it is of the
-// same machine.
+// Add takes over another run's figures. Sizes that the run has not measured stay, if they
+// are of the same machine.
 func (g *Growth) Add(run *Growth) {
 	if g.Machine != run.Machine {
 		*g = Growth{Machine: run.Machine}

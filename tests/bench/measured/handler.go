@@ -8,8 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// handler counts its calls, and knows when it has been told of all pods and of
-// all that were marked.
+// handler counts its calls, and knows when it has been told all pods and all marked ones.
 type handler struct {
 	s        Spec
 	replayed chan struct{}
@@ -66,7 +65,7 @@ func (h *handler) note(obj any) {
 	h.done()
 }
 
-// done notes when all changes have been told.
+// done notes the time when all changes have been told.
 func (h *handler) done() {
 	if len(h.marked) == h.s.Changes && h.calls.Deletes == h.s.Deletes {
 		h.calls.Told = h.calls.LastCall
@@ -74,7 +73,7 @@ func (h *handler) done() {
 	}
 }
 
-// reset begins the count of calls again.
+// reset starts the count of calls again.
 func (h *handler) reset() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Memory of a process, in bytes.
+// Memory is the memory of a process, in bytes.
 type Memory struct {
 	Anon, File int64 // resident: its own, and pages of files
 	Peak       int64 // most that was ever resident, of both
@@ -20,11 +20,10 @@ type Memory struct {
 	Heap       int64 // what is live, after a garbage collection
 }
 
-// Sampler watches for the peak of anonymous memory, of which the kernel keeps
-// no record.
+// Sampler samples the peak of anonymous memory, which the kernel does not record.
 type Sampler struct{ peak atomic.Int64 }
 
-// StartSampler begins to watch.
+// StartSampler starts sampling.
 func StartSampler() *Sampler {
 	s := &Sampler{}
 	go func() {
@@ -68,7 +67,7 @@ func usage() (u used) {
 	return u
 }
 
-// Resident reads what the kernel tells, all zero where it does not.
+// Resident reads the kernel's figures; they are zero on a system without them.
 func Resident() (m Memory) {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

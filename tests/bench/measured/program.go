@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Cache is where a program has its pods.
+// Cache holds a program's pods.
 type Cache struct {
-	// Began and Opened are when its file began to be opened, and when that had ended.
-	// Both are zero if there is none.
+	// Began and Opened are the times before and after the file was opened. Both are zero
+	// if there is no file.
 	Began, Opened time.Time
 	// Has says whether a pod is there, by its key.
 	Has func(key string) (bool, error)
@@ -28,7 +28,8 @@ type Cache struct {
 	Run func(context.Context)
 	// Synced is closed when the cache has synced.
 	Synced <-chan struct{}
-	// Size is that of the file in bytes, and Close closes it. Both are nil if there is none.
+	// Size is the file's size in bytes, and Close closes the file. Both are nil if there
+	// is no file.
 	Size  func() int64
 	Close func() error
 }
@@ -49,7 +50,7 @@ func CacheOf(inf cache.SharedIndexInformer) *Cache {
 	}
 }
 
-// Program is a program that is measured.
+// Program is a measured program.
 type Program struct {
 	Spec
 	Wire        *Wire
@@ -69,7 +70,7 @@ func Start() (*Program, error) {
 	return p, err
 }
 
-// Config returns a client's configuration, whose traffic counts.
+// Config returns a client's configuration, whose traffic is counted.
 func (p *Program) Config() *rest.Config {
 	cfg := &rest.Config{
 		Host: p.Host, BearerToken: p.Token, TLSClientConfig: rest.TLSClientConfig{CAData: p.CA}, UserAgent: "bench/" + string(p.Kind),
@@ -84,8 +85,8 @@ func (p *Program) Config() *rest.Config {
 	return cfg
 }
 
-// Run does what the spec says with the cache. The process is to exit when it has
-// returned: what Run has not closed is as after a crash.
+// Run does what the spec says with the cache. The process must exit when it has returned:
+// anything that Run has not closed is left as after a crash.
 func (p *Program) Run(c *Cache) error {
 	var r Report
 	if !c.Opened.IsZero() && p.Mode == Restart {
@@ -150,7 +151,7 @@ func (p *Program) Run(c *Cache) error {
 		if err := Tell(l); err != nil {
 			return err
 		}
-		// What comes next is the parent's to say.
+		// The parent decides what comes next.
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	}
 	return nil
@@ -177,7 +178,7 @@ func Profile(prefix string) (stop func(), err error) {
 	return pprof.StopCPUProfile, pprof.StartCPUProfile(f)
 }
 
-// HeapProfile writes what is live, and what was allocated.
+// HeapProfile writes a profile of live and of allocated memory.
 func HeapProfile(prefix string) error {
 	if prefix == "" {
 		return nil

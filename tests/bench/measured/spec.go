@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// SpecEnv holds the spec, as JSON, of a program that is to be measured.
+// SpecEnv names the environment variable with the spec of a measured program, as JSON.
 const SpecEnv = "KUBEWAKE_BENCH_SPEC"
 
 // Settle is how long after the sync the memory is read.
 const Settle = 3 * time.Second
 
-// MarkAnnotation is what a change of a pod sets, to the name of its round.
+// MarkAnnotation is the annotation that a change of a pod sets to the name of its round.
 const MarkAnnotation = "bench.kubewake.test/round"
 
-// Kind of cache that a program has.
+// Kind is the kind of cache that a program has.
 type Kind string
 
-// The kinds.
+// The kinds of caches.
 const (
 	Kubewake Kind = "kubewake"
 	Stock    Kind = "client-go"
@@ -30,7 +30,7 @@ const (
 	Bookmark Kind = "kubewake, bookmark"
 )
 
-// Mode is what a program does.
+// Mode says what a program does.
 type Mode string
 
 // The modes.
@@ -62,8 +62,8 @@ type Spec struct {
 	Profile string // prefix of the files to write profiles to
 }
 
-// Report is what a program says once it has synced. Durations are from the
-// start of the process, but for Open and FirstRead.
+// Report is a program's report when it has synced. Durations are from the start of the
+// process, except Open and FirstRead.
 type Report struct {
 	Open      time.Duration // Open took so long
 	FirstRead time.Duration // from there to the first object read from the file
@@ -76,8 +76,8 @@ type Report struct {
 	Processor time.Duration // of the whole life; noted by the parent
 }
 
-// LiveReport is what a program in live mode says once it has been told of all
-// changes. All is since its report.
+// LiveReport is the report of a program in live mode when it has been told all changes.
+// All figures are since its Report.
 type LiveReport struct {
 	Told, LastCall         time.Time
 	Expired, Watching      time.Time // told that the version is too old, and watching again

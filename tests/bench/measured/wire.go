@@ -25,16 +25,16 @@ type Wire struct {
 	expired, resumed time.Time
 }
 
-// Watching is when the server last said that a version is too old, and when a
-// watch was open again after that: when the server accepted it or, of one that
-// begins with a list, when that had ended.
+// Watching returns the time when the server last said that a version is too old, and the
+// time when a watch was open again after that: when the server had accepted it or, if the
+// watch begins with a list, when the list had ended.
 func (w *Wire) Watching() (expired, resumed time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.expired, w.resumed
 }
 
-// saw notes what a watch has brought, or that it was accepted.
+// saw notes the data of a watch, or that the watch was accepted.
 func (w *Wire) saw(data []byte, open bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,8 +59,8 @@ func (t Traffic) Since(before Traffic) Traffic {
 	return Traffic{t.Requests - before.Requests, t.Bodies - before.Bodies, t.Conns - before.Conns}
 }
 
-// Attach counts what clients made of cfg do. It asks for compression as Go's
-// transport does by itself, which would hide the compressed bytes.
+// Attach counts the traffic of clients made from cfg. It asks for compression itself,
+// since Go's transport would hide the compressed bytes.
 func (w *Wire) Attach(cfg *rest.Config) {
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countedTransport{w, next} })
 	dialer := &net.Dialer{}
@@ -121,7 +121,7 @@ func (t *countedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	return resp, nil
 }
 
-// WrappedRoundTripper lets client-go find the transport beneath.
+// WrappedRoundTripper lets client-go find the wrapped transport.
 func (t *countedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 type countedBody struct {

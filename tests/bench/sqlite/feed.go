@@ -18,7 +18,7 @@ const (
 	batchSize = 1000 // changes of a transaction, at most
 )
 
-// feed is what a Reflector puts its events into.
+// feed takes a Reflector's events.
 type feed struct {
 	queue chan change
 	ended <-chan struct{}
@@ -40,8 +40,8 @@ func (f *feed) send(c change) error {
 	}
 }
 
-// next returns the changes that have come, nil when the feed has ended, and whom to
-// tell that they are written.
+// next returns the changes that have arrived, nil when the feed has ended, and channels
+// to close when they are written.
 func (f *feed) next() (batch []change, flushed []chan<- struct{}) {
 	batch = []change{}
 	add := func(c change) {
@@ -68,7 +68,7 @@ func (f *feed) next() (batch []change, flushed []chan<- struct{}) {
 	return batch, flushed
 }
 
-// flush waits until all that was sent is written.
+// flush waits until everything sent so far is written.
 func (f *feed) flush() error {
 	written := make(chan struct{})
 	if err := f.send(change{written: written}); err != nil {
@@ -121,7 +121,7 @@ func (f *feed) Bookmark(version string) error { return f.send(change{version: ve
 func (f *feed) Replace([]any, string) error   { return nil } // source has written them
 func (f *feed) Resync() error                 { return nil }
 
-// source is what the Reflector lists and watches.
+// source is the ListerWatcher of the Reflector.
 type source struct{ *store }
 
 // IsWatchListSemanticsUnSupported makes the Reflector list before it watches.
@@ -152,7 +152,7 @@ func (s source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runt
 		}
 		s.expired.Store(false)
 	} else if !s.isSynced() {
-		// One that selects nothing says how far the server is.
+		// A list that selects nothing states the server's version.
 		now, err := s.api.list(ctx, metav1.ListOptions{Limit: 1, FieldSelector: "metadata.name=none"})
 		if err != nil {
 			return nil, err
@@ -164,7 +164,8 @@ func (s source) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runt
 }
 
 // WatchWithContext opens a short watch as long as the store has not synced, since the
-// server sends a bookmark two seconds before its end, and else one a minute.
+// server sends a bookmark two seconds before the end of a watch, and otherwise one a
+// minute.
 func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !s.isSynced() {
 		o.TimeoutSeconds = new(int64(3))
@@ -188,8 +189,8 @@ func (s source) expire(err error) {
 	}
 }
 
-// relist writes what a list brings, a page in each transaction, and with the last one
-// what it did not bring and its version.
+// relist writes a list, a page in each transaction. The last transaction also removes the
+// objects that the list did not have, and writes its version.
 func (s source) relist(ctx context.Context) (version string, err error) {
 	defer func() { s.empty = false }()
 	s.target.Store(0)

@@ -1,5 +1,5 @@
 // Sqlite is a program that the benchmark measures beside kubewake: it keeps pods in a
-// SQLite database, as programs do that do without an informer's memory.
+// SQLite database, as programs do that avoid an informer's memory.
 package main
 
 import (
@@ -58,7 +58,7 @@ func run() error {
 	})
 }
 
-// api is how a store asks the server.
+// api makes a store's requests to the server.
 type api struct {
 	list  func(context.Context, metav1.ListOptions) (*corev1.PodList, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)

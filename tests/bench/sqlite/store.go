@@ -17,8 +17,8 @@ CREATE TABLE IF NOT EXISTS objects (key TEXT PRIMARY KEY, namespace TEXT NOT NUL
 CREATE INDEX IF NOT EXISTS by_namespace ON objects (namespace);
 CREATE TABLE IF NOT EXISTS server (id INTEGER PRIMARY KEY CHECK (id = 0), version TEXT NOT NULL);`
 
-// store keeps pods in SQLite, and the version of the server that they are of: in one
-// transaction, so that each state of the file is one that the server had.
+// store keeps pods in SQLite together with the server's version. Both are written in one
+// transaction, so each state of the file is one that the server had.
 type store struct {
 	path    string
 	db      *sql.DB
@@ -29,7 +29,7 @@ type store struct {
 	read, insert, remove, reach *sql.Stmt
 }
 
-// change is what the server has shown: of a pod, or of its version alone.
+// change is a change on the server: of a pod, or of the version alone.
 type change struct {
 	key     string
 	pod     *corev1.Pod // nil if it is gone, or if there is no key
@@ -76,7 +76,7 @@ func scan(row *sql.Row) (*corev1.Pod, error) {
 	return pod, pod.Unmarshal(data)
 }
 
-// version is that of the server, "" before the first list has ended.
+// version returns the server's version, "" before the first list has ended.
 func (s *store) version() (v string, err error) {
 	err = s.db.QueryRow("SELECT version FROM server").Scan(&v)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -85,7 +85,7 @@ func (s *store) version() (v string, err error) {
 	return v, err
 }
 
-// keys returns those of all pods.
+// keys returns the keys of all pods.
 func (s *store) keys() (map[string]bool, error) {
 	rows, err := s.db.Query("SELECT key FROM objects")
 	if err != nil {
@@ -189,8 +189,8 @@ func (s *store) replay() error {
 	return rows.Err()
 }
 
-// run keeps the pods until the context ends: they are told from the file while a
-// Reflector of client-go's goes on from the version there.
+// run keeps the pods until the context ends: it tells them from the file while a
+// Reflector of client-go's goes on from the file's version.
 func (s *store) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var reflector sync.WaitGroup
@@ -217,7 +217,7 @@ func (s *store) run(ctx context.Context) error {
 	}
 }
 
-// size is that of the database and its log.
+// size returns the size of the database and its log.
 func (s *store) size() (n int64) {
 	for _, path := range []string{s.path, s.path + "-wal"} {
 		if info, err := os.Stat(path); err == nil {

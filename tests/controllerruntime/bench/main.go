@@ -1,6 +1,6 @@
-// Bench is a program that the benchmark in tests/bench measures beside kubewake: it
-// keeps pods in a cache of controller-runtime's. It is here since this module alone
-// depends on controller-runtime.
+// Bench is a program that the benchmark in tests/bench measures beside kubewake: it keeps
+// pods in a cache of controller-runtime's. It is here because only this module depends on
+// controller-runtime.
 package main
 
 import (

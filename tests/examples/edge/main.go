@@ -1,8 +1,8 @@
-// An agent on a device whose link comes and goes. It keeps the device's settings, which
-// are config maps with the device's label, in a file: it has them at once after a power
-// cut, with and without a link, and says how old they are. Each change that it has
-// applied it reports to the server, as an annotation of the device's node. What it could
-// not report for want of a link it reports when the link is back, also after restarts.
+// An agent on a device with an unreliable link. It keeps the device's settings, which are
+// config maps with the device's label, in a file: it has them at once after a power cut,
+// with and without a link, and says how old they are. It reports each applied change to
+// the server, as an annotation of the device's node. Changes that it could not report
+// without a link are reported when the link is back, even after restarts.
 package main
 
 import (
@@ -114,7 +114,7 @@ func (a *agent) age() string {
 	return fmt.Sprintf("confirmed %s ago", age.Round(time.Second))
 }
 
-// HandleEvent reports one change. It is called until it returns nil, over restarts.
+// HandleEvent reports one change. It is called until it returns nil, even after restarts.
 func (a *agent) HandleEvent(ctx context.Context, e informer.Event) error {
 	if e.Type == informer.EventReset {
 		return nil // all settings follow
