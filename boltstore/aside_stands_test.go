@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestStandsIsOfACluster: that versions of one cluster stand still says nothing of the next
-// one, whose contents take the place of what was set aside.
+// TestStandsIsOfACluster: if the versions of one cluster stand still, this says nothing
+// about the next cluster, whose contents replace the ones set aside.
 func TestStandsIsOfACluster(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -119,8 +119,8 @@ func TestSetAsideTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// TestRotateWithDamagedMeta: a source with a damaged meta does not stop a conversion,
-// and other sources do not suffer. The old file, with what is lost, is set aside.
+// TestRotateWithDamagedMeta: a source with a damaged meta does not stop a conversion, and
+// other sources do not suffer. The old file, with the lost part, is set aside.
 func TestRotateWithDamagedMeta(t *testing.T) {
 	path := testPath(t)
 	o := Options{Keyset: sealtest.Keyset(), Window: time.Nanosecond}

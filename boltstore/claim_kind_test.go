@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestScopeIsShown: a custom resource that is defined again in the other scope has the scope
-// that its objects show, whatever was described before.
+// TestScopeIsShown: if a custom resource is defined again in the other scope, its objects
+// decide the scope, not the earlier description.
 func TestScopeIsShown(t *testing.T) {
 	for _, tc := range []struct {
 		described, want Scope

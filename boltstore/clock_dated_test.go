@@ -59,8 +59,8 @@ func handlerOf(t *testing.T, s *Claimed) (h HandlerState, there bool) {
 	return hs[0], true
 }
 
-// TestHandlerAgeAcrossBoots: a recently registered durable handler is not removed,
-// whatever a clock says that is not known to be right.
+// TestHandlerAgeAcrossBoots: a recently registered durable handler is not removed because
+// of a clock that may be wrong.
 func TestHandlerAgeAcrossBoots(t *testing.T) {
 	begins, right := time.Unix(0, 0).Add(24*time.Hour), time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for name, boot := range map[string]func(dev *devicetest.Device){

@@ -12,10 +12,9 @@ import (
 	"github.com/kubewake/kubewake/internal/devicetest"
 )
 
-// TestStoredAgeIsTrue: each age of a record that the program stored is the true one,
-// except for a server's allowed error, whatever the device's clock does. It is known
-// within the boot. What is lost is never known again, and what is known by right clocks
-// is not lost.
+// TestStoredAgeIsTrue: the age of each record that the program stored is true, up to a
+// server's allowed error, however the device's clock behaves. It is known within the
+// boot. A lost age is never known again, and an age known from right clocks is not lost.
 func TestStoredAgeIsTrue(t *testing.T) {
 	type record struct {
 		stored    int64
@@ -162,8 +161,9 @@ func TestErasWithoutBoots(t *testing.T) {
 	}
 }
 
-// TestEraFoundRight: once somebody vouches for a clock that nobody has set since, what it
-// dated before in this boot is right, too. A commit that fails leaves the era as it was.
+// TestEraFoundRight: when a server vouches for a clock that has not been set since, its
+// earlier times in this boot are right, too. A commit that fails leaves the era as it
+// was.
 func TestEraFoundRight(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	dev := devicetest.New(began)

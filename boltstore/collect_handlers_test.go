@@ -7,9 +7,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestHandlerOfACollectedSource: a durable handler whose source was removed because
-// nobody claimed it starts over. Nobody knows any more what was deleted meanwhile. Where
-// no source with handlers was removed, a new handler is new.
+// TestHandlerOfACollectedSource: a durable handler starts over if its source was removed
+// because no program claimed it: the deletes since then are unknown. If no source with
+// handlers was removed, a new handler is new.
 func TestHandlerOfACollectedSource(t *testing.T) {
 	for name, had := range map[string]bool{"a handler": true, "a handler, which damage removed": true, "none": false} {
 		t.Run(name, func(t *testing.T) {

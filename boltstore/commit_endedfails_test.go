@@ -10,8 +10,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestFailuresOfAnEndedSource: a source ends while its changes cannot be committed.
-// Nobody tries them again. Once the disk works, Err says so although nobody writes.
+// TestFailuresOfAnEndedSource: a source ends while its changes cannot be committed. They
+// are not tried again. When the disk works, Err becomes nil although nothing is written.
 func TestFailuresOfAnEndedSource(t *testing.T) {
 	for _, how := range []string{"alone", "beside another"} {
 		t.Run(how, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestFairBetweenSources(t *testing.T) {
 // TestFailingSourceAlone: a source whose commit fails is retried alone, with its
 // changes in order, while other sources' commits go on.
 func TestFailingSourceAlone(t *testing.T) {
-	// What waits behind that is committed with it, and not with the next flush.
+	// The changes that wait behind it are committed with it, not with the next flush.
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Hour})
 	bad, good := claimTest(t, db, Claim{}), Source(configMaps)
 	good.Namespace = "ns"

@@ -9,9 +9,9 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestFailedOwnWriteIsOver: a write of the program's own fails, and the program knows.
-// Nothing is left to be committed. Once the disk works again, Err says so although nobody
-// writes, and Close has nothing to complain of.
+// TestFailedOwnWriteIsOver: an own write of the program fails, and the program gets the
+// error. Nothing remains to be committed. When the disk works again, Err becomes nil
+// although nothing is written, and Close returns no error.
 func TestFailedOwnWriteIsOver(t *testing.T) {
 	for _, how := range []string{"waits", "closes", "releases and closes"} {
 		t.Run(how, func(t *testing.T) {

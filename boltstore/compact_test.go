@@ -171,8 +171,8 @@ func TestCompactSyncs(t *testing.T) {
 	}
 }
 
-// TestCompactSteps fails a compaction at each of its steps, and opens what a kill there
-// would leave. The file has the old content either way, without leftovers.
+// TestCompactSteps makes a compaction fail at each of its steps, and opens the files that
+// a kill there would leave. Either way the file has the old content, without leftovers.
 func TestCompactSteps(t *testing.T) {
 	made := testPath(t)
 	wasteful(t, made)

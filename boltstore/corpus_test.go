@@ -103,8 +103,8 @@ func makeCorpus(t *testing.T, o Options) corpus {
 	return c
 }
 
-// corpusContent returns what the file has under each key: what readers see, what the
-// server has shown, and the notes.
+// corpusContent returns the file's content for each key: the readers' state, the server's
+// state, and the notes.
 func corpusContent(srv, own, refused server) map[string]string {
 	m := map[string]string{}
 	for k, o := range srv {
@@ -208,8 +208,8 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// judge compares what a child read with what was stored: key=content pairs
-// behind a word that says whether damage was reported.
+// judge compares a child's output with the stored content: key=content pairs behind a
+// word that says whether damage was reported.
 //
 // Without a report everything is as it was stored, with one exception. If both meta
 // pages are of an earlier commit, and all their pages are still there, that commit's

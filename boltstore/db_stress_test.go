@@ -16,9 +16,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestMaintenanceUnderLoad: a source is changed, relisted, indexed and read in pages, while its
-// file is compacted, replaced and copied and dictionaries are trained. Nothing hangs,
-// every walk shows each object that stays once, and the file ends with what was
+// TestMaintenanceUnderLoad: a source is changed, relisted, indexed and read in pages,
+// while its file is compacted, replaced and copied and dictionaries are trained. Nothing
+// hangs, every walk shows each lasting object once, and the file ends with everything
 // written.
 func TestMaintenanceUnderLoad(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, FlushInterval: time.Millisecond, Compression: CompressionZstd, Keyset: sealtest.Keyset(),
@@ -174,7 +174,7 @@ func TestMaintenanceUnderLoad(t *testing.T) {
 					}
 					select {
 					case <-stop:
-						// What is in objs is listed at the end.
+						// The list at the end has the objects in objs.
 						return
 					default:
 					}

@@ -15,10 +15,10 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestHandlersOfOlderPages: some pages of a file are those of earlier commits, as a disk
-// that loses writes leaves them. Where anything shows that, no durable handler counts as
-// new: a page of before its time may be whole, and not have it. What is done with the
-// file first does not hide that.
+// TestHandlersOfOlderPages: some pages of a file are those of earlier commits, as after
+// lost writes. If anything shows this, no durable handler counts as new: an intact page
+// from before its registration would not have it. Other operations on the file before
+// that do not hide it.
 func TestHandlersOfOlderPages(t *testing.T) {
 	rounds := 600
 	if testing.Short() {

@@ -16,9 +16,10 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestHandlerOfLostRecords: damage has taken records of which nothing is known any more.
-// If the server deletes their objects before the next list, nobody can tell. So durable
-// handlers start over, registered or not. While all records are there, they do not.
+// TestHandlerOfLostRecords: damage has removed records, and nothing is known of them any
+// more. If the server deletes their objects before the next list, this cannot be noticed.
+// So durable handlers start over, registered or not. While all records are there, they do
+// not.
 func TestHandlerOfLostRecords(t *testing.T) {
 	ks := sealtest.Keyset()
 	type lives struct {

@@ -14,8 +14,8 @@ import (
 )
 
 // TestHandlerOfALostSource: a durable handler whose source was lost with a damaged file
-// starts over. It does not count as new: it may have to be told of deletes that nobody
-// knows any more.
+// starts over. It does not count as new: there may have been deletes, now unknown, that
+// it should be told.
 func TestHandlerOfALostSource(t *testing.T) {
 	ks := sealtest.Keyset()
 	overwrite := func(t *testing.T, path string, at int64, with []byte) {

@@ -203,9 +203,9 @@ func TestRotationFailsAtEachOperation(t *testing.T) {
 	}
 }
 
-// TestConvertUnknownPart: a bucket whose name damage has changed does not keep the file
-// from being converted. The file is set aside, what is known of it is converted, and the
-// source is read from the server.
+// TestConvertUnknownPart: if damage has changed the name of a bucket, the file can still
+// be converted. The file is set aside, its known parts are converted, and the source is
+// read from the server.
 func TestConvertUnknownPart(t *testing.T) {
 	for _, name := range []string{"journal", "handlers", "dicts", "gen"} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// fill has a program keep the cluster's config maps in the file.
+// fill runs a program that keeps the cluster's config maps in the file.
 func fill(cluster *exampletest.Cluster) {
 	db, err := boltstore.Open(cluster.Path(), boltstore.Options{})
 	if err != nil {
@@ -57,7 +57,8 @@ func ExampleOpen() {
 	// true
 }
 
-// A tool reads a file that a program has written, and keeps no program from starting.
+// A tool reads a file that a program has written. It does not keep any program from
+// starting.
 func ExampleDB_View() {
 	cluster := exampletest.Start("a", "b")
 	defer cluster.End()
@@ -92,7 +93,7 @@ func ExampleDB_View() {
 	// b
 }
 
-// A program that must go on while the one that it replaces still has the file.
+// A program that must work while its predecessor still has the file.
 func ExampleOpenOrTemporary() {
 	cluster := exampletest.Start()
 	defer cluster.End()
@@ -106,7 +107,7 @@ func ExampleOpenOrTemporary() {
 		log.Fatal(err)
 	}
 	fmt.Println("temporary:", db.Path() != old.Path())
-	// Here its informers run, until the file is free.
+	// Its informers run here, until the file is free.
 	if err := old.Close(); err != nil {
 		log.Fatal(err)
 	}

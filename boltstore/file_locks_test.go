@@ -32,13 +32,12 @@ func returns(t *testing.T, what string, fn func()) {
 func cut(t *testing.T, path string) {
 	t.Helper()
 	if err := os.Truncate(path, 0); err != nil {
-		t.Skip(err) // Windows lets nobody truncate a file that is mapped
+		t.Skip(err) // Windows does not allow a mapped file to be truncated
 	}
 }
 
-// TestCutFile: bbolt panics with its locks held in a file that was truncated. Where it
-// cannot be healed yet, reads, writes and Close return all the same, and it is healed
-// later.
+// TestCutFile: in a truncated file bbolt panics with its locks held. Even if the file
+// cannot be healed yet, reads, writes and Close return, and it is healed later.
 func TestCutFile(t *testing.T) {
 	for _, first := range []string{"read", "write"} {
 		for _, end := range []string{"healed", "closed"} {

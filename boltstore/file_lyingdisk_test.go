@@ -114,8 +114,8 @@ func newLyingDisk(t *testing.T, o Options, rnd *rand.Rand) *lyingDisk {
 	return d
 }
 
-// lose returns what the disk has after a power cut: some of what it has acknowledged since
-// an earlier commit it has not kept.
+// lose returns the disk's contents after a power cut: some of the writes that it has
+// acknowledged since an earlier commit are missing.
 func (d *lyingDisk) lose(rnd *rand.Rand) []byte {
 	last := 1 + rnd.IntN(len(d.files)-1)
 	since := max(rnd.IntN(last+1), last-1-rnd.IntN(8))
@@ -137,10 +137,11 @@ func (d *lyingDisk) lose(rnd *rand.Rand) []byte {
 	return now
 }
 
-// TestLyingDisk: a disk acknowledges what it does not keep, and loses any of it when the
-// power fails. What is left opens, or is set aside. No object is served that was never
-// committed. A source that does not say that it is degraded has exactly the objects of its
-// resourceVersion, so that it may go on from there. After a list all is as on the server.
+// TestLyingDisk: a disk acknowledges writes that it does not keep, and loses any of them
+// when the power fails. The rest can be opened, or is set aside. No object is served that
+// was never committed. A source that is not marked as degraded has exactly the objects of
+// its resourceVersion, so it may go on from there. After a list everything equals the
+// server.
 //
 // KUBEWAKE_LIES says how many times for each kind of file, 60 by default.
 func TestLyingDisk(t *testing.T) {

@@ -24,9 +24,9 @@ func overwrite(t *testing.T, path string, content []byte) {
 	}
 }
 
-// TestOverwritten: a file that is overwritten while it is open, by what it was some
-// commits ago or by another file, is healed at the next read or write. What it held is
-// not served without a sign, and a list brings all back.
+// TestOverwritten: a file that is overwritten while it is open, by its own earlier
+// content or by another file, is healed at the next read or write. That content is not
+// served without a sign, and a list brings everything back.
 func TestOverwritten(t *testing.T) {
 	other := testPath(t)
 	foreign := openTest(t, other, Options{})

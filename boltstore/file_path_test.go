@@ -50,9 +50,9 @@ func skipOpenFiles(t *testing.T) {
 	}
 }
 
-// TestMovedFile: A has the file open; it is moved or removed, and B makes another one
-// at the path. B's file stays whatever A does, and A's errors say why. Once the file is
-// back everything works again.
+// TestMovedFile: A has the file open; it is moved or removed, and B makes another one at
+// the path. B's file stays as it is, and A's errors say why. When A's file is back,
+// everything works again.
 func TestMovedFile(t *testing.T) {
 	skipOpenFiles(t)
 	for name, away := range map[string]func(path string) error{

@@ -25,8 +25,8 @@ type program struct {
 	wrote map[string]bool
 }
 
-// yard is a folder in which programs and an operator work. It knows each file by
-// what was committed to it, wherever the operator has moved it.
+// yard is a folder in which programs and an operator work. It knows each file by the
+// commits to it, even after the operator has moved it.
 type yard struct {
 	t      *testing.T
 	r      *rand.Rand

@@ -48,8 +48,8 @@ var (
 	}
 )
 
-// goldenKind is a kind of golden file: how it is opened and made, and the text of
-// what it holds.
+// goldenKind is a kind of golden file: how it is opened and made, and its content as
+// text.
 type goldenKind struct {
 	name    string
 	options Options

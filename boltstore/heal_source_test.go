@@ -10,8 +10,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-// TestLostSource: damage takes a claimed source out of the open file, with nothing else. What
-// meets that has the file healed, and the source is listed again.
+// TestLostSource: damage removes a claimed source from the open file, and nothing else. A
+// call that meets this makes the file heal, and the source is listed again.
 func TestLostSource(t *testing.T) {
 	for _, first := range []string{"own write", "change", "read", "list"} {
 		t.Run(first, func(t *testing.T) {

@@ -37,8 +37,9 @@ func TestHealWhole(t *testing.T) {
 	}
 }
 
-// TestListMeetsDamage: methods that have no error to return answer with what was saved, also
-// the call that meets the damage. Nothing would look as if there were no objects.
+// TestListMeetsDamage: methods that cannot return an error answer with the salvaged
+// objects, even the call that meets the damage. An empty answer would look as if there
+// were no objects.
 func TestListMeetsDamage(t *testing.T) {
 	for name, read := range map[string]func(s *Claimed) int{
 		"List":                func(s *Claimed) int { return len(s.List()) },

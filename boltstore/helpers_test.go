@@ -147,7 +147,7 @@ func handlerState1(t *testing.T, s *Claimed) HandlerState {
 }
 
 // itemPages returns the leaf pages with config maps of the served generation. A relist
-// under way may have the same records in its own pages, which nobody reads yet.
+// under way may have the same records in its own pages, which no reader uses yet.
 func itemPages(t *testing.T, db *DB) (leaves []int) {
 	t.Helper()
 	err := db.h.view(func(tx *bolt.Tx) error {

@@ -56,8 +56,8 @@ func TestMendKeepsNotes(t *testing.T) {
 }
 
 // TestIndexNamesOfDamagedNotes: a note of an index function that failed cannot be read.
-// Whatever becomes of it, no index counts as complete that lacks the object, be it one
-// that the program does not use.
+// However this ends, no index that lacks the object counts as complete, even one that the
+// program does not use.
 func TestIndexNamesOfDamagedNotes(t *testing.T) {
 	for _, how := range []string{"mended", "salvaged", "stray"} {
 		for _, used := range []bool{true, false} {

@@ -68,8 +68,8 @@ func TestIndexFunctionRecovers(t *testing.T) {
 	})
 }
 
-// TestErrOfARetriedIndex: Err also says why the values of an index function that succeeds
-// again cannot be written, for as long as that is so. What is well again is written soon.
+// TestErrOfARetriedIndex: while the values of an index function that succeeds again
+// cannot be written, Err says why. Soon after they can be, they are written.
 func TestErrOfARetriedIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openTest(t, testPath(t), Options{})

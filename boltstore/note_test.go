@@ -24,7 +24,7 @@ import (
 // errRefused is why a transform of these tests refuses an object.
 var errRefused = errors.New("zq-refused")
 
-// notedOf returns the noted keys, sorted, with what is noted.
+// notedOf returns the noted keys, sorted, with their notes.
 func notedOf(t *testing.T, s interface{ Noted(int) ([]Noted, error) }) (all []string) {
 	t.Helper()
 	ns, err := s.Noted(1 << 20)

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestChangedNames: a name in the file in which a bit has changed is damage, also in the
-// boot that has written it. What it leads to does not count as never written: a durable
+// TestChangedNames: a flipped bit in a name in the file is damage, even in the boot that
+// has written it. The data under that name does not count as never written: a durable
 // handler that was there is known, or starts over. The next opening sets nothing aside.
 func TestChangedNames(t *testing.T) {
 	for form, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {

@@ -198,7 +198,7 @@ func TestCompactDataWithBuckets(t *testing.T) {
 	}
 }
 
-// TestCircleIsHealed: what a write meets of a bucket within itself has the file healed.
+// TestCircleIsHealed: a write that meets a bucket within itself makes the file heal.
 func TestCircleIsHealed(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	claimTest(t, db, Claim{})

@@ -146,8 +146,8 @@ func TestFreeIsTheLock(t *testing.T) {
 	}
 }
 
-// TestFileIsFree: a file that is gone is free, damaged or not; one whose lock cannot be
-// asked for is not known to be.
+// TestFileIsFree: a file that is gone is free, damaged or not; if its lock cannot be
+// asked for, it may not be free.
 func TestFileIsFree(t *testing.T) {
 	path := testPath(t)
 	if !osfile.IsFree(path) {
@@ -179,9 +179,9 @@ func TestFileIsFree(t *testing.T) {
 	}
 }
 
-// TestKilledTemporary: a copy of the cache that a program left in the folder for
-// temporary files when it was killed is removed by the next one. What is in use,
-// what is another user's and what is no such folder stays.
+// TestKilledTemporary: if a killed program has left a copy of the cache in the folder for
+// temporary files, the next program removes it. Copies in use, copies of another user and
+// other folders stay.
 func TestKilledTemporary(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

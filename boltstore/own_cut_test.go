@@ -56,10 +56,11 @@ func sameBelief(t *testing.T, what string, got, want belief) {
 	}
 }
 
-// TestOwnWritesCutAtEachCommit: a program makes own writes, events can be stored or
-// not, lists are committed at once or staged. It may die after each transaction. What a
-// handler knew and what the file has for it add up to the server's state, even if the
-// journal is collapsed. The next list leaves no notes and nothing untold.
+// TestOwnWritesCutAtEachCommit: a program makes own writes, events can be stored or not,
+// lists are committed at once or staged. It may die after each transaction. The state
+// that a handler knew and the changes that the file has for it add up to the server's
+// state, even if the journal is collapsed. The next list leaves no notes and nothing
+// untold.
 func TestOwnWritesCutAtEachCommit(t *testing.T) {
 	for name, o := range map[string]Options{"journaled": {}, "parked": {JournalBytes: 1}, "parked, encrypted": {JournalBytes: 1, Keyset: sealtest.Keyset(), Compression: CompressionZstd}} {
 		t.Run(name, func(t *testing.T) {

@@ -171,8 +171,8 @@ func (f *ownTest) replay() string {
 
 func (f *ownTest) bases() uint64 { return f.s.metaNow().Own.Count }
 
-// ownCases have own writes, the server's word, and what is then told, read and kept.
-// What is read after the own write follows its name.
+// ownCases have own writes, the server's answer, and the changes that are then told, read
+// and kept. The name is followed by the objects read after the own write.
 var ownCases = []struct {
 	name   string
 	before []*corev1.ConfigMap // on the server

@@ -36,7 +36,7 @@ func retrain(t testing.TB, s *Claimed) {
 
 // TestPackedFirstList: the first list trains a dictionary and is packed with it as a
 // whole. The file is far smaller, and has the same content after a restart, even for a
-// program that does not pack.
+// program without packing.
 func TestPackedFirstList(t *testing.T) {
 	path := testPath(t)
 	objs := somePods(0, 300)

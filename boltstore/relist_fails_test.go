@@ -13,9 +13,10 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// TestErrOfARelist: while the writes of a relist fail, Err says why, and Stats since when,
-// also where other commits succeed, and from one try to the next. They say so no more once
-// a write of the relist succeeds, nobody tries again, or the source has ended.
+// TestErrOfARelist: while the writes of a relist fail, Err says why, and Stats since
+// when, even if other commits succeed, and between two attempts. They stop saying so when
+// a write of the relist succeeds, when there are no more attempts, or when the source has
+// ended.
 func TestErrOfARelist(t *testing.T) {
 	for _, how := range []string{"goes on", "begins again", "is given up", "ends"} {
 		for _, staged := range []bool{false, true} {
@@ -148,8 +149,8 @@ func TestErrOfNotes(t *testing.T) {
 	}
 }
 
-// TestErrOfAnAbort: Err also says why what was staged of an aborted list cannot be removed,
-// until nobody has tried for two minutes.
+// TestErrOfAnAbort: Err also says why the staged part of an aborted list cannot be
+// removed, until two minutes after the last attempt.
 func TestErrOfAnAbort(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Clock: clk})

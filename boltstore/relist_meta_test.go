@@ -233,8 +233,8 @@ func TestDescribedWhileStaged(t *testing.T) {
 	}
 }
 
-// TestServerSetWhileStaged: what is noted of the server while it is listed is newer than
-// what was known when the list began. What the pages say is newer still.
+// TestServerSetWhileStaged: facts noted of the server during a list are newer than those
+// known when the list began. Facts in the pages are newer still.
 func TestServerSetWhileStaged(t *testing.T) {
 	set := listing.Server{Address: "s2", ClusterUID: "c2", FlowSchemaUID: "f2", CA: "ca2"}
 	for _, tc := range []struct {

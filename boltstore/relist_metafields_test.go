@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Fields of meta by what the commit of a staged list does with them.
+// The fields of meta, grouped by the effect of the commit of a staged list.
 var (
 	// stagedFields describe the new generation and its journal. The stage has them.
 	stagedFields = []string{"Generation", "Unlisted", "Degraded", "Items", "Own", "Bytes", "Noted", "Indices", "Seq", "Dated"}
@@ -24,9 +24,9 @@ var (
 	}
 )
 
-// TestMetaFieldsOfAStage: each field of meta is known to be the stage's, or to stay as it
-// is when the list ends. Whoever adds a field says here which it is, and in takeStage if
-// it is the stage's.
+// TestMetaFieldsOfAStage: each field of meta is declared either as the stage's or as
+// unchanged when the list ends. A new field must be added here, and in takeStage if it is
+// the stage's.
 func TestMetaFieldsOfAStage(t *testing.T) {
 	var all []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[sourceMeta]()) {
@@ -55,7 +55,7 @@ func TestMetaFieldsOfAStage(t *testing.T) {
 	}
 }
 
-// vary sets everything in v to what n stands for.
+// vary sets every field in v to a value derived from n.
 func vary(v reflect.Value, n int) {
 	switch v.Kind() {
 	case reflect.Bool:

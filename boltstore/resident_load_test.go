@@ -18,8 +18,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
-// TestIndexBuiltLater: an index that is added to objects in memory is there at once. A
-// read from the file finds the same, before the file has the index and after.
+// TestIndexBuiltLater: an index that is added to objects in memory can be used at once. A
+// read from the file finds the same objects, before and after the file has the index.
 func TestIndexBuiltLater(t *testing.T) {
 	f := newResidentTest(t, Options{}, 40)
 	loadedInMemory(t, f.s)
@@ -190,7 +190,8 @@ func TestChangedWhileLoading(t *testing.T) {
 	f.same()
 }
 
-// TestReadersWaitForMemory: who reads a commit from the file finds it in memory next.
+// TestReadersWaitForMemory: a reader that has read a commit from the file also finds it
+// in memory next.
 func TestReadersWaitForMemory(t *testing.T) {
 	slow, _, s := newSlow(t, Options{}, testPath(t))
 	loadedInMemory(t, s) // nothing to decode

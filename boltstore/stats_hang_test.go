@@ -27,9 +27,9 @@ func TestAsksOfAHangingDisk(t *testing.T) {
 	late, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for name, ask := range map[string]func(){
-		"Stats": func() { db.Stats() }, "Err": func() { _ = db.Err() }, "AtPath": func() { _ = db.AtPath() }, // whether they return counts
+		"Stats": func() { db.Stats() }, "Err": func() { _ = db.Err() }, "AtPath": func() { _ = db.AtPath() }, // they only have to return
 		"Size": func() { db.Size() }, "Aside": func() { db.Aside() }, "AsidePaths": func() { db.AsidePaths() }, "Fallbacks": func() { db.Fallbacks() },
-		"State": func() { s.State() }, "Store.Err": func() { _ = s.Err() }, // likewise
+		"State": func() { s.State() }, "Store.Err": func() { _ = s.Err() }, // their answers do not matter
 	} {
 		done := make(chan struct{})
 		go func() { defer close(done); ask() }()

@@ -78,8 +78,8 @@ type momentsModel struct {
 	back      int
 }
 
-// check compares the newest moment with what followers have, and earlier moments with
-// what they had.
+// check compares the newest moment with the followers' state, and earlier moments with
+// the states they had then.
 func (w *momentsModel) check(m *storeModel) {
 	s, err := m.db.View(configMaps)
 	m.must(err)

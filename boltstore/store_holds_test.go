@@ -9,8 +9,8 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// TestHolds: what a list shows is in the file under its UID and version, and nowhere
-// else. What the program itself wrote does not count.
+// TestHolds: Holds says which objects of a list the file lacks under their UID and
+// version, and whether it has no others. The program's own writes do not count.
 func TestHolds(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -51,8 +51,8 @@ func TestHolds(t *testing.T) {
 	holds("an own delete", listed[:2], 2, false)
 }
 
-// TestMetadataSizeIsKept: what a life has seen is there in the next, without a commit
-// of its own.
+// TestMetadataSizeIsKept: the size that a life has seen is known in the next, without a
+// commit of its own.
 func TestMetadataSizeIsKept(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

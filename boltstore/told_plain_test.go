@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlainHandlerOfALostSource: where a source may have been lost with its file, nobody
-// knows whether it had plain handlers. So they count as awaited. A source of a new file
+// TestPlainHandlerOfALostSource: if a source may have been lost with its file, it is
+// unknown whether it had plain handlers. So they count as awaited. A source of a new file
 // had none.
 func TestPlainHandlerOfALostSource(t *testing.T) {
 	for name, emptied := range map[string]bool{"a new file": false, "a file that was emptied": true} {

@@ -17,9 +17,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestUnknownDeletes: a delete of what the file does not hold is handed out if
-// it is newer than everything accepted, and than every page of the last list:
-// the list may have told it.
+// TestUnknownDeletes: a delete of an object that the file does not hold is handed out if
+// it is newer than everything accepted and than every page of the last list, since the
+// list may have told it already.
 func TestUnknownDeletes(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	list := func(rv, newest, target string, names ...string) {
@@ -82,7 +82,7 @@ func TestDeltaHasPrevious(t *testing.T) {
 		{q.Update, 2, cache.Updated, "1"},
 		{q.Add, 3, cache.Updated, "2"}, // a replayed ADDED
 		{q.Delete, 4, cache.Deleted, "3"},
-		{q.Update, 5, cache.Added, ""}, // a MODIFIED of what is not there
+		{q.Update, 5, cache.Added, ""}, // a MODIFIED of an unknown object
 	}
 	for _, st := range steps {
 		if err := st.do(object("x", st.rv)); err != nil {
@@ -296,7 +296,7 @@ func TestFullInAWindow(t *testing.T) {
 		case time.Now().After(deadline):
 			t.Fatal("nobody is held up, and not all are accepted")
 		}
-		goruntime.Gosched() // who adds is slower than who pops, and there may be too few to be urgent
+		goruntime.Gosched() // adding is slower than popping, and there may be too few to be urgent
 	}
 }
 

@@ -105,9 +105,9 @@ func (c *consumer) put(o *corev1.ConfigMap) {
 	c.known[key] = o.ResourceVersion
 }
 
-// TestTellsAsClientGo: random programs of what a Reflector asks of its queue
-// have a consumer tell the same as client-go's own, in the same order for each
-// key; without a Replace in between, in the same order altogether.
+// TestTellsAsClientGo: after random programs of the calls that a Reflector makes to its
+// queue, the consumer has told the same as with client-go's own queue, in the same order
+// for each key, and without a Replace in between in the same order overall.
 func TestTellsAsClientGo(t *testing.T) {
 	for i := range 60 {
 		seed := uint64(time.Now().UnixNano()) + uint64(i)

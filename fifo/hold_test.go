@@ -156,8 +156,8 @@ func sees(t *testing.T, q *Queue, s *boltstore.Claimed) bool {
 	return there
 }
 
-// TestHeld: what is from before a list that has confirmed goes into the file in one
-// commit, with what reaches the list, however much a commit takes else.
+// TestHeld: the changes from before a confirming list go into the file in one commit,
+// together with those that reach the list, even if a commit otherwise takes fewer.
 func TestHeld(t *testing.T) {
 	q, s := held(t, 0)
 	big := object("x", 7)
@@ -170,7 +170,7 @@ func TestHeld(t *testing.T) {
 	if b, more := q.Take(1, true); b != nil || more {
 		t.Errorf("the committer takes %+v", b)
 	}
-	// The file is as it will be at 9: nobody waits for what is held.
+	// The file is as it will be at 9: no reader waits for the held changes.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, err := range []error{q.WaitConfirmed(ctx, time.Unix(1000, 0), true), q.WaitVersion(ctx, "7")} {

@@ -10,8 +10,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestFlushBehindWhatNobodyPops: a Flush ends although nobody pops: the consumer
-// may be the one that waits for it.
+// TestFlushBehindWhatNobodyPops: a Flush ends although nothing is popped: the consumer
+// itself may be waiting for it.
 func TestFlushBehindWhatNobodyPops(t *testing.T) {
 	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, settings{most: 10_000})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -16,8 +16,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// keep has a program keep config maps in the file. It returns what reads them, and what
-// ends the program.
+// keep runs a program that keeps config maps in the file. It returns a store to read
+// them, and a function that ends the program.
 func keep(cluster *exampletest.Cluster) (*boltstore.Store, func()) {
 	db, err := boltstore.Open(cluster.Path(), boltstore.Options{})
 	if err != nil {
@@ -54,8 +54,8 @@ func until(s *boltstore.Store, n int) {
 	}
 }
 
-// What happened to an object, from a program's own file. The objects of the first list
-// have no history before it.
+// The history of an object, from a program's own file. For the objects of the first list
+// it begins with that list.
 func ExampleOf() {
 	cluster := exampletest.Start()
 	defer cluster.End()

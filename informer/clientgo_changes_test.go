@@ -117,7 +117,7 @@ func (c *resyncClock) take() []string {
 	return c.times
 }
 
-// changeScenarios are about what handlers are told of what the server shows.
+// changeScenarios are about the changes on the server that handlers are told.
 var changeScenarios = []scenario{
 	{name: "changes", run: func(s *side) {
 		h := s.handler("h")

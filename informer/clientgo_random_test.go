@@ -136,7 +136,8 @@ func unchanged(call string) bool {
 	return m != nil && m[1] == m[2]
 }
 
-// look notes what can be seen. What a list or a resync tells comes in no certain order.
+// look notes everything visible. The changes of a list or a resync are told in no certain
+// order.
 func (p *user) look(when string) {
 	for _, h := range p.handlers {
 		if h.release != nil {

@@ -30,7 +30,7 @@ func (p *user) change(lost bool) {
 		return
 	}
 	if p.touched != nil {
-		p.touched[key] = true // nobody sees what is between two lists
+		p.touched[key] = true // changes between two lists are not seen
 	}
 	_, there := p.objects[key]
 	told := map[bool]float64{true: 0, false: 1}[lost] // how likely a watch is told

@@ -26,7 +26,7 @@ import (
 
 type note struct{ what, value string }
 
-// side is client-go's informer or ours, with what a scenario has noted of it.
+// side is client-go's informer or ours, with a scenario's notes about it.
 type side struct {
 	t     *testing.T
 	file  bool // ours

@@ -220,8 +220,8 @@ func (w *handWatched) opens(from string) {
 	w.events = <-w.now
 }
 
-// brings has the watch bring an event. Once it has been accepted, and what may be
-// committed is in the file, readers have a look.
+// brings makes the watch send an event. When the event is accepted, and every change that
+// may be committed is in the file, readers have a look.
 func (w *handWatched) brings(typ watch.EventType, name string, rv int) {
 	w.t.Helper()
 	w.events.Action(typ, cmAt(name, rv))

@@ -32,7 +32,7 @@ type believer struct {
 	// good: it acknowledges everything.
 	good  bool
 	there map[string]*corev1.ConfigMap
-	uids  map[types.UID]cache.DeltaType // the type of what it was last told, for each object
+	uids  map[types.UID]cache.DeltaType // the type of the change it was last told, for each object
 	acked map[string]uint64             // in this life, or durably
 	last  map[string]uint64             // seq last told
 	later []Event
@@ -105,7 +105,7 @@ func (b *believer) closed(e Event) {
 	delete(b.open[e.Key], e.delivery)
 }
 
-// answer acknowledges some of what was left for later, or not.
+// answer acknowledges some of the events that were left for later, or none.
 func (b *believer) answer(all bool) {
 	b.mu.Lock()
 	later := b.later

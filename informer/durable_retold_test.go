@@ -27,7 +27,7 @@ func keptRetold(t *testing.T, o DurableOptions) {
 	var mu sync.Mutex
 	var told []string
 	refuse := ""
-	there := "" // as of what was told
+	there := "" // by the changes told so far
 	handle := func(_ context.Context, e Event) error {
 		mu.Lock()
 		defer mu.Unlock()

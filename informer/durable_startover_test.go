@@ -38,7 +38,7 @@ func TestDurableStartsOver(t *testing.T) {
 	r.expect("add more")
 	l.acknowledged().end()
 
-	// Changes that nobody was told, in a block that is damaged.
+	// Changes that no handler was told, in a damaged block.
 	r.answers(func(Event) error { return ErrAckLater })
 	l = other.durably(DurableOptions{}, r).run().synced()
 	other.delete("more")

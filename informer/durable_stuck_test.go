@@ -172,8 +172,8 @@ func TestHotKeysThatWait(t *testing.T) {
 	l.end()
 }
 
-// TestCollapsedDeletes: what is told again is collapsed, and has the delete of
-// each object that was told before.
+// TestCollapsedDeletes: changes that are told again are collapsed, and include the delete
+// of each object that was told before.
 func TestCollapsedDeletes(t *testing.T) {
 	w := newWorld(t)
 	r := newLedger(t)

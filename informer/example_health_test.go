@@ -11,9 +11,9 @@ import (
 	"github.com/kubewake/kubewake/informer"
 )
 
-// A program is ready once pods are there and everything over the file has synced, and
-// while the server has confirmed it within the last quarter of an hour. A manager of
-// controller-runtime takes the checks as they are: mgr.AddReadyzCheck("cache", ready).
+// A program is ready when its pods are there, everything over the file has synced, and
+// the server has confirmed it within the last quarter of an hour. A manager of
+// controller-runtime takes the checks directly: mgr.AddReadyzCheck("cache", ready).
 func ExampleReady() {
 	run := func(db *boltstore.DB, pods cache.SharedIndexInformer) error {
 		ready, live := informer.Ready(db, 15*time.Minute, pods), informer.Live(db)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// synced runs an informer, and a function once it has synced.
+// synced runs an informer, and calls a function once it has synced.
 func synced(inf *informer.Informer, fn func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -26,7 +26,7 @@ func synced(inf *informer.Informer, fn func()) {
 	<-ended
 }
 
-// Indices are in the file, too. With a version for each function a new build of the
+// Indices are in the file, too. If each index function has a version, a new build of the
 // program need not call it for all objects again.
 func ExampleOptions_indexers() {
 	cluster := exampletest.Start("a", "b")
@@ -54,20 +54,20 @@ func ExampleOptions_indexers() {
 	// [web/a web/b] <nil>
 }
 
-// A program at the far end of a slow or metered link starts without it, and asks for few
-// bytes once it is there.
+// A program at the far end of a slow or metered link starts without the link, and asks
+// for few bytes when it is up.
 func ExampleOptions_farLink() {
 	cluster := exampletest.Start("a", "b")
 	defer cluster.End()
 	db, err := boltstore.Open(cluster.Path(), boltstore.Options{
-		FlushInterval: time.Minute, // spares the flash; at most what was told in it is told again
+		FlushInterval: time.Minute, // spares the flash; at most the changes of a minute are told again
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer db.Close()
 	inf, err := informer.NewSharedIndexInformer(db, configMaps(cluster.Config()), &corev1.ConfigMap{}, informer.Options{
-		MaxStaleness: 24 * time.Hour, // without a link what was confirmed within the day will do
+		MaxStaleness: 24 * time.Hour, // without a link, a state confirmed within the day is enough
 		Reflector:    reflector.Options{Confirm: reflector.ConfirmBookmark},
 	})
 	if err != nil {

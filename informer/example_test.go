@@ -19,14 +19,15 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// configMaps lists those of a namespace, through a client of a wrapped config.
+// configMaps lists the config maps of a namespace, through a client with a wrapped
+// config.
 func configMaps(cfg *rest.Config) cache.ListerWatcher {
 	client := kubernetes.NewForConfigOrDie(reflector.WrapConfig(cfg))
 	return cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "configmaps", "web", fields.Everything())
 }
 
-// A program that starts again reads at once what it knew, and is told what was deleted
-// meanwhile.
+// A restarted program can read its last state at once, and is told the deletes that it
+// has missed.
 func ExampleNewSharedIndexInformer() {
 	cluster := exampletest.Start("a", "b")
 	defer cluster.End()
@@ -72,8 +73,8 @@ func ExampleNewSharedIndexInformer() {
 	// confirmed by the server: 1
 }
 
-// A durable handler is told what it has not acknowledged, deletes included, also if the
-// program was killed amid its work.
+// A durable handler is told the changes that it has not acknowledged, deletes included,
+// even if the program was killed in the middle of its work.
 func ExampleInformer_AddDurableHandler() {
 	cluster := exampletest.Start("a", "b")
 	defer cluster.End()
@@ -167,8 +168,8 @@ func ExampleNewDurableQueue() {
 	// work on web/a
 }
 
-// A controller-runtime manager takes what ForControllerRuntime returns, and calls it for
-// each list of its cache.
+// A controller-runtime manager takes the function that ForControllerRuntime returns, and
+// calls it for each list of its cache.
 func ExampleForControllerRuntime() {
 	cluster := exampletest.Start("a")
 	defer cluster.End()
@@ -180,9 +181,9 @@ func ExampleForControllerRuntime() {
 
 	newInformer := informer.ForControllerRuntime(db, informer.Options{MaxStaleness: time.Hour})
 
-	// In a program:
+	// A program does this:
 	//	mgr, err := ctrl.NewManager(reflector.WrapConfig(cfg), ctrl.Options{Cache: cache.Options{NewInformer: newInformer}})
-	// which calls, for the config maps of a namespace:
+	// For the config maps of a namespace, the manager then calls:
 	inf := newInformer(configMaps(cluster.Config()), &corev1.ConfigMap{}, 10*time.Hour, cache.Indexers{})
 
 	ctx, stop := context.WithCancel(context.Background())

@@ -10,9 +10,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestEndWhenMoved: an informer that is asked to ends in order once its file is
-// gone from its path, and one that is not asked goes on. What is at the path
-// then is not touched, and the next life begins on it.
+// TestEndWhenMoved: if the options ask for it, an informer ends in order once its file is
+// gone from its path; otherwise it goes on. The file that is then at the path is not
+// touched, and the next life begins on it.
 func TestEndWhenMoved(t *testing.T) {
 	t.Parallel()
 	for name, asked := range map[string]bool{"asked": true, "not asked": false} {

@@ -9,8 +9,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestFreshOutOfReach: readers of the store do not wait for a server that is out of reach.
-// What it has confirmed lately is fresh enough for them.
+// TestFreshOutOfReach: readers of the store do not wait for an unreachable server. A
+// recent confirmation is fresh enough for them.
 func TestFreshOutOfReach(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

@@ -81,7 +81,7 @@ func TestRemovedAtTheEnd(t *testing.T) {
 		},
 		"and a delete before the end": func(l *life, g *gate, reg, other cache.ResourceEventHandlerRegistration) {
 			l.remove(reg, other)
-			l.delete("c") // nobody is told
+			l.delete("c") // no handler is told
 			close(g.shut)
 		},
 		"and shut down": func(l *life, g *gate, reg, other cache.ResourceEventHandlerRegistration) {
@@ -108,7 +108,7 @@ func TestRemovedAtTheEnd(t *testing.T) {
 			<-g.called
 			eventually(t, "the other is told", func() bool { return slices.Equal(second.names(), []string{"c"}) })
 			ends(l, g, reg, other)
-			w.create("d") // of which nobody is told, perhaps
+			w.create("d") // perhaps no handler is told
 			if l.ctx.Err() == nil {
 				l.equal()
 			}

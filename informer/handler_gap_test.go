@@ -95,8 +95,8 @@ func newGapped(t *testing.T, lost bool) (g *gapped, last uint64) {
 	return g, told + 3
 }
 
-// TestGapIsReplayed: where the journal has lost entries that a handler has still
-// to be told, what follows is told, and all objects again.
+// TestGapIsReplayed: if the journal has lost entries that a handler has still to be told,
+// the handler is told the later entries, and all objects again.
 func TestGapIsReplayed(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {

@@ -112,8 +112,7 @@ func TestReplayMemory(t *testing.T) {
 	}
 }
 
-// replayHeap is the live heap, above that of before, in the worst moment of
-// telling a handler of n objects.
+// replayHeap is the highest growth of the live heap while a handler is told n objects.
 func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 	t.Helper()
 	path := t.TempDir() + "/replay.db"

@@ -42,8 +42,8 @@ func stallChange(n int) (watch.EventType, *corev1.ConfigMap) {
 	return watch.Modified, o
 }
 
-// stalled is a handler that does not return from its first call before it may,
-// and finds fault with the order of what it is told.
+// stalled is a handler that does not return from its first call until it may, and checks
+// the order of the changes it is told.
 type stalled struct {
 	t        *testing.T
 	collapse bool // not every version is told

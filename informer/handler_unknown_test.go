@@ -268,8 +268,8 @@ func TestUnknownDeleteOverLives(t *testing.T) {
 	}
 }
 
-// TestUnknownDeleteIsParked: a durable handler that is behind is told it from
-// what is parked, too.
+// TestUnknownDeleteIsParked: a durable handler that is behind is told it from the parked
+// entries, too.
 func TestUnknownDeleteIsParked(t *testing.T) {
 	f := newFed("10", versioned("a", "a", "9"))
 	_, inf := overFed(t, filepath.Join(t.TempDir(), "test.db"), f)

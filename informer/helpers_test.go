@@ -137,7 +137,7 @@ func TestMain(m *testing.M) {
 	// One of them sleeps until after the last error, which is ages ahead of a
 	// bubble's clock.
 	utilruntime.ErrorHandlers = nil
-	// What client-go says of broken links, without end, would hide a failure.
+	// client-go's endless messages about broken links would hide a failure.
 	flag.Parse()
 	if many := os.Getenv("KUBEWAKE_TURMOIL") != "" && os.Getenv("KUBEWAKE_SEED") == ""; many || !testing.Verbose() {
 		klog.SetLogger(logr.Discard())
@@ -149,7 +149,7 @@ func TestMain(m *testing.M) {
 // the bubble's clock, and so a day takes seconds.
 func bubble(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
-	// What the process has but one of must not belong to the bubble.
+	// Things that exist once in the process must not belong to the bubble.
 	warm := newWorld(t)
 	warm.create("a")
 	l := warm.live(Options{}, newRecorder(t)).run().synced()

@@ -54,7 +54,7 @@ func (c *modelClock) rest(o op) {
 		c.Set(c.truth().Add(time.Hour), false)
 	case 6: // a time service does
 		c.Set(c.truth(), true)
-	case 7: // somebody sets it well, and nobody vouches
+	case 7: // it is set correctly, and no server vouches for it
 		c.Set(c.truth(), false)
 	}
 }

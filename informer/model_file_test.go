@@ -88,8 +88,8 @@ func (m *model) compactElsewhere(err error) {
 	}
 }
 
-// fileBack has the operator put the file back. What came to its path meanwhile is
-// what the other program has made of it.
+// fileBack is the operator putting the file back. The file that came to its path
+// meanwhile is as the other program has left it.
 func (m *model) fileBack() {
 	r := m.elsewhere
 	if r == nil {

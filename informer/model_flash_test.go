@@ -27,7 +27,7 @@ type flash struct {
 // that is behind; of more than that, the last one is.
 const keptOfKey = 6
 
-// flashed has the server tell of a flash, which all handlers must be told, and
+// flashed makes the server announce a flash, which all handlers must be told, or does
 // nothing if there is an object under that key.
 func (m *model) flashed(key int) {
 	s := m.server

@@ -28,7 +28,7 @@ type observer struct {
 	calls  int
 	faults []string
 	there  map[string]*corev1.ConfigMap
-	last   map[types.UID]cache.DeltaType // the type of what it was last told, for each object
+	last   map[types.UID]cache.DeltaType // the type of the change it was last told, for each object
 	seen   map[string]bool               // versions
 	acked  map[string]uint64             // since a crash
 	fresh  map[string]bool               // keys of which it was told in this life
@@ -74,7 +74,7 @@ func (o *observer) stuck(key string) {
 	o.cond.Broadcast()
 }
 
-// leave ends its calls, with what it has not acknowledged.
+// leave ends its calls, with its unacknowledged events.
 func (o *observer) leave() {
 	if !o.durable { // its calls count
 		o.behave("go on")
@@ -89,7 +89,7 @@ func (o *observer) ack(e Event) {
 	delete(o.open[e.Key], e.delivery)
 }
 
-// answer acknowledges some of what it has left for later, in any order, and
+// answer acknowledges some of the events that it has left for later, in any order, and
 // refuses some.
 func (o *observer) answer(n int) {
 	o.mu.Lock()
@@ -121,8 +121,7 @@ func nameOf(e Event) string {
 // teller is an observer in one life.
 type teller struct{ *observer }
 
-// live begins a life. What was acknowledged before stays so unless something
-// was lost.
+// live begins a life. Earlier acknowledgements stay unless something was lost.
 func (o *observer) live(lost bool) *teller {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -241,7 +240,8 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 	return nil
 }
 
-// judge compares what it is told with what it knows. anew: it may know something later.
+// judge compares a change with the handler's knowledge. anew: the handler may know a
+// later state.
 func (t *teller) judge(typ cache.DeltaType, o *corev1.ConfigMap, old any, anew bool) {
 	was := t.there[o.Name]
 	if prev, ok := old.(*corev1.ConfigMap); ok {

@@ -29,7 +29,7 @@ type modelServer struct {
 	marks   int           // bookmarks, ever
 	streams int           // counts up when all watches are told that they expired
 	uids    int
-	pad     string                               // of what is written
+	pad     string                               // of written objects
 	held    bool                                 // watches begin without a bookmark
 	stalled bool                                 // watches bring nothing
 	states  map[int]map[string]*corev1.ConfigMap // by version; nil: not kept

@@ -172,8 +172,8 @@ func (m *model) step(o op) {
 	}
 }
 
-// storeOwn has the program store, or remove, what the server never hears of. What
-// is read of it is not the server's until the key changes there.
+// storeOwn makes the program store or remove an object without the server's knowledge.
+// Reads of it are not the server's until the key changes there.
 func (m *model) storeOwn(o op) {
 	if m.own == nil {
 		m.own = map[int]bool{}
@@ -266,8 +266,8 @@ func (m *model) reopen() {
 	m.start()
 }
 
-// crash goes on with the file as the last commit left it. What is told after
-// that was never told.
+// crash goes on with the file as the last commit left it. Changes told after that commit
+// count as not told.
 func (m *model) crash() {
 	for _, o := range m.observers {
 		o.behave("freeze")

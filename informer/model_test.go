@@ -67,7 +67,7 @@ var ops = func() (all []string) {
 }()
 
 var program = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) op {
-	// What comes first is what a failure is shrunk to.
+	// A failure is shrunk to the first alternatives.
 	return op{ops[rapid.IntRange(0, len(ops)-1).Draw(t, "do")], rapid.IntRange(0, 15).Draw(t, "key"), rapid.IntRange(0, 7).Draw(t, "n")}
 }), 300, 700)
 
@@ -136,7 +136,7 @@ const programs = 4
 // runProgram draws a program and runs it on a file in dir, which is new.
 func runProgram(t *rapid.T, dir string) []op {
 	p := program.Draw(t, "program")
-	// What happens to few keys happens to each of them often.
+	// With few keys, each of them goes through many changes.
 	keys := rapid.SampledFrom([]int{16, 3, 1}).Draw(t, "keys")
 	for i := range p {
 		p[i].key %= keys
@@ -163,7 +163,7 @@ func runProgram(t *rapid.T, dir string) []op {
 		t.Fatal(err)
 	}
 	if m.disk {
-		return p // it goes with what is on it
+		return p // it goes together with its contents
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -312,8 +312,8 @@ func (m *model) addDurable(name string, o *observer, lost bool) cache.ResourceEv
 	return reg
 }
 
-// addAgain stops the first durable handler, with what it has not acknowledged,
-// and adds it again.
+// addAgain stops the first durable handler, with its unacknowledged events, and adds it
+// again.
 func (m *model) addAgain() {
 	m.durable.leave()
 	if err := m.inf.RemoveEventHandler(m.durableReg); err != nil {
@@ -339,7 +339,7 @@ func (m *model) end() {
 	m.endOpen()
 }
 
-// endOpen is end with what durable handlers have not acknowledged.
+// endOpen is end while durable handlers have unacknowledged events.
 func (m *model) endOpen() {
 	for _, o := range m.observers {
 		o.leave()

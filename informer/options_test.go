@@ -21,8 +21,7 @@ import (
 
 const longest, shortest = time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
 
-// byData indexes config maps by what is in them, and a name of the version of
-// the function.
+// byData indexes config maps by their content and by the name of the function's version.
 func byData(version string) cache.Indexers {
 	return cache.Indexers{"data": func(o any) ([]string, error) {
 		if cm, ok := o.(*corev1.ConfigMap); ok {
@@ -32,8 +31,8 @@ func byData(version string) cache.Indexers {
 	}}
 }
 
-// TestOptionsArrive: each option that is for the file or the source gets there.
-// Each is shown by what it changes, beside an informer without it.
+// TestOptionsArrive: each option for the file or the source takes effect. The effect is
+// shown beside an informer without the option.
 func TestOptionsArrive(t *testing.T) {
 	same := func(o any) (any, error) { return o, nil }
 	indexed := func(l *life) string {

@@ -96,9 +96,9 @@ func liveOnce(t *testing.T, inf *Informer) {
 	<-done
 }
 
-// TestStopDoesNotWaitForCalls: Run returns when it is told to, although a list
-// or watch function never does. What that returns later is dropped. client-go
-// waits for a watch function, and not for a list.
+// TestStopDoesNotWaitForCalls: Run returns when its context ends, although a list or
+// watch function never does. A later result of that function is dropped. client-go waits
+// for a watch function, and not for a list.
 func TestStopDoesNotWaitForCalls(t *testing.T) {
 	is := func(name string, cond func(metav1.ListOptions) bool) func(string, metav1.ListOptions) bool {
 		return func(what string, o metav1.ListOptions) bool { return what == name && cond(o) }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// TestTransformInPlace: a transform has the objects of the watch to itself, also while
-// the source catches up. The race detector says so, and with unstructured objects Go
-// does, which ends the program.
+// TestTransformInPlace: a transform has the objects of the watch to itself, even while
+// the source catches up. Otherwise the race detector would report it, and with
+// unstructured objects Go would end the program.
 func TestTransformInPlace(t *testing.T) {
 	w := newWorld(t)
 	w.create("o")

@@ -119,9 +119,9 @@ func (l blife) told(typ cache.DeltaType, obj any) error {
 	return nil
 }
 
-func (l blife) OnAdd(obj any, _ bool) { _ = l.told(cache.Added, obj) }   // a plain handler has nobody to give an error to
-func (l blife) OnUpdate(_, obj any)   { _ = l.told(cache.Updated, obj) } // likewise
-func (l blife) OnDelete(obj any)      { _ = l.told(cache.Deleted, obj) } // likewise
+func (l blife) OnAdd(obj any, _ bool) { _ = l.told(cache.Added, obj) }   // a plain handler cannot return an error
+func (l blife) OnUpdate(_, obj any)   { _ = l.told(cache.Updated, obj) } // as in OnAdd
+func (l blife) OnDelete(obj any)      { _ = l.told(cache.Deleted, obj) } // as in OnAdd
 func (l blife) HandleEvent(_ context.Context, e Event) error {
 	if e.Type == EventReset {
 		b := l.belief

@@ -232,8 +232,8 @@ func (m *turmoil) discard(power bool) {
 	m.watch(dir)
 }
 
-// lose says that the file may have lost something, so that the plain handlers need not be
-// told the delete of what they know.
+// lose notes that the file may have lost something: plain handlers need no longer be told
+// the deletes of objects that they know.
 func (m *turmoil) lose(what string, durable bool) {
 	m.say("lost: %s", what)
 	m.hurt = true

@@ -58,7 +58,7 @@ func (m *turmoil) story() string {
 	return s
 }
 
-// open opens the file. What was damaged is set aside then, and nothing else is.
+// open opens the file. A damaged file is set aside then, and no other.
 func (m *turmoil) open() {
 	open := func() (err error) {
 		m.db, err = boltstore.Open(m.path, m.fileOptions())
@@ -134,7 +134,7 @@ func (m *turmoil) fill() {
 		}
 	} else {
 		m.disk.mu.Lock()
-		m.disk.refused = 0 // those of before may be long ago
+		m.disk.refused = 0 // earlier ones may be long ago
 		m.disk.mu.Unlock()
 		m.disk.full.Store([]int64{3, 10}[m.r.IntN(2)])
 	}
@@ -150,7 +150,7 @@ func (m *turmoil) fill() {
 	}
 }
 
-// convert has the next life encrypt the file, or decrypts it.
+// convert makes the next life encrypt the file, or decrypts it.
 func (m *turmoil) convert() {
 	if m.db != nil || m.isFull() || m.hurt {
 		return
@@ -167,7 +167,7 @@ func (m *turmoil) convert() {
 	m.sealed = !m.sealed
 }
 
-// mend has the file verified after damage that nothing may have met: by another boot.
+// mend makes another boot verify the file, since it may have damage that nothing has met.
 func (m *turmoil) mend() {
 	if !m.hurt {
 		return
@@ -325,7 +325,7 @@ func (m *turmoil) aimed(q *http.Request) bool {
 
 type whole struct{}
 
-// linkFaults has the simulator do what torn and busy say.
+// linkFaults gives the simulator the faults in torn and busy.
 func (m *turmoil) linkFaults() {
 	m.sim.FailNext(func(q *http.Request) bool {
 		return m.torn.Load() > 0 && q.Context().Value(whole{}) == nil && m.aimed(q)

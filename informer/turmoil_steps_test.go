@@ -77,9 +77,9 @@ func (m *turmoil) recreate() {
 }
 
 // storeOwn writes to the store of a source: an object of the program's own, one that is
-// ahead of the server, what the server has answered, or a delete.
+// ahead of the server, one that the server has answered, or a delete.
 func (m *turmoil) storeOwn() {
-	synctest.Wait() // nobody can tell what it reads of one cluster, and writes after another one has come
+	synctest.Wait() // an object read from one cluster and written after another has come cannot be recognized
 	s := m.sources[m.r.IntN(len(m.sources))]
 	i := m.r.IntN(14)
 	switch s.ns {
@@ -91,7 +91,7 @@ func (m *turmoil) storeOwn() {
 	ns, name := m.name(i)
 	key := ns + "/" + name
 	if s.inf.store.State().ClusterUID == "" {
-		return // nobody knows of which cluster it is
+		return // its cluster is unknown
 	}
 	s.own[key] = true
 	old, ok, err := s.inf.GetStore().GetByKey(key)

@@ -80,9 +80,9 @@ func (l *life) crashed() {
 	}
 }
 
-// TestTransformFailsOnce: an event whose object the transform refused is passed
-// by the resume point. The next life, in which the transform works, has the
-// object and tells the handlers, although nothing changes any more.
+// TestTransformFailsOnce: the resume point passes an event whose object the transform
+// refused. The next life, in which the transform works, has the object and tells the
+// handlers, although nothing changes any more.
 func TestTransformFailsOnce(t *testing.T) {
 	for _, how := range []string{"error", "panic", "crash", "expired", "deleted", "recreated"} {
 		t.Run(how, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestTransformFailsOnce(t *testing.T) {
 	}
 }
 
-// TestTransformFailsInAList: likewise where a list brought it.
+// TestTransformFailsInAList: the same as TestTransformFailsOnce, for an object of a list.
 func TestTransformFailsInAList(t *testing.T) {
 	for _, expired := range []bool{false, true} {
 		t.Run(fmt.Sprint("expired again ", expired), func(t *testing.T) {
@@ -355,8 +355,8 @@ func TestRefusedForEver(t *testing.T) {
 	})
 }
 
-// paged keeps a stock Reflector from streaming the first list: of that it would
-// leave out, for good, what the transform refuses.
+// paged keeps a stock Reflector from streaming the first list: it would leave out refused
+// objects of a streamed list for good.
 type paged struct{ cache.ListerWatcher }
 
 func (paged) IsWatchListSemanticsUnSupported() bool { return true }

@@ -72,8 +72,8 @@ func TestVersionZeroIsNone(t *testing.T) {
 	}
 }
 
-// TestMaxStalenessWithoutVersions: what a server without versions has confirmed counts,
-// too. What was purged does not.
+// TestMaxStalenessWithoutVersions: a confirmation by a server without versions counts,
+// too. Purged contents do not.
 func TestMaxStalenessWithoutVersions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	for i, tc := range []struct {

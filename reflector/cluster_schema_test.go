@@ -21,8 +21,9 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// TestLearnsTheFlowSchema: a flow schema that an administrator has made anew is noted, with
-// no list. The cluster is asked for once, and a doubt that brings nothing new writes nothing.
+// TestLearnsTheFlowSchema: a flow schema that an administrator has recreated is noted
+// without a list. The cluster's identity is asked for once, and a check without a new
+// result writes nothing.
 func TestLearnsTheFlowSchema(t *testing.T) {
 	for _, tells := range []bool{true, false} {
 		t.Run(fmt.Sprint("tells its UID ", tells), func(t *testing.T) {

@@ -344,8 +344,7 @@ func TestClusterBehindAudit(t *testing.T) {
 	}
 }
 
-// recreateIn has the server become another cluster, with one object, which cuts
-// this request.
+// recreateIn makes the server another cluster, with one object, which cuts this request.
 func (f *fixture) recreateIn(r *http.Request) {
 	go func() {
 		err := f.sim.Recreate(1_000_000)

@@ -15,7 +15,7 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// client-go's own informer starts with what the file has.
+// client-go's own informer starts with the file's objects.
 func ExampleNewStandalone() {
 	cluster := exampletest.Start("a", "b")
 	defer cluster.End()

@@ -99,7 +99,7 @@ func TestMain(m *testing.M) {
 	// One of them sleeps until after the last error, which is ages ahead of a
 	// bubble's clock.
 	utilruntime.ErrorHandlers = nil
-	// What client-go says of broken links, without end, would hide a failure.
+	// client-go's endless messages about broken links would hide a failure.
 	if flag.Parse(); !testing.Verbose() {
 		klog.SetLogger(logr.Discard())
 	}
@@ -293,7 +293,7 @@ func (f *fixture) takeTold() string {
 	return strings.Join(told, ", ")
 }
 
-// after lets so much of the bubble's time pass, and all that happens in it.
+// after lets that much of the bubble's time pass, with everything that happens in it.
 func after(d time.Duration) {
 	time.Sleep(d) // the bubble's clock
 	synctest.Wait()
@@ -309,8 +309,7 @@ func (f *fixture) other() {
 	}
 }
 
-// die ends this life of the process in the midst of what it does, and begins
-// another.
+// die ends this life of the process in the middle of its work, and begins another.
 func (f *fixture) die(end func()) {
 	f.t.Helper()
 	end()

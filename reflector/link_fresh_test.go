@@ -84,8 +84,8 @@ func TestWaitForFresh(t *testing.T) {
 	})
 }
 
-// TestFreshOfAnEarlierLife: what an earlier life has confirmed is fresh enough for as long,
-// without a server. What must be listed first is not.
+// TestFreshOfAnEarlierLife: a confirmation in an earlier life stays fresh for as long,
+// without a server. A source that must first be listed is not fresh.
 func TestFreshOfAnEarlierLife(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		end := f.live()
@@ -117,8 +117,8 @@ func TestFreshOfAnEarlierLife(t *testing.T) {
 	})
 }
 
-// TestFreshSinceTheCall: an answer to a question that was sent before the call is
-// of before the call, however late it comes.
+// TestFreshSinceTheCall: an answer to a question that was sent before the call counts as
+// from before the call, however late it comes.
 func TestFreshSinceTheCall(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -201,8 +201,8 @@ func TestUnstoredObjectShowsInState(t *testing.T) {
 }
 
 // TestFreshOfTheFuture: a maxAge below 0, as of a time that has passed, is 0. It once
-// had every later caller wait until that time ahead, while the server was asked without
-// end.
+// made every later caller wait until that future time, while the server was asked in a
+// loop.
 func TestFreshOfTheFuture(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()

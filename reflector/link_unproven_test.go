@@ -10,10 +10,10 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestReadersWithoutBookmarks: who asks again and again for what a server without bookmarks
-// cannot confirm does not keep the watch closed, waits in vain at most once for each list,
-// and has no list read more often than it would be after failures. kube-apiserver sends
-// none of events.
+// TestReadersWithoutBookmarks: repeated questions for a state that a server without
+// bookmarks cannot confirm do not keep the watch closed, wait in vain at most once for
+// each list, and cause no more lists than failures would. kube-apiserver sends none of
+// events.
 func TestReadersWithoutBookmarks(t *testing.T) {
 	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{}, func(f *fixture) {
 		f.reflect()

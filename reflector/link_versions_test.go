@@ -50,8 +50,8 @@ func newVersionsFixture(t *testing.T, lw cache.ListerWatcher) *versionsFixture {
 	return &versionsFixture{t: t, db: db, lw: lw, example: &corev1.ConfigMap{}, source: boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}
 }
 
-// life runs one, and returns its source once it has synced and the file has the
-// names. fn is called then.
+// life runs a life, and returns its source when it has synced and the file has the names.
+// fn is called then.
 func (o *versionsFixture) life(fn func(*ListerWatcher, *boltstore.Claimed), names ...string) State {
 	o.t.Helper()
 	store, err := o.db.Claim(boltstore.Claim{Source: o.source, Example: o.example})
@@ -119,8 +119,9 @@ func configMapOf(name, rv string) corev1.ConfigMap {
 	return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: rv}}
 }
 
-// TestConstantVersions: a server that states one version for ever has none.
-// What is made, changed and deleted while the program is down is found.
+// TestConstantVersions: a server that always states the same version counts as one
+// without versions. Objects that are created, changed and deleted while the program is
+// down are found.
 func TestConstantVersions(t *testing.T) {
 	for _, list := range []string{"1", "42", "0a", "constant"} {
 		for name, of := range map[string]func(i int) string{

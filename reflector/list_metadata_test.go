@@ -26,9 +26,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// repaired has the version expire, relists, and says what was asked for and
-// sent. The file then equals the server, once the watch has reached what was
-// left to it.
+// repaired makes the version expire, relists, and returns the requests and the bytes
+// sent. The file equals the server when the watch has reached the changes that were left
+// to it.
 func (f *rawFixture) repaired() (lists, gets int, bytes int64) {
 	f.t.Helper()
 	f.clock.Step(time.Hour) // since the last one
@@ -101,8 +101,8 @@ func (f *rawFixture) change() {
 	f.put("cm030", 4000, 30)
 }
 
-// TestMetadataFirst: of what has not changed only metadata is sent, in either
-// encoding, and nothing is decoded.
+// TestMetadataFirst: of unchanged objects only metadata is sent, in either encoding, and
+// nothing is decoded.
 func TestMetadataFirst(t *testing.T) {
 	for _, media := range []string{mediaProto, mediaJSON} {
 		t.Run(media, func(t *testing.T) {
@@ -289,8 +289,8 @@ func answers(code int, which func(*http.Request) bool) func(*rest.Config) {
 	}
 }
 
-// TestMetadataPods: with pods as clusters have them, of which one in a hundred
-// has changed, what Auto does is no worse than a full list.
+// TestMetadataPods: with realistic pods, one in a hundred of them changed, Auto costs no
+// more than a full list.
 func TestMetadataPods(t *testing.T) {
 	sent := func(repair listMode, media string) (lists, gets int, bytes int64) {
 		sim := kubesim.New(kubesim.Options{})

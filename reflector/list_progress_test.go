@@ -7,8 +7,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestListProgress: State says how far a list has come, also one that goes on with what
-// an earlier life has read. Once it has ended, nothing is left of that.
+// TestListProgress: State says how far a list has come, even if it continues the list of
+// an earlier life. After its end State no longer mentions it.
 func TestListProgress(t *testing.T) {
 	const objects = 1000
 	bubble(t, 0, kubesim.Options{}, Options{}, func(f *fixture) {

@@ -40,9 +40,9 @@ func TestPagesGrow(t *testing.T) {
 	})
 }
 
-// TestPagesShrink: a server that gives less than it is asked for is read to the
-// end, in one list, whatever page size was asked for; and a repair of what it
-// has tells only what differs.
+// TestPagesShrink: a server that sends smaller pages than requested is read to the end,
+// in one list, for any requested page size; and a repair of its objects tells only the
+// differences.
 func TestPagesShrink(t *testing.T) {
 	for name, o := range map[string]Options{"by itself": {}, "as the caller says": {pageSize: 20}, "metadata first": {repair: listMetadata}} {
 		t.Run(name, func(t *testing.T) {

@@ -37,8 +37,8 @@ func (f *fixture) interrupted(n int, meanwhile ...func()) {
 	}
 }
 
-// TestNotTakenUp: where the server does not go on with what was read, or is
-// another one by now, a list begins again and shows nothing of what was.
+// TestNotTakenUp: if the server does not continue the list that was begun, or is another
+// one by now, a list begins again and shows nothing of the old one.
 func TestNotTakenUp(t *testing.T) {
 	gone := func(f *fixture, with *apierrors.StatusError) {
 		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 1, kubesim.Answer(with))

@@ -15,9 +15,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestFirstSyncOverManyLives: a first sync that takes longer than the process
-// lives ends all the same. What it costs is about what one that is not
-// interrupted does.
+// TestFirstSyncOverManyLives: a first sync that takes longer than the process lives still
+// comes to its end, at about the cost of an uninterrupted one.
 func TestFirstSyncOverManyLives(t *testing.T) {
 	const objects, life = 1000, 100 * time.Second
 	var whole traffic
@@ -123,10 +122,10 @@ func TestServerAwayInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestChangedBetweenLives: what happens between two lives to objects that the
-// first has read, and to others, is in the file once it counts as synced. What
-// was read is confirmed as of when its first page was asked for, until the
-// watch has come to what the server has stated.
+// TestChangedBetweenLives: changes between two lives to objects that the first has read,
+// and to others, are in the file when it counts as synced. The pages count as confirmed
+// at the time of the first one's request, until the watch has reached the version that
+// the server has stated.
 func TestChangedBetweenLives(t *testing.T) {
 	for name, forget := range map[string]func(*kubesim.Server){
 		"known to the server": func(*kubesim.Server) {}, "tokens expired": (*kubesim.Server).CompactLists, "all expired": (*kubesim.Server).Compact,

@@ -17,9 +17,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestConfirmTimeout: a watch that is behind what the server states has the
-// timeout that the option says, is confirmed by the bookmark before it, and is
-// followed by a long one.
+// TestConfirmTimeout: a watch that is behind the server's stated version has the timeout
+// of the option, is confirmed by the bookmark before its end, and is followed by a long
+// one.
 func TestConfirmTimeout(t *testing.T) {
 	for seconds, o := range map[string]Options{"3": {Confirm: ConfirmBookmark}, "9": {Confirm: ConfirmBookmark, confirmTimeout: 9 * time.Second}} {
 		t.Run(seconds, func(t *testing.T) {

@@ -70,8 +70,8 @@ func (f *fixture) endLong() {
 	}
 }
 
-// overtake has the server go back to version then, and write until it is past
-// the version of the file.
+// overtake takes the server back to version then, and writes until it is past the version
+// of the file.
 func (f *fixture) overtake(then uint64, write func(i int)) {
 	f.t.Helper()
 	before := f.sim.Revision()
@@ -101,7 +101,7 @@ func TestOvertakenServerIsCounted(t *testing.T) {
 	f.endLong()
 	f.cost()
 	if n := len(f.store.ListKeys()); n != 7 {
-		t.Fatalf("%d objects", n) // nobody could know
+		t.Fatalf("%d objects", n) // it could not be noticed
 	}
 	f.watch()
 	if d := f.differs(); d != "" {

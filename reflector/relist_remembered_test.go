@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// restoredAndNotListed has the server lose an object that the file has. A life notices
-// that, and ends before it could list.
+// restoredAndNotListed makes the server lose an object that the file has. A life notices
+// that, and ends before it can list.
 func (f *fixture) restoredAndNotListed() {
 	f.t.Helper()
 	then := f.sim.Revision()
@@ -58,8 +58,8 @@ func TestRestoreRemembered(t *testing.T) {
 	})
 }
 
-// TestRestoredThenAnotherCluster: a restore that was noted says nothing of another
-// cluster. What was cached is set aside.
+// TestRestoredThenAnotherCluster: a noted restore says nothing about another cluster. The
+// cached objects are set aside.
 func TestRestoredThenAnotherCluster(t *testing.T) {
 	bubble(t, 10, kubesim.Options{InitialRV: 5000}, Options{pageSize: 3}, func(f *fixture) {
 		f.restoredAndNotListed()

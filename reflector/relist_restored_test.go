@@ -118,8 +118,8 @@ func TestRestoredAndDamaged(t *testing.T) {
 	})
 }
 
-// TestRestoredBetweenPages: a server that goes back while a list is read is
-// noticed at the next page, be it of the list's version or of what the server
+// TestRestoredBetweenPages: a server that goes back while a list is read is noticed at
+// the next page, whether that page has the list's version or the one that the server
 // offers in its place.
 func TestRestoredBetweenPages(t *testing.T) {
 	for name, tc := range map[string]struct{ repair, expired bool }{

@@ -20,9 +20,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestEachAnswer: whatever requests of a kind are answered for a while, by the
-// server or by something before it, the objects stay, nobody is asked in a
-// loop, what is live is the truth, and afterwards just what was missed is told.
+// TestEachAnswer: a kind of request gets a wrong answer for a while, from the server or
+// from a proxy. The objects stay, there is no request in a loop, a live source is right,
+// and afterwards exactly the missed changes are told.
 func TestEachAnswer(t *testing.T) {
 	requests := map[string]func(*http.Request) bool{
 		"question": func(r *http.Request) bool { return r.URL.Query().Get("limit") == "1" },

@@ -108,8 +108,8 @@ func (f *customFixture) colors() string {
 	return strings.Join(out, " ")
 }
 
-// reopen has the server end the watch before its time, and opens another. It
-// returns how often the form was asked for.
+// reopen makes the server end the watch before its time, and opens another. It returns
+// how often the form was asked for.
 func (f *fixture) reopen() int {
 	f.t.Helper()
 	f.clock.Step(time.Hour)

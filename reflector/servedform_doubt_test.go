@@ -18,9 +18,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestUntoldForm: where the server has not told the form, it is asked for once after
-// a watch has ended before its time, and watches are not cut short. Once it is told,
-// everything is read: nobody knows of which form the file's objects are.
+// TestUntoldForm: if the server has not stated the form, it is asked for once after a
+// watch has ended before its time, and watches are not cut short. When it is stated,
+// everything is read, since the form of the file's objects is unknown.
 func TestUntoldForm(t *testing.T) {
 	for _, code := range []int{http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
@@ -57,9 +57,9 @@ func TestUntoldForm(t *testing.T) {
 	}
 }
 
-// TestFormChangesDuringSlowList: the watch beside a slow list ends with the form,
-// and is opened again at the version of a write that came over it. What the pages
-// before had is read again.
+// TestFormChangesDuringSlowList: the watch beside a slow list ends with the form, and is
+// opened again at the version of a write that came over it. The objects of the earlier
+// pages are read again.
 func TestFormChangesDuringSlowList(t *testing.T) {
 	for _, repair := range []bool{false, true} {
 		t.Run(fmt.Sprint("repair ", repair), func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// reform has the server give another content under the same version.
+// reform makes the server return other content under the same version.
 func (f *rawFixture) reform(name string) {
 	f.t.Helper()
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"form": "another"}}

@@ -38,8 +38,8 @@ func TestFieldSelectorOrder(t *testing.T) {
 	}
 }
 
-// TestLabelSelectorOrder: the same for labels. The terms of one key are in order, too, and
-// the values of one term. What labels.Selector writes stays as it is.
+// TestLabelSelectorOrder: the same for labels. The terms of one key are in order, too,
+// and the values of one term. The output of labels.Selector stays as it is.
 func TestLabelSelectorOrder(t *testing.T) {
 	for _, c := range []struct{ want, other string }{
 		{"app=shop,tier=web", "tier=web,app=shop"},

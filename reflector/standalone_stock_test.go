@@ -172,7 +172,7 @@ func TestStockInformerPurged(t *testing.T) {
 	})
 }
 
-// forbid has the server refuse the objects until it is set to false.
+// forbid makes the server refuse the objects until it is set to false.
 func forbid(sim *kubesim.Server) *atomic.Bool {
 	forbidden := &atomic.Bool{}
 	forbidden.Store(true)

@@ -200,8 +200,8 @@ func TestStockInformer(t *testing.T) {
 	})
 }
 
-// TestStockInformerStaged: a repair too large to be told one by one has the
-// informer list the file again.
+// TestStockInformerStaged: after a repair that is too large to be told one by one, the
+// informer lists the file again.
 func TestStockInformerStaged(t *testing.T) {
 	standaloneBubble(t, 200, func(s *stock) {
 		after(time.Second)

@@ -187,7 +187,7 @@ func TestTypeComesBack(t *testing.T) {
 			f.delete(name)
 		}
 		f.create("cm1")
-		f.sim.Compact() // the new type knows nothing of what was before it
+		f.sim.Compact() // the new type has no events from before
 		f.cost()
 		after(10 * time.Minute)
 		f.costs("gone", kubesim.Cost{Questions: 50, Bytes: 8500})

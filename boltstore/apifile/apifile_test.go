@@ -51,7 +51,7 @@ func TestSources(t *testing.T) {
 	expect(t, h, of+"b/configmaps/z", 200, "")
 }
 
-// TestRefused: what the file cannot answer has the API's status.
+// TestRefused: requests that the file cannot answer get the API's status.
 func TestRefused(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	filetest.Relist(t, filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{}), "10", configMap("a", "x", 1))

@@ -17,8 +17,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// TestConfirmedInAnotherBoot: the clock of a device without a battery began again at this
-// boot. What was confirmed in it answers, whatever an earlier boot's clock has reached.
+// TestConfirmedInAnotherBoot: the clock of a device without a battery restarted at this
+// boot. A source that was confirmed in this boot answers, however far an earlier boot's
+// clock had come.
 func TestConfirmedInAnotherBoot(t *testing.T) {
 	hour := time.Hour
 	earlier := boltstore.State{Source: source1("pods", "", ""), Kind: "Pod", Synced: true, Confirmed: time.Unix(1_000_000, 0)}
@@ -32,8 +33,8 @@ func TestConfirmedInAnotherBoot(t *testing.T) {
 	}
 }
 
-// TestLeftBehind: a source that nobody keeps any more, as after a mirror was told to keep one
-// namespace in place of all, does not answer for one that is kept.
+// TestLeftBehind: a source that is no longer kept, for example since a mirror now keeps
+// one namespace and not all, does not answer in place of a kept one.
 func TestLeftBehind(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	all := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
@@ -68,7 +69,7 @@ func TestLeftBehind(t *testing.T) {
 	expect(t, h, of+"/y", 200, "")
 	expect(t, h, "/api/v1/configmaps", 200, "a/x b/z")
 
-	// In a file that nobody has open, the one that was confirmed last answers.
+	// In a file that no program has open, the source that was confirmed last answers.
 	ago := func(d time.Duration, namespace string) boltstore.State {
 		return boltstore.State{Source: source1("pods", namespace, ""), Kind: "Pod", Synced: true, ConfirmedAge: &d}
 	}
@@ -124,9 +125,9 @@ func TestRefusedEncoding(t *testing.T) {
 	}
 }
 
-// TestVersionLeftBehind: a server that serves an earlier version of a custom resource again
-// has the mirror keep that one. Discovery prefers it to the later version, which nobody
-// keeps any more: clients would read what was there long ago.
+// TestVersionLeftBehind: if a server serves an earlier version of a custom resource
+// again, the mirror keeps that one. Discovery prefers it to the later version, which is
+// no longer kept: clients would otherwise read outdated objects.
 func TestVersionLeftBehind(t *testing.T) {
 	of := func(version string) boltstore.Source {
 		return boltstore.Source{Group: "example.com", Version: version, Resource: "things", Form: boltstore.FormUnstructured}

@@ -146,8 +146,8 @@ func TestMetadataOnly(t *testing.T) {
 	expect(t, h, path, http.StatusOK, "a/y")
 }
 
-// TestColumns: a custom resource has the columns that its definition was described with,
-// otherwise its age. Cells of another type than the column's are empty.
+// TestColumns: a custom resource has the columns of its described definition, otherwise
+// its age. Cells of another type than the column's are empty.
 func TestColumns(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
 	db := filetest.Open(t, boltstore.Options{})

@@ -90,9 +90,9 @@ func brings(t *testing.T, w kubeapi.Watch) (all []string) {
 	}
 }
 
-// TestBrokenInAList: the changes of a list come in no order of versions. A watch that breaks
-// off among them, and goes on from the last version that its client has seen, misses none of
-// them, also if an object has the list's own version.
+// TestBrokenInAList: the changes of a list are not ordered by version. A watch that
+// breaks off among them, and goes on from the last version that its client has seen,
+// misses none of them, even if an object has the list's own version.
 func TestBrokenInAList(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})

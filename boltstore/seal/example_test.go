@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/internal/exampletest"
 )
 
-// A file is encrypted by a keyset, which lies elsewhere. The next Open after a rotation
-// uses the keyset's new key.
+// A file is encrypted with a keyset, which is kept elsewhere. After a rotation the next
+// Open uses the keyset's new key.
 func ExampleFile() {
 	cluster := exampletest.Start()
 	defer cluster.End()

@@ -77,7 +77,7 @@ func TestConcurrentRotations(t *testing.T) {
 	}
 }
 
-// TestRotateThroughALink: a link stays a link, and what it leads to has the new key.
+// TestRotateThroughALink: a link stays a link, and its target has the new key.
 func TestRotateThroughALink(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "k.key"), filepath.Join(t.TempDir(), "link")

@@ -53,7 +53,7 @@ func TestExpirationsOfClientGo(t *testing.T) {
 				}
 			}
 			must(0, s.Add(foo))(t)
-			if keys := s.ListKeys(); len(keys) != 1 { // nobody has read it
+			if keys := s.ListKeys(); len(keys) != 1 { // it was not read
 				t.Fatal(keys)
 			}
 			gone(s.Get(foo))

@@ -20,7 +20,8 @@ import (
 	"github.com/kubewake/kubewake/informer"
 )
 
-// Login is what a program caches, with the two methods of runtime.Object.
+// Login is the type of a program's cached entries, with the two methods of
+// runtime.Object.
 type Login struct {
 	User, Token string
 }
@@ -76,8 +77,8 @@ func ExampleNewTTLStore() {
 	// ann is logged in by s3cr3t
 }
 
-// A node's pods go to whoever runs them, as a kubelet has it from cache.NewUndeltaStore:
-// the last known ones at once, also without an API server.
+// A node's pods are pushed to the code that runs them, as a kubelet does with
+// cache.NewUndeltaStore. The last known ones come at once, even without an API server.
 func ExamplePush() {
 	run := func(ctx context.Context, db *boltstore.DB, lw cache.ListerWatcher, updates chan<- []any) error {
 		inf, err := informer.NewSharedIndexInformer(db, lw, &corev1.Pod{}, informer.Options{})
@@ -90,7 +91,7 @@ func ExamplePush() {
 	_ = run // it needs a server
 }
 
-// The key says where an object came from, which the object does not know.
+// The key says where an object came from, which the object itself does not.
 func ExampleNewThreadSafeStore() {
 	dir, err := os.MkdirTemp("", "stores")
 	if err != nil {

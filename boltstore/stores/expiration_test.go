@@ -66,7 +66,7 @@ func newDevice(t *testing.T, wall time.Time, right bool) *device {
 }
 
 // TestExpiryOverRestarts: the time that a process was not running counts, and so does
-// sleep. What has expired meanwhile is removed when the store is opened.
+// sleep. Entries that have expired in that time are removed when the store is opened.
 func TestExpiryOverRestarts(t *testing.T) {
 	d := newDevice(t, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), true)
 	d.add("a")
@@ -168,8 +168,8 @@ func TestKeptForEver(t *testing.T) {
 	}
 }
 
-// TestOwnPolicy: a policy may judge entries by what they hold, whatever their age. What
-// it lets expire while the age is not known is hidden.
+// TestOwnPolicy: a policy may judge entries by their content alone. An entry that it lets
+// expire while the age is unknown is hidden.
 func TestOwnPolicy(t *testing.T) {
 	dev := devicetest.New(time.Unix(1000, 0))
 	s := must(stores.NewExpirationStore(claim(t, open(t, newPath(t), boltstore.Options{Clock: dev})), policyFunc(func(e *cache.TimestampedEntry) bool {
@@ -256,8 +256,8 @@ type otherToken struct {
 	More int
 }
 
-// TestOtherType: a store whose entries' Go type has changed begins empty. It would hide
-// them otherwise, with what is stored beside them.
+// TestOtherType: a store whose entries' Go type has changed begins empty. Otherwise it
+// would hide them, together with the new entries.
 func TestOtherType(t *testing.T) {
 	path := newPath(t)
 	db := open(t, path, boltstore.Options{})

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// exported runs export over a file that has the pods, and returns what it wrote.
+// exported runs export over a file with the pods, and returns its output.
 func exported(t *testing.T, pods []runtime.Object, args ...string) (out, errOut string, code int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "f.db")

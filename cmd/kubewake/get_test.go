@@ -10,8 +10,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestGetOmitsManagedFields: as kubectl does, unless --show-managed-fields is given. That
-// flag has the objects printed by kubectl's own code.
+// TestGetOmitsManagedFields: as kubectl does, unless --show-managed-fields is given. With
+// that flag kubectl's own code prints the objects.
 func TestGetOmitsManagedFields(t *testing.T) {
 	for _, output := range []string{"json", "yaml"} {
 		for _, single := range []bool{true, false} {

@@ -74,7 +74,7 @@ func TestGetStreams(t *testing.T) {
 	}
 	check()
 
-	// Who takes no more ends it.
+	// A caller that wants no more rows ends it.
 	full := &fullWriter{}
 	if code := run(t.Context(), genericiooptions.IOStreams{Out: full, ErrOut: &bytes.Buffer{}}, []string{"get", "cm", "-A"}); code != 1 || full.writes != 1 {
 		t.Error(code, full.writes)

@@ -68,7 +68,7 @@ func TestInProcess(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What was flushed is there while the handler goes on. A client that has enough ends it.
+	// Flushed output arrives while the handler goes on. A client that has enough ends it.
 	first := make([]byte, len("first"))
 	resp = ask("/watch")
 	if _, err := io.ReadFull(resp.Body, first); err != nil || string(first) != "first" {

@@ -16,8 +16,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestDiffOfSecrets: diff shows no value of a Secret, neither the file's, nor the manifest's,
-// nor those in the copy that kubectl apply has made. What a manifest deletes is found.
+// TestDiffOfSecrets: diff shows no value of a Secret, neither the file's, nor the
+// manifest's, nor those in the copy that kubectl apply has made. A field that a manifest
+// deletes is found.
 func TestDiffOfSecrets(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f.db")

@@ -90,8 +90,8 @@ func (c *configured) write(lines string) {
 	}
 }
 
-// reload has the mirror read the file with these lines, and waits until the log says what
-// comes of it.
+// reload makes the mirror read the file with these lines, and waits until the log reports
+// the result.
 func (c *configured) reload(lines, says string) {
 	c.t.Helper()
 	c.write(lines)
@@ -152,8 +152,8 @@ func eventually(t *testing.T, is func() error) {
 	}
 }
 
-// TestReload: a SIGHUP has the mirror keep what the config file asks for by then. What
-// cannot be is refused, and nothing changes.
+// TestReload: after a SIGHUP the mirror keeps the types that the config file now asks
+// for. A file that cannot be applied is refused, and nothing changes.
 func TestReload(t *testing.T) {
 	const all = "all-namespaces: true\n"
 	c := newConfigured(t, all+"types: [configmaps]")
@@ -164,7 +164,7 @@ func TestReload(t *testing.T) {
 	c.reload(all+"types: [configmaps, secrets]", "secrets/v1: live")
 	c.keeps(both, "configmap/b configmap/a")
 
-	// What was removed stays in the file as it was.
+	// A removed type stays in the file as it was.
 	c.reload(all+"types: [secrets]", "configmaps/v1: no longer mirrored; its objects stay in the file")
 	c.create("web", "later")
 	c.keeps([]string{"secrets/v1"}, "configmap/b configmap/a")

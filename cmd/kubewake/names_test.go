@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestNamesComplete: a completion shows the names that begin with what was typed, some
-// hundred at most, and reads keys only: damaged records do not matter.
+// TestNamesComplete: a completion shows the names that begin with the typed text, about a
+// hundred at most, and reads only keys: damaged records do not matter.
 func TestNamesComplete(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	var objs []runtime.Object

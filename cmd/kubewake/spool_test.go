@@ -22,8 +22,8 @@ func (w *standing) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// TestSpool: who writes does not wait for who reads, who gets all in order. Who reads no
-// more ends it, and that is said once.
+// TestSpool: the writer does not wait for the reader, which gets everything in order. A
+// reader that has stopped reading ends the spool, and this is reported once.
 func TestSpool(t *testing.T) {
 	pager := &standing{goOn: make(chan struct{})}
 	s := newSpool(pager)
@@ -39,7 +39,7 @@ func TestSpool(t *testing.T) {
 		t.Errorf("%v, %d bytes, not %d", err, pager.Len(), len(want))
 	}
 
-	// What is too much for memory is waited for.
+	// If memory is full, the writer waits.
 	pager = &standing{goOn: make(chan struct{})}
 	s = newSpool(pager)
 	wrote := make(chan error)

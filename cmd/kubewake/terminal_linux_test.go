@@ -87,7 +87,8 @@ func (s *screen) await(t *testing.T, text string) {
 }
 
 // TestHistoryInColour: a terminal shows old values in red and new ones in green, unless
-// $NO_COLOR or --color says otherwise. What is no terminal gets the same without.
+// $NO_COLOR or --color says otherwise. Without a terminal the text is the same, without
+// colours.
 func TestHistoryInColour(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	changed(t, path)

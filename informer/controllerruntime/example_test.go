@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/informer/controllerruntime"
 )
 
-// A manager keeps its cache in a file, and says so to the kubelet. Its controllers stay as
-// they are.
+// A manager keeps its cache in a file, and its probes report the cache's state. Its
+// controllers stay as they are.
 func ExampleNewManager() {
 	run := func(ctx context.Context, cfg *rest.Config) error { // of ctrl.GetConfig
 		mgr, err := controllerruntime.NewManager(cfg, manager.Options{HealthProbeBindAddress: ":8081"},
@@ -35,8 +35,8 @@ func ExampleNewManager() {
 	_ = run // it needs a server
 }
 
-// What a controller has to do is kept in the file until Reconcile has succeeded. After a
-// restart it reconciles that, and what has changed meanwhile, deletes included.
+// A controller's open work is kept in the file until Reconcile has succeeded. After a
+// restart the controller reconciles it, and the changes since then, deletes included.
 func ExampleFor() {
 	run := func(ctx context.Context, mgr manager.Manager) error { // of NewManager
 		shop := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

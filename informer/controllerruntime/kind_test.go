@@ -129,10 +129,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestReset: where the file has lost what the work had been told, the program is told
-// so before it is told every object, until it has noted it. Objects of which nothing is
-// left are reconciled by nobody. A new name, and a file that has lost nothing, are told
-// no Reset.
+// TestReset: if the file has lost what the work had been told, the program gets a Reset
+// before it is told every object, until it has noted it. Objects without any trace are
+// not reconciled. There is no Reset for a new name, or for a file that has lost nothing.
 func TestReset(t *testing.T) {
 	sim := shop(t, "a", "b")
 	path := filepath.Join(t.TempDir(), "test.db")

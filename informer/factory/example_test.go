@@ -58,7 +58,7 @@ func ExampleWake() {
 	// synced: 2 <nil>
 }
 
-// The short form, for a program that uses the file for nothing else: two lines of a
+// The short form, for a program that uses the file only for the factory: two lines of a
 // controller change.
 func ExampleWakeFile() {
 	cluster := exampletest.Start("a", "b")

@@ -82,8 +82,8 @@ func TestTweaks(t *testing.T) {
 	}
 }
 
-// wakeTweaked wakes a factory and has the server's pods change. The server's version
-// also moves by objects of another type.
+// wakeTweaked wakes a factory and changes the server's pods. The server's version also
+// moves by objects of another type.
 func wakeTweaked(t *testing.T, sim *kubesim.Server, tweak func(*metav1.ListOptions), path string, quiet func(informers.SharedInformerFactory)) {
 	t.Helper()
 	changes := func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/kubewake/kubewake/informer/informertest"
 )
 
-// A unit test over a fake clientset runs over a temporary file with one more line.
+// With one more line, a unit test over a fake clientset runs over a temporary file.
 func ExampleWake() {
 	test := func(t testing.TB) {
 		client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "a"}})
@@ -38,7 +38,7 @@ func ExampleWake() {
 	// 1 <nil>
 }
 
-// run calls test with what it needs of a testing.T.
+// run calls test with a minimal testing.TB.
 func run(test func(testing.TB)) {
 	t := &running{}
 	test(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// The package takes the place of client-go's of the same name: the factory is made of
-// a file, too, and can fail.
+// The package replaces client-go's of the same name. Making a factory also takes a file,
+// and can fail.
 func ExampleNewSharedInformerFactory() {
 	cluster := exampletest.Start("a", "b")
 	defer cluster.End()

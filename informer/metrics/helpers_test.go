@@ -85,7 +85,7 @@ func (w *world) run(inf *informer.Informer) (end func()) {
 	return end
 }
 
-// registry is pedantic: it compares what is collected with what is described.
+// registry is pedantic: it compares the collected metrics with the descriptions.
 func registry(t *testing.T, cs ...prometheus.Collector) *prometheus.Registry {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()

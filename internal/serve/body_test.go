@@ -29,8 +29,9 @@ func (s *served) raw(begin string) net.Conn {
 	return conn
 }
 
-// TestBodyThatDoesNotCome: who announces a body and does not send it loses the connection
-// in time, also if nobody wants the body: a read, what is refused, what finds no place.
+// TestBodyThatDoesNotCome: a client that announces a body and does not send it loses the
+// connection in time, even if the body is not needed: for a read, for a refused request,
+// and for one that finds no place.
 func TestBodyThatDoesNotCome(t *testing.T) {
 	limits := Limits{Send: 100 * time.Millisecond, Requests: 1}
 	file := fileOf(t, apifile.Options{})

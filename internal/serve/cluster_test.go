@@ -86,7 +86,7 @@ func (c *cluster) setDown(down bool) {
 	}
 }
 
-// becomes has the cluster be another one, at the same address.
+// becomes puts another cluster at the same address.
 func (c *cluster) becomes(uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *cluster) review(w http.ResponseWriter, r *http.Request, review runtime.
 	_ = json.NewEncoder(w).Encode(review) // the client left
 }
 
-// answer is what the cluster says of what is passed on.
+// answer is the cluster's answer to requests that are passed on.
 func (c *cluster) answer(w http.ResponseWriter, r *http.Request) {
 	pods := metav1.APIResource{Name: "pods", Kind: "Pod", Namespaced: true, Verbs: []string{"get", "create"}}
 	maps := metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: []string{"get", "create"}}

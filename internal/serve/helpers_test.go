@@ -29,7 +29,7 @@ func object(namespace, name string, version int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(version), UID: types.UID(namespace + name)}
 }
 
-// feed returns a queue into the store, whose changes nobody waits for.
+// feed returns a queue into the store. Nothing waits for its changes.
 func feed(t testing.TB, s *boltstore.Claimed) *fifo.Queue {
 	t.Helper()
 	q := fifo.New(s, nil)

@@ -51,7 +51,7 @@ func TestConnectionMadeAnew(t *testing.T) {
 	ours := newAuthority(t)
 	owner := httptest.NewServer(http.NotFoundHandler())
 	defer owner.Close()
-	knows := func(ctx context.Context) []string { // as one who asks the file's owner
+	knows := func(ctx context.Context) []string { // as asked through the file's owner
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, owner.URL, nil)
 		if err != nil {
 			return nil
@@ -135,8 +135,8 @@ func TestClusterKnownLater(t *testing.T) {
 	write("another one known", 200)
 }
 
-// TestAskerLeaves: who asks first which cluster it is, and leaves, does not make the others
-// fail who wait for the answer.
+// TestAskerLeaves: if the first client that asks for the cluster's identity leaves, the
+// others that wait for the answer do not fail.
 func TestAskerLeaves(t *testing.T) {
 	c := newCluster(t)
 	c.becomes("one")

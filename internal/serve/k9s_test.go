@@ -80,7 +80,7 @@ func TestStartOfK9s(t *testing.T) {
 				c.setDown(mode == "offline")
 			}
 			s := start(t, o)
-			passed := map[string]int{"live": 200, "offline": 503, "no link": 404}[mode] // of what the file lacks
+			passed := map[string]int{"live": 200, "offline": 503, "no link": 404}[mode] // for objects that the file lacks
 			for _, tc := range []struct {
 				what, path, accept string
 				code               int

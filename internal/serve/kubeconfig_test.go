@@ -11,7 +11,7 @@ import (
 )
 
 // TestForeignKubeconfig: the kubeconfig of a cluster that happens to be called kubewake
-// stays. What a user has set in one that was written here stays, too.
+// stays. A user's changes to a kubeconfig that was written here stay, too.
 func TestForeignKubeconfig(t *testing.T) {
 	at, ca, token := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1234}, []byte("ca"), NewToken()
 	dir := t.TempDir()

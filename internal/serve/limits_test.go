@@ -68,7 +68,7 @@ func TestConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It has the place once it is answered.
+	// It has the place when it is answered.
 	if _, err := io.WriteString(first, "GET "+maps+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}

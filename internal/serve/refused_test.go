@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// TestRefusedDiscovery: a server that does not accept this process's credentials any more
-// takes nothing from this user of what the file has.
+// TestRefusedDiscovery: if the server no longer accepts this process's credentials, this
+// user still sees everything in the file.
 func TestRefusedDiscovery(t *testing.T) {
 	c := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		kubeapi.WriteStatus(w, apierrors.NewUnauthorized("the token has expired"))

@@ -146,8 +146,8 @@ func TestSchemaWithoutBody(t *testing.T) {
 	}
 }
 
-// TestSchemaBrokenOff: half of a document is not kept, also if no http.Server serves it, as
-// in kubewake explain --fetch. Who asked for it sees that it broke off.
+// TestSchemaBrokenOff: half of a document is not kept, even if no http.Server serves it,
+// as in kubewake explain --fetch. The client sees that it broke off.
 func TestSchemaBrokenOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Etag", `"one"`)

@@ -16,8 +16,9 @@ import (
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
-// TestShared: the file is served while nobody has it open, while its owner keeps it up to
-// date, and after that. A watch of one ends when another begins, and goes on from there.
+// TestShared: the file is served before another program opens it, while its owner keeps
+// it up to date, and after that. A watch of one ends when another begins, and goes on
+// from there.
 func TestShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	source := boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}

@@ -18,8 +18,9 @@ import (
 )
 
 // TestWatchersThatDoNotRead: 200 clients watch, half of which never read, while 1,000
-// changes a second come. Commits are on time, memory is bounded, and who reads is told of
-// every change. So it is if the file's owner, another process in truth, has the watches.
+// changes a second come. Commits are on time, memory is bounded, and clients that read
+// get every change. The same holds if the file's owner, in reality another process, has
+// the watches.
 func TestWatchersThatDoNotRead(t *testing.T) {
 	t.Run("own", func(t *testing.T) {
 		watchersThatDoNotRead(t, 1000, func(db *boltstore.DB) File { return Own(db, apifile.Options{}) })

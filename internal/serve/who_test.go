@@ -113,7 +113,7 @@ func TestSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestNeedsTheServer: without a link nobody else gets in.
+// TestNeedsTheServer: without a link no other user gets in.
 func TestNeedsTheServer(t *testing.T) {
 	s := start(t, Options{File: fileOf(t, apifile.Options{})})
 	if _, err := s.TLS("127.0.0.1:0", TLSOptions{Tokens: true}); err == nil || !strings.Contains(err.Error(), "no link") {
@@ -133,8 +133,8 @@ func TestNeedsTheServer(t *testing.T) {
 	}
 }
 
-// TestOffline: while the server cannot be asked, what it allowed within the time is
-// allowed, and nothing else.
+// TestOffline: while the server cannot be asked, requests that it allowed recently are
+// allowed, and no others.
 func TestOffline(t *testing.T) {
 	c := newCluster(t)
 	clock := fakeClock()
@@ -252,8 +252,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestCertificatesChange: a new certificate, and new CAs of clients, are used from the next
-// connection. What cannot be read is not.
+// TestCertificatesChange: a new certificate, and new CAs of clients, are used from the
+// next connection. Unreadable ones are not used.
 func TestCertificatesChange(t *testing.T) {
 	c := newCluster(t)
 	ours, others := newAuthority(t), newAuthority(t)
@@ -288,8 +288,8 @@ func TestCertificatesChange(t *testing.T) {
 	}
 }
 
-// TestKubeconfig: only this user can read it, another life goes on with its token, and one
-// that others may have read is not believed. What somebody else has written stays.
+// TestKubeconfig: only this user can read it, another life goes on with its token, and a
+// token that others may have read is not used. A file written by another program stays.
 func TestKubeconfig(t *testing.T) {
 	s := start(t, Options{File: fileOf(t, apifile.Options{})})
 	path := write(t, filepath.Join(s.dir, "kc"), nil)

@@ -53,9 +53,9 @@ var layouts = []struct {
 var valueKey = []byte{0}
 
 // BenchmarkLayouts changes 100 of 8,000 values in each transaction, anywhere, and reads
-// them. What it reports beside the time of a transaction: bytes written a change, the
-// file's size, and the time to find one value. Names have the length of a pod's, and
-// sizes those of pods, as they are and packed.
+// them. Beside the time of a transaction it reports the bytes written for a change, the
+// file's size, and the time to find one value. Names are as long as a pod's, and values
+// as large as pods, as they are and packed.
 func BenchmarkLayouts(b *testing.B) {
 	const n, each = 8000, 100
 	for _, size := range []int{1800, 5300} {

@@ -304,8 +304,8 @@ func cycle(ts *testscript.TestScript, _ bool, args []string) {
 	must(ts, db.Close())
 	b, err := os.ReadFile(path)
 	must(ts, err)
-	// Each branch page becomes its own first child: internal/common/page.go of
-	// bbolt has the form.
+	// Each branch page becomes its own first child; internal/common/page.go of bbolt
+	// shows the layout.
 	const branch, head = 0x01, 16
 	found := 0
 	for at := 0; at < len(b); at += os.Getpagesize() {
@@ -359,7 +359,7 @@ func hides(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// mode says that a file has the permissions that are given in octal.
+// mode checks that a file has the permissions that are given in octal.
 func mode(ts *testscript.TestScript, _ bool, args []string) {
 	st, err := os.Stat(ts.MkAbs(args[0]))
 	must(ts, err)

@@ -72,7 +72,7 @@ func TestReadersGiveWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It prints while it reads. What it had not read by then it says.
+	// It prints while it reads, and reports which part it has not read.
 	err = get.Wait()
 	if err != nil && !strings.Contains(errs.String(), "another program has taken the file over") {
 		t.Errorf("get: %v\n%s", err, errs.String())
@@ -81,8 +81,8 @@ func TestReadersGiveWay(t *testing.T) {
 		t.Errorf("get: %v, %d objects, or not as they were", err, n)
 	}
 
-	// A check ends with what it was begun on, or says why it could not: what is
-	// written meanwhile is no damage.
+	// A check completes for the state that it began on, or says why it could not: writes
+	// meanwhile are not damage.
 	for i := range 6 {
 		check := exec.Command(kubewake, "check", "--db", path)
 		var said bytes.Buffer

@@ -303,7 +303,7 @@ func equal(t *testing.T, got, want any) {
 	}
 }
 
-// What tells a relist that the served form has changed.
+// The signs by which a relist sees that the served form has changed.
 func init() {
 	codecs = append(codecs, testCase{"the definition of a custom resource", func(t *testing.T, f *fixture) {
 		const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"

@@ -14,7 +14,7 @@ var faults = []testCase{
 	{"no bookmark is of the last change to the type, whichever namespace that was in", func(t *testing.T, f *fixture) {
 		other := newFixture(t, f.server)
 		from := f.create(t, f.configMaps(), "a").GetResourceVersion()
-		for n, last, now := 0, "", "none"; now != last; n++ { // once nobody else has written
+		for n, last, now := 0, "", "none"; now != last; n++ { // until nothing else has written
 			last = other.create(t, other.configMaps(), "b"+strconv.Itoa(n)).GetResourceVersion()
 			now = f.list(t, f.configMaps()+probe).GetResourceVersion()
 		}

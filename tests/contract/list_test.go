@@ -93,7 +93,7 @@ var lists = []testCase{
 	}},
 	{"version 0 ignores the limit", func(t *testing.T, f *fixture) {
 		five(t, f)
-		f.list(t, f.configMaps()+probe) // has the cache wait for the newest, which version 0 does not
+		f.list(t, f.configMaps()+probe) // makes the cache wait for the newest, which version 0 does not
 		l := f.list(t, f.configMaps()+"?limit=2&resourceVersion=0")
 		names(t, l, "a", "b", "c", "d", "e")
 		if l.GetContinue() != "" {

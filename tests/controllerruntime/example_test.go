@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestExampleDiffers: an operator is made to wake from a file by two lines, and its work
-// durable by five.
+// TestExampleDiffers: two lines make an operator wake from a file, and five make its work
+// durable.
 func TestExampleDiffers(t *testing.T) {
 	read := func(name string) (lines []string) {
 		b, err := os.ReadFile(filepath.Join("example", name, "main.go"))

@@ -205,7 +205,7 @@ func (r *running) kill() {
 	_ = r.cmd.Wait()
 }
 
-// end has the life end in order.
+// end ends the life in order.
 func (r *running) end() {
 	r.o.t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {

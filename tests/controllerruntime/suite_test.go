@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	// What controller-runtime's tests of its cache need.
+	// These are needed by controller-runtime's tests of its cache.
 	_ "github.com/google/go-cmp/cmp"
 	_ "github.com/google/gofuzz"
 	_ "github.com/onsi/ginkgo/v2"

@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestControllerDiffers: a controller is made to wake from a file by four lines, imports
-// included.
+// TestControllerDiffers: four lines, imports included, make a controller wake from a
+// file.
 func TestControllerDiffers(t *testing.T) {
 	read := func(name string) []string {
 		b, err := os.ReadFile(filepath.Join("controller", name, "main.go"))
@@ -61,9 +61,10 @@ func remove(t *testing.T, sim *kubesim.Server, objects ...kubesim.Object) {
 	}
 }
 
-// TestController kills a controller amid its work, and changes config maps while it is
-// down. The stock one lists them all again, and never hears of those that were deleted.
-// The one that keeps its cache reads no object again, and handles the deletes.
+// TestController kills a controller in the middle of its work, and changes config maps
+// while it is down. The stock one lists them all again, and never hears of those that
+// were deleted. The one that keeps its cache reads no object again, and handles the
+// deletes.
 func TestController(t *testing.T) {
 	const objects = 200
 	var many []string // those that only stay

@@ -32,10 +32,10 @@ import (
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
-// TestManifests has a real API server look at each manifest. Then it runs the container's
+// TestManifests submits each manifest to a real API server. Then it runs the container's
 // command, as the manifest's user and account, on a folder like its volume, for two
-// lives. The probes must find what they ask for, nothing must be refused, and the second
-// life must read nothing again. Last it takes what `kubewake export` writes.
+// lives. The probes must succeed, no request may be refused, and the second life must
+// read nothing again. Last it applies the output of `kubewake export`.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	s := apiserver.Start(t, apiserver.Options{})
@@ -94,7 +94,7 @@ func TestManifests(t *testing.T) {
 	t.Run("export", func(t *testing.T) { exportsApply(t, s) })
 }
 
-// workload says whether an object is one whose pods nothing here would run.
+// workload says whether an object has pods, which nothing here would run.
 func workload(o runtime.Object) bool {
 	switch o.(type) {
 	case *corev1.ServiceAccount, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding:
@@ -145,7 +145,7 @@ func kubeconfigOf(t *testing.T, s *apiserver.Server, m manifest) string {
 	c.AuthInfos["pod"] = &api.AuthInfo{Token: token.Status.Token}
 	c.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "pod"}
 	c.CurrentContext = "test"
-	// The user of the manifest must get at it.
+	// The user of the manifest must have access to it.
 	dir, err := os.MkdirTemp("", "manifest-")
 	if err != nil {
 		t.Fatal(err)
@@ -191,8 +191,8 @@ func untilAllowed(t *testing.T, admin kubernetes.Interface, user string, attr au
 	}
 }
 
-// volumeFor is a folder with the owner and mode that the kubelet gives a volume, and the
-// user that the pod runs as. Only root can be another user.
+// volumeFor returns a folder with the owner and mode that the kubelet gives a volume, and
+// the user that the pod runs as. Only root can run as another user.
 func volumeFor(t *testing.T, m manifest) (dir string, user *syscall.SysProcAttr) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "volume-")

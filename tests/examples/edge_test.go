@@ -22,7 +22,7 @@ func setting(name, version string) *corev1.ConfigMap {
 	}
 }
 
-// freeAddress is an address that nobody listens at. Its port is below those that the
+// freeAddress returns an address without a listener. Its port is below those that the
 // kernel gives to clients, so it stays free between two lives.
 func freeAddress(t *testing.T) string {
 	t.Helper()
@@ -40,7 +40,8 @@ func freeAddress(t *testing.T) string {
 
 // TestEdge: an agent lives three times: with a link, without one, and with one again. In
 // the second life it has its settings, says how old they are, and cannot report. In the
-// third it reports what it owed from the first, and a delete of the time between.
+// third it reports the changes that it owed from the first, and a delete that was made in
+// between.
 func TestEdge(t *testing.T) {
 	t.Parallel()
 	sim, kubeconfig := simulator(t)
@@ -63,7 +64,7 @@ func TestEdge(t *testing.T) {
 	refuses.Store(true)
 	create(t, sim, setting("c", "1"))
 	p.says("not reported, for now: Added web/c")
-	p.end() // in order, so that what it has reported is acknowledged
+	p.end() // in order, so its reports are acknowledged
 
 	if err := sim.RefuseConnections(true); err != nil {
 		t.Fatal(err)

@@ -44,8 +44,8 @@ func exported() []runtime.Object {
 	return []runtime.Object{deployment, service, settings, job}
 }
 
-// exportsApply mirrors objects, exports them, deletes them on the server and applies what
-// was exported. The server must accept every field, and have the same objects again.
+// exportsApply mirrors objects, exports them, deletes them on the server and applies the
+// export. The server must accept every field, and have the same objects again.
 func exportsApply(t *testing.T, s *apiserver.Server) {
 	objects := exported()
 	types := []string{"deployments", "services", "configmaps", "cronjobs"}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// manifest is what a file has. Each has one workload with one container.
+// manifest has the objects of a file. Each file has one workload with one container.
 type manifest struct {
 	name    string
 	objects []runtime.Object
@@ -122,7 +122,7 @@ func TestManifestsAreSafe(t *testing.T) {
 	}
 }
 
-// fileOf is the path that a container's arguments name.
+// fileOf returns the path that a container's arguments name.
 func fileOf(c corev1.Container) string {
 	for _, arg := range c.Args {
 		if flag, path, _ := strings.Cut(strings.TrimLeft(arg, "-"), "="); flag == "db" {
@@ -132,7 +132,7 @@ func fileOf(c corev1.Container) string {
 	return ""
 }
 
-// volumeOf is the mount that a container's file is below.
+// volumeOf returns the mount that holds a container's file.
 func volumeOf(t *testing.T, m manifest) corev1.VolumeMount {
 	t.Helper()
 	c := m.pod.Spec.Containers[0]

@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built is the path of an example, or of the command. All are built once.
+// built returns the path of an example, or of the command. All are built once.
 func built(t *testing.T, name string) string {
 	t.Helper()
 	bins.Do(func() {
@@ -81,7 +81,7 @@ func built(t *testing.T, name string) string {
 	return filepath.Join(bins.dir, name)
 }
 
-// program is one that runs.
+// program is a running program.
 type program struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -122,7 +122,7 @@ func startAs(t *testing.T, user *syscall.SysProcAttr, dir string, env []string, 
 	return p
 }
 
-// kill is SIGKILL.
+// kill sends SIGKILL.
 func (p *program) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (p *program) kill() error {
 	return nil
 }
 
-// end is SIGTERM, after which it must end in order.
+// end sends SIGTERM, after which the program must end in order.
 func (p *program) end() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -171,7 +171,7 @@ func (p *program) complains(want string) {
 	}
 }
 
-// lines are what was written.
+// lines are the lines of a program's output.
 type lines struct {
 	mu    sync.Mutex
 	more  *sync.Cond
@@ -206,7 +206,7 @@ func (l *lines) all() []string {
 	return slices.Clone(l.got)
 }
 
-// over says whether nothing more comes.
+// over says whether the output has ended.
 func (l *lines) over() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

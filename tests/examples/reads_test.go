@@ -36,7 +36,8 @@ func fullReads(sim *kubesim.Server) (n int) {
 	return n
 }
 
-// readsAll says whether a request reads all objects. It is asked of all in their order.
+// readsAll says whether a request reads all objects. It must be called for all requests
+// in their order.
 func (p proofs) readsAll(t *testing.T, r apiserver.Request) bool {
 	t.Helper()
 	u, err := url.Parse(r.URI)

@@ -8,8 +8,8 @@ import (
 
 // TestRollingUpdate replaces a program by a new one on the same file. The new one starts
 // while the old one has the file, and the old one then ends by SIGTERM or SIGKILL. As
-// docs/deploy.md says the new one waits, or goes on with a temporary file, or ends with
-// an error that names the holder. In the end it has the file, and no delete is lost.
+// docs/deploy.md says, the new one waits, goes on with a temporary file, or ends with an
+// error that names the holder. In the end it has the file, and no delete is lost.
 func TestRollingUpdate(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags []string

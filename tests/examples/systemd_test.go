@@ -12,8 +12,8 @@ import (
 )
 
 // TestSystemdUnit runs the unit's command for two lives. The API is served, the unit's
-// reload has it mirror another type, a SIGTERM ends it in order, and the second life reads
-// nothing again.
+// reload makes it mirror another type, a SIGTERM ends it in order, and the second life
+// reads nothing again.
 func TestSystemdUnit(t *testing.T) {
 	t.Parallel()
 	sim, kubeconfig := simulator(t)
@@ -69,7 +69,7 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
-// inUnit is a setting of a unit.
+// inUnit returns a setting of a unit.
 func inUnit(t *testing.T, unit, name string) string {
 	t.Helper()
 	for line := range strings.Lines(unit) {

@@ -107,7 +107,8 @@ func untyped(f dynamicinformer.DynamicSharedInformerFactory) running {
 	}
 }
 
-// TestFactories: a factory of each kind wakes, in two lives, to what client-go's has.
+// TestFactories: a factory of each kind has, in two lives, the same objects as
+// client-go's.
 func TestFactories(t *testing.T) {
 	s := apiserver.Start(t, apiserver.Options{})
 	if err := s.InstallWidgets(t.Context()); err != nil {

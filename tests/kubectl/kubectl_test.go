@@ -183,7 +183,7 @@ func isKubectls(command []string) bool {
 	})
 }
 
-// equal holds what a command did on a file to what kubectl did on the server.
+// equal compares a command's result on a file with kubectl's on the server.
 func (c *cli) equal(t *testing.T, program string, command []string, server, file ran) {
 	t.Helper()
 	line := program + " " + strings.Join(command, " ")

@@ -1,5 +1,5 @@
-// Package kubectl holds what a file answers to what a real server answers for the same
-// objects: tables, YAML and metadata.
+// Package kubectl compares a file's answers with a real server's for the same objects:
+// tables, YAML and metadata.
 package kubectl
 
 import (

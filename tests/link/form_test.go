@@ -34,7 +34,7 @@ func gadgetVersions(color string) []any {
 	}}}}
 }
 
-// installGadgets has the server serve gadgets, without a default.
+// installGadgets makes the server serve gadgets, without a default.
 func (w *world) installGadgets() {
 	w.Helper()
 	crd := &unstructured.Unstructured{Object: map[string]any{
@@ -100,11 +100,11 @@ func (m *mirror) expectColor(color string) {
 	})
 }
 
-// reformed: new defaults change what custom resources read as, without a write.
-// What the server does: it ends the watch once it serves the new schema. It
-// resumes the watch at versions from before the change with 410. But a write that
-// follows the change, as that of a chart that brings both, may come over the old
-// watch, and at its version the new one is resumed without a word.
+// reformed: new defaults change the content of custom resources without a write. The
+// server ends the watch when it serves the new schema. It answers a watch from a version
+// before the change with 410. But a write right after the change, for example by a chart
+// that brings both, may come over the old watch, and the new watch from its version is
+// accepted without a sign.
 func reformed(w *world) {
 	w.installGadgets()
 	for i := range 3 {

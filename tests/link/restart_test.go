@@ -66,10 +66,10 @@ func restartsWith(w *world, metadata bool, prefix string) {
 	}
 }
 
-// recreated: a cluster that is made again at the same address, and whose versions
-// have overtaken the file's by the time it is reached, is noticed at once: its
-// answers name another flow schema. Nothing is told as deleted. It comes last, as
-// nothing is left of what the others made.
+// recreated: a cluster that is made again at the same address, and whose versions have
+// overtaken the file's by the time it is reached, is noticed at once: its answers name
+// another flow schema. Nothing is told as deleted. It comes last, since it removes
+// everything that the others made.
 func recreated(w *world) {
 	for i := range 20 {
 		w.create(configMaps, fmt.Sprint("theirs", i), "before")

@@ -51,7 +51,7 @@ func (s spec) options() boltstore.Options {
 		ObjectMemory: int64(s.Sizes[small]) * 8 << 10} // twice what the small source takes
 }
 
-// What the program is asked for, one at a time.
+// The program's orders, one at a time.
 const (
 	doSnapshot = "snapshot" // copied to a path
 	doCompact  = "compact"
@@ -65,7 +65,7 @@ type order struct{ Do, Path string }
 // message is what the program says.
 type message struct {
 	Ready  bool   // the file is open, and the informers run
-	Done   string // an order, which has the error and took so long
+	Done   string // a finished order, with its error and duration
 	Err    string
 	Took   time.Duration
 	Status *status

@@ -36,7 +36,7 @@ type reader struct {
 	seen seen
 }
 
-// read reads without end, an operation at a time.
+// read reads until the end, one operation at a time.
 func (c *child) read(i int) {
 	r := &reader{child: c, rnd: c.random()}
 	if i%5 == 4 {

@@ -38,8 +38,8 @@ func newTruth(src, slots int) *truth {
 	return t
 }
 
-// at returns what was there at a version, by slot. The version must not be older than one
-// before. What is returned holds until the next call.
+// at returns the objects at a version, by slot. Versions must not go back from call to
+// call. The result is valid until the next call.
 func (t *truth) at(version uint64) ([]state, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +136,7 @@ func (w *writer) step() error {
 	if w.rnd.IntN(4) == 0 {
 		slot = slot / 100 * 100
 	}
-	live := w.truth[src].now[slot].live // nobody else writes it
+	live := w.truth[src].now[slot].live // there is no other writer
 	switch dice := w.rnd.IntN(100); {
 	case live && dice < 4:
 		return w.change(src, slot, false)

@@ -75,7 +75,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// change makes n changes that nobody watches.
+// change makes n changes that no watch sees.
 func (s *server) change(n int) {
 	s.t.Helper()
 	for range n {
@@ -89,7 +89,7 @@ func (s *server) change(n int) {
 	}
 }
 
-// miss makes the changes of m that nobody watches, and expires the watch if m says so.
+// miss makes the changes of m that no watch sees, and expires the watch if m says so.
 func (s *server) miss(m missed) {
 	s.t.Helper()
 	s.change(m.changes)

@@ -22,8 +22,8 @@ func (w *world) output(t *testing.T, name string, args ...string) (stdout, stder
 	return out.String(), errOut.String(), err == nil
 }
 
-// schemas: explain works offline once the schema was asked for, and says before that how to
-// get it. What it prints is what kubectl prints of the server.
+// schemas: explain works offline when the schema was asked for before; otherwise it says
+// how to get it. It prints the same as kubectl for the server.
 func (w *world) schemas(t *testing.T) {
 	kubectl, err := apiserver.Kubectl()
 	if err != nil {

@@ -242,8 +242,8 @@ func (w *world) raw(c *kubernetes.Clientset) *http.Client {
 	return c.CoreV1().RESTClient().(*rest.RESTClient).Client
 }
 
-// informer: client-go's informer over the kubeconfig that was written ends equal to the
-// server, whatever happens to the mirror, to what serves, to the link and to the server.
+// informer: client-go's informer over the written kubeconfig ends equal to the server,
+// whatever happens to the mirror, the serving process, the link and the server.
 func (w *world) informer(t *testing.T, mirror, served *program, args []string) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(w.dir, "f.db.kubeconfig"))
 	if err != nil {

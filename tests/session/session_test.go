@@ -99,7 +99,7 @@ func place(t *testing.T, from, to string) {
 	}
 }
 
-// replay runs the commands of a page and compares their output with what it shows.
+// replay runs the commands of a page and compares their output with the page.
 func replay(t *testing.T, name string, run func(host, command string) ([]string, error)) {
 	path := filepath.Join(docs, name)
 	page, err := os.ReadFile(path)

@@ -35,8 +35,8 @@ func childOptions() boltstore.Options {
 	return o
 }
 
-// What happens to the file beside commits. A program that is to be compacting
-// has it in envChurn.
+// Operations on the file beside commits. A program that is to do them has their name in
+// envChurn.
 const (
 	compacting = "compact"
 	rotating   = "rotate"

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// What the handlers of a child are, by envHandler; plain ones by default.
+// The kinds of handlers of a child, set by envHandler; plain ones by default.
 const (
 	durableHandlers = "durable"
 	durableQueues   = "queue"
@@ -109,8 +109,8 @@ func reconcile(inf *informer.Informer, resource string, q *informer.DurableQueue
 	}
 }
 
-// TestKillDurable: whatever is killed when, the union of what a durable handler
-// is told has no gap.
+// TestKillDurable: however the program is killed, the changes that a durable handler is
+// told in all lives have no gap.
 func TestKillDurable(t *testing.T) { durableRounds(t, durableHandlers, (*writer).toldWithoutGap) }
 
 // TestKillQueue: whatever is killed when, the reconciler has come to each key
@@ -165,7 +165,7 @@ func durableRounds(t *testing.T, handler string, told func(w *writer, path strin
 		p.start()
 		p.until(w.mark())
 		p.kill()
-		// What is behind the markers, too, since keys are told side by side.
+		// Changes after the markers count, too, since keys are told side by side.
 		p.start()
 		p.untilIdle(w.mark())
 		p.kill()

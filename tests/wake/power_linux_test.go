@@ -18,12 +18,11 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// TestPowerFailure cuts the power of the file's disk while a program with
-// durable handlers writes: in the middle of commits, of a relist that is
-// staged, of compactions and of rotations. What the handlers were told, which
-// they note on another disk, had been committed: the file has all of it, is
-// sound, and nothing was set aside. The program goes on without a full read,
-// and in the end no change has been left out.
+// TestPowerFailure cuts the power of the file's disk while a program with durable
+// handlers writes: in the middle of commits, of a staged relist, of compactions and of
+// rotations. The handlers note their calls on another disk. All of these changes had been
+// committed: the file has them, is sound, and nothing was set aside. The program goes on
+// without a full read, and in the end no change has been left out.
 //
 // WAKE_POWER says how many times, 8 by default.
 func TestPowerFailure(t *testing.T) {
@@ -172,7 +171,7 @@ func newPowerProgram(t *testing.T, durability string) *powerProgram {
 	return pp
 }
 
-// missing says what of what was told the file has not.
+// missing returns the told changes that the file does not have.
 func (p *powerProgram) missing() error {
 	told := map[string]uint64{}
 	for _, l := range p.w.lines(p.told) {
@@ -223,8 +222,7 @@ func (p *powerProgram) stat() os.FileInfo {
 	return st
 }
 
-// untilReplaced looks on until another file than that has the name, as soon as
-// it can.
+// untilReplaced polls, without pauses, until another file has the name.
 func (p *powerProgram) untilReplaced(was os.FileInfo) {
 	p.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

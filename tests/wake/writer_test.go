@@ -41,13 +41,13 @@ type writer struct {
 	gen *podgen.Generator
 	rnd *rand.Rand
 	n   int
-	// names of what it believes is there, by resource
+	// names of the objects that should exist, by resource
 	names  map[string][][2]string
 	cancel context.CancelFunc
 	done   chan struct{}
 	writes int
 
-	indexers cache.Indexers // of what is verified
+	indexers cache.Indexers // of the verified objects
 	keyset   *seal.Keyset   // of its file, if any
 	// verified are hashes of the JSON that the file has had of an object, and the
 	// server at the same version.

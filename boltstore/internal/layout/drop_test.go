@@ -12,7 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestDrop: a bucket is deleted with what is in it, but not if damage to the open file has
+// TestDrop: a bucket is deleted with its contents, but not if damage to the open file has
 // put it into itself.
 func TestDrop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")

@@ -24,8 +24,8 @@ import (
 
 var errUnwilling = errors.New("unwilling")
 
-// standing is a file with one handler that does not run. Nothing runs but commits
-// of what goes into the journal; a test takes the handler's steps by hand.
+// standing is a file with one handler that does not run. Only commits of changes into the
+// journal run; a test takes the handler's steps by hand.
 type standing struct {
 	t     *testing.T
 	db    *boltstore.DB
@@ -205,7 +205,7 @@ func (s *standing) movedOut(key string) {
 	d.mu.Unlock()
 }
 
-// parkedTo has the journal press until the file's parked has a key up to a seq.
+// parkedTo puts the journal under pressure until the file has a parked key up to a seq.
 func (s *standing) parkedTo(key string, last uint64) {
 	s.t.Helper()
 	s.store.SetTold(last)
@@ -262,7 +262,7 @@ func (s *standing) swap(cursor uint64, settled map[string]uint64) (uint64, map[s
 	return cursor, settled
 }
 
-// inSource changes the source's buckets while nobody has the file open.
+// inSource changes the source's buckets while no program has the file open.
 func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)

@@ -59,8 +59,8 @@ func TestNackWhileReady(t *testing.T) {
 	s.end()
 }
 
-// TestLoadsWithoutRoom: keys that are to be read from the file go on where memory
-// is full of what waits behind such keys.
+// TestLoadsWithoutRoom: keys that must be read from the file go on even if memory is full
+// of changes that wait behind such keys.
 func TestLoadsWithoutRoom(t *testing.T) {
 	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
 	d := s.d

@@ -101,7 +101,7 @@ func FuzzSift(f *testing.F) {
 			return // left to the client
 		}
 		if asJSON && !json.Valid(data) {
-			return // parts of what was left out may be anything
+			return // omitted parts may be anything
 		}
 		want, err := decodeList(data)
 		if err != nil {
