@@ -58,6 +58,8 @@ func (a *access) check() error {
 	switch {
 	case a.reads != "fresh" && a.reads != "file":
 		return fmt.Errorf("--reads is fresh or file, not %q", a.reads)
+	case a.socket == "" || a.kubeconfig == "":
+		return errors.New("--socket and --write-kubeconfig are paths, or --socket none")
 	case a.limits.Connections < 1 || a.limits.Requests < 1 || a.limits.Watches < 1:
 		return errors.New("--max-connections, --max-requests and --max-watches are 1 or more")
 	case a.offline < 0:

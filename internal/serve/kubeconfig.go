@@ -61,6 +61,15 @@ func WriteKubeconfig(path string, server net.Addr, ca []byte, token string) (err
 // file. Any other file is an error, such as the user's own kubeconfig, even of a cluster
 // with this name, or the file that is served.
 func earlier(path string) (*clientcmdapi.Config, error) {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular(): // a device would be replaced, and a pipe without a writer read for ever
+		return nil, fmt.Errorf("%s is not a regular file, so it is not replaced; choose another path", path)
+	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 {
 		return nil, nil

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,6 +39,13 @@ func TestForeignKubeconfig(t *testing.T) {
 		if err := WriteKubeconfig(path, at, ca, token); err == nil {
 			t.Errorf("the kubeconfig with %s is replaced", of)
 		}
+	}
+	null := filepath.Join(dir, "null") // a root's rename would replace the device itself
+	if err := os.Symlink(os.DevNull, null); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteKubeconfig(null, at, ca, token); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("%s is replaced: %v", os.DevNull, err)
 	}
 	path := filepath.Join(dir, "own")
 	if err := WriteKubeconfig(path, at, ca, token); err != nil {
