@@ -260,9 +260,6 @@ func (o opened) Close() error { return o.db.Close() }
 
 // served is the name of the cluster that is served, the given one or the file's only one.
 func (f *dbFile) served(ctx context.Context) (name string, err error) {
-	if f.cluster != nil {
-		return *f.cluster, nil
-	}
 	r, err := f.read()
 	if err != nil {
 		return "", err
@@ -276,14 +273,22 @@ func (f *dbFile) served(ctx context.Context) (name string, err error) {
 		names = append(names, src.Source.Cluster)
 	}
 	slices.Sort(names)
-	switch names = slices.Compact(names); len(names) {
-	case 0:
+	names = slices.Compact(names)
+	given := f.cluster != nil
+	switch {
+	case given && (len(names) == 0 || slices.Contains(names, *f.cluster)):
+		return *f.cluster, nil
+	case !given && len(names) == 0:
 		return "", nil
-	case 1:
+	case !given && len(names) == 1:
 		return names[0], nil
 	}
 	for i, name := range names {
 		names[i] = cmp.Or(name, `""`)
 	}
-	return "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", strings.Join(names, ", "))
+	all := strings.Join(names, ", ")
+	if given {
+		return "", fmt.Errorf("the file has nothing of cluster %q, only of: %s (--cluster)", *f.cluster, all)
+	}
+	return "", fmt.Errorf("the file has several clusters; name one (--cluster): %s", all)
 }
