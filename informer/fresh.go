@@ -3,7 +3,6 @@ package informer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -58,10 +57,19 @@ func (inf *Informer) freshness(ctx context.Context, maxAge time.Duration) error 
 func (inf *Informer) outOfReach() error {
 	switch st := inf.State(); st.Phase {
 	case reflector.PhaseOffline, reflector.PhaseDenied, reflector.PhaseUnclaimed:
-		return fmt.Errorf("the server cannot be asked: %s", st)
+		return outOfReachError{st}
 	}
 	return nil
 }
+
+// outOfReachError says in what phase a source is, and why.
+type outOfReachError struct{ reflector.State }
+
+func (e outOfReachError) Error() string { return "the server cannot be asked: " + e.State.String() }
+
+// Brief is the error without the reason, which names the request that failed. So it is the
+// same of all sources, and can be shown to anybody.
+func (e outOfReachError) Brief() string { return "the server cannot be asked: " + string(e.Phase) }
 
 // phases reports the source's changes of phase.
 type phases struct {

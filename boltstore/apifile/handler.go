@@ -131,11 +131,24 @@ func (s *storage) age(st *boltstore.State, unsure error) {
 		return
 	}
 	if unsure != nil {
-		warn += "; " + unsure.Error()
+		warn += "; " + brief(unsure)
 	}
 	if header, err := utilnet.NewWarningHeader(299, "-", plain(warn)); err == nil { // the text has no control characters
 		s.header.Set("Warning", header)
 	}
+}
+
+// brief is the text of an error for a client, who may not be this user. kubectl prints equal
+// warnings once, for several types.
+func brief(err error) string {
+	var b interface {
+		error
+		Brief() string
+	}
+	if errors.As(err, &b) {
+		return b.Brief()
+	}
+	return err.Error()
 }
 
 // plain is a text that a header can have.
