@@ -153,7 +153,7 @@ func kindOf(example runtime.Object, src Source) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: src.Group, Version: src.Version, Kind: t.Name()}
 }
 
-// shownKind is the kind that an object shows, empty if it shows none.
+// shownKind is the kind that an object states, empty if it states none.
 func shownKind(obj runtime.Object) (gvk schema.GroupVersionKind) {
 	if k := obj.GetObjectKind(); !objmeta.IsNil(k) {
 		gvk = k.GroupVersionKind()
@@ -356,7 +356,8 @@ func (s *Claimed) Flush() { signal(s.db.commit.flush) }
 // Closed is closed once the file is closed: nothing more is committed.
 func (s *Claimed) Closed() <-chan struct{} { return s.db.commit.ended }
 
-// Ended is closed once Release is called: what has not been committed by then is not.
+// Ended is closed once Release is called: changes that are not committed by then never
+// are.
 func (s *Claimed) Ended() <-chan struct{} { return s.ended }
 
 // Release ends the claim: nothing more is committed for the source, and it can be

@@ -10,8 +10,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// writtenWithoutPause has a program write to s, so that behind each commit another write
-// waits. That ends with the claim or the file.
+// writtenWithoutPause makes a program write to s so fast that another write waits behind
+// each commit. It ends with the claim or the file.
 func writtenWithoutPause(t *testing.T, s *Claimed) (writers *sync.WaitGroup) {
 	writers = &sync.WaitGroup{}
 	n := 0
@@ -49,7 +49,7 @@ func writtenWithoutPause(t *testing.T, s *Claimed) (writers *sync.WaitGroup) {
 }
 
 // TestEventsBesideWrites: a program that writes to its informer's store without a pause
-// does not keep what the server sends from being committed, nor the told mark.
+// does not hold up the commits of the server's changes or of the told mark.
 func TestEventsBesideWrites(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond, FlushInterval: time.Millisecond})
 	s, p := claimTest(t, db, Claim{}), &testProducer{}
@@ -65,7 +65,7 @@ func TestEventsBesideWrites(t *testing.T) {
 	writers.Wait()
 }
 
-// TestCloseBesideWrites: neither Close nor Release waits for writes that go on and on.
+// TestCloseBesideWrites: neither Close nor Release waits for endless writes.
 func TestCloseBesideWrites(t *testing.T) {
 	for _, fed := range []bool{false, true} {
 		db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond})

@@ -269,7 +269,7 @@ func (c *compactor) copy(src *bolt.Tx) (err error) {
 	return c.tell(c.total)
 }
 
-// tell calls the caller's function. Its panic is no damage to the file.
+// tell calls the caller's function. A panic there is not damage to the file.
 func (c *compactor) tell(done int64) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -385,8 +385,8 @@ func kept(t testing.TB, db *DB) {
 	t.Fatal("the keeper did not look")
 }
 
-// TestProgressPanics: a panic of the caller's function ends a compaction with an error. It
-// is no damage: the file stays as it is.
+// TestProgressPanics: a panic of the caller's function ends a compaction with an error.
+// It does not count as damage: the file stays as it is.
 func TestProgressPanics(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

@@ -144,7 +144,7 @@ func (s *Claimed) SkipJournal(seq uint64) (next uint64, err error) {
 	return next, err
 }
 
-// readJournal is ReadJournal. It also calls the function also on the same commit.
+// readJournal is ReadJournal. It also calls the function on the same commit.
 func (s reading) readJournal(seq uint64, also func(sourceTx) error) ([]*Entry, error) {
 	var drafts []format.Draft
 	var first uint64

@@ -327,8 +327,8 @@ func TestOnePointerAtTwoKeys(t *testing.T) {
 	}
 }
 
-// TestMemoryBesideClose: Close may release a source whose claim is about to return. Nothing
-// begins then that Close would wait for.
+// TestMemoryBesideClose: Close may release a source whose claim is about to return. Then
+// nothing may begin that Close would wait for.
 func TestMemoryBesideClose(t *testing.T) {
 	db := openTest(t, testPath(t), Options{ObjectMemory: 1 << 20})
 	s := claimTest(t, db, Claim{})

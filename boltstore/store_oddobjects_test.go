@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestOddObjects: what cannot be stored is an error, whatever the key function says of it.
-// Nothing panics, and what is stored stays.
+// TestOddObjects: an object that cannot be stored is an error, whatever the key function
+// returns for it. Nothing panics, and the stored objects stay.
 func TestOddObjects(t *testing.T) {
 	var none *corev1.ConfigMap
 	for name, obj := range map[string]any{
@@ -52,7 +52,7 @@ func TestOddObjects(t *testing.T) {
 	}
 }
 
-// plainValue is a runtime.Object that is no pointer.
+// plainValue is a runtime.Object that is not a pointer.
 type plainValue struct{ Name string }
 
 func (plainValue) GetObjectKind() schema.ObjectKind        { return nil }
@@ -68,7 +68,7 @@ type valueCodec struct{ plainValue }
 
 func (valueCodec) Name() string { return "value" }
 
-// TestObjectsWithoutPointers: objects that are no pointers, and say nothing of their kind,
+// TestObjectsWithoutPointers: objects that are not pointers, and do not state their kind,
 // can be stored with a codec of their own. They are read from the file.
 func TestObjectsWithoutPointers(t *testing.T) {
 	key := func(o any) (string, error) { return o.(plainValue).Name, nil }
@@ -90,13 +90,14 @@ func TestObjectsWithoutPointers(t *testing.T) {
 	}
 }
 
-// noContent is an object without any content: its key says all.
+// noContent is an object without any content: it has only its key.
 type noContent struct{}
 
 func (*noContent) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (*noContent) DeepCopyObject() runtime.Object   { return &noContent{} }
 
-// TestObjectsWithoutContent: pointers to nothing are all the same. Each is at its key.
+// TestObjectsWithoutContent: pointers to empty structs are all equal. Each object is at
+// its key.
 func TestObjectsWithoutContent(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, ObjectMemory: 1 << 20})
 	s := claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: "sets", Form: FormTyped}, Example: &noContent{}})

@@ -8,8 +8,8 @@ import (
 )
 
 // TestWritesToOutdated: after an upgrade a program writes to a source of its own, whose
-// objects are of another Go type. It finds what it has written, in this life and the next
-// one. What was there before is set aside with the first write.
+// objects are of another Go type. It finds its own writes, in this life and the next one.
+// The earlier contents are set aside with the first write.
 func TestWritesToOutdated(t *testing.T) {
 	for name, write := range map[string]func(s *Claimed) error{
 		"Add":     func(s *Claimed) error { return s.Add(at(2, "y")) },

@@ -160,7 +160,8 @@ func (s reading) decodeListed(raws []layout.Raw, keep bool, name string, values 
 	return keys, objs, err
 }
 
-// oneOf says of a value whether it is among the given ones. There may be thousands of both.
+// oneOf returns a function that says whether a value is among the given ones. There may
+// be thousands of both.
 func oneOf(values []string) func(string) bool {
 	switch len(values) {
 	case 0:

@@ -52,9 +52,9 @@ func seenIn(obj any) *string {
 	return &rv
 }
 
-// makeCurrent sets contents aside that are of another Go type or transform before the
-// program writes to a source that it fills itself. No list would replace them, and what is
-// written would be hidden with them.
+// makeCurrent sets contents of another Go type or transform aside before the program
+// writes to a source that it fills itself. No list would replace them, and the new
+// objects would be hidden with them.
 func (s *Claimed) makeCurrent() error {
 	if s.lenient || s.Outdated() == "" {
 		return nil

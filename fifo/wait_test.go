@@ -141,8 +141,8 @@ func TestFlushOfAClosedFile(t *testing.T) {
 	}
 }
 
-// TestFlushOfAReleasedStore: once the store is released, nothing waits for a commit that
-// does not come: neither Flush nor a list.
+// TestFlushOfAReleasedStore: when the store is released, neither Flush nor a list waits
+// for a commit that does not come.
 func TestFlushOfAReleasedStore(t *testing.T) {
 	q, s := newQueue(t, boltstore.Options{}, settings{})
 	ended := make(chan error, 3)

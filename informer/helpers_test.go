@@ -73,8 +73,8 @@ func listWatch(cfg *rest.Config) cache.ListerWatcher {
 	return cache.NewListWatchFromClient(kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient(), "configmaps", "", fields.Everything())
 }
 
-// byBookmark is for lives of which any list would be one too many. Otherwise a list of the
-// metadata of few objects may confirm them.
+// byBookmark is for lives in which any list would be one too many. Otherwise a list of
+// the metadata of few objects may confirm them.
 func byBookmark(o Options) Options {
 	o.Reflector.Confirm = reflector.ConfirmBookmark
 	return o

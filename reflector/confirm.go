@@ -142,7 +142,7 @@ func (s *ListerWatcher) comparable() bool {
 	return s.proving.mode != ConfirmBookmark && ordered(s.queue) && s.store.ByMetadata() && s.store.Err() == nil && s.store.UnstoredObjects() == 0
 }
 
-// waits says whether HasSynced waits for what the automatic choice may list.
+// waits says whether HasSynced waits for a list of the automatic choice.
 func (s *ListerWatcher) waits() bool {
 	return !cache.IsDone(s.queue) && s.requests.server != "" && !s.status.hasRelisted()
 }
@@ -158,7 +158,8 @@ func metadataSize(store *boltstore.Claimed) (each, all int64) {
 	return each, each * int64(st.Objects)
 }
 
-// sentAs is how many bytes are sent for so many unpacked ones, if they may be compressed.
+// sentAs is how many bytes are sent for a number of unpacked ones, if they may be
+// compressed.
 func sentAs(unpacked int64) int64 {
 	if unpacked < compressed {
 		return unpacked
@@ -210,8 +211,8 @@ func (r *road) near() (near, known bool, judged <-chan struct{}) {
 	return r.connect >= 0 && r.connect <= nearConnect && r.answer <= nearAnswer, false, r.judged
 }
 
-// paged: the first page of a list has brought so many bytes. A few bytes that come slowly
-// show nothing.
+// paged: the first page of a list has brought this many bytes. A few bytes that come
+// slowly show nothing.
 func (r *road) paged(size int64, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,7 +226,7 @@ func (r *road) paged(size int64, took time.Duration) {
 	}
 }
 
-// share is a part of what lists may bring.
+// share is a part of the bytes that lists may bring.
 type share int
 
 const (
@@ -245,7 +246,7 @@ func (r *road) reserve(s share, bytes int64) bool {
 	return true
 }
 
-// admits says whether a list may bring so many bytes before a watch is open.
+// admits says whether a list may bring this many bytes before a watch is open.
 func (r *road) admits(bytes int64) bool {
 	switch near, known, _ := r.near(); {
 	case near && known:

@@ -83,7 +83,7 @@ type pageAnswer struct {
 }
 
 // errNoRoom: the list was not asked for.
-var errNoRoom = fmt.Errorf("%w: other lists have taken what they may bring over a far link", errNotWorth)
+var errNoRoom = fmt.Errorf("%w: other lists have used up the bytes allowed over a far link", errNotWorth)
 
 // list asks for a page of metadata of the watched objects.
 func (m *template) list(ctx context.Context, ask pageAsk) (a pageAnswer, err error) {

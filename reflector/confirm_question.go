@@ -14,7 +14,7 @@ import (
 // list then confirms beside the watch, so that HasSynced comes a round trip or two sooner.
 // It is for few objects, and under the automatic choice only.
 //
-// The answer is nil if the version is to be asked for alone. The error is the link's.
+// The answer is nil if the version must be asked for alone. The error is the link's.
 func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
 	objects := int64(s.store.State().Objects)
 	_, all := metadataSize(s.store)
@@ -41,9 +41,9 @@ func (s *ListerWatcher) askByList(ctx context.Context) (*pageAnswer, error) {
 	return &a, nil
 }
 
-// template returns the template of the source's lists, without a request. It is nil if the
-// caller's watch function asks for something else, or translates versions: then the
-// server's own would mean nothing.
+// template returns the template of the source's lists, without a request. It is nil if
+// the caller's watch function asks for something else, or translates versions: then the
+// server's own version would mean nothing.
 func (r *requests) template(ctx context.Context, version string) (*template, error) {
 	m := newTemplate(r.source)
 	if err := intercept(context.WithValue(ctx, templateKey{}, m), r.raw, &probe{version: version}); err != nil {

@@ -263,7 +263,7 @@ func TestListIsWorthIt(t *testing.T) {
 }
 
 // TestListIsTheQuestion: a list of few objects answers the question for the version, and
-// confirms as soon as the file has what the watch shows to have been missed.
+// confirms as soon as the file has the missed changes that the watch brings.
 func TestListIsTheQuestion(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -309,8 +309,8 @@ func TestListIsTheQuestion(t *testing.T) {
 	}
 }
 
-// TestListIsNoQuestion: where the server does not answer such a list, or other lists have
-// taken what may come over a far link, the version is asked for alone.
+// TestListIsNoQuestion: if the server does not answer such a list, or other lists have
+// used up the bytes allowed over a far link, the version is asked for alone.
 func TestListIsNoQuestion(t *testing.T) {
 	lists := func(r *http.Request) bool {
 		return strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
@@ -368,8 +368,8 @@ func TestNoListWhereVersionsAreTranslated(t *testing.T) {
 	}
 }
 
-// TestListOfASilentServer: a server that does not answer the list is offline, as one that
-// does not answer the question. No second request waits for it.
+// TestListOfASilentServer: a server that does not answer the list counts as offline, like
+// one that does not answer the question. No second request waits for it.
 func TestListOfASilentServer(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.asleep()
@@ -452,8 +452,8 @@ func TestLinkIsNear(t *testing.T) {
 	}
 }
 
-// TestLinkAdmits: what lists may bring before a watch is open depends on what the link has
-// shown.
+// TestLinkAdmits: the bytes that lists may bring before a watch is open depend on the
+// link's behaviour so far.
 func TestLinkAdmits(t *testing.T) {
 	admitted := func(r *road, each int64) (n int) {
 		for n < 100 && r.admits(each) {

@@ -52,8 +52,8 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// question asks for the server's version. A list of few objects answers it, if that is to
-// confirm; listed is nil if it does not have all of them.
+// question asks for the server's version. A list of few objects answers it if such a list
+// may confirm; listed is nil if it does not have all of them.
 func (s *ListerWatcher) question(ctx context.Context) (rv string, listed *pageAnswer, err error) {
 	listed, err = s.askByList(ctx)
 	switch {

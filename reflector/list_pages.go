@@ -353,7 +353,7 @@ func isTransient(err error) bool {
 	return code >= 500 || code == 429 || code == 408
 }
 
-// shrink has the next list begin with fewer objects: the first page of this one did not
+// shrink makes the next list begin with fewer objects: the first page of this one did not
 // arrive whole.
 func (l *lister) shrink() {
 	if !l.size.fixed {

@@ -78,7 +78,7 @@ func (p *rawPage) result() ([]listing.Object, error) {
 	return p.kept, p.err
 }
 
-// weight is how much memory a page of so many bytes takes.
+// weight is how much memory a page of this many bytes takes.
 func (p *rawPage) weight(size int64) int64 {
 	if p == nil {
 		return size

@@ -8,9 +8,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestWakeWithNothingMissed: it costs one question and one watch, whatever was
-// learned of the server before. A list of few objects is the question, unless bytes
-// matter more. Nobody asks for the served form.
+// TestWakeWithNothingMissed: it costs one question and one watch, whatever was learned of
+// the server before. A list of few objects is the question, unless bytes matter more. The
+// served form is not asked for.
 func TestWakeWithNothingMissed(t *testing.T) {
 	for confirm, most := range map[Confirm]kubesim.Cost{
 		ConfirmAuto:     {FullReads: 1, Watches: 1, Bytes: 1300},

@@ -50,7 +50,7 @@ type server struct {
 
 	closing context.CancelFunc
 	mu      sync.Mutex
-	closed  bool           // wg grows no more
+	closed  bool           // wg does not grow any more
 	wg      sync.WaitGroup // requests under way; mu is held over Add once the server serves
 }
 

@@ -94,8 +94,8 @@ func (a *access) link(cfg *rest.Config, clusters func(context.Context) []string)
 	return serve.NewLink(cfg, serve.LinkOptions{Offline: a.offline, Clusters: clusters})
 }
 
-// serve lets callers in until end is called. path is that of the file, and cluster is the
-// name of the one that is served.
+// serve lets callers in until end is called. path is the file's path, and cluster is the
+// name of the served cluster.
 func (a *access) serve(file serve.File, link *serve.Link, path, cluster string, logf func(string, ...any)) (end func() error, err error) {
 	s := serve.New(serve.Options{File: file, Link: link, Schemas: serve.SchemasOf(path, cluster), Limits: a.limits})
 	defer func() {

@@ -123,7 +123,7 @@ func (c *compare) run(ctx context.Context, typ string) (differ bool, err error) 
 	return len(found) > 0, c.print(found)
 }
 
-// open returns a file's sources that answer.
+// open returns the sources of a file that answer.
 func (c *compare) open(ctx context.Context, db *dbFile, typ, namespace string) (*ofType, []boltstore.State, error) {
 	r, sources, err := db.answering(ctx, c.streams.ErrOut, typ, namespace, c.all, nil)
 	if err != nil {
@@ -157,14 +157,14 @@ func (c *compare) both(ctx context.Context, file *ofType, sources []boltstore.St
 	return of, with, err
 }
 
-// overlap says whether two sources may have the same objects. Those with field selectors do
-// if these are equal, since an object may not show the fields.
+// overlap says whether two sources may have the same objects. Sources with field
+// selectors do if the selectors are equal, since an object may not show the fields.
 func overlap(a, b boltstore.Source) bool {
 	return a.FieldSelector == b.FieldSelector && (a.Namespace == "" || b.Namespace == "" || a.Namespace == b.Namespace)
 }
 
-// inOne says whether one of a file's sources would have an object of another's. Without
-// sources it is the cluster, which has all.
+// inOne says whether one of a file's sources would have an object of another file's.
+// Without sources it is the cluster, which has all objects.
 func inOne(sources []boltstore.State, of boltstore.Source, u *unstructured.Unstructured) (bool, error) {
 	for _, st := range sources {
 		if st.Source.Namespace != "" && st.Source.Namespace != u.GetNamespace() || !overlap(st.Source, of) {
@@ -181,7 +181,7 @@ func inOne(sources []boltstore.State, of boltstore.Source, u *unstructured.Unstr
 	return len(sources) == 0, nil
 }
 
-// read returns the objects of a file's sources that the others have, too.
+// read returns the objects of a file's sources that the other file's sources cover, too.
 func (c *compare) read(ctx context.Context, r live.Reader, db *dbFile, sources []boltstore.State, namespace string, others []boltstore.State) (map[string]side, error) {
 	has := map[string]side{}
 	for _, st := range sources {

@@ -1,4 +1,4 @@
-// Package objmeta reads the metadata of what programs give, which may be anything.
+// Package objmeta reads the metadata of values from a program, which may be anything.
 package objmeta
 
 import (

@@ -105,8 +105,8 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestSchemasOfClusters: a document of one cluster does not stand for one of another, whatever
-// the clusters' names.
+// TestSchemasOfClusters: a document of one cluster is not used for another, whatever the
+// clusters' names.
 func TestSchemasOfClusters(t *testing.T) {
 	dir := t.TempDir()
 	const path = "/openapi/v3"

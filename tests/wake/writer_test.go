@@ -194,7 +194,7 @@ func (w *writer) write(ctx context.Context) error {
 	return err
 }
 
-// marker is after the names of all other objects.
+// marker sorts after the names of all other objects.
 const marker = "z-marker"
 
 // mark replaces one object of each resource and returns the lines that a

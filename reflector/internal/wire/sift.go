@@ -38,7 +38,7 @@ const (
 	decodedSize = 4
 )
 
-// Decoded is about how much memory a list of so many bytes takes when it is decoded.
+// Decoded estimates how much memory a list of this many bytes takes when it is decoded.
 func Decoded(size int) int64 { return decodedSize * int64(size) }
 
 // Filter has the body of a list's answer sifted when it is first read. It calls done
