@@ -127,7 +127,7 @@ type waiter struct {
 	d *direct
 }
 
-// gather takes each source's share in turn, about maxCommitBytes in all. A source whose
+// gather takes each source's share in turn, about maxCommitBytes in all. A producer whose
 // last work failed gets only that work tried again.
 func (c *committer) gather(take what) (works []*work, waiters []waiter, more bool) {
 	c.mu.Lock()
@@ -144,10 +144,6 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 	}
 	room := c.db.opts.maxCommitBytes
 	for i, s := range stores {
-		if retried[s] {
-			more = true // what waits behind the failed work
-			continue
-		}
 		if room <= 0 {
 			more = true
 			break
@@ -155,6 +151,9 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 		// A program that writes without a pause must not keep the producer waiting.
 		share := max(room/(len(stores)-i), 1)
 		p, left := s.fedBy(), share
+		if retried[s] {
+			p, more = nil, true // events wait behind the failed ones; a write need not
+		}
 		if p != nil {
 			left = max(share/2, 1)
 		}

@@ -83,3 +83,25 @@ func TestCloseBesideWrites(t *testing.T) {
 		writers.Wait()
 	}
 }
+
+// TestWriteBehindFailedEvents: while events cannot be committed, a write of the program's
+// own returns the disk's error. It does not wait for the disk.
+func TestWriteBehindFailedEvents(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
+	s, p := claimTest(t, db, Claim{}), &testProducer{}
+	s.Attach(p)
+	db.h.setHook(func(*bolt.Tx) error { return errRefused })
+	p.add(t, s, configMap("a", "event", 1, nil))
+	eventually(t, "the commit has failed", func() bool { return errors.Is(db.Err(), errRefused) })
+	returns(t, "Add", func() {
+		if err := s.Add(configMap("own", "o", 2, nil)); !errors.Is(err, errRefused) {
+			t.Error(err)
+		}
+	})
+	db.h.setHook(nil)
+	p.wait(t)
+	must(t, s.Add(configMap("own", "o", 3, nil)))
+	if keys := s.ListKeys(); len(keys) != 2 || s.State().ResourceVersion != "1" {
+		t.Errorf("%v at %+v", keys, s.State())
+	}
+}
