@@ -140,10 +140,12 @@ func (q *Queue) Failed() (uint64, error) {
 func (q *Queue) enqueue(it acceptedItem) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.batch.bytes >= q.most {
-		q.release() // more is held than fits
+	if q.batch.bytes >= q.most || q.listing {
 		slept := q.store.Slept()
-		for q.batch.bytes >= q.most && !q.closed {
+		for (q.batch.bytes >= q.most || q.listing) && !q.closed {
+			if !q.listing {
+				q.release() // more is held than fits
+			}
 			q.cond.Wait()
 		}
 		it.came = it.came.Add(slept - q.store.Slept())
@@ -185,6 +187,9 @@ func (q *Queue) urgent() bool {
 func (q *Queue) Bookmark(rv string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for q.listing && !q.closed {
+		q.cond.Wait()
+	}
 	switch {
 	case q.closed:
 		return ErrClosed

@@ -136,12 +136,7 @@ func (q *Queue) dropHeld() {
 // AwaitStored returns nil once Stored is more than since. The error is the context's, or
 // ErrClosed.
 func (q *Queue) AwaitStored(ctx context.Context, since uint64) error {
-	stop := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.cond.Broadcast()
-	})
-	defer stop()
+	defer q.wakeAfter(ctx)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.counts.inFile <= since {

@@ -49,6 +49,7 @@ type Queue struct {
 	waiters waiters
 	synced  chan struct{}
 	length  func(int) // see OnLength
+	listing bool      // a list is under way: nothing is accepted, and no other list begins
 	closed  bool
 	closing chan struct{} // closed when closed becomes true
 }

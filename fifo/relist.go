@@ -61,19 +61,29 @@ func (q *Queue) Replace(list []any, rv string) error {
 }
 
 // Relist is a boltstore.Relist whose result goes through the queue. Until it ends, the
-// queue may accept nothing else.
+// queue accepts nothing else: Add and its like wait.
 type Relist struct {
 	*boltstore.Relist
 	q      *Queue
 	began  time.Time     // when its first page was asked for, in this life or an earlier one
 	slept  time.Duration // what the machine had slept by then
 	failed int           // objects that could not be stored
+	ended  bool          // by Commit or Abort
 }
 
 // BeginRelist begins to bring the file in line with a full list that comes in pages. It
-// waits until everything accepted before is in the file. The caller hands over the pages,
-// and ends the relist with Commit or Abort. After Commit, Abort does nothing.
-func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Relist, error) {
+// waits until another relist has ended, and everything accepted before is in the file. The
+// caller hands over the pages, and ends the relist with Commit or Abort. After a Commit that
+// fails, Abort ends it.
+func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (_ *Relist, err error) {
+	if err := q.beginListing(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			q.endListing()
+		}
+	}()
 	q.DropHeld()
 	if err := q.Flush(ctx); err != nil {
 		return nil, err
@@ -83,7 +93,6 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Re
 	if q.transform != nil {
 		o.Transform = q.transformListed
 	}
-	var err error
 	if r.Relist, err = q.store.BeginRelist(o); err != nil {
 		return nil, err
 	}
@@ -92,6 +101,41 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (*Re
 		r.began = at.Began
 	}
 	return r, nil
+}
+
+// beginListing waits for the end of another list. The error is the context's, or ErrClosed.
+func (q *Queue) beginListing(ctx context.Context) error {
+	defer q.wakeAfter(ctx)()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.listing {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case q.closed:
+			return ErrClosed
+		}
+		q.cond.Wait()
+	}
+	q.listing = true
+	return nil
+}
+
+func (q *Queue) endListing() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.listing = false
+	q.cond.Broadcast()
+}
+
+// Abort ends the relist and removes what was staged, but for the pages of a first list,
+// see boltstore.Relist.Abort. After Commit, Abort does nothing.
+func (r *Relist) Abort() {
+	if !r.ended {
+		r.ended = true
+		r.Relist.Abort()
+		r.q.endListing()
+	}
 }
 
 // unstored counts a listed object that could not be stored.
@@ -126,9 +170,11 @@ func (r *Relist) end(ctx context.Context, rv, newest, target string, confirmed t
 	if err != nil {
 		return err
 	}
+	r.ended = true
 	q := r.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.listing = false
 	q.version.reached = false
 	q.release()
 	for _, e := range entries {

@@ -62,15 +62,19 @@ func (q *Queue) WaitConfirmed(ctx context.Context, since time.Time, proven bool)
 	})
 }
 
-// wait waits until ok is true, and then until everything that was accepted by that
-// time is done. It calls ok with the lock held.
-func (q *Queue) wait(ctx context.Context, ok func() bool) error {
-	stop := context.AfterFunc(ctx, func() {
+// wakeAfter wakes the waiting callers once ctx has ended.
+func (q *Queue) wakeAfter(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.cond.Broadcast()
 	})
-	defer stop()
+}
+
+// wait waits until ok is true, and then until everything that was accepted by that
+// time is done. It calls ok with the lock held.
+func (q *Queue) wait(ctx context.Context, ok func() bool) error {
+	defer q.wakeAfter(ctx)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiters.waiting++
@@ -117,12 +121,7 @@ func (q *Queue) Flush(ctx context.Context) error {
 		case <-waiting.Done():
 		}
 	}()
-	stop := context.AfterFunc(waiting, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.cond.Broadcast()
-	})
-	defer stop()
+	defer q.wakeAfter(waiting)()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiters.flushing++

@@ -1,0 +1,80 @@
+package fifo
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/tuning"
+)
+
+// TestListsBesideEvents: events and lists may come from several goroutines at once, as in
+// client-go's queue. The file stays sound, and the journal tells what it has.
+func TestListsBesideEvents(t *testing.T) {
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess}
+	tuning.SetFile(&o, tuning.File{MaxCommitBytes: 1}) // each list is staged
+	q, s, file := newFile(t, o, settings{})
+	if err := q.Replace([]any{object("first", 1)}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	var version atomic.Int64
+	version.Store(1)
+	popping := make(chan struct{})
+	go func() {
+		defer close(popping)
+		for {
+			if _, err := q.Pop(func(any, bool) error { return nil }); err != nil {
+				return
+			}
+		}
+	}()
+	var wg sync.WaitGroup
+	for w := range 3 {
+		wg.Go(func() {
+			for i := range 100 {
+				v := int(version.Add(1))
+				obj := object(fmt.Sprint("o", (i+w)%7), v)
+				var err error
+				switch {
+				case i%9 == w:
+					err = q.Replace([]any{obj, object(fmt.Sprint("l", i%5), v)}, fmt.Sprint(v))
+				case i%4 == 0:
+					err = q.Delete(obj)
+				default:
+					err = q.Add(obj)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := q.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q.Close()
+	<-popping
+	told := map[string]bool{"ns/first": true}
+	for e, err := range s.History("") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told[e.Key] = true; e.Type == cache.Deleted {
+			delete(told, e.Key)
+		}
+	}
+	keys := slices.Sorted(slices.Values(s.ListKeys()))
+	if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, keys) {
+		t.Errorf("the journal tells %v, and the file has %v", got, keys)
+	}
+	if r, err := file.Check(); err != nil || !r.Sound() {
+		t.Errorf("%+v %v", r, err)
+	}
+}
