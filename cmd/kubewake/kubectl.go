@@ -138,7 +138,7 @@ func untilFatal(errOut io.Writer, runs func()) (err error) {
 			return
 		}
 		if f.text != "" {
-			fmt.Fprintln(errOut, strings.TrimSuffix(f.text, "\n"))
+			fmt.Fprintln(errOut, strings.Replace(strings.TrimSuffix(f.text, "\n"), "error: boltstore: ", "error: ", 1)) // as in oneLine
 		}
 		err = exitCode{code: f.code}
 	}()
