@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -64,10 +65,30 @@ func (a *answer) aggregated() bool {
 // connection that cannot be made has failed by then.
 const inTime = patience + time.Second
 
+// document asks the server for a document that the file also has a form of. After one that
+// did not come in time, for a while the server is not asked: a link may be too slow for all
+// of a document, and is then no use for the next one, but good for other requests.
+func (s *Server) document(r *http.Request, accept string) *answer {
+	if _, err := s.documents.silent(); err != nil {
+		return &answer{header: http.Header{}, code: http.StatusServiceUnavailable}
+	}
+	began := s.documents.clock.Now()
+	a := askFor(s.inTime, s.link, r, accept)
+	if a.late && r.Context().Err() == nil { // the caller is there
+		s.documents.failed(began, errLate)
+	}
+	return a
+}
+
+var errLate = errors.New("the server's last document did not come in time")
+
 // ask collects the answer of a handler.
-func ask(h http.Handler, r *http.Request, accept string) *answer {
+func ask(h http.Handler, r *http.Request, accept string) *answer { return askFor(inTime, h, r, accept) }
+
+// askFor is ask for a handler that has some time.
+func askFor(within time.Duration, h http.Handler, r *http.Request, accept string) *answer {
 	caller := r.Context()
-	ctx, cancel := context.WithTimeout(caller, inTime)
+	ctx, cancel := context.WithTimeout(caller, within)
 	defer cancel()
 	r = r.Clone(ctx)
 	for _, name := range []string{"Accept-Encoding", "If-None-Match", "If-Modified-Since", "Range"} {
@@ -109,7 +130,7 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 	if kubeapi.AcceptsAggregated(r) {
 		accept = kubeapi.MediaDiscovery + "," + kubeapi.MediaJSON
 	}
-	theirs := ask(s.link, r, accept)
+	theirs := s.document(r, accept)
 	if theirs.code == http.StatusOK && !theirs.aggregated() {
 		accept = kubeapi.MediaJSON
 	}
@@ -132,7 +153,7 @@ func (s *Server) discovery(w http.ResponseWriter, r *http.Request) {
 
 // version answers with the server's version, or with that of the file's API.
 func (s *Server) version(w http.ResponseWriter, r *http.Request) {
-	theirs := ask(s.link, r, kubeapi.MediaJSON)
+	theirs := s.document(r, kubeapi.MediaJSON)
 	if theirs.withheld(r) {
 		s.file.ServeFile(w, r, nil)
 		return

@@ -35,8 +35,11 @@ type Server struct {
 	link    *Link
 	schemas *Schemas
 	limits  Limits
-	closing context.CancelFunc
-	ctx     context.Context // of all requests
+	// documents of the server that did not come in time, which is inTime
+	documents *outage
+	inTime    time.Duration
+	closing   context.CancelFunc
+	ctx       context.Context // of all requests
 
 	mu      sync.Mutex
 	servers []*http.Server
@@ -45,7 +48,10 @@ type Server struct {
 
 // New returns a server that listens nowhere yet.
 func New(o Options) *Server {
-	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults()}
+	s := &Server{file: o.File, link: o.Link, schemas: o.Schemas, limits: o.Limits.withDefaults(), inTime: inTime}
+	if s.link != nil {
+		s.documents = &outage{clock: s.link.reviews.clock} // each one has waited
+	}
 	s.ctx, s.closing = context.WithCancel(context.Background())
 	return s
 }

@@ -1,0 +1,58 @@
+package serve
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+)
+
+// TestSlowDocument: a document of discovery whose body does not come in time is waited for
+// once. Until the pause is over the file's are given at once, and other requests are passed on.
+func TestSlowDocument(t *testing.T) {
+	asked := make(chan string, 10)
+	ends := make(chan struct{})
+	slow := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/nodes" {
+			return
+		}
+		asked <- r.URL.Path
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":`))        // and no more
+		_ = http.NewResponseController(w).Flush() // likewise
+		select {
+		case <-ends:
+		case <-r.Context().Done():
+		}
+	}))
+	defer slow.Close()
+	defer close(ends)
+	clock := fakeClock()
+	s := New(Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, slow, LinkOptions{Clock: clock})})
+	s.inTime = time.Second / 2
+	get := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true}))
+		return w
+	}
+	if w := get("/api/v1/nodes"); w.Code != 200 { // the link has a connection
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	for _, path := range []string{"/api", "/apis", "/api/v1", "/version"} {
+		if w := get(path); w.Code != 200 {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if n := len(asked); n != 1 {
+		t.Errorf("the server was asked for %d documents", n)
+	}
+	if w := get("/api/v1/nodes"); w.Code != 200 {
+		t.Errorf("another request: %d %s", w.Code, w.Body)
+	}
+	clock.Step(longPause)
+	if w := get("/version"); w.Code != 200 || len(asked) != 2 {
+		t.Errorf("after the pause: %d, asked for %d", w.Code, len(asked))
+	}
+}
