@@ -116,7 +116,7 @@ func benchmarkWake(b *testing.B, n int64, path string, src boltstore.Source, lw 
 	}
 }
 
-// processorTime is what the process has used of the processor.
+// processorTime is the processor time that the process has used.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// failureScenarios are about what fails: the server, transforms and handlers.
+// failureScenarios are about failures: of the server, transforms and handlers.
 var failureScenarios = []scenario{
 	{name: "list fails", run: func(s *side) {
 		errs := s.watchErrors()
@@ -279,7 +279,7 @@ func refuse(name string) cache.TransformFunc {
 	}
 }
 
-// errorLog has each text once.
+// errorLog keeps each text once.
 type errorLog struct {
 	mu    sync.Mutex
 	texts []string
@@ -310,7 +310,7 @@ func (s *side) watchErrors() *errorLog {
 	return l
 }
 
-// newLog is a logger, and what it has logged.
+// newLog returns a logger, and its log.
 func newLog() (klog.Logger, func() string) {
 	var mu sync.Mutex
 	var b bytes.Buffer

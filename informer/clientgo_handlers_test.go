@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// handlerScenarios are about handlers that come, and what they do inside.
+// handlerScenarios are about handlers that are added, and their actions inside a call.
 var handlerScenarios = []scenario{
 	{name: "late handler", run: func(s *side) {
 		h := s.handler("late")
@@ -134,7 +134,7 @@ func last(calls []string) string {
 	return calls[len(calls)-1]
 }
 
-// removalScenarios are about handlers that go.
+// removalScenarios are about handlers that are removed.
 var removalScenarios = []scenario{
 	{name: "removed before the start", run: func(s *side) {
 		h := s.handler("h")
@@ -253,7 +253,7 @@ var removalScenarios = []scenario{
 		s.registered("afterwards: registration", reg)
 		s.told("afterwards", h)
 	}},
-	// What RemoveEventHandler answers to handles of all kinds.
+	// The answers of RemoveEventHandler to handles of all kinds.
 	{name: "handles", run: func(s *side) {
 		other := s.another()
 		handle := func(inf cache.SharedIndexInformer) cache.ResourceEventHandlerRegistration {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// lifeScenarios are about a process that ends and begins again.
+// lifeScenarios are about a process that ends and starts again.
 var lifeScenarios = []scenario{
 	{name: "next life", run: func(s *side) {
 		h := s.handler("h")

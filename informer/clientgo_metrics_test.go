@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// metricScenarios are about what is published and logged under a name.
+// metricScenarios are about metrics and logs under a name.
 var metricScenarios = []scenario{
 	{name: "metrics of a provider", run: func(s *side) {
 		m := &tableMetrics{}
@@ -28,7 +28,7 @@ var metricScenarios = []scenario{
 	}},
 }
 
-// published notes what two informers with one name publish.
+// published notes the metrics of two informers with one name.
 func (s *side) published(m *tableMetrics) {
 	name, err := cache.NewInformerName("table")
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *side) published(m *tableMetrics) {
 // processMetrics is set once in the process.
 var processMetrics = &tableMetrics{}
 
-// tableMetrics are named by the resource. A latency is only noted to be there.
+// tableMetrics are named by the resource. Of a latency only the presence is noted.
 type tableMetrics struct {
 	mu   sync.Mutex
 	made []string

@@ -42,7 +42,7 @@ type userHandler struct {
 }
 
 // TestAsClientGoAtRandom: random programs see and are told the same by client-go's
-// informer and by ours, but for what docs/differences.md says.
+// informer and by ours, except for the differences in docs/differences.md.
 func TestAsClientGoAtRandom(t *testing.T) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = nil // one of them sleeps until a time outside the bubble

@@ -44,7 +44,7 @@ type side struct {
 	notes []note
 }
 
-// begin makes the informer: the first one, or another one of the next life.
+// begin makes the informer: the first one, or that of the next life.
 func (s *side) begin() {
 	s.t.Helper()
 	s.cancel, s.ended = func() {}, nil
@@ -54,7 +54,7 @@ func (s *side) begin() {
 	s.inf = s.another()
 }
 
-// another makes an informer over a file of its own, if that is not the first.
+// another makes an informer over a file of its own, unless it is the first one.
 func (s *side) another() cache.SharedIndexInformer {
 	s.t.Helper()
 	o := s.o
@@ -154,7 +154,7 @@ func (s *side) note(what string, values ...any) {
 	s.notes = append(s.notes, note{what, strings.TrimSuffix(fmt.Sprintln(values...), "\n")})
 }
 
-// state notes what the informer says of itself.
+// state notes the informer's statements about itself.
 func (s *side) state(when string) {
 	inf := s.inf
 	s.note(when+": synced", inf.HasSynced(), cache.IsDone(inf.HasSyncedChecker()), inf.GetController().HasSynced(), cache.IsDone(inf.GetController().HasSyncedChecker()))
@@ -163,7 +163,7 @@ func (s *side) state(when string) {
 	s.keys(when)
 }
 
-// keys notes what is in the store.
+// keys notes the keys in the store.
 func (s *side) keys(when string) {
 	var keys []string
 	for _, o := range s.inf.GetStore().List() {
@@ -173,7 +173,7 @@ func (s *side) keys(when string) {
 	s.note(when+": store", keys)
 }
 
-// add adds a handler, which is no error.
+// add adds a handler, which must succeed.
 func (s *side) add(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
 	s.t.Helper()
 	reg, err := s.inf.AddEventHandler(h)
@@ -204,7 +204,7 @@ func (s *side) modify(name string) { s.src.Modify(cm(name, time.Since(s.began).S
 
 func (s *side) delete(name string) { s.src.Delete(cm(name)) }
 
-// event is a watch event as no well-behaved server sends it.
+// event is a watch event that no well-behaved server sends.
 func (s *side) event(typ watch.EventType, obj runtime.Object) {
 	s.src.Broadcaster.Action(typ, obj)
 	s.settle()

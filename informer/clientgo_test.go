@@ -38,9 +38,9 @@ func scenarios() []scenario {
 	return slices.Concat(runScenarios, handlerScenarios, removalScenarios, resyncScenarios, changeScenarios, failureScenarios, optionScenarios, metricScenarios, lifeScenarios)
 }
 
-// TestAsClientGo: the informer does what client-go's does, call by call, but for the
-// differences of the table. Both run in a bubble of time, so that nothing depends on
-// the machine.
+// TestAsClientGo: the informer does the same as client-go's, call by call, except for the
+// differences in the table. Both run in a synctest bubble, so nothing depends on the
+// machine.
 func TestAsClientGo(t *testing.T) {
 	warmUp(t)
 	before := leaktest.Ours(nil)
@@ -75,7 +75,7 @@ func TestAsClientGo(t *testing.T) {
 	leaktest.None(t, "after all scenarios", before)
 }
 
-// warmUp makes what the process has one of, and what must not belong to a bubble.
+// warmUp makes things that exist once in the process and must not belong to a bubble.
 func warmUp(t *testing.T) {
 	t.Helper()
 	s := &side{t: t, file: true, dir: t.TempDir(), src: newTableSource(), began: time.Now()}

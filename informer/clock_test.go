@@ -9,9 +9,9 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestReboots: what a device without a battery for its clock confirmed in an
-// earlier boot is not taken for young because the clock began again. An age is
-// known within a boot, and where the clock was known to be right both times.
+// TestReboots: on a device without a battery for its clock, a confirmation in an earlier
+// boot is not taken for young because the clock has restarted. An age is known within a
+// boot, and if the clock was known to be right both times.
 func TestReboots(t *testing.T) {
 	const week = 7 * 24 * time.Hour
 	begins := time.Unix(0, 0).Add(time.Hour) // the clock, at each boot
@@ -54,7 +54,7 @@ func TestReboots(t *testing.T) {
 			d.Reboot(begins)
 			d.Set(right.Add(20*time.Minute), true)
 		}, false, true, 20 * time.Minute},
-		// The test's server is on this machine, so that its clock is ours.
+		// The test's server is on this machine, so it has the same clock.
 		{"a server here had the same time", func(d *devicetest.Device) { d.Set(time.Now(), false) }, func(d *devicetest.Device) {
 			d.Reboot(begins)
 			d.Set(time.Now().Add(20*time.Minute), true)
@@ -100,7 +100,7 @@ func TestReboots(t *testing.T) {
 	}
 }
 
-// is fails the test if the age is another, or known where it is not.
+// is fails the test if the age differs, or is known although it should not be.
 func (l *life) is(known bool, age time.Duration) {
 	l.t.Helper()
 	got, ok := l.inf.State().Age(l.inf.o.clock.Now())

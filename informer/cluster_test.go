@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestAnotherCluster: what was cached of another cluster is set aside, and none
-// of it is told as deleted.
+// TestAnotherCluster: cached objects of another cluster are set aside, and none of them
+// is told as deleted.
 func TestAnotherCluster(t *testing.T) {
 	w := newWorld(t)
 	w.create("theirs")
@@ -106,7 +106,7 @@ func TestRecreatedCluster(t *testing.T) {
 					}
 					l.end()
 
-					// The file knows the cluster: what is deleted meanwhile is told.
+					// The file knows the cluster: deletes that it has missed are told.
 					w.delete("ours0")
 					w.sim.ResetRequests()
 					w.sim.Stall(true) // a delete that comes before the replay leaves it nothing to show

@@ -45,8 +45,8 @@ func (l *accountList) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// TestForeignTypeThatLoses: an object that would come back changed is not
-// stored, and the state says why; the others are.
+// TestForeignTypeThatLoses: an object that would come back changed is not stored, and the
+// state says why. The others are stored.
 func TestForeignTypeThatLoses(t *testing.T) {
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{Keyset: sealtest.Default()})
 	if err != nil {

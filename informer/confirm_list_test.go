@@ -24,8 +24,8 @@ import (
 )
 
 // TestNoStepBackAfterList: x came and went while the program was down. The list does not
-// show it, equals the file, and confirms. The watch, which begins before, brings x all the
-// same: handlers are told, and no reader ever sees it.
+// show it, equals the file, and confirms. The watch, which begins before that, still
+// brings x: handlers are told of it, and no reader ever sees it.
 func TestNoStepBackAfterList(t *testing.T) {
 	for what, goOn := range map[string]func(w *handWatched){
 		"a bookmark": func(w *handWatched) {
@@ -79,8 +79,9 @@ func TestNoStepBackAfterList(t *testing.T) {
 	}
 }
 
-// TestMoreThanIsHeld: of more changes than a queue holds, a reader sees what was there
-// before the list, until its delete comes. Handlers are told all the same.
+// TestMoreThanIsHeld: if there are more changes than a queue holds back, a reader may see
+// an object from before the list until its delete comes. Handlers are told everything in
+// any case.
 func TestMoreThanIsHeld(t *testing.T) {
 	w := &handWatched{t: t, at: "5", watched: make(chan string, 10), shown: true}
 	path := filepath.Join(t.TempDir(), "test.db")

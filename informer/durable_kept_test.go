@@ -12,9 +12,9 @@ import (
 	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
-// TestKeptGoesOn: a key of which an event is kept for the next life goes on, however many
-// events follow, and takes no more memory for them. The next life is told the kept event,
-// and last what the object is now.
+// TestKeptGoesOn: if an event of a key is kept for the next life, later events of the key
+// are still told, however many, and take no more memory. The next life is told the kept
+// event, and at last the object's present state.
 func TestKeptGoesOn(t *testing.T) {
 	for name, o := range map[string]DurableOptions{"": {}, "little memory": {maxPending: 2}} {
 		t.Run(name, func(t *testing.T) { keptGoesOn(t, o) })

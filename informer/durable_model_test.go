@@ -83,7 +83,7 @@ func (b *believer) handle(e Event) error {
 	dice := b.rnd.IntN(10)
 	switch {
 	case b.good || dice < 5:
-		// Counts only once all before it of the key is acknowledged.
+		// It counts only when all earlier events of the key are acknowledged.
 		if len(b.open[e.Key]) == 0 && !e.delivery.Inspect().More {
 			b.acked[e.Key] = e.Seq
 		}
@@ -130,16 +130,15 @@ func (b *believer) answer(all bool) {
 	}
 }
 
-// forget is what a crash does: it may be told again of all that was not written.
+// forget is the effect of a crash: everything that was not written may be told again.
 func (b *believer) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.acked, b.later, b.open = map[string]uint64{}, nil, map[string]map[*durable.Delivery]bool{}
 }
 
-// TestDurableModel runs random programs of changes, answers, ends and crashes,
-// with a journal that is far too small, and holds what the handler believes
-// against the server.
+// TestDurableModel runs random programs of changes, answers, ends and crashes, with a
+// journal that is far too small, and compares the handler's belief with the server.
 func TestDurableModel(t *testing.T) {
 	programs, steps := 6, 120
 	if testing.Short() {
@@ -260,7 +259,7 @@ func (w *world) crash(l *life, b *believer, start func() *life) *life {
 	return start()
 }
 
-// compare holds what it believes against the server.
+// compare compares its belief with the server.
 func (b *believer) compare(w *world) {
 	b.t.Helper()
 	b.mu.Lock()

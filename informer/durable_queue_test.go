@@ -31,8 +31,8 @@ func newTestQueue() *DurableQueue[request] {
 	return NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[request]()), requestsOf)
 }
 
-// TestDurableQueue: work that was begun and not done, or asked for again, is
-// there after a restart; what was done is not.
+// TestDurableQueue: unfinished work, and work that was asked for again, is there after a
+// restart; finished work is not.
 func TestDurableQueue(t *testing.T) {
 	w := newWorld(t)
 	for _, n := range []string{"again", "begun", "done", "later", "retried"} {
@@ -99,8 +99,8 @@ func TestDurableQueue(t *testing.T) {
 	}
 }
 
-// TestQueueAsksAgain: an item that is always to be looked at again is worked on
-// for each change, however many there are, and for the last one after a restart.
+// TestQueueAsksAgain: an item that always asks to be seen again is worked on for each
+// change, however many there are, and for the last one after a restart.
 func TestQueueAsksAgain(t *testing.T) {
 	w := newWorld(t)
 	q := newTestQueue()
@@ -137,8 +137,8 @@ func TestQueueAsksAgain(t *testing.T) {
 	q.ShutDown()
 }
 
-// TestQueueResetAsksAgain: what is to be looked at again for a Reset does not
-// keep it from being acknowledged: nothing would be told any more.
+// TestQueueResetAsksAgain: items that ask to be seen again for a Reset do not keep the
+// Reset from being acknowledged: otherwise nothing would be told any more.
 func TestQueueResetAsksAgain(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
@@ -162,7 +162,7 @@ func TestQueueResetAsksAgain(t *testing.T) {
 	q.ShutDown()
 }
 
-// TestQueueLetsObjectsGo: an item that waits keeps no object in memory.
+// TestQueueLetsObjectsGo: a waiting item keeps no object in memory.
 func TestQueueLetsObjectsGo(t *testing.T) {
 	q := NewDurableQueue(workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()), func(e Event) []string { return []string{e.Key} })
 	defer q.ShutDown()

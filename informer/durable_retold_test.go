@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestKeptRetold: a key that is told again from an event on that is kept, because a later
-// one was refused, is told a story without gaps: what comes after a delete is Added, and
-// Old is never newer than what was last told.
+// TestKeptRetold: if a key is told again from a kept event on, because a later one was
+// refused, it is told without gaps: a delete is followed by Added, and Old is never newer
+// than the last state told.
 func TestKeptRetold(t *testing.T) {
 	for name, o := range map[string]DurableOptions{"": {}, "little memory": {maxPending: 2}} {
 		t.Run(name, func(t *testing.T) { keptRetold(t, o) })

@@ -55,8 +55,8 @@ func TestDurableStartsOver(t *testing.T) {
 	}
 }
 
-// TestStartOverAfterLostBlock: the newest entries are gone that a handler has to
-// be told. It starts over, and does not wait for others to come.
+// TestStartOverAfterLostBlock: the newest entries that a handler has to be told are lost.
+// It starts over, and does not wait for more to come.
 func TestStartOverAfterLostBlock(t *testing.T) {
 	w := newWorld(t)
 	w.create("stays")

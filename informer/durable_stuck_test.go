@@ -17,7 +17,7 @@ import (
 	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
-// TestDurableStuck: keys that are stuck do not hold up others, however many.
+// TestDurableStuck: stuck keys, however many, do not hold up others.
 func TestDurableStuck(t *testing.T) {
 	w := newWorld(t)
 	r := newLedger(t)
@@ -99,9 +99,8 @@ func TestParkedInitial(t *testing.T) {
 	l.end()
 }
 
-// TestHotKeysThatWait: keys that are told of more than a handler takes ahead of
-// its acknowledgement move to the file, too, and hold up neither others nor
-// HasSynced.
+// TestHotKeysThatWait: keys with more changes than a handler takes ahead of its
+// acknowledgement move to the file, too, and hold up neither others nor HasSynced.
 func TestHotKeysThatWait(t *testing.T) {
 	w := newWorld(t)
 	r := newLedger(t)
@@ -154,7 +153,7 @@ func TestHotKeysThatWait(t *testing.T) {
 		}
 	}
 
-	// Of an earlier life there is more than is told ahead.
+	// An earlier life has left more than is told ahead.
 	r.answers(func(Event) error { return errors.New("no") })
 	for n := range 2 * durable.AheadOfAck {
 		w.update("hot0", fmt.Sprint("again", n))

@@ -23,8 +23,7 @@ func (w *world) durably(o DurableOptions, h DurableHandler) *life {
 	return l
 }
 
-// acknowledged waits until the durable handlers have acknowledged everything
-// that there is.
+// acknowledged waits until the durable handlers have acknowledged all changes.
 func (l *life) acknowledged() *life {
 	l.t.Helper()
 	eventually(l.t, "acknowledged", func() bool {
@@ -38,7 +37,7 @@ func (l *life) acknowledged() *life {
 	return l
 }
 
-// idle says whether all that there is was acknowledged by a handler.
+// idle says whether a handler has acknowledged all changes.
 func (inf *Informer) idle(d *durable.Handler) bool {
 	p, err := inf.store.Replay(nil, 0) // what the file has, which memory may not know yet
 	if err != nil {
@@ -48,7 +47,7 @@ func (inf *Informer) idle(d *durable.Handler) bool {
 	return len(st.Tasks) == 0 && !st.Replaying && !st.Unparking && !st.StartingOver && st.Cursor == p.Seq && st.Mark <= st.Cursor
 }
 
-// TestDurable: each change is told once, and after a restart what is new.
+// TestDurable: each change is told once, and after a restart only new ones.
 func TestDurable(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

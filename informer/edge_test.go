@@ -18,8 +18,7 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// stockLife is one life of client-go's own informer, over JSON and WatchList
-// as it comes.
+// stockLife is one life of client-go's own informer, with JSON and its default WatchList.
 func (w *world) stockLife() (inf cache.SharedIndexInformer, end func()) {
 	cfg := w.sim.RESTConfig()
 	cfg.UserAgent = "stock"
@@ -30,12 +29,11 @@ func (w *world) stockLife() (inf cache.SharedIndexInformer, end func()) {
 	return inf, func() { cancel(); <-done }
 }
 
-// TestDayOfEdgeLife: days ($KUBEWAKE_DAYS) of outages, faults, restarts and
-// changes, each drawn by a seed. At its end the cache and what its handler has
-// been told, over all lives of the process, equal the server; the bytes on the
-// link are told beside those of client-go's informer, which lived through the
-// same. The first day's series of them goes into the file $KUBEWAKE_DAY_SERIES,
-// which the benchmark draws.
+// TestDayOfEdgeLife: days ($KUBEWAKE_DAYS) of outages, faults, restarts and changes, each
+// drawn by a seed. At its end the cache and what its handler has been told, over all
+// lives of the process, equal the server; the test reports the bytes on the link beside
+// those of client-go's informer, which lived through the same. The first day's series of
+// them goes into the file $KUBEWAKE_DAY_SERIES, which the benchmark draws.
 func TestDayOfEdgeLife(t *testing.T) {
 	days, length := uint64(1), 24*time.Hour
 	if n := os.Getenv("KUBEWAKE_DAYS"); n != "" {
@@ -56,8 +54,8 @@ func TestDayOfEdgeLife(t *testing.T) {
 	}
 }
 
-// series is what two informers have received over a day, as CSV: seconds, and the bytes
-// of kubewake's and of client-go's so far.
+// series has the bytes that two informers received over a day, as CSV: seconds, and the
+// bytes of kubewake's and of client-go's so far.
 type series struct {
 	path string // of its file, "" for none
 	rows []string

@@ -15,7 +15,7 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// fakeSource is client-go's fake, and counts what it is asked.
+// fakeSource is client-go's fake, and counts its requests.
 type fakeSource struct {
 	*fcache.FakeControllerSource
 	asked chan string
@@ -38,9 +38,9 @@ func (f *fakeSource) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return w, err
 }
 
-// TestFakeSourceWithoutObjects: client-go's fake source states version 0 while it
-// has never had an object, and knows no watch without a version. The watch is
-// opened at that version, as client-go opens it: no change is missed.
+// TestFakeSourceWithoutObjects: client-go's fake source states version 0 until it has had
+// an object, and accepts no watch without a version. The watch is opened at that version,
+// as client-go opens it: no change is missed.
 func TestFakeSourceWithoutObjects(t *testing.T) {
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{})
 	if err != nil {

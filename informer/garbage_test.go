@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestGarbageIsCollectedOnce: many informers that rest at the same time have garbage
-// collected once, and not at all where the program has switched the collector
-// off.
+// TestGarbageIsCollectedOnce: many informers that become idle at the same time cause one
+// garbage collection, and none if the program has switched the collector off.
 func TestGarbageIsCollectedOnce(t *testing.T) {
 	rest := func() int64 {
 		var n atomic.Int64

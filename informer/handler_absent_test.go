@@ -32,7 +32,7 @@ func (g *gate) OnUpdate(old, obj any) { g.wait(); g.recorder.OnUpdate(old, obj) 
 
 func (g *gate) OnDelete(obj any) { g.wait(); g.recorder.OnDelete(obj) }
 
-// add adds a handler and waits until it has been told what there is.
+// add adds a handler and waits until it has been told all objects.
 func (l *life) add(h cache.ResourceEventHandler) cache.ResourceEventHandlerRegistration {
 	l.t.Helper()
 	reg, err := l.inf.AddEventHandler(h)
@@ -52,8 +52,8 @@ func (l *life) remove(regs ...cache.ResourceEventHandlerRegistration) {
 	}
 }
 
-// TestRemovedAtTheEnd: what handlers that are removed at the end of a life have
-// not been told, the next life tells.
+// TestRemovedAtTheEnd: the next life tells the changes that handlers removed at the end
+// of a life have not been told.
 func TestRemovedAtTheEnd(t *testing.T) {
 	for name, ends := range map[string]func(l *life, stalled *gate, reg, other cache.ResourceEventHandlerRegistration){
 		"the stalled one first": func(l *life, g *gate, reg, other cache.ResourceEventHandlerRegistration) {
@@ -126,8 +126,7 @@ func TestRemovedAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestRemovedBeforeItBegan: a handler that never ran holds what it would have
-// been told.
+// TestRemovedBeforeItBegan: the changes for a handler that never ran are kept.
 func TestRemovedBeforeItBegan(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
@@ -190,7 +189,7 @@ func TestRemovedInMidLife(t *testing.T) {
 	late.expect()
 }
 
-// TestRemoveInsideACall: a handler may remove itself, others, and add some.
+// TestRemoveInsideACall: a handler may remove itself and others, and add some.
 func TestRemoveInsideACall(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
@@ -278,7 +277,8 @@ func TestRemoveDurableInsideACall(t *testing.T) {
 	}
 }
 
-// TestInsideACall: what a handler may call, however it is called, does not hang.
+// TestInsideACall: calls that a handler may make do not hang, however the handler itself
+// is called.
 func TestInsideACall(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
@@ -348,8 +348,8 @@ func TestInsideACall(t *testing.T) {
 	}
 }
 
-// TestMemoryOfRemovedHandlers: an informer that does not sync keeps no more of handlers that
-// come and go than what holds the told mark.
+// TestMemoryOfRemovedHandlers: of handlers that come and go, an informer that does not
+// sync keeps only those that hold the told mark.
 func TestMemoryOfRemovedHandlers(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

@@ -113,8 +113,8 @@ func TestGapIsReplayed(t *testing.T) {
 	}
 }
 
-// TestGapWithinAPage: a page that was read before a gap was found is not the
-// first that is told after it.
+// TestGapWithinAPage: a page that was read before a gap was found is not the first one
+// told after it.
 func TestGapWithinAPage(t *testing.T) {
 	g, _ := newGapped(t, false)
 	l := g.l
@@ -131,8 +131,8 @@ func TestGapWithinAPage(t *testing.T) {
 	g.end()
 }
 
-// TestTrimmedIsNoGap: what was trimmed since others had been told of it is not
-// missed by a handler that comes later.
+// TestTrimmedIsNoGap: entries that were trimmed after all handlers had been told are not
+// a gap for a handler that comes later.
 func TestTrimmedIsNoGap(t *testing.T) {
 	g, last := newGapped(t, true)
 	l, r := g.l, g.r

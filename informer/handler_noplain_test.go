@@ -16,8 +16,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestJournalWithoutPlainHandlers: a program that has durable handlers only, and never
-// lives as long as the grace of a handler, has a bounded journal all the same.
+// TestJournalWithoutPlainHandlers: a program that has only durable handlers, and never
+// lives as long as a handler's grace, still has a bounded journal.
 func TestJournalWithoutPlainHandlers(t *testing.T) {
 	const bound = 4 << 10
 	w := newWorld(t)

@@ -21,7 +21,7 @@ type listOnly struct{ cache.ListerWatcher }
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
-// tellings are what a handler was told: "put o1 101", "gone o1 102".
+// tellings are the calls of a handler: "put o1 101", "gone o1 102".
 type tellings struct {
 	mu  sync.Mutex
 	all []string
@@ -71,7 +71,7 @@ func (s *modelServer) answered(do string, key int, write func(e watch.Event)) {
 	s.cond.Broadcast()
 }
 
-// storeAnswer is what an optimistic controller does with the server's answer.
+// storeAnswer stores the server's answer, as an optimistic controller does.
 func storeAnswer(i cache.Store, e watch.Event) error {
 	switch e.Type {
 	case watch.Added:
@@ -82,8 +82,8 @@ func storeAnswer(i cache.Store, e watch.Event) error {
 	return i.Update(e.Object)
 }
 
-// TestToldOfOwnWrites: handlers are told what the server says, like
-// client-go's, also where the program has stored it first, over restarts, too.
+// TestToldOfOwnWrites: handlers are told the server's changes, like client-go's, even if
+// the program has stored them first, and across restarts.
 func TestToldOfOwnWrites(t *testing.T) {
 	s := newModelServer()
 	stock := cache.NewSharedIndexInformer(listOnly{s.listWatch()}, &corev1.ConfigMap{}, 0, cache.Indexers{})

@@ -22,7 +22,7 @@ import (
 	"github.com/kubewake/kubewake/internal/tuning"
 )
 
-// replayed counts what it is told, and looks at the heap on the way.
+// replayed counts the objects that it is told, and measures the heap meanwhile.
 type replayed struct {
 	n, every int
 
@@ -57,8 +57,8 @@ func (r *replayed) HandleEvent(_ context.Context, e Event) error {
 	return nil
 }
 
-// still is a list of n objects of 4 kB, made as they are asked for, to which
-// nothing happens. In a later life its version is a later one.
+// still is a list of n objects of 4 kB that never change, made on request. In a later
+// life its version is higher.
 func still(n, life int) cache.ListerWatcher {
 	now := strconv.Itoa(n + life)
 	return &cache.ListWatch{
@@ -89,9 +89,8 @@ func still(n, life int) cache.ListerWatcher {
 	}
 }
 
-// TestReplayMemory: what is told of the file's objects when a process starts, or
-// of those that a first list has brought, takes memory for a page or two and not
-// for all of them.
+// TestReplayMemory: telling the file's objects when a process starts, or those of a first
+// list, takes memory for a page or two, not for all of them.
 func TestReplayMemory(t *testing.T) {
 	const few, many = 1_000, 5_000 // 4 and 20 MB
 	for _, durable := range []bool{false, true} {
@@ -163,9 +162,9 @@ func replayHeap(t *testing.T, n int, durable, first bool) int64 {
 }
 
 // TestGoneBeforeItsPage: a handler is told the delete of an object that the replay has
-// not reached. A reconciler that was asked for the key before may have read the object,
-// and would not be asked again. Of an object that came and went before it was added a
-// handler is told nothing, unless an earlier life knew it.
+// not reached. A reconciler that got the key before may have read the object, and would
+// not get the key again. If an object came and went before the handler was added, the
+// handler is told nothing of it, unless an earlier life knew it.
 func TestGoneBeforeItsPage(t *testing.T) {
 	for _, durable := range []bool{false, true} {
 		t.Run(fmt.Sprint("durable ", durable), func(t *testing.T) {

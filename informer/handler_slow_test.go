@@ -27,7 +27,8 @@ const (
 	stallHeap  = 64 << 20
 )
 
-// change n of a source that changes key after key: what it does, and to what.
+// change returns change n of a source that changes key after key: its type and its
+// object.
 func stallChange(n int) (watch.EventType, *corev1.ConfigMap) {
 	key, turn := n%stallKeys, n/stallKeys
 	o := cm(fmt.Sprint("o", key), strconv.Itoa(turn))
@@ -103,9 +104,9 @@ func (s *stalled) HandleEvent(_ context.Context, e Event) error {
 	return nil
 }
 
-// TestStalledHandler: a handler that does not return while very many changes
-// pass costs disk and hardly any memory, and is told them afterwards, in
-// order. KUBEWAKE_STALL says how many changes.
+// TestStalledHandler: a handler that does not return while very many changes pass costs
+// disk, but hardly any memory, and is told them afterwards, in order. KUBEWAKE_STALL says
+// how many changes.
 func TestStalledHandler(t *testing.T) {
 	n := 50_000
 	if testing.Short() {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestToldAgain: what the handler has not returned from before the end is told
-// in the next life, deletes included.
+// TestToldAgain: calls that have not returned before the end are made again in the next
+// life, deletes included.
 func TestToldAgain(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

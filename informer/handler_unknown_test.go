@@ -52,7 +52,7 @@ func (f *fed) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return f.watch, nil
 }
 
-// IsWatchListSemanticsUnSupported has client-go list.
+// IsWatchListSemanticsUnSupported makes client-go list.
 func (f *fed) IsWatchListSemanticsUnSupported() bool { return true }
 
 // send brings events over the watch that is open.
@@ -64,7 +64,7 @@ func (f *fed) send(evs ...watch.Event) {
 	}
 }
 
-// breaks ends the watch; what is listed from then on is given.
+// breaks ends the watch; the argument is listed from then on.
 func (f *fed) breaks(rv string, list ...*corev1.ConfigMap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +82,7 @@ func gone(o *corev1.ConfigMap) watch.Event { return watch.Event{Type: watch.Dele
 
 func came(o *corev1.ConfigMap) watch.Event { return watch.Event{Type: watch.Added, Object: o} }
 
-// script keeps what it is told, and the order.
+// script keeps the changes that it is told, and their order.
 type script struct {
 	mu   sync.Mutex
 	told []string
@@ -104,7 +104,7 @@ func (s *script) OnDelete(o any)       { s.note("-", o) }
 func (s *script) String() string       { s.mu.Lock(); defer s.mu.Unlock(); return strings.Join(s.told, " ") }
 func (s *script) has(what string) bool { return slices.Contains(strings.Fields(s.String()), what) }
 
-// of is what it was told. A durable handler is told keys in any order.
+// of returns the changes it was told. A durable handler is told keys in any order.
 func (s *script) of(kind string) string { return ordered(kind, s.String()) }
 
 func ordered(kind, told string) string {
@@ -126,8 +126,8 @@ func (s *script) HandleEvent(_ context.Context, e Event) error {
 	return nil
 }
 
-// feeding runs an informer until it has synced, and ours until its handlers have
-// been told what there is. It says how to end it.
+// feeding runs an informer until it has synced, and ours until its handlers have been
+// told all objects. It returns a function that ends it.
 func feeding(t *testing.T, inf cache.SharedIndexInformer) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -159,9 +159,9 @@ func overFed(t *testing.T, path string, f *fed) (*boltstore.DB, *Informer) {
 	return db, inf
 }
 
-// TestUnknownDeleteIsTold: handlers of all kinds are told the DELETED of an
-// object that the informer has never held, as client-go's are. One that a broken
-// watch brings again is not told a second time, nor one that a list has told.
+// TestUnknownDeleteIsTold: handlers of all kinds are told the DELETED of an object that
+// the informer has never held, as client-go's are. A delete that comes again after a
+// broken watch is not told a second time, nor is one that a list has told.
 func TestUnknownDeleteIsTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	f, stockFed := newFed("10", versioned("a", "a", "9")), newFed("10", versioned("a", "a", "9"))
@@ -196,7 +196,7 @@ func TestUnknownDeleteIsTold(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	// A watch that brings again what has come.
+	// A watch that repeats earlier events.
 	f.breaks("15", versioned("a", "a", "9"), versioned("end", "end", "15"))
 	<-f.opened
 	f.send(all[0], all[2], all[3], gone(versioned("w", "w", "16")), gone(versioned("w", "w", "16")), came(versioned("end", "end2", "17")))
@@ -208,8 +208,8 @@ func TestUnknownDeleteIsTold(t *testing.T) {
 	}
 }
 
-// TestUnknownDeleteOverLives: such a delete is owed until it has been told. A
-// watch that a later life resumes does not have it told once more.
+// TestUnknownDeleteOverLives: such a delete is owed until it has been told. A watch that
+// a later life resumes does not cause it to be told once more.
 func TestUnknownDeleteOverLives(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	f := newFed("10", versioned("a", "a", "9"))

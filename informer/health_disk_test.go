@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestHealthBesideTheDisk: what the checks and the metrics ask does not wait for the
-// disk, nor for a handler whose name is being written.
+// TestHealthBesideTheDisk: the checks and the metrics wait neither for the disk, nor for
+// a handler whose name is being written.
 func TestHealthBesideTheDisk(t *testing.T) {
 	w := newWorld(t)
 	w.create("one")

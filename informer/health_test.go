@@ -89,8 +89,8 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// TestReadyOfNamed: an informer that was named must be there: one that is not made yet,
-// and one of client-go's that has ended, are not ready.
+// TestReadyOfNamed: a named informer must exist: one that is not made yet, and one of
+// client-go's that has ended, are not ready.
 func TestReadyOfNamed(t *testing.T) {
 	w := newWorld(t)
 	w.create("one")
@@ -114,7 +114,7 @@ func TestReadyOfNamed(t *testing.T) {
 	says(t, "client-go's has ended", ready, "SharedIndexInformer", " has ended")
 }
 
-// unhashable is an informer that is no map key.
+// unhashable is an informer that cannot be a map key.
 type unhashable struct {
 	cache.SharedIndexInformer
 	_ []string
@@ -170,7 +170,7 @@ func TestHealthOfAFullFile(t *testing.T) {
 	})
 }
 
-// TestHealthOfAFileTooFullForARelist: the same where nothing but a relist fails.
+// TestHealthOfAFileTooFullForARelist: the same if only a relist fails.
 func TestHealthOfAFileTooFullForARelist(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.options.MaxSize = 1 << 20
@@ -237,7 +237,7 @@ func TestReadyOfStrictFallbacks(t *testing.T) {
 	says(t, "strict", ready, "*v1.Node never syncs: the config was not wrapped")
 }
 
-// TestLiveOfAHangingDisk: a disk that does not answer shows in no error.
+// TestLiveOfAHangingDisk: a disk that does not answer causes no error.
 func TestLiveOfAHangingDisk(t *testing.T) {
 	for writing, words := range map[time.Duration][]string{
 		0: nil, time.Minute: nil,
@@ -249,7 +249,8 @@ func TestLiveOfAHangingDisk(t *testing.T) {
 	}
 }
 
-// TestLiveSaysAtOnce: what no commit will end is told at once, also while commits fail.
+// TestLiveSaysAtOnce: a condition that no commit will end is reported at once, even while
+// commits fail.
 func TestLiveSaysAtOnce(t *testing.T) {
 	full := errors.New("no space left on device")
 	for _, c := range []struct {

@@ -115,7 +115,7 @@ func handlersOf(t *testing.T, path string) []boltstore.HandlerState {
 	return states[0].Handlers
 }
 
-// inSource changes what the first source of a file has, beside all else.
+// inSource changes the contents of a file's first source, and nothing else.
 func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
 	t.Helper()
 	db, err := bolt.Open(path, 0o600, nil)
@@ -132,7 +132,7 @@ func inSource(t *testing.T, path string, fn func(src *bolt.Bucket) error) {
 	}
 }
 
-// TestMain sets what the process has but one of, before any goroutine reads it.
+// TestMain sets process-wide values before any goroutine reads them.
 func TestMain(m *testing.M) {
 	// One of them sleeps until after the last error, which is ages ahead of a
 	// bubble's clock.
@@ -179,7 +179,7 @@ func isClosed(ch chan struct{}) bool {
 	}
 }
 
-// within is eventually, with another patience.
+// within is eventually with another timeout.
 func within(t *testing.T, what string, d time.Duration, cond func() bool) {
 	t.Helper()
 	deadline := time.After(d)
@@ -206,7 +206,7 @@ func closed(s *boltstore.Snapshot, err error) error {
 	return s.Close()
 }
 
-// transactions is how many the file has seen.
+// transactions returns the number of the file's transactions.
 func transactions(t *testing.T, db *boltstore.DB) (id int) {
 	t.Helper()
 	snap, err := db.Snapshot()
@@ -234,7 +234,7 @@ func transactions(t *testing.T, db *boltstore.DB) (id int) {
 	return id
 }
 
-// tuned are options that users do not see.
+// tuned are internal options.
 func tuned(t tuning.Reflector) (o reflector.Options) {
 	tuning.SetReflector(&o, t)
 	return o

@@ -40,7 +40,7 @@ func TestSleepAndWake(t *testing.T) {
 	w.update("a", "2")
 	w.delete("c")
 	w.sim.ResetRequests()
-	// No list is to confirm before the watch has brought what was missed.
+	// No list may confirm before the watch has brought the missed changes.
 	l = w.live(Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}}, r)
 	if got := len(l.inf.GetStore().List()); got != 2 {
 		t.Fatalf("before Run: %d objects", got)
@@ -191,7 +191,8 @@ func TestMaxStaleness(t *testing.T) {
 	}
 }
 
-// TestWatchErrorHandler: a refusal is told to it, and the data stay.
+// TestWatchErrorHandler: the watch error handler is called for a refusal, and the data
+// stay.
 func TestWatchErrorHandler(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

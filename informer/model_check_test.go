@@ -23,8 +23,8 @@ func (m *model) check() {
 	}
 }
 
-// settle waits until the store and all that the handlers believe are what the
-// server has, as long as that goes on.
+// settle waits, as long as there is progress, until the store and the handlers' beliefs
+// equal the server.
 func (m *model) settle() {
 	m.faults.cure()
 	if err := m.free(); err != nil {
@@ -77,7 +77,7 @@ func (m *model) progress() string {
 	return p
 }
 
-// state is what durable handlers are waiting for.
+// state says what the durable handlers are waiting for.
 func (m *model) state() (s string) {
 	m.inf.mu.Lock()
 	defer m.inf.mu.Unlock()

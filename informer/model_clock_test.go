@@ -16,14 +16,14 @@ type modelClock struct {
 	spoke time.Time
 }
 
-// off is how long the device has no power before a boot, of which its clock knows
-// nothing.
+// off is how long the device has no power before a boot. Its clock does not notice that
+// time.
 const off = 24 * time.Hour
 
 // modelEpoch is the true time at a program's start.
 var modelEpoch = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-// clockBegins is what a clock without a battery shows at a boot.
+// clockBegins is the time that a clock without a battery shows at a boot.
 var clockBegins = time.Unix(0, 0).Add(time.Hour)
 
 func newModelClock() *modelClock {
@@ -59,8 +59,8 @@ func (c *modelClock) rest(o op) {
 	}
 }
 
-// rest ends a life, by a crash or in order, and begins the next one after what
-// happens to the device meanwhile.
+// rest ends a life, by a crash or in order, does something to the device, and begins the
+// next life.
 func (m *model) rest(o op) {
 	m.resting = func() { m.clock.rest(o) }
 	if o.key&4 > 0 {
@@ -75,8 +75,8 @@ func (m *model) rest(o op) {
 	}
 }
 
-// age holds what a life that has not reached the server says of the age of its
-// objects: it is known within a boot, and is never less than the true one.
+// age checks the age of its objects that a life states before it has reached the server:
+// it is known within a boot, and is never less than the true one.
 func (m *model) age() {
 	least := m.clock.truth().Sub(m.clock.spoke)
 	st := m.inf.State()

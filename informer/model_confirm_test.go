@@ -22,7 +22,7 @@ func (s *modelServer) other() {
 	s.cond.Broadcast()
 }
 
-// hold has watches begin without a bookmark, or all go on with one.
+// hold makes watches begin without a bookmark, or lets all go on with one.
 func (s *modelServer) hold(held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *modelServer) hold(held bool) {
 	s.cond.Broadcast()
 }
 
-// stall has watches bring nothing, or all go on.
+// stall makes watches bring nothing, or lets all go on.
 func (s *modelServer) stall(stalled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *modelServer) stall(stalled bool) {
 	s.cond.Broadcast()
 }
 
-// expire has all watches end, and those from before now refused.
+// expire ends all watches, and refuses watches from earlier versions.
 func (s *modelServer) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *modelServer) expire() {
 	s.forget()
 }
 
-// keepStates keeps the server's states from now on, or no more.
+// keepStates starts or stops keeping the server's states.
 func (s *modelServer) keepStates(keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +63,8 @@ func (s *modelServer) keepState() {
 	}
 }
 
-// was returns the first version, from the given one on, at which the server had just
-// these objects, but for the program's own.
+// was returns the first version, from the given one on, at which the server had exactly
+// these objects, apart from the program's own.
 func (s *modelServer) was(got map[string]*corev1.ConfigMap, from int, own map[int]bool) (rv int, why string) {
 	theirs := func(all map[string]*corev1.ConfigMap) map[string]*corev1.ConfigMap {
 		all = maps.Clone(all)

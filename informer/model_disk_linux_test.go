@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// smallDisk makes dir a file system of its own, where that is allowed.
+// smallDisk makes dir a file system of its own, if that is allowed.
 func smallDisk(dir string) bool {
 	return syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32m") == nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// replacement is what there is at the path while the open file is elsewhere.
+// replacement is the file at the path while the open file is elsewhere.
 type replacement struct {
 	file  string        // where the open file is
 	other *boltstore.DB // of the program that opened the path, nil if it has ended
@@ -20,8 +20,8 @@ type replacement struct {
 	keys  []string // that the other program has committed, nil if there was none
 }
 
-// moveFile has an operator move the open file away. Another program may open the
-// path, and may end.
+// moveFile is an operator moving the open file away. Another program may open the path,
+// and may end.
 func (m *model) moveFile(o op) {
 	if m.elsewhere != nil || m.full {
 		return
@@ -43,7 +43,7 @@ func (m *model) moveFile(o op) {
 	}
 }
 
-// otherBegins has another program store the same source in a file of its own.
+// otherBegins starts another program, which stores the same source in a file of its own.
 func (m *model) otherBegins(r *replacement, objects int) {
 	var err error
 	if r.other, err = boltstore.Open(m.path, m.fileOptions()); err != nil {

@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// flash is an object of which the server tells the delete only, as of one that
-// came and went, or that a selector never let through.
+// flash is an object of which the server announces only the delete, as for one that came
+// and went, or that a selector never let through.
 type flash struct {
 	uid types.UID
-	// excused: it need not be told. A list was served since, which shows nothing of
-	// it, or the program's transform refused it.
+	// excused: it need not be told. Since then a list was served, which does not show it,
+	// or the program's transform refused it.
 	excused atomic.Bool
 	// nth is how many deletes of its key there were before, gone how many there are.
 	nth  int64
@@ -57,7 +57,7 @@ func (s *modelServer) gone(name string) *atomic.Int64 {
 	return s.deletes[name]
 }
 
-// excuse has what is not told yet of flashes need not be told.
+// excuse says that untold flashes need not be told any more.
 func (s *modelServer) excuse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

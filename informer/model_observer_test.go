@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/informer/internal/durable"
 )
 
-// observer is a handler that keeps what it is told, over all lives, and finds
-// fault with it.
+// observer is a handler that keeps the changes it is told, over all lives, and checks
+// them.
 type observer struct {
 	durable bool
 
@@ -66,7 +66,7 @@ func (o *observer) behave(how string) {
 	o.later = nil
 }
 
-// stuck: it does not return from calls for a key.
+// stuck: its calls for a key do not return.
 func (o *observer) stuck(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -155,7 +155,7 @@ func (o *observer) die() {
 	o.cond.Broadcast()
 }
 
-// note keeps what was last told for a key.
+// note keeps the last change told for a key.
 func (o *observer) note(typ cache.DeltaType, obj *corev1.ConfigMap, old any, e *Event) {
 	s := fmt.Sprintf("%s %s %s", typ, obj.UID, obj.ResourceVersion)
 	if p, ok := old.(*corev1.ConfigMap); ok {
@@ -194,8 +194,8 @@ func (t *teller) told(typ cache.DeltaType, obj, old any, e *Event) error {
 		return errUnwilling
 	}
 	t.note(typ, o, old, e)
-	// In a new life, and where a key's events are told again, the first may be older than
-	// what it knows.
+	// In a new life, and if a key's events are told again, the first may be older than
+	// the state it knows.
 	anew := !t.fresh[o.Name]
 	if e != nil {
 		anew = anew || e.Attempt > 1 && t.turns[e.Key] != e.delivery.Inspect().Turn

@@ -58,7 +58,7 @@ func (s *modelServer) version() string {
 	return strconv.Itoa(s.rv)
 }
 
-// change does it if it can be done, and something like it else.
+// change makes the change if it is possible, and a similar one otherwise.
 func (s *modelServer) change(do string, key int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *modelServer) put(typ watch.EventType, name string, uid types.UID) {
 	s.keepState()
 }
 
-// padded makes what is written from now on large.
+// padded makes objects that are written from now on large.
 func (s *modelServer) padded(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *modelServer) bookmark() {
 	s.cond.Broadcast()
 }
 
-// missed makes n changes of which no watch will be told.
+// missed makes n changes that no watch will bring.
 func (s *modelServer) missed(key, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +181,8 @@ func (s *modelServer) watch(ctx context.Context, o metav1.ListOptions) (watch.In
 	return w, nil
 }
 
-// stream sends what there is from a version on, and a bookmark first, lest the
-// watch count as one that brought nothing.
+// stream sends the events from a version on. It begins with a bookmark, lest the watch
+// count as one that brought nothing.
 func (s *modelServer) stream(w *watch.ProxyWatcher, ch chan<- watch.Event, at, streams int) {
 	defer close(ch)
 	send := func(e watch.Event) bool {

@@ -196,7 +196,7 @@ func (m *model) storeOwn(o op) {
 	}
 }
 
-// resync is one that is due for the late handler or the first.
+// resync makes a resync due, for the late handler or the first.
 func (m *model) resync() {
 	m.inf.mu.Lock()
 	for l := range m.inf.listeners {
@@ -211,8 +211,8 @@ func (m *model) resync() {
 	}
 }
 
-// removeAll ends a life as a program does that removes its handlers first, in
-// any order, some of them behind. The next life owes each what it missed.
+// removeAll ends a life like a program that first removes its handlers, in any order,
+// some of them behind. The next life owes each its missed changes.
 func (m *model) removeAll(o op) {
 	regs := []cache.ResourceEventHandlerRegistration{m.plainReg, m.durableReg}
 	if o.n&1 > 0 {

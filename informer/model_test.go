@@ -30,7 +30,7 @@ type op struct {
 	n   int
 }
 
-// weights of the steps: what often happens in a cluster, and what breaks.
+// weights are the weights of the steps: frequent events in a cluster, and failures.
 var weights = []struct {
 	do string
 	n  int
@@ -71,10 +71,10 @@ var program = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) op {
 	return op{ops[rapid.IntRange(0, len(ops)-1).Draw(t, "do")], rapid.IntRange(0, 15).Draw(t, "key"), rapid.IntRange(0, 7).Draw(t, "n")}
 }), 300, 700)
 
-// TestModel runs random programs of all that can happen to a source, its file
-// and its handlers, and holds what each handler has been told, over all lives,
-// against the server. A program that fails is made smaller; rapid prints it and
-// its seed. KUBEWAKE_MODEL says how many steps are taken in all.
+// TestModel runs random programs of everything that can happen to a source, its file and
+// its handlers, and compares the changes that each handler has been told, over all lives,
+// with the server. A program that fails is made smaller; rapid prints it and its seed.
+// KUBEWAKE_MODEL says how many steps are taken in all.
 func TestModel(t *testing.T) {
 	want := 15_000
 	if testing.Short() {
@@ -130,7 +130,7 @@ func TestModel(t *testing.T) {
 	t.Logf("%d steps in %v: %v", steps, time.Since(began).Round(time.Millisecond), did)
 }
 
-// programs is how many run beside each other: each of them waits now and then.
+// programs is how many programs run at the same time: each of them waits now and then.
 const programs = 4
 
 // runProgram draws a program and runs it on a file in dir, which is new.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestDurableEventHandler: a durable handler that comes by AddEventHandler is told what
-// it has not acknowledged; client-go's informer tells it as a plain one.
+// TestDurableEventHandler: a durable handler that is added by AddEventHandler is told its
+// unacknowledged changes; client-go's informer treats it as a plain one.
 func TestDurableEventHandler(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

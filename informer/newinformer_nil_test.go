@@ -15,12 +15,13 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// nilExamples are no objects. A nil pointer has a type, which is all that client-go asks.
+// nilExamples are values without an object. A nil pointer has a type, which is all that
+// client-go needs.
 var nilExamples = map[string]runtime.Object{
 	"nothing": nil, "typed": (*corev1.ConfigMap)(nil), "unstructured": (*unstructured.Unstructured)(nil), "metadata": (*metav1.PartialObjectMetadata)(nil),
 }
 
-// TestNilExample: an informer of no object is an error that says what to give.
+// TestNilExample: an informer without an example is an error that says what to give.
 func TestNilExample(t *testing.T) {
 	w := newWorld(t)
 	m := w.managed()
@@ -38,8 +39,8 @@ func TestNilExample(t *testing.T) {
 	}
 }
 
-// TestNilExampleOfAManager: a manager that asks for no object gets client-go's informer,
-// as for any list that the file cannot keep.
+// TestNilExampleOfAManager: a manager that gives no object gets client-go's informer, as
+// for any list that the file cannot keep.
 func TestNilExampleOfAManager(t *testing.T) {
 	for name, example := range nilExamples {
 		for _, strict := range []bool{false, true} {

@@ -96,9 +96,9 @@ func start(t *testing.T, inf cache.SharedIndexInformer) (end func()) {
 
 var byNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 
-// TestForControllerRuntime: the lists of one kind, as objects, unstructured and
-// metadata, of one namespace and of all, are side by side in the file, and the next life
-// reads them before it has asked the server.
+// TestForControllerRuntime: the lists of one kind, as objects, unstructured and metadata,
+// of one namespace and of all, are side by side in the file, and the next life reads them
+// before any request.
 func TestForControllerRuntime(t *testing.T) {
 	w := newWorld(t)
 	w.create("a", "1")
@@ -336,8 +336,8 @@ func start0(inf cache.SharedIndexInformer, ctx context.Context) <-chan struct{} 
 	return done
 }
 
-// TestExampleIsTheCallers: the object that a cache was asked with is written into by
-// whoever asked, while the informer runs.
+// TestExampleIsTheCallers: the caller of a cache may write into the object that it gave,
+// while the informer runs.
 func TestExampleIsTheCallers(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

@@ -121,8 +121,8 @@ func TestOptionsArrive(t *testing.T) {
 	}
 }
 
-// TestAnyOptionValues: no value of a bound or a time keeps an informer from its work,
-// or has it do nothing else.
+// TestAnyOptionValues: no value of a bound or a time keeps an informer from its work, or
+// makes it loop.
 func TestAnyOptionValues(t *testing.T) {
 	cases := map[string]Options{}
 	for _, d := range []time.Duration{-1, 1, shortest, longest} {

@@ -12,12 +12,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// recorder is a handler that keeps what it is told, over several lives, and
-// finds fault with it.
+// recorder is a handler that keeps the changes it is told, over several lives, and checks
+// them.
 type recorder struct {
 	t  *testing.T
 	mu sync.Mutex
-	// there is what it was told exists, by key.
+	// there has the objects that exist according to the calls, by key.
 	there map[string]*corev1.ConfigMap
 	log   []string
 }
@@ -66,7 +66,7 @@ func (r *recorder) told(kind, name string, obj *corev1.ConfigMap) {
 	r.log = append(r.log, kind+name)
 }
 
-// take returns what was told since the last take, sorted.
+// take returns the changes told since the last take, sorted.
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *recorder) names() []string {
 	return slices.Sorted(maps.Keys(r.there))
 }
 
-// expect waits until just that has been told.
+// expect waits until exactly these changes have been told.
 func (r *recorder) expect(what ...string) {
 	r.t.Helper()
 	slices.Sort(what)
@@ -97,8 +97,8 @@ func (r *recorder) expect(what ...string) {
 	}
 }
 
-// ledger is a durable handler that keeps what it is told, over several lives,
-// and finds fault with it.
+// ledger is a durable handler that keeps the changes it is told, over several lives, and
+// checks them.
 type ledger struct {
 	*recorder
 	mu     sync.Mutex

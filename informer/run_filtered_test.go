@@ -20,8 +20,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestFilteredWatches: a watch that is wrapped by watch.Filter leaves no goroutine when it
-// is given up, which WaitForFresh has a live source do. The filter waits for a reader of
+// TestFilteredWatches: a watch that is wrapped by watch.Filter leaves no goroutine when a
+// live source gives it up, as WaitForFresh makes it do. The filter waits for a reader of
 // the error that a stopped watch may send.
 func TestFilteredWatches(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

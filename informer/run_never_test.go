@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestNeverRun: an informer that is never run does not keep its file from being
-// closed; what the program has stored is in the file.
+// TestNeverRun: an informer that is never run does not keep its file from being closed,
+// and the program's writes are in the file.
 func TestNeverRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	o := Options{Reflector: reflector.Options{Source: &boltstore.Source{Version: "v1", Resource: "configmaps", Form: boltstore.FormTyped}}}

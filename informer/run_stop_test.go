@@ -194,9 +194,8 @@ type hangs struct{ c chan watch.Event }
 func (h hangs) ResultChan() <-chan watch.Event { return h.c }
 func (h hangs) Stop()                          {}
 
-// TestStopLeavesNoGoroutine: Run leaves nothing behind, although the watch's
-// channel stays open after Stop. Beside client-go, which reads no more of it
-// either.
+// TestStopLeavesNoGoroutine: Run leaves nothing behind, although the watch's channel
+// stays open after Stop. client-go, which also stops reading it, runs beside it.
 func TestStopLeavesNoGoroutine(t *testing.T) {
 	lw := func() *cache.ListWatch {
 		lw := newDeaf(func(string, metav1.ListOptions) bool { return false }).listWatch()

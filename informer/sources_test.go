@@ -24,11 +24,11 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestCostOfManySources: 200 sources in one process and file. They start side by
-// side, but do not list all at once; each costs a bounded number of goroutines
-// and little memory, also while they start; they share commits; and a wake
-// lists nothing. It runs in a process of its own, where what others allocate
-// during a garbage collection does not count as memory that is held.
+// TestCostOfManySources: 200 sources in one process and file. They start side by side,
+// but do not list all at once; each costs a bounded number of goroutines and little
+// memory, also while they start; they share commits; and a wake lists nothing. It runs in
+// a process of its own, where allocations of other tests during a garbage collection do
+// not count as held memory.
 func TestCostOfManySources(t *testing.T) {
 	if alone := "gcstoptheworld=1"; os.Getenv("GODEBUG") != alone {
 		program, err := os.Executable()
@@ -164,8 +164,8 @@ func TestCostOfManySources(t *testing.T) {
 			if most > 10 {
 				t.Errorf("%d lists at once", most)
 			}
-			// A question each, and one more where the watch goes over another
-			// connection: under HTTP/2 all go over one.
+			// One question each, and one more if the watch uses another connection: under
+			// HTTP/2 all use one.
 			if n == 0 && (full != sources || body > sources*5000) {
 				t.Errorf("the first sync: %d full reads, %d bytes", full, body)
 			}
@@ -179,8 +179,8 @@ func TestCostOfManySources(t *testing.T) {
 
 type used struct{ goroutines, heap int }
 
-// usage is what is held now: the bytes that a garbage collection, for which
-// the world stands still, has found alive.
+// usage is the memory held now: the bytes that a garbage collection with a stopped world
+// has found alive.
 func usage() used {
 	runtime.GC()
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}

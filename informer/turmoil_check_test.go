@@ -35,11 +35,11 @@ type belief struct {
 	// excused are objects whose delete need not be told, since the file may have lost that
 	// they were.
 	excused map[types.UID]bool
-	// ahead: file and server may both have lost the time of which it was told.
+	// ahead: file and server may both have lost the latest changes that it was told.
 	ahead bool
 }
 
-// excuse excuses all that is there.
+// excuse excuses all present objects.
 func (b *belief) excuse() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,8 +62,8 @@ type blife struct {
 
 var errGone = errors.New("gone")
 
-// wakes returns once the handler does not hang any more. Its life may have ended. The
-// caller holds mu.
+// wakes returns when the handler no longer hangs. Its life may have ended. The caller
+// holds mu.
 func (l blife) wakes() error {
 	for l.frozen && l.life == l.n {
 		l.cond.Wait()
@@ -169,8 +169,8 @@ func compare(want, got map[string]*corev1.ConfigMap) string {
 	return ""
 }
 
-// differs says how a source differs from the server: its store, but for own writes, and with
-// handlers also its index and what they believe.
+// differs says how a source differs from the server: its store, apart from own writes,
+// and with handlers also its index and their beliefs.
 func (m *turmoil) differs(s *tsource, handlers bool) string {
 	want, err := m.want(s)
 	if err != nil {
@@ -242,7 +242,8 @@ func (m *turmoil) calm() {
 	}
 }
 
-// settle ends all faults, and looks whether all is as on the server some hours later.
+// settle ends all faults, and checks some hours later whether everything equals the
+// server.
 func (m *turmoil) settle() {
 	m.say("settle")
 	m.calm()
@@ -286,7 +287,7 @@ func (m *turmoil) settle() {
 	}
 }
 
-// fresh waits for the server's confirmation and holds the store against the server.
+// fresh waits for the server's confirmation and compares the store with the server.
 func (m *turmoil) fresh() {
 	s := m.sources[m.r.IntN(len(m.sources))]
 	time.Sleep(time.Microsecond) // of the bubble: what was confirmed in this instant, before the last change, is older than 0
@@ -301,7 +302,7 @@ func (m *turmoil) fresh() {
 	}
 }
 
-// notice waits until a restore was noticed by all sources that have more.
+// notice waits until all sources that are ahead have noticed a restore.
 func (m *turmoil) notice(rev uint64) {
 	if !m.noticed {
 		return

@@ -76,7 +76,7 @@ func (d *tdisk) note(err error) {
 	}
 }
 
-// catch notes what there is as the life ends.
+// catch notes the disk's contents as the life ends.
 func (d *tdisk) catch(within bool) {
 	m, err := d.disk.Moment()
 	d.note(err)
@@ -110,7 +110,8 @@ func (d *tdisk) arm(operations int, within bool) {
 	d.left, d.within = operations, within
 }
 
-// end ends the life, unless it has ended, and puts what is left into another folder.
+// end ends the life, unless it has ended, and puts the remaining files into another
+// folder.
 func (d *tdisk) end(power bool, dir string) (doing string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,7 +191,8 @@ func (m *turmoil) die(power bool) {
 	ending.Wait()
 }
 
-// discard ends the life at once if it has not ended. The next one finds what the disk has.
+// discard ends the life at once if it has not ended. The next one finds the disk's
+// contents.
 func (m *turmoil) discard(power bool) {
 	m.disk.mu.Lock()
 	m.disk.now()
@@ -303,7 +305,7 @@ func (m *turmoil) damage() {
 	}
 	m.say("damage: %s, open %v", kind, m.db != nil)
 	meta := len(now) < 2*page || !bytes.Equal(now[:2*page], file[:2*page])
-	// Of the last commit nothing may be left to say that there was one.
+	// There may be no sign left of the last commit.
 	m.lose("by damage", meta)
 	f, err := os.OpenFile(m.path, os.O_WRONLY, 0)
 	if err != nil {
@@ -325,7 +327,7 @@ func (m *turmoil) damage() {
 	m.deaths["damage "+kind]++
 }
 
-// stack is who began the last transaction that was refused.
+// stack is the stack of the last transaction that was refused.
 func (d *tdisk) stack() (s string) {
 	for all := runtime.CallersFrames(d.whose); ; {
 		f, more := all.Next()

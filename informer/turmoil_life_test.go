@@ -38,7 +38,7 @@ func (m *turmoil) place(dir string) {
 
 func (m *turmoil) soon(ms int) time.Duration { return time.Duration(m.r.IntN(ms)) * time.Millisecond }
 
-// fatal ends the program with all that happened.
+// fatal ends the program, and prints all its events.
 func (m *turmoil) fatal(err error) {
 	m.t.Helper()
 	m.t.Fatalf("%v\n%s", err, m.story())
@@ -101,7 +101,7 @@ func (m *turmoil) try(what string, do func() error) {
 
 func (m *turmoil) isFull() bool { return m.filled || m.disk.full.Load() > 0 }
 
-// room ends it that the disk is full.
+// room makes room on the disk again.
 func (m *turmoil) room() {
 	m.disk.full.Store(0)
 	if !m.filled {
@@ -203,7 +203,7 @@ func (m *turmoil) mend() {
 	}
 }
 
-// unsound says what Check finds. Damage may cost pages that nothing uses again.
+// unsound returns the findings of Check. After damage some pages may stay unused.
 func (m *turmoil) unsound() string {
 	r, err := m.db.Check()
 	if m.hurt || m.maimed {
@@ -226,7 +226,7 @@ func (m *turmoil) record(o *corev1.ConfigMap) {
 	m.had[identity(o)] = true
 }
 
-// meets notes who has met the object. The server must have had it.
+// meets notes which handler or reader has met the object. The server must have had it.
 func (m *turmoil) meets(o *corev1.ConfigMap, who string) {
 	m.logMu.Lock()
 	defer m.logMu.Unlock()
@@ -235,7 +235,7 @@ func (m *turmoil) meets(o *corev1.ConfigMap, who string) {
 	}
 }
 
-// strangers are objects that handlers and readers have met, and that never were.
+// strangers are objects that handlers and readers have met, and that never existed.
 func (m *turmoil) strangers() {
 	m.logMu.Lock()
 	defer m.logMu.Unlock()
@@ -247,7 +247,7 @@ func (m *turmoil) strangers() {
 	clear(m.strange)
 }
 
-// look reads a source in all ways. No object is served that never was.
+// look reads a source in all ways. No object is served that never existed.
 func (m *turmoil) look() {
 	s := m.sources[m.r.IntN(len(m.sources))]
 	objs := s.inf.GetStore().List()
@@ -266,7 +266,7 @@ func (m *turmoil) look() {
 	}
 }
 
-// trouble befalls the machine or the link.
+// trouble makes a fault of the machine or the link.
 func (m *turmoil) trouble() {
 	up := m.db != nil
 	switch k := m.r.IntN(20); {
@@ -317,7 +317,7 @@ func (m *turmoil) trouble() {
 	}
 }
 
-// aimed says whether faults of a part of the sources hit a request.
+// aimed says whether a request is of the sources that faults affect.
 func (m *turmoil) aimed(q *http.Request) bool {
 	web := strings.Contains(q.URL.Path, "/namespaces/web")
 	return strings.Contains(q.URL.Path, "configmaps") && (m.side.Load() == 0 || web == (m.side.Load() == 1))

@@ -55,8 +55,8 @@ func (m *turmoil) change() *corev1.ConfigMap {
 
 func (m *turmoil) note() { m.revs = append(m.revs, m.sim.Revision()) }
 
-// recreate has another cluster answer. Nothing is on its way: what a transport sends again
-// by itself is not told from the first answer.
+// recreate makes another cluster answer. No request is under way: a repeated request by
+// the transport could not be told from the first.
 func (m *turmoil) recreate() {
 	m.sim.SetBandwidth(0)
 	after(time.Millisecond)
@@ -133,7 +133,7 @@ func (m *turmoil) node() {
 	}
 }
 
-// program runs a program of so many steps.
+// program runs a program of that many steps.
 func (m *turmoil) program(steps int) {
 	gr := schema.GroupResource{Resource: "configmaps"}
 	m.pages.Store(-1)
@@ -198,8 +198,9 @@ func (m *turmoil) faulty() bool {
 	return len(m.faults) > 0
 }
 
-// live says whether all sources are. The pages of a list under way may be of a later time
-// than the server is restored to, and nothing shows that once the server has overtaken them.
+// live says whether all sources are live. The pages of a list under way may be of a later
+// time than the server is restored to, and nothing shows that once the server has
+// overtaken them.
 func (m *turmoil) live() bool {
 	return !slices.ContainsFunc(m.sources, func(s *tsource) bool { return s.inf.State().Phase != reflector.PhaseLive })
 }

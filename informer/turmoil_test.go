@@ -217,7 +217,7 @@ func (m *turmoil) end() {
 	}
 }
 
-// options draws those of the next life.
+// options draws the options of the next life.
 func (m *turmoil) options() {
 	if m.r.IntN(3) == 0 {
 		m.trans = m.r.IntN(3)
@@ -238,15 +238,15 @@ func (m *turmoil) options() {
 	}
 }
 
-// TestTurmoil: random programs of clusters that answer in turn, restores, refusals, broken
-// lists, torn answers, own writes and functions that fail, over up to three sources of a
-// file. Meanwhile processes and power end before and within operations on files, the disk
-// is full and has room again, and the file is damaged. In the end cache, index and handlers
-// are as the server is, but for what is reported as lost. Nothing was told or served that
-// never was.
+// TestTurmoil: random programs of clusters that answer in turn, restores, refusals,
+// broken lists, torn answers, own writes and functions that fail, over up to three
+// sources of a file. Meanwhile processes and power end before and within operations on
+// files, the disk is full and has room again, and the file is damaged. In the end cache,
+// index and handlers equal the server, except for reported losses. Nothing was told or
+// served that never existed.
 //
-// $KUBEWAKE_TURMOIL says how many programs there are, or for how long ("2h"): other ones
-// each time. $KUBEWAKE_SEED says from which seed on.
+// $KUBEWAKE_TURMOIL says how many programs there are, or for how long ("2h"): different
+// ones each time. $KUBEWAKE_SEED says from which seed on.
 func TestTurmoil(t *testing.T) {
 	n, first, end := uint64(10), uint64(1), time.Time{}
 	if testing.Short() {

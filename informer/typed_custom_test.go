@@ -73,8 +73,8 @@ func typedWidgets(t *testing.T, cfg *rest.Config) cache.ListerWatcher {
 	}
 }
 
-// TestTypedCustomResource: of a custom resource in its own Go type a list shows each
-// object with apiVersion and kind, and a watch without. A list that compares content
+// TestTypedCustomResource: for a custom resource in a Go type of its own, a list shows
+// each object with apiVersion and kind, and a watch without. A list that compares content
 // takes neither for a change.
 func TestTypedCustomResource(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})

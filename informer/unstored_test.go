@@ -63,7 +63,7 @@ func (l *life) passed() *life {
 	return l
 }
 
-// crashed goes on with the file as it is now.
+// crashed continues with the present file.
 func (l *life) crashed() {
 	l.t.Helper()
 	s, err := l.db.Snapshot()
@@ -178,8 +178,8 @@ func TestTransformRecovers(t *testing.T) {
 	}
 }
 
-// TestNotSyncedUntransformed: as with client-go's informer, a first list with an
-// object that the transform refuses is no sync; it is read again.
+// TestNotSyncedUntransformed: as with client-go's informer, a first list with an object
+// that the transform refuses is not a sync, and is read again.
 func TestNotSyncedUntransformed(t *testing.T) {
 	w := newWorld(t)
 	w.create("a", "1")
@@ -213,9 +213,8 @@ func TestNotSyncedUntransformed(t *testing.T) {
 	eventually(t, "client-go's synced", stock.HasSynced)
 }
 
-// TestIndexFunctionFailsOnce: an object whose index function failed is there
-// without values of that index, and has them again in the next life, without a
-// request for it.
+// TestIndexFunctionFailsOnce: an object whose index function failed is stored without
+// values for that index, and gets them in the next life, without a request for it.
 func TestIndexFunctionFailsOnce(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		for _, how := range []string{"watch", "list", "first list", "crash", "write"} {
@@ -281,8 +280,8 @@ func TestIndexFunctionFailsOnce(t *testing.T) {
 	}
 }
 
-// TestTransformOfAnotherType: nothing that a transform makes of another type can
-// be stored. The informer says so and does not sync.
+// TestTransformOfAnotherType: an object of another type from a transform cannot be
+// stored. The informer says so and does not sync.
 func TestTransformOfAnotherType(t *testing.T) {
 	w := newWorld(t)
 	for i := range 20 {
@@ -361,7 +360,7 @@ type paged struct{ cache.ListerWatcher }
 
 func (paged) IsWatchListSemanticsUnSupported() bool { return true }
 
-// begin has a function fail on the objects of one key, or of all.
+// begin makes a function fail on the objects of one key, or of all.
 func (f *faults) begin(which *atomic.Bool, o op) {
 	f.panics.Store(o.n%2 == 0)
 	name := ""
@@ -377,10 +376,9 @@ func (f *faults) cure() {
 	f.index.Store(false)
 }
 
-// nothingNoted holds once all functions have been well from the start of a life
-// on: nothing is missing in the file, and each index is one recomputed. An own
-// write can make the store equal to the server before the list that removes the
-// note of the object.
+// nothingNoted holds when all functions have succeeded since the start of a life: nothing
+// is missing in the file, and each index equals a recomputed one. An own write can make
+// the store equal to the server before the list that removes the note of the object.
 func (m *model) nothingNoted() {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) { // between two looks: there is no signal to wait for
 		st, degraded := m.inf.Store().State(), m.inf.State().Degraded

@@ -18,8 +18,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestVersionZeroIsNone: an event or a bookmark at version 0, which stands for any
-// version, is no point to go on from: a watch from there misses deletes.
+// TestVersionZeroIsNone: an event or a bookmark at version 0, which means any version, is
+// not a resume point: a watch from there misses deletes.
 func TestVersionZeroIsNone(t *testing.T) {
 	for _, typ := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark} {
 		t.Run(string(typ), func(t *testing.T) {

@@ -59,8 +59,8 @@ func (w *world) delete(name string) {
 	}
 }
 
-// costs fails the test if what the server has been asked for since the last
-// ResetRequests is more than most, or if most would let twice as much pass.
+// costs fails the test if the requests since the last ResetRequests are more than most,
+// or if most would allow twice as many.
 func (w *world) costs(what string, most kubesim.Cost) {
 	w.t.Helper()
 	if broken := kubesim.CostOf(w.sim.Requests()).Exceeds(most); broken != "" {
@@ -135,8 +135,8 @@ func (l *life) synced() *life {
 	return l
 }
 
-// replayed waits until all handlers have taken in what there was when they came:
-// what changes from then on they are told as changes.
+// replayed waits until all handlers have taken in the objects that existed when they were
+// added: later changes are told as changes.
 func (l *life) replayed() *life {
 	l.t.Helper()
 	eventually(l.t, "replayed", l.inf.replayed)
@@ -168,7 +168,7 @@ func (l *life) only() (d *durable.Handler) {
 	return d
 }
 
-// equal waits until the cache is what the server has.
+// equal waits until the cache equals the server.
 func (l *life) equal() *life {
 	l.t.Helper()
 	want, _, err := l.sim.List(&corev1.ConfigMap{})
@@ -183,8 +183,8 @@ func (l *life) equal() *life {
 	return l
 }
 
-// watching waits until the server has a watch open, which is behind a list that
-// has synced the informer: what is counted from then on is not of its start.
+// watching waits until the server has a watch open. That comes after the list that has
+// synced the informer, so requests counted from then on do not belong to the start.
 func (l *life) watching() *life {
 	l.t.Helper()
 	eventually(l.t, "watching", func() bool {

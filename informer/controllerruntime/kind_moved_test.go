@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// TestMovedObject: an object that led to a request which is to be looked at from time to
-// time, and leads to another one now, goes on being told: the first request keeps its
-// event for the next life.
+// TestMovedObject: an object led to a request that is reconciled from time to time, and
+// now leads to another one. Its changes are still told: the first request keeps its event
+// for the next life.
 func TestMovedObject(t *testing.T) {
 	sim := shop(t)
 	owned := func(owner string, n int) *corev1.ConfigMap {

@@ -78,7 +78,7 @@ func run(t *testing.T, sim *kubesim.Server, path string) *running {
 	return r
 }
 
-// controller reconciles what the work's source asks for, until the cache ends.
+// controller reconciles the requests of the work's source, until the cache ends.
 func (r *running) controller(w *Work, obj client.Object, f reconcile.Func) error {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	context.AfterFunc(r.ctx, q.ShutDown)
@@ -102,7 +102,7 @@ func (r *running) controller(w *Work, obj client.Object, f reconcile.Func) error
 	return k.WaitForSync(r.ctx)
 }
 
-// story is what happened, in order.
+// story is the sequence of events, in order.
 type story struct {
 	mu   sync.Mutex
 	said []string
@@ -177,7 +177,8 @@ func TestReset(t *testing.T) {
 }
 
 // TestOneController: a Work whose source runs in one controller is refused to another
-// one, which would take the first one's work for done. It can be used again afterwards.
+// one, which would take the first one's work as finished. It can be used again
+// afterwards.
 func TestOneController(t *testing.T) {
 	sim := shop(t)
 	w := NewWork("test")

@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestListAfterGrace: a reconcile that outlasts the manager still lists what there is. An
+// TestListAfterGrace: a reconcile that outlasts the manager still lists all objects. An
 // empty list would look like deletes. The next manager of the file takes it over.
 func TestListAfterGrace(t *testing.T) {
 	sim := shop(t, "a", "b")
@@ -97,7 +97,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// ends is a manager that ends at once.
+// ends returns a manager that ends at once.
 type ends struct {
 	manager.Manager
 	err error

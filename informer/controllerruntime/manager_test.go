@@ -30,8 +30,8 @@ func options() manager.Options {
 	}
 }
 
-// TestManagers: managers follow one another on a file. A manager that cannot be made
-// leaves the file free, and a second Start leaves it to the first.
+// TestManagers: managers follow one another on a file. If a manager cannot be made, the
+// file stays free. A second Start leaves the file to the first.
 func TestManagers(t *testing.T) {
 	sim := shop(t, "a", "b")
 	f := File{Path: filepath.Join(t.TempDir(), "test.db")}
@@ -68,8 +68,8 @@ func TestManagers(t *testing.T) {
 	}
 }
 
-// TestSecondStart: a second Start is an error, as ctrl.NewManager's, and leaves the file
-// open under the first.
+// TestSecondStart: a second Start is an error, as with ctrl.NewManager, and leaves the
+// file open for the first.
 func TestSecondStart(t *testing.T) {
 	sim := shop(t, "a")
 	mgr, err := NewManager(sim.RESTConfig(), options(), File{Path: filepath.Join(t.TempDir(), "test.db")})

@@ -20,8 +20,8 @@ func request(name string) (req reconcile.Request) {
 	return req
 }
 
-// TestReconciler: what is acknowledged after a reconcile, by how it ended. Of an object
-// with two events the first one is as soon as there is a later one that is kept.
+// TestReconciler: which events are acknowledged after a reconcile depends on its result.
+// If an object has two events, the first is acknowledged as soon as a later one is kept.
 func TestReconciler(t *testing.T) {
 	for name, c := range map[string]struct {
 		res    reconcile.Result
@@ -109,8 +109,8 @@ func TestEventWhileReconciling(t *testing.T) {
 	}
 }
 
-// TestRecorder: each way to add a request makes it the event's, once, and reaches the
-// queue; after the handler's call it does not become the event's.
+// TestRecorder: each way to add a request ties it to the event, once, and reaches the
+// queue. After the handler's call it is not tied to the event.
 func TestRecorder(t *testing.T) {
 	for name, q := range map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{
 		"priorities":    priorityqueue.New[reconcile.Request]("test"),

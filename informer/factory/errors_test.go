@@ -20,8 +20,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestRefused: what cannot wake is an error that says what to do, and leaves the
-// factory as it was.
+// TestRefused: a type that cannot wake gives an error that says what to do, and leaves
+// the factory as it was.
 func TestRefused(t *testing.T) {
 	sim := simulator(t, configMap("web", "a"))
 	pods := &corev1.Pod{}
@@ -108,7 +108,7 @@ type embedding struct {
 	informers.SharedInformerFactory
 }
 
-// TestGivenFilter: a factory that is wrapped wakes with a filter that is given.
+// TestGivenFilter: a wrapped factory wakes with a given filter.
 func TestGivenFilter(t *testing.T) {
 	sim := simulator(t)
 	db := temporary(t)
@@ -121,7 +121,7 @@ func TestGivenFilter(t *testing.T) {
 	}
 }
 
-// TestSomeWake: types that cannot wake do not keep the others from it.
+// TestSomeWake: types that cannot wake do not keep the others from waking.
 func TestSomeWake(t *testing.T) {
 	sim := simulator(t)
 	db := temporary(t)

@@ -71,7 +71,7 @@ func configMap(namespace, name string, labels ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: objectMeta(namespace, name, labels...)}
 }
 
-// widget is one as the server has it, which does not know its Go type.
+// widget returns a widget in the server's form, without a Go type.
 func widget(namespace, name string, size int64) kubesim.Object {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Widget", "size": size, "metadata": map[string]any{"namespace": namespace, "name": name},
@@ -86,7 +86,7 @@ func objectMeta(namespace, name string, labels ...string) metav1.ObjectMeta {
 	return m
 }
 
-// sources are what a file has, in kubectl's words.
+// sources are a file's sources, in kubectl's notation.
 func sources(t *testing.T, db *boltstore.DB) (all []string) {
 	t.Helper()
 	states, err := db.States()
@@ -100,7 +100,7 @@ func sources(t *testing.T, db *boltstore.DB) (all []string) {
 	return all
 }
 
-// calls are what a handler was told.
+// calls are the calls of a handler.
 type calls struct {
 	mu   sync.Mutex
 	told []string

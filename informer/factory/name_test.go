@@ -11,7 +11,7 @@ import (
 	"github.com/kubewake/kubewake/informer/factory"
 )
 
-// metricsMade is what metrics are made for.
+// metricsMade notes for which names metrics are made.
 type metricsMade map[string]bool
 
 func (n metricsMade) metric(id cache.InformerNameAndResource) noMetric {

@@ -22,15 +22,15 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestMain sets what the process has but one of, before any goroutine reads it.
+// TestMain sets process-wide values before any goroutine reads them.
 func TestMain(m *testing.M) {
 	utilruntime.ErrorHandlers = nil // one of them sleeps until after the last error, which is ages ahead of a bubble's clock
 	os.Exit(m.Run())
 }
 
-// TestTweaks: whatever a factory's list options say of a request itself, such as its
-// version or timeout, its informers read what there is, follow it, and wake within 20 s.
-// A quiet source is confirmed about once a minute, and asks for little.
+// TestTweaks: whatever a factory's list options set for the request itself, such as a
+// version or timeout, its informers read all objects, follow their changes, and wake
+// within 20 s. A quiet source is confirmed about once a minute, with few requests.
 func TestTweaks(t *testing.T) {
 	warm := simulator(t)
 	wakeTweaked(t, warm, nil, filepath.Join(t.TempDir(), "test.db"), func(informers.SharedInformerFactory) {}) // what the process has but one of must not belong to a bubble

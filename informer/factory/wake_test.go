@@ -26,8 +26,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestTwoLives: in its second life a program reads through the factory before it
-// starts it, hears of deletes that it missed, and does not list.
+// TestTwoLives: in its second life a program can read through the factory before starting
+// it, is told the deletes that it missed, and does not list.
 func TestTwoLives(t *testing.T) {
 	sim := simulator(t, pod("web", "a"), pod("web", "b"), configMap("web", "c"), configMap("db", "d"))
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -93,7 +93,7 @@ func TestTwoLives(t *testing.T) {
 	leaktest.None(t, "after both lives", before)
 }
 
-// TestSources: what a factory restricts its lists to is part of the source.
+// TestSources: a factory's restrictions of its lists are part of the source.
 func TestSources(t *testing.T) {
 	sim := simulator(t)
 	typed := client(sim)
@@ -124,8 +124,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestIndexAndTypedInformer: a woken informer has the index by namespace and those of
-// the options, and is a typed one as any of the factory.
+// TestIndexAndTypedInformer: a woken informer has the index by namespace and those of the
+// options, and is typed like any of the factory's.
 func TestIndexAndTypedInformer(t *testing.T) {
 	sim := simulator(t, configMap("web", "a"), configMap("db", "b"))
 	f := informers.NewSharedInformerFactory(client(sim), 0)
@@ -155,8 +155,8 @@ func TestIndexAndTypedInformer(t *testing.T) {
 	}
 }
 
-// TestIndexFunctionAsksTheFactory: what the program's functions do while a type wakes,
-// such as asking the factory for another one, does not wait for Wake.
+// TestIndexFunctionAsksTheFactory: while a type wakes, the program's functions may for
+// example ask the factory for another type, and do not wait for Wake.
 func TestIndexFunctionAsksTheFactory(t *testing.T) {
 	sim := simulator(t, configMap("web", "a"))
 	path := filepath.Join(t.TempDir(), "test.db")
@@ -223,7 +223,8 @@ func TestAskedMeanwhile(t *testing.T) {
 	live("2")
 }
 
-// TestFiltered: what a filtered factory lists and watches is filtered, as client-go's is.
+// TestFiltered: the lists and watches of a filtered factory are filtered, as with
+// client-go's.
 func TestFiltered(t *testing.T) {
 	sim := simulator(t, configMap("web", "a", "app", "shop"), configMap("web", "b"), configMap("db", "c", "app", "shop"))
 	tweak := func(o *metav1.ListOptions) { o.LabelSelector = "app=shop" }
@@ -258,7 +259,7 @@ func TestFiltered(t *testing.T) {
 }
 
 // both runs a program over a stock factory and over one that wakes config maps, and
-// compares what it sees.
+// compares its observations.
 func both(t *testing.T, _ *kubesim.Server, program func(t *testing.T, wake func(informers.SharedInformerFactory)) []string) {
 	t.Helper()
 	var stock []string
@@ -374,7 +375,7 @@ func TestOtherProject(t *testing.T) {
 	f.Shutdown()
 }
 
-// TestInformer: the informer over the file is to be had with all it can do.
+// TestInformer: the informer over the file can be got, with all its methods.
 func TestInformer(t *testing.T) {
 	sim := simulator(t)
 	f := informers.NewSharedInformerFactory(client(sim), 0)

@@ -17,7 +17,7 @@ import (
 )
 
 // TestWakeFile: a factory wakes from a path. While it shuts down, and afterwards, its
-// listers answer, and what it was told is in the file.
+// listers answer, and the told changes are in the file.
 func TestWakeFile(t *testing.T) {
 	sim := simulator(t, pod("web", "a"), pod("web", "b"))
 	path := filepath.Join(t.TempDir(), "test.db")

@@ -34,7 +34,7 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name}}
 }
 
-// told passes on what a handler is told.
+// told passes on the calls of a handler.
 func told() (cache.ResourceEventHandler, chan string) {
 	calls := make(chan string, 1000)
 	name := func(o any) string {
@@ -259,7 +259,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// BenchmarkSuite is what a unit test pays for its file, beside client-go's informers.
+// BenchmarkSuite measures the cost of a unit test's file, beside client-go's informers.
 func BenchmarkSuite(b *testing.B) {
 	for _, name := range []string{"client-go", "file"} {
 		b.Run(name, func(b *testing.B) {

@@ -108,7 +108,7 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// sometimes are metrics that are there only while there is something to say.
+// sometimes are metrics that exist only at times.
 var sometimes = []string{"kubewake_source_outdated", "kubewake_source_reindexed_total", "kubewake_fallback_informers_total", "kubewake_handler_lag_entries",
 	"kubewake_handler_unacknowledged_keys", "kubewake_handler_failing_keys", "kubewake_handler_parked_keys"}
 
@@ -230,8 +230,8 @@ func TestCollectorOfAFailingDisk(t *testing.T) {
 	expect(t, "moved", scrape(t, r), map[string]float64{"commit_failing": 1, "file_moved": 1})
 }
 
-// TestCollectorOfOddNames: text that is no UTF-8, and text that becomes the same, does
-// not end a scrape.
+// TestCollectorOfOddNames: texts that are not UTF-8, or that become equal, do not make a
+// scrape fail.
 func TestCollectorOfOddNames(t *testing.T) {
 	w := newWorld(t, boltstore.Options{})
 	for _, namespace := range []string{"a\xff", "a\xfe", "a -l x=y", "a"} {
@@ -261,7 +261,7 @@ func TestCollectorOfOddNames(t *testing.T) {
 	})
 }
 
-// TestConcurrentScrapes: informers begin and end beside scrapes.
+// TestConcurrentScrapes: informers start and end during scrapes.
 func TestConcurrentScrapes(t *testing.T) {
 	w := newWorld(t, boltstore.Options{Durability: boltstore.DurabilityProcess})
 	r := registry(t, NewCollector(w.db))

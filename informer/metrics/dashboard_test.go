@@ -15,7 +15,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// metric is what an expression must know of a metric.
+// metric has the facts about a metric that an expression depends on.
 type metric struct {
 	typ    string
 	labels []string
@@ -71,9 +71,9 @@ var (
 	everywhere = []string{"job", "instance"}
 )
 
-// problems finds what is wrong with an expression: metrics and labels that do not exist,
-// counters without a rate, rates of gauges, quantiles of no histogram, parentheses.
-// It returns the metrics that the expression uses, too.
+// problems finds the mistakes in an expression: metrics and labels that do not exist,
+// counters without a rate, rates of gauges, quantiles of no histogram, parentheses. It
+// returns the metrics that the expression uses, too.
 func problems(expr string, all map[string]metric) (used, wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	var open []string  // the functions that the place is in
@@ -183,7 +183,7 @@ func lastOf(names []string) string {
 	return names[len(names)-1]
 }
 
-// TestExpressions: the checker finds what is wrong.
+// TestExpressions: the checker finds mistakes.
 func TestExpressions(t *testing.T) {
 	all := described(t)
 	for expr, good := range map[string]bool{
@@ -216,7 +216,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// dashboard is what is looked at of docs/grafana/kubewake.json.
+// dashboard has the checked parts of docs/grafana/kubewake.json.
 type dashboard struct {
 	Title, UID    string
 	SchemaVersion int
@@ -240,8 +240,8 @@ type dashboard struct {
 	}
 }
 
-// TestDashboard: the dashboard is one, each of its expressions is right, and it has each
-// metric. The alerts of docs/design/metrics.md are right, too.
+// TestDashboard: the dashboard is valid, each of its expressions is right, and it has
+// each metric. The alerts of docs/design/metrics.md are right, too.
 func TestDashboard(t *testing.T) {
 	all := described(t)
 	text, err := os.ReadFile("../../docs/grafana/kubewake.json")
@@ -356,7 +356,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 }
 
-// TestTypes: each metric has the type that its name says.
+// TestTypes: each metric has the type that its name implies.
 func TestTypes(t *testing.T) {
 	db := open(t, t.TempDir()+"/cache.db", boltstore.Options{})
 	db.AddFallback("pods", false, os.ErrInvalid)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReadmeIsAnExample: what the README shows is in an example, which compiles.
+// TestReadmeIsAnExample: the README's lines are in an example, which compiles.
 func TestReadmeIsAnExample(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestBacklog: what is not in memory is said to be in the file, and a jump is
+// TestBacklog: entries that are not in memory are reported as in the file, and a jump is
 // never taken back.
 func TestBacklog(t *testing.T) {
 	size := (&boltstore.Entry{}).Size()
@@ -57,7 +57,7 @@ func TestBacklog(t *testing.T) {
 	expect(25, false, 25)
 }
 
-// TestBacklogLetsGo: what a reader has in hand stays, however slow it is.
+// TestBacklogLetsGo: the entries that a reader has in hand stay, however slow it is.
 func TestBacklogLetsGo(t *testing.T) {
 	size := (&boltstore.Entry{}).Size()
 	b := New(0, 10*size)
@@ -82,8 +82,8 @@ func TestBacklogLetsGo(t *testing.T) {
 	}
 }
 
-// TestBacklogKeepsWhatIsNeeded: what all readers have read is let go, and so is
-// all that comes while there is none.
+// TestBacklogKeepsWhatIsNeeded: entries that all readers have read are dropped, and so
+// are entries that come while there is no reader.
 func TestBacklogKeepsWhatIsNeeded(t *testing.T) {
 	b := New(0, 1<<20)
 	kept := func(want ...uint64) {

@@ -58,7 +58,7 @@ func stand(t *testing.T, path string, o boltstore.Options) *standing {
 	if s.d, err = New(host, "test", s.tell, Options{MaxPending: 1 << 20, PendingBytes: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
-	// A test whose handler is never done ends all the same.
+	// A test ends even if its handler is never done.
 	soon, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	context.AfterFunc(soon, s.d.cancel)
@@ -87,7 +87,7 @@ func (s *standing) answers(fn func(Telling) error) {
 	s.answer = fn
 }
 
-// change commits one, and has it in the backlog.
+// change commits a change, and puts it into the backlog.
 func (s *standing) change(typ cache.DeltaType, name string) {
 	s.t.Helper()
 	s.rv++
@@ -150,13 +150,13 @@ func (s *standing) takeIn(upto uint64) {
 	}
 }
 
-// load takes in what is due again and was moved to the file.
+// load takes in entries that are due again and were moved to the file.
 func (s *standing) load() {
 	s.t.Helper()
 	s.until(func() bool { return len(s.d.queues.loads) == 0 }, func() bool { return s.d.fillLoads(1) })
 }
 
-// called gives the first of a key to a worker that is not there.
+// called gives the first event of a key to an imaginary worker.
 func (s *standing) called(key string) *Delivery {
 	d := s.d
 	d.mu.Lock()
@@ -167,7 +167,7 @@ func (s *standing) called(key string) *Delivery {
 	return &Delivery{s: &d.queues, q: q, t: q.tasks[q.told], turn: q.turn}
 }
 
-// ackAll acknowledges all that is in hand.
+// ackAll acknowledges everything in hand.
 func (s *standing) ackAll() {
 	d := s.d
 	d.mu.Lock()
@@ -183,7 +183,7 @@ func (s *standing) ackAll() {
 	}
 }
 
-// movedOut waits until what is in hand of a key is in the file only.
+// movedOut waits until the events in hand of a key are only in the file.
 func (s *standing) movedOut(key string) {
 	s.t.Helper()
 	d := s.d
@@ -217,7 +217,7 @@ func (s *standing) parkedTo(key string, last uint64) {
 	})
 }
 
-// unparkAll takes in all that is parked.
+// unparkAll takes in everything parked.
 func (s *standing) unparkAll() {
 	s.t.Helper()
 	parked := func() bool {
@@ -231,7 +231,7 @@ func (s *standing) unparkAll() {
 	}
 }
 
-// inHand is what a key was told and has not acknowledged, and what it will be told.
+// inHand returns a key's unacknowledged events, and the events that it will be told.
 func (s *standing) inHand(key string) string {
 	s.t.Helper()
 	s.d.mu.Lock()
@@ -252,7 +252,7 @@ func (s *standing) inHand(key string) string {
 	return strings.Join(all, ", ")
 }
 
-// swap sets what a commit under way does not know of yet.
+// swap sets a state that a commit under way does not know of yet.
 func (s *standing) swap(cursor uint64, settled map[string]uint64) (uint64, map[string]uint64) {
 	d := s.d
 	d.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestKeepOfManyKeys: where memory is full, a key is kept without a look at all others.
-// A worker of one item that stands for all objects keeps each of them, again and again.
+// TestKeepOfManyKeys: if memory is full, a key is kept without a look at all others. A
+// worker with one item for all objects keeps each of them, again and again.
 func TestKeepOfManyKeys(t *testing.T) {
 	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
 	d := s.d

@@ -7,8 +7,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestHandlersShareMemory: what the durable handlers of an informer have in memory does
-// not grow with their number. Each may always take something in.
+// TestHandlersShareMemory: the memory of an informer's durable handlers does not grow
+// with their number. Each may always take something in.
 func TestHandlersShareMemory(t *testing.T) {
 	o := Options{MaxPending: 1000, PendingBytes: 900}
 	var n atomic.Int32

@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestNackWhileReady: a key of which the file alone has what was told gets a new
-// event, and is refused and due again before a worker comes to it.
+// TestNackWhileReady: a key whose told events are only in the file gets a new event, is
+// refused, and is due again before a worker comes to it.
 func TestNackWhileReady(t *testing.T) {
 	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
 	d := s.d
@@ -91,8 +91,8 @@ func TestLoadsWithoutRoom(t *testing.T) {
 	s.end()
 }
 
-// TestReloadsWithinAPage: what is to be read from the file is, also where a page
-// of the replay is in hand, memory is full and a call does not return.
+// TestReloadsWithinAPage: entries that must be read from the file are read, even if a
+// page of the replay is in hand, memory is full and a call does not return.
 func TestReloadsWithinAPage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.db")
 	s := stand(t, path, boltstore.Options{})
@@ -108,7 +108,7 @@ func TestReloadsWithinAPage(t *testing.T) {
 	s.change(cache.Deleted, "a")
 	last := s.flush()
 	s.takeIn(last)
-	// called gives a key to a worker that is not there.
+	// called gives a key to an imaginary worker.
 	called := func(key string) (*keyQueue, *Delivery) {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestReloadedBehindInitial: the file has a newer state of an object than that
-// which the replay has shown and which waits behind what is parked. The older
-// one is not told after it.
+// TestReloadedBehindInitial: the file has a newer state of an object than the one that
+// the replay has shown, which waits behind parked entries. The older state is not told
+// after the newer one.
 func TestReloadedBehindInitial(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.db")
 	s := stand(t, path, boltstore.Options{})
@@ -79,9 +79,9 @@ func TestReloadedBehindInitial(t *testing.T) {
 	s.end()
 }
 
-// TestParkedTwice: a key of which the file parks more while what it had parked
-// is in hand, told or acknowledged: each delete comes once, before the object
-// that took the key.
+// TestParkedTwice: the file parks more entries of a key while its earlier parked ones are
+// in hand, told or acknowledged: each delete comes once, before the object that took the
+// key.
 func TestParkedTwice(t *testing.T) {
 	for name, c := range map[string]struct {
 		told, acked int
@@ -139,9 +139,9 @@ func TestParkedTwice(t *testing.T) {
 	}
 }
 
-// TestParkedIntoCollapsed: what the file has parked of a key ends within what was
-// collapsed in memory behind it: of an object that came and went there only one
-// of the two knows. Each object that is told is gone before the next one comes.
+// TestParkedIntoCollapsed: a key's parked entries in the file end within the range that
+// was collapsed in memory behind them, so only one of the two knows of an object that
+// came and went there. Each object's delete is told before the next object comes.
 func TestParkedIntoCollapsed(t *testing.T) {
 	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{JournalBytes: 1})
 	d := s.d

@@ -10,8 +10,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestReach: while a commit is under way a handler that is behind is told no
-// more than that commit knows of.
+// TestReach: while a commit is under way, a handler that is behind is told only entries
+// that the commit knows of.
 func TestReach(t *testing.T) {
 	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
 	d := s.d

@@ -11,7 +11,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestLeftToTheReplay: what was left to the replay while a commit parked it is
+// TestLeftToTheReplay: a change that was left to the replay while a commit parked it is
 // not told by a later life.
 func TestLeftToTheReplay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.db")
@@ -51,8 +51,8 @@ func TestGoneBeforeItWasShown(t *testing.T) {
 			s.change(cache.Added, "a")
 			s.flush()
 			s.fillUntil(func() bool { return len(s.d.queues.ofKey) > 0 })
-			// A commit that has asked for the position before parks what was left
-			// to the replay, and what came after it.
+			// A commit that has asked for the position before parks the change that was
+			// left to the replay, and later ones.
 			shown, settled := s.swap(1, map[string]uint64{})
 			s.change(cache.Updated, "a")
 			s.parkedTo("default/a", s.flush())
@@ -75,8 +75,8 @@ func TestGoneBeforeItWasShown(t *testing.T) {
 	}
 }
 
-// TestParkedBehindWhatIsShown: an update of an object that is still to be shown
-// does not come in the place of that.
+// TestParkedBehindWhatIsShown: an update of an object that is still to be shown does not
+// come in its place.
 func TestParkedBehindWhatIsShown(t *testing.T) {
 	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{JournalBytes: 1})
 	d := s.d
@@ -95,8 +95,8 @@ func TestParkedBehindWhatIsShown(t *testing.T) {
 	s.end()
 }
 
-// TestParkedBeforeReplay: what the replay has not reached is left to it, also
-// where it was parked behind a delete that is told before.
+// TestParkedBeforeReplay: a change that the replay has not reached is left to it, even if
+// it was parked behind a delete that is told before.
 func TestParkedBeforeReplay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.db")
 	s := stand(t, path, boltstore.Options{})
@@ -144,8 +144,8 @@ func TestParkedBeforeReplay(t *testing.T) {
 	s.end()
 }
 
-// TestParkedAcrossReplay: an update that was collapsed from before the replay
-// showed the object to after it has no Old: the handler was never told that.
+// TestParkedAcrossReplay: an update that was collapsed across the moment at which the
+// replay showed the object has no Old: the handler was never told that state.
 func TestParkedAcrossReplay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.db")
 	s := stand(t, path, boltstore.Options{})
@@ -162,8 +162,8 @@ func TestParkedAcrossReplay(t *testing.T) {
 	if d.pos.cursor != shown || len(d.queues.ofKey) != 1 {
 		t.Fatalf("at %d of %d: %v", d.pos.cursor, shown, d.queues.ofKey)
 	}
-	// A commit that has asked for the position before parks what was left to the
-	// replay, and what came after it.
+	// A commit that has asked for the position before parks the change that was left to
+	// the replay, and later ones.
 	before := func(cursor uint64, settled map[string]uint64) {
 		d.mu.Lock()
 		d.pos.cursor, d.pos.settled = cursor, settled

@@ -45,8 +45,8 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// midReplay is a handler that has acknowledged the first page of three, and has
-// one entry to take in before the second. broken has that entry's block lost.
+// midReplay is a handler that has acknowledged the first page of three, and has one entry
+// to take in before the second. broken says that this entry's block is lost.
 func midReplay(t *testing.T, broken bool) *standing {
 	t.Helper()
 	const n = 2*pageObjects + 1
@@ -78,8 +78,8 @@ func midReplay(t *testing.T, broken bool) *standing {
 	return s
 }
 
-// TestNoPageWithReset: a page of the replay, before which entries have to be
-// told that are damaged, is not told beside the Reset.
+// TestNoPageWithReset: if damaged entries had to be told before a page of the replay, the
+// page is not told beside the Reset.
 func TestNoPageWithReset(t *testing.T) {
 	s := midReplay(t, true)
 	d := s.d
@@ -93,8 +93,8 @@ func TestNoPageWithReset(t *testing.T) {
 	s.end()
 }
 
-// TestPageFromBeforeReset: a page that was read before the handler had to start over
-// is not the first that it is told after.
+// TestPageFromBeforeReset: a page that was read before the handler had to start over is
+// not the first one told afterwards.
 func TestPageFromBeforeReset(t *testing.T) {
 	s := midReplay(t, false)
 	d := s.d
@@ -108,9 +108,8 @@ func TestPageFromBeforeReset(t *testing.T) {
 	s.end()
 }
 
-// TestResetIsWrittenBeforeItIsTold: damage that the handler alone has come
-// across may be gone after a crash, and what the handler does about a Reset is
-// not.
+// TestResetIsWrittenBeforeItIsTold: damage that only the handler has met may be gone
+// after a crash, but the effects of its Reset are not.
 func TestResetIsWrittenBeforeItIsTold(t *testing.T) {
 	s := stand(t, filepath.Join(t.TempDir(), "wake.db"), boltstore.Options{})
 	d := s.d

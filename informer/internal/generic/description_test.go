@@ -19,9 +19,8 @@ import (
 	"github.com/kubewake/kubewake/informer/metadatainformer"
 )
 
-// TestDescriptions: a watch error handler learns from the Reflector what could not be
-// listed, as with client-go's factories, also where an informer keeps its objects in
-// memory.
+// TestDescriptions: a watch error handler learns from the Reflector which list failed, as
+// with client-go's factories, even if an informer keeps its objects in memory.
 func TestDescriptions(t *testing.T) {
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestTwoLives: in its second life a factory reads before it starts, tells what was
-// deleted meanwhile, and lists nothing. Objects keep their kind.
+// TestTwoLives: in its second life a factory can be read before it starts, tells the
+// missed deletes, and lists nothing. Objects keep their kind.
 func TestTwoLives(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestTwoLives(t *testing.T) {
 	}
 }
 
-// TestSources: what a factory restricts its lists to is part of the source, and
-// factories of both kinds live in one file.
+// TestSources: a factory's restrictions of its lists are part of the source, and
+// factories of both kinds share one file.
 func TestSources(t *testing.T) {
 	sim := simulator(t)
 	db := temporary(t)
@@ -96,8 +96,8 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestRefused: a client that is not wrapped is an error. A list that is claimed is kept
-// in memory, or never syncs if that is asked for.
+// TestRefused: a client that is not wrapped is an error. A list that is already claimed
+// is kept in memory, or with the strict option never syncs.
 func TestRefused(t *testing.T) {
 	sim := simulator(t)
 	for _, k := range kinds {

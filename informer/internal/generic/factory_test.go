@@ -48,7 +48,7 @@ type factory interface {
 	Shutdown()
 }
 
-// filter is what a factory restricts its lists to.
+// filter restricts a factory's lists.
 type filter struct {
 	namespace string
 	tweak     func(*metav1.ListOptions)
@@ -120,7 +120,7 @@ func open(t *testing.T, path string) *boltstore.DB {
 
 func temporary(t *testing.T) *boltstore.DB { return open(t, filepath.Join(t.TempDir(), "test.db")) }
 
-// calls are what a handler was told.
+// calls are the calls of a handler.
 type calls struct {
 	mu   sync.Mutex
 	told []string
@@ -166,7 +166,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// both runs a program over client-go's factory and over ours, and compares what it says.
+// both runs a program over client-go's factory and over ours, and compares the output.
 func both(t *testing.T, sim *kubesim.Server, f filter, program func(t *testing.T, f factory, say func(string, ...any))) {
 	t.Helper()
 	for _, k := range kinds {
@@ -190,7 +190,7 @@ func both(t *testing.T, sim *kubesim.Server, f filter, program func(t *testing.T
 	}
 }
 
-// TestAsClientGo: the factories do what client-go's do.
+// TestAsClientGo: the factories behave as client-go's do.
 func TestAsClientGo(t *testing.T) {
 	sim := simulator(t)
 	before := leaktest.Ours(nil)
@@ -253,7 +253,7 @@ func TestAsClientGo(t *testing.T) {
 	leaktest.None(t, "after the factories", before)
 }
 
-// TestFilteredAsClientGo: filtered factories list and watch what client-go's do.
+// TestFilteredAsClientGo: filtered factories list and watch the same as client-go's do.
 func TestFilteredAsClientGo(t *testing.T) {
 	sim := simulator(t)
 	for name, f := range map[string]filter{

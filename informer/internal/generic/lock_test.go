@@ -11,8 +11,8 @@ import (
 	"github.com/kubewake/kubewake/informer"
 )
 
-// TestIndexFunctionAsksTheFactory: what the program's functions do while an informer is
-// made may lead back to the factory.
+// TestIndexFunctionAsksTheFactory: the program's functions may call the factory while an
+// informer is made.
 func TestIndexFunctionAsksTheFactory(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
