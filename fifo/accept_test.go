@@ -162,8 +162,8 @@ func TestUnstorable(t *testing.T) {
 	}
 }
 
-// TestUnstorableFinalState: a delete whose final state cannot be stored removes what it
-// is of, and nothing newer.
+// TestUnstorableFinalState: a delete whose final state cannot be stored removes its
+// object, and nothing newer.
 func TestUnstorableFinalState(t *testing.T) {
 	for name, c := range map[string]struct {
 		gone int    // version of the delete
@@ -188,7 +188,8 @@ func TestUnstorableFinalState(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The pages are of versions 9 to 12, so the watch brings what came between.
+			// The pages have versions 9 to 12, so the watch brings the changes in
+			// between.
 			if err := errors.Join(r.Page([]runtime.Object{object("a", 12)}), r.Commit(t.Context(), "9", "12", "12")); err != nil {
 				t.Fatal(err)
 			}
@@ -217,8 +218,8 @@ func TestUnstorableFinalState(t *testing.T) {
 	}
 }
 
-// TestFullBatchBlocks: with a disk that takes nothing Add blocks at the bound,
-// and Close lets it go.
+// TestFullBatchBlocks: if the disk takes no writes, Add blocks at the bound, and Close
+// releases it.
 func TestFullBatchBlocks(t *testing.T) {
 	q, _, file := newFile(t, boltstore.Options{MaxSize: 64 << 10}, settings{most: 200 << 10})
 	result := make(chan error, 1)
@@ -255,8 +256,8 @@ func TestFullBatchBlocks(t *testing.T) {
 	}
 }
 
-// TestFullInAWindow: an Add that is held up because no more fits does not wait for the
-// window to pass, also where it is the output that was full.
+// TestFullInAWindow: an Add that is held up by a full queue does not wait for the window
+// to pass, even if it was the output that was full.
 func TestFullInAWindow(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, settings{most: 10_000})
 	const n = 60 // several times what fits

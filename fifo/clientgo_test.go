@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// consumer is what an informer makes of a queue: what it tells, by key and in
-// all.
+// consumer handles a queue's output as an informer does, and keeps what it tells, by key
+// and in all.
 type consumer struct {
 	t     *testing.T
 	queue cache.Queue
@@ -30,7 +30,7 @@ func (c *consumer) tell(key, what string) {
 	c.order = append(c.order, key+" "+what)
 }
 
-// drain pops what there is, up to a last object that is put behind it.
+// drain pops all changes, up to a last object that it puts behind them.
 func (c *consumer) drain(mark *corev1.ConfigMap) {
 	c.t.Helper()
 	if err := c.queue.Add(mark); err != nil {
@@ -49,8 +49,8 @@ func (c *consumer) drain(mark *corev1.ConfigMap) {
 	}
 }
 
-// delta tells of a change. Objects that are as they were are a resync, which
-// our queue leaves to the handlers.
+// delta tells a change. Unchanged objects are a resync, which our queue leaves to the
+// handlers.
 func (c *consumer) delta(d cache.Delta) {
 	obj := d.Object
 	switch o := obj.(type) {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestListsBesideEvents: events and lists may come from several goroutines at once, as in
-// client-go's queue. The file stays sound, and the journal tells what it has.
+// client-go's queue. The file stays sound, and the journal agrees with its objects.
 func TestListsBesideEvents(t *testing.T) {
 	o := boltstore.Options{Durability: boltstore.DurabilityProcess}
 	tuning.SetFile(&o, tuning.File{MaxCommitBytes: 1}) // each list is staged

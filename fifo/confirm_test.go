@@ -11,8 +11,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestConfirmedWhen: an answer confirms as of when it was asked for, an event as
-// of when it came; what an event confirms is proven as of the question before.
+// TestConfirmedWhen: an answer confirms the state at the time of its question, an event
+// at the time of its arrival; the proof of an event's confirmation dates from the
+// question before.
 func TestConfirmedWhen(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q, _ := newQueue(t, boltstore.Options{}, settings{now: func() time.Time { return now }})
@@ -50,8 +51,8 @@ func TestConfirmedWhen(t *testing.T) {
 	is("reached", at(50), at(29))
 }
 
-// TestBookmarkBehindEvent: a bookmark that confirms while an event before it
-// still waits to be popped counts as soon as that has been.
+// TestBookmarkBehindEvent: a bookmark that confirms while an earlier event still waits to
+// be popped counts as soon as that is popped.
 func TestBookmarkBehindEvent(t *testing.T) {
 	q, s := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, settings{})
 	q.Confirm("2", time.Now())
@@ -83,7 +84,7 @@ func TestBookmarkBehindEvent(t *testing.T) {
 	}
 }
 
-// TestOwnBookmark: a bookmark that was announced as our own confirms nothing.
+// TestOwnBookmark: a bookmark that is announced as our own confirms nothing.
 func TestOwnBookmark(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q, _ := newQueue(t, boltstore.Options{}, settings{now: func() time.Time { return now }})
@@ -146,7 +147,7 @@ func TestSyncInAWindow(t *testing.T) {
 	}
 }
 
-// TestSynced: the server's word counts, and only once everything up to it has
+// TestSynced: the server's confirmation counts, but only when everything up to it has
 // been popped.
 func TestSynced(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, settings{})
@@ -187,8 +188,8 @@ func TestSynced(t *testing.T) {
 	}
 }
 
-// TestRelistConfirmsItsMoment: a list says what there was when it was asked for,
-// not what there is when all of it has come.
+// TestRelistConfirmsItsMoment: a list shows the state at its request, not at its last
+// page.
 func TestRelistConfirmsItsMoment(t *testing.T) {
 	var now atomic.Int64
 	now.Store(1_000)

@@ -16,7 +16,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// settings are what a queue is made with.
+// settings are the settings of a queue.
 type settings struct {
 	transform cache.TransformFunc
 	most      int

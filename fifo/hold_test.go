@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestConfirmListed: a list that equals the file confirms as of the question, as long
-// as it is the last one. It moves no version, and an event that is still behind
+// TestConfirmListed: a list that equals the file confirms as of the question, as long as
+// it is the last one. It does not move the version, and an event that is still behind
 // confirms nothing.
 func TestConfirmListed(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -75,7 +75,7 @@ func TestConfirmListed(t *testing.T) {
 	}
 }
 
-// TestNotListedWhileStoring: what has been accepted and is not in the file was not
+// TestNotListedWhileStoring: changes that are accepted but not in the file were not
 // compared with the list.
 func TestNotListedWhileStoring(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{Window: time.Hour}, settings{})
@@ -98,8 +98,8 @@ func TestNotListedWhileStoring(t *testing.T) {
 	}
 }
 
-// TestNotListedOnTheWay: what the committer has taken is not in the file yet. A queue that
-// was closed confirms nothing.
+// TestNotListedOnTheWay: changes that the committer has taken are not in the file yet. A
+// closed queue confirms nothing.
 func TestNotListedOnTheWay(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{FlushInterval: time.Hour}, settings{})
 	committer := q.wake
@@ -143,7 +143,7 @@ func held(t *testing.T, most int) (*Queue, *boltstore.Claimed) {
 	return q, s
 }
 
-// sees says whether readers see x, once what may be committed is in the file.
+// sees says whether readers see x when all changes that may be committed are in the file.
 func sees(t *testing.T, q *Queue, s *boltstore.Claimed) bool {
 	t.Helper()
 	if err := q.Flush(t.Context()); err != nil {
@@ -201,7 +201,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestHeldInOneCommit: the committer takes what was held in one piece.
+// TestHeldInOneCommit: the committer takes the held changes in one piece.
 func TestHeldInOneCommit(t *testing.T) {
 	q, _ := held(t, 0)
 	q.wake = func(bool) {} // the test is the committer
@@ -219,8 +219,7 @@ func TestHeldInOneCommit(t *testing.T) {
 	}
 }
 
-// TestDropHeld: what is held and whose watch has ended comes again, as if it had never
-// come.
+// TestDropHeld: held changes whose watch has ended come again, as if they had never come.
 func TestDropHeld(t *testing.T) {
 	q, s := held(t, 0)
 	flash := object("flash", 7)
@@ -262,9 +261,8 @@ func TestDropHeld(t *testing.T) {
 	}
 }
 
-// TestHeldFailure: while an event is held that cannot be stored, there is nothing in the
-// file to be read again: that would end the watch that the hold waits for. Afterwards
-// there is.
+// TestHeldFailure: while an event that cannot be stored is held, the file does not ask
+// for a new read, which would end the watch that the hold waits for. Afterwards it does.
 func TestHeldFailure(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		t.Run(fmt.Sprint("dropped ", drop), func(t *testing.T) {
@@ -305,7 +303,7 @@ func TestHeldFailure(t *testing.T) {
 	}
 }
 
-// TestRelistEndsHold: a relist shows what is held, or that it is gone.
+// TestRelistEndsHold: a relist shows the held objects, or that they are gone.
 func TestRelistEndsHold(t *testing.T) {
 	q, s := held(t, 0)
 	if err := q.Replace([]any{object("a", 3)}, "12"); err != nil || sees(t, q, s) {
@@ -324,7 +322,7 @@ func TestMoreIsHeldThanFits(t *testing.T) {
 	}
 }
 
-// TestHeldUntilTheLatestList: of two lists the later one says how long changes are held.
+// TestHeldUntilTheLatestList: the later of two lists decides how long changes are held.
 func TestHeldUntilTheLatestList(t *testing.T) {
 	q, s := held(t, 0)
 	asked := time.Unix(1000, 0)
@@ -370,7 +368,7 @@ func TestWaitBesideHeld(t *testing.T) {
 	}
 }
 
-// TestDropHeldForgets: what is dropped takes no room, and reaches nothing.
+// TestDropHeldForgets: dropped changes take no room, and reach nothing.
 func TestDropHeldForgets(t *testing.T) {
 	q, s := held(t, 0)
 	asked := time.Unix(1001, 0)

@@ -12,7 +12,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestWrittenAhead is invariant 2: what Pop hands out is in the file, with its
+// TestWrittenAhead is invariant 2: a change that Pop hands out is in the file, with its
 // journal entry and resourceVersion.
 func TestWrittenAhead(t *testing.T) {
 	q, s := newQueue(t, boltstore.Options{Window: time.Microsecond}, settings{})

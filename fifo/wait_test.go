@@ -59,7 +59,8 @@ func TestFlushInAWindow(t *testing.T) {
 	}
 }
 
-// TestWaitForOpaqueVersion: one that is followed by the next at once has come.
+// TestWaitForOpaqueVersion: a version that is followed by the next at once counts as
+// reached.
 func TestWaitForOpaqueVersion(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	done := make(chan error, 1)
@@ -168,7 +169,7 @@ func TestFlushOfAReleasedStore(t *testing.T) {
 	}
 }
 
-// TestWaitForNoVersion: a version that is none never comes, so it is not waited for.
+// TestWaitForNoVersion: an invalid version never comes, so it is not waited for.
 func TestWaitForNoVersion(t *testing.T) {
 	q, _ := newQueue(t, boltstore.Options{}, settings{})
 	for _, add := range []int{0, 1} {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestAtSetBackClock: the clock of a device without a battery begins again at each boot.
-// A time that it has had twice is no moment; one that it has had once is.
+// A time that it has had twice is ambiguous; a time that it has had once is a moment.
 func TestAtSetBackClock(t *testing.T) {
 	start := time.Unix(1_000, 0)
 	clock := testingclock.NewFakeClock(start)

@@ -17,16 +17,16 @@ import (
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
-// shown is what a file was shown of one object.
+// shown has the states of one object that a file was shown.
 type shown struct {
 	version int // of the state
 	at      time.Time
 	image   string // "" for a delete
 }
 
-// TestAt: after random changes, lists and trims, At returns what the file was shown, for
-// each version and at each time, or says that it does not know. It knows what the
-// journal has.
+// TestAt: after random changes, lists and trims, At returns the state that the file was
+// shown, for each version and at each time, or says that it does not know. It knows all
+// states in the journal.
 func TestAt(t *testing.T) {
 	for seed := range uint64(40) {
 		testAt(t, seed)

@@ -27,7 +27,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// authority is a certificate that vouches for itself.
+// authority is a self-signed certificate.
 func authority(t *testing.T, name string) (*tls.Certificate, []byte) {
 	t.Helper()
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
@@ -43,8 +43,8 @@ func authority(t *testing.T, name string) (*tls.Certificate, []byte) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestClusterByCA: where the UID may not be read, another CA alone is not
-// another cluster, another CA and flow schema are.
+// TestClusterByCA: if the UID may not be read, another CA alone does not mean another
+// cluster, but another CA and flow schema do.
 func TestClusterByCA(t *testing.T) {
 	one, onePEM := authority(t, "one")
 	two, twoPEM := authority(t, "two")

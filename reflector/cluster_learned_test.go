@@ -15,9 +15,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestUIDLearnedLater: a cluster that does not tell the UID of kube-system at the first list,
-// since it has just started, is asked again. So one that is made again at the same address is
-// known for another one, and nothing is told as deleted.
+// TestUIDLearnedLater: a cluster that does not state the UID of kube-system at the first
+// list, since it has just started, is asked again. So a cluster that is recreated at the
+// same address is recognized as another one, and nothing is told as deleted.
 func TestUIDLearnedLater(t *testing.T) {
 	namespaces := corev1.Resource("namespaces")
 	for what, answer := range map[string]*apierrors.StatusError{
@@ -74,8 +74,8 @@ func TestUIDLearnedLater(t *testing.T) {
 	}
 }
 
-// TestUIDNeverTold: a cluster that does not tell the UID of kube-system is asked for it once
-// in a life, and not at each doubt.
+// TestUIDNeverTold: a cluster that never states the UID of kube-system is asked for it
+// once in a life, not at each doubt.
 func TestUIDNeverTold(t *testing.T) {
 	bubble(t, 6, kubesim.Options{InitialRV: 1000}, Options{pageSize: 3}, func(f *fixture) {
 		f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30,

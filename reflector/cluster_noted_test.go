@@ -14,9 +14,9 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// TestOwnWriteBehindSetAside: what a program writes after the contents of a cluster were set
-// aside, and before the first list of the next one has ended, is of that next one: a third
-// cluster, which answers the next life, does not show it.
+// TestOwnWriteBehindSetAside: an own write after the contents of a cluster were set
+// aside, and before the first list of the next one has ended, belongs to that next one: a
+// third cluster, which answers the next life, does not show it.
 func TestOwnWriteBehindSetAside(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
@@ -50,8 +50,8 @@ func TestOwnWriteBehindSetAside(t *testing.T) {
 	}
 }
 
-// TestNotedInPart: a cluster that does not tell its UID is not noted beside the UID of the one
-// that was noted before it.
+// TestNotedInPart: a cluster that does not state its UID is not noted beside the UID of
+// the cluster noted before it.
 func TestNotedInPart(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.interrupted(1)
@@ -73,9 +73,9 @@ func TestNotedInPart(t *testing.T) {
 	})
 }
 
-// TestThirdClusterBeforeTheList: a list that waits, after another cluster was found, is of a
-// third one by the time that it begins. The file knows whose it is, and shows nothing that
-// the program wrote for the second.
+// TestThirdClusterBeforeTheList: after another cluster was found, a waiting list is of a
+// third one by the time it begins. The file knows whose list it is, and shows nothing
+// that the program wrote for the second cluster.
 func TestThirdClusterBeforeTheList(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
@@ -107,9 +107,9 @@ func TestThirdClusterBeforeTheList(t *testing.T) {
 	}
 }
 
-// TestAnotherClusterBehindARetry: client-go sends a request again by itself where its
-// connection breaks. The first page may then be another cluster's than the one that was found
-// out before it.
+// TestAnotherClusterBehindARetry: client-go repeats a request if its connection breaks.
+// The first page may then be another cluster's than the one that was identified before
+// it.
 func TestAnotherClusterBehindARetry(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {

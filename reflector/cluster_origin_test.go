@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// addressed is a connection between two addresses.
+// addressed is a connection with two given addresses.
 type addressed struct {
 	net.Conn
 	local, remote net.Addr

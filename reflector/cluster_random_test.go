@@ -14,9 +14,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestClustersInTurn: clusters answer one after another behind the same address, while lists
-// of the first lives are cut after some pages and the program writes to its store. In the end
-// nothing of them is served but what the last one has.
+// TestClustersInTurn: clusters answer one after another behind the same address, while
+// lists of the first lives are cut after some pages and the program writes to its store.
+// In the end only the last cluster's objects are served.
 func TestClustersInTurn(t *testing.T) {
 	for seed := range 20 {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

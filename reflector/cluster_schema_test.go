@@ -93,8 +93,8 @@ func TestLearnsTheFlowSchema(t *testing.T) {
 	}
 }
 
-// TestNoteLearns: what a server says of itself is noted where it is new, so that changes of
-// its CA and its flow schema with years between do not add up to another cluster.
+// TestNoteLearns: new facts about a server's identity are noted. Otherwise changes of its
+// CA and its flow schema, years apart, would add up to another cluster.
 func TestNoteLearns(t *testing.T) {
 	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()

@@ -25,7 +25,7 @@ import (
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
-// clusterUID is that of the server.
+// clusterUID is the UID of the server's cluster.
 func (f *fixture) clusterUID() string {
 	f.t.Helper()
 	all, _, err := f.sim.List(&corev1.Namespace{})
@@ -40,7 +40,7 @@ func (f *fixture) clusterUID() string {
 	return ""
 }
 
-// recreate has another cluster answer, with an object of its own.
+// recreate makes another cluster answer, with an object of its own.
 func (f *fixture) recreate(rv uint64) {
 	f.t.Helper()
 	after(time.Second)
@@ -50,7 +50,7 @@ func (f *fixture) recreate(rv uint64) {
 	f.create("theirs")
 }
 
-// ofTheCluster: what the file has is the server's, it knows whose that is, and
+// ofTheCluster: the file's objects are the server's, the file knows the cluster, and
 // nothing was told as deleted.
 func (f *fixture) ofTheCluster() {
 	f.t.Helper()
@@ -111,9 +111,9 @@ func TestClusterWithoutNamespaces(t *testing.T) {
 	}
 }
 
-// TestClusterThatDoesNotTell: one that refuses its UID now is not taken for
-// another because of its flow schema alone, and what it tells of itself is not
-// noted beside the UID: as soon as it can be asked it is known.
+// TestClusterThatDoesNotTell: a cluster that now refuses its UID is not taken for another
+// because of its flow schema alone, and other facts about it are not noted beside the
+// UID. As soon as it can be asked, it is known.
 func TestClusterThatDoesNotTell(t *testing.T) {
 	bubble(t, 5, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
 		f.reflect()
@@ -139,8 +139,8 @@ func TestClusterThatDoesNotTell(t *testing.T) {
 	})
 }
 
-// TestClusterWithinAList: a cluster that is made again while pages are read, by
-// answers that name their flow schema or not.
+// TestClusterWithinAList: a cluster is recreated while pages are read. Its answers name
+// their flow schema, or do not.
 func TestClusterWithinAList(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestClusterWithinAList(t *testing.T) {
 	}
 }
 
-// TestUnseenClient: a client whose answers cannot be seen lists all the same,
-// also where the file knows a flow schema from another.
+// TestUnseenClient: a client whose answers cannot be seen can list, even if the file
+// knows a flow schema from another client.
 func TestUnseenClient(t *testing.T) {
 	bubble(t, 4, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
@@ -179,8 +179,7 @@ func TestUnseenClient(t *testing.T) {
 	})
 }
 
-// TestClusterBehindExpiry: what looks like an expired version is another
-// cluster's answer.
+// TestClusterBehindExpiry: an apparently expired version is another cluster's answer.
 func TestClusterBehindExpiry(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {
@@ -198,8 +197,8 @@ func TestClusterBehindExpiry(t *testing.T) {
 	}
 }
 
-// TestAsideIsNotFresh: what was confirmed of a cluster whose contents are set
-// aside says nothing of the next one.
+// TestAsideIsNotFresh: a confirmation of a cluster whose contents are set aside says
+// nothing about the next one.
 func TestAsideIsNotFresh(t *testing.T) {
 	bubble(t, 5, kubesim.Options{InitialRV: 1000}, Options{}, func(f *fixture) {
 		f.reflect()
@@ -223,8 +222,8 @@ func TestAsideIsNotFresh(t *testing.T) {
 	})
 }
 
-// TestRefusedByAnotherCluster: one that refuses everything, since it does not
-// know the caller, may be another: nothing is purged.
+// TestRefusedByAnotherCluster: a cluster that refuses everything, since it does not know
+// the caller, may be another one: nothing is purged.
 func TestRefusedByAnotherCluster(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
 		f.reflect()
@@ -285,8 +284,8 @@ func TestFlowSchemaOfStartingServer(t *testing.T) {
 	})
 }
 
-// TestClusterAskedInVain: a list whose pages must be known to be of the same
-// cluster goes on where the question for that is not answered at once.
+// TestClusterAskedInVain: a list whose pages must be of the same cluster goes on even if
+// the question for that is not answered at once.
 func TestClusterAskedInVain(t *testing.T) {
 	bubble(t, 9, kubesim.Options{NoFlowSchemas: true}, Options{pageSize: 3}, func(f *fixture) {
 		f.reflect()
@@ -313,8 +312,8 @@ func TestClusterAskedInVain(t *testing.T) {
 	})
 }
 
-// TestClusterBehindAudit: a list that begins although the link has not broken
-// may find another cluster all the same, over another connection.
+// TestClusterBehindAudit: even if the link has not broken, a list may find another
+// cluster over another connection.
 func TestClusterBehindAudit(t *testing.T) {
 	for name, o := range map[string]struct {
 		silent bool

@@ -15,9 +15,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestAnotherClusterIsBehind: another cluster that answers in the middle of a list, at a
-// version before that of the pages, is not taken for a restored one: nothing is told as
-// deleted, and the file knows whose its contents are.
+// TestAnotherClusterIsBehind: if another cluster answers in the middle of a list, at a
+// lower version than that of the pages, it is not taken for a restored one: nothing is
+// told as deleted, and the file knows its cluster.
 func TestAnotherClusterIsBehind(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		for _, first := range []bool{false, true} {
@@ -64,9 +64,9 @@ func TestAnotherClusterIsBehind(t *testing.T) {
 	}
 }
 
-// TestOwnWriteBehindARestore: what a program writes after the contents of a cluster were set
-// aside is not of a timeline that ended in that cluster. It stays until the server has come
-// so far.
+// TestOwnWriteBehindARestore: an own write after the contents of a cluster were set aside
+// does not belong to a timeline that ended in that cluster. It stays until the server has
+// reached its version.
 func TestOwnWriteBehindARestore(t *testing.T) {
 	bubble(t, 9, kubesim.Options{InitialRV: 5000}, Options{pageSize: 3}, func(f *fixture) {
 		f.restoredAndNotListed()
@@ -95,9 +95,9 @@ func TestOwnWriteBehindARestore(t *testing.T) {
 	})
 }
 
-// TestAnotherClusterBehindATakenUpList: another cluster that answers in the middle of a list
-// that was taken up refuses its token. The list begins again as that cluster's, and what the
-// program wrote for the one before is not shown.
+// TestAnotherClusterBehindATakenUpList: another cluster that answers in the middle of a
+// continued list refuses its token. The list begins again as that cluster's, and own
+// writes for the earlier cluster are not shown.
 func TestAnotherClusterBehindATakenUpList(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent ", silent), func(t *testing.T) {

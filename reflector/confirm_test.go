@@ -33,9 +33,9 @@ func (f *fixture) asleep() {
 	f.forget()
 }
 
-// TestListConfirms: where little is cached, a list beside the watch confirms at once.
-// The bookmark confirms all the same, and the watch goes on. Under HTTP/1 it may do so over
-// the connection of the list, where the server is asked once more.
+// TestListConfirms: if few objects are cached, a list beside the watch confirms at once.
+// The bookmark confirms, too, and the watch goes on. Under HTTP/1 it may do so over the
+// connection of the list; then the server is asked once more.
 func TestListConfirms(t *testing.T) {
 	for _, tc := range []struct {
 		confirm Confirm
@@ -61,7 +61,7 @@ func TestListConfirms(t *testing.T) {
 				if size := f.store.MetadataSize(); (size > 0) != (tc.lists > 0) {
 					t.Errorf("an object's metadata has %d bytes", size)
 				}
-				// Only a start is worth it.
+				// Only at a start is it worth a list.
 				f.other()
 				f.sim.DropConnections()
 				after(time.Minute)
@@ -74,8 +74,8 @@ func TestListConfirms(t *testing.T) {
 	}
 }
 
-// TestListShowsWhatWasMissed: a list that differs from the file confirms nothing. Once
-// the watch has brought the difference it does, before any bookmark.
+// TestListShowsWhatWasMissed: a list that differs from the file confirms nothing. When
+// the watch has brought the difference, it does, before any bookmark.
 func TestListShowsWhatWasMissed(t *testing.T) {
 	for what, miss := range map[string]func(f *fixture){
 		"nothing":   func(*fixture) {},
@@ -133,8 +133,8 @@ func (f *fixture) asleep2() {
 	f.forget()
 }
 
-// TestListAfterOutage: who has waited until the server is back waits for a bookmark,
-// too, lest all list at once.
+// TestListAfterOutage: a source that has waited until the server is back waits for a
+// bookmark, too, lest all of them list at once.
 func TestListAfterOutage(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.asleep()
@@ -166,7 +166,7 @@ func TestListWithMaxStaleness(t *testing.T) {
 	})
 }
 
-// TestListNotUnderstood: where metadata cannot be listed, the bookmark confirms.
+// TestListNotUnderstood: if metadata cannot be listed, the bookmark confirms.
 func TestListNotUnderstood(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{Confirm: ConfirmList}, func(f *fixture) {
 		f.asleep()
@@ -184,7 +184,7 @@ func TestListNotUnderstood(t *testing.T) {
 	})
 }
 
-// transportOf is what WrapConfig has put under the fixture's client.
+// transportOf returns the transport that WrapConfig has put under the fixture's client.
 func transportOf(t *testing.T, rt http.RoundTripper) *transport {
 	t.Helper()
 	for rt != nil {
@@ -201,8 +201,8 @@ func transportOf(t *testing.T, rt http.RoundTripper) *transport {
 	return nil
 }
 
-// TestListIsWorthIt: the automatic choice lists what is little, or over a link that is
-// near and fast. Otherwise a wake takes hardly more bytes than the bookmark's way.
+// TestListIsWorthIt: the automatic choice lists if there are few bytes, or if the link is
+// near and fast. Otherwise a wake takes hardly more bytes than with a bookmark.
 func TestListIsWorthIt(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -388,7 +388,7 @@ func TestListOfASilentServer(t *testing.T) {
 	})
 }
 
-// TestListCompares: a page counts only if it is of the version that was wanted.
+// TestListCompares: a page counts only if it has the wanted version.
 func TestListCompares(t *testing.T) {
 	f := newFixture(t, 2)
 	f.list()

@@ -50,7 +50,7 @@ func (f *fixture) differs() string {
 	return ""
 }
 
-// every does something in the background, for the rest of the bubble.
+// every calls a function in the background, for the rest of the bubble.
 func (f *fixture) every(d time.Duration, do func(i int)) {
 	done := make(chan struct{})
 	ended := make(chan struct{})

@@ -52,7 +52,7 @@ type fixture struct {
 	paid    kubesim.Cost                              // up to the last call of cost
 }
 
-// roundTrip takes the road.
+// roundTrip calls the transport.
 func (f *fixture) roundTrip(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		f.tries.Add(1)
@@ -82,7 +82,7 @@ func newFixture(t *testing.T, n int) *fixture {
 	return f
 }
 
-// bubble runs a test in a synctest bubble, where all time is the bubble's.
+// bubble runs a test in a synctest bubble, where all clocks are the bubble's.
 func bubble(t *testing.T, n int, so kubesim.Options, o Options, test func(f *fixture)) {
 	t.Helper()
 	warm(t)
@@ -106,7 +106,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// warm makes what the process has but one of, so that no bubble owns it.
+// warm makes things that exist once in the process, so that no bubble owns them.
 func warm(t *testing.T) {
 	t.Helper()
 	f := newFixture(t, 1)
@@ -250,8 +250,8 @@ func (f *fixture) reflect() {
 	f.t.Cleanup(f.live())
 }
 
-// live does so until the function that it returns is called, as at the end of a
-// process: what is under way is cut.
+// live runs it until the returned function is called, which cuts off open requests as the
+// end of a process does.
 func (f *fixture) live() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	src, queue := f.ListerWatcher, f.queue
@@ -270,7 +270,7 @@ func (f *fixture) live() (end func()) {
 	return func() { cancel(); <-done; src.Wait(); queue.Close(); <-popped }
 }
 
-// note keeps what a handler would be told.
+// note keeps the changes that a handler would be told.
 func (f *fixture) note(obj any, _ bool) error {
 	f.telling.Lock()
 	defer f.telling.Unlock()
@@ -283,7 +283,7 @@ func (f *fixture) note(obj any, _ bool) error {
 	return nil
 }
 
-// takeTold returns what has been noted since, sorted.
+// takeTold returns the changes noted since the last call, sorted.
 func (f *fixture) takeTold() string {
 	f.telling.Lock()
 	defer f.telling.Unlock()

@@ -4,7 +4,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// cost is what the server has been asked for since the last call, and has sent.
+// cost has the requests since the last call, and the bytes sent.
 func (f *fixture) cost() kubesim.Cost {
 	now := kubesim.CostOf(f.sim.Requests())
 	c := now.Since(f.paid)
@@ -12,8 +12,7 @@ func (f *fixture) cost() kubesim.Cost {
 	return c
 }
 
-// costs fails the test if that was more than most, or if most would let twice
-// as much pass.
+// costs fails the test if that was more than most, or if most would allow twice as much.
 func (f *fixture) costs(what string, most kubesim.Cost) {
 	f.t.Helper()
 	if broken := f.cost().Exceeds(most); broken != "" {
@@ -21,7 +20,7 @@ func (f *fixture) costs(what string, most kubesim.Cost) {
 	}
 }
 
-// forget begins again.
+// forget starts the counts again.
 func (f *fixture) forget() {
 	f.sim.ResetRequests()
 	f.paid = kubesim.Cost{}

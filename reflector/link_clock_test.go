@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// wallClock is a system's clock in a bubble: wall time jumps as it is told,
-// monotonic time, which timers follow, does not.
+// wallClock is a system's clock in a bubble: wall time jumps as it is set, but monotonic
+// time, which timers follow, does not.
 type wallClock struct {
 	clock.RealClock
 	began time.Time
@@ -45,8 +45,8 @@ func (c *wallClock) Now() time.Time {
 	return bothClocks(now.Add(time.Duration(c.ahead.Load())), now.Sub(c.began)+time.Second)
 }
 
-// bothClocks is a time as time.Now returns it outside of bubbles. Nothing else
-// makes one whose two readings disagree.
+// bothClocks returns a time as time.Now does outside of bubbles. There is no other way to
+// make one whose two readings disagree.
 func bothClocks(wall time.Time, monotonic time.Duration) (t time.Time) {
 	const unix1885 = -2682288000
 	inside := (*struct {
@@ -66,7 +66,7 @@ func TestBothClocks(t *testing.T) {
 	}
 }
 
-// jumping is bubble with such a clock.
+// jumping is bubble with a wallClock.
 func jumping(t *testing.T, test func(*fixture, *wallClock)) {
 	t.Helper()
 	warm(t)
@@ -80,8 +80,8 @@ func jumping(t *testing.T, test func(*fixture, *wallClock)) {
 	})
 }
 
-// TestClockJumps: a clock that is set changes no age, and what the machine slept,
-// while monotonic time stood still, counts.
+// TestClockJumps: setting the clock changes no age, and the time that the machine sleeps,
+// while monotonic time stands still, counts.
 func TestClockJumps(t *testing.T) {
 	jumping(t, func(f *fixture, clk *wallClock) {
 		age := func(when string, least, most time.Duration, known bool) {
@@ -145,7 +145,7 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// TestClockJumpsOverDeadWatch: a watch that is dead is replaced as soon as ever.
+// TestClockJumpsOverDeadWatch: a dead watch is replaced as soon as otherwise.
 func TestClockJumpsOverDeadWatch(t *testing.T) {
 	for _, jump := range []time.Duration{0, 8 * time.Hour, -20 * time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestSlowRelistConfirms: a list confirms as of when it was begun, also once the
-// watch behind it has been opened and the Reflector told of its version.
+// TestSlowRelistConfirms: a list confirms the state at its begin, even after the watch
+// behind it was opened and the Reflector was given its version.
 func TestSlowRelistConfirms(t *testing.T) {
 	bubble(t, 6, kubesim.Options{}, Options{pageSize: 3, quietTimeout: 10 * time.Minute}, func(f *fixture) {
 		f.reflect()
@@ -55,7 +55,7 @@ func TestSlowRelistConfirms(t *testing.T) {
 	})
 }
 
-// TestAuditOverDeadLink: that an audit is due confirms nothing.
+// TestAuditOverDeadLink: a due audit confirms nothing.
 func TestAuditOverDeadLink(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{AuditEvery: 10 * time.Minute, quietTimeout: 30 * time.Minute}, func(f *fixture) {
 		f.reflect()
@@ -73,13 +73,13 @@ func TestAuditOverDeadLink(t *testing.T) {
 	})
 }
 
-// TestFreshBehindSlowList: who comes while a watch that a list has left catches
-// up is not forgotten when it has.
+// TestFreshBehindSlowList: callers that come while the watch after a list catches up are
+// not forgotten when it has.
 func TestFreshBehindSlowList(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()
 		began := time.Now()
-		// As a list whose last page was of a later moment leaves it.
+		// This is the state after a list whose last page was of a later moment.
 		f.left.a = openAhead(t.Context(), &f.requests, time.Minute, f.queue.AcceptedVersion())
 		after(time.Second)
 		f.other()
@@ -102,8 +102,8 @@ func TestFreshBehindSlowList(t *testing.T) {
 	})
 }
 
-// TestConfirmTimeoutOfFractions: a timeout that is not whole seconds proves a server
-// without bookmarks all the same.
+// TestConfirmTimeoutOfFractions: a timeout that is not in whole seconds still proves that
+// a server sends no bookmarks.
 func TestConfirmTimeoutOfFractions(t *testing.T) {
 	bubble(t, 3, kubesim.Options{NoBookmarks: true}, Options{confirmTimeout: 3500 * time.Millisecond}, func(f *fixture) {
 		f.list()
@@ -161,7 +161,7 @@ func TestNoVersions(t *testing.T) {
 		if err := f.WaitForFresh(t.Context(), 0); err != nil || time.Since(began) > time.Minute {
 			t.Errorf("fresh after %s: %v", time.Since(began), err)
 		}
-		// Nothing is missed over a broken link.
+		// Nothing is missed after the link has broken.
 		f.sim.DropConnections()
 		f.create("more")
 		after(2 * time.Minute)

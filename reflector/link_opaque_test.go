@@ -23,7 +23,7 @@ func opaque(lw cache.ListerWatcher) cache.ListerWatcher {
 	return opaqueBy(lw, func(rv string) string { return "v" + rv })
 }
 
-// opaqueBy gives them another one.
+// opaqueBy gives them the form that a function makes.
 func opaqueBy(lw cache.ListerWatcher, form func(string) string) cache.ListerWatcher {
 	inner := cache.ToListerWatcherWithContext(lw)
 	known := func(o metav1.ListOptions) metav1.ListOptions {
@@ -80,9 +80,9 @@ func opaqueBy(lw cache.ListerWatcher, form func(string) string) cache.ListerWatc
 	}
 }
 
-// TestOpaqueVersions: of versions that cannot be compared only an equal one
-// confirms. Neither an event from before what the server has stated does, nor
-// our own bookmark; where nothing else comes one full list proves the state.
+// TestOpaqueVersions: if versions cannot be compared, only an equal one confirms. An
+// event from before the server's stated version does not, nor does our own bookmark; if
+// nothing else comes, one full list proves the state.
 func TestOpaqueVersions(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestOpaqueVersions(t *testing.T) {
 	})
 }
 
-// TestOpaqueAndBusy: watches that bring something, and never what proves that
-// all is there, are as fruitless as those that bring nothing.
+// TestOpaqueAndBusy: watches that bring something, but never the proof that everything is
+// there, are as fruitless as watches that bring nothing.
 func TestOpaqueAndBusy(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestRestoredNotedLater: the disk is full when a restored server is noticed, and not any
-// more when the process ends, before a list has succeeded. The next life knows it.
+// TestRestoredNotedLater: the disk is full when a restored server is noticed, but no
+// longer when the process ends, before a list has succeeded. The next life knows it.
 func TestRestoredNotedLater(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		then := f.sim.Revision()
@@ -59,8 +59,9 @@ func TestRestoredNotedLater(t *testing.T) {
 	})
 }
 
-// noWrites has all writes to the fixture's file fail, as on a full disk, until the function
-// that it returns is called. The limit RLIMIT_FSIZE would fail those of package testing, too.
+// noWrites makes all writes to the fixture's file fail, as on a full disk, until the
+// returned function is called. The limit RLIMIT_FSIZE would fail those of package
+// testing, too.
 func noWrites(f *fixture) (over func()) {
 	f.t.Helper()
 	ok := func(err error) {

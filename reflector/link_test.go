@@ -7,7 +7,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestLinkStates is the table of docs/design/waking.md: what each event makes of
+// TestLinkStates is the table of docs/design/waking.md: the next state for each event in
 // each state.
 func TestLinkStates(t *testing.T) {
 	fails := func(l *link) {

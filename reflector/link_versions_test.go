@@ -81,8 +81,8 @@ func (o *versionsFixture) life(fn func(*ListerWatcher, *boltstore.Claimed), name
 	return src.State()
 }
 
-// has waits until the source has synced and gone live, and looks what the file
-// has then: nothing corrects it afterwards.
+// has waits until the source has synced and is live, and checks the file's objects at
+// once, before anything could correct them.
 func (o *versionsFixture) has(src *ListerWatcher, store *boltstore.Claimed, names []string) {
 	o.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -100,7 +100,7 @@ func (o *versionsFixture) has(src *ListerWatcher, store *boltstore.Claimed, name
 	}
 }
 
-// come waits until the file has those.
+// come waits until the file has these objects.
 func (o *versionsFixture) come(store *boltstore.Claimed, names ...string) {
 	o.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -169,8 +169,8 @@ func TestConstantVersions(t *testing.T) {
 	}
 }
 
-// TestConstantOverABrokenWatch: what a watch that breaks has not told of is found
-// by the next list, also where the server states what it always has.
+// TestConstantOverABrokenWatch: the next list finds changes that a broken watch did not
+// bring, even if the server always states the same version.
 func TestConstantOverABrokenWatch(t *testing.T) {
 	names := []string{"a", "b"}
 	watches := make(chan *watch.RaceFreeFakeWatcher, 10)
@@ -200,8 +200,8 @@ func TestConstantOverABrokenWatch(t *testing.T) {
 	}
 }
 
-// TestClientGoFakes: what client-go's own fakes hold is found by the next life, however
-// they count.
+// TestClientGoFakes: the next life finds the objects of client-go's own fakes, however
+// they count versions.
 func TestClientGoFakes(t *testing.T) {
 	t.Run("clientset", func(t *testing.T) {
 		client := fake.NewClientset()
@@ -280,8 +280,8 @@ func testFake(o *versionsFixture, create, remove func(string)) {
 	o.life(nil, "ns/c")
 }
 
-// TestMovingVersions: once a source's versions have been seen to move, the
-// file's own version confirms, and nothing is listed.
+// TestMovingVersions: when a source's versions have moved once, the file's own version
+// confirms, and nothing is listed.
 func TestMovingVersions(t *testing.T) {
 	at := "v1"
 	o := newVersionsFixture(t, &cache.ListWatch{

@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/fifo"
 )
 
-// TestVersionZero: a list at version 0 has none. Each life reads it, and so sees
-// what was made and deleted meanwhile.
+// TestVersionZero: a list at version 0 counts as one without a version. Each life reads
+// it, and so sees objects that were created and deleted meanwhile.
 func TestVersionZero(t *testing.T) {
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Window: 1})
 	if err != nil {

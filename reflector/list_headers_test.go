@@ -9,8 +9,8 @@ import (
 )
 
 // TestAnswerHeaders: a list is read, counted and compared by its metadata however a
-// server or a proxy spells the headers of its answers. net/http and client-go
-// do not care either.
+// server or a proxy spells the headers of its answers. net/http and client-go accept any
+// spelling, too.
 func TestAnswerHeaders(t *testing.T) {
 	set := func(key, value string) func(*http.Response) {
 		return func(resp *http.Response) { resp.Header.Set(key, value) }

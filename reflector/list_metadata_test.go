@@ -61,7 +61,7 @@ func (f *rawFixture) equal() {
 	}
 }
 
-// before is called ahead of each request.
+// before is called before each request.
 func before(do func(*http.Request)) func(*rest.Config) {
 	return func(cfg *rest.Config) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -90,8 +90,8 @@ func metadataFixture(t *testing.T, media string, o Options, setup ...func(*rest.
 	return f
 }
 
-// change makes three objects others and one new, and deletes two, of which one
-// comes again.
+// change changes three objects, creates one, and deletes two, one of which is created
+// again.
 func (f *rawFixture) change() {
 	f.put("cm010", 4000, 1000)
 	f.put("cm200", 100, 1001)
@@ -165,7 +165,7 @@ func TestMetadataNotWorth(t *testing.T) {
 	f.equal()
 }
 
-// TestMetadataOfManyChanges: where too many have changed the page, and the rest, is
+// TestMetadataOfManyChanges: if too many objects have changed, the page, and the rest, is
 // listed in full.
 func TestMetadataOfManyChanges(t *testing.T) {
 	f := metadataFixture(t, mediaProto, Options{repair: listMetadata, pageSize: 100})
@@ -181,8 +181,8 @@ func TestMetadataOfManyChanges(t *testing.T) {
 	f.equal()
 }
 
-// TestMetadataMoved: what changes, comes or goes while objects are asked for is
-// left to the watch, and the state is confirmed once that has brought it.
+// TestMetadataMoved: changes, creations and deletes while objects are requested are left
+// to the watch, and the state is confirmed when the watch has brought them.
 func TestMetadataMoved(t *testing.T) {
 	for _, media := range []string{mediaProto, mediaJSON} {
 		t.Run(media, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestMetadataMoved(t *testing.T) {
 	}
 }
 
-// TestMetadataRefused: a server that does not understand, or lets no objects
-// be got, is not asked again.
+// TestMetadataRefused: a server that does not understand this, or that does not allow
+// single objects to be read, is not asked again.
 func TestMetadataRefused(t *testing.T) {
 	for name, setup := range map[string]func(*rest.Config){
 		"ignores": func(cfg *rest.Config) {

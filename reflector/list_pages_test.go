@@ -13,7 +13,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestFirstListIsPaged: the Reflector gets no objects, the file all of them.
+// TestFirstListIsPaged: the Reflector gets no objects, and the file gets all of them.
 func TestFirstListIsPaged(t *testing.T) {
 	f := newFixture(t, 8)
 	f.list()
@@ -55,9 +55,8 @@ func TestContinueExpires(t *testing.T) {
 	f.costs("in all", kubesim.Cost{Questions: 1, FullReads: 2, Others: 1, Forms: 2, Bytes: 3000})
 }
 
-// TestSlowFirstSync: a first sync that takes many times as long as the server
-// keeps its history ends, with one pass over the objects, also when the link
-// breaks on the way.
+// TestSlowFirstSync: a first sync that takes many times as long as the server keeps its
+// history ends, with one pass over the objects, even if the link breaks on the way.
 func TestSlowFirstSync(t *testing.T) {
 	for name, breaks := range map[string]time.Duration{"slow": 0, "slow and broken": 3 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -108,9 +107,9 @@ func TestSlowFirstSync(t *testing.T) {
 	}
 }
 
-// TestInconsistentRest: what the server offers in place of an expired token is
-// taken; the state counts as confirmed only when the watch, which begins at the
-// first page's version, has reached the last page's.
+// TestInconsistentRest: the list that the server offers in place of an expired token is
+// used; the state counts as confirmed only when the watch, which begins at the first
+// page's version, has reached the last page's.
 func TestInconsistentRest(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		pages := 0
@@ -145,7 +144,7 @@ func TestInconsistentRest(t *testing.T) {
 	})
 }
 
-// TestBrokenPage: a page that fails is read again, where it is.
+// TestBrokenPage: a page that fails is read again, at the same place.
 func TestBrokenPage(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.sim.FailNext(func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }, 2, nil)

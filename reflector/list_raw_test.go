@@ -79,8 +79,8 @@ func newRawFixture(t *testing.T, media string, n int, o Options, setup ...func(*
 	return f
 }
 
-// relisted expires the version, opens a watch and returns what the client has
-// decoded for it, and what was listed.
+// relisted expires the version, opens a watch and returns the objects that the client has
+// decoded for it, and the lists.
 func (f *rawFixture) relisted() (decoded, pages, items int) {
 	f.t.Helper()
 	f.clock.Step(time.Hour) // since the last one
@@ -89,7 +89,7 @@ func (f *rawFixture) relisted() (decoded, pages, items int) {
 	return f.watched()
 }
 
-// watched is relisted for whatever reason there is.
+// watched is relisted for any reason.
 func (f *rawFixture) watched() (decoded, pages, items int) {
 	f.t.Helper()
 	f.forget()
@@ -111,8 +111,8 @@ func (f *rawFixture) watched() (decoded, pages, items int) {
 	return f.decoded, pages, items
 }
 
-// TestRawPages: of a relist the client decodes only what the file has not, in
-// either encoding, whatever has changed.
+// TestRawPages: in a relist the client decodes only objects that the file does not have,
+// in either encoding, whatever has changed.
 func TestRawPages(t *testing.T) {
 	// By their sizes, objects in JSON are asked for one by one. Over HTTP/1 that
 	// takes a second connection, which the watch may be opened over: then the
@@ -149,8 +149,8 @@ func TestRawPages(t *testing.T) {
 	}
 }
 
-// TestRawStaged: more has changed than is kept in memory, so that what has not
-// is copied.
+// TestRawStaged: more objects have changed than are kept in memory, so the unchanged ones
+// are copied.
 func TestRawStaged(t *testing.T) {
 	f := newRawFixture(t, mediaProto, 0, Options{pageSize: 40, repair: listFull})
 	for i := range 200 {
@@ -216,7 +216,7 @@ func mangled(change func([]byte) []byte) func(*rest.Config) {
 	}
 }
 
-// TestRawUnexpected: an answer of another form is the client's to understand.
+// TestRawUnexpected: an answer of another form is left to the client.
 func TestRawUnexpected(t *testing.T) {
 	f := newRawFixture(t, mediaProto, 20, Options{pageSize: 7}, mangled(func(body []byte) []byte {
 		var u runtime.Unknown

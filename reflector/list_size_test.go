@@ -81,9 +81,8 @@ func TestPagesShrink(t *testing.T) {
 	}
 }
 
-// TestFirstPageTooLarge: the first page of a list, which may be as large as
-// those of the last one have grown, gets smaller where the link breaks before
-// it has come.
+// TestFirstPageTooLarge: the first page of a list, which may be as large as those of the
+// last one have grown, gets smaller if the link breaks before it has come.
 func TestFirstPageTooLarge(t *testing.T) {
 	bubble(t, 0, kubesim.Options{}, Options{repair: listFull}, func(f *fixture) {
 		const objects = 1000

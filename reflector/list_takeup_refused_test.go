@@ -90,8 +90,8 @@ func TestNotTakenUp(t *testing.T) {
 	}
 }
 
-// TestPurgeOfAnInterruptedList: what the server refuses does not stay, not even
-// unseen.
+// TestPurgeOfAnInterruptedList: objects that the server refuses are removed, even
+// invisible ones.
 func TestPurgeOfAnInterruptedList(t *testing.T) {
 	for _, o := range []OnDenied{DeniedKeep, DeniedPurge} {
 		bubble(t, 9, kubesim.Options{}, Options{pageSize: 3, OnDenied: o}, func(f *fixture) {
@@ -113,8 +113,8 @@ func TestPurgeOfAnInterruptedList(t *testing.T) {
 	}
 }
 
-// TestOpaqueNotTakenUp: of versions that cannot be compared only the same one
-// tells that the server has not gone back.
+// TestOpaqueNotTakenUp: if versions cannot be compared, only an equal one shows that the
+// server has not gone back.
 func TestOpaqueNotTakenUp(t *testing.T) {
 	warm(t)
 	for _, moved := range []bool{false, true} {
@@ -137,8 +137,8 @@ func TestOpaqueNotTakenUp(t *testing.T) {
 	}
 }
 
-// TestUnknownClusterNotTakenUp: where the UID of a cluster may not be read, or could not
-// be when the pages were, its flow schema must be the same.
+// TestUnknownClusterNotTakenUp: if the UID of a cluster may not be read, or could not be
+// read together with the pages, its flow schema must be the same.
 func TestUnknownClusterNotTakenUp(t *testing.T) {
 	for i := range 4 {
 		other, allowed := i&1 > 0, i&2 > 0

@@ -76,8 +76,8 @@ func TestRestoredNotTakenUp(t *testing.T) {
 	}
 }
 
-// TestServerAwayAfterRestore: a first list that begins again, since the server was restored,
-// goes on where it was when that server has been away, as any other does.
+// TestServerAwayAfterRestore: a first list that began again because the server was
+// restored continues after an outage of that server, like any other.
 func TestServerAwayAfterRestore(t *testing.T) {
 	bubble(t, 0, kubesim.Options{}, Options{pageSize: 100}, func(f *fixture) {
 		f.slow(1000)

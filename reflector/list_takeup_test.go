@@ -89,8 +89,8 @@ func TestFirstSyncOverManyLives(t *testing.T) {
 	}
 }
 
-// TestServerAwayInTheMiddle: a server that is away for longer than a page is
-// tried again costs no page that was read, in a first sync.
+// TestServerAwayInTheMiddle: during a first sync, an outage that is longer than the
+// retries of a page costs no page that was read.
 func TestServerAwayInTheMiddle(t *testing.T) {
 	bubble(t, 0, kubesim.Options{}, Options{pageSize: 100}, func(f *fixture) {
 		f.slow(1000)
@@ -248,8 +248,7 @@ func (f *fixture) diesBeforeCommit() {
 	f.die(func() { f.queue.Close() })
 }
 
-// TestAllPagesReadBefore: where only the commit was missing no page is asked
-// for again.
+// TestAllPagesReadBefore: if only the commit was missing, no page is requested again.
 func TestAllPagesReadBefore(t *testing.T) {
 	bubble(t, 9, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.diesBeforeCommit()

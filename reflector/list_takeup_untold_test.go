@@ -14,9 +14,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestFirstListOfUntoldCluster: the UID of kube-system was read once, and may not be read any
-// more, while the flow schema is another. An interrupted first list goes on with the same
-// cluster, and begins again with a third one.
+// TestFirstListOfUntoldCluster: the UID of kube-system was read once, but may not be read
+// any more, and the flow schema has changed. An interrupted first list goes on with the
+// same cluster, and begins again with a third one.
 func TestFirstListOfUntoldCluster(t *testing.T) {
 	for _, third := range []bool{false, true} {
 		t.Run(fmt.Sprint("third ", third), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestOwnWriteOfAnotherCluster: what a program has written before the end of the first
-// list, in one life, is not served of another cluster, which answers the next one.
+// TestOwnWriteOfAnotherCluster: an own write before the end of the first list, in one
+// life, is not served for another cluster, which answers in the next life.
 func TestOwnWriteOfAnotherCluster(t *testing.T) {
 	for _, when := range []string{"before the list", "while its pages come"} {
 		t.Run(when, func(t *testing.T) {

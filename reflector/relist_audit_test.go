@@ -49,7 +49,7 @@ func TestAuditFails(t *testing.T) {
 	})
 }
 
-// TestAudit: what no count can tell, a list does, when it is due.
+// TestAudit: a due list finds differences that no count can show.
 func TestAudit(t *testing.T) {
 	f := newAudited(t, Options{AuditEvery: time.Hour}, nil)
 	then := f.sim.Revision()
@@ -84,8 +84,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditOverManyLives: an audit comes that long after the last list, although no life
-// lasts that long. Before it the start is confirmed by its watch.
+// TestAuditOverManyLives: an audit comes after its period since the last list, even if no
+// life lasts that long. Before the audit, the watch confirms the start.
 func TestAuditOverManyLives(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{AuditEvery: 3 * time.Hour}, func(f *fixture) {
 		audits := uint64(0)
@@ -105,7 +105,7 @@ func TestAuditOverManyLives(t *testing.T) {
 	})
 }
 
-// TestNoStartWaitsForAnAudit: an audit that is due since long is made after the source has
+// TestNoStartWaitsForAnAudit: an audit that is long overdue is made after the source has
 // been confirmed.
 func TestNoStartWaitsForAnAudit(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{AuditEvery: time.Hour}, func(f *fixture) {

@@ -56,8 +56,7 @@ func (f *fixture) take(w watch.Interface) {
 	}
 }
 
-// endLong opens a watch that has nothing to catch up with, and has it end in
-// order.
+// endLong opens a watch that has nothing to catch up with, and makes it end in order.
 func (f *fixture) endLong() {
 	f.t.Helper()
 	w, err := f.WatchWithContext(f.t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(300))})
@@ -208,8 +207,8 @@ func TestCountsMeanNothingInTheNextLife(t *testing.T) {
 	}
 }
 
-// TestCountsOfTheNextCluster: that a cluster's numbers meant nothing says nothing of the one
-// that answers in its place.
+// TestCountsOfTheNextCluster: if a cluster's counts mean nothing, that says nothing about
+// the cluster that answers in its place.
 func TestCountsOfTheNextCluster(t *testing.T) {
 	leaves := true
 	f := newAudited(t, Options{Confirm: ConfirmBookmark}, func(lw cache.ListerWatcher) cache.ListerWatcher {
@@ -249,8 +248,7 @@ func TestCountsOfTheNextCluster(t *testing.T) {
 	}
 }
 
-// TestCountsOfOwnWrites: what the program has stored itself is no sign of a restored
-// server.
+// TestCountsOfOwnWrites: the program's own writes are not a sign of a restored server.
 func TestCountsOfOwnWrites(t *testing.T) {
 	for name, write := range map[string]func(f *fixture) error{
 		"made": func(f *fixture) error {

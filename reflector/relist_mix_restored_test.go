@@ -13,8 +13,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestMixRestored: a server that was restored to a version between the pages of a list
-// is noticed, before the watch has reached the last page's and also in the next life.
+// TestMixRestored: a server that was restored to a version between the pages of a list is
+// noticed, before the watch has reached the last page's version and in the next life,
+// too.
 func TestMixRestored(t *testing.T) {
 	for i := range 4 {
 		another, repair := i&1 > 0, i&2 > 0

@@ -36,9 +36,9 @@ func (f *fixture) restoredAndNotListed() {
 	away.Store(false)
 }
 
-// TestRestoreRemembered: a restore that one life has noticed, and could not list after, is
-// not forgotten by the next one, although the server has overtaken the file's version
-// since.
+// TestRestoreRemembered: a restore that one life has noticed, but after which it could
+// not list, is not forgotten by the next one, although the server has overtaken the
+// file's version since.
 func TestRestoreRemembered(t *testing.T) {
 	bubble(t, 10, kubesim.Options{}, Options{pageSize: 3}, func(f *fixture) {
 		f.restoredAndNotListed()

@@ -15,9 +15,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestRestoredBetweenListAndWatch: a watch from a version ahead of the server
-// would hang without a word, and the list's version was the server's only
-// until its connection broke.
+// TestRestoredBetweenListAndWatch: a watch from a version ahead of the server would hang
+// without an error, and the list's version was the server's only until its connection
+// broke.
 func TestRestoredBetweenListAndWatch(t *testing.T) {
 	f := newFixture(t, 4)
 	then := f.sim.Revision()
@@ -63,9 +63,9 @@ func TestRestoreIsRemembered(t *testing.T) {
 	f.costs("in all", kubesim.Cost{FullReads: 4, Watches: 1, Others: 1, Forms: 2, Bytes: 3600})
 }
 
-// TestExpiredAndRestored: a server that has gone back, and is read again for
-// another reason before anybody has asked for its version, is noticed by the
-// list. Content is compared then, as versions mean something else.
+// TestExpiredAndRestored: a server that has gone back, and is listed for another reason
+// before its version was asked for, is noticed by the list. Content is compared then, as
+// versions mean something else.
 func TestExpiredAndRestored(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{pageSize: 2}, func(f *fixture) {
 		then := f.sim.Revision()
@@ -92,8 +92,8 @@ func TestExpiredAndRestored(t *testing.T) {
 	})
 }
 
-// TestRestoredAndDamaged: that the server has gone back is not forgotten because
-// something else leads to the relist.
+// TestRestoredAndDamaged: the restore is not forgotten if something else leads to the
+// relist.
 func TestRestoredAndDamaged(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		then := f.sim.Revision()

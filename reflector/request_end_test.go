@@ -14,9 +14,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestEndsAtEachRequest: a life of the process that ends ahead of its k-th
-// request, or once that has been answered, leaves nothing running, and the next
-// one has and tells what the server has.
+// TestEndsAtEachRequest: a life that ends before its k-th request, or when that has been
+// answered, leaves nothing running, and the next life has and tells the server's state.
 func TestEndsAtEachRequest(t *testing.T) {
 	warm(t)
 	for _, repair := range []listMode{listFull, listMetadata} {

@@ -16,9 +16,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestServerUnreachable: whatever stands between program and server, the objects stay, the
-// state names the cause, requests follow client-go's backoff, and once the way
-// is free what was missed is told without a full read.
+// TestServerUnreachable: whatever keeps the program from the server, the objects stay,
+// the state names the cause, requests follow client-go's backoff, and when the server can
+// be reached again the missed changes are told without a full read.
 func TestServerUnreachable(t *testing.T) {
 	fails := func(err error) func(f *fixture) (mend func()) {
 		return func(f *fixture) func() {
@@ -105,8 +105,8 @@ func TestServerUnreachable(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: a server that is busy and says for how long is left alone for
-// that long, whatever it is asked for.
+// TestRetryAfter: a busy server that says for how long gets no requests of any kind for
+// that time.
 func TestRetryAfter(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refused     func(*http.Request) bool

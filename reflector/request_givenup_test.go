@@ -17,8 +17,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// TestQuestionGivenUp: the transport may come to a question after the program has given
-// it up. Nobody reads the answer then: the race detector would see it.
+// TestQuestionGivenUp: the transport may send a question after the program has given it
+// up. Then the answer is not read: the race detector would notice.
 func TestQuestionGivenUp(t *testing.T) {
 	type givesUp struct{}
 	cfg := WrapConfig(&rest.Config{Host: "http://127.0.0.1:1"})

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestRetryAfterIsBounded: a request may wait for as long as client-go does, which takes
-// seconds, and no date, and not for ever.
+// TestRetryAfterIsBounded: a request may wait for as long as client-go does, which
+// accepts seconds but no date, and not for ever.
 func TestRetryAfterIsBounded(t *testing.T) {
 	for after, pause := range map[string]time.Duration{
 		"7": 7 * time.Second, "": 0, "0": 0, "-3": 0, "soon": 0, "1.5": 0,

@@ -93,7 +93,7 @@ func customFixtureOver(t *testing.T, sim *kubesim.Server, o Options, before func
 	return f
 }
 
-// colors are those of the objects in the file.
+// colors are the colors of the objects in the file.
 func (f *customFixture) colors() string {
 	f.t.Helper()
 	var out []string
@@ -157,8 +157,8 @@ func TestWatchEndsWithTheForm(t *testing.T) {
 	}
 }
 
-// TestDefinitionMayNotBeRead: the sign does not change with the permission, and
-// what has changed without it is noticed with it.
+// TestDefinitionMayNotBeRead: the sign does not change with the permission, and a change
+// that was made without the permission is noticed with it.
 func TestDefinitionMayNotBeRead(t *testing.T) {
 	f := newCustomFixture(t)
 	f.list()
@@ -224,8 +224,8 @@ func TestSchemaLagsBehind(t *testing.T) {
 	}
 }
 
-// TestBuiltInFormIsNotDoubted: the end of a watch of a type of the server's own
-// says nothing of its form.
+// TestBuiltInFormIsNotDoubted: the end of a watch of a built-in type says nothing about
+// its form.
 func TestBuiltInFormIsNotDoubted(t *testing.T) {
 	f := newFixture(t, 3)
 	f.list()
@@ -242,8 +242,8 @@ func TestBuiltInFormIsNotDoubted(t *testing.T) {
 	}
 }
 
-// TestUpgradeBeneathAWatch: nothing tells a watch that is resumed that another
-// release has answered. The next relist compares content.
+// TestUpgradeBeneathAWatch: a resumed watch has no sign that another release has
+// answered. The next relist compares content.
 func TestUpgradeBeneathAWatch(t *testing.T) {
 	f := newRawFixture(t, mediaJSON, 5, Options{})
 	f.list()
@@ -258,8 +258,8 @@ func TestUpgradeBeneathAWatch(t *testing.T) {
 	f.relisted() // compares with the server
 }
 
-// TestFormCannotBeAsked: while the question for the sign fails, watches are cut
-// short less and less, and what has changed is noticed once it does not.
+// TestFormCannotBeAsked: while the question for the sign fails, watches are cut short
+// less and less often, and the change is noticed when it succeeds.
 func TestFormCannotBeAsked(t *testing.T) {
 	f := newCustomFixture(t)
 	f.list()

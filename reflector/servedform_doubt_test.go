@@ -122,8 +122,8 @@ func TestFormChangesDuringSlowList(t *testing.T) {
 
 // TestServersOfTwoReleases: API servers of two releases behind one address give their
 // signs in turn, as long as an upgrade takes. That costs a list from time to time, not
-// one for each watch that ends. A changed definition is noticed at once nevertheless,
-// and what the last server serves in another form soon.
+// one for each watch that ends. A changed definition is noticed at once nevertheless, and
+// the other form of the last server soon.
 func TestServersOfTwoReleases(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -168,8 +168,8 @@ func TestServersOfTwoReleases(t *testing.T) {
 }
 
 // TestDoubtOutlivesTheProcess: the definition of a custom resource changes, its watch
-// ends, and so does the process before it has asked, as where one release brings both.
-// The next one asks, once the doubt is over no more.
+// ends, and so does the process before it has asked, as when one release brings both. The
+// next life asks. When the doubt is settled, it asks no more.
 func TestDoubtOutlivesTheProcess(t *testing.T) {
 	for name, before := range map[string]func(f *customFixture){
 		"not asked":  func(*customFixture) {},

@@ -16,9 +16,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestFormListFails: another form that was noticed is listed once lists succeed, however
-// often one has failed: a webhook that is not there yet, or a link that breaks. The
-// watch goes on meanwhile.
+// TestFormListFails: when another form was noticed, it is listed as soon as lists
+// succeed, however often one has failed: a webhook that is not ready yet, or a link that
+// breaks. The watch goes on meanwhile.
 func TestFormListFails(t *testing.T) {
 	for _, untold := range []bool{false, true} {
 		t.Run(fmt.Sprint("untold ", untold), func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestFormListFails(t *testing.T) {
 	}
 }
 
-// TestFormListComparesContent: a list for another form compares content, also if the
+// TestFormListComparesContent: a list for another form compares content, even if the
 // definition may no longer be read when it begins.
 func TestFormListComparesContent(t *testing.T) {
 	f := newCustomFixture(t)

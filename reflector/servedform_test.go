@@ -33,9 +33,9 @@ func asksForm(r kubesim.RequestRecord) bool {
 	return r.Path == "/version" || strings.HasPrefix(r.Path, "/openapi/v3/")
 }
 
-// TestServedForm: a relist notices an object that the server gives with another
-// content under the same UID and version, once the server's schema is another,
-// and compares versions again from then on. A wake asks nothing.
+// TestServedForm: if the server's schema has changed, a relist notices an object with
+// other content under the same UID and version, and later relists compare versions again.
+// A wake asks nothing.
 func TestServedForm(t *testing.T) {
 	for _, media := range []string{mediaProto, mediaJSON} {
 		for _, o := range []Options{{repair: listFull}, {repair: listMetadata}, {Compare: CompareDecoded}} {
@@ -79,8 +79,8 @@ func TestServedForm(t *testing.T) {
 	}
 }
 
-// TestUnknownForm: where the server does not tell the form content is compared,
-// and where it fails for the moment the relist does.
+// TestUnknownForm: if the server does not state the form, content is compared, and if the
+// question fails for the moment, so does the relist.
 func TestUnknownForm(t *testing.T) {
 	is := func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/openapi/v3/") }
 	for name, answer := range map[string]http.HandlerFunc{
@@ -102,7 +102,7 @@ func TestUnknownForm(t *testing.T) {
 	}
 }
 
-// TestAuditComparesContent: an audit notices what no sign tells.
+// TestAuditComparesContent: an audit notices changes without a sign.
 func TestAuditComparesContent(t *testing.T) {
 	f := newRawFixture(t, mediaJSON, 0, Options{AuditEvery: time.Hour})
 	for i := range 10 {
@@ -118,9 +118,9 @@ func TestAuditComparesContent(t *testing.T) {
 	}
 }
 
-// TestFormIsNotAnswered: where the server, or something before it, answers the
-// question for the form with an error, a relist fails for a short time only. Then
-// it compares content, and goes through.
+// TestFormIsNotAnswered: if the server, or a proxy, answers the question for the form
+// with an error, a relist fails for a short time only. Then it compares content, and goes
+// through.
 func TestFormIsNotAnswered(t *testing.T) {
 	isForm := func(path string) func(*http.Request) bool {
 		return func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, path) }
@@ -168,9 +168,9 @@ func TestFormIsNotAnswered(t *testing.T) {
 	}
 }
 
-// TestFormChangesDuringTheFirstList: objects of the first page are of another form
-// than the server has at the list's end. They are compared by content next, also
-// where another life has gone on with the list.
+// TestFormChangesDuringTheFirstList: objects of the first page have another form than the
+// server serves at the list's end. Next they are compared by content, even if another
+// life has continued the list.
 func TestFormChangesDuringTheFirstList(t *testing.T) {
 	second := func(r *http.Request) bool { return r.URL.Query().Get("continue") != "" }
 	warm(t)

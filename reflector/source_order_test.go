@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestFieldSelectorOrder: a selector of several fields is the same list in each life, in
-// whatever order its terms come: fields.Set gives them in that of a map.
+// TestFieldSelectorOrder: a selector of several fields gives the same list in each life,
+// in any order of its terms: fields.Set has them in a map's order.
 func TestFieldSelectorOrder(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {

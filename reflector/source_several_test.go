@@ -18,9 +18,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestSeveralLists: a watch function that watches several lists is not taken for that of
-// the first one. Functions of one list are identified, whatever
-// their client decodes, and send nothing.
+// TestSeveralLists: a watch function that watches several lists is not taken for one of
+// the first list. Functions of one list are identified, whatever their client decodes,
+// and send nothing.
 func TestSeveralLists(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // TestStandaloneBookmarkWithoutVersion: a bookmark that states no version does not hold
-// up what follows.
+// up later events.
 func TestStandaloneBookmarkWithoutVersion(t *testing.T) {
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{Window: 1})
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestStandaloneClosesOnFullDisk: a disk that takes nothing holds up neither a
-// stock informer that is stopped nor Close.
+// TestStandaloneClosesOnFullDisk: a disk that takes no writes holds up neither a stopped
+// stock informer nor Close.
 func TestStandaloneClosesOnFullDisk(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {
@@ -59,8 +59,8 @@ func TestStandaloneClosesOnFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The disk takes next to nothing, the queue 2 MiB with the decoded objects. It is full
-	// where many looks see no more of the 400.
+	// The disk takes next to nothing, the queue 2 MiB with the decoded objects. It is
+	// full when many looks see no more of the 400.
 	last, looks := 0, 0
 	until("full", func() bool {
 		rv, err := strconv.Atoi(s.queue.AcceptedVersion())

@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestStandaloneWithoutVersions: a stock informer over a file has what a server lists that
-// states no version, or 0, also in the next life.
+// TestStandaloneWithoutVersions: a stock informer over a file has the objects of a server
+// that states no version, or 0, even in the next life.
 func TestStandaloneWithoutVersions(t *testing.T) {
 	for _, rv := range []string{"", "0"} {
 		t.Run("version "+rv, func(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// notebook is a handler that keeps all that it is told.
+// notebook is a handler that keeps everything it is told.
 type notebook struct {
 	mu    sync.Mutex
 	lines []string
@@ -79,8 +79,8 @@ func startStock(t *testing.T, n int) *stock {
 	return s
 }
 
-// TestStandaloneAsStock: what a stock informer over the file tells, beside one that
-// reads from the server. It tells no more updates without a change.
+// TestStandaloneAsStock: the changes that a stock informer over the file tells, beside
+// one that reads from the server. It tells no more updates without a change.
 func TestStandaloneAsStock(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -149,8 +149,8 @@ func TestStandaloneAsStock(t *testing.T) {
 	})
 }
 
-// TestStockInformerPurged: where the server refuses them for good, and OnDenied
-// is DeniedPurge, the objects are told as deleted.
+// TestStockInformerPurged: if the server refuses the objects for good, and OnDenied is
+// DeniedPurge, they are told as deleted.
 func TestStockInformerPurged(t *testing.T) {
 	standaloneBubble(t, 3, func(s *stock) {
 		s.end()
@@ -184,8 +184,8 @@ func forbid(sim *kubesim.Server) *atomic.Bool {
 	return forbidden
 }
 
-// TestStandaloneShortWatches: a watch that ends within a second, as one that meets a
-// broken connection at once, has a stock informer read nothing again.
+// TestStandaloneShortWatches: after a watch that ends within a second, for example on a
+// broken connection, a stock informer reads nothing again.
 func TestStandaloneShortWatches(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -53,7 +53,7 @@ func (s *stock) start(o Options) {
 		s.t.Fatal(err)
 	}
 	s.inf = cache.NewSharedIndexInformer(s.lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
-	// As they may: what they are given is theirs.
+	// They may do so: the objects are theirs.
 	_ = s.inf.SetTransform(func(o any) (any, error) { o.(*corev1.ConfigMap).ManagedFields = nil; return o, nil })
 	note := func(what string, obj any) {
 		key, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
@@ -146,9 +146,8 @@ func standaloneBubble(t *testing.T, n int, test func(s *stock)) {
 	})
 }
 
-// TestStockInformer: client-go's informer wakes from the file, also without a
-// server, resumes the watch, and is told of an expired version's repair as
-// events.
+// TestStockInformer: client-go's informer wakes from the file, even without a server,
+// resumes the watch, and is told of an expired version's repair as events.
 func TestStockInformer(t *testing.T) {
 	standaloneBubble(t, 3, func(s *stock) {
 		after(time.Second)

@@ -44,8 +44,8 @@ var refusals = map[string]*apierrors.StatusError{
 	"404": apierrors.NewNotFound(corev1.Resource("configmaps"), ""),
 }
 
-// TestDeniedKeeps: what is refused stays, unconfirmed; when it is allowed
-// again the file is resumed from, and only what differs is told.
+// TestDeniedKeeps: refused objects stay, unconfirmed; when they are allowed again, the
+// watch resumes from the file, and only differences are told.
 func TestDeniedKeeps(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestDeniedKeeps(t *testing.T) {
 	}
 }
 
-// TestDeniedPurges: deletes are told once the refusal has lasted, not for a
-// server that starts; and everything is told when it is allowed again.
+// TestDeniedPurges: deletes are told when the refusal has lasted for a while, which a
+// starting server's does not; and everything is told when it is allowed again.
 func TestDeniedPurges(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestDeniedPurges(t *testing.T) {
 	}
 }
 
-// TestDeniedByAnotherCluster: what another cluster refuses has not been deleted.
+// TestDeniedByAnotherCluster: objects that another cluster refuses have not been deleted.
 func TestDeniedByAnotherCluster(t *testing.T) {
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
@@ -173,8 +173,8 @@ func TestPurgedStaysSo(t *testing.T) {
 	})
 }
 
-// TestTypeComesBack: a custom resource's definition is deleted and made again,
-// its objects are not the same.
+// TestTypeComesBack: a custom resource's definition is deleted and created again with
+// other objects.
 func TestTypeComesBack(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		on := f.refuse(refusals["404"])

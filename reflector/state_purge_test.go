@@ -25,8 +25,8 @@ type silent struct {
 
 func (s silent) ResultChan() <-chan watch.Event { return s.out }
 
-// TestPurgeWithoutVersions: what a server without versions refuses is purged, too, and
-// once.
+// TestPurgeWithoutVersions: objects that a server without versions refuses are purged,
+// too, and only once.
 func TestPurgeWithoutVersions(t *testing.T) {
 	warm(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -25,8 +25,8 @@ func gateServer(t *testing.T) (srv *httptest.Server, conns *atomic.Int64, stuck 
 			close(stuck)
 		} else {
 			w.WriteHeader(http.StatusOK)
-			// An error here may be of the connection that the test has closed, with
-			// the answer read. If there is no answer, the client says so.
+			// An error here may come from a connection that the test has closed after the
+			// answer was read. If there is no answer, the client says so.
 			_ = http.NewResponseController(w).Flush()
 		}
 		<-r.Context().Done()
@@ -64,8 +64,8 @@ func gateClient(t *testing.T, srv *httptest.Server) (*http.Client, *gate) {
 	}
 }
 
-// TestOneConnection: however many requests begin at once, also after the link
-// under them has broken, they share a connection.
+// TestOneConnection: however many requests begin at once, even after their link has
+// broken, they share a connection.
 func TestOneConnection(t *testing.T) {
 	const requests = 50
 	srv, conns, _ := gateServer(t)
@@ -99,8 +99,7 @@ func TestOneConnection(t *testing.T) {
 	}
 }
 
-// TestGatePatience: a request that is not answered holds the others up for
-// gatePatience only.
+// TestGatePatience: an unanswered request holds the others up for gatePatience only.
 func TestGatePatience(t *testing.T) {
 	srv, _, stuck := gateServer(t)
 	client, gate := gateClient(t, srv)

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestWatchAhead: what a watch has kept comes first, in order, then what follows;
-// too much of it, or a version that has expired, makes it worthless.
+// TestWatchAhead: the kept events of a watch come first, in order, then the later ones;
+// too many of them, or an expired version, make them worthless.
 func TestWatchAhead(t *testing.T) {
 	bubble(t, 3, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.list()

@@ -8,9 +8,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestWakeWithNothingMissed: it costs one question and one watch, whatever was learned of
-// the server before. A list of few objects is the question, unless bytes matter more. The
-// served form is not asked for.
+// TestWakeWithNothingMissed: it costs one question and one watch, whatever is already
+// known of the server. A list of few objects is the question, unless bytes matter more.
+// The served form is not asked for.
 func TestWakeWithNothingMissed(t *testing.T) {
 	for confirm, most := range map[Confirm]kubesim.Cost{
 		ConfirmAuto:     {FullReads: 1, Watches: 1, Bytes: 1300},
@@ -30,8 +30,8 @@ func TestWakeWithNothingMissed(t *testing.T) {
 	}
 }
 
-// TestCustomWakeWithNothingMissed: a custom resource's costs no more, also where
-// its definition may not be read.
+// TestCustomWakeWithNothingMissed: a custom resource's wake costs no more, even if its
+// definition may not be read.
 func TestCustomWakeWithNothingMissed(t *testing.T) {
 	for _, denied := range []bool{false, true} {
 		f := newCustomFixture(t)

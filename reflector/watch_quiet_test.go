@@ -10,9 +10,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestNoBookmarks: a server that sends none is proved fresh by one full list
-// in a life of the process, after two short watches; a broken link later on
-// costs a question and a long watch, and the age is told.
+// TestNoBookmarks: a server that sends none is proved fresh by one full list in a life of
+// the process, after two short watches; a later break of the link costs a question and a
+// long watch, and the age is stated.
 func TestNoBookmarks(t *testing.T) {
 	bubble(t, 5, kubesim.Options{NoBookmarks: true}, Options{Confirm: ConfirmBookmark}, func(f *fixture) {
 		f.list()
@@ -80,8 +80,8 @@ func TestTimeoutAfterExpiry(t *testing.T) {
 	})
 }
 
-// TestSilentWatch: a watch whose connection is open and dead is replaced in two
-// minutes, and what it did not bring comes then.
+// TestSilentWatch: a watch over an open but dead connection is replaced within two
+// minutes, and then the missed changes come.
 func TestSilentWatch(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
@@ -113,8 +113,8 @@ func TestSilentWatch(t *testing.T) {
 	})
 }
 
-// TestIdleCluster: where nothing happens at all the server has no bookmark to
-// send. The watch is replaced ever more rarely, and each time confirmed.
+// TestIdleCluster: if nothing changes at all, the server has no bookmark to send. The
+// watch is replaced less and less often, and confirmed each time.
 func TestIdleCluster(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()
@@ -131,8 +131,8 @@ func TestIdleCluster(t *testing.T) {
 	})
 }
 
-// TestNotLiveWithoutWatch: once a watch has broken the source is not live until
-// the server has answered again, however long that takes.
+// TestNotLiveWithoutWatch: after a watch has broken, the source is not live until the
+// server has answered again, however long that takes.
 func TestNotLiveWithoutWatch(t *testing.T) {
 	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
 		f.reflect()

@@ -12,9 +12,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestAnyTimeoutsAndSizes: whatever the timeouts and sizes, a source reads what there is
-// over a link that breaks, from a server that is busy at times, and leaves the
-// server alone when there is nothing to ask.
+// TestAnyTimeoutsAndSizes: with any timeouts and sizes, a source reads all objects over a
+// link that breaks, from a server that is busy at times, and sends nothing when there is
+// nothing to ask.
 func TestAnyTimeoutsAndSizes(t *testing.T) {
 	cases := map[string]Options{}
 	for _, d := range []time.Duration{-1, 1, math.MinInt64, math.MaxInt64} {

@@ -12,9 +12,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestUnreadableEvent: an event that the client cannot read, or that the server
-// cannot send, does not hold up what follows for as long as the server has it:
-// everything is read instead, at first soon, then ever less often.
+// TestUnreadableEvent: an event that the client cannot read, or that the server cannot
+// send, does not hold up later events for as long as the server has it: everything is
+// read instead, at first soon, then less and less often.
 func TestUnreadableEvent(t *testing.T) {
 	for name, forever := range map[string]bool{"one": false, "all": true} {
 		t.Run(name, func(t *testing.T) {
@@ -54,9 +54,9 @@ func TestUnreadableEvent(t *testing.T) {
 	}
 }
 
-// TestRefusedVersion: a server that does not understand the file's version, such as
-// an aggregated one that has changed the form of its versions, does not hold up a
-// source for ever: everything is read, ever less often while that does not help.
+// TestRefusedVersion: a server that does not understand the file's version, such as an
+// aggregated one that has changed the form of its versions, does not hold up a source for
+// ever: everything is read, less and less often while that does not help.
 func TestRefusedVersion(t *testing.T) {
 	for name, refusal := range map[string]*apierrors.StatusError{
 		"bad request": apierrors.NewBadRequest("invalid resource version"),

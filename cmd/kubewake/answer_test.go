@@ -62,8 +62,8 @@ func TestInFile(t *testing.T) {
 	}
 }
 
-// TestElsewhere: for the name of a built-in type the server is asked, if the file has
-// only another type of that name.
+// TestElsewhere: if the file has only another type with the name of a built-in one, the
+// server is asked.
 func TestElsewhere(t *testing.T) {
 	for _, tc := range []struct {
 		arg, group string

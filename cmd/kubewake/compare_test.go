@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDifferences: each way in which two can differ has its word.
+// TestDifferences: each way in which two objects can differ has its word.
 func TestDifferences(t *testing.T) {
 	file := map[string]side{
 		"alike": {UID: "u", ResourceVersion: "5"}, "older": {UID: "u", ResourceVersion: "9"}, "newer": {UID: "u", ResourceVersion: "10"},

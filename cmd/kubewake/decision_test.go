@@ -161,8 +161,7 @@ func (s stored) store(t *testing.T, db *boltstore.DB, now time.Time) {
 	}
 }
 
-// answered returns what a command answers: the names of objects or sources, or the
-// error.
+// answered returns a command's answer: the names of objects or sources, or the error.
 func answered(t *testing.T, sources []stored, path, question string) (answer, said string) {
 	t.Helper()
 	args := append(strings.Fields(question), "--db", path)

@@ -71,7 +71,8 @@ func TestManPages(t *testing.T) {
 	}
 }
 
-// isCommand says whether a page's name, or what follows the program's, begins with a command.
+// isCommand says whether a page's name, or the text after the program's name, begins with
+// a command.
 func isCommand(root *cobra.Command, name string) bool {
 	for _, sub := range root.Commands() {
 		if name == sub.Name() || strings.HasPrefix(name, sub.Name()+"-") {

@@ -63,7 +63,8 @@ func namedPod(name string, change func(*corev1.Pod)) *corev1.Pod {
 }
 
 // TestExport: manifests have nothing that the server sets in metadata. Objects with a
-// controller are exported on request, without it, and those that are being deleted never.
+// controller are exported only on request, without it, and objects that are being deleted
+// never.
 func TestExport(t *testing.T) {
 	pods := []runtime.Object{
 		namedPod("free", nil),

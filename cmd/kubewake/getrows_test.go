@@ -20,9 +20,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// TestGetStreams: rows come in order while the file is read, with one header, and so do the
-// items of lists in JSON and YAML. An encrypted file, which has its keys in no order, shows
-// the same.
+// TestGetStreams: rows come in order while the file is read, with one header, and so do
+// the items of lists in JSON and YAML. An encrypted file, whose keys are not in order,
+// shows the same.
 func TestGetStreams(t *testing.T) {
 	const n = 2*rowsAtATime + 7
 	dir := t.TempDir()
@@ -85,8 +85,8 @@ func TestGetStreams(t *testing.T) {
 	check("--keyset", keyset)
 }
 
-// TestListInParts: a list in JSON or YAML is written some hundred items at a time, and ends
-// with the error of a reader that takes no more.
+// TestListInParts: a list in JSON or YAML is written some hundred items at a time, and
+// ends with the error of a reader that accepts no more.
 func TestListInParts(t *testing.T) {
 	for _, format := range []string{"json", "yaml"} {
 		out := &writes{}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestInProcess: a request in process is answered as one over a connection is.
+// TestInProcess: a request in process is answered like one over a connection.
 func TestInProcess(t *testing.T) {
 	ended := make(chan error, 2)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +102,7 @@ func TestInProcess(t *testing.T) {
 	<-ended
 }
 
-// TestDryRun: what a patch makes of an object.
+// TestDryRun: the effect of a patch on an object.
 func TestDryRun(t *testing.T) {
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"x:1"},{"name":"d"}]}}`
 	const patch = `{"metadata":{"annotations":{}},"spec":{"containers":[{"name":"c","image":"x:2"}]}}`

@@ -114,7 +114,7 @@ func (c *configured) hangup(says string) {
 	})
 }
 
-// keeps waits until just these sources are live, and the file has these config maps.
+// keeps waits until exactly these sources are live, and the file has these config maps.
 func (c *configured) keeps(sources []string, configMaps string) {
 	c.t.Helper()
 	eventually(c.t, func() error {
@@ -198,8 +198,8 @@ func TestReload(t *testing.T) {
 	c.end()
 }
 
-// TestReloadOffline: while the server is away, a type of which nothing is known does not
-// hold up later reloads. A type that the server refuses ends nothing.
+// TestReloadOffline: while the server is away, an unknown type does not hold up later
+// reloads. A type that the server refuses does not end the others.
 func TestReloadOffline(t *testing.T) {
 	const all = "all-namespaces: true\n"
 	c := newConfigured(t, all+"types: [configmaps]")
@@ -226,7 +226,7 @@ func TestReloadOffline(t *testing.T) {
 	c.end()
 }
 
-// TestCommandLineWins: flags and types of the command line win over the config file, also
+// TestCommandLineWins: flags and types of the command line win over the config file, even
 // when it is read again.
 func TestCommandLineWins(t *testing.T) {
 	c := newConfigured(t, "namespace: other\nall-namespaces: true\ntypes: [secrets]\nas-group: [x, y]", "configmaps", "-n", "web", "--as", "u", "--as-group", "z")

@@ -24,9 +24,9 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// TestOtherVersion: a type of which the server has another version, or the other scope,
-// is mirrored as the server has it. One that the server has as the file says, or not at
-// all, is not.
+// TestOtherVersion: if the server has a type in another version or scope than the file,
+// it is mirrored as the server has it. A type that the server has as in the file, or not
+// at all, is not changed.
 func TestOtherVersion(t *testing.T) {
 	gadget := schema.GroupVersionKind{Group: "b.example.org", Version: "v1", Kind: "Gadget"}
 	size := printcolumns.Column{Name: "Size", Type: "integer", Format: "int32", Description: "how big", JSONPath: ".spec.size", Priority: 1}
@@ -60,7 +60,8 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// TestNoColumns: a definition that the server does not show, or that is odd, is no error.
+// TestNoColumns: a definition that the server does not show, or that is odd, is not an
+// error.
 func TestNoColumns(t *testing.T) {
 	answer, code := "", 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -103,8 +104,8 @@ func TestNamesIn(t *testing.T) {
 	}
 }
 
-// TestMirrorOfWhatIsNotListed: a type that the server never lists is an error, and not a
-// mirror that waits for ever.
+// TestMirrorOfWhatIsNotListed: a type that the server never lists is an error; the mirror
+// does not wait for ever.
 func TestMirrorOfWhatIsNotListed(t *testing.T) {
 	answers := map[string]any{
 		"/api":  metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}},

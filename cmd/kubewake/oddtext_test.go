@@ -19,8 +19,8 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// TestHistoryKeepsTheTerminal: field names of custom resources and what else an object
-// has cannot control the terminal.
+// TestHistoryKeepsTheTerminal: field names of custom resources and other text in objects
+// cannot control the terminal.
 func TestHistoryKeepsTheTerminal(t *testing.T) {
 	const odd = "\x1b[2J\u009b2Jü\r\n\t"
 	var out bytes.Buffer
@@ -35,7 +35,7 @@ func TestHistoryKeepsTheTerminal(t *testing.T) {
 	}
 }
 
-// TestMetricsOfOddNames: text that is no UTF-8, as in a namespace from the command line,
+// TestMetricsOfOddNames: text that is not UTF-8, as in a namespace from the command line,
 // does not end the program.
 func TestMetricsOfOddNames(t *testing.T) {
 	db, err := boltstore.Open(filepath.Join(t.TempDir(), "f.db"), boltstore.Options{})

@@ -37,7 +37,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// TestDescribeWithoutEvents: a file without events is no reason not to describe an object.
+// TestDescribeWithoutEvents: an object can be described even if the file has no events.
 func TestDescribeWithoutEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "x", ResourceVersion: "1"}}})

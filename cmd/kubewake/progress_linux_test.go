@@ -19,11 +19,11 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// cleared is how a bar goes.
+// cleared is the sequence that removes a bar.
 const cleared = "\x1b[2K\r"
 
-// TestFirstSyncBar: while a first list is read, a terminal shows how far it has come.
-// Lines of the log stay whole, and nothing of the bar is left.
+// TestFirstSyncBar: while a first list is read, a terminal shows its progress. Lines of
+// the log stay whole, and the bar is removed at the end.
 func TestFirstSyncBar(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {
@@ -76,8 +76,8 @@ func TestFirstSyncBar(t *testing.T) {
 	}
 }
 
-// TestCompactionBar: a compaction shows on a terminal how many bytes it has copied, and
-// what is no terminal sees nothing of it. Nor does who wants JSON.
+// TestCompactionBar: a compaction shows on a terminal how many bytes it has copied.
+// Without a terminal, or with JSON output, it shows nothing.
 func TestCompactionBar(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	var objs []runtime.Object

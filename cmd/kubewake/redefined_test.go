@@ -114,8 +114,8 @@ func shown(t *testing.T, args ...string) string {
 	return strings.Join(strings.Fields(out.String()), " ")
 }
 
-// TestRedefined: a custom resource is defined again with another kind. A mirror goes on
-// with that, running or started again, and each object keeps its own kind.
+// TestRedefined: a custom resource is defined again with another kind. A mirror continues
+// with that, whether it runs or is restarted, and each object keeps its own kind.
 func TestRedefined(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {
@@ -171,8 +171,8 @@ func TestRedefined(t *testing.T) {
 	}
 }
 
-// TestNoObjectYet: a custom resource without any object is a type of the file like others.
-// Its kind is known from discovery.
+// TestNoObjectYet: a custom resource without any object is a type of the file like any
+// other. Its kind is known from discovery.
 func TestNoObjectYet(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {

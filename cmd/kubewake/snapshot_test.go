@@ -10,7 +10,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/live"
 )
 
-// copying is a file that a test is copied from.
+// copying is a file that a test copies.
 type copying struct {
 	live.Reader
 	meanwhile func()
@@ -36,8 +36,8 @@ func filesIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestKilledSnapshot: what a snapshot leaves that is killed, the next one in the folder
-// removes. It leaves one alone that is being made.
+// TestKilledSnapshot: the next snapshot in a folder removes the remains of a killed one.
+// It leaves a snapshot alone that is being made.
 func TestKilledSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	take := func(name string, meanwhile func()) {
@@ -63,7 +63,7 @@ func TestKilledSnapshot(t *testing.T) {
 	}
 }
 
-// TestKilledCheck: so it is with the folders for snapshots that check verifies.
+// TestKilledCheck: the same for the folders with snapshots that check verifies.
 func TestKilledCheck(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	const prefix = "kubewake-check-"

@@ -23,7 +23,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// screen is a terminal, and what was written to it.
+// screen is a terminal, and the text that was written to it.
 type screen struct {
 	tty    *os.File
 	shown  buffer
@@ -154,8 +154,9 @@ func TestTerminalGone(t *testing.T) {
 	}
 }
 
-// TestHangupOfServe: a SIGHUP to all of a machine's kubewake, which has a mirror read its
-// config again, does not end kubewake serve. It ends in order if its terminal has gone.
+// TestHangupOfServe: a SIGHUP to all kubewake processes of a machine, which makes a
+// mirror read its config again, does not end kubewake serve. It ends in order if its
+// terminal has gone.
 func TestHangupOfServe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	changed(t, path)

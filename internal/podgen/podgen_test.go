@@ -44,8 +44,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Look-alike copies compress 30-fold and more; measurements on them would
-// promise what no cluster keeps.
+// Look-alike copies compress 30-fold and more; measurements on them would be better than
+// on any real cluster.
 func TestCompressesLikeRealPods(t *testing.T) {
 	g := New(1)
 	list := corev1.PodList{}

@@ -71,7 +71,7 @@ func TestBodyThenWait(t *testing.T) {
 	done := make(chan int)
 	go func() { done <- send(t, s.socket, "GET", local+maps, strings.NewReader("a body")).code }()
 	<-b.begun
-	// A body that was announced later, found no place and does not come, has run out of time.
+	// A later body that found no place and does not come has timed out.
 	if _, err := io.ReadAll(s.raw("POST " + maps + " HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +81,8 @@ func TestBodyThenWait(t *testing.T) {
 	}
 }
 
-// TestUpgradeInName: a header that says Upgrade, of a connection that stays as it is, lifts
-// no bound of a body.
+// TestUpgradeInName: an Upgrade header does not lift the bounds of a body if the
+// connection is not upgraded.
 func TestUpgradeInName(t *testing.T) {
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: newCluster(t).link(t, LinkOptions{})})
 	large := io.LimitReader(zeros{}, DefaultLimits.Body+1)

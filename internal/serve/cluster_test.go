@@ -25,7 +25,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// cluster is a server of which a test knows all requests.
+// cluster is a server that keeps all requests for the test.
 type cluster struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -93,7 +93,7 @@ func (c *cluster) becomes(uid string) {
 	c.system = uid
 }
 
-// is is a cluster that a file knows, none if it is "".
+// is returns the cluster that a file knows, none if uid is "".
 func is(uid string) func(context.Context) []string {
 	return func(context.Context) []string {
 		return slices.DeleteFunc([]string{uid}, func(uid string) bool { return uid == "" })
@@ -254,7 +254,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(conn, buf)                                                                                                           // until the client ends
 }
 
-// linkTo leads to a server that a test has made by itself.
+// linkTo leads to a server that the test has made itself.
 func linkTo(t testing.TB, server *httptest.Server, o LinkOptions) *Link {
 	t.Helper()
 	cfg := &rest.Config{Host: server.URL, BearerToken: ownToken, QPS: -1}

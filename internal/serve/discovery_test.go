@@ -9,8 +9,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
-// TestSlowDocument: a document of discovery whose body does not come in time is waited for
-// once. Until the pause is over the file's are given at once, and other requests are passed on.
+// TestSlowDocument: if the body of a discovery document does not come in time, only one
+// client waits for it. Until the pause is over the file's documents are given at once,
+// and other requests are passed on.
 func TestSlowDocument(t *testing.T) {
 	asked := make(chan string, 10)
 	ends := make(chan struct{})

@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
-// FuzzRights: whatever is asked by somebody who may read the config maps of namespace a, no
-// other object of the file is in the answer.
+// FuzzRights: whatever a user asks who may read the config maps of namespace a, the
+// answer has no other object of the file.
 func FuzzRights(f *testing.F) {
 	c := newCluster(f)
 	c.may = func(s authorizationv1.SubjectAccessReviewSpec) bool {

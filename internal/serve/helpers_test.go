@@ -48,7 +48,7 @@ func feed(t testing.TB, s *boltstore.Claimed) *fifo.Queue {
 	return q
 }
 
-// filled has config maps a/x and b/y, and Secret a/s.
+// filled returns a file with config maps a/x and b/y, and Secret a/s.
 func filled(t testing.TB) *boltstore.DB {
 	t.Helper()
 	db := filetest.Open(t, boltstore.Options{})
@@ -97,7 +97,7 @@ func start(t testing.TB, o Options) *served {
 	return s
 }
 
-// said is an answer in short.
+// said is the short form of an answer.
 type said struct {
 	code   int
 	header http.Header

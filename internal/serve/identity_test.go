@@ -23,7 +23,7 @@ import (
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
-// TestClusterLater: a server that was the file's is asked again once the link was lost: it may
+// TestClusterLater: after an outage of the link, the file's server is asked again: it may
 // be another cluster's by then.
 func TestClusterLater(t *testing.T) {
 	c := newCluster(t)
@@ -45,8 +45,8 @@ func TestClusterLater(t *testing.T) {
 	}
 }
 
-// TestConnectionMadeAnew: a connection that was idle ends, and what is at the address then is
-// another cluster's. Not even the first request reaches it, whoever sends it, and however.
+// TestConnectionMadeAnew: an idle connection ends, and then another cluster's server is
+// at the address. Not even the first request reaches it, whoever sends it, and however.
 func TestConnectionMadeAnew(t *testing.T) {
 	ours := newAuthority(t)
 	owner := httptest.NewServer(http.NotFoundHandler())
@@ -162,7 +162,7 @@ func TestAskerLeaves(t *testing.T) {
 	}
 }
 
-// TestClusterOfShared: what the file knows is read from its owner, or from the file.
+// TestClusterOfShared: the file's cluster is read from its owner, or from the file.
 func TestClusterOfShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")
 	file := NewShared(path, func() (*boltstore.DB, error) {
@@ -229,7 +229,7 @@ func TestClusterOfShared(t *testing.T) {
 	}
 }
 
-// TestClusterOfDamaged: a file that is damaged while it is read says nothing any more. Its
+// TestClusterOfDamaged: a file that is damaged while it is read answers no more. Its
 // cluster stays known.
 func TestClusterOfDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.db")

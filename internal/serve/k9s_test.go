@@ -23,7 +23,7 @@ import (
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// podsOfK9s has namespace a, pod a/p on node n1 and Secret a/s.
+// podsOfK9s returns a file with namespace a, pod a/p on node n1 and Secret a/s.
 func podsOfK9s(t *testing.T) File {
 	t.Helper()
 	db := filetest.Open(t, boltstore.Options{})
@@ -58,16 +58,17 @@ func mayIn(t *testing.T, media, verb, resource, namespace string) string {
 	return string(b)
 }
 
-// TestStartOfK9s sends what k9s sends until it shows pods, and when it shows other types and
-// describes an object: with the link, without it, and where there is none. No answer makes
-// client-go wait and ask again.
+// TestStartOfK9s sends the requests that k9s sends until it shows pods, and when it shows
+// other types and describes an object: with the link up, with it down, and without any
+// link. No answer makes client-go wait and ask again.
 func TestStartOfK9s(t *testing.T) {
 	const (
 		table      = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 		tables     = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
 		proto      = kubeapi.MediaProto + ",application/json"
 		aggregated = kubeapi.MediaDiscovery + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
-		// An informer lists so, and if that is refused by "limit=500&resourceVersion=0".
+		// An informer lists in this way, and if that is refused with
+		// "limit=500&resourceVersion=0".
 		streamed = "?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=1&watch=true"
 	)
 	for _, mode := range []string{"live", "offline", "no link"} {
@@ -147,8 +148,8 @@ func TestStartOfK9s(t *testing.T) {
 	}
 }
 
-// TestSilentSelfReview: a server that has stopped answering is waited for once, and not for
-// long.
+// TestSilentSelfReview: if a server has stopped answering, it is waited for once, and not
+// for long.
 func TestSilentSelfReview(t *testing.T) {
 	c := newCluster(t)
 	clock := fakeClock()
@@ -176,8 +177,8 @@ func TestSilentSelfReview(t *testing.T) {
 	}
 }
 
-// TestSelfReviewBrokenOff: where the link breaks in the middle of the server's answer, it is
-// answered from the file.
+// TestSelfReviewBrokenOff: if the link breaks in the middle of the server's answer, the
+// file answers.
 func TestSelfReviewBrokenOff(t *testing.T) {
 	breaks := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -206,7 +207,8 @@ func TestSelfReviewBrokenOff(t *testing.T) {
 	}
 }
 
-// TestSelfReviewOfOthers: offline, others may what the server has allowed them.
+// TestSelfReviewOfOthers: offline, other users have the rights that the server has
+// granted them.
 func TestSelfReviewOfOthers(t *testing.T) {
 	c := newCluster(t)
 	ours := newAuthority(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
-// blocking is a file whose answers wait.
+// blocking is a file whose answers block.
 type blocking struct{ begun, end chan struct{} }
 
 // ServeFile implements File.
@@ -90,8 +90,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestStalled: a client that takes nothing of a long answer loses its connection, and its
-// place is free.
+// TestStalled: a client that does not read a long answer loses its connection, and its
+// place becomes free.
 func TestStalled(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})

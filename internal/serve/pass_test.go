@@ -22,8 +22,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
-// TestPassThrough: writes, and what the file does not have, go to the server with the
-// caller's identity. The rest does not.
+// TestPassThrough: writes, and reads of objects that the file does not have, go to the
+// server with the caller's identity. The rest does not.
 func TestPassThrough(t *testing.T) {
 	c := newCluster(t)
 	ours := newAuthority(t)
@@ -92,7 +92,8 @@ func TestPassThrough(t *testing.T) {
 	}
 }
 
-// TestDown: without the server the file answers, and what needs the server gets 503.
+// TestDown: without the server the file answers, and requests that need the server get
+// 503.
 func TestDown(t *testing.T) {
 	c := newCluster(t)
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
@@ -107,7 +108,7 @@ func TestDown(t *testing.T) {
 		if !a.has(503, `"reason":"ServiceUnavailable"`) || !strings.Contains(a.body, `"retryAfterSeconds":1`) {
 			t.Errorf("%s %s: %d %s", tc.method, tc.path, a.code, a.body)
 		}
-		// client-go asks again by itself, ten times, if it is a number.
+		// client-go itself asks again, ten times, if it is a number.
 		if until, err := http.ParseTime(a.header.Get("Retry-After")); err != nil || time.Until(until) < 0 || time.Until(until) > 3*time.Second {
 			t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
 		}
@@ -175,7 +176,7 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// TestSilentDiscovery: documents of discovery are waited for, too, and for them only once.
+// TestSilentDiscovery: documents of discovery are waited for, too, but only once.
 func TestSilentDiscovery(t *testing.T) {
 	c := newCluster(t)
 	clock := fakeClock()
@@ -226,8 +227,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestStreams: what upgrades to a stream both ways passes with the caller's identity, and
-// a log that is followed comes as it is written.
+// TestStreams: requests that upgrade to a bidirectional stream pass with the caller's
+// identity, and a followed log comes as it is written.
 func TestStreams(t *testing.T) {
 	c := newCluster(t)
 	ours := newAuthority(t)
@@ -268,8 +269,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestDiscoveryUnion: clients find what the file has and what the server has, in each form
-// of discovery, and offline what the file has.
+// TestDiscoveryUnion: clients find the types of the file and of the server, in each form
+// of discovery, and offline those of the file.
 func TestDiscoveryUnion(t *testing.T) {
 	c := newCluster(t)
 	s := start(t, Options{File: fileOf(t, apifile.Options{Secrets: true}), Link: c.link(t, LinkOptions{})})
@@ -295,8 +296,9 @@ func TestDiscoveryUnion(t *testing.T) {
 	}
 }
 
-// TestAnotherCluster: nothing is passed on to the server of another cluster than the file's,
-// and what it says of rights is not believed. One that does not say which it is, is.
+// TestAnotherCluster: nothing is passed on to the server of another cluster than the
+// file's, and its answers about rights are not trusted. A server that does not say which
+// cluster it is, is trusted.
 func TestAnotherCluster(t *testing.T) {
 	c := newCluster(t)
 	ours := newAuthority(t)

@@ -95,7 +95,7 @@ func (s *served) remote(clients *authority) *remote {
 	return r
 }
 
-// client has a certificate of ca, unless that is nil.
+// client returns a client with a certificate of ca, unless ca is nil.
 func (r *remote) client(ca *authority, subject pkix.Name) *http.Client {
 	r.t.Helper()
 	pool := x509.NewCertPool()

@@ -16,8 +16,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
-// TestSchemas: a document that a client has asked for is kept, and answers while the server
-// cannot. The same one is not asked for twice.
+// TestSchemas: a document that a client has asked for is kept, and is used while the
+// server cannot answer. The same document is not fetched twice.
 func TestSchemas(t *testing.T) {
 	c := newCluster(t)
 	ours := newAuthority(t)

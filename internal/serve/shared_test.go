@@ -100,7 +100,7 @@ func TestShared(t *testing.T) {
 	end()
 }
 
-// TestOwnerBreaksOff: a watch ends in order where its owner is killed. client-go takes a
+// TestOwnerBreaksOff: a watch ends in order when its owner is killed. client-go takes a
 // stream that breaks off in HTTP/2 for an event with an error, which kubectl prints.
 func TestOwnerBreaksOff(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
@@ -149,7 +149,7 @@ func TestSharedWithoutSocket(t *testing.T) {
 	}
 }
 
-// TestLargeHeaderToOwner: a header that is let in reaches the owner. Watches there go on.
+// TestLargeHeaderToOwner: an accepted header reaches the owner. Watches there go on.
 func TestLargeHeaderToOwner(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	store := filetest.Claim(t, db, filetest.Source("configmaps"), &corev1.ConfigMap{})

@@ -111,8 +111,8 @@ func watchersThatDoNotRead(t *testing.T, changes int, of func(*boltstore.DB) Fil
 	}
 	grown := heap() - before // with those that have not read
 	t.Logf("the slowest change took %s; memory grew by %d MiB", slowest, grown>>20)
-	// Held for each watcher, it would be the changes times 100: 200 MB and more. Of the
-	// owner it is what both sides hold.
+	// Held for each watcher, it would be the changes times 100: 200 MB and more. With an
+	// owner it is the memory of both sides.
 	if grown > 64<<20 {
 		t.Errorf("memory grew by %d MiB", grown>>20)
 	}

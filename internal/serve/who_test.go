@@ -20,8 +20,8 @@ import (
 const maps = "/api/v1/namespaces/a/configmaps"
 
 // TestThisUser: the socket lets this user in, and so does the token of the kubeconfig at
-// the loopback address. Nobody else gets in there, and there is no other address without
-// a given certificate.
+// the loopback address. No other user gets in there, and there is no other address
+// without a given certificate.
 func TestThisUser(t *testing.T) {
 	s := start(t, Options{File: fileOf(t, apifile.Options{})})
 	if a := s.get(maps); !a.has(200, `"x"`) {
@@ -61,7 +61,8 @@ func TestThisUser(t *testing.T) {
 	}
 }
 
-// TestSomebodyElse: over TLS come those whom the cluster knows, each with his own rights.
+// TestSomebodyElse: over TLS the users that the cluster knows get in, each with their own
+// rights.
 func TestSomebodyElse(t *testing.T) {
 	c := newCluster(t)
 	c.may = func(s authorizationv1.SubjectAccessReviewSpec) bool {
@@ -185,7 +186,8 @@ func TestOffline(t *testing.T) {
 	ask("forbidden, then offline", maps, 403, "while the server cannot be asked")
 }
 
-// TestGuesses: who guesses tokens does not make the server's answers about others forgotten.
+// TestGuesses: a client that guesses tokens does not push the server's answers about
+// others out of memory.
 func TestGuesses(t *testing.T) {
 	c := newCluster(t)
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{Offline: time.Hour})})
@@ -205,8 +207,8 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// TestManySelectors: a permitted user who sends any number of selectors, names or tokens does
-// not make the server's answers about others forgotten.
+// TestManySelectors: a permitted user who sends any number of selectors, names or tokens
+// does not push the server's answers about others out of memory.
 func TestManySelectors(t *testing.T) {
 	c := newCluster(t)
 	ours := newAuthority(t)
@@ -324,7 +326,7 @@ func TestKubeconfig(t *testing.T) {
 	}
 }
 
-// TestNextLife: a client that runs goes on when the next life serves with the same token.
+// TestNextLife: a running client continues when the next life serves with the same token.
 // It knows the earlier life's certificate.
 func TestNextLife(t *testing.T) {
 	file, token := fileOf(t, apifile.Options{}), NewToken()

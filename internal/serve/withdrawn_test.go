@@ -14,9 +14,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
-// TestWatchIsReviewed: an open watch of somebody else goes on while a new one would be let
-// in, and ends within a minute after that: the right, the token or the certificate's CA was
-// taken away, or the server cannot be asked for too long.
+// TestWatchIsReviewed: another user's open watch goes on as long as a new one would be
+// let in. It ends within a minute after the right, the token or the certificate's CA was
+// taken away, or if the server cannot be asked for too long.
 func TestWatchIsReviewed(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -129,7 +129,7 @@ func TestWatchGoesOn(t *testing.T) {
 	<-done
 }
 
-// TestCertificateOnOldConnection: a connection that is kept does not keep the right of a
+// TestCertificateOnOldConnection: a kept connection does not keep the rights of a
 // certificate whose CA was taken away.
 func TestCertificateOnOldConnection(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)

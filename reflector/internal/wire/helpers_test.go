@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// decodeList is what a client makes of a list.
+// decodeList decodes a list as a client does.
 func decodeList(data []byte) (*corev1.ConfigMapList, error) {
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
 	if err != nil {
@@ -22,7 +22,7 @@ func decodeList(data []byte) (*corev1.ConfigMapList, error) {
 	return list, nil
 }
 
-// encode is what a server makes of an object.
+// encode encodes an object as a server does.
 func encode(t testing.TB, media string, obj runtime.Object) []byte {
 	t.Helper()
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestReadMetadata: what a list of metadata takes in memory is known, so that the next
-// page can be smaller. In JSON it is read as a whole, into a buffer that grows.
+// TestReadMetadata: the memory of a list of metadata is known, so the next page can be
+// smaller. In JSON it is read as a whole, into a buffer that grows.
 func TestReadMetadata(t *testing.T) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: PartialKind + "List", APIVersion: "meta.k8s.io/v1"}}
 	list.ResourceVersion = "7"

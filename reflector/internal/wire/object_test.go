@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzReadObject: whatever comes for an object either has another form or can
-// be put into a list, which is read as what it was.
+// FuzzReadObject: any bytes for an object either have another form or can be put into a
+// list, which gives the same object when it is read.
 func FuzzReadObject(f *testing.F) {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns", UID: "u", ResourceVersion: "1"}, Data: map[string]string{"k": "v"}}
 	f.Add(false, encode(f, mediaProto, cm))

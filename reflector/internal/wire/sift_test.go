@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSift: the other list is the first without what is the same.
+// TestSift: the other list is the first one without the unchanged objects.
 func TestSift(t *testing.T) {
 	odd := "a \"quoted\" \\ {[ü, 世界]} \n"
 	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "77", Continue: "more", RemainingItemCount: new(int64(3))}}
@@ -68,8 +68,8 @@ func TestSift(t *testing.T) {
 	}
 }
 
-// FuzzSift: whatever comes, nothing is lost: where the client understands a
-// list, it understands the other one, and has all items between the two.
+// FuzzSift: with any bytes, nothing is lost: if the client understands a list, it
+// understands the other one, and the two together have all items.
 func FuzzSift(f *testing.F) {
 	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
 	f.Add(false, encode(f, mediaProto, list))
