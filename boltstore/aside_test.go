@@ -61,7 +61,7 @@ func TestReplacementKeepsAside(t *testing.T) {
 	}
 }
 
-// TestHalfRemovedAside: a half-removed source is no damage, and need not be kept.
+// TestHalfRemovedAside: a half-removed source is not damage, and need not be kept.
 func TestHalfRemovedAside(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -89,8 +89,8 @@ func TestHalfRemovedAside(t *testing.T) {
 	}
 }
 
-// TestSetAsideTwiceAtOnce: what the file says of a source may be damaged twice at one time
-// of the clock, which may stand or be set back.
+// TestSetAsideTwiceAtOnce: a source's facts in the file may be damaged twice at the same
+// time of the clock, which may stand still or be set back.
 func TestSetAsideTwiceAtOnce(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Clock: testingclock.NewFakeClock(time.Now()), Window: time.Nanosecond})
 	for range 3 {

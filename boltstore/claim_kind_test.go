@@ -33,7 +33,7 @@ func TestScopeIsShown(t *testing.T) {
 }
 
 // TestKindIsLearned: an informer that knows only the resource claims it without a kind.
-// The first object shows the kind; that of a built-in resource is known.
+// The first object shows the kind; the kind of a built-in resource is known.
 func TestKindIsLearned(t *testing.T) {
 	widgets := Source{Group: "example.com", Version: "v1", Resource: "widgets", Form: FormUnstructured}
 	widget := func() *unstructured.Unstructured {

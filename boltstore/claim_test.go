@@ -13,7 +13,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestClaimHeals: a claim that meets damage first gets what could be saved.
+// TestClaimHeals: a claim that meets damage first gets the salvaged objects.
 func TestClaimHeals(t *testing.T) {
 	path := testPath(t)
 	srv := stored(t, path, 300, 150, Options{})

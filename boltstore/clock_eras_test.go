@@ -131,8 +131,8 @@ func TestErasOfBoots(t *testing.T) {
 	}
 }
 
-// TestErasWithoutBoots: where the system names no boot, a clock that is set back hides
-// no record that is stored afterwards.
+// TestErasWithoutBoots: if the system names no boot, setting the clock back hides no
+// record that is stored afterwards.
 func TestErasWithoutBoots(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	d := newDevice(Options{Clock: clk})

@@ -78,8 +78,8 @@ func TestClaimedIsFlushed(t *testing.T) {
 	}
 }
 
-// TestCollects: unclaimed sources, and contents that were set aside, go after the given
-// time. Claimed sources stay, whatever the file says.
+// TestCollects: unclaimed sources, and contents that were set aside, are removed after
+// the given time. Claimed sources stay, whatever the file says.
 func TestCollects(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1_000_000, 0))
 	path := testPath(t)

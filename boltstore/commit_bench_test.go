@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkCommit commits one change after another, without syncs: what a commit costs
-// besides the disk.
+// BenchmarkCommit commits one change after another, without syncs: it shows the cost of a
+// commit besides the disk.
 func BenchmarkCommit(b *testing.B) {
 	db, err := Open(b.TempDir()+"/f.db", Options{Durability: DurabilityProcess, Window: time.Nanosecond, ObjectMemory: -1})
 	if err != nil {

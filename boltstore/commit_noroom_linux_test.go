@@ -11,7 +11,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestDiskFullAtOpen is TestNoRoomToOpen with a file system that gets full at different
+// TestDiskFullAtOpen is TestNoRoomToOpen with a file system that fills up at different
 // points.
 func TestDiskFullAtOpen(t *testing.T) {
 	dir := t.TempDir()

@@ -74,8 +74,8 @@ func TestFailedCommitIsRetried(t *testing.T) {
 	}
 }
 
-// TestIndexAddedDuringChange: a change that was prepared before an index was added,
-// and is committed later, is in the index. So is one under way.
+// TestIndexAddedDuringChange: a change that was prepared before an index was added, and
+// is committed later, is in the index. So is a change under way.
 func TestIndexAddedDuringChange(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{})
@@ -177,8 +177,8 @@ func transactions(t *testing.T, db *DB) (id int) {
 	return id
 }
 
-// TestJournalRetention: blocks go when size and age ask for it, and never before all
-// handlers have been told.
+// TestJournalRetention: blocks are removed when size and age require it, and never before
+// all handlers have been told.
 func TestJournalRetention(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalBytes: 1})
 	s := claimTest(t, db, Claim{})

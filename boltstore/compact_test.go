@@ -47,7 +47,7 @@ func size(t testing.TB, path string) int64 {
 	return st.Size()
 }
 
-// contents is all that a closed file serves, as text.
+// contents returns everything that a closed file serves, as text.
 func contents(t testing.TB, path string) string {
 	t.Helper()
 	db := openTest(t, path, Options{ReadOnly: true})

@@ -251,8 +251,8 @@ func TestCloseWhileHandlersRead(t *testing.T) {
 	db.closed = true
 }
 
-// TestCommitAfterFailedAbort: the disk fails while a relist is staged and aborted.
-// Later commits are told, and nothing of the relist is.
+// TestCommitAfterFailedAbort: the disk fails while a relist is staged and aborted. Later
+// commits are told, and no part of the relist is.
 func TestCommitAfterFailedAbort(t *testing.T) {
 	for _, size := range []int{1, 1000} { // blocks among others, and in buckets of their own
 		db := openTest(t, testPath(t), Options{Window: time.Nanosecond, maxCommitBytes: 1500})
@@ -334,8 +334,8 @@ func TestConversionBehindLink(t *testing.T) {
 	}
 }
 
-// TestReadFromBeforeTheHealing: a read that began before a list replaced what is damaged,
-// and ends after it, does not have the source listed again.
+// TestReadFromBeforeTheHealing: a read that began before a list replaced the damaged
+// part, and that ends after it, does not cause another list.
 func TestReadFromBeforeTheHealing(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

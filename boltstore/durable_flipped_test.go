@@ -14,9 +14,9 @@ import (
 )
 
 // TestHandlersOfFlippedBits: one bit has flipped in the head of a page, in its first
-// element, or anywhere. Each durable handler goes on where it was, or starts over. It does not count as
-// new: a page that says that it has fewer elements, or that a bucket in it is none, has
-// lost something.
+// element, or anywhere. Each durable handler goes on where it was, or starts over. It
+// does not count as new: a page that claims to have fewer elements, or that one of its
+// buckets is not a bucket, has lost something.
 func TestHandlersOfFlippedBits(t *testing.T) {
 	o := Options{Logger: new(logr.Discard())}
 	path := testPath(t)
@@ -76,8 +76,8 @@ func flipped(t *testing.T, file []byte, atRest bool, open func(path string, flip
 	}
 }
 
-// flippedAnywhere is flipped for random bits of all that is not zero, names and sums too, or
-// for those of names.
+// flippedAnywhere is flipped for random bits of all nonzero bytes, including names and
+// sums, or of names alone.
 func flippedAnywhere(t *testing.T, file []byte, atRest bool, open func(path string, flip func()) *DB, sources []Source) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -109,7 +109,7 @@ func fillDurable(t testing.TB, path string, o Options) needles {
 	return n
 }
 
-// durable is what a file has about a source's durable handlers.
+// durable has a file's facts about a source's durable handlers.
 type durable struct {
 	objects  []any
 	handlers map[string]handlerState
@@ -242,7 +242,7 @@ func TestCopiesKeepPositions(t *testing.T) {
 			}
 		}
 	}
-	// The search finds what is there.
+	// The search finds strings that are there.
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,9 @@ func (p *askingPosition) Position() Position {
 	return p.testPosition.Position()
 }
 
-// TestHandlerPositionDamaged: what a handler must still be told is damaged in an open file. The
-// handler starts over, registered or not, and its old reports do not undo that.
+// TestHandlerPositionDamaged: changes that a handler must still be told are damaged in an
+// open file. The handler starts over, registered or not, and its old reports do not undo
+// that.
 func TestHandlerPositionDamaged(t *testing.T) {
 	gone := uint64(0)
 	damages := map[string]func(src sourceTx) error{

@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
-// TestHandlerOfAnOlderCopy: an older copy is written over the open file, and what is
-// claimed has not changed since. A source that nobody has claimed may have had handlers.
+// TestHandlerOfAnOlderCopy: an older copy is written over the open file, and the claimed
+// sources have not changed since. A source that nobody has claimed may have had handlers.
 func TestHandlerOfAnOlderCopy(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -47,8 +47,9 @@ func TestHandlerOfAnOlderCopy(t *testing.T) {
 	}
 }
 
-// TestLostPageOnAFullDisk: a file with a page that is neither in use nor free opens where
-// nothing can be written, and is read. The first write that succeeds notes the loss.
+// TestLostPageOnAFullDisk: a file with a page that is neither in use nor free can be
+// opened and read on a disk that takes no writes. The first write that succeeds notes the
+// loss.
 func TestLostPageOnAFullDisk(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -89,7 +89,7 @@ func TestParkKey(t *testing.T) {
 	s.Release()
 }
 
-// TestSettleParked: acknowledged entries of a key go, and later ones stay.
+// TestSettleParked: acknowledged entries of a key are removed, and later ones stay.
 func TestSettleParked(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})
@@ -136,8 +136,8 @@ func TestSettleParked(t *testing.T) {
 	s.Release()
 }
 
-// TestParkedGone: of objects that came and went under one key, those are kept that the
-// handler may have been told, even during the commit. Some of many others are left out.
+// TestParkedGone: of objects that came and went under one key, the ones that the handler
+// may have been told, even during the commit, are kept. Some of many others are left out.
 func TestParkedGone(t *testing.T) {
 	db := openTest(t, testPath(t), Options{JournalBytes: 1})
 	s := claimTest(t, db, Claim{})

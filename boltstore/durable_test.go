@@ -165,8 +165,8 @@ func TestMarksFailBeforeRelease(t *testing.T) {
 	}
 }
 
-// TestCollapse: what a slow handler needs of a journal that is too large or too old is
-// kept by key, and goes once it is acknowledged.
+// TestCollapse: the entries that a slow handler needs of a journal that is too large or
+// too old are kept by key, and removed when they are acknowledged.
 func TestCollapse(t *testing.T) {
 	t.Run("large", func(t *testing.T) { testCollapse(t, Options{Window: time.Nanosecond, JournalBytes: 1}) })
 	t.Run("old", func(t *testing.T) { testCollapse(t, Options{Window: time.Nanosecond, JournalAge: 1}) })
@@ -312,8 +312,8 @@ func TestRemoveClaimedHandler(t *testing.T) {
 	}
 }
 
-// TestClaimHandlerAtOnce: of callers that register one name at the same time one does,
-// and the others are told what to do.
+// TestClaimHandlerAtOnce: if several callers register one name at the same time, one
+// succeeds, and the others get an error that says what to do.
 func TestClaimHandlerAtOnce(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond})
 	s := claimTest(t, db, Claim{})

@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// BenchmarkSeal: what encryption costs a commit of 100 pods, and a read.
+// BenchmarkSeal measures the cost of encryption for a commit of 100 pods, and for a read.
 func BenchmarkSeal(b *testing.B) {
 	gen := podgen.New(1)
 	const n = 2000

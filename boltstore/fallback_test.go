@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestFallbacks: they are counted for each type and reason, and what is kept of them
-// has a bound.
+// TestFallbacks: they are counted by type and reason, and their record is bounded.
 func TestFallbacks(t *testing.T) {
 	db, err := Open(filepath.Join(t.TempDir(), "wake.db"), Options{})
 	if err != nil {

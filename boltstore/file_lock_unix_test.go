@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestLockOfAFIFO: no lock waits for somebody to write to a FIFO.
+// TestLockOfAFIFO: no lock waits for a writer of a FIFO.
 func TestLockOfAFIFO(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

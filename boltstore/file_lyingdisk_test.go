@@ -22,8 +22,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// lyingDisk is what a disk was told to keep: the file after each commit, and the objects
-// that the server had then.
+// lyingDisk has the contents that a disk should have kept: the file after each commit,
+// and the objects that the server had then.
 type lyingDisk struct {
 	files  [][]byte
 	truth  map[int]map[string]*corev1.ConfigMap // by resourceVersion

@@ -185,8 +185,8 @@ func TestRelativePath(t *testing.T) {
 	}
 }
 
-// TestMovedIsNoticed: the committer notices a moved file on its own, and so do AtPath
-// and Err. A file that comes back counts as never moved; a compaction is no move.
+// TestMovedIsNoticed: the committer notices a moved file on its own, and so do AtPath and
+// Err. A file that comes back counts as never moved; a compaction is not a move.
 func TestMovedIsNoticed(t *testing.T) {
 	skipOpenFiles(t)
 	path := testPath(t)

@@ -89,8 +89,8 @@ func makeGoldenWritten(t *testing.T, path string, o Options) {
 	}
 }
 
-// goldenWrittenText returns the whole content, and what handlers are told once the
-// server shows each object in another state, or no longer.
+// goldenWrittenText returns the whole content, and the changes that handlers are told
+// when the server shows each object in another state, or no longer.
 func goldenWrittenText(t *testing.T, db *DB) string {
 	t.Helper()
 	var b strings.Builder

@@ -10,8 +10,8 @@ import (
 )
 
 // TestFreelistHead: the head of the page with the list of free pages changes while the
-// file is open. The next commit heals the file. Without that bbolt would free other
-// pages than that one, those in use too, and with a great length take all memory.
+// file is open. The next commit heals the file. Otherwise bbolt would free other pages,
+// even used ones, and with a great length use up all memory.
 func TestFreelistHead(t *testing.T) {
 	for what, change := range map[string]func(head []byte){
 		"id":       func(b []byte) { b[0] ^= 4 },

@@ -16,7 +16,7 @@ import (
 
 // TestHeal: bbolt trips over damaged pages of an open file. Readable objects are saved,
 // commits go on, and readers get one error at most. A relist brings the rest back and
-// tells what was deleted meanwhile.
+// tells the deletes since then.
 func TestHeal(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{Window: time.Nanosecond, ObjectMemory: -1})

@@ -10,7 +10,7 @@ import (
 
 // TestHealWhole: bbolt trips over a page of an index, and salvage saves the source as it
 // was. The read that met the damage reports it, and later ones have everything. The
-// source counts as damaged all the same until a relist, which finds nothing to write.
+// source still counts as damaged until a relist, which finds nothing to write.
 func TestHealWhole(t *testing.T) {
 	db, s, srv := healable(t)
 	ruin(t, db.path, rootPage(t, db, func(m *sourceMeta, src sourceTx) *bolt.Bucket {

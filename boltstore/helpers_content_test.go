@@ -117,7 +117,7 @@ func dictVersions(t testing.TB, s *Claimed) (versions []uint32) {
 	return versions
 }
 
-// packedBy counts the records by how they are packed.
+// packedBy counts the records by their packing.
 func packedBy(t testing.TB, s *Claimed) map[uint32]int {
 	t.Helper()
 	by := map[uint32]int{}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestBlocksAreSmall: whoever reads the journal has a block in memory at a time. So a
-// block has half a MiB of unpacked records, however large the commit or the relist that
-// wrote it, and however little its records take packed.
+// TestBlocksAreSmall: a reader of the journal has one block in memory at a time. So a
+// block has half a MiB of unpacked records at most, however large the commit or relist
+// that wrote it, and however small its packed records.
 func TestBlocksAreSmall(t *testing.T) {
 	for _, c := range []Compression{CompressionNone, CompressionZstd} {
 		for _, how := range []string{"commit", "relist", "staged relist"} {
@@ -118,8 +118,8 @@ func TestEntriesOwnTheirMemory(t *testing.T) {
 	t.Errorf("the entries lie %d bytes apart, as in their block", apart)
 }
 
-// TestPagesCountUnpacked: a page of a packed file has not more objects in memory than
-// one of a file that is not packed.
+// TestPagesCountUnpacked: a page of a packed file has no more objects in memory than a
+// page of an unpacked file.
 func TestPagesCountUnpacked(t *testing.T) {
 	got := map[Compression]int{}
 	for _, c := range []Compression{CompressionNone, CompressionZstd} {

@@ -19,8 +19,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestJournalAge: blocks older than JournalAge go, however few they are, and never
-// before all handlers have been told.
+// TestJournalAge: blocks older than JournalAge are removed, however few they are, and
+// never before all handlers have been told.
 func TestJournalAge(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Nanosecond, JournalAge: time.Hour, FlushInterval: 1000 * time.Hour, Clock: clk})
@@ -184,8 +184,8 @@ func TestOnlyUncleanBootsAreVerified(t *testing.T) {
 	}
 }
 
-// TestKeepCorrupt: the oldest files that were set aside go, by number and by size. The
-// newest one stays whatever the bounds say.
+// TestKeepCorrupt: the oldest files that were set aside are removed, by number and by
+// size. The newest one stays whatever the bounds are.
 func TestKeepCorrupt(t *testing.T) {
 	const content = "not ours" // 8 bytes
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ func abandon(t *testing.T, db *DB, s *Claimed) {
 	must(t, db.Close())
 }
 
-// TestMendKeepsNotes: an index function that failed on an object is called again, also
+// TestMendKeepsNotes: an index function that failed on an object is called again, even
 // after the source was mended.
 func TestMendKeepsNotes(t *testing.T) {
 	path := testPath(t)

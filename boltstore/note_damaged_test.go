@@ -84,9 +84,9 @@ func TestDamagedNote(t *testing.T) {
 	}
 }
 
-// TestOwnWriteOverADamagedRecord: the program deletes an object whose record is
-// damaged, or stores the server's answer there. The next list tells handlers what
-// became of it.
+// TestOwnWriteOverADamagedRecord: the program deletes an object whose record is damaged,
+// or stores the server's answer there. The next list tells handlers the object's state or
+// its delete.
 func TestOwnWriteOverADamagedRecord(t *testing.T) {
 	for _, want := range []cache.DeltaType{cache.Deleted, cache.Updated} {
 		t.Run(string(want), func(t *testing.T) { ownWriteOverADamagedRecord(t, want) })
@@ -123,8 +123,8 @@ func ownWriteOverADamagedRecord(t *testing.T, want cache.DeltaType) {
 }
 
 // TestChangeAfterDamagedBase: the base of an own write is damaged, before the server
-// brings the change or other content under its version. Handlers are told what the next
-// list shows, and readers see it.
+// brings the change or other content under its version. Handlers are told the next list's
+// state, and readers see it.
 func TestChangeAfterDamagedBase(t *testing.T) {
 	for _, how := range []string{"claimed", "salvaged", "all gone"} {
 		for _, what := range []string{"change", "other content", "new"} {
@@ -165,7 +165,7 @@ func TestChangeAfterDamagedBase(t *testing.T) {
 				if err := f.s.Err(); err != nil || f.read() != "7y" || f.replay() != "7y" || f.bases() != 0 || f.s.UnstoredObjects() != 0 {
 					t.Fatal(err, f.read(), f.replay(), f.bases(), f.s.UnstoredObjects())
 				}
-				// Without its key nothing shows that something was not told.
+				// Without its key there is no sign of an untold change.
 				if got := f.told(); !strings.HasSuffix(got, "7y") && (how != "all gone" || what == "other content") {
 					t.Fatalf("told %q", got)
 				}

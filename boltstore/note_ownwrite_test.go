@@ -10,8 +10,8 @@ import (
 )
 
 // TestDamagedNoteOfAnOwnWrite: an index lacks an own write whose function failed, and the
-// note of that cannot be read. After the list that the damage leads to, and after an event
-// beneath the own write, no index counts as complete that lacks it.
+// note of that cannot be read. After the list that the damage leads to, and after an
+// event beneath the own write, no index that lacks it counts as complete.
 func TestDamagedNoteOfAnOwnWrite(t *testing.T) {
 	for _, beneath := range []bool{false, true} {
 		t.Run(fmt.Sprint("an event beneath it ", beneath), func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// errRefused is why a transform of these tests refuses an object.
+// errRefused is the error of transforms in these tests.
 var errRefused = errors.New("zq-refused")
 
 // notedOf returns the noted keys, sorted, with their notes.
@@ -234,8 +234,8 @@ func TestRefusedAfterAnUpgrade(t *testing.T) {
 	}
 }
 
-// TestNotesOfEvents: a note goes with its version or a later one, or with the object,
-// and not with an older version that comes late.
+// TestNotesOfEvents: a note is removed with its version, a later one, or the object, but
+// not with an older version that comes late.
 func TestNotesOfEvents(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

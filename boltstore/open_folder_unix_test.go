@@ -68,9 +68,9 @@ func TestFolderIsMadeTwice(t *testing.T) {
 	}
 }
 
-// TestVolumeOfAPod: what the kubelet does to a volume with an fsGroup, at each start of a
-// pod unless the root has that group already, opens the file to the group. Such a file is
-// refused, and the error says how to keep the kubelet from it.
+// TestVolumeOfAPod: the kubelet changes a volume with an fsGroup at each start of a pod,
+// unless its root has that group already, and so opens the file to the group. Such a file
+// is refused, and the error says how to prevent this.
 func TestVolumeOfAPod(t *testing.T) {
 	volume := t.TempDir()
 	path := filepath.Join(volume, "cache", "f.db")

@@ -13,8 +13,8 @@ import (
 )
 
 // TestInlineElement: an element of an inline bucket says that its key reaches beyond the
-// bucket. bbolt would make a pointer of that to memory that may be another's, at which Go's
-// garbage collector ends the process. Open finds it.
+// bucket. bbolt would make a pointer from that into memory that may belong to something
+// else, and Go's garbage collector would end the process. Open finds it.
 func TestInlineElement(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// waitLocked returns once somebody in this process besides the holder has
-// opened the file.
+// waitLocked returns when this process has opened the file once more, besides the holder.
 func waitLocked(t *testing.T, path string) {
 	t.Helper()
 	want, err := os.Stat(path)

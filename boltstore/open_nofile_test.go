@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestNoFile: a path with something other than a regular file is refused without
-// waiting, and what is there stays.
+// TestNoFile: a path with something other than a regular file is refused without waiting,
+// and stays as it is.
 func TestNoFile(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"fifo":   func(path string) error { return syscall.Mkfifo(path, 0o600) },

@@ -45,7 +45,7 @@ func TestDamageIsToldBriefly(t *testing.T) {
 	}
 }
 
-// TestCheckIsBrief: so are problems of a file's list of free pages.
+// TestCheckIsBrief: the same for problems of a file's list of free pages.
 func TestCheckIsBrief(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})
@@ -105,8 +105,8 @@ func misplaced(t *testing.T, db *DB, root func(top uint64) uint64) (repair func(
 	return func() { write(b) }
 }
 
-// TestCheckOfLostPages: Check reports a bucket whose root is no page of the file, or one
-// above it, that an open file has come to have. It reads no such page, and ends.
+// TestCheckOfLostPages: Check reports a bucket whose root is not a page of the file, or
+// is a page above it, in an open file. It reads no such page, and ends.
 func TestCheckOfLostPages(t *testing.T) {
 	for name, root := range map[string]func(top uint64) uint64{
 		"beyond the file": func(uint64) uint64 { return 1 << 20 },
@@ -141,8 +141,8 @@ func TestCompactInACircle(t *testing.T) {
 	}
 }
 
-// TestRelistInACircle: a list that replaces contents of an open file, in which a bucket has
-// come to be in itself, ends. The file is healed, and holds what the list has shown.
+// TestRelistInACircle: a list that replaces contents of an open file, in which a bucket
+// has come to be in itself, ends. The file is healed, and has the list's objects.
 func TestRelistInACircle(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

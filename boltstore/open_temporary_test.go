@@ -20,8 +20,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 )
 
-// TestOpenOrTemporary: while the file is in use another one is used, of which
-// nothing is left; the end of its use is told, and the file is as it was.
+// TestOpenOrTemporary: while the file is in use another one is used, which is removed
+// completely. The program is told when the file is free, and the file is as it was.
 func TestOpenOrTemporary(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	path := testPath(t)
@@ -77,8 +77,8 @@ func TestOpenOrTemporary(t *testing.T) {
 	closeTest(t, fourth)
 }
 
-// pollClock tells when it is waited to ask again whether a file is free, and
-// ends the wait when it is told to.
+// pollClock says when the program waits before it asks again whether a file is free, and
+// ends the wait on demand.
 type pollClock struct {
 	clock.WithTicker
 	polled chan chan<- time.Time
@@ -93,8 +93,8 @@ func (c pollClock) After(d time.Duration) <-chan time.Time {
 	return again
 }
 
-// TestFreeIsTheLock: whether a file is free is asked of its lock, and not of
-// the key server; what cannot be known is not free.
+// TestFreeIsTheLock: the file's lock says whether it is free, not the key server; if that
+// cannot be known, it is not free.
 func TestFreeIsTheLock(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var reads atomic.Int32
@@ -241,8 +241,8 @@ func TestKilledTemporary(t *testing.T) {
 	}
 }
 
-// TestTemporariesAtOnce: programs that begin at the same time do not take each
-// other's folders for leftovers.
+// TestTemporariesAtOnce: programs that start at the same time do not take each other's
+// folders for leftovers.
 func TestTemporariesAtOnce(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

@@ -143,8 +143,8 @@ func TestForeignStays(t *testing.T) {
 	}
 }
 
-// TestForeignBuckets: a file of another program stays, also if some of its buckets have names
-// that ours have.
+// TestForeignBuckets: a file of another program stays, even if some of its buckets have
+// the same names as ours.
 func TestForeignBuckets(t *testing.T) {
 	path := testPath(t)
 	b, err := bolt.Open(path, 0o600, nil)
@@ -171,8 +171,8 @@ func TestForeignBuckets(t *testing.T) {
 	}
 }
 
-// TestLostRoot: of a file whose root is lost, and all but one page of a source, that page
-// says whose file it is.
+// TestLostRoot: if a file's root is lost, and all but one page of a source, that page
+// shows that the file is ours.
 func TestLostRoot(t *testing.T) {
 	path := testPath(t)
 	b, err := bolt.Open(path, 0o600, nil)

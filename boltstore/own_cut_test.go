@@ -35,7 +35,7 @@ func (b belief) tell(t *testing.T, e *Entry) {
 	b[e.Key] = shortly(obj)
 }
 
-// shownNow is what a handler would be shown.
+// shownNow is the state that a handler would be shown.
 func shownNow(t *testing.T, s *Claimed) belief {
 	t.Helper()
 	p, err := s.ServerPage(nil, 1000)

@@ -89,8 +89,8 @@ func TestOwnWriteOfNoVersion(t *testing.T) {
 	}
 }
 
-// TestOwnWriteIsKept: an object that differs, and that a relist cannot get any more,
-// stays with its base. So does one that cannot be stored.
+// TestOwnWriteIsKept: a differing object that a relist can no longer get stays with its
+// base. So does one that cannot be stored.
 func TestOwnWriteIsKept(t *testing.T) {
 	for _, o := range []Options{{Durability: DurabilityProcess}, {Durability: DurabilityProcess, maxCommitBytes: 1}} {
 		for _, own := range []func(s *Claimed) error{

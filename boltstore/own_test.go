@@ -62,7 +62,7 @@ func (f *ownTest) list(rv int, objs ...*corev1.ConfigMap) {
 	for _, o := range objs {
 		all = append(all, o)
 	}
-	// A list has more than what the test is about.
+	// A list has more objects than the tested one.
 	all = append(all, configMap("z", "other", 1, nil))
 	if !f.raw {
 		relist(f.t, f.s, fmt.Sprint(rv), RelistOptions{}, all, 10)
@@ -86,7 +86,7 @@ func (f *ownTest) list(rv int, objs ...*corev1.ConfigMap) {
 	f.must(err)
 }
 
-// told returns what handlers are told since the test began.
+// told returns the changes that handlers were told since the test began.
 func (f *ownTest) told() string {
 	f.t.Helper()
 	var all []string
@@ -119,7 +119,7 @@ func shortly(obj any) string {
 	return o.ResourceVersion + o.Data["words"]
 }
 
-// read returns what readers see, by key and by index.
+// read returns the objects that readers see, by key and by index.
 func (f *ownTest) read() string {
 	f.t.Helper()
 	obj, ok, err := f.s.GetByKey("a/o")
@@ -137,7 +137,7 @@ func (f *ownTest) read() string {
 	return shortly(obj)
 }
 
-// replay returns what a new handler is shown.
+// replay returns the objects that a new handler is shown.
 func (f *ownTest) replay() string {
 	f.t.Helper()
 	p, err := f.s.ServerPage(nil, 100)
@@ -258,7 +258,7 @@ var ownCases = []struct {
 		told: "Updated 5x>7y", left: "7y"},
 }
 
-// between is what happens to the file between the own write and the server's word.
+// between has the operations on the file between the own write and the server's answer.
 var between = map[string]func(f *ownTest){
 	"nothing": func(*ownTest) {},
 	"restart": func(f *ownTest) { closeTest(f.t, f.db); f.open() },
@@ -290,8 +290,8 @@ var between = map[string]func(f *ownTest){
 	},
 }
 
-// TestOwnWrites: readers see own writes, and handlers are told what the server says,
-// whether or not the program has stored it first.
+// TestOwnWrites: readers see own writes, and handlers are told the server's changes,
+// whether or not the program has stored them first.
 func TestOwnWrites(t *testing.T) {
 	for _, tc := range ownCases {
 		for how, meanwhile := range between {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestAbandonedRelist: a relist that could not be staged at its end returns
-// ErrAbandoned, and not the disk's error for ever.
+// TestAbandonedRelist: a relist that could not be staged at its end returns ErrAbandoned,
+// not the disk's error for ever.
 func TestAbandonedRelist(t *testing.T) {
 	db := openTest(t, testPath(t), Options{maxCommitBytes: 1500})
 	s := claimTest(t, db, Claim{Indexers: indexers})

@@ -86,8 +86,8 @@ func cutAfter(db *DB, k int, fn func() error) bool {
 	return err == nil
 }
 
-// TestRelistCommitRetried: a relist's commit that failed can be retried, and tells what
-// the first try would have told.
+// TestRelistCommitRetried: a relist's commit that failed can be retried, and tells the
+// same as the first attempt would have.
 func TestRelistCommitRetried(t *testing.T) {
 	for _, commitBytes := range []int{4 << 20, 1500} {
 		db := openTest(t, testPath(t), Options{maxCommitBytes: commitBytes})

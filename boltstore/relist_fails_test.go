@@ -114,8 +114,8 @@ func TestErrOfSettingAside(t *testing.T) {
 	}
 }
 
-// TestErrOfNotes: Err also says why what comes before a relist, a confirmation or a
-// handler's first call cannot be noted: their callers try again.
+// TestErrOfNotes: Err also says why a note before a relist, a confirmation or a handler's
+// first call cannot be written: their callers try again.
 func TestErrOfNotes(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	for what, note := range map[string]func(s *Claimed) error{

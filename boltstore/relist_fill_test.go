@@ -9,9 +9,9 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestListFillsPages: a first list leaves pages nearly full. They were half full, and the
-// file of small objects took two thirds more. Names of an encrypted file come in no order:
-// there full pages would split in time, and half of each is room.
+// TestListFillsPages: a first list leaves pages nearly full. With half-full pages, a file
+// of small objects would take two thirds more. The names in an encrypted file are not in
+// order: its full pages would split in time, so half of each is left free.
 func TestListFillsPages(t *testing.T) {
 	srv := server{}
 	for i := range 4000 {

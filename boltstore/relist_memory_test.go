@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestRelistLetsObjectsGo: only the first of many differences keep their decoded
-// objects. An index that is added meanwhile has them all, and handlers are told all.
+// TestRelistLetsObjectsGo: only the first of many differences keep their decoded objects.
+// An index that is added meanwhile has all of them, and handlers are told all of them.
 func TestRelistLetsObjectsGo(t *testing.T) {
 	for _, c := range []Compression{CompressionNone, CompressionZstd} {
 		t.Run(fmt.Sprint("compression ", c), func(t *testing.T) {

@@ -166,7 +166,7 @@ func TestIndicesAfterSetAside(t *testing.T) {
 }
 
 // TestSetAsideWhileStaged: the contents are set aside while a list is staged. The list,
-// which is of the cluster before, begins again.
+// which is of the previous cluster, begins again.
 func TestSetAsideWhileStaged(t *testing.T) {
 	for _, staged := range []bool{true, false} {
 		t.Run(fmt.Sprint("staged ", staged), func(t *testing.T) {
@@ -194,8 +194,8 @@ func TestSetAsideWhileStaged(t *testing.T) {
 	}
 }
 
-// TestHandlerForgottenWhileStaged: a durable handler that was not registered for long is
-// removed while a list is staged. If it returns it starts over.
+// TestHandlerForgottenWhileStaged: a durable handler that has not been registered for a
+// long time is removed while a list is staged. If it returns it starts over.
 func TestHandlerForgottenWhileStaged(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{FlushInterval: 100 * time.Hour, Clock: clk, HandlerAge: 10 * time.Hour})
@@ -219,7 +219,7 @@ func TestHandlerForgottenWhileStaged(t *testing.T) {
 	}
 }
 
-// TestDescribedWhileStaged: what discovery says while a list is staged stays known.
+// TestDescribedWhileStaged: discovery's answers while a list is staged stay known.
 func TestDescribedWhileStaged(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{})

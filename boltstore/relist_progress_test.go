@@ -92,7 +92,7 @@ func (l *firstList) attempt(s *Claimed, m int) (from int) {
 	return from
 }
 
-// nothing fails if any of the stage can be seen.
+// nothing fails the test if any part of the stage can be seen.
 func nothing(t *testing.T, s *Claimed) {
 	t.Helper()
 	st := s.State()
@@ -161,8 +161,8 @@ func wants(t *testing.T, what string, s *Claimed, srv server) {
 	}
 }
 
-// TestListTakenUp: a first list goes on where it was interrupted, in the same life or
-// the next. Nothing of it is visible before it ends.
+// TestListTakenUp: a first list goes on where it was interrupted, in the same life or the
+// next. No part of it is visible before it ends.
 func TestListTakenUp(t *testing.T) {
 	for name, o := range map[string]Options{
 		"plain": {}, "small commits": {maxCommitBytes: 1500}, "encrypted": {Keyset: sealtest.Keyset()}, "packed": {Compression: CompressionZstd},
@@ -356,8 +356,8 @@ func TestReleasedRelistWritesNothing(t *testing.T) {
 	wants(t, "of the second claim", s, srv)
 }
 
-// TestStageIsNotReadable: nothing of a stage or its progress can be read in an
-// encrypted file.
+// TestStageIsNotReadable: no part of a stage or its progress can be read in an encrypted
+// file.
 func TestStageIsNotReadable(t *testing.T) {
 	for _, ks := range []*seal.Keyset{nil, sealtest.Keyset()} {
 		path := testPath(t)

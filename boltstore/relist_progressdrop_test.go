@@ -107,8 +107,8 @@ func TestProgressOfNoUse(t *testing.T) {
 	}
 }
 
-// TestProgressDropped: the stage of an interrupted list goes once it is of no use, and
-// does not mix with other contents.
+// TestProgressDropped: the stage of an interrupted list is removed when it is of no use,
+// and does not mix with other contents.
 func TestProgressDropped(t *testing.T) {
 	begun := func(t *testing.T, o Options) (string, *DB, *Claimed, *firstList) {
 		path := testPath(t)

@@ -165,8 +165,8 @@ func TestOlderChangesAreDropped(t *testing.T) {
 	}
 }
 
-// TestOutdatedIsHidden: contents of another Go type or transform are not served, but
-// show what was deleted meanwhile.
+// TestOutdatedIsHidden: contents of another Go type or transform are not served, but show
+// which objects were deleted meanwhile.
 func TestOutdatedIsHidden(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -18,7 +18,7 @@ import (
 	"github.com/kubewake/kubewake/internal/podgen"
 )
 
-// byNode is an index as controllers have it.
+// byNode is a typical index of controllers.
 func byNode(obj any) ([]string, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		node, _, err := unstructured.NestedString(u.Object, "spec", "nodeName")

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestObjectBudget: sources share the budget in the order in which they come. One that
-// grows beyond it is dropped whole and comes back once it leaves an eighth free.
+// TestObjectBudget: sources share the budget in the order in which they come. A source
+// that grows beyond it is dropped completely, and comes back when it would leave an
+// eighth free.
 func TestObjectBudget(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, ObjectMemory: 144_000})
 	var all []*Claimed
@@ -82,8 +83,8 @@ func TestPackedDoesNotFit(t *testing.T) {
 	f.same()
 }
 
-// TestLargerThanSeen: what small objects take in memory, in proportion to the file, is no
-// measure for large ones, which would never be in memory again.
+// TestLargerThanSeen: the memory of small objects, in proportion to the file, is not a
+// measure for large ones, which would otherwise never be in memory again.
 func TestLargerThanSeen(t *testing.T) {
 	f := newResidentTest(t, Options{ObjectMemory: 4 << 20, maxCommitBytes: 1}, 40)
 	loadedInMemory(t, f.s)
@@ -106,8 +107,8 @@ func TestNoObjectMemory(t *testing.T) {
 	f.same()
 }
 
-// TestMemoryLimit: the limits of the control group and of those above it hold, and that
-// of Go's runtime.
+// TestMemoryLimit: the limits of the control group, of the groups above it and of Go's
+// runtime are respected.
 func TestMemoryLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		files   map[string]string

@@ -11,7 +11,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-// loadedInMemory returns what readers use, once loading has ended.
+// loadedInMemory returns the memory that readers use, when loading has ended.
 func loadedInMemory(t testing.TB, s *Claimed) *resident {
 	t.Helper()
 	s.db.objects.wait()

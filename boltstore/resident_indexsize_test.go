@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestResidentIndexSize: what objects count in memory has their values in the indices, be
-// these there from the beginning or added later.
+// TestResidentIndexSize: the counted memory of objects includes their values in the
+// indices, whether these exist from the beginning or are added later.
 func TestResidentIndexSize(t *testing.T) {
 	const objects, values = 200, 30
 	for name, index := range map[string]cache.IndexFunc{

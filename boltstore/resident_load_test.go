@@ -96,8 +96,8 @@ func testDecodedOnce(t *testing.T) {
 	}
 }
 
-// TestLoadedAndReplayedOnce: what is loaded and replayed at the same time is decoded
-// once.
+// TestLoadedAndReplayedOnce: objects that are loaded and replayed at the same time are
+// decoded once.
 func TestLoadedAndReplayedOnce(t *testing.T) {
 	const objects = 600
 	f := newResidentTest(t, Options{ObjectMemory: -1}, objects)
@@ -156,7 +156,7 @@ func (c *slowCodec) Decode(data []byte) (runtime.Object, error) {
 	return c.Codec.Decode(data)
 }
 
-// newSlow has a source whose objects are decoded once the test lets them.
+// newSlow returns a source whose objects are decoded when the test allows it.
 func newSlow(t *testing.T, o Options, path string) (*slowCodec, *DB, *Claimed) {
 	c, err := codec.For(&corev1.ConfigMap{})
 	if err != nil {
@@ -168,8 +168,8 @@ func newSlow(t *testing.T, o Options, path string) (*slowCodec, *DB, *Claimed) {
 	return slow, db, claimTest(t, db, Claim{Codec: slow, Indexers: indexers})
 }
 
-// TestChangedWhileLoading: what commits change while the objects are loaded is in memory
-// as they left it.
+// TestChangedWhileLoading: objects that commits change during loading are in memory as
+// the commits left them.
 func TestChangedWhileLoading(t *testing.T) {
 	f := newResidentTest(t, Options{ObjectMemory: -1}, 3)
 	closeTest(t, f.db)
@@ -241,8 +241,8 @@ func TestReadersWaitForMemory(t *testing.T) {
 	sameInMemory(t, s.Store)
 }
 
-// TestReloadedInTheirPlace: while other contents are loaded, objects of those before go
-// as theirs come, so that both together take no more than either.
+// TestReloadedInTheirPlace: while other contents are loaded, the earlier objects are
+// dropped as the new ones come, so that both together take no more than either.
 func TestReloadedInTheirPlace(t *testing.T) {
 	c, err := codec.For(&corev1.ConfigMap{})
 	if err != nil {

@@ -16,8 +16,8 @@ func lateIndex(o any) ([]string, error) {
 	return []string{"last" + o.(*corev1.ConfigMap).Name[3:]}, nil
 }
 
-// TestResidentLosses: what a file has lost is not served from memory once the file has
-// been replaced, and a list brings it back.
+// TestResidentLosses: objects that a file has lost are not served from memory after the
+// file was replaced, and a list brings them back.
 func TestResidentLosses(t *testing.T) {
 	path := testPath(t)
 	db, err := Open(path, Options{ObjectMemory: 8 << 20})
@@ -58,7 +58,7 @@ func TestResidentLosses(t *testing.T) {
 	s.Release()
 }
 
-// slowly has two sources, the first of which is being loaded.
+// slowly returns two sources, the first of which is being loaded.
 func slowly(t *testing.T, budget int64) (slow *slowCodec, db *DB, first, second *Claimed) {
 	path := testPath(t)
 	others := Source{Resource: "others", Version: "v1", Form: FormTyped}
@@ -101,7 +101,7 @@ func TestLoadedInTurn(t *testing.T) {
 	}
 }
 
-// TestLoadingEnds: a release gives back what was reserved for objects that are being
+// TestLoadingEnds: a release gives back the reservation for objects that are being
 // loaded.
 func TestLoadingEnds(t *testing.T) {
 	slow, db, first, second := slowly(t, 50_000)
@@ -115,8 +115,7 @@ func TestLoadingEnds(t *testing.T) {
 	}
 }
 
-// TestIndexAddedWhileLoading: objects that are loaded after an index was added are found
-// by it.
+// TestIndexAddedWhileLoading: an index finds objects that are loaded after it was added.
 func TestIndexAddedWhileLoading(t *testing.T) {
 	f := newResidentTest(t, Options{ObjectMemory: -1}, 30)
 	closeTest(t, f.db)
@@ -163,7 +162,7 @@ func TestIncompleteInMemory(t *testing.T) {
 	f.same()
 }
 
-// TestReusedValues: an index function may use the slice that it returns again.
+// TestReusedValues: an index function may reuse the slice that it returns.
 func TestReusedValues(t *testing.T) {
 	f := newResidentTest(t, Options{}, 20)
 	loadedInMemory(t, f.s)
@@ -220,8 +219,8 @@ func TestFileReadsWhileLoading(t *testing.T) {
 	}
 }
 
-// TestTwoLateIndices: an index that is built in the file takes nothing away from another
-// one that is not built yet.
+// TestTwoLateIndices: building one index in the file does not affect another one that is
+// not built yet.
 func TestTwoLateIndices(t *testing.T) {
 	f := newResidentTest(t, Options{}, 10)
 	loadedInMemory(t, f.s)

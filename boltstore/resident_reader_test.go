@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestReaderOverReload: a reader that is held up while other contents come, and are loaded
-// into memory in the place of those before, misses nothing.
+// TestReaderOverReload: a reader is held up while new contents come and replace the
+// earlier ones in memory. It misses nothing.
 func TestReaderOverReload(t *testing.T) {
 	for name, missing := range map[string]func(s *Store) bool{
 		"GetByKey": nil,

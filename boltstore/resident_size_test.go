@@ -14,8 +14,8 @@ import (
 	"github.com/kubewake/kubewake/internal/podgen"
 )
 
-// TestResidentSize: what a source counts for its objects in memory is near what they
-// take there.
+// TestResidentSize: a source's count for its objects in memory is close to their real
+// size.
 func TestResidentSize(t *testing.T) {
 	const objects = 300
 	pods := podgen.New(1)

@@ -41,7 +41,7 @@ func newResidentTest(t *testing.T, o Options, objects int) *residentTest {
 	return f
 }
 
-// set makes an object on the server.
+// set creates an object on the server.
 func (f *residentTest) set(n int, words string) *corev1.ConfigMap {
 	f.rv++
 	o := configMap("ns", fmt.Sprintf("cm%03d", n), f.rv, map[string]string{"words": words})
@@ -74,8 +74,8 @@ func (f *residentTest) same() {
 }
 
 // TestPointersAreStable: all reads return the same pointer for an object until it
-// changes: after an event, the pointer that handlers are told. A relist keeps it where it
-// keeps the record, staged or not.
+// changes: after an event, the pointer that handlers are told. A relist, staged or not,
+// keeps the pointer if it keeps the record.
 func TestPointersAreStable(t *testing.T) {
 	for _, commitBytes := range []int{1, 4 << 20} {
 		t.Run(fmt.Sprint("staged above ", commitBytes), func(t *testing.T) {
@@ -134,8 +134,8 @@ func TestPreviousFromMemory(t *testing.T) {
 	}
 }
 
-// TestNeverBack: readers see no step back, and all of a commit or nothing, while a source
-// moves between the file and memory.
+// TestNeverBack: while a source moves between the file and memory, readers see no step
+// back, and either a whole commit or none of it.
 func TestNeverBack(t *testing.T) {
 	f := newResidentTest(t, Options{ObjectMemory: 60_000}, 20)
 	var moves atomic.Int64
@@ -243,7 +243,7 @@ func TestResidentRestart(t *testing.T) {
 }
 
 // TestResidentHidden: objects of another transform or Go type are not in memory, and come
-// once a relist has replaced them.
+// when a relist has replaced them.
 func TestResidentHidden(t *testing.T) {
 	f := newResidentTest(t, Options{}, 10)
 	loadedInMemory(t, f.s)
@@ -257,7 +257,7 @@ func TestResidentHidden(t *testing.T) {
 	f.same()
 }
 
-// TestResidentSetAside: what is set aside is not read any more.
+// TestResidentSetAside: contents that are set aside are no longer read.
 func TestResidentSetAside(t *testing.T) {
 	f := newResidentTest(t, Options{}, 10)
 	loadedInMemory(t, f.s)

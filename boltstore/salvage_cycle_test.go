@@ -12,8 +12,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-// TestBucketsInACycle: buckets that lead back to the one that they are in, as old pages
-// can, are opened once each. Every one of them would lead to all others, and so on.
+// TestBucketsInACycle: buckets that lead back to their parent, as old pages can, are
+// opened once each. Otherwise each of them would lead to all others again and again.
 func TestBucketsInACycle(t *testing.T) {
 	path := t.TempDir() + "/cycle.db"
 	db, err := Open(path, Options{})

@@ -14,8 +14,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 )
 
-// TestPageOfAnotherSource: the disk brings back a page from when another source used it:
-// its records, or its journal. No object of the other one is served or told.
+// TestPageOfAnotherSource: the disk brings back a page from a time when another source
+// used it, with its records or its journal. No object of the other source is served or
+// told.
 func TestPageOfAnotherSource(t *testing.T) {
 	for part, root := range map[string]func(t sourceTx, m *sourceMeta) *bolt.Bucket{
 		"items":   func(t sourceTx, m *sourceMeta) *bolt.Bucket { return t.gen(m.Generation).Items.Bucket },

@@ -19,8 +19,8 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// onlyFile fails if anything is beside the file but the given files that were set
-// aside.
+// onlyFile fails the test if there is anything beside the file except the given files
+// that were set aside.
 func onlyFile(t *testing.T, path string, aside ...string) {
 	t.Helper()
 	if files := filesIn(t, filepath.Dir(path)); !slices.Equal(files, append([]string{path}, aside...)) {
@@ -44,7 +44,7 @@ func (f *failWrites) op(name, _ string) error {
 }
 
 // TestNoRoomToOpen: a damaged file stays if its replacement cannot be written, and
-// nothing is left beside it. Once there is room, all of its content is there.
+// nothing is left beside it. When there is room, all of its content is there.
 func TestNoRoomToOpen(t *testing.T) {
 	path := testPath(t)
 	srv := stored(t, path, 300, 3, Options{})
@@ -77,7 +77,7 @@ func TestNoRoomToOpen(t *testing.T) {
 	}
 }
 
-// TestNoRoomToHeal: so does an open file, even if only the rename fails, and no copies
+// TestNoRoomToHeal: an open file stays, too, even if only the rename fails, and no copies
 // pile up. Its sources can be written, and it is healed later.
 func TestNoRoomToHeal(t *testing.T) {
 	path := testPath(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// TestNobodyWaitsForSnapshot: while a snapshot is written, and a swap of the file waits
+// TestNobodyWaitsForSnapshot: while a snapshot is written and a swap of the file waits
 // for it, all other readers and writers go on.
 func TestNobodyWaitsForSnapshot(t *testing.T) {
 	for name, swap := range map[string]func(db *DB) error{

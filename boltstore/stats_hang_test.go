@@ -8,7 +8,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// TestAsksOfAHangingDisk: what metrics and health checks ask does not wait for a commit.
+// TestAsksOfAHangingDisk: the calls of metrics and health checks do not wait for a
+// commit.
 func TestAsksOfAHangingDisk(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond})
 	s := claimTest(t, db, Claim{})

@@ -23,8 +23,8 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// TestStats: a DB counts its transactions, the changes in them and the bytes written,
-// and goes on to say so after Close.
+// TestStats: a DB counts its transactions, the changes in them and the bytes written, and
+// reports them even after Close.
 func TestStats(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond, ObjectMemory: 1 << 20})
 	if st := db.Stats(); st.Changes.Count() != 0 || st.Failed != 0 || st.Failing != 0 || st.Writing != 0 || st.ObjectMemoryLimit != 1<<20 {
@@ -63,7 +63,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestStatsOfAFailingDisk: how long commits have failed, and how long one has taken.
+// TestStatsOfAFailingDisk: Stats says how long commits have failed, and how long one has
+// taken.
 func TestStatsOfAFailingDisk(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Unix(1e9, 0))
 	db := openTest(t, testPath(t), Options{Window: time.Millisecond, Clock: clk})

@@ -47,7 +47,7 @@ type follower struct {
 	content map[string]string
 }
 
-// catchUp applies what the journal has.
+// catchUp applies the journal's entries.
 func (f *follower) catchUp(s *Store) error {
 	for {
 		e, err := s.EntriesAfter(f.at)
@@ -155,8 +155,8 @@ func (w *momentsModel) check(m *storeModel) {
 	}
 }
 
-// TestMoments: a list from a moment is what was there then, and each version leads to the
-// moment of its state, until the journal is trimmed.
+// TestMoments: a list from a moment has the objects of that time, and each version leads
+// to the moment of its state, until the journal is trimmed.
 func TestMoments(t *testing.T) {
 	for name, o := range map[string]Options{"plain": {}, "sealed": {Keyset: sealtest.Keyset()}, "packed": {Compression: CompressionZstd}} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +221,8 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// TestMomentsTrimmed: what the journal no longer has is an error, never a shorter list.
+// TestMomentsTrimmed: a moment that the journal no longer has is an error, never a
+// shorter list.
 func TestMomentsTrimmed(t *testing.T) {
 	db := openTest(t, testPath(t), Options{JournalBytes: 1})
 	s, p := claimTest(t, db, Claim{}), &testProducer{}

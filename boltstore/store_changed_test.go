@@ -20,7 +20,7 @@ type watcher struct {
 	next <-chan struct{}
 }
 
-// sees says what a consumer sees now: "-" if there is nothing to act on.
+// sees returns what a consumer sees now, "-" if there is nothing to act on.
 func (w *watcher) sees() string {
 	w.t.Helper()
 	var ended error
@@ -43,7 +43,7 @@ func (w *watcher) sees() string {
 	return "[" + strings.Join(all, " ") + "]"
 }
 
-// woken fails unless what sees has waited for has come.
+// woken fails unless the awaited change has come.
 func (w *watcher) woken(want bool) {
 	w.t.Helper()
 	select {
@@ -124,7 +124,7 @@ func TestListWhole(t *testing.T) {
 }
 
 // TestChangedEnds: consumers are woken when the file is closed under an informer, and a
-// view tells that it is not told.
+// view says that it gets no notice.
 func TestChangedEnds(t *testing.T) {
 	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess})
 	s := claimTest(t, db, Claim{})
@@ -154,8 +154,8 @@ func TestChangedEnds(t *testing.T) {
 	}
 }
 
-// TestListWholeOfAProgram: what a program fills itself is whole from its first write on,
-// also if that was empty.
+// TestListWholeOfAProgram: a source that a program fills itself is whole from its first
+// write on, even an empty one.
 func TestListWholeOfAProgram(t *testing.T) {
 	for _, first := range []func(*Claimed) error{
 		func(s *Claimed) error { return s.Add(configMap("ns", "a", 1, nil)) },

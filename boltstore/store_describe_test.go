@@ -87,7 +87,7 @@ func TestDescribe(t *testing.T) {
 	known("compacted", openTest(t, path, Options{}))
 }
 
-// TestScopeByObjects: without a description, the objects tell the scope.
+// TestScopeByObjects: without a description, the objects show the scope.
 func TestScopeByObjects(t *testing.T) {
 	for namespace, want := range map[string]Scope{"a": ScopeNamespaced, "": ScopeCluster} {
 		db := openTest(t, testPath(t), Options{})

@@ -67,8 +67,7 @@ func TestIndexPageOfAnotherFunction(t *testing.T) {
 	}
 }
 
-// TestIndexPageOfAnEmptyIndex: an index in which no object has a value is complete all
-// the same.
+// TestIndexPageOfAnEmptyIndex: an index in which no object has a value is complete, too.
 func TestIndexPageOfAnEmptyIndex(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Indexers: cache.Indexers{"none": func(any) ([]string, error) { return nil, nil }}})

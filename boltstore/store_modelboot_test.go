@@ -7,7 +7,7 @@ import (
 )
 
 // anotherBoot opens a copy of the file as the next boot finds it after a power cut. It is
-// sound, and nothing of it is set aside.
+// sound, and no part of it is set aside.
 func (m *storeModel) anotherBoot() {
 	snap, err := m.db.Snapshot()
 	m.must(err)

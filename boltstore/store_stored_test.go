@@ -18,7 +18,7 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// storedTimes is key, content and age of all objects that a program stored.
+// storedTimes returns key, content and age of all objects that a program stored.
 func storedTimes(t *testing.T, s *Claimed, clk *testingclock.FakeClock) string {
 	t.Helper()
 	var all []string
@@ -40,8 +40,8 @@ func storedTimes(t *testing.T, s *Claimed, clk *testingclock.FakeClock) string {
 	return fmt.Sprint(all)
 }
 
-// TestStoredTimes: the times at which a program stored its objects survive whatever is
-// done to the file.
+// TestStoredTimes: the times at which a program stored its objects survive all operations
+// on the file.
 func TestStoredTimes(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	for _, memory := range []int64{-1, 1 << 20} {

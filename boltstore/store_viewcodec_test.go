@@ -6,9 +6,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/codec"
 )
 
-// TestViewOfAClaimWithACodec: while a source is claimed with a codec of the program's own,
-// a view reads it by that, also if client-go's scheme knows the type. A view that does not
-// know the codec does not have the source read again.
+// TestViewOfAClaimWithACodec: while a source is claimed with a codec of the program's
+// own, a view reads it with that codec, even if client-go's scheme knows the type. A view
+// without the codec does not cause the source to be read again.
 func TestViewOfAClaimWithACodec(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -8,8 +8,8 @@ import (
 )
 
 // TestViewOfAnIndexThatLacksObjects: a view is open while a program stores an object that
-// an index of the file comes to lack, since the program does not use it. The view does not
-// answer without the object from then on.
+// an index of the file comes to lack, since the program does not use it. From then on the
+// view does not answer without the object.
 func TestViewOfAnIndexThatLacksObjects(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -2,8 +2,8 @@ package boltstore
 
 import "testing"
 
-// TestViewOfAnotherTransform: a view is open while an informer replaces what the file
-// holds, under another version of its transform. The view reads the new objects.
+// TestViewOfAnotherTransform: a view is open while an informer replaces the file's
+// objects, under another version of its transform. The view reads the new objects.
 func TestViewOfAnotherTransform(t *testing.T) {
 	db := openTest(t, testPath(t), Options{})
 	s := claimTest(t, db, Claim{Indexers: indexers})
@@ -28,8 +28,8 @@ func TestViewOfAnotherTransform(t *testing.T) {
 	read("listed again")
 }
 
-// TestViewOfAnotherType: the same with another structure of the Go type, as a new build
-// has it.
+// TestViewOfAnotherType: the same with another structure of the Go type, as in a new
+// build.
 func TestViewOfAnotherType(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -23,8 +23,8 @@ func TestPlainHandlerOfALostSource(t *testing.T) {
 	}
 }
 
-// TestPlainHandlerOfADamagedMeta: what a source's meta said of plain handlers is lost with
-// the meta.
+// TestPlainHandlerOfADamagedMeta: the facts about plain handlers in a source's meta are
+// lost with the meta.
 func TestPlainHandlerOfADamagedMeta(t *testing.T) {
 	path := testPath(t)
 	db := openTest(t, path, Options{})

@@ -45,7 +45,7 @@ func TestLeftBehind(t *testing.T) {
 	expect(t, h, of, 200, "a/x") // both are kept: versions of the whole one hold everywhere
 	watches := map[string]http.Handler{
 		"?watch=1&resourceVersion=0": h,
-		// as informers begin, and kubewake serve answers
+		// as informers start, and kubewake serve answers
 		"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan": New(db, Options{Fresh: time.Minute}),
 	}
 	begun, ended := make(chan struct{}), make(chan struct{})
@@ -83,9 +83,9 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// TestKeptNext: while the source that a program keeps in the place of another one has not
-// been listed yet, reads show what the other one has. A watch there would go on in silence,
-// so it has to come again.
+// TestKeptNext: a program keeps a source in place of another one. Until the new source
+// has been listed, reads show the objects of the other one. A watch there would stay
+// silent, so it must be repeated.
 func TestKeptNext(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	all := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
@@ -109,7 +109,7 @@ func TestKeptNext(t *testing.T) {
 	}
 }
 
-// TestRefusedEncoding: a client that refuses gzip gets none.
+// TestRefusedEncoding: a client that refuses gzip gets an answer without it.
 func TestRefusedEncoding(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	large := configMap("a", "x", 1)

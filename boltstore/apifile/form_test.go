@@ -73,7 +73,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestYAML: a list in YAML, which is sent as it is read, says what it says in JSON.
+// TestYAML: a list in YAML, which is sent as it is read, says the same as in JSON.
 func TestYAML(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	odd := configMap("a", "odd", 1)

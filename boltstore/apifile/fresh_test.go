@@ -19,8 +19,8 @@ import (
 )
 
 // TestFresh: a read without a version waits until the server has confirmed the state, so
-// it shows what was written before it. If the server cannot be asked, a warning says so, at
-// once. Other reads do not wait.
+// it shows all earlier writes. If the server cannot be asked, a warning says so, at once.
+// Other reads do not wait.
 func TestFresh(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{})
 	if _, err := sim.Start(); err != nil {
@@ -84,8 +84,8 @@ func mirrored(t *testing.T) (*kubesim.Server, *boltstore.DB) {
 	return sim, db
 }
 
-// TestFreshWatch: a watch that stands for a list without a version, as informers begin with,
-// shows what was written before it, as from a server. A plain watch waits for nothing.
+// TestFreshWatch: a watch in place of a list without a version, with which informers
+// begin, shows all earlier writes, as from a server. A plain watch waits for nothing.
 func TestFreshWatch(t *testing.T) {
 	sim, db := mirrored(t)
 	h := New(db, Options{Fresh: time.Minute})
@@ -142,7 +142,7 @@ func TestFreshAtACut(t *testing.T) {
 		t.Fatal(err)
 	}
 	sim.DropConnections()
-	// Which request failed, and where it went, is not the client's business.
+	// The client is not told which request failed, nor where it went.
 	if a := expect(t, h, path, 200, ""); !strings.HasSuffix(a.header.Get("Warning"), `the server cannot be asked: offline"`) {
 		t.Errorf("%v", a.header)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
-// FuzzAPI sends any method, path, query and Accept header. Each gets an answer of
-// the API, no Secrets, and leaves the file as it is.
+// FuzzAPI sends any method, path, query and Accept header. Each gets an answer of the
+// API, without Secrets, and leaves the file as it is.
 func FuzzAPI(f *testing.F) {
 	db := filetest.Open(f, boltstore.Options{})
 	s := filetest.Claim(f, db, source1("configmaps", "", ""), &corev1.ConfigMap{})

@@ -33,7 +33,7 @@ func configMap(namespace, name string, version int, labels ...string) *corev1.Co
 	return &corev1.ConfigMap{ObjectMeta: meta(namespace, name, version, labels...), Data: map[string]string{"k": name}}
 }
 
-// answered is an answer in short.
+// answered is the short form of an answer.
 type answered struct {
 	code   int
 	header http.Header
@@ -42,7 +42,7 @@ type answered struct {
 	names  string
 }
 
-// ask sends a request, whose answer must come without waiting.
+// ask sends a request that must be answered without waiting.
 func ask(t testing.TB, h http.Handler, method, path string, header ...string) answered {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, nil)

@@ -225,7 +225,7 @@ func TestEndOfFile(t *testing.T) {
 	}
 }
 
-// lineWriter tells what is written to an answer.
+// lineWriter passes on the lines of an answer.
 type lineWriter struct {
 	header http.Header
 	wrote  chan string

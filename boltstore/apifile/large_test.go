@@ -69,8 +69,8 @@ func TestLargeList(t *testing.T) {
 	}
 }
 
-// TestLargeListCompressed: a large list is compressed for those who accept it, and the
-// same.
+// TestLargeListCompressed: a large list is compressed for clients that accept it, with
+// the same content.
 func TestLargeListCompressed(t *testing.T) {
 	_, h := large(t, 300)
 	plain := ask(t, h, http.MethodGet, "/api/v1/configmaps")
@@ -88,7 +88,7 @@ func TestLargeListCompressed(t *testing.T) {
 }
 
 // TestContentsGoMeanwhile: a list whose contents are set aside while it is sent breaks
-// off. It does not end as if it were whole.
+// off. It does not end like a complete list.
 func TestContentsGoMeanwhile(t *testing.T) {
 	for accept, n := range map[string]int{"application/json": 300, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1": 2000, "application/yaml": 300, asTable: 2000} {
 		s, h := large(t, n)

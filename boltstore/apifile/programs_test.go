@@ -64,7 +64,7 @@ type watching struct {
 	stale bool // the server was restored
 }
 
-// rendered is what is compared of an object.
+// rendered is the compared part of an object.
 func rendered(version any, of map[string]string) string {
 	if len(of) == 0 {
 		of = nil
@@ -73,9 +73,9 @@ func rendered(version any, of map[string]string) string {
 }
 
 // TestPrograms runs random programs of changes, lists, restores, own writes, contents set
-// aside, new lives and compactions. Lists, pages that go on, and lists of exact versions are
-// each of one state that was. Clients that watch, break off and go on from the last version
-// they have seen end equal. KUBEWAKE_PROGRAMS says how many programs.
+// aside, new lives and compactions. Lists, continued pages, and lists of exact versions
+// each show one former state. Clients that watch, break off and go on from the last
+// version they have seen end equal. KUBEWAKE_PROGRAMS says how many programs.
 func TestPrograms(t *testing.T) {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("KUBEWAKE_PROGRAMS"), "12"))
 	if err != nil {
@@ -104,7 +104,7 @@ func TestPrograms(t *testing.T) {
 	t.Log(total)
 }
 
-// did notes what was done, for the log of a failure.
+// did notes the steps, for the log of a failure.
 func (p *program) did(format string, args ...any) {
 	p.log = append(p.log, fmt.Sprintf(format, args...))
 	p.counts[strings.Fields(format)[0]]++

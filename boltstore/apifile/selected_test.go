@@ -15,8 +15,8 @@ import (
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
-// TestSourceOfAField: what a source was selected by can be asked for, whatever it keeps of
-// its objects.
+// TestSourceOfAField: the fields that a source was selected by can be asked for, in every
+// form of its objects.
 func TestSourceOfAField(t *testing.T) {
 	pod := corev1.Pod{ObjectMeta: meta("a", "x", 1), Spec: corev1.PodSpec{NodeName: "n1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
@@ -70,7 +70,8 @@ func TestSourceOfAField(t *testing.T) {
 	}
 }
 
-// TestFieldOfOthers: a field that the file cannot select by is the server's to answer.
+// TestFieldOfOthers: a question for a field that the file cannot select by is left to the
+// server.
 func TestFieldOfOthers(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	gizmo := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gizmo"}}

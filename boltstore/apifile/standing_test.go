@@ -19,8 +19,8 @@ import (
 )
 
 // TestChangesWithoutAVersion: some servers send deletes with the version that the object
-// had, and changes under an unchanged version. A watch that has begun brings them, as
-// handlers are told of them.
+// had, and changes under an unchanged version. An open watch brings them, just as
+// handlers are told them.
 func TestChangesWithoutAVersion(t *testing.T) {
 	db := filetest.Open(t, boltstore.Options{})
 	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
@@ -62,8 +62,8 @@ func watchFrom(t *testing.T, s *storage, version uint64) kubeapi.Watch {
 	return w
 }
 
-// brings returns what a watch brings until it has all there is, with the versions that a
-// client sees.
+// brings returns the events of a watch until it has brought all changes, with the
+// versions that a client sees.
 func brings(t *testing.T, w kubeapi.Watch) (all []string) {
 	t.Helper()
 	for {

@@ -30,8 +30,8 @@ func examples() map[string]kruntime.Object {
 	}
 }
 
-// survives decodes data that may be damaged. The result must be an object as good as
-// any other, and decoding must not need memory out of proportion.
+// survives decodes data that may be damaged. The result must be a usable object, and
+// decoding must not need memory out of proportion.
 func survives(t *testing.T, c codec.Codec, data []byte) {
 	t.Helper()
 	before := bytes.Clone(data)

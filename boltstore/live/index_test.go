@@ -21,15 +21,15 @@ import (
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
 
-// both are the readers of a file that is open and served.
+// both returns the readers of an open, served file.
 func both(t *testing.T, db *boltstore.DB) map[string]Reader {
 	t.Helper()
 	start(t, db, defaultLimits)
 	return map[string]Reader{"file": File(db), "socket": dial(t, db.Path())}
 }
 
-// TestIndex: each value of an index comes with its keys. Indices of secrets are shown
-// only to those who ask, but for the namespace.
+// TestIndex: each value of an index comes with its keys. Indices of secrets, except the
+// namespace, are shown only on request.
 func TestIndex(t *testing.T) {
 	db, s := world(t, testPath(t), 7, 10)
 	err := s.AddIndexers(cache.Indexers{"password": func(obj any) ([]string, error) {
@@ -78,8 +78,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestObjectAsItWas: both readers show an object as it was, or say that they do not
-// know, and redact it.
+// TestObjectAsItWas: both readers show an earlier state of an object, redacted, or say
+// that they do not know it.
 func TestObjectAsItWas(t *testing.T) {
 	db, s := world(t, testPath(t), 2, 10)
 	relist(t, s, 2, 50, "200") // the same versions, with other content
@@ -113,8 +113,8 @@ func TestObjectAsItWas(t *testing.T) {
 	}
 }
 
-// TestSorted: a query that asks for it gets objects in the order of their keys, also those
-// of an encrypted file, which has them in no order.
+// TestSorted: a query that asks for it gets objects in the order of their keys, even from
+// an encrypted file, whose keys are not in order.
 func TestSorted(t *testing.T) {
 	for name, o := range map[string]boltstore.Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
 		t.Run(name, func(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestMovedFile: the owner's file is moved away. While nothing is at the path the owner
-// answers, and says so. If another file is there, the owner tells nothing of its own,
-// and leaves the socket to the other's owner.
+// TestMovedFile: the owner's file is moved away. While there is no file at the path, the
+// owner answers, and says so. If another file is there, the owner shows nothing of its
+// own file, and leaves the socket to the other file's owner.
 func TestMovedFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files that are open cannot be renamed")

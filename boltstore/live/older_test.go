@@ -12,7 +12,7 @@ import (
 )
 
 // TestOlderOwner: an owner that knows neither indices nor earlier states says so. It is
-// not asked in a way that would have it show the object as it is now.
+// not asked in a way that would make it show the object's present state.
 func TestOlderOwner(t *testing.T) {
 	path := testPath(t)
 	sock, err := SocketPath(path)

@@ -112,7 +112,7 @@ func TestStrangerIsRefused(t *testing.T) {
 	}
 }
 
-// TestListen: a socket that Listen has made lets in this user and root, and nobody else.
+// TestListen: a socket that Listen has made lets in only this user and root.
 func TestListen(t *testing.T) {
 	sock := filepath.Join(openDir(t), "s")
 	if err := os.WriteFile(sock, nil, 0o600); err != nil {
@@ -149,8 +149,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestImpostor: the client does not believe a process that is neither the file owner's
-// nor root's.
+// TestImpostor: the client does not trust a process that is neither the file owner's nor
+// root's.
 func TestImpostor(t *testing.T) {
 	for _, c := range []struct {
 		uid  uint32 // of who serves

@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/apifile"
 )
 
-// silenced is a connection whose other end says nothing from some moment on, as a process
-// that is stopped.
+// silenced is a connection whose other end falls silent at some moment, like a stopped
+// process.
 type silenced struct {
 	net.Conn
 	now   *atomic.Bool
@@ -31,7 +31,7 @@ func (c silenced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestStoppedOwner: requests to an owner that is stopped end, and so do watches there.
+// TestStoppedOwner: requests to a stopped owner end, and so do watches there.
 func TestStoppedOwner(t *testing.T) {
 	path := testPath(t)
 	db, _ := world(t, path, 3, 1)

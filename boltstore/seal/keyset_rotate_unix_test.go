@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestRotateNoFile: what is not a file is refused at once. To open a FIFO would wait for
-// a writer.
+// TestRotateNoFile: a path that is not a file is refused at once. Opening a FIFO would
+// wait for a writer.
 func TestRotateNoFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")

@@ -179,8 +179,8 @@ var keyedStores = map[string]func(t *testing.T) cache.ThreadSafeStoreWithTransac
 	},
 }
 
-// TestThreadSafeStoresOfClientGo is what client-go's tests of its ThreadSafeStore say of
-// indices: no values without objects, and values that come and go.
+// TestThreadSafeStoresOfClientGo has the cases for indices of client-go's tests of its
+// ThreadSafeStore: no values without objects, and values that come and go.
 func TestThreadSafeStoresOfClientGo(t *testing.T) {
 	for name, make := range keyedStores {
 		t.Run(name, func(t *testing.T) {
@@ -294,8 +294,8 @@ func TestVersionsOfClientGo(t *testing.T) {
 	}
 }
 
-// TestErrorsByKey: what cannot be stored is reported, and the rest of a transaction is
-// stored.
+// TestErrorsByKey: an object that cannot be stored is reported, and the rest of a
+// transaction is stored.
 func TestErrorsByKey(t *testing.T) {
 	db := open(t, newPath(t), boltstore.Options{})
 	var errs []error

@@ -11,8 +11,9 @@ import (
 	"github.com/kubewake/kubewake/boltstore/stores"
 )
 
-// TestReplaceBesideWrites: what was stored before a Replace is gone after it, also if
-// both are under way at the same time. So it is in client-go's store, which has one lock.
+// TestReplaceBesideWrites: entries stored before a Replace are gone after it, even if
+// both are under way at the same time. client-go's store, which has one lock, behaves in
+// the same way.
 func TestReplaceBesideWrites(t *testing.T) {
 	for name, s := range map[string]cache.ThreadSafeStore{
 		"client-go":     cache.NewThreadSafeStore(cache.Indexers{}, cache.Indices{}),

@@ -14,7 +14,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore/stores"
 )
 
-// TestDamagedEntry: an entry that damage has taken counts as expired, and can be stored
+// TestDamagedEntry: an entry that is lost to damage counts as expired, and can be stored
 // again. When the store is opened with damage it begins empty.
 func TestDamagedEntry(t *testing.T) {
 	path := newPath(t)
@@ -70,8 +70,9 @@ func TestDamagedEntry(t *testing.T) {
 	closeDB(t, db) // it is sound again
 }
 
-// TestDamagedByKey: a store by key reports what damage has taken. No server will list it,
-// so Replace mends the source, and so does making the store again: the rest stays.
+// TestDamagedByKey: a store by key reports entries that are lost to damage. No server
+// will list it, so Replace mends the source, and so does making the store again: the rest
+// stays.
 func TestDamagedByKey(t *testing.T) {
 	path := newPath(t)
 	var db *boltstore.DB
@@ -141,7 +142,7 @@ func TestDamagedByKey(t *testing.T) {
 	must(0, db.Close())(t)
 }
 
-// TestMendKeepsTimes: what damage has not taken keeps the time at which it was stored.
+// TestMendKeepsTimes: undamaged entries keep the time at which they were stored.
 func TestMendKeepsTimes(t *testing.T) {
 	path, clk := newPath(t), fakeClock()
 	db := open(t, path, boltstore.Options{ObjectMemory: -1, Clock: clk})

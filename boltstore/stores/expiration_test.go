@@ -151,8 +151,7 @@ func TestExpiryAndClocks(t *testing.T) {
 	})
 }
 
-// TestKeptForEver: without a TTL an entry is served whatever its age, also if that is
-// not known.
+// TestKeptForEver: without a TTL an entry is served at any age, even an unknown one.
 func TestKeptForEver(t *testing.T) {
 	dev := devicetest.New(time.Unix(1000, 0))
 	path := newPath(t)
@@ -217,8 +216,8 @@ func TestStoredAgainMeanwhile(t *testing.T) {
 	}
 }
 
-// TestExpirationConcurrently: what was stored last is served, whatever readers remove
-// beside it.
+// TestExpirationConcurrently: the entry stored last is served, even while readers remove
+// expired ones.
 func TestExpirationConcurrently(t *testing.T) {
 	clk := fakeClock()
 	s := must(stores.NewTTLStore(claim(t, open(t, newPath(t), boltstore.Options{Clock: clk})), time.Second))(t)
@@ -287,8 +286,8 @@ func TestOtherType(t *testing.T) {
 	}
 }
 
-// TestOutdatedOfAnInformer: what an informer has stored stays, also while it is of another
-// Go type: the informer's list compares with it.
+// TestOutdatedOfAnInformer: an informer's objects stay, even if they have another Go
+// type: the informer's list compares with them.
 func TestOutdatedOfAnInformer(t *testing.T) {
 	path := newPath(t)
 	db := open(t, path, boltstore.Options{})
@@ -305,7 +304,7 @@ func TestOutdatedOfAnInformer(t *testing.T) {
 	}
 }
 
-// TestSourceOfAnInformer: what expires needs a source of its own.
+// TestSourceOfAnInformer: a store with expiry needs a source of its own.
 func TestSourceOfAnInformer(t *testing.T) {
 	db := informertest.Open(t)
 	inf, err := informer.NewSharedIndexInformer(db, informertest.ListerWatcher(framework.NewFakeControllerSource(), &corev1.Pod{}), &corev1.Pod{}, informer.Options{})

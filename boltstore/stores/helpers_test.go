@@ -18,7 +18,7 @@ import (
 	"github.com/kubewake/kubewake/boltstore"
 )
 
-// token is an entry that knows nothing of Kubernetes.
+// token is an entry without Kubernetes metadata.
 type token struct {
 	Name, Value string
 }
@@ -97,7 +97,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// text is what tokens are, in the order of their names.
+// text returns tokens as text, in the order of their names.
 func text(objs []any) string {
 	all := []string{}
 	for _, o := range objs {
@@ -106,7 +106,7 @@ func text(objs []any) string {
 	return fmt.Sprint(sorted(all))
 }
 
-// shown is what a read has found.
+// shown returns the result of a read as text.
 func shown(obj any, exists bool, err error) string {
 	if obj == nil {
 		return fmt.Sprint("nothing ", exists, err)

@@ -24,8 +24,8 @@ const (
 	killedDurability = "KUBEWAKE_TEST_STORES_DURABILITY"
 )
 
-// TestKilled: what a write has returned for is there after the process was killed, and
-// so is its time. A transaction is there whole or not at all.
+// TestKilled: after the process was killed, every write that had returned is there, with
+// its time. A transaction is there completely or not at all.
 func TestKilled(t *testing.T) {
 	if path := os.Getenv(killedDB); path != "" {
 		killedChild(path)

@@ -13,8 +13,8 @@ import (
 	"github.com/kubewake/kubewake/boltstore/stores"
 )
 
-// TestLog: where a method has no error to return, the log says what went wrong. It also
-// says that a store begins empty.
+// TestLog: if a method cannot return an error, the log says what went wrong. It also says
+// that a store begins empty.
 func TestLog(t *testing.T) {
 	var mu sync.Mutex
 	var said []string

@@ -71,8 +71,8 @@ func (p *pushed) end(is error) {
 	}
 }
 
-// TestPush: while push is called nothing waits for it, and all commits meanwhile are one
-// call.
+// TestPush: nothing waits for a call of push, and all commits during the call lead to one
+// more call.
 func TestPush(t *testing.T) {
 	for _, memory := range []int64{-1, 1 << 20} {
 		s := claim(t, open(t, newPath(t), boltstore.Options{ObjectMemory: memory}))
@@ -94,8 +94,8 @@ func TestPush(t *testing.T) {
 
 var errCause = errors.New("the program ends")
 
-// TestPushOnce: a push that takes long is followed by one call for all that was
-// committed meanwhile.
+// TestPushOnce: a push that takes long is followed by one call for everything committed
+// meanwhile.
 func TestPushOnce(t *testing.T) {
 	s := claim(t, open(t, newPath(t), boltstore.Options{}))
 	began, goOn := make(chan struct{}), make(chan struct{})
@@ -122,8 +122,8 @@ func TestPushOnce(t *testing.T) {
 	}
 }
 
-// TestPushOfAnInformer: an informer's state is pushed once it is whole: after the first
-// list, after each change, and in the next life at once. Push ends with the informer.
+// TestPushOfAnInformer: an informer's state is pushed when it is whole: after the first
+// list, after each change, and at once in the next life. Push ends with the informer.
 func TestPushOfAnInformer(t *testing.T) {
 	names := func(objs []any) string {
 		var all []string

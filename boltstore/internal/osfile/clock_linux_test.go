@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTimeNamespace: a time namespace shifts the clocks that begin at boot, and
-// keeps the boot's name. The time since boot is the machine's all the same.
+// TestTimeNamespace: a time namespace shifts the clocks that begin at boot, and keeps the
+// boot's name. The time since boot is still the machine's.
 func TestTimeNamespace(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
