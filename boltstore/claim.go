@@ -122,6 +122,9 @@ func (db *DB) newStore(c Claim) (*Store, error) {
 		}
 		s.trial = newTrial(c.Example)
 	}
+	if id := s.codec.ID(); id >= codec.IDCustom { // one form may have several codecs
+		s.type_ = fmt.Sprintf("%s codec %d", s.type_, id)
+	}
 	return s, nil
 }
 

@@ -15,24 +15,24 @@ type otherForm struct{ codec.Codec }
 
 func (otherForm) ID() byte { return 200 }
 
-// TestAnotherForm: objects that were stored with another codec are not decoded. They
-// are read again and told as changed. Deletes are told without the last state.
+// TestAnotherForm: objects that were stored with another codec are not decoded. That is no
+// damage. They are read again and told as changed. Deletes are told without the last state.
 func TestAnotherForm(t *testing.T) {
 	own, err := codec.For(&corev1.ConfigMap{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, serve := range []bool{false, true} {
-		t.Run(fmt.Sprint("serve outdated ", serve), func(t *testing.T) {
+	for _, c := range []struct{ upgraded, serve bool }{{true, false}, {true, true}, {false, false}, {false, true}} {
+		serve := c.serve
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			path := testPath(t)
 			db := openTest(t, path, Options{})
 			s := claimTest(t, db, Claim{Codec: otherForm{own}, Indexers: indexers})
 			srv := server{}
 			srv.set(configMap("a", "keeps", 1, map[string]string{"words": "w"}), configMap("a", "goes", 2, nil))
 			relist(t, s, "5", RelistOptions{}, srv.list(), 10)
-			err := s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil })
-			if err != nil {
-				t.Fatal(err)
+			if c.upgraded {
+				must(t, s.updateMeta(func(_ sourceTx, m *sourceMeta) error { m.TypeHash = "of an older build"; return nil }))
 			}
 			closeTest(t, db)
 
@@ -42,6 +42,9 @@ func TestAnotherForm(t *testing.T) {
 				if o != nil {
 					t.Errorf("served %v", o)
 				}
+			}
+			if err := s.Err(); err != nil && !serve || s.Outdated() != OutdatedType {
+				t.Errorf("outdated %q, %v", s.Outdated(), err)
 			}
 			delete(srv, "a/goes")
 			relist(t, s, "6", RelistOptions{}, srv.list(), 10)
