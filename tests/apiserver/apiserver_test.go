@@ -57,7 +57,7 @@ func testRestart(t *testing.T, s *Server) {
 	if _, err := get(t, s, "before-restart"); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing has happened to config maps since, and yet:
+	// No config map has changed since, and yet:
 	timeout := int64(10)
 	opts := metav1.ListOptions{ResourceVersion: old.ResourceVersion, TimeoutSeconds: &timeout}
 	w := untilServed(t, func() (watch.Interface, error) {
@@ -210,7 +210,7 @@ func TestFullRead(t *testing.T) {
 	}
 }
 
-// create makes a config map; "" stands for any name.
+// create creates a config map; "" means any name.
 func create(t *testing.T, s *Server, name string) *corev1.ConfigMap {
 	t.Helper()
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -238,8 +238,8 @@ func version(t *testing.T, rv string) uint64 {
 	return v
 }
 
-// untilServed repeats a request for as long as it is answered with 429, as it
-// is while the server fills its cache.
+// untilServed repeats a request as long as the answer is 429, as it is while the server
+// fills its cache.
 func untilServed[T any](t *testing.T, request func() (T, error)) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -113,7 +113,7 @@ func writeKubeconfig(path, server string) error {
 	return clientcmd.WriteToFile(*c, path)
 }
 
-// resources are kubesim's, and types that share their names with others.
+// resources are kubesim's types, and types that share their names with others.
 func resources() []kubesim.Resource {
 	v1 := func(group, kind string) schema.GroupVersionKind {
 		return schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
@@ -174,7 +174,7 @@ func must(ts *testscript.TestScript, err error) { ts.Check(err) }
 
 func sim(ts *testscript.TestScript) *kubesim.Server { return ts.Value("sim").(*kubesim.Server) }
 
-// mirror is a kubewake mirror of which all types are live.
+// mirror is a kubewake mirror whose types are all live.
 func mirror(ts *testscript.TestScript, args []string) (end func(), log *buffer) {
 	cmd := exec.Command(kubewake, append([]string{"mirror"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")

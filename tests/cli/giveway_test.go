@@ -44,7 +44,7 @@ func take(t *testing.T, path string, n int) {
 	}
 }
 
-// TestReadersGiveWay: a command that reads the file, and does not end, keeps no
+// TestReadersGiveWay: a command that reads the file and does not end does not keep a
 // mirror from starting.
 func TestReadersGiveWay(t *testing.T) {
 	if runtime.GOOS == "windows" {

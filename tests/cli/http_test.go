@@ -109,10 +109,10 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// TestQuietWake: types that the file knows are not looked up again, and where
-// nothing has changed a wake is a question, answered in a few hundred bytes, and
-// a watch for each of them, all over one connection. That takes HTTP/2, which
-// the API server speaks and the simulator does not.
+// TestQuietWake: types that the file knows are not looked up again. If nothing has
+// changed, a wake costs each of them a question, answered in a few hundred bytes, and a
+// watch, all over one connection. That takes HTTP/2, which the API server speaks and the
+// simulator does not.
 func TestQuietWake(t *testing.T) {
 	sim := kubesim.New(kubesim.Options{Resources: resources()})
 	if _, err := sim.Start(); err != nil {
@@ -193,7 +193,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// await asks until the answer is as it should be.
+// await asks until the answer is as expected.
 func await(t *testing.T, url string, code int, body string, log *buffer) {
 	t.Helper()
 	deadline := time.After(time.Minute)

@@ -59,7 +59,7 @@ func serves(ts *testscript.TestScript, neg bool, args []string) {
 
 var servers sync.Map // what ends the last one, by folder of the script
 
-// served ends what serves has begun.
+// served ends the process that serves has started.
 func served(ts *testscript.TestScript, _ bool, _ []string) {
 	end, ok := servers.Load(ts.Getenv("WORK"))
 	if !ok {

@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// cluster is a simulated one, and a kubeconfig for it.
+// cluster is a simulated cluster, and a kubeconfig for it.
 func cluster(t *testing.T) (sim *kubesim.Server, kubeconfig string) {
 	t.Helper()
 	sim = kubesim.New(kubesim.Options{Resources: resources()})
@@ -77,7 +77,7 @@ func serving(t *testing.T, path, kubeconfig string) (url string, log *buffer) {
 	return "http://" + addr, log
 }
 
-// TestStatusOfHandlers: how far behind a durable handler is.
+// TestStatusOfHandlers: status says how far behind a durable handler is.
 func TestStatusOfHandlers(t *testing.T) {
 	sim, _ := cluster(t)
 	path := filepath.Join(t.TempDir(), "f.db")
@@ -131,7 +131,7 @@ func TestStatusOfHandlers(t *testing.T) {
 	if line == nil || line[2] == "0" {
 		t.Fatal(got)
 	}
-	// It falls behind, also while nothing happens.
+	// It falls behind, even while nothing happens.
 	deadline := time.After(time.Minute)
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		if again := regexp.MustCompile(`(?m)^audit +pods/v1 +(\d+)s`).FindStringSubmatch(status(t, path)); again != nil && again[1] != line[1] {
@@ -145,7 +145,7 @@ func TestStatusOfHandlers(t *testing.T) {
 	}
 }
 
-// TestStatusOfMismatches: what is not used, and what was indexed again, is in
+// TestStatusOfMismatches: unused contents, and contents that were indexed again, are in
 // metrics, in /status and in kubewake status, with the reason.
 func TestStatusOfMismatches(t *testing.T) {
 	sim, kubeconfig := cluster(t)
@@ -201,8 +201,7 @@ func TestStatusOfMismatches(t *testing.T) {
 	}
 }
 
-// TestStatusOfDamage: so is a file that was set aside, and what could be saved
-// of it.
+// TestStatusOfDamage: a file that was set aside is there, too, with its salvaged part.
 func TestStatusOfDamage(t *testing.T) {
 	sim, kubeconfig := cluster(t)
 	dir := t.TempDir()
@@ -229,7 +228,7 @@ func TestStatusOfDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One page is lost that has objects, and nothing more.
+	// Exactly one page with objects is lost.
 	path := filepath.Join(dir, "f.db")
 	page, found := os.Getpagesize(), false
 	for at := 2 * page; at < len(b) && !found; at += page {

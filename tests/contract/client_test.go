@@ -23,7 +23,7 @@ const patience = time.Minute
 
 const jsonType = "application/json"
 
-// client speaks HTTP to one server: what is compared is what is on the wire.
+// client speaks HTTP to one server: the tests compare the bytes on the wire.
 type client struct {
 	host string
 	http *http.Client
@@ -48,8 +48,8 @@ type answer struct {
 	body   []byte
 }
 
-// do sends a request and repeats it for as long as the server answers 429, as
-// it does while it fills its caches.
+// do sends a request and repeats it as long as the server answers 429, as it does while
+// it fills its caches.
 func (c *client) do(t *testing.T, method, path string, header http.Header, body []byte) *answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -89,7 +89,7 @@ func (c *client) send(ctx context.Context, t *testing.T, method, path string, he
 
 func accept(mediaType string) http.Header { return http.Header{"Accept": {mediaType}} }
 
-// get reads path, whatever the answer.
+// get reads path, with any answer.
 func (c *client) get(t *testing.T, path string) *answer {
 	t.Helper()
 	return c.do(t, http.MethodGet, path, accept(jsonType), nil)
@@ -230,8 +230,7 @@ func (s *stream) expect(t *testing.T, want ...string) []event {
 	return out
 }
 
-// expectEnd reads up to the end of the stream, which is to come without
-// another event.
+// expectEnd reads up to the end of the stream, which must come without another event.
 func (s *stream) expectEnd(t *testing.T) {
 	t.Helper()
 	if e, err := s.next(t); err == nil {

@@ -278,7 +278,7 @@ func protoEvent(t *testing.T, body io.ReadCloser) watch.Event {
 	return watch.Event{Type: kind, Object: obj}
 }
 
-// partialCodecs decodes the types that stand for an object's metadata.
+// partialCodecs decodes the types for an object's metadata.
 func partialCodecs(t *testing.T) serializer.CodecFactory {
 	t.Helper()
 	s := runtime.NewScheme()

@@ -1,6 +1,6 @@
-// Package contract states what kubewake relies on in an API server, and holds
-// the real one and internal/kubesim to the same statements: the simulator may
-// stand for the server in all other tests only as far as these cases go.
+// Package contract states the behaviour of an API server on which kubewake relies, and
+// checks the real one and internal/kubesim by the same statements: in all other tests the
+// simulator may replace the server only as far as these cases go.
 package contract
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
-// TestMain lets cases run side by side on few processors too: most of them wait.
+// TestMain lets cases run side by side even on few processors: most of them wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
@@ -38,8 +38,7 @@ type target interface {
 	Restart(context.Context) error
 	// Compact makes the server forget all states before the present one.
 	Compact(context.Context) error
-	// Snapshot returns a function that takes the server back to the state it
-	// has now.
+	// Snapshot returns a function that takes the server back to its present state.
 	Snapshot(context.Context) (restore func(context.Context) error, err error)
 }
 
@@ -66,7 +65,7 @@ type realServer struct{ *apiserver.Server }
 
 func (s realServer) Restart(ctx context.Context) error { return s.RestartAPIServer(ctx) }
 
-// Compact restarts the server too, which else answers from its memory.
+// Compact also restarts the server, which would otherwise answer from its memory.
 func (s realServer) Compact(ctx context.Context) error {
 	if err := s.Server.Compact(ctx); err != nil {
 		return err
@@ -102,9 +101,9 @@ type testCase struct {
 	test func(*testing.T, *fixture)
 }
 
-// run holds a server to all cases: side by side those that only need a
-// namespace, then one by one those that disturb the whole server, or are
-// disturbed by others.
+// run checks a server with all cases: first, side by side, the cases that only need a
+// namespace, then, one by one, the cases that disturb the whole server, or are disturbed
+// by others.
 func run(t *testing.T, s target) {
 	t.Run("steady", func(t *testing.T) {
 		for name, cases := range map[string][]testCase{"list": lists, "watch": watches, "codec": codecs} {
@@ -189,7 +188,7 @@ func (f *fixture) object(path, name string, labels []string) map[string]any {
 	return obj.Object
 }
 
-// write sends an object and returns what the server made of it.
+// write sends an object and returns the server's form of it.
 func (f *fixture) write(t *testing.T, method, path string, body map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	var data []byte

@@ -88,8 +88,8 @@ func TestFieldsOfAllKinds(t *testing.T) {
 	}
 }
 
-// selectedOf are the names in a list, or the code of a failure and whether it says that the
-// field is known.
+// selectedOf returns the names in a list, or the code of a failure and whether it says
+// that the field is known.
 func selectedOf(t *testing.T, c *client, path string) string {
 	t.Helper()
 	a := c.do(t, http.MethodGet, path, nil, nil)

@@ -29,7 +29,7 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// notOfAFile are the cases that a file does not keep, with the reasons.
+// notOfAFile are the cases in which a file differs, with the reasons.
 var notOfAFile = map[string]string{
 	"a list of nothing has a version and no items": "the version of a list is its source's, which moves with the source's own changes",
 	"a bookmark comes before a timeout of 3 s":     "the same: it waits for a change elsewhere",
@@ -37,8 +37,8 @@ var notOfAFile = map[string]string{
 	"the hash of a schema, under another one":      "a file has no schemas",
 }
 
-// TestFile holds package apifile to the cases of lists, watches and forms. Writes go to a
-// simulator, reads to a file that informers keep.
+// TestFile checks package apifile with the cases of lists, watches and forms. Writes go
+// to a simulator, reads to a file that informers keep.
 func TestFile(t *testing.T) {
 	f := startFile(t)
 	t.Run("steady", func(t *testing.T) {

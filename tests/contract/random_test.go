@@ -24,10 +24,10 @@ import (
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
-// TestRandomReads sends the same random reads to a real server and to a file that informers
-// have kept while the objects were written: what one answers, the other answers, with the
-// same objects in the same order. KUBEWAKE_READS says how many there are, KUBEWAKE_SEED
-// which.
+// TestRandomReads sends the same random reads to a real server and to a file that
+// informers have kept while the objects were written: both give the same answers, with
+// the same objects in the same order. KUBEWAKE_READS says how many there are,
+// KUBEWAKE_SEED which.
 func TestRandomReads(t *testing.T) {
 	t.Parallel()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("KUBEWAKE_READS"), "500"))
@@ -211,7 +211,7 @@ func (r *reads) compare(t *testing.T, path, accept string) {
 	}
 }
 
-// saidOf is what is compared of an answer: objects by name and version, or the code of a
+// saidOf is the compared part of an answer: objects by name and version, or the code of a
 // failure. Versions of lists are the file's own.
 func saidOf(t *testing.T, c *client, path, accept string) (said, next string) {
 	t.Helper()

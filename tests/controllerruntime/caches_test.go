@@ -29,7 +29,8 @@ var (
 	widgets    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 )
 
-// kinds are what caches keep side by side, each with an object to ask with and a list.
+// kinds are the kinds that caches keep side by side, each with an example object and a
+// list.
 var kinds = map[string]struct {
 	one  func() client.Object
 	list func() client.ObjectList
@@ -212,7 +213,7 @@ func shown(o any, err error) string {
 	return fmt.Sprintf("%T %s %v", o, b, err)
 }
 
-// sorted is a list with its items in order, since a stock cache has none.
+// sorted returns a list with its items in order, since a stock cache does not order them.
 func sorted(l client.ObjectList, err error) string {
 	if err != nil {
 		return "error: " + err.Error()
@@ -259,7 +260,7 @@ func same(t *testing.T, p *population, what string, stock, ours *kept, events bo
 	})
 }
 
-// TestCaches: caches of all kinds show what the stock cache shows, object by object and
+// TestCaches: caches of all kinds show the same as the stock cache, object by object and
 // error by error, and their handlers are told the same, through changes and a restart.
 func TestCaches(t *testing.T) {
 	server(t)

@@ -43,7 +43,7 @@ func run(t *testing.T, mgr manager.Manager) (end func() error, ended <-chan erro
 	return func() error { cancel(); return <-done }, done
 }
 
-// TestSecondManager: of two managers with one file and the same lists the second one
+// TestSecondManager: if two managers have one file and the same lists, the second one
 // keeps its objects in memory, and sees the same.
 func TestSecondManager(t *testing.T) {
 	p := newPopulation(t)

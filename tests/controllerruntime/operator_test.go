@@ -39,8 +39,8 @@ const (
 	envAgain      = "OPERATOR_AGAIN"     // each asks to be made again in an hour
 )
 
-// operate is an operator over config maps. It writes a line for each reconcile, before
-// it returns: what it found.
+// operate is an operator over config maps. For each reconcile, before it returns, it
+// writes a line with the object's state.
 func operate(path, kubeconfig string) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -217,9 +217,9 @@ func (r *running) end() {
 	}
 }
 
-// TestKilledOperator: what an operator had not finished when it was killed, and what
-// changed while it was down, deletes included, is reconciled by its next life; what it
-// had finished is not.
+// TestKilledOperator: an operator's next life reconciles the work that was unfinished at
+// the kill, and the changes while it was down, deletes included; it does not repeat
+// finished work.
 func TestKilledOperator(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, "one", "two")
@@ -231,7 +231,7 @@ func TestKilledOperator(t *testing.T) {
 	}
 	life.end()
 
-	// Nothing changed: nothing is reconciled but what comes now.
+	// Nothing has changed: only new changes are reconciled.
 	at := o.mark()
 	life = o.live(envHang + "=hangs")
 	o.says(at, "SYNCED")
@@ -265,8 +265,8 @@ func TestKilledOperator(t *testing.T) {
 	life.end()
 }
 
-// TestAgain: objects that are to be reconciled from time to time are by the next life,
-// too, also those of which it was told nothing else.
+// TestAgain: objects that must be reconciled from time to time are reconciled in the next
+// life, too, even without any change.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, "again")
@@ -306,8 +306,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestKillOperator: whatever is killed when, the operator comes to each object since it
-// was last changed.
+// TestKillOperator: whatever is killed at any time, the operator reconciles each object
+// after its last change.
 func TestKillOperator(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, "one", "two")

@@ -36,7 +36,7 @@ func metadataList(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadataList
 	return p
 }
 
-// population is objects on the server that one test has for itself.
+// population has a test's own objects on the server.
 type population struct {
 	t      *testing.T
 	client client.Client

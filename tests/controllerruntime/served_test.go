@@ -84,7 +84,7 @@ func (s *served) config() *rest.Config {
 	return cfg
 }
 
-// annotated is what the operator writes: the data that it has seen.
+// annotated is the annotation that the operator writes, with the data that it has seen.
 const annotated = "example.com/seen"
 
 // mark is a stock reconciler. It writes through the server that its manager has.
@@ -134,7 +134,7 @@ func (p *population) changes(round int) {
 	}
 }
 
-// versions are those of a population's objects.
+// versions returns the versions of a population's objects.
 func (p *population) versions(from client.Reader, l client.ObjectList) (map[string]string, error) {
 	if err := from.List(p.t.Context(), l, client.MatchingLabels{"test": p.mark}); err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func TestServedManager(t *testing.T) {
 		t.Error("a mirror that is killed ends in order")
 	}
 	s.start()
-	// Another manager begins now, and reads what the file has.
+	// Another manager starts now, and reads the file's objects.
 	again, err := ctrl.NewManager(s.config(), of(p))
 	if err != nil {
 		t.Fatal(err)

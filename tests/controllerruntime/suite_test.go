@@ -19,7 +19,7 @@ import (
 )
 
 // TestCacheSuite runs controller-runtime's own tests of its cache, with our informers in
-// the place of client-go's. It copies the module out of the module cache for that, and
+// place of client-go's. For that it copies the module out of the module cache, and
 // changes the lines that make an informer. Each cache has a file of its own. It takes
 // minutes: KUBEWAKE_SUITE=1 runs it.
 func TestCacheSuite(t *testing.T) {

@@ -260,11 +260,11 @@ func object(apiVersion, kind, namespace, name, in string) *unstructured.Unstruct
 		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{"in": in}}}}
 }
 
-// byBookmark has lists for what was missed only: a list that proves that nothing was
-// missed would count as one.
+// byBookmark allows only lists for missed changes: a list that proves that nothing was
+// missed would count as one of them.
 var byBookmark = informer.Options{Reflector: reflector.Options{Confirm: reflector.ConfirmBookmark}}
 
-// calls are what a handler was told.
+// calls are the calls of a handler.
 type calls struct {
 	mu   sync.Mutex
 	told []string
@@ -326,7 +326,7 @@ func list(t *testing.T, inf informers.GenericInformer) (all []string) {
 	return all
 }
 
-// names are the keys in what list returns.
+// names returns the keys in the result of list.
 func names(listed []string) (all []string) {
 	for _, l := range listed {
 		name, _, _ := strings.Cut(l, " ")

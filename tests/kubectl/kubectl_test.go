@@ -30,7 +30,7 @@ type cli struct {
 // inProcess are kubectl's commands that kubewake has.
 var inProcess = []string{"describe", "events", "wait", "api-resources", "api-versions"}
 
-// ran is what one command did.
+// ran is the result of one command.
 type ran struct {
 	out, err string
 	code     int
@@ -205,11 +205,11 @@ var (
 	ages    = regexp.MustCompile(`\b([0-9]+[smhdy])+\b`)
 	blanks  = regexp.MustCompile(` +`)
 	rulings = regexp.MustCompile(`-{4,}`)
-	// confirmed is what kubewake says of the age of data.
+	// confirmed matches kubewake's line about the age of the data.
 	confirmed = regexp.MustCompile(`(?m)^[a-z0-9.]+: confirmed by the server AGE ago\n`)
 )
 
-// run runs a command. Ages move on, and columns are as wide as they are.
+// run runs a command. Ages and the widths of columns are normalized.
 func (c *cli) run(t *testing.T, program, config string, command []string) ran {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

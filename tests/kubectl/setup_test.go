@@ -137,7 +137,7 @@ func startWorld(t *testing.T) *world {
 	return w
 }
 
-// describe is what the mirror would learn of a type.
+// describe returns the facts that the mirror would learn about a type.
 func (w *world) describe(t *testing.T, m *meta.RESTMapping, columns []boltstore.Column) boltstore.Description {
 	t.Helper()
 	dc, err := discovery.NewDiscoveryClientForConfig(w.Config())
@@ -211,7 +211,8 @@ func readObjects(t *testing.T, name string) (objs []*unstructured.Unstructured) 
 	}
 }
 
-// create makes an object with its status. One that is kept by a finalizer is deleted.
+// create makes an object with its status. An object that a finalizer keeps is then
+// deleted.
 func (w *world) create(t *testing.T, m meta.RESTMapper, o *unstructured.Unstructured) {
 	t.Helper()
 	mapping, err := m.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
@@ -343,7 +344,7 @@ func listWatchOf[L runtime.Object](of lists[L]) cache.ListerWatcher {
 	}
 }
 
-// answer is what a server says to a request.
+// answer is a server's answer to a request.
 type answer struct {
 	code  int
 	media string
@@ -372,8 +373,8 @@ func ask(t *testing.T, client *http.Client, url, accept string) answer {
 	return answer{resp.StatusCode, resp.Header.Get("Content-Type"), body}
 }
 
-// both asks the server and the file the same. Ages move on, so the server is asked before
-// and after the file, until it says the same twice.
+// both asks the server and the file the same question. Since ages move on, the server is
+// asked before and after the file, until its two answers agree.
 func (w *world) both(t *testing.T, client *http.Client, file, path, accept string) (server, ours answer) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

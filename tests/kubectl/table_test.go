@@ -26,7 +26,7 @@ const (
 	metadataForm = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 )
 
-// TestSideBySide: a file answers as the server from which it was mirrored.
+// TestSideBySide: a file answers like the server from which it was mirrored.
 func TestSideBySide(t *testing.T) {
 	w := startWorld(t)
 	client, err := rest.HTTPClientFor(w.Config())
@@ -77,7 +77,8 @@ func TestSideBySide(t *testing.T) {
 	t.Run("kubectl", func(t *testing.T) { testKubectl(t, w) })
 }
 
-// testMetadata: a file that has only metadata answers as a server that is asked for it.
+// testMetadata: a file with metadata only answers like a server that is asked for
+// metadata.
 func testMetadata(t *testing.T, w *world, client *http.Client) {
 	file, _ := w.mirror(t, boltstore.FormMetadata)
 	for _, r := range w.types {
@@ -92,8 +93,8 @@ func testMetadata(t *testing.T, w *world, client *http.Client) {
 	}
 }
 
-// compare fails unless the server and the file say the same. The version of a list and
-// what goes with it are each one's own.
+// compare fails unless the server and the file give the same answer, except for the
+// version of a list and its companions.
 func (w *world) compare(t *testing.T, client *http.Client, file, path, accept string) {
 	t.Helper()
 	server, ours := w.both(t, client, file, path, accept)
@@ -105,7 +106,7 @@ func (w *world) compare(t *testing.T, client *http.Client, file, path, accept st
 	}
 }
 
-// plain is an answer as indented JSON without the list's own version.
+// plain returns an answer as indented JSON without the list's own version.
 func plain(t *testing.T, a answer) string {
 	t.Helper()
 	body := a.body

@@ -15,9 +15,9 @@ import (
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
-// asked is what the server has been asked for by this test: lists and watches
-// of config maps, those that read everything, and first pages. A list that only proves
-// that nothing was missed asks for no older state than a version. It is noted apart.
+// asked counts this test's requests: lists and watches of config maps, those that read
+// everything, and first pages. A list that only proves that nothing was missed asks for
+// no older state than a version, and is counted separately.
 func (w *world) asked(since time.Time) (lists, watches, full, first int) {
 	w.Helper()
 	proves := false
@@ -47,7 +47,7 @@ func (w *world) asked(since time.Time) (lists, watches, full, first int) {
 	return lists, watches, full, first
 }
 
-// latency: a wake takes a few round trips, however long they are.
+// latency: a wake takes few round trips, however long these are.
 func latency(w *world) {
 	const way = 300 * time.Millisecond
 	path := filepath.Join(w.TempDir(), "test.db")
@@ -69,8 +69,8 @@ func latency(w *world) {
 	m.equal()
 	lists, watches, full, _ := w.asked(began)
 	w.Logf("synced after %s, by %d questions, %d watches, %d full reads, %d pages of a proof", took.Round(time.Millisecond), lists, watches, full, w.proofs)
-	// TLS, a question, and a watch that brings what was missed, a round trip
-	// each; where others change objects its bookmark comes two seconds later.
+	// TLS, a question, and a watch that brings the missed changes, take a round trip
+	// each; if others change objects, the bookmark comes two seconds later.
 	if took < 6*way || took > 6*way+4*time.Second {
 		w.Errorf("after %s", took)
 	}

@@ -37,7 +37,7 @@ var (
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	crds       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	// kinds are those of the types that every server here serves as they are.
+	// kinds are the kinds of the types that every server here has.
 	kinds = map[schema.GroupVersionResource]string{configMaps: "ConfigMap", widgets: "Widget"}
 )
 
@@ -79,7 +79,7 @@ func TestLinks(t *testing.T) {
 	)
 }
 
-// world is a namespace of the server, seen through a link.
+// world is a namespace of the server behind a link.
 type world struct {
 	*testing.T
 	s      *apiserver.Server
@@ -139,7 +139,7 @@ func (w *world) delete(gvr schema.GroupVersionResource, name string) {
 	}
 }
 
-// mirror is an informer behind the link, and what it has been told.
+// mirror is an informer behind the link, with the calls of its handler.
 type mirror struct {
 	*world
 	gvr     schema.GroupVersionResource
@@ -157,7 +157,7 @@ func (w *world) mirror(gvr schema.GroupVersionResource, user string, o informer.
 	return w.mirrorAt(filepath.Join(w.TempDir(), "test.db"), gvr, user, o)
 }
 
-// mirrorAt keeps what it sees in the file at path.
+// mirrorAt keeps its objects in the file at path.
 func (w *world) mirrorAt(path string, gvr schema.GroupVersionResource, user string, o informer.Options) *mirror {
 	w.Helper()
 	cfg := w.s.ConfigFor(user)
@@ -227,7 +227,7 @@ func (w *world) mirrorAt(path string, gvr schema.GroupVersionResource, user stri
 	return m
 }
 
-// expect waits until just that has been told, of names with a prefix.
+// expect waits until exactly these changes have been told, of names with a prefix.
 func (m *mirror) expect(prefix string, want ...string) {
 	m.Helper()
 	var got []string
@@ -264,7 +264,7 @@ func (w *world) until(limit time.Duration, cond func() bool, why func() string) 
 	}
 }
 
-// equal waits until the cache has what the server has.
+// equal waits until the cache equals the server.
 func (m *mirror) equal() {
 	m.Helper()
 	list, err := m.direct.Resource(m.gvr).Namespace(m.ns).List(m.Context(), metav1.ListOptions{})
@@ -341,8 +341,8 @@ func typeComesBack(w *world) {
 	m.equal()
 }
 
-// halfOpen: over HTTP/2 it is the transport's pings that notice, in 45 s; a
-// new watch would go over the same connection.
+// halfOpen: over HTTP/2 the transport's pings notice it, within 45 s; a new watch would
+// use the same connection.
 func halfOpen(w *world) {
 	w.namespace("half-open") // of its own: others change objects meanwhile
 	m := w.mirror(configMaps, apiserver.Admin, informer.Options{})
@@ -356,7 +356,7 @@ func halfOpen(w *world) {
 	m.equal()
 }
 
-// tuned are options that users do not see.
+// tuned are internal options.
 func tuned(t tuning.Reflector) (o reflector.Options) {
 	tuning.SetReflector(&o, t)
 	return o

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// proxy is a TCP link that fails as it is told.
+// proxy is a TCP link that fails on demand.
 type proxy struct {
 	to string
 
@@ -73,14 +73,14 @@ func (p *proxy) accept() {
 	}
 }
 
-// chunk is what was read at once, and when it is to come out.
+// chunk is a piece that was read at once, and the time at which it comes out.
 type chunk struct {
 	data []byte
 	due  time.Time
 }
 
-// copy passes on what comes from one end, later if the link has latency, and
-// ends the pair with it.
+// copy passes on the bytes from one end, later if the link has latency, and ends the pair
+// with it.
 func (p *proxy) copy(c *pair, to, from net.Conn, answers bool) {
 	chunks := make(chan chunk, 64)
 	go func() {
@@ -171,7 +171,7 @@ func (p *proxy) pace(n int) {
 	<-time.After(wait)
 }
 
-// all pairs there are.
+// all returns all present pairs.
 func (p *proxy) all() (pairs []*pair) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,22 +195,22 @@ func (p *proxy) reset() {
 	}
 }
 
-// cut resets a connection each time that so many more bytes have come from the
-// server, so many times.
+// cut resets a connection after every given number of bytes from the server, a given
+// number of times.
 func (p *proxy) cut(bytes, times int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left, p.every, p.cuts = bytes, bytes, times
 }
 
-// uncut is how many times have yet to come.
+// uncut returns how many of these resets have yet to come.
 func (p *proxy) uncut() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cuts
 }
 
-// delay is how late bytes come out, in each direction.
+// delay sets how late bytes come out, in each direction.
 func (p *proxy) delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -227,7 +227,7 @@ func (p *proxy) refuse(on bool) {
 	}
 }
 
-// freeze lets nothing pass over the connections there are; new ones work.
+// freeze lets nothing pass over the present connections; new ones work.
 func (p *proxy) freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +237,7 @@ func (p *proxy) freeze() {
 	}
 }
 
-// limit is how many bytes a second the server's answers share, 0: any.
+// limit sets how many bytes a second the server's answers share; 0 is no limit.
 func (p *proxy) limit(bytesPerSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,13 +13,12 @@ import (
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
-// restarts: after a restart of the server, which makes every version too old,
-// the client decodes what has changed and handlers are told of that. Both what
-// the server encodes from Go types and custom resources are read as JSON here;
-// the benchmark reads protobuf.
+// restarts: after a restart of the server, which makes every version too old, the client
+// decodes the changed objects and handlers are told these changes. Built-in types and
+// custom resources are both read as JSON here; the benchmark reads protobuf.
 func restarts(w *world) { restartsWith(w, false, "restart") }
 
-// restartsMetadata: the same, with the metadata of all and then what has changed.
+// restartsMetadata: the same, with the metadata of all objects and then the changed ones.
 func restartsMetadata(w *world) { restartsWith(w, true, "partial") }
 
 func restartsWith(w *world, metadata bool, prefix string) {

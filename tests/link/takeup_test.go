@@ -29,9 +29,9 @@ import (
 	"github.com/kubewake/kubewake/tests/apiserver"
 )
 
-// The test binary is also the program whose first list is interrupted: with
-// these set it reads the config maps into the file until it asks for the page
-// of that number, and then ends as it is told: killed, or in order.
+// The test binary is also the program whose first list is interrupted: with these set it
+// reads the config maps into the file until it asks for the page of that number, and then
+// ends as ordered: killed, or in order.
 const (
 	envDB         = "LINK_CHILD_DB"
 	envKubeconfig = "LINK_CHILD_KUBECONFIG"
@@ -109,10 +109,10 @@ func child(path string) error {
 	return db.Close()
 }
 
-// takenUp: a first list that is interrupted again and again, by kills and
-// orderly ends, goes on in the next life of the process where it was, though
-// objects change, go and come in between and the server forgets the list's
-// version. At the end nothing of that is missing.
+// takenUp: a first list that is interrupted again and again, by kills and orderly ends,
+// goes on in the next life of the process where it was, although objects are changed,
+// deleted and created in between and the server forgets the list's version. At the end
+// none of these changes is missing.
 func takenUp(w *world) {
 	const objects, life = 3000, 4
 	began := time.Now()
@@ -171,8 +171,8 @@ func takenUp(w *world) {
 	m.equal()
 	lists, watches, full, first := w.asked(began)
 	w.Logf("synced after %s, by %d questions, %d watches, %d pages: %v", time.Since(began).Round(time.Millisecond), lists, watches, full, m.inf.State().Relists)
-	// Of each interrupted life the page before the last one may not be in the
-	// file yet; the last one is not sent.
+	// The next to last page of each interrupted life may not be in the file yet; the last
+	// one is not sent.
 	if n := len(m.inf.GetStore().ListKeys()); first != 1 || full > (n+takeUpPage-1)/takeUpPage+4 {
 		w.Errorf("%d objects: %d pages, %d of them first ones", n, full, first)
 	}
@@ -182,9 +182,9 @@ func takenUp(w *world) {
 	m.toldAll("taken")
 }
 
-// toldAll waits until the handler knows of just the objects of the cache, of
-// names with a prefix, and looks how it came to: each is added, changed and
-// deleted in that order. A delete may come alone, of an object that went before its turn.
+// toldAll waits until the handler knows exactly the cache's objects with names of a
+// prefix, and checks the order of its calls: each object is added, changed and then
+// deleted. A delete may come alone, if the object was deleted before its turn.
 func (m *mirror) toldAll(prefix string) {
 	m.Helper()
 	want := map[string]bool{}

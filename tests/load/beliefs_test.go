@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// table is what handlers believe, a word for each handler and key, and what the program
-// says of itself. It is in a file that the program and the test have mapped: what was
-// stored stays if the program is killed.
+// table has the handlers' beliefs, a word for each handler and key, and the program's
+// reports about itself. It is in a file that the program and the test have mapped, so it
+// survives when the program is killed.
 type table struct {
 	sizes sizes
 	words []atomic.Uint64
@@ -39,7 +39,7 @@ func tableBytes(s sizes) int64 {
 	return int64(n) * 8
 }
 
-// openTable maps the table of a path. It makes it if nothing is there.
+// openTable maps the table at a path, and makes it if it does not exist.
 func openTable(path string, s sizes) (*table, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -86,8 +86,8 @@ func (w word) life() int       { return int(w >> (incBits + versionBits) % (1 <<
 func (w word) inc() uint32     { return uint32(w >> versionBits % (1 << incBits)) }
 func (w word) version() uint64 { return uint64(w % (1 << versionBits)) }
 
-// is says whether the word is what the server has. How an object's delete was told does
-// not matter.
+// is says whether the word equals the server's state. The form of a delete does not
+// matter.
 func (w word) is(s state) bool {
 	if !s.live {
 		return !w.live()
@@ -95,7 +95,7 @@ func (w word) is(s state) bool {
 	return w.live() && w.inc() == s.inc%(1<<incBits) && w.version() == s.version
 }
 
-// differing counts the keys that a handler knows otherwise than the server has them, and
+// differing counts the keys at which a handler's belief differs from the server, and
 // describes one.
 func (t *table) differing(h int, now []state) (n int, example string) {
 	for slot, s := range now {
@@ -109,7 +109,7 @@ func (t *table) differing(h int, now []state) (n int, example string) {
 	return n, example
 }
 
-// newest is the latest version that a handler was told.
+// newest returns the latest version that a handler was told.
 func (t *table) newest(h int) (version uint64) {
 	for slot := range t.sizes[handlers()[h].src] {
 		version = max(version, word(t.words[t.rows[h]+slot].Load()).version())
@@ -138,7 +138,7 @@ func (t *table) belief(h, life int) *belief {
 	return &belief{table: t, handler: of, life: life, row: t.words[t.rows[h] : t.rows[h]+t.sizes[of.src]]}
 }
 
-// told takes a call, and finds fault with it. It returns the version.
+// told takes a call, checks it, and returns the version.
 func (b *belief) told(live bool, m metav1.Object) uint64 {
 	slot, inc, version, err := identity(m)
 	if err != nil || slot >= len(b.row) {

@@ -16,8 +16,8 @@ import (
 	"github.com/kubewake/kubewake/internal/filetest"
 )
 
-// check holds a file that no program has open against what the server had at the versions
-// in it. It returns these.
+// check compares a file that no program has open with the server's state at the file's
+// versions. It returns these versions.
 func (w *writer) check(t *testing.T, path, keys, what string) (versions [sources]uint64) {
 	t.Helper()
 	began := time.Now()
@@ -83,7 +83,7 @@ func (w *writer) same(t *testing.T, s *boltstore.Store, want []state, what strin
 	filetest.SameIndices(t, indexers(), s, all)
 }
 
-// isObject says whether an object is what the server had.
+// isObject says whether an object equals the server's.
 func (w *writer) isObject(obj any, want []state) error {
 	slot, _, version, err := identity(obj.(metav1.Object))
 	if err != nil {

@@ -62,7 +62,7 @@ const (
 
 type order struct{ Do, Path string }
 
-// message is what the program says.
+// message is a message of the program.
 type message struct {
 	Ready  bool   // the file is open, and the informers run
 	Done   string // a finished order, with its error and duration
@@ -71,7 +71,7 @@ type message struct {
 	Status *status
 }
 
-// status is what the program says each second, of the time since the last.
+// status is the program's report each second, about the time since the last one.
 type status struct {
 	Anon       int64
 	Goroutines int
@@ -215,7 +215,7 @@ func (c *child) dump() {
 	}
 }
 
-// obey does what it is asked for until it is to end.
+// obey follows orders until it must end.
 func (c *child) obey(end func() error) error {
 	for in := json.NewDecoder(os.Stdin); ; {
 		var o order
@@ -282,7 +282,7 @@ func versionOf(rv string) uint64 {
 	return v
 }
 
-// report says each second how it is.
+// report sends the status each second.
 func (c *child) report() {
 	var peak int64
 	said := time.Now()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// figures are what all lives have reported.
+// figures are the reported figures of all lives.
 type figures struct {
 	anon       int64
 	goroutines int
@@ -41,8 +41,8 @@ func (f *figures) add(s *status) {
 	f.last = s
 }
 
-// Bounds. The table "Memory" in docs/design/commit.md has what the program keeps, and Go
-// lets the heap grow to twice that:
+// The bounds. The table "Memory" in docs/design/commit.md lists the memory that the
+// program keeps, and Go lets the heap grow to twice that:
 //
 //   - 15 MiB for each source: what waits for a commit, for handlers and for acknowledgements,
 //     and decoded objects; 8 MiB of what a watch reads ahead of a relist, 4 MiB of two pages

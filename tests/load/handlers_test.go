@@ -166,7 +166,7 @@ func (b *belief) plain(inf *informer.Informer, pass func(context.Context) error)
 	}
 }
 
-// object is what an event is about, as far as it is known.
+// object returns the object of an event, as far as it is known.
 func object(obj any) metav1.Object {
 	if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = d.Obj
@@ -175,7 +175,7 @@ func object(obj any) metav1.Object {
 	return m
 }
 
-// tell takes what a handler is told, and looks now and then whether it can be read.
+// tell takes a handler's call, and checks now and then whether the object can be read.
 func (b *belief) tell(inf *informer.Informer, live bool, obj any) {
 	m := object(obj)
 	if m == nil {
@@ -188,7 +188,7 @@ func (b *belief) tell(inf *informer.Informer, live bool, obj any) {
 	}
 }
 
-// read reads a key of which the handler was told. It finds fault with an older state.
+// read reads a key of which the handler was told. An older state is a fault.
 func (b *belief) read(inf *informer.Informer, key string, told word) (found metav1.Object) {
 	obj, exists, err := inf.GetStore().GetByKey(key)
 	if err != nil {
@@ -241,8 +241,8 @@ func (b *belief) durable(inf *informer.Informer, c *child, pass func(context.Con
 	})
 }
 
-// acknowledger returns a function that has events acknowledged soon, in any order, and some
-// refused.
+// acknowledger returns a function that soon acknowledges events, in any order, and
+// refuses some.
 func (c *child) acknowledger() func(informer.Event) error {
 	events := make(chan informer.Event, 256)
 	rnd := c.random()
@@ -274,7 +274,7 @@ func (c *child) acknowledger() func(informer.Event) error {
 	}
 }
 
-// reconcile notes what is there at each key that it gets, after some failures.
+// reconcile notes the state of each key that it gets, after some failures.
 func (b *belief) reconcile(inf *informer.Informer, q *informer.DurableQueue[string], c *child) {
 	for {
 		key, shutdown := q.Get()

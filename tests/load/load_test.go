@@ -50,7 +50,7 @@ type run struct {
 	life      time.Duration // at most
 }
 
-// TestLoad is what the package says.
+// TestLoad is described in the package's comment.
 func TestLoad(t *testing.T) {
 	most, duration := 3000, 10*time.Second
 	if raced { // all takes many times as long
@@ -259,7 +259,7 @@ func (r *run) wake() bool {
 	return true
 }
 
-// busy has an order obeyed. It is false if the program was killed meanwhile.
+// busy gives an order. It returns false if the program was killed meanwhile.
 func (r *run) busy(o order) bool {
 	r.t.Helper()
 	if r.rnd.IntN(4) > 0 {
@@ -274,7 +274,7 @@ func (r *run) busy(o order) bool {
 	return false
 }
 
-// checked holds a file against the truth. No version goes back.
+// checked compares a file with the truth. No version goes back.
 func (r *run) checked(path, what string) {
 	r.t.Helper()
 	versions := r.w.check(r.t, path, r.spec.Keys, what)
@@ -295,7 +295,7 @@ func (r *run) checked(path, what string) {
 	}
 }
 
-// settle ends the load, and waits until all handlers know what the server has.
+// settle ends the load, and waits until all handlers know the server's state.
 func (r *run) settle() {
 	r.t.Helper()
 	if r.cmd == nil {

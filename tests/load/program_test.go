@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// program is the child as the test sees it.
+// program is the test's view of the child.
 type program struct {
 	t     *testing.T
 	spec  spec
@@ -72,7 +72,7 @@ func (p *program) start() {
 	go p.listen(p.cmd, out, p.exited)
 }
 
-// listen takes what a life says, until it has ended.
+// listen takes the messages of a life, until it has ended.
 func (p *program) listen(cmd *exec.Cmd, out io.Reader, exited chan struct{}) {
 	for lines := json.NewDecoder(out); ; {
 		var m message
@@ -93,7 +93,7 @@ func (p *program) listen(cmd *exec.Cmd, out io.Reader, exited chan struct{}) {
 	close(exited)
 }
 
-// kill is SIGKILL.
+// kill sends SIGKILL.
 func (p *program) kill() {
 	if p.cmd == nil {
 		return
@@ -156,7 +156,7 @@ func (p *program) gone() bool {
 // patience is how long nothing may move.
 const patience = 3 * time.Minute
 
-// await waits until something is so. It may take patience.
+// await waits for a condition, at most for patience.
 func (p *program) await(since string, is func() bool) {
 	p.t.Helper()
 	p.moving(since, func() int64 {
@@ -204,7 +204,7 @@ func (p *program) hangs(since string, n int64) {
 	p.fail("nothing has moved for %v since %s (%d)%s", patience, since, n, lagging)
 }
 
-// complain fails the test if a life has found fault with something.
+// complain fails the test if a life has found a fault.
 func (p *program) complain() {
 	p.t.Helper()
 	log := p.errors()

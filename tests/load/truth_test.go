@@ -13,14 +13,14 @@ import (
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
-// state is what the server has at a key.
+// state is the server's state of a key.
 type state struct {
 	content
 	live    bool
 	version uint64 // of the last change, a delete included
 }
 
-// truth is all that a source had on the server, from a version on.
+// truth is the history of a source on the server, from a version on.
 type truth struct {
 	mu   sync.Mutex
 	now  []state
@@ -55,7 +55,7 @@ func (t *truth) at(version uint64) ([]state, error) {
 	return t.base, nil
 }
 
-// last returns what is there, and the version of the newest change.
+// last returns the present objects, and the version of the newest change.
 func (t *truth) last() (now []state, version uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

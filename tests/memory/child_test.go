@@ -54,7 +54,7 @@ type config struct {
 	Previous bool // durable handlers look at the object before the change
 }
 
-// report is what the program says. Memory is anonymous, in bytes.
+// report is the program's report. Memory is anonymous, in bytes.
 type report struct {
 	Began, Peak, Settled int64
 	Took, Quiet          time.Duration // until all was told; and from there until near Settled
@@ -73,7 +73,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// counter is a handler that is like most: it looks at what it is told.
+// counter is a typical handler: it looks at the objects that it is told.
 type counter struct{ told atomic.Int64 }
 
 func (c *counter) OnAdd(any, bool)   { c.told.Add(1) }
@@ -100,7 +100,7 @@ func byImage(obj any) (images []string, _ error) {
 	return images, nil
 }
 
-// dropFields is a transform as many programs have it.
+// dropFields is a typical transform.
 func dropFields(obj any) (any, error) {
 	if p, ok := obj.(*corev1.Pod); ok {
 		p.ManagedFields = nil
@@ -234,7 +234,7 @@ func all(synced []cache.InformerSynced) bool {
 	return true
 }
 
-// classes is what Go says about its memory, in MiB.
+// classes returns Go's figures about its memory, in MiB.
 func classes() map[string]uint64 {
 	names := []string{"/memory/classes/heap/objects:bytes", "/memory/classes/heap/unused:bytes", "/memory/classes/heap/free:bytes",
 		"/memory/classes/heap/stacks:bytes", "/memory/classes/os-stacks:bytes", "/memory/classes/metadata/mspan/inuse:bytes", "/memory/classes/metadata/other:bytes",
@@ -261,7 +261,7 @@ func heapProfile(path string) error {
 	return errors.Join(pprof.Lookup("heap").WriteTo(f, 0), f.Close())
 }
 
-// anonymous is the process's resident memory that is not of files.
+// anonymous returns the process's resident memory without pages of files.
 func anonymous() int64 {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -24,14 +24,14 @@ import (
 
 const pods = 10_000
 
-// most is how much anonymous memory a program may take while it catches up,
-// whatever it missed: the mark of 48 MB, and what a restless machine adds. near is how
-// much more than a quiet one it may have ten seconds later.
+// most is how much anonymous memory a program may take while it catches up, whatever it
+// missed: the mark of 48 MB, and an addition for a busy machine. near is how much more
+// than a quiet program it may have ten seconds later.
 //
-// A peak depends on when Go collects garbage, and that on when the machine lets it.
-// A program above the bound is therefore measured up to tries times, each time over as
-// many new changes, and the smallest peak counts: what the library holds on to, or
-// allocates faster than a collection can follow, is there each time.
+// A peak depends on when Go collects garbage, and that on when the machine lets it. A
+// program above the bound is therefore measured up to tries times, each time over as many
+// new changes, and the smallest peak counts: memory that the library holds, or allocates
+// faster than a collection can follow, is there each time.
 const (
 	most  = 56 << 20
 	near  = 20 << 20
@@ -148,7 +148,7 @@ var uses = []use{
 	{"everything, json", false, everything},
 }
 
-// missed is what a program finds when it wakes.
+// missed describes the changes that a program finds when it wakes.
 type missed struct {
 	name    string
 	changes int

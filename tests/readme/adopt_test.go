@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// adopted is a program around the README's statements, which take the place of SHOWN.
-// It prints what a factory's lister has, then what an informer has that is made as
-// controller-runtime makes one: of a ListWatch whose functions take a context.
+// adopted is a program around the README's statements, which replace SHOWN. It prints the
+// objects of a factory's lister, then those of an informer that is made as in
+// controller-runtime: from a ListWatch whose functions take a context.
 const adopted = `package main
 
 import (
@@ -87,8 +87,8 @@ func within(d time.Duration) <-chan struct{} {
 
 `
 
-// wakes is a program around the README's shortest statements. It prints what the lister
-// has, once the factory has synced or, with OFFLINE set, at once.
+// wakes is a program around the README's shortest statements. It prints the lister's
+// objects when the factory has synced or, with OFFLINE set, at once.
 const wakes = `package main
 
 import (
@@ -143,7 +143,7 @@ func TestWakeFile(t *testing.T) {
 	}
 }
 
-// program builds a program and returns what runs it, in a folder of its own.
+// program builds a program and returns a function that runs it, in a folder of its own.
 func program(t *testing.T, source, kubeconfig string) (live func(env ...string) (stdout, stderr string)) {
 	t.Helper()
 	dir, err := os.MkdirTemp(".", "program-") // inside the tests module, whose requirements it shares
@@ -176,9 +176,9 @@ func program(t *testing.T, source, kubeconfig string) (live func(env ...string) 
 	}
 }
 
-// TestFactoryAndManager: the README's statements put informers on the file under a
-// generated factory and under what a controller-runtime manager does, with the
-// server and, by MaxStaleness, without it.
+// TestFactoryAndManager: the README's statements put informers over the file into a
+// generated factory and under the calls of a controller-runtime manager, with the server
+// and, by MaxStaleness, without it.
 func TestFactoryAndManager(t *testing.T) {
 	sim, kubeconfig := cluster(t)
 	live := program(t, strings.Replace(adopted, "SHOWN", block(t, "factory.Wake("), 1), kubeconfig)

@@ -161,15 +161,15 @@ func hasHeading(page, anchor string) bool {
 	return false
 }
 
-// TestDesignIsShort: the way into the design stays one.
+// TestDesignIsShort: the entry to the design stays short.
 func TestDesignIsShort(t *testing.T) {
 	if n := len(pages(t)["docs/design.md"]); n > 12<<10 {
 		t.Errorf("docs/design.md has %d bytes, more than 12 KiB: move parts to docs/design", n)
 	}
 }
 
-// TestDocsNameCode: each Go name that a page of the design has in code type is a
-// word of the code. It keeps the tables of states in step with it.
+// TestDocsNameCode: each Go name that a page of the design has in code type is a word of
+// the code. This keeps the tables of states in step with the code.
 func TestDocsNameCode(t *testing.T) {
 	words := map[string]bool{}
 	word := regexp.MustCompile(`[A-Za-z_]\w*`)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestPackagesFitTwoScreens: what go doc shows of a package that programs import fits
+// TestPackagesFitTwoScreens: the output of go doc for a package that programs import fits
 // two screens of 50 lines.
 func TestPackagesFitTwoScreens(t *testing.T) {
 	for _, pkg := range []string{"boltstore", "fifo", "reflector", "informer", "informer/factory", "informer/dynamicinformer", "informer/metadatainformer", "informer/informertest", "informer/metrics", "boltstore/stores"} {
@@ -27,8 +27,8 @@ func TestPackagesFitTwoScreens(t *testing.T) {
 	}
 }
 
-// TestOptionsHaveReasons: the options of all packages that programs import are about 40,
-// and each says what it is for. A comment may be of several fields that follow it.
+// TestOptionsHaveReasons: the packages that programs import have about 40 options, and
+// each says what it is for. A comment may be of several fields that follow it.
 func TestOptionsHaveReasons(t *testing.T) {
 	const most = 45
 	n := 0
@@ -71,8 +71,9 @@ func TestOptionsHaveReasons(t *testing.T) {
 	t.Log(n, "options")
 }
 
-// TestFactoryIsOfNoProject: what wakes generated factories does not link the informers
-// and clients of client-go, which a program with factories of its own may do without.
+// TestFactoryIsOfNoProject: the package that wakes generated factories does not link the
+// informers and clients of client-go, which a program with factories of its own may not
+// need.
 func TestFactoryIsOfNoProject(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "./informer/factory")
 	cmd.Dir = root
@@ -89,8 +90,8 @@ func TestFactoryIsOfNoProject(t *testing.T) {
 	}
 }
 
-// TestLibraryWithoutTools: the library's module requires nothing that only the command
-// needs.
+// TestLibraryWithoutTools: the library's module does not require modules that only the
+// command needs.
 func TestLibraryWithoutTools(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestPictures: each picture that a page shows is there, is small and well-formed, and
-// has a title. docs/benchmarks.md shows all that there are, the README two.
+// has a title. docs/benchmarks.md shows all pictures, and the README two.
 func TestPictures(t *testing.T) {
 	shown := map[string]map[string]bool{}
 	image := regexp.MustCompile(`!\[([^\]]+)\]\(([^)\s]+\.svg)\)`)

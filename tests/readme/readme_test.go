@@ -1,4 +1,4 @@
-// Package readme runs what the README shows.
+// Package readme runs the README's programs and commands.
 package readme
 
 import (
@@ -23,7 +23,7 @@ const (
 	cmdDir = root + "/cmd/kubewake" // a module of its own
 )
 
-// block returns the lines of the README's code block that holds what.
+// block returns the lines of the README's code block that contains what.
 func block(t *testing.T, what string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, "README.md"))
@@ -143,7 +143,7 @@ func mirror(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// TestDemo runs what make demo runs, on fewer pods.
+// TestDemo runs the same as make demo, with fewer pods.
 func TestDemo(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

@@ -62,7 +62,7 @@ func (w *world) create(namespace, name string) {
 	}
 }
 
-// program is a kubewake that runs.
+// program is a running kubewake.
 type program struct {
 	*exec.Cmd
 	mu  sync.Mutex
@@ -157,7 +157,7 @@ func TestServe(t *testing.T) {
 	t.Run("an informer", func(t *testing.T) { w.informer(t, mirror, served, args) })
 }
 
-// rights: a service account reads and writes what it may, and nothing else.
+// rights: a service account reads and writes exactly the objects that it may.
 func (w *world) rights(t *testing.T, cfg *rest.Config) {
 	ctx := t.Context()
 	if _, err := w.direct.CoreV1().ServiceAccounts("a").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{}); err != nil {

@@ -8,7 +8,7 @@ import (
 
 const example = "# A page\n\n    $ not run\n\n```go\n$ nor this\n```\n\n```console\n$ one \\\n  two\nage 5s at 127.0.0.1:80\n\nlast\nnode$ three\n```\n\nText.\n\n```console\n$ four\nversion 1234\n```\n"
 
-// TestPage: commands and outputs are found, and others are put in their places.
+// TestPage: commands and outputs are found, and outputs are replaced.
 func TestPage(t *testing.T) {
 	steps := parse(example)
 	var got []string
@@ -26,7 +26,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestConstant: what differs from run to run is equal, and nothing else.
+// TestConstant: texts that differ from run to run count as equal, and no others.
 func TestConstant(t *testing.T) {
 	for a, b := range map[string]string{
 		"NAME   AGE\nx      5s":               "NAME   AGE\nx      1m12s",

@@ -16,7 +16,7 @@ import (
 const docs = "../../docs"
 
 // TestSessions runs the pages on one server, since it takes seconds to start. With
-// KUBEWAKE_RECORD=1 it writes into the pages what came, where that differs.
+// KUBEWAKE_RECORD=1 it writes differing output into the pages.
 func TestSessions(t *testing.T) {
 	s := apiserver.Start(t, apiserver.Options{NoAudit: true})
 	bin := filepath.Dir(apiserver.Kubewake(t))

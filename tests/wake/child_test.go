@@ -62,8 +62,8 @@ func takePlace(t *testing.T) {
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
-// child keeps pods, config maps and widgets in the file, and writes what its
-// handlers are told to its standard output, a line a call.
+// child keeps pods, config maps and widgets in the file, and writes the calls of its
+// handlers to its standard output, a line for each call.
 func child(path, kubeconfig string) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -124,7 +124,7 @@ func byLabel(obj any) ([]string, error) {
 	return values, nil
 }
 
-// teller writes without a buffer, so that a line is there once the call is over.
+// teller writes without a buffer, so a line is there when the call is over.
 func teller(resource string) cache.ResourceEventHandler {
 	tell := func(what string, obj any) {
 		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {

@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// powerDisk is an ext4 file system of its own, in a file, whose power can be
-// cut: what the kernel has not been made to write by then is lost.
+// powerDisk is an ext4 file system of its own, in a file, whose power can be cut:
+// everything that the kernel has not written by then is lost.
 type powerDisk struct {
 	t       *testing.T
 	image   string
@@ -60,8 +60,8 @@ func (d *powerDisk) mount() ([]byte, error) {
 	return out, err
 }
 
-// cut is the power failure: from now on all that is written, and the file
-// system's own log, comes to nothing, and programs get errors.
+// cut is the power failure: from now on all writes, and the file system's own log, are
+// lost, and programs get errors.
 func (d *powerDisk) cut() {
 	d.t.Helper()
 	f, err := os.Open(d.dir)
@@ -76,7 +76,7 @@ func (d *powerDisk) cut() {
 	}
 }
 
-// restore mounts what is left. Nobody may have a file of it open.
+// restore mounts the remaining contents. No program may have a file of it open.
 func (d *powerDisk) restore() {
 	d.t.Helper()
 	if out, err := exec.Command("umount", d.dir).CombinedOutput(); err != nil {

@@ -80,7 +80,7 @@ func durableTeller(resource string) informer.DurableHandler {
 	})
 }
 
-// reconcile writes what it finds at each key that it gets, after some failures.
+// reconcile writes the state of each key that it gets, after some failures.
 func reconcile(inf *informer.Informer, resource string, q *informer.DurableQueue[string]) {
 	for {
 		key, shutdown := q.Get()
@@ -113,8 +113,8 @@ func reconcile(inf *informer.Informer, resource string, q *informer.DurableQueue
 // told in all lives have no gap.
 func TestKillDurable(t *testing.T) { durableRounds(t, durableHandlers, (*writer).toldWithoutGap) }
 
-// TestKillQueue: whatever is killed when, the reconciler has come to each key
-// since it was last changed.
+// TestKillQueue: however the program is killed, the reconciler has handled each key since
+// its last change.
 func TestKillQueue(t *testing.T) { durableRounds(t, durableQueues, (*writer).reconciledAll) }
 
 // durableRounds kills 20 times, five with -short, or as often as WAKE_ROUNDS
@@ -226,8 +226,8 @@ func version64(t *testing.T, rv string) uint64 {
 	return v
 }
 
-// toldWithoutGap: of each object an unbroken line of versions, from the one
-// that was added to the one that the server has, or to its delete.
+// toldWithoutGap: each object has an unbroken line of versions, from its add to the
+// server's version, or to its delete.
 func (w *writer) toldWithoutGap(path string) func(resource string, cached []any) {
 	last := map[string]map[string]line{}
 	versions, deleted := map[string]bool{}, map[string]bool{}
@@ -265,7 +265,7 @@ func (w *writer) toldWithoutGap(path string) func(resource string, cached []any)
 	}
 }
 
-// reconciledAll: the last line of each key is what the server has.
+// reconciledAll: the last line of each key is the server's state.
 func (w *writer) reconciledAll(path string) func(resource string, cached []any) {
 	last := map[string]map[string]line{}
 	for _, l := range w.lines(path) {

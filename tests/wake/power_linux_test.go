@@ -132,7 +132,7 @@ func TestPowerFailureControl(t *testing.T) {
 	t.Fatal("commits that are not synced have survived a power failure, five times")
 }
 
-// powerProgram is one whose file is on a disk of its own.
+// powerProgram is a program whose file is on a disk of its own.
 type powerProgram struct {
 	*program
 	disk  *powerDisk

@@ -24,12 +24,12 @@ type target interface {
 	// transferred state rather than changes, but for lists that only prove that
 	// nothing was missed.
 	FullReads(t *testing.T, since time.Time) (all []string)
-	// ClusterReads counts those that asked which cluster it is.
+	// ClusterReads counts the requests for the cluster's identity.
 	ClusterReads(t *testing.T, since time.Time) int
 	Restart(context.Context) error
-	// Snapshot returns a function that takes the server back to its state now.
+	// Snapshot returns a function that takes the server back to its present state.
 	Snapshot(context.Context) (func(context.Context) error, error)
-	// Disturb breaks connections, where the target can.
+	// Disturb breaks connections, if the target can do so.
 	Disturb()
 }
 

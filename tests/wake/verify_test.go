@@ -18,16 +18,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// verify holds the file of a dead process and what its handlers were told
-// against the server.
+// verify compares the file of a dead process and the calls of its handlers with the
+// server.
 func (w *writer) verify(db string, told string) {
 	w.t.Helper()
 	last := lastTold(w.t, told)
 	w.verifyFile(db, func(resource string, cached []any) { w.toldAll(resource, cached, last[resource]) })
 }
 
-// verifyFile holds the file of a dead process against the server, and gives
-// what it has of each resource to told.
+// verifyFile compares the file of a dead process with the server, and gives the objects
+// of each resource to told.
 func (w *writer) verifyFile(db string, told func(resource string, cached []any)) {
 	w.t.Helper()
 	file, err := boltstore.Open(db, boltstore.Options{ReadOnly: true, Keyset: w.keyset})
@@ -181,8 +181,8 @@ func lastTold(t *testing.T, path string) map[string]map[string]line {
 	return last
 }
 
-// toldAll: the handler has been told of each object in its last version, and
-// of the delete of each that it was told of and is gone.
+// toldAll: the handler has been told each object's last version, and the delete of each
+// object that it was told and that is gone.
 func (w *writer) toldAll(resource string, cached []any, last map[string]line) {
 	w.t.Helper()
 	for _, obj := range cached {

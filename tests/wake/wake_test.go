@@ -1,4 +1,4 @@
-// Package wake kills programs and looks at what they wake up with.
+// Package wake kills programs and checks the state with which they wake.
 package wake
 
 import (
@@ -31,8 +31,8 @@ func TestKillOnKubeAPIServer(t *testing.T) {
 	rounds(t, newRealServer(t), command(t), 20, 2000)
 }
 
-// killed is what is killed: a command line for a file and a kubeconfig, and the
-// indices that it keeps.
+// killed is the program that is killed: a command line for a file and a kubeconfig, and
+// the indices that it keeps.
 type killed struct {
 	cmd      func(db, kubeconfig string) *exec.Cmd
 	indexers cache.Indexers
@@ -108,8 +108,8 @@ func rounds(t *testing.T, srv target, what killed, n, objects int) {
 	restored(t, srv, w, p)
 }
 
-// expired restarts the server under a living program: 410 for all. Only what
-// differs is handed on, and one pass of pages is the only full read.
+// expired restarts the server under a living program: 410 for all. Only differences are
+// handed on, and one pass of pages is the only full read.
 func expired(t *testing.T, srv target, w *writer, p *program) {
 	p.start()
 	p.until(w.mark())
@@ -198,7 +198,7 @@ func cloneNames(names map[string][][2]string) map[string][][2]string {
 // what it does.
 func pause(rnd *rand.Rand, most time.Duration) { <-time.After(time.Duration(rnd.Int64N(int64(most)))) }
 
-// program is one that is killed and started again.
+// program is a program that is killed and started again.
 type program struct {
 	t          *testing.T
 	what       killed
@@ -231,7 +231,7 @@ func (p *program) start() {
 	}
 }
 
-// kill is SIGKILL.
+// kill sends SIGKILL.
 func (p *program) kill() {
 	if p.cmd == nil {
 		return

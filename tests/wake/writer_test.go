@@ -49,8 +49,8 @@ type writer struct {
 
 	indexers cache.Indexers // of the verified objects
 	keyset   *seal.Keyset   // of its file, if any
-	// verified are hashes of the JSON that the file has had of an object, and the
-	// server at the same version.
+	// verified are hashes of an object's JSON that the file and the server had at the
+	// same version.
 	verified map[version][32]byte
 }
 
@@ -76,7 +76,7 @@ func newWriter(t *testing.T, cfg *rest.Config, seed uint64) *writer {
 
 func namespace(i int) string { return fmt.Sprint("ns-", i) }
 
-// fill creates n objects, with several hands.
+// fill creates n objects, in several goroutines.
 func (w *writer) fill(n int) {
 	w.t.Helper()
 	kinds := slices.Sorted(maps.Keys(resources))
@@ -105,7 +105,7 @@ func resourceOf(o *unstructured.Unstructured) string {
 	return map[string]string{"Pod": "pods", "ConfigMap": "configmaps", "Widget": "widgets"}[o.GetKind()]
 }
 
-// object is a new one.
+// object returns a new object.
 func (w *writer) object(resource string) *unstructured.Unstructured {
 	w.n++
 	o := &unstructured.Unstructured{}
@@ -227,7 +227,7 @@ func (w *writer) mark() []string {
 	return lines
 }
 
-// insist repeats what a server that is starting may refuse.
+// insist repeats requests that a starting server may refuse.
 func (w *writer) insist(do func() error) {
 	w.t.Helper()
 	deadline := time.After(time.Minute)

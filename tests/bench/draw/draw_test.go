@@ -13,7 +13,7 @@ import (
 	"github.com/kubewake/kubewake/tests/bench/measured"
 )
 
-// TestDraw: what was saved is drawn as SVG with text as text, a line for each program.
+// TestDraw: saved figures are drawn as SVG with text as text, a line for each program.
 func TestDraw(t *testing.T) {
 	dir := t.TempDir()
 	g := &measured.Growth{Machine: "a machine"}

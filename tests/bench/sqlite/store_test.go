@@ -18,7 +18,7 @@ import (
 	"github.com/kubewake/kubewake/internal/podgen"
 )
 
-// world is a server, a file, and what a handler was told over all lives.
+// world is a server, a file, and the calls of a handler over all lives.
 type world struct {
 	*testing.T
 	sim  *kubesim.Server
@@ -72,7 +72,7 @@ func (w *world) remove(i int) {
 	}
 }
 
-// live begins a life, and returns what ends it, once it has synced.
+// live begins a life, and returns a function that ends it, when it has synced.
 func (w *world) live() (s *store, end func()) {
 	w.Helper()
 	client, err := kubernetes.NewForConfig(w.sim.RESTConfig())
@@ -130,7 +130,7 @@ func (w *world) live() (s *store, end func()) {
 	}
 }
 
-// equal waits until the file and the handler have what the server has.
+// equal waits until the file and the handler equal the server.
 func (w *world) equal(s *store) {
 	w.Helper()
 	list, _, err := w.sim.List(&corev1.Pod{})
@@ -174,8 +174,8 @@ func (w *world) file(s *store) map[string]string {
 }
 
 // TestStore: after a first sync of several pages, changes, restarts, changes meanwhile
-// and a version that the server has forgotten, the file and what its handler was told
-// equal the server.
+// and a version that the server has forgotten, the file and the handler's belief equal
+// the server.
 func TestStore(t *testing.T) {
 	const pods = pageSize + 20
 	w := newWorld(t)

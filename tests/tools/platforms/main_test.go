@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCheck: an error counts on the platform that has it, also in a test.
+// TestCheck: an error counts on the platform that has it, even in a test.
 func TestCheck(t *testing.T) {
 	for name, file := range map[string]string{"package": "a_windows.go", "test": "a_windows_test.go"} {
 		t.Run(name, func(t *testing.T) {
