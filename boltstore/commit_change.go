@@ -40,8 +40,8 @@ type Change struct {
 	only *recordID // unless nil, the change is dropped if another record is at the key
 }
 
-// TellUnknown has handlers told of a delete even if the file does not hold the object.
-// The caller knows that the delete has not come before. It changes nothing for a delete
+// TellUnknown tells handlers of the delete even if the file does not hold its object. The
+// caller knows that the delete has not come before. It changes nothing for a delete
 // without a final state.
 func (c *Change) TellUnknown() { c.unknown = c.typ == cache.Deleted && c.payload != nil }
 

@@ -123,7 +123,7 @@ func (r *Relist) TakenUp() (listing.Progress, bool) {
 }
 
 // Consistent says whether all pages of a first list, over all attempts, had one version,
-// by what PageTo was given.
+// according to the calls of PageTo.
 func (r *Relist) Consistent() bool {
 	if r.stage == nil || r.stage.at == nil {
 		return false

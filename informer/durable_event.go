@@ -13,7 +13,7 @@ import (
 )
 
 // EventReset is the type of an event that tells a durable handler to start over: its
-// objects were another cluster's, or a part of what it had to be told was damaged.
+// objects were another cluster's, or some changes that it had to be told were damaged.
 // Nothing else is told until the handler has acknowledged it. Then every object follows,
 // as cache.Added.
 const EventReset cache.DeltaType = durable.Reset

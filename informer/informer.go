@@ -37,7 +37,7 @@ type Informer struct {
 	toldNow     uint64 // told mark now, which is written later; guarded by mu
 	backlog     *backlog.Backlog
 	metrics     *publisher             // nil without Options.InformerName
-	mutated     cache.MutationDetector // of what handlers were told; nothing by default
+	mutated     cache.MutationDetector // of objects that handlers were told; does nothing by default
 	page        int                    // objects of a replay that are read at a time
 	moved       func() <-chan struct{} // ends Run when the file is moved; nil if nothing does
 	synced      chan struct{}

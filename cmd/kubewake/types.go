@@ -169,8 +169,8 @@ type resource struct {
 	boltstore.Description
 }
 
-// known returns the type by what its sources say: the version that was confirmed last,
-// and scope and names from any.
+// known returns the type as its sources describe it: the version that was confirmed last,
+// and scope and names from any source.
 func known(sources []boltstore.State) (r resource, ok bool) {
 	if len(sources) == 0 {
 		return r, false

@@ -70,8 +70,8 @@ func NewSharedIndexInformer(t testing.TB, lw cache.ListerWatcher, example runtim
 	return inf
 }
 
-// ListerWatcher returns lw with a statement of what it lists: all objects of example's
-// type. Two of one type are the same list, so give each a file of its own.
+// ListerWatcher returns lw with a statement that it lists all objects of example's type.
+// Two of one type are the same list, so give each a file of its own.
 func ListerWatcher(lw cache.ListerWatcher, example runtime.Object) cache.ListerWatcher {
 	gvk := example.GetObjectKind().GroupVersionKind()
 	if known, _, err := scheme.Scheme.ObjectKinds(example); gvk.Kind == "" && err == nil {

@@ -21,9 +21,9 @@
 //     object in its last version, and no object that is gone. No object takes another's
 //     place without a delete between them. No handler is told to start over.
 //   - Within a life no handler that acknowledges in order is told an older version of a key
-//     after a newer one, and no read shows an earlier state than a read before it. What a
-//     handler is told can be read.
-//   - Nothing hangs. Whatever is waited for moves, or the test fails with all goroutines.
+//     after a newer one, and no read shows an earlier state than a read before it. An
+//     object can be read when a handler is told it.
+//   - Nothing hangs. Every awaited figure moves, or the test fails with all goroutines.
 //   - Memory, file and goroutines are bounded: figures_test.go has the bounds. Memory does
 //     not depend on the number of objects or on how far handlers are behind. The file
 //     depends on what plain handlers have not been told, so the server waits if they, or

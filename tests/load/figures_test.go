@@ -44,9 +44,10 @@ func (f *figures) add(s *status) {
 // The bounds. The table "Memory" in docs/design/commit.md lists the memory that the
 // program keeps, and Go lets the heap grow to twice that:
 //
-//   - 15 MiB for each source: what waits for a commit, for handlers and for acknowledgements,
-//     and decoded objects; 8 MiB of what a watch reads ahead of a relist, 4 MiB of two pages
-//     of a list and 4 MiB of a transaction for each; 16 MiB for Options.ObjectMemory.
+//   - 15 MiB for each source: changes that wait for a commit, for handlers and for
+//     acknowledgements, and decoded objects; 8 MiB of events that a watch reads ahead of
+//     a relist, 4 MiB of two pages of a list and 4 MiB of a transaction for each; 16 MiB
+//     for Options.ObjectMemory.
 //   - For each handler that is behind, a block of the journal or two pages of a replay, of
 //     512 KiB each, and as much again decoded.
 //   - For each reader the objects of its list, less than 0.5 MiB.

@@ -103,7 +103,7 @@ func (d *Handler) startOver(epoch, seq uint64) {
 	d.host.Store.Flush()
 }
 
-// damaged starts over because a part of what must be told cannot be read.
+// damaged starts over because some changes that must be told cannot be read.
 func (d *Handler) damaged(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,6 +112,6 @@ func (d *Handler) damaged(err error) {
 
 // damagedLocked is damaged for a caller that holds the mutex.
 func (d *Handler) damagedLocked(err error) {
-	d.log.Error(err, "A part of what a durable handler must be told is damaged, it starts over", "source", d.host.Store.Source().String(), "handler", d.name)
+	d.log.Error(err, "Changes that a durable handler must be told are damaged, it starts over", "source", d.host.Store.Source().String(), "handler", d.name)
 	d.startOver(d.pos.epoch, d.host.Store.State().Seq)
 }
