@@ -18,7 +18,7 @@ import (
 // as cache.Added.
 const EventReset cache.DeltaType = durable.Reset
 
-// Event is told to a durable handler.
+// Event is a change that a durable handler is told.
 type Event struct {
 	// Type is cache.Added, cache.Updated, cache.Deleted or EventReset.
 	Type cache.DeltaType

@@ -16,11 +16,12 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// Ready returns a readiness check: a healthz.Checker of controller-runtime, and what
-// k8s.io/apiserver's healthz.NamedCheck takes. The program is ready if the file can be
-// written and is at its path, and if each source has synced. With a maxAge above 0 the
-// server must also have confirmed each source no longer ago than that. So a program that
-// is offline for longer is not ready. A live source is confirmed about once a minute.
+// Ready returns a readiness check: a healthz.Checker of controller-runtime, which can
+// also be given to healthz.NamedCheck of k8s.io/apiserver. The program is ready if the
+// file can be written and is at its path, and if each source has synced. With a maxAge
+// above 0 the server must also have confirmed each source no longer ago than that. So a
+// program that is offline for longer is not ready. A live source is confirmed about once
+// a minute.
 //
 // Each check looks at the file's present informers and at those named here. Name those
 // that must exist: an informer that is not made yet, or has ended, is only missed if it

@@ -20,13 +20,13 @@ import (
 	"github.com/kubewake/kubewake/reflector"
 )
 
-// ForControllerRuntime returns what controller-runtime takes as
+// ForControllerRuntime returns a constructor of informers for controller-runtime's
 // cache.Options.NewInformer. Each list of the manager becomes a source in the file:
 // objects, unstructured and metadata side by side, namespaces and selectors apart. Give
 // the rest.Config to reflector.WrapConfig before it makes the manager, and close the DB
-// after the manager has ended. Reconciles may outlast a manager that has lost its lease or
-// whose grace period has passed. Then leave the DB open until the process ends, since lists
-// of a closed file are empty.
+// after the manager has ended. Reconciles may outlast a manager that has lost its lease
+// or whose grace period has passed. Then leave the DB open until the process ends, since
+// lists of a closed file are empty.
 //
 // An informer whose objects are in the file is an *Informer. A list may be impossible to
 // claim (another cache of the process has it) or to identify (the config was not

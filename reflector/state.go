@@ -26,16 +26,15 @@ const (
 // State is what a source is doing and has done in this life of the process.
 type State struct {
 	Phase Phase `json:"phase"`
-	// Reason: of the last relist, or why the source is offline or denied.
+	// Reason is that of the last relist, or why the source is offline or denied.
 	Reason string `json:"reason,omitempty"`
 	// Since is when the phase began.
 	Since time.Time `json:"since"`
 	// ResourceVersion up to which everything has been accepted.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// Confirmed is when the server last confirmed what is cached, in this life
-	// of the process or an earlier one, by the device's clock of that time; zero
-	// if it never has. The clock may have been set since, or restarted with the
-	// device: see Age.
+	// Confirmed is when the server last confirmed the cache, in this life of the process
+	// or an earlier one, by the device's clock of that time; zero if it never has. The
+	// clock may have been set since, or restarted with the device: see Age.
 	Confirmed time.Time `json:"confirmed"`
 	// Resumes counts the lists that the file has answered and from which a watch
 	// went on. Relists counts the lists read from the server, for each reason.
