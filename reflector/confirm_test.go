@@ -276,7 +276,8 @@ func TestListIsTheQuestion(t *testing.T) {
 		{"an add", 5, true, func(f *fixture) { f.create("new") }},
 		{"an update", 5, true, func(f *fixture) { f.put("cm1", 10, 1) }},
 		{"an object that has come and gone", 5, true, func(f *fixture) { f.create("new"); f.delete("new") }},
-		{"all deletes", 2, true, func(f *fixture) { f.delete("cm0"); f.delete("cm1") }},
+		// Of several changes the last ones may wait for the next commit.
+		{"the delete of the only object", 1, true, func(f *fixture) { f.delete("cm0") }},
 		{"more adds than a page has", 5, false, func(f *fixture) {
 			for i := range 20 {
 				f.create(fmt.Sprint("new", i))
