@@ -174,8 +174,9 @@ func TestQuietWake(t *testing.T) {
 			bytes += r.BodyBytes
 		}
 		want := map[string]int{}
-		for _, typ := range []string{"pods", "configmaps", "widgets.example.com"} {
-			want["list "+typ+" 1"], want["watch "+typ+" "] = 1, 1
+		for typ, objects := range map[string]int{"pods": 3, "configmaps": 1, "widgets.example.com": 1} {
+			// A list of few objects is the question for the server's version. It leaves room for 8 more.
+			want[fmt.Sprint("list ", typ, " ", objects+8)], want["watch "+typ+" "] = 1, 1
 		}
 		if !maps.Equal(sent, want) || bytes > 1000 || conns.Load() != 1 {
 			t.Errorf("a wake sent %v over %d connections and was sent %d bytes", sent, conns.Load(), bytes)
