@@ -36,6 +36,7 @@ model:
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=1000000 KUBEWAKE_DAYS=5 KUBEWAKE_CORPUS=60 \
 		GOGC=400 go test -timeout 20m -run 'TestModel$$|TestDayOfEdgeLife|TestCorpus' ./informer ./boltstore
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=10000 GOGC=400 go test -run TestStoreModel ./boltstore
+	TMPDIR=$(MEMORY) GOGC=400 go test -run 'TestHandlersOf|TestIndexLives|TestFlippedSealedBytes|TestLyingDisk' ./boltstore
 encrypted:
 	go test -run TestDamagedPayloads ./boltstore/codec
 	TMPDIR=$(MEMORY) KUBEWAKE_TEST_ENCRYPTED=1 go test -short ./fifo ./informer ./reflector

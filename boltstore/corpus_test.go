@@ -127,6 +127,9 @@ func TestCorpus(t *testing.T) {
 		return
 	}
 	perKind := 2
+	if few() {
+		perKind = 1
+	}
 	if n := os.Getenv("KUBEWAKE_CORPUS"); n != "" {
 		fmt.Sscan(n, &perKind)
 	}

@@ -39,6 +39,7 @@ func TestHandlersOfFlippedBits(t *testing.T) {
 	closeTest(t, db)
 	file, err := os.ReadFile(path)
 	must(t, err)
+	file = used(file)
 	closed := func(path string, flip func()) *DB { flip(); return opened(t, path, o) }
 	open := func(path string, flip func()) *DB { db := opened(t, path, o); flip(); return db }
 	t.Run("closed", func(t *testing.T) { flipped(t, file, true, closed, sources) })
@@ -57,7 +58,7 @@ func opened(t *testing.T, path string, o Options) *DB {
 // it is open.
 func flipped(t *testing.T, file []byte, atRest bool, open func(path string, flip func()) *DB, sources []Source) {
 	size, every := os.Getpagesize(), 1
-	if testing.Short() {
+	if few() {
 		every = 7
 	}
 	for at := 2 * size; at < len(file); at += size {
@@ -83,22 +84,22 @@ func flippedAnywhere(t *testing.T, file []byte, atRest bool, open func(path stri
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	size := os.Getpagesize()
-	var used []int
+	var bytesInUse []int
 	letter := func(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' }
 	for at := 2 * size; at < len(file)-1; at++ {
 		if length := at%size >= 12 && at%size < 16; atRest && file[at] != 0 && !length {
-			used = append(used, at)
+			bytesInUse = append(bytesInUse, at)
 		}
 		if !atRest && letter(file[at-1]) && letter(file[at]) && letter(file[at+1]) { // bbolt believes lengths
-			used = append(used, at)
+			bytesInUse = append(bytesInUse, at)
 		}
 	}
 	rounds := 1000
-	if testing.Short() {
+	if few() {
 		rounds = 100
 	}
 	for range rounds {
-		at, bit := used[rnd.IntN(len(used))], rnd.IntN(8)
+		at, bit := bytesInUse[rnd.IntN(len(bytesInUse))], rnd.IntN(8)
 		path := testPath(t)
 		must(t, os.WriteFile(path, file, 0o600))
 		db := open(path, func() { flip(t, path, file, at, bit) })

@@ -21,7 +21,7 @@ import (
 // that do not hide it.
 func TestHandlersOfOlderPages(t *testing.T) {
 	rounds := 600
-	if testing.Short() {
+	if few() {
 		rounds = 60
 	}
 	ended := errors.New("the process ends")
@@ -63,7 +63,7 @@ func TestHandlersOfOlderPages(t *testing.T) {
 			keep := func() {
 				file, err := os.ReadFile(path)
 				must(t, err)
-				files = append(files, file)
+				files = append(files, used(file))
 			}
 			var sources []Source
 			for i := range 3 {

@@ -138,7 +138,7 @@ func TestFlippedSealedBytes(t *testing.T) {
 	}
 	n, checked := 0, 0
 	step := 29
-	if testing.Short() {
+	if few() {
 		step = 97
 	}
 	for _, l := range leaves(t, db) {

@@ -146,7 +146,7 @@ func (d *lyingDisk) lose(rnd *rand.Rand) []byte {
 // KUBEWAKE_LIES says how many times for each kind of file, 60 by default.
 func TestLyingDisk(t *testing.T) {
 	rounds := 60
-	if testing.Short() {
+	if few() {
 		rounds = 20
 	}
 	if s := os.Getenv("KUBEWAKE_LIES"); s != "" {

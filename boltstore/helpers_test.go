@@ -2,6 +2,7 @@ package boltstore
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -21,6 +22,20 @@ import (
 	"github.com/kubewake/kubewake/boltstore/seal"
 	"github.com/kubewake/kubewake/internal/sealtest"
 )
+
+// few says whether a test that tries many files tries only a part of them. The race
+// detector, which looks at what goroutines share, takes five times as long for each. make
+// test tries all of them without it.
+func few() bool { return testing.Short() || underRace }
+
+// used is a file's content without the room at its end that bbolt has never used.
+func used(file []byte) []byte {
+	size, end := os.Getpagesize(), uint64(0)
+	for _, meta := range [][]byte{file[:size], file[size : 2*size]} {
+		end = max(end, binary.NativeEndian.Uint64(meta[56:])) // the number of the first unused page
+	}
+	return file[:min(int(end)*size, len(file))]
+}
 
 // rewritePage changes a page of a file.
 func rewritePage(t *testing.T, path string, f *pages.File, id uint64, change func(p pages.Page, b []byte)) {

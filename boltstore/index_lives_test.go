@@ -345,7 +345,7 @@ func (m *indexLives) check() {
 // how many programs.
 func TestIndexLives(t *testing.T) {
 	n := 3
-	if testing.Short() {
+	if few() {
 		n = 1
 	}
 	if s := os.Getenv("KUBEWAKE_MODEL"); s != "" {

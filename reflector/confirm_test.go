@@ -2,6 +2,7 @@ package reflector
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -268,23 +269,22 @@ func TestListIsTheQuestion(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		objects int
-		atOnce  bool
+		within  time.Duration // a second commit waits for its window
 		miss    func(f *fixture)
 	}{
-		{"nothing was missed", 5, true, func(f *fixture) {}},
-		{"a delete", 5, true, func(f *fixture) { f.delete("cm1") }},
-		{"an add", 5, true, func(f *fixture) { f.create("new") }},
-		{"an update", 5, true, func(f *fixture) { f.put("cm1", 10, 1) }},
-		{"an object that has come and gone", 5, true, func(f *fixture) { f.create("new"); f.delete("new") }},
-		// Of several changes the last ones may wait for the next commit.
-		{"the delete of the only object", 1, true, func(f *fixture) { f.delete("cm0") }},
-		{"more adds than a page has", 5, false, func(f *fixture) {
+		{"nothing was missed", 5, calm / 2, func(f *fixture) {}},
+		{"a delete", 5, 50 * time.Millisecond, func(f *fixture) { f.delete("cm1") }},
+		{"an add", 5, 50 * time.Millisecond, func(f *fixture) { f.create("new") }},
+		{"an update", 5, 50 * time.Millisecond, func(f *fixture) { f.put("cm1", 10, 1) }},
+		{"an object that has come and gone", 5, 50 * time.Millisecond, func(f *fixture) { f.create("new"); f.delete("new") }},
+		{"all deletes", 2, 50 * time.Millisecond, func(f *fixture) { f.delete("cm0"); f.delete("cm1") }},
+		{"more adds than a page has", 5, 0, func(f *fixture) {
 			for i := range 20 {
 				f.create(fmt.Sprint("new", i))
 			}
 		}},
-		{"many objects", 300, false, func(f *fixture) {}},
-		{"no objects", 0, false, func(f *fixture) {}},
+		{"many objects", 300, 0, func(f *fixture) {}},
+		{"no objects", 0, 0, func(f *fixture) {}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, tc.objects, kubesim.Options{}, Options{}, func(f *fixture) {
@@ -292,9 +292,9 @@ func TestListIsTheQuestion(t *testing.T) {
 				tc.miss(f)
 				f.asleep2()
 				f.reflect()
-				after(calm / 2)
-				if f.queue.HasSynced() != tc.atOnce {
-					t.Errorf("synced at once: %v", !tc.atOnce)
+				after(cmp.Or(tc.within, calm/2))
+				if atOnce := tc.within > 0; f.queue.HasSynced() != atOnce {
+					t.Errorf("synced at once: %v", !atOnce)
 				}
 				if f.queue.HasSynced() {
 					if diff := f.differs(); diff != "" {
