@@ -87,19 +87,8 @@ const (
 	all                 // everything
 )
 
-// commitAll commits rounds of work until nothing is pending. any says whether it
-// committed anything, size how many bytes of changes.
-func (c *committer) commitAll(take what) (size int, any bool) {
-	for {
-		n, worked, more := c.round(take)
-		size, any = size+n, any || worked
-		if !worked || !more {
-			return size, any
-		}
-	}
-}
-
-// round takes work, commits it and keeps what failed for another try.
+// round takes work, commits it and keeps what failed for another try. worked says whether
+// there was any, size how many bytes of changes it had, and more whether some are left.
 func (c *committer) round(take what) (size int, worked, more bool) {
 	c.busy.Lock()
 	defer c.busy.Unlock()

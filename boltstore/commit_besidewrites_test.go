@@ -4,42 +4,40 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
 
-// writtenWithoutPause makes a program write to s so fast that another write waits behind
-// each commit. It ends with the claim or the file.
+// writtenWithoutPause has a program write to s, so that behind each commit another write
+// waits, until one is refused.
 func writtenWithoutPause(t *testing.T, s *Claimed) (writers *sync.WaitGroup) {
 	writers = &sync.WaitGroup{}
-	n := 0
+	var over atomic.Bool
+	var n atomic.Int64
 	write := func() {
-		n++
-		obj := configMap("own", "o", n, nil)
+		obj := configMap("own", "o", int(n.Add(1)), nil)
 		writers.Go(func() {
-			if err := s.Add(obj); err != nil && !errors.Is(err, ErrClosed) {
+			if err := s.Add(obj); errors.Is(err, ErrClosed) {
+				over.Store(true)
+			} else if err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	s.db.h.setHook(func(*bolt.Tx) error {
-		waits := func() (n int, over bool) {
+		waits := func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			select {
-			case <-s.db.commit.ended:
-				over = true
-			default:
-			}
-			return len(s.queue), over || s.released
+			return len(s.queue) > 0
 		}
-		if _, over := waits(); over {
+		if over.Load() {
 			return nil
 		}
 		write()
-		for n, over := waits(); n == 0 && !over; n, over = waits() {
+		for !waits() && !over.Load() {
 			time.Sleep(100 * time.Microsecond) // between two looks: a write gives no signal before it is committed
 		}
 		return nil
@@ -51,7 +49,13 @@ func writtenWithoutPause(t *testing.T, s *Claimed) (writers *sync.WaitGroup) {
 // TestEventsBesideWrites: a program that writes to its informer's store without a pause
 // does not hold up the commits of the server's changes or of the told mark.
 func TestEventsBesideWrites(t *testing.T) {
-	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond, FlushInterval: time.Millisecond})
+	for _, most := range []int{0, 1} {
+		eventsBesideWrites(t, Options{Durability: DurabilityProcess, Window: time.Nanosecond, FlushInterval: time.Millisecond, maxCommitBytes: most})
+	}
+}
+
+func eventsBesideWrites(t *testing.T, o Options) {
+	db := openTest(t, testPath(t), o)
 	s, p := claimTest(t, db, Claim{}), &testProducer{}
 	s.Attach(p)
 	writers := writtenWithoutPause(t, s)
@@ -67,8 +71,9 @@ func TestEventsBesideWrites(t *testing.T) {
 
 // TestCloseBesideWrites: neither Close nor Release waits for endless writes.
 func TestCloseBesideWrites(t *testing.T) {
-	for _, fed := range []bool{false, true} {
-		db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond})
+	for i := range 4 {
+		fed, most := i%2 == 1, []int{0, 1}[i/2] // each commit has room for all, or for one change
+		db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond, maxCommitBytes: most})
 		s := claimTest(t, db, Claim{})
 		if fed {
 			s.Attach(&testProducer{})

@@ -174,6 +174,8 @@ func (c *committer) run(r *running) {
 	// last commit, so a change that came during that commit waits about one window. After
 	// a large commit it is the end of that commit.
 	var from time.Time
+	var again <-chan struct{} // closed if the last commit has left more, of which it took rest
+	var rest what
 	for final := false; !final; {
 		var retry <-chan time.Time
 		if d := c.retryIn(); d > 0 {
@@ -181,8 +183,9 @@ func (c *committer) run(r *running) {
 		}
 		take := changes
 		select {
+		case <-again:
 		case <-c.wake:
-			if left := c.db.opts.Window - clk.Since(from); left > 0 {
+			if left := c.db.opts.Window - clk.Since(from); left > 0 && again == nil {
 				select {
 				case <-clk.After(left):
 				case <-retry:
@@ -211,8 +214,18 @@ func (c *committer) run(r *running) {
 			default:
 			}
 		}
+		if again != nil {
+			take = max(take, rest)
+		}
 		began := clk.Now()
-		if size, any := c.commitAll(take); any {
+		size, worked, more := c.round(take)
+		for final && more {
+			_, _, more = c.round(take)
+		}
+		if again, rest = nil, take; more {
+			again = closedChan
+		}
+		if worked {
 			now := clk.Now()
 			if from = now; size < largeCommit {
 				from = began.Add(-min(now.Sub(began), c.db.opts.Window/2, maxLead))
@@ -222,7 +235,7 @@ func (c *committer) run(r *running) {
 		} else {
 			c.probe()
 		}
-		if take != changes {
+		if take != changes && !more {
 			_ = c.db.AtPath() // it logs what it finds
 			flush.Reset(c.db.opts.FlushInterval)
 		}

@@ -79,9 +79,9 @@ func (s *Store) write(b *Batch) error {
 	b.unjournaled = true
 	d := &direct{b: b, done: make(chan error, 1)}
 	s.mu.Lock()
-	if s.released {
+	if s.ending() { // what comes from now on must not keep Close or Release waiting
 		s.mu.Unlock()
-		return fmt.Errorf("boltstore: write to %s: its informer has ended and released it: %w", s.source, ErrClosed)
+		return fmt.Errorf("boltstore: write to %s: its informer has ended and released it, or the file is being closed: %w", s.source, ErrClosed)
 	}
 	s.queue = append(s.queue, d)
 	s.mu.Unlock()
