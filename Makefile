@@ -34,7 +34,7 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 # The parts of test that run beside each other.
 model:
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=1000000 KUBEWAKE_DAYS=5 KUBEWAKE_CORPUS=60 \
-		GOGC=400 go test -timeout 20m -run 'TestModel$$|TestDayOfEdgeLife|TestCorpus' ./informer ./boltstore
+		GOGC=400 go test -timeout 20m -run 'TestModel$$|TestDayOfEdgeLife|TestCorpus|TestStalledHandler|TestReplayMemory' ./informer ./boltstore
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=10000 GOGC=400 go test -run TestStoreModel ./boltstore
 	TMPDIR=$(MEMORY) GOGC=400 go test -run 'TestHandlersOf|TestIndexLives|TestFlippedSealedBytes|TestLyingDisk' ./boltstore
 encrypted:

@@ -92,7 +92,10 @@ func still(n, life int) cache.ListerWatcher {
 // TestReplayMemory: telling the file's objects when a process starts, or those of a first
 // list, takes memory for a page or two, not for all of them.
 func TestReplayMemory(t *testing.T) {
-	const few, many = 1_000, 5_000 // 4 and 20 MB
+	few, many := 1_000, 5_000 // 4 and 20 MB
+	if underRace {
+		few, many = 500, 2_000
+	}
 	for _, durable := range []bool{false, true} {
 		for _, first := range []bool{true, false} {
 			name := map[bool]string{true: "durable", false: "plain"}[durable] + map[bool]string{true: ", first list", false: ", from the file"}[first]

@@ -108,8 +108,8 @@ func (s *stalled) HandleEvent(_ context.Context, e Event) error {
 // disk, but hardly any memory, and is told them afterwards, in order. KUBEWAKE_STALL says
 // how many changes.
 func TestStalledHandler(t *testing.T) {
-	n := 50_000
-	if testing.Short() {
+	n := 50_000 // which the race detector makes five times as slow
+	if testing.Short() || underRace {
 		n = 5_000
 	}
 	if s := os.Getenv("KUBEWAKE_STALL"); s != "" {
