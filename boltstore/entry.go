@@ -104,7 +104,10 @@ func (e *Entry) Object() (any, error) {
 	return cache.DeletedFinalStateUnknown{Key: e.Key, Obj: prev}, err
 }
 
-// Previous is the object before the change, nil for an add. The first call decodes it.
+// Previous is the object before the change, nil for an add. An entry from the commit has
+// the very object, if that was in memory. Otherwise, and for an entry read from the file,
+// the first call decodes it from the record before the change. The entry keeps that record
+// as a diff from the one after the change.
 func (e *Entry) Previous() (any, error) {
 	e.once.Do(func() {
 		if e.prevObj == nil && e.prev != nil {

@@ -26,8 +26,9 @@ func (s *Claimed) ExpectPlain() error {
 	})
 }
 
-// SetTold notes that all plain handlers have returned up to seq. The told mark is
-// written with the next commit, or within FlushInterval.
+// SetTold notes that all plain handlers have returned up to seq. The source's next commit
+// writes the told mark (work.apply), or one within FlushInterval; Release also does
+// (writePositions).
 func (s *Claimed) SetTold(seq uint64) {
 	for {
 		old := s.told.Load()

@@ -11,9 +11,9 @@ import (
 	"github.com/kubewake/kubewake/internal/objmeta"
 )
 
-// Add accepts an added object. It blocks while the batch is full, and returns ErrClosed
-// once the queue is closed. An object that cannot be stored is an error. Failed counts
-// it, the file notes it, and later changes do not wait for it.
+// Add accepts an added object. It blocks while the batch is full, or a list is under way,
+// and returns ErrClosed once the queue is closed. An object that cannot be stored is an
+// error. Failed counts it, the file notes it, and later changes do not wait for it.
 func (q *Queue) Add(obj any) error { return q.accept(cache.Added, obj) }
 
 // Update accepts a changed object; see Add.

@@ -214,7 +214,8 @@ func (q *Queue) Name() string { return "queue of " + q.store.Source().String() }
 func (q *Queue) Done() <-chan struct{} { return q.synced }
 
 // Close unblocks every caller. Nothing more is accepted. Pop still hands out the changes
-// that wait, and then returns cache.ErrFIFOClosed.
+// that wait, and then returns cache.ErrFIFOClosed. client-go's controller calls it once
+// its context ends, so that a Reflector that is blocked in Add ends, too.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -75,8 +75,8 @@ package informer
 //     metadatainformer and controllerruntime make more; internal/generic and
 //     internal/stated serve them.
 //   - handler, handler_listener, handler_absent: plain handlers, their goroutine, cursor
-//     and replay; those that were removed or are still to come. internal/backlog has the
-//     entries that they read.
+//     and replay; the told mark, and those that were removed or are still to come, which
+//     hold it. internal/backlog has the entries that they read.
 //   - durable: durable handlers, their events, and the workqueue that is one.
 //     internal/durable does the work.
 //   - fresh: callers that wait for a young cache.

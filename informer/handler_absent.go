@@ -21,6 +21,22 @@ type absent struct {
 	at time.Time // zero: before the start
 }
 
+// noteTold moves the told mark to the lowest cursor of all plain handlers, including
+// those that were removed not long ago.
+func (inf *Informer) noteTold() {
+	inf.mu.Lock()
+	defer inf.mu.Unlock()
+	told := inf.backlog.Last()
+	for l := range inf.listeners {
+		told = min(told, l.cursor.Load())
+	}
+	for _, r := range inf.absent {
+		told = min(told, r.l.cursor.Load())
+	}
+	inf.toldNow = max(inf.toldNow, told)
+	inf.store.SetTold(inf.toldNow)
+}
+
 // expectHandler holds the told mark for the first handler to come, if the source ever had
 // a plain one.
 func (inf *Informer) expectHandler() {

@@ -375,19 +375,3 @@ func (inf *Informer) processBatch(deltas []cache.Delta, _ bool) error {
 	inf.noteTold()
 	return nil
 }
-
-// noteTold moves the told mark to the lowest cursor of all plain handlers, including
-// those that were removed not long ago.
-func (inf *Informer) noteTold() {
-	inf.mu.Lock()
-	defer inf.mu.Unlock()
-	told := inf.backlog.Last()
-	for l := range inf.listeners {
-		told = min(told, l.cursor.Load())
-	}
-	for _, r := range inf.absent {
-		told = min(told, r.l.cursor.Load())
-	}
-	inf.toldNow = max(inf.toldNow, told)
-	inf.store.SetTold(inf.toldNow)
-}

@@ -42,6 +42,31 @@ type finding struct {
 
 var errNoCluster = errors.New("reflector: the cluster that answers has no kube-system yet, so nothing shows whether it is the same")
 
+// otherCluster finds out whether the server is that of another cluster than the
+// file's. If it is, the file's contents are set aside.
+func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
+	if !s.cluster.due() {
+		return false, nil
+	}
+	known := s.store.State()
+	id, by, err := s.cluster.identify(ctx, known, s.cluster.by())
+	if err != nil {
+		return false, s.fail(ctx, err)
+	}
+	other, err := s.cluster.noteOrSetAside(ctx, known, id, by)
+	if err == nil && id.other {
+		s.another()
+	}
+	return other, err
+}
+
+// another notes that another cluster answers. Findings about the previous cluster do not
+// hold for it.
+func (s *ListerWatcher) another() {
+	s.link.another()
+	s.audit.another()
+}
+
 // forget: the link is broken, and another cluster may answer next.
 func (c *cluster) forget() {
 	c.mu.Lock()

@@ -16,9 +16,10 @@ type Confirm int
 
 const (
 	// ConfirmAuto is ConfirmList once in a life, while HasSynced waits, if that is cheap.
-	// It is cheap if the list has less than 64 KB, by the size that was last seen. It is
-	// also cheap if the link is near and fast and the list will come before a bookmark.
-	// Otherwise, and after an outage, ConfirmAuto is ConfirmBookmark.
+	// It is cheap if the list has less than 60 KB as sent, by the size that was last seen.
+	// It is also cheap if the link is near and fast and the list will come before a
+	// bookmark. A list of few objects also asks for the server's version, which saves a
+	// round trip or two. Otherwise, and after an outage, ConfirmAuto is ConfirmBookmark.
 	ConfirmAuto Confirm = iota
 	// ConfirmBookmark waits one to two seconds for a bookmark. It costs the fewest bytes.
 	ConfirmBookmark

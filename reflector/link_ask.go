@@ -111,31 +111,6 @@ func (s *ListerWatcher) serverVersion(ctx context.Context) (string, error) {
 	return s.requests.version(s.cluster.trace(ctx))
 }
 
-// otherCluster finds out whether the server is that of another cluster than the
-// file's. If it is, the file's contents are set aside.
-func (s *ListerWatcher) otherCluster(ctx context.Context) (bool, error) {
-	if !s.cluster.due() {
-		return false, nil
-	}
-	known := s.store.State()
-	id, by, err := s.cluster.identify(ctx, known, s.cluster.by())
-	if err != nil {
-		return false, s.fail(ctx, err)
-	}
-	other, err := s.cluster.noteOrSetAside(ctx, known, id, by)
-	if err == nil && id.other {
-		s.another()
-	}
-	return other, err
-}
-
-// another notes that another cluster answers. Findings about the previous cluster do not
-// hold for it.
-func (s *ListerWatcher) another() {
-	s.link.another()
-	s.audit.another()
-}
-
 // isBehind says whether version a is certainly before b.
 func isBehind(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)

@@ -2,7 +2,7 @@
 //
 //	prometheus.MustRegister(metrics.NewCollector(db))
 //
-// docs/design/metrics.md lists the metrics, and what to alert on.
+// docs/design/metrics.md lists the metrics, what to alert on, and how to add one.
 // docs/grafana/kubewake.json is a dashboard of them.
 //
 // The metrics that client-go's informers publish under a name are separate: the length of

@@ -2,6 +2,8 @@
 // values. It turns bytes into structs and back, and does nothing else. Bytes that differ
 // from those written give [faults.ErrDamaged]. No bytes make it panic or exhaust memory.
 //
+// docs/design/file.md says how to change the form, and what becomes of older files.
+//
 // A [Record] is
 //
 //	byte 0      record version (2)

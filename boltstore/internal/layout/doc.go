@@ -1,6 +1,6 @@
 // Package layout has the buckets of a kubewake file, as typed values. It knows where
 // things are and how an encrypted file seals them. Package boltstore knows their meaning,
-// and package format their bytes.
+// and package format their bytes. docs/design/file.md says how to add a bucket.
 //
 //	/file/header                       the file's header
 //	/sources/<id>/meta                 the source's state

@@ -7,8 +7,13 @@
 // cursor.
 //
 // One goroutine fills the queues of keys, and Options.Workers goroutines tell the tasks
-// in them. The committer asks for the position within its transaction
-// (boltstore.Positioner). Each part of a Handler has one job:
+// in them. An acknowledgement is a call that returns nil, or Delivery.End(nil). It
+// settles the key in the position, and tells the committer (boltstore.Handler.Changed).
+// The source's next commit, or one within FlushInterval, asks for the position within its
+// transaction (Position, called by boltstore/durable_commit.go). It calls Persisted once
+// readers see the transaction.
+//
+// Each part of a Handler has one job:
 //
 //	position   how far it has come
 //	queues     what was taken in and not acknowledged, by key, and its telling:

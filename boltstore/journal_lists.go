@@ -11,8 +11,8 @@ import (
 
 // A watch brings changes in the order of their versions, so a version has a place in the
 // journal. A list brings differences in no such order, and deletes among them have no
-// version. Marks say where these differences are, and which version the state has after
-// them.
+// version. List marks say where these differences are, and which version the state has
+// after them.
 
 // listMark is a list in the journal. The entries above From, up to Seq, are its
 // differences. After Seq the state is that of Version. Same says that the state before
