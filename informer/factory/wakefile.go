@@ -22,7 +22,8 @@ type File struct {
 // WakeFile is [Wake] for programs that have one factory for their whole life and use the
 // file for nothing else. It opens the file, which stays open until the process ends,
 // since workers may read while the factory shuts down. Once the factory's Shutdown has
-// returned, the file has all that the next life needs.
+// returned, the file has all that the next life needs. A second WakeFile of the path in
+// one process fails with boltstore.ErrLocked: to let a test live twice, use Wake.
 //
 // If no type wakes, WakeFile closes the file. As with Wake, f caches the types that the
 // error names in memory.

@@ -9,6 +9,8 @@
 //
 //	inf := informertest.NewSharedIndexInformer(t, framework.NewFakeControllerSource(), &corev1.Pod{}, informer.Options{})
 //
+// To test a restart, wake two factories in turn over one file; see the example of [Open].
+//
 // A program that opens its file itself needs at most [ListerWatcher] from here, if it
 // lists from something other than a clientset.
 package informertest
