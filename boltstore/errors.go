@@ -10,7 +10,7 @@ import (
 // Errors that callers may test for with errors.Is. Each is wrapped with the file or
 // source that it concerns and with what to do about it.
 var (
-	// ErrLocked: another process has the file open.
+	// ErrLocked: another process, or another DB of this one, has the file open.
 	ErrLocked = faults.ErrLocked
 	// ErrUnsafe: other users can change the file or its folder.
 	ErrUnsafe = faults.ErrUnsafe

@@ -7,6 +7,8 @@
 // of AES-GCM, a busy file would reach the limit within days.
 //
 // The data keys are in the file, in an [Envelope] sealed by the user's [Keyset].
+// [Generate] makes a keyset, and boltstore.Options.Keyset names it, for example by [File].
+// [Rotate] adds a key. The next Open for writing then gives the file new data keys.
 //
 // Sealing binds bytes to their place: they cannot be decrypted elsewhere.
 package seal
