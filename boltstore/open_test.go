@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
@@ -343,4 +344,19 @@ func TestStatesOfDamagedSource(t *testing.T) {
 	s.Release()
 	shown(Source{Resource: configMaps.ID()}, 0)
 	closeTest(t, claimTest(t, db, Claim{}).db) // the claim sets it aside
+}
+
+// TestOpenTwice: where the system names who has a file, the error says that it is this
+// process.
+func TestOpenTwice(t *testing.T) {
+	path := testPath(t)
+	db := openTest(t, path, Options{})
+	_, err := Open(path, Options{LockTimeout: time.Millisecond})
+	if !errors.Is(err, ErrLocked) {
+		t.Fatal(err)
+	}
+	if named := osfile.Holder(path) != ""; strings.Contains(err.Error(), "this process has the file open already; share the DB") != named {
+		t.Error(err)
+	}
+	closeTest(t, db)
 }
