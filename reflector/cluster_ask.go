@@ -58,7 +58,7 @@ func (t *transport) askClusterUID(req *http.Request, server string) (k clusterAn
 	get := req.Clone(ctx)
 	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = server+"/api/v1/namespaces/kube-system", "", ""
 	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	resp, err := t.gate.roundTrip(get, t.next.RoundTrip)
+	resp, err := t.ask(get)
 	if err != nil {
 		return k, err
 	}

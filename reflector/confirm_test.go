@@ -2,12 +2,9 @@ package reflector
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,9 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/internal/kubesim"
@@ -263,132 +257,6 @@ func TestListIsWorthIt(t *testing.T) {
 	}
 }
 
-// TestListIsTheQuestion: a list of few objects answers the question for the version, and
-// confirms as soon as the file has the missed changes that the watch brings.
-func TestListIsTheQuestion(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		objects int
-		within  time.Duration // a second commit waits for its window
-		miss    func(f *fixture)
-	}{
-		{"nothing was missed", 5, calm / 2, func(f *fixture) {}},
-		{"a delete", 5, 50 * time.Millisecond, func(f *fixture) { f.delete("cm1") }},
-		{"an add", 5, 50 * time.Millisecond, func(f *fixture) { f.create("new") }},
-		{"an update", 5, 50 * time.Millisecond, func(f *fixture) { f.put("cm1", 10, 1) }},
-		{"an object that has come and gone", 5, 50 * time.Millisecond, func(f *fixture) { f.create("new"); f.delete("new") }},
-		{"all deletes", 2, 50 * time.Millisecond, func(f *fixture) { f.delete("cm0"); f.delete("cm1") }},
-		{"more adds than a page has", 5, 0, func(f *fixture) {
-			for i := range 20 {
-				f.create(fmt.Sprint("new", i))
-			}
-		}},
-		{"many objects", 300, 0, func(f *fixture) {}},
-		{"no objects", 0, 0, func(f *fixture) {}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, tc.objects, kubesim.Options{}, Options{}, func(f *fixture) {
-				f.list()
-				tc.miss(f)
-				f.asleep2()
-				f.reflect()
-				after(cmp.Or(tc.within, calm/2))
-				if atOnce := tc.within > 0; f.queue.HasSynced() != atOnce {
-					t.Errorf("synced at once: %v", !atOnce)
-				}
-				if f.queue.HasSynced() {
-					if diff := f.differs(); diff != "" {
-						t.Error(diff)
-					}
-				}
-				after(5 * time.Second)
-				if diff := f.differs(); !f.queue.HasSynced() || diff != "" || len(f.State().Relists) > 0 {
-					t.Errorf("synced %v, %s, relists %v", f.queue.HasSynced(), diff, f.State().Relists)
-				}
-			})
-		})
-	}
-}
-
-// TestListIsNoQuestion: if the server does not answer such a list, or other lists have
-// used up the bytes allowed over a far link, the version is asked for alone.
-func TestListIsNoQuestion(t *testing.T) {
-	lists := func(r *http.Request) bool {
-		return strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") && !isWatch(r)
-	}
-	for name, disturb := range map[string]func(f *fixture){
-		"406":        func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusNotAcceptable)) },
-		"500":        func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusInternalServerError)) },
-		"429":        func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusTooManyRequests)) },
-		"not a list": func(f *fixture) { f.sim.FailNext(lists, 1<<30, code(http.StatusOK)) },
-		"no room":    func(f *fixture) { transportOf(f.t, f.client.Transport).road.reserve(shareFar, farBytes) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
-				f.asleep()
-				disturb(f)
-				f.reflect()
-				after(3 * time.Second)
-				if st := f.State(); !f.queue.HasSynced() || st.Phase != PhaseLive || len(st.Relists) > 0 {
-					t.Errorf("synced %v, %s", f.queue.HasSynced(), st)
-				}
-				if c := f.cost(); c.Questions == 0 {
-					t.Errorf("%+v", c)
-				}
-			})
-		})
-	}
-}
-
-// code answers with a status code.
-func code(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
-}
-
-// TestNoListWhereVersionsAreTranslated: the server's own version means nothing to a caller
-// whose functions translate versions.
-func TestNoListWhereVersionsAreTranslated(t *testing.T) {
-	for _, translated := range []bool{false, true} {
-		sim := kubesim.New(kubesim.Options{})
-		if _, err := sim.Start(); err != nil {
-			t.Fatal(err)
-		}
-		f := fixtureWith(t, sim, 5, clock.RealClock{}, Options{}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
-			watches := cache.ToListerWatcherWithContext(lw)
-			return &cache.ListWatch{ListWithContextFunc: watches.ListWithContext, WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				if translated {
-					o.ResourceVersion = "1" + o.ResourceVersion
-				}
-				return watches.WatchWithContext(ctx, o)
-			}}
-		})
-		f.asleep()
-		if a, err := f.askByList(t.Context()); err != nil || (a == nil) != translated {
-			t.Errorf("versions are translated: %v; the list is %v, %v", translated, a, err)
-		}
-	}
-}
-
-// TestListOfASilentServer: a server that does not answer the list counts as offline, like
-// one that does not answer the question. No second request waits for it.
-func TestListOfASilentServer(t *testing.T) {
-	bubble(t, 5, kubesim.Options{}, Options{}, func(f *fixture) {
-		f.asleep()
-		silent := &atomic.Bool{}
-		silent.Store(true)
-		f.sim.FailNext(func(*http.Request) bool { return silent.Load() }, 1<<30, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		f.reflect()
-		after(askPatience + time.Second)
-		if st := f.State(); st.Phase != PhaseOffline {
-			t.Error(st)
-		}
-		silent.Store(false)
-		if !until(f.queue.HasSynced) {
-			t.Error(f.State())
-		}
-	})
-}
-
 // TestListCompares: a page counts only if it has the wanted version.
 func TestListCompares(t *testing.T) {
 	f := newFixture(t, 2)
@@ -450,6 +318,29 @@ func TestLinkIsNear(t *testing.T) {
 	}
 	if r.done(10); !r.reserve(shareNear, 10) {
 		t.Error("what a list has given back is not there")
+	}
+}
+
+// TestFirstConnectionShowsTheLink: whichever request makes the connection shows how near
+// the server is. In a first life that is a question about the cluster, before any list.
+func TestFirstConnectionShowsTheLink(t *testing.T) {
+	for _, first := range []func(f *fixture) error{
+		func(f *fixture) error { _, err := f.requests.clusterUID(t.Context()); return err },
+		func(f *fixture) error { _, _, err := f.requests.form(t.Context(), false); return err },
+		func(f *fixture) error { _, err := f.requests.version(t.Context()); return err },
+	} {
+		f := newFixture(t, 1)
+		r := transportOf(t, f.client.Transport).road
+		r.now = func() time.Time { return time.Unix(1e9, 0) } // all at once
+		if near, _, _ := r.near(); near {
+			t.Error("a link looks near that nobody has tried")
+		}
+		if err := first(f); err != nil {
+			t.Fatal(err)
+		}
+		if near, _, _ := r.near(); !near {
+			t.Error("the link does not look near")
+		}
 	}
 }
 

@@ -46,8 +46,9 @@ func (s *ListerWatcher) ask(ctx context.Context) (string, error) {
 	}
 	s.link.stated()
 	if rv != "" {
-		s.queue.Confirm(rv, began)
-		s.proving.keep(listed)
+		if s.queue.Confirm(rv, began); !s.queue.Reached() {
+			s.proving.keep(listed)
+		}
 	}
 	return "", nil
 }

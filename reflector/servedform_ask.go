@@ -139,7 +139,7 @@ func (t *transport) askAt(req *http.Request, path, query string) (body []byte, t
 	get := req.Clone(over.trace(ctx))
 	get.URL.Path, get.URL.RawPath, get.URL.RawQuery = path, "", query
 	get.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	resp, err := t.gate.roundTrip(get, t.next.RoundTrip)
+	resp, err := t.ask(get)
 	if err != nil {
 		return nil, "", "", err
 	}

@@ -95,6 +95,12 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// ask sends a question of the transport's own, such as which cluster answers. It may be the
+// request that makes the connection, so it measures the link, too.
+func (t *transport) ask(req *http.Request) (*http.Response, error) {
+	return t.gate.roundTrip(req, func(req *http.Request) (*http.Response, error) { return t.next.RoundTrip(t.road.trace(req)) })
+}
+
 // measure sends a request. It counts the bytes of the answer if the request is a
 // page's.
 func (t *transport) measure(req *http.Request) (*http.Response, error) {
