@@ -1,12 +1,14 @@
 package fifo
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -77,4 +79,48 @@ func TestListsBesideEvents(t *testing.T) {
 	if r, err := file.Check(); err != nil || !r.Sound() {
 		t.Errorf("%+v %v", r, err)
 	}
+}
+
+// TestEndlessEvents: Flush does not wait for events that come after its call, however
+// fast they come.
+func TestEndlessEvents(t *testing.T) {
+	var wg sync.WaitGroup
+	var came atomic.Int64
+	var queue atomic.Pointer[Queue] // set while events follow each other
+	o := boltstore.Options{Durability: boltstore.DurabilityProcess}
+	tuning.SetFile(&o, tuning.File{MaxCommitBytes: 1, Op: func(name, _ string) error { // each commit takes one event
+		q := queue.Load()
+		if name != "transaction" || q == nil {
+			return nil
+		}
+		before := q.Counted()
+		for range 2 {
+			v := came.Add(1)
+			wg.Go(func() { _ = q.Add(object("o", int(v))) })
+		}
+		for look := 0; look < 1000 && q.Counted() < before+2; look++ {
+			time.Sleep(10 * time.Microsecond)
+		}
+		return nil
+	}})
+	q, _ := newQueue(t, o, settings{})
+	queue.Store(q)
+	wg.Go(func() {
+		for {
+			if _, err := q.Pop(func(any, bool) error { return nil }); err != nil {
+				return
+			}
+		}
+	})
+	if err := q.Add(object("first", int(came.Add(1)))); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := q.Flush(ctx); err != nil {
+		t.Error(err)
+	}
+	queue.Store(nil)
+	q.Close()
+	wg.Wait()
 }

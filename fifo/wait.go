@@ -106,8 +106,8 @@ func (q *Queue) Purge(ctx context.Context) error {
 	return r.end(ctx, "", "", "", time.Unix(0, 0), false)
 }
 
-// Flush waits until everything accepted is in the file, bookmarks included. Held changes
-// do not count, see ConfirmListed. The error is the context's, or boltstore.ErrClosed if
+// Flush waits until everything accepted before the call is in the file, bookmarks
+// included. Held changes do not count, see ConfirmListed. The error is the context's, or boltstore.ErrClosed if
 // the file was closed or the store released before.
 func (q *Queue) Flush(ctx context.Context) error {
 	waiting, end := context.WithCancel(ctx)
@@ -126,7 +126,7 @@ func (q *Queue) Flush(ctx context.Context) error {
 	defer q.mu.Unlock()
 	q.waiters.flushing++
 	defer func() { q.waiters.flushing-- }()
-	for q.free() > 0 || len(q.batch.inflight) > 0 {
+	for until := q.counts.accepted; q.counts.inFile < until && (q.free() > 0 || len(q.batch.inflight) > 0); {
 		if waiting.Err() != nil {
 			return cmp.Or(ctx.Err(), boltstore.ErrClosed)
 		}
