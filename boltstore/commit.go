@@ -160,6 +160,9 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 		if p == nil {
 			continue
 		}
+		if c.ending != nil && c.ending[s] >= lastBytes {
+			continue
+		}
 		rides := take != changes && (s.toldChanged() || s.positionsChanged() || s.claimDue())
 		b, rest := p.Take(max(share, 1), take == all || rides || take == due && s.bookmarkDue())
 		more = more || rest
@@ -170,6 +173,9 @@ func (c *committer) gather(take what) (works []*work, waiters []waiter, more boo
 			b.at, b.by = c.db.device.at(b.Confirmed)
 			works = append(works, &work{s: s, b: b, p: p})
 			room -= b.memory()
+			if c.ending != nil {
+				c.ending[s] += b.memory()
+			}
 		}
 	}
 	return works, waiters, more

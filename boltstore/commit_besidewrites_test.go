@@ -110,3 +110,27 @@ func TestWriteBehindFailedEvents(t *testing.T) {
 		t.Errorf("%v at %+v", keys, s.State())
 	}
 }
+
+// TestCloseBesideEndlessEvents: Close does not wait for events that go on coming. As much
+// as can have been pending by then is committed.
+func TestCloseBesideEndlessEvents(t *testing.T) {
+	db := openTest(t, testPath(t), Options{Durability: DurabilityProcess, Window: time.Nanosecond, maxCommitBytes: 1 << 20})
+	var last *Claimed
+	for i := range 3 {
+		src := configMaps
+		src.Namespace = fmt.Sprint("ns", i)
+		last = claimTest(t, db, Claim{Source: src})
+		last.Attach(&endless{t: t, s: last})
+		last.wake(true)
+	}
+	eventually(t, "events are committed", func() bool { return last.State().Seq > 0 })
+	before := last.State().Seq
+	returns(t, "Close", func() {
+		if err := db.Close(); err == nil {
+			t.Error("informers are in use, and Close does not say so")
+		}
+	})
+	if n := last.metaNow().Seq - before; n < 200 { // with their objects in memory each counts some 16 KB
+		t.Errorf("%d changes were committed at the end", n)
+	}
+}

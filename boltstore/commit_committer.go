@@ -17,6 +17,11 @@ const maxLead = 10 * time.Millisecond
 // syncs.
 const largeCommit = 1 << 20
 
+// lastBytes is how much of a source's changes is committed once the goroutine is to end. A
+// queue has less pending and held back; events that go on coming would keep Close waiting.
+// The next life reads the rest from its resume point.
+const lastBytes = 6 << 20
+
 // lookAgain is how long after a failed direct write the committer looks whether commits
 // succeed again.
 const lookAgain = 5 * time.Second
@@ -34,6 +39,10 @@ type committer struct {
 	turn    sync.Mutex // held while the goroutine begins or ends; taken before the other locks
 	running *running   // nil while there is none
 	stopped bool
+
+	// ending is how many bytes each source's producer has handed over since the goroutine
+	// is to end, nil before. Only the goroutine uses it.
+	ending map[*Store]int
 
 	busy sync.Mutex // held from taking work to settling it
 
@@ -202,6 +211,7 @@ func (c *committer) run(r *running) {
 			take = due
 		case <-r.quit:
 			take, final = all, true
+			c.ending = map[*Store]int{}
 		}
 		select {
 		case <-flush.C(): // this commit writes everything that is due
@@ -240,6 +250,7 @@ func (c *committer) run(r *running) {
 			flush.Reset(c.db.opts.FlushInterval)
 		}
 	}
+	c.ending = nil
 	c.failDirect(ErrClosed)
 }
 
