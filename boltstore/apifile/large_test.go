@@ -6,11 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/filetest"
@@ -49,7 +51,9 @@ func (s *sink) Write(b []byte) (int, error) {
 func TestLargeList(t *testing.T) {
 	const n = 3000
 	_, h := large(t, n)
-	for accept, limit := range map[string]string{"application/json": "-1", "application/yaml": "0", asTable: "0"} { // none, each of them
+	// The first three limits are none, the last ones are larger than the list, and by one smaller.
+	for _, c := range [][2]string{{"application/json", "-1"}, {"application/yaml", "0"}, {asTable, "0"}, {"application/json", "2147483648"}, {"application/json", "2999"}} {
+		accept, limit := c[0], c[1]
 		before, most, writes := heap(), int64(0), 0
 		w := &sink{}
 		w.at = func() {
@@ -60,11 +64,42 @@ func TestLargeList(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?includeObject=Object&limit="+limit, nil)
 		r.Header.Set("Accept", accept)
 		h.ServeHTTP(w, r)
-		if w.bytes < n*10_000 || writes < 3000 {
-			t.Fatalf("%s: %d bytes in %d writes", accept, w.bytes, writes)
+		if w.bytes < (n-1)*10_000 || writes < n-1 {
+			t.Fatalf("%s, limit %s: %d bytes in %d writes", accept, limit, w.bytes, writes)
 		}
 		if most > 16<<20 { // all of it is 30 MB, and as much again decoded
-			t.Errorf("%s: the heap grew by %d MiB for a list of %d", accept, most>>20, w.bytes>>20)
+			t.Errorf("%s, limit %s: the heap grew by %d MiB for a list of %d", accept, limit, most>>20, w.bytes>>20)
+		}
+	}
+}
+
+// TestLargePages: a page that is sent while it is read ends at its limit, and the next one
+// goes on after it.
+func TestLargePages(t *testing.T) {
+	const n, limit = 2 * (pageSize + 1), pageSize + 1
+	_, h := large(t, n+1)
+	for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		token, first := "", 1
+		for _, c := range []struct {
+			items int
+			rest  string
+		}{{limit, fmt.Sprint(n + 1 - limit)}, {limit, "1"}, {1, ""}} {
+			a := ask(t, h, http.MethodGet, fmt.Sprintf("/api/v1/configmaps?limit=%d&continue=%s", limit, url.QueryEscape(token)), "Accept", accept)
+			var list corev1.ConfigMapList
+			if _, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(a.body), nil, &list); err != nil {
+				t.Fatalf("%s: %v: %.200s", accept, err, a.body)
+			}
+			rest := ""
+			if list.RemainingItemCount != nil {
+				rest = fmt.Sprint(*list.RemainingItemCount)
+			}
+			if len(list.Items) != c.items || rest != c.rest || list.Items[0].Name != fmt.Sprintf("c%05d", first-1) {
+				t.Fatalf("%s, from %d: %d items, the first is %s, %q come later", accept, first, len(list.Items), list.Items[0].Name, rest)
+			}
+			token, first = list.Continue, first+limit
+		}
+		if token != "" {
+			t.Errorf("%s: there are more pages", accept)
 		}
 	}
 }

@@ -51,10 +51,15 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 	}
 }
 
-// each reads all selected objects of a moment.
+// each reads the selected objects of a moment, at most q.Limit of them unless that is 0.
 func (s *source) each(ctx context.Context, at boltstore.Moment, q kubeapi.Query) iter.Seq2[*kubeapi.Object, error] {
 	return func(yield func(*kubeapi.Object, error) bool) {
-		if err := s.walk(ctx, at, q, 0, func(_ string, o *kubeapi.Object) bool { return yield(o, nil) }); err != nil {
+		given := int64(0)
+		err := s.walk(ctx, at, q, 0, func(_ string, o *kubeapi.Object) bool {
+			given++
+			return yield(o, nil) && given != q.Limit
+		})
+		if err != nil {
 			yield(nil, answer(err))
 		}
 	}
@@ -99,16 +104,24 @@ func (s *storage) reach(ctx context.Context, src *source, version uint64) (bolts
 	}
 }
 
-// page reads the query's page of a moment.
+// page reads the query's page of a moment. A large page is only counted, and read again
+// while it is sent.
 func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query) (*kubeapi.Page, error) {
 	p := &kubeapi.Page{Version: number(at.Version)}
 	limit := int(min(q.Limit, math.MaxInt32))
-	full := func() bool { return limit > 0 && len(p.Objects) == limit }
+	large := limit > pageSize
+	n := 0
 	err := s.walk(ctx, at, q, limit, func(key string, o *kubeapi.Object) bool {
-		p.Objects, p.Last = append(p.Objects, o), "/"+key
-		return !full()
+		if !large {
+			p.Objects = append(p.Objects, o)
+		}
+		n, p.Last = n+1, "/"+key
+		return n < limit
 	})
-	if err != nil || !full() {
+	if large {
+		p.Each = s.each(ctx, at, q)
+	}
+	if err != nil || n < limit {
 		return p, err
 	}
 	most := 1

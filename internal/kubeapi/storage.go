@@ -91,8 +91,7 @@ type Query struct {
 type Page struct {
 	Version uint64
 	Objects []*Object
-	// Each, unless nil, reads the objects in place of Objects. An error ends them. It
-	// needs no limit.
+	// Each, unless nil, reads the objects in place of Objects. An error ends them.
 	Each iter.Seq2[*Object, error]
 	// Last is the key of the last object, and Rest counts all objects below the
 	// selection's prefix that come after it. Both are needed only with a limit.
