@@ -79,6 +79,7 @@ func TestRefused(t *testing.T) {
 	expect(t, h, "/api/v1/namespaces/a/configmaps/x/status", 404, "could not find the requested resource") // they have none
 	filetest.Relist(t, filetest.Claim(t, db, source1("services", "", ""), &corev1.Service{}), "10", &corev1.Service{ObjectMeta: meta("a", "x", 1)})
 	expect(t, h, "/api/v1/namespaces/a/services/x/status", 200, "")
+	expect(t, h, "/api/v1/namespaces/a/services//status", 404, "could not find the requested resource") // authorised as another list than that of services
 	expect(t, h, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=9", 410, "too old")
 }
 

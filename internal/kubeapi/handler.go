@@ -92,7 +92,7 @@ func (r *Request) serve(verb string) (err error) {
 		}
 		return NotHere(errNoResource())
 	}
-	if r.Subresource != "" && !(r.Subresource == "status" && r.Type.hasStatus()) || r.Rest != "" {
+	if r.Subresource != "" && !(r.Subresource == "status" && r.Name != "" && r.Type.hasStatus()) || r.Rest != "" {
 		return NotHere(errNoResource())
 	}
 	if !r.Type.Namespaced && r.Namespace != "" {
