@@ -2,30 +2,46 @@ package serve
 
 import (
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubewake/kubewake/boltstore/apifile"
 	"github.com/kubewake/kubewake/internal/kubeapi"
 )
 
-// TestRefusedDiscovery: if the server no longer accepts this process's credentials, this
-// user still sees everything in the file.
-func TestRefusedDiscovery(t *testing.T) {
-	c := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		kubeapi.WriteStatus(w, apierrors.NewUnauthorized("the token has expired"))
-	}))
+// refusing is a link to a server that answers everything with a failure.
+func refusing(t *testing.T, failure *apierrors.StatusError) *Link {
+	t.Helper()
+	c := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { kubeapi.WriteStatus(w, failure) }))
 	t.Cleanup(c.Close)
 	link, err := NewLink(&rest.Config{Host: c.URL, BearerToken: "expired", QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw})}}, LinkOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return link
+}
+
+// TestRefusedReview: a stranger does not learn as whom this process asks about tokens.
+func TestRefusedReview(t *testing.T) {
+	link := refusing(t, apierrors.NewForbidden(schema.GroupResource{Resource: "tokenreviews"}, "", errors.New("User \"edge\" cannot create it")))
+	_, err := link.authenticate(t.Context(), "guess")
+	if err == nil || err.ErrStatus.Code != 500 || !strings.HasSuffix(err.Error(), "the server does not review the token: Forbidden") {
+		t.Error(err)
+	}
+}
+
+// TestRefusedDiscovery: if the server no longer accepts this process's credentials, this
+// user still sees everything in the file.
+func TestRefusedDiscovery(t *testing.T) {
+	link := refusing(t, apierrors.NewUnauthorized("the token has expired"))
 	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: link})
 	for path, want := range map[string]string{"/api": "APIVersions", "/apis": "APIGroupList", "/api/v1": "configmaps", "/version": "kubewake"} {
 		if a := s.get(path); !a.has(200, want) {

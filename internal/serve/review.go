@@ -138,7 +138,8 @@ func unreachable(err error) bool {
 	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
 }
 
-// authenticate asks the server to whom a token belongs.
+// authenticate asks the server to whom a token belongs. The caller of whom nothing is known
+// does not learn the server's address and this process's name, which are in errors.
 func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, *apierrors.StatusError) {
 	got, err := l.reviews.get(ctx, []string{"token", token}, func(ctx context.Context) (review, error) {
 		r, err := l.authn.TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
@@ -150,9 +151,9 @@ func (l *Link) authenticate(ctx context.Context, token string) (authenticationv1
 	var offline *errOffline
 	switch {
 	case errors.As(err, &offline):
-		return got.user, unauthorized(fmt.Sprintf("the server cannot be asked about the token (%v), and has not accepted it within %s", offline, l.reviews.offline))
+		return got.user, unauthorized(fmt.Sprintf("the server cannot be asked about the token, and has not accepted it within %s", l.reviews.offline))
 	case err != nil:
-		return got.user, apierrors.NewInternalError(fmt.Errorf("the server does not review the token: %w", err))
+		return got.user, apierrors.NewInternalError(fmt.Errorf("the server does not review the token: %s", apierrors.ReasonForError(err)))
 	case !got.yes:
 		return got.user, unauthorized("the server does not accept the token")
 	}
