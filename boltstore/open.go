@@ -355,9 +355,10 @@ func (db opening) explain(err error) error {
 	hint := ""
 	switch {
 	case errors.Is(err, ErrLocked):
-		hint = osfile.Holder(db.path) + "; stop that process or use another file"
-		if osfile.Holder(db.path) == fmt.Sprintf(" (pid %d)", os.Getpid()) {
-			err, hint = lockedHere{}, "; share the DB that has it, close that one first, or use another file"
+		holder := osfile.Holder(db.path)
+		hint = holder + "; stop that process or use another file"
+		if holder == fmt.Sprintf(" (pid %d)", os.Getpid()) {
+			err, hint = lockedHere(holder), "; share the DB that has it, close that one first, or use another file"
 		}
 	case errors.Is(err, ErrUnsafe):
 		hint = "; put it into a folder that only this user can write (chmod go-w, mkdir -m 0700; in a pod a folder below the volume's, and with an fsGroup fsGroupChangePolicy: OnRootMismatch), or allow it (Options.AllowUnsafePath; kubewake: --allow-unsafe-path)"
@@ -383,10 +384,10 @@ func (db opening) explain(err error) error {
 	return fmt.Errorf("boltstore: open %s: %w%s", db.given, err, hint)
 }
 
-// lockedHere is the ErrLocked of a file that another DB of this process has open.
-type lockedHere struct{}
+// lockedHere is the ErrLocked of a file that another DB of this process has open, " (pid 12)".
+type lockedHere string
 
-func (lockedHere) Error() string        { return "this process has the file open already" }
+func (l lockedHere) Error() string      { return "this process" + string(l) + " has the file open already" }
 func (lockedHere) Is(target error) bool { return target == ErrLocked }
 
 // opening is the part of a DB that finds, judges, creates and opens the file.

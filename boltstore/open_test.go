@@ -355,7 +355,7 @@ func TestOpenTwice(t *testing.T) {
 	if !errors.Is(err, ErrLocked) {
 		t.Fatal(err)
 	}
-	if named := osfile.Holder(path) != ""; strings.Contains(err.Error(), "this process has the file open already; share the DB") != named {
+	if named := osfile.Holder(path) != ""; strings.Contains(err.Error(), " has the file open already; share the DB") != named {
 		t.Error(err)
 	}
 	closeTest(t, db)

@@ -127,7 +127,7 @@ var runScenarios = []scenario{
 		s.note("get", version(obj), ok, err)
 		s.note("write", s.inf.GetStore().Add(cm("b")))
 	}, differs: []intended{
-		{"write", "<nil>", "boltstore: write to configmaps/v1: its informer has ended and released it: closed", "The store of an informer that has ended"},
+		{"write", "<nil>", "boltstore: write to configmaps/v1: its informer has ended and released it, or the file is being closed: closed", "The store of an informer that has ended"},
 	}},
 	{name: "stopped before the sync", run: func(s *side) {
 		h := s.handler("h")
