@@ -2,6 +2,7 @@ package examples
 
 import (
 	"net/url"
+	"strconv"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +15,18 @@ import (
 // older state than a version. Its pages bring metadata, which is compared.
 type proofs map[string]bool
 
+// firstPage is the first page of a relist.
+const firstPage = 250
+
 // has says whether the request is of such a list.
 func (p proofs) has(verb, path string, q url.Values) bool {
 	if verb != "list" {
 		return false
 	}
 	if q.Get("continue") == "" {
-		p[path] = q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
+		n, err := strconv.Atoi(q.Get("limit"))
+		asks := err == nil && n < firstPage && q.Get("resourceVersion") == "" // a list of few objects that asks for the version
+		p[path] = asks || q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
 	}
 	return p[path]
 }

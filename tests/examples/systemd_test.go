@@ -54,7 +54,7 @@ func TestSystemdUnit(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "node.db.api.sock")); err != nil {
 			t.Error(err)
 		}
-		if cost := kubesim.CostOf(sim.Requests()); (cost.FullReads == 0) != (life == 1) {
+		if cost := kubesim.CostOf(sim.Requests()); (fullReads(sim) == 0) != (life == 1) {
 			t.Errorf("life %d: %+v", life, cost)
 		}
 		if life == 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,13 +74,18 @@ func (s simulator) FullReads(_ *testing.T, since time.Time) (all []string) {
 // for the newest state.
 type proofs map[string]bool
 
+// firstPage is the first page of a relist.
+const firstPage = 250
+
 // has says whether the request is of such a list.
 func (p proofs) has(verb, path string, q url.Values) bool {
 	if verb != "list" {
 		return false
 	}
 	if q.Get("continue") == "" {
-		p[path] = q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
+		n, err := strconv.Atoi(q.Get("limit"))
+		asks := err == nil && n < firstPage && q.Get("resourceVersion") == "" // a list of few objects that asks for the version
+		p[path] = asks || q.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan)
 	}
 	return p[path]
 }
