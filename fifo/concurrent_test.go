@@ -99,7 +99,7 @@ func TestEndlessEvents(t *testing.T) {
 			wg.Go(func() { _ = q.Add(object("o", int(v))) })
 		}
 		for look := 0; look < 1000 && q.Counted() < before+2; look++ {
-			time.Sleep(10 * time.Microsecond)
+			time.Sleep(10 * time.Microsecond) // between two looks: Add blocks while the hook runs, and gives no signal
 		}
 		return nil
 	}})
