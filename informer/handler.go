@@ -181,5 +181,5 @@ func (inf *Informer) listenLocked(l *listener) {
 	l.gone, cancel = context.WithCancel(inf.running)
 	l.stop = func() { cancel(); go inf.backlog.Wake() }
 	inf.backlog.Needs(l, l.cursor.Load()+1)
-	inf.listening.Go(l.run)
+	inf.telling.Go(l.run)
 }

@@ -61,7 +61,8 @@ type Informer struct {
 	durables    map[*durable.Handler]struct{}
 	sharing     atomic.Int32    // len(durables)
 	running     context.Context // of the listeners, nil before Run
-	listening   sync.WaitGroup
+	listening   sync.WaitGroup  // durable handlers, and the mutation detector
+	telling     sync.WaitGroup  // plain handlers
 	phases      phases
 }
 
@@ -262,8 +263,12 @@ func (inf *Informer) RunWithContext(ctx context.Context) {
 	stopListening()
 	inf.backlog.Wake()
 	inf.listening.Wait()
+	told := make(chan struct{})
+	go func() { defer close(told); inf.telling.Wait() }()
+	inf.lease.await(told)
 	inf.store.Release()
 	inf.lease.end()
+	<-told
 }
 
 // untilClosed returns a context that ends with ctx, or once ch is closed.

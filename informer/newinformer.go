@@ -51,6 +51,9 @@ type lease struct {
 	key    leaseKey
 	ending chan struct{} // the informer was told to end
 	over   chan struct{} // its source is free
+
+	want   sync.Once
+	wanted chan struct{} // another informer waits for the source
 }
 
 // leaseKey is weak, since an informer that is never run keeps its lease.
@@ -64,9 +67,27 @@ type leaseKey struct {
 var leases sync.Map
 
 func newLease(db *boltstore.DB, src boltstore.Source) *lease {
-	l := &lease{leaseKey{weak.Make(db), src.ID()}, make(chan struct{}), make(chan struct{})}
+	l := &lease{key: leaseKey{weak.Make(db), src.ID()}, ending: make(chan struct{}), over: make(chan struct{}), wanted: make(chan struct{})}
 	leases.Store(l.key, l)
 	return l
+}
+
+// callGrace is how long a source that is wanted waits for calls of plain handlers.
+const callGrace = 100 * time.Millisecond
+
+// await waits until all plain handlers have ended. If another informer wants the source,
+// it does not wait for long: the caller of that one may have a lock that a handler waits
+// for, as a manager's cache does. A handler in its last call needs nothing of the source.
+func (l *lease) await(told <-chan struct{}) {
+	select {
+	case <-told:
+		return
+	case <-l.wanted:
+	}
+	select {
+	case <-told:
+	case <-time.After(callGrace):
+	}
 }
 
 func (l *lease) end() {
@@ -134,6 +155,7 @@ func (l *lease) ends() bool {
 	case <-time.After(time.Second):
 		return false // the cache that has it goes on
 	}
+	l.want.Do(func() { close(l.wanted) })
 	select {
 	case <-l.over:
 		return true

@@ -299,43 +299,6 @@ func (m *managed) fell(t *testing.T, reason string, strict bool) {
 	}
 }
 
-// TestRemovedAndMadeAgain: a cache that removes an informer and asks for it again gets
-// one over the file, although the first one is still ending. So does another cache of
-// the same file.
-func TestRemovedAndMadeAgain(t *testing.T) {
-	t.Run("one cache", func(t *testing.T) { removedAndMadeAgain(t, false) })
-	t.Run("another cache", func(t *testing.T) { removedAndMadeAgain(t, true) })
-}
-
-func removedAndMadeAgain(t *testing.T, another bool) {
-	w := newWorld(t)
-	w.create("a")
-	m := w.managed()
-	cfg := w.config()
-	make := ForControllerRuntime(m.db, Options{})
-	for range 3 {
-		if another {
-			make = ForControllerRuntime(m.db, Options{})
-		}
-		inf := make(typedMaps(cfg, ""), &corev1.ConfigMap{}, 0, byNamespace)
-		if _, ok := inf.(*Informer); !ok {
-			t.Fatal(m.db.Fallbacks())
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := start0(inf, ctx)
-		t.Cleanup(func() { <-done })
-		t.Cleanup(cancel)
-		eventually(t, "synced", inf.HasSynced)
-		go cancel() // as a cache does, in its own time
-	}
-}
-
-func start0(inf cache.SharedIndexInformer, ctx context.Context) <-chan struct{} {
-	done := make(chan struct{})
-	go func() { defer close(done); inf.RunWithContext(ctx) }()
-	return done
-}
-
 // TestExampleIsTheCallers: the caller of a cache may write into the object that it gave,
 // while the informer runs.
 func TestExampleIsTheCallers(t *testing.T) {

@@ -1,0 +1,87 @@
+package informer
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestRemovedAndMadeAgain: a cache that removes an informer and asks for it again gets
+// one over the file, although the first one is still ending. So does another cache of
+// the same file.
+func TestRemovedAndMadeAgain(t *testing.T) {
+	t.Run("one cache", func(t *testing.T) { removedAndMadeAgain(t, false) })
+	t.Run("another cache", func(t *testing.T) { removedAndMadeAgain(t, true) })
+}
+
+func removedAndMadeAgain(t *testing.T, another bool) {
+	w := newWorld(t)
+	w.create("a")
+	m := w.managed()
+	cfg := w.config()
+	make := ForControllerRuntime(m.db, Options{})
+	for range 3 {
+		if another {
+			make = ForControllerRuntime(m.db, Options{})
+		}
+		inf := make(typedMaps(cfg, ""), &corev1.ConfigMap{}, 0, byNamespace)
+		if _, ok := inf.(*Informer); !ok {
+			t.Fatal(m.db.Fallbacks())
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := start0(inf, ctx)
+		t.Cleanup(func() { <-done })
+		t.Cleanup(cancel)
+		eventually(t, "synced", inf.HasSynced)
+		go cancel() // as a cache does, in its own time
+	}
+}
+
+// TestMadeAgainDuringACall: a handler of the first informer may read from the cache, whose
+// lock is held while the second informer is made. So the second one does not wait for that
+// call. Run of the first one does.
+func TestMadeAgainDuringACall(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	m := w.managed()
+	cfg := w.config()
+	make := ForControllerRuntime(m.db, Options{})
+	first := make(typedMaps(cfg, ""), &corev1.ConfigMap{}, 0, byNamespace)
+	reads, unlock := context.WithCancel(context.Background())
+	if _, err := first.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-reads.Done() }}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := start0(first, ctx)
+	t.Cleanup(func() { <-done })
+	t.Cleanup(unlock)
+	eventually(t, "synced", first.HasSynced)
+	cancel()
+	second, ok := make(typedMaps(cfg, ""), &corev1.ConfigMap{}, 0, byNamespace).(*Informer)
+	if !ok {
+		t.Fatal("not in the file:", m.db.Fallbacks())
+	}
+	told := newRecorder(t)
+	if _, err := second.AddEventHandler(told); err != nil {
+		t.Fatal(err)
+	}
+	start(t, second)
+	told.expect("initial a")
+	select {
+	case <-done:
+		t.Error("the first one has ended during a call of its handler")
+	default:
+	}
+	unlock()
+	<-done
+	w.create("b")
+	told.expect("add b")
+}
+
+func start0(inf cache.SharedIndexInformer, ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	go func() { defer close(done); inf.RunWithContext(ctx) }()
+	return done
+}
