@@ -136,17 +136,5 @@ func (q *Queue) dropHeld() {
 // AwaitStored returns nil once Stored is more than since. The error is the context's, or
 // ErrClosed.
 func (q *Queue) AwaitStored(ctx context.Context, since uint64) error {
-	defer q.wakeAfter(ctx)()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.counts.inFile <= since {
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case q.closed:
-			return ErrClosed
-		}
-		q.cond.Wait()
-	}
-	return nil
+	return q.await(ctx, func() bool { return q.counts.inFile > since })
 }

@@ -105,20 +105,11 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (_ *
 
 // beginListing waits for the end of another list. The error is the context's, or ErrClosed.
 func (q *Queue) beginListing(ctx context.Context) error {
-	defer q.wakeAfter(ctx)()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for q.listing {
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case q.closed:
-			return ErrClosed
-		}
-		q.cond.Wait()
-	}
-	q.listing = true
-	return nil
+	return q.await(ctx, func() bool {
+		free := !q.listing
+		q.listing = true
+		return free
+	})
 }
 
 func (q *Queue) endListing() {

@@ -74,24 +74,39 @@ func (q *Queue) wakeAfter(ctx context.Context) (stop func() bool) {
 // wait waits until ok is true, and then until everything that was accepted by that
 // time is done. It calls ok with the lock held.
 func (q *Queue) wait(ctx context.Context, ok func() bool) error {
-	defer q.wakeAfter(ctx)()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiters.waiting++
-	defer func() { q.waiters.waiting-- }()
-	for until, met := uint64(0), false; ; q.cond.Wait() {
+	q.countWaiting(1)
+	defer q.countWaiting(-1)
+	until, met := uint64(0), false
+	return q.await(ctx, func() bool {
 		if !met && ok() {
 			until, met = q.awaitable(), true
 		}
+		return met && q.counts.done >= until
+	})
+}
+
+func (q *Queue) countWaiting(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiters.waiting += n
+}
+
+// await waits until ok is true. It calls ok with the lock held. The error is the
+// context's, or ErrClosed.
+func (q *Queue) await(ctx context.Context, ok func() bool) error {
+	defer q.wakeAfter(ctx)()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !ok() {
 		switch {
-		case met && q.counts.done >= until:
-			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case q.closed:
 			return ErrClosed
 		}
+		q.cond.Wait()
 	}
+	return nil
 }
 
 // Purge empties the source, as if every object had been deleted, and forgets its version,

@@ -60,13 +60,8 @@ func TestNoStepBackAfterList(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			w := &handWatched{t: t, at: "5", watched: make(chan string, 10)}
-			path := filepath.Join(t.TempDir(), "test.db")
-			w.lives(path, func() { w.opens("5") })
-			w.at = "9"
-			w.lives(path, func() {
-				w.opens("5")
-				eventually(t, "a list confirms", w.inf.HasSynced)
+			w := &handWatched{t: t}
+			w.confirmedByList(func() {
 				w.brings(watch.Added, "x", 6)
 				goOn(w)
 				eventually(t, "x has been told", func() bool { return len(w.all()) >= 2 })
@@ -83,13 +78,8 @@ func TestNoStepBackAfterList(t *testing.T) {
 // an object from before the list until its delete comes. Handlers are told everything in
 // any case.
 func TestMoreThanIsHeld(t *testing.T) {
-	w := &handWatched{t: t, at: "5", watched: make(chan string, 10), shown: true}
-	path := filepath.Join(t.TempDir(), "test.db")
-	w.lives(path, func() { w.opens("5") })
-	w.at = "9"
-	w.lives(path, func() {
-		w.opens("5")
-		eventually(t, "a list confirms", w.inf.HasSynced)
+	w := &handWatched{t: t, shown: true}
+	w.confirmedByList(func() {
 		shows := func() bool {
 			_, there, err := w.inf.GetStore().GetByKey("default/x")
 			if err != nil {
@@ -160,6 +150,22 @@ type handWatched struct {
 	told    []string
 	tell    chan string
 	shown   bool // readers may see x
+}
+
+// confirmedByList calls life in a second life, once a list of version 9 has confirmed the
+// file of version 5.
+func (w *handWatched) confirmedByList(life func()) {
+	w.t.Helper()
+	w.watched = make(chan string, 10)
+	path := filepath.Join(w.t.TempDir(), "test.db")
+	w.at = "5"
+	w.lives(path, func() { w.opens("5") })
+	w.at = "9"
+	w.lives(path, func() {
+		w.opens("5")
+		eventually(w.t, "a list confirms", w.inf.HasSynced)
+		life()
+	})
 }
 
 func (w *handWatched) lives(path string, life func()) {
