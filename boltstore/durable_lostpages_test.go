@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
@@ -116,5 +117,42 @@ func losePage(t *testing.T, path string) {
 	})
 	if lost, err := precheck(path); !lost || err != nil {
 		t.Fatal(lost, err)
+	}
+}
+
+// TestHandlerBesideAnUnreadSource: the description of one source cannot be read. Another
+// source that is missing may be lost, too: its handlers do not count as new, whichever of
+// the two is claimed first, also after a compaction.
+func TestHandlerBesideAnUnreadSource(t *testing.T) {
+	known := func(db *DB, src Source) (known bool) {
+		s := claimTest(t, db, Claim{Source: src})
+		defer s.Release()
+		_, err := s.ClaimHandler("d", &testPosition{}, func(_ Position, _ uint64, k bool) { known = k })
+		must(t, err)
+		return known
+	}
+	for name, before := range map[string]func(db *DB){
+		"missing one first": func(*DB) {},
+		"unread one first":  func(db *DB) { claimTest(t, db, Claim{}).Release() },
+		"compacted":         func(db *DB) { _, err := db.Compact(t.Context(), nil); must(t, err) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := testPath(t)
+			db := opened(t, path, Options{})
+			must(t, claimTest(t, db, Claim{}).Add(configMap("a", "b", 1, nil)))
+			damageMeta(t, db)
+			must(t, db.Close())
+			db = opened(t, path, Options{Logger: new(logr.Discard())})
+			before(db)
+			if !known(db, inNamespace("missing")) {
+				t.Error("a handler of a missing source is new")
+			}
+			must(t, db.Close())
+			db = opened(t, path, Options{Logger: new(logr.Discard())})
+			if !known(db, inNamespace("another")) {
+				t.Error("in the next life it is new")
+			}
+			must(t, db.Close())
+		})
 	}
 }

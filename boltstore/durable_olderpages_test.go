@@ -110,7 +110,7 @@ func TestHandlersOfOlderPages(t *testing.T) {
 					for _, src := range sources {
 						_, err := claimTest(t, db, Claim{Source: src}).ClaimHandler("d", &testPosition{}, func(_ Position, _ uint64, known bool) {
 							if !known {
-								t.Errorf("%s: the handler is new, set aside %t, %v", src.Namespace, db.AsidePaths() != nil, r.Problems)
+								t.Errorf("%s: the handler is new; the pages show a loss: %t, the file was set aside: %t, problems: %+v", src.Namespace, shown, db.AsidePaths() != nil, r)
 							}
 						})
 						must(t, err)

@@ -235,9 +235,14 @@ func (db opening) judgeHeader(b *boltFile) error {
 		return err
 	}
 	db.h.seal, db.h.keys, db.h.rotate = s, h.Keys, h.Rotate
-	if err := faults.Contain(func() error { return b.View(func(tx *bolt.Tx) error { return checkNames(tx, s) }) }); err != nil {
+	unread := false
+	err = faults.Contain(func() error {
+		return b.View(func(tx *bolt.Tx) (err error) { unread, err = checkNames(tx, s); return err })
+	})
+	if err != nil {
 		return err
 	}
+	db.judged.lost = db.judged.lost || unread
 	if h.Clean || h.BootID == "" || h.BootID == db.opts.boot && h.BootID != osfile.UnknownBoot {
 		return nil
 	}

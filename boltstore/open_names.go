@@ -23,18 +23,24 @@ func isPart(name []byte) bool {
 // checkNames returns ErrDamaged if a source, or a part of one, has a name that it cannot
 // have. bbolt has no checksums, and pages.Check sees no names. The source behind a
 // changed name would count as never written, and its durable handlers as new.
-func checkNames(tx *bolt.Tx, s *seal.Sealer) error {
+//
+// unread says that the description of a source cannot be read. Its page may be in the
+// wrong place, and then other sources may be lost.
+func checkNames(tx *bolt.Tx, s *seal.Sealer) (unread bool, err error) {
 	sources := tx.Bucket(layout.BucketSources)
 	if sources == nil {
-		return fmt.Errorf("%w: the sources are missing", ErrDamaged)
+		return false, fmt.Errorf("%w: the sources are missing", ErrDamaged)
 	}
-	return sources.ForEach(func(name, value []byte) error {
+	err = sources.ForEach(func(name, value []byte) error {
 		id := layout.SourceID(s, name)
 		if value != nil || id == "" {
 			return errStray("sources", name)
 		}
 		src := sourceIn(sources.Bucket(name), id, s)
-		if m, err := src.meta(); err == nil && m.Source.ID() != id {
+		switch m, err := src.meta(); {
+		case err != nil:
+			unread = true
+		case m.Source.ID() != id:
 			return errStray("sources", name)
 		}
 		return src.Root.ForEach(func(k, v []byte) error {
@@ -44,6 +50,7 @@ func checkNames(tx *bolt.Tx, s *seal.Sealer) error {
 			return nil
 		})
 	})
+	return unread, err
 }
 
 // sourcesListed verifies the pages on disk that list the sources, and the sources' names.
@@ -59,7 +66,7 @@ func (h *handle) sourcesListed(tx *bolt.Tx) error {
 		err = ErrDamaged
 	}
 	if err == nil {
-		err = checkNames(tx, h.seal)
+		_, err = checkNames(tx, h.seal)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: a source may be lost: %w", errTripped, err)
