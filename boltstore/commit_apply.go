@@ -63,7 +63,7 @@ func (w *work) apply(tx *bolt.Tx, m *sourceMeta) error {
 	if w.s.claimDue() {
 		w.meta.claimedNow(w.s.db.device)
 	}
-	w.meta.Told = max(w.meta.Told, min(w.s.told.Load(), w.meta.Seq))
+	w.meta.Told = max(w.meta.Told, min(w.s.told.Load(), w.meta.Seq)) // the told mark, see SetTold
 	if !w.b.unjournaled {
 		if err := a.journal(); err != nil {
 			return err

@@ -33,8 +33,9 @@ type Options struct {
 	TransformVersion string
 	// MaxStaleness is for programs that must start without a link. The file's contents
 	// count as synced if the server confirmed them less than that long ago and every
-	// object could be stored. Negative: at any age. Default 0: the server must confirm
-	// them first.
+	// object could be stored. Negative: at any age, and even without some objects. A
+	// source that was never listed whole, is damaged, or is stored under another Go type
+	// or transform never counts. Default 0: the server must confirm the contents first.
 	MaxStaleness time.Duration
 	// ServeOutdated is for programs that are upgraded while offline. Objects that were
 	// stored under another structure of their Go type, or another transform, are served

@@ -13,7 +13,7 @@
 //
 // The first word of a file's name is its subject: listerwatcher (called by the
 // Reflector), link (the version that the server has stated), confirm (a list that proves
-// it), cluster (which server answers), servedform (how it serves objects), watch, relist
+// it; list_metadata is for relists), cluster (which server answers), servedform (how it serves objects), watch, relist
 // (why and how often), list (one list and its pages), request and transport (the wire;
 // internal/wire reads the answers), source (which list a client asks for), standalone
 // (under a stock informer), state (for users), options.

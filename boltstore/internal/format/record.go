@@ -14,6 +14,8 @@ import (
 	"github.com/kubewake/kubewake/index"
 )
 
+// recordVersion is the newest form of a record. docs/design/file.md, "Changing the
+// form", says how to raise it.
 const recordVersion = 2
 
 // Values of Record.Packed. From PackedByDict on the value is the version of the
