@@ -31,7 +31,7 @@ func (q *Queue) ExpectResume(rv string) {
 
 // Replace brings the file in line with a full list. Pop hands out the differences as
 // Added, Updated and Deleted. A list with something that is no runtime.Object is refused.
-// See also ExpectResume.
+// Like Add, Replace returns ErrClosed once the queue is closed. See also ExpectResume.
 func (q *Queue) Replace(list []any, rv string) error {
 	q.mu.Lock()
 	resume := q.version.resume != nil && *q.version.resume == rv && len(list) == 0
@@ -73,9 +73,11 @@ type Relist struct {
 
 // BeginRelist begins to bring the file in line with a full list that comes in pages. It
 // waits until another relist has ended, and everything accepted before is in the file. The
-// caller hands over the pages, and ends the relist with Commit or Abort. After a Commit that
-// fails, Abort ends it.
+// error is ErrClosed once the queue is closed. The caller hands over the pages, and ends
+// the relist with Commit or Abort. After a Commit that fails, Abort ends it.
 func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (_ *Relist, err error) {
+	ctx, end := q.untilClosed(ctx)
+	defer end(nil)
 	if err := q.beginListing(ctx); err != nil {
 		return nil, err
 	}
@@ -103,11 +105,24 @@ func (q *Queue) BeginRelist(ctx context.Context, o boltstore.RelistOptions) (_ *
 	return r, nil
 }
 
+// untilClosed returns a context that also ends, with ErrClosed, once the queue is closed.
+func (q *Queue) untilClosed(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-q.closing:
+			end(ErrClosed)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, end
+}
+
 // beginListing waits for the end of another list. The error is the context's, or ErrClosed.
 func (q *Queue) beginListing(ctx context.Context) error {
 	return q.await(ctx, func() bool {
-		free := !q.listing
-		q.listing = true
+		free := !q.listing && !q.closed
+		q.listing = q.listing || free
 		return free
 	})
 }

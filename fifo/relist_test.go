@@ -3,6 +3,7 @@ package fifo
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,47 @@ func TestRelistEndsWithTheQueue(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("it goes on")
+	}
+}
+
+// TestListBehindAFailingDisk: a list waits for an event that the disk does not take. Close
+// ends the wait, and lists that come later are refused.
+func TestListBehindAFailingDisk(t *testing.T) {
+	q, s, file := newFile(t, boltstore.Options{MaxSize: 256 << 10}, settings{})
+	for i := range 100 {
+		o := object(fmt.Sprint("o", i), i+1)
+		o.Data = map[string]string{"k": string(make([]byte, 5000))}
+		if err := q.Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); file.Err() == nil; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("the disk takes all")
+		}
+	}
+	before := s.ListKeys()
+	done := make(chan error, 1)
+	go func() { done <- q.Replace([]any{object("listed", 200)}, "200") }()
+	for listing := false; !listing; runtime.Gosched() {
+		q.mu.Lock()
+		listing = q.listing
+		q.mu.Unlock()
+	}
+	q.Close()
+	select {
+	case err := <-done:
+		if !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on")
+	}
+	if err := q.Replace([]any{object("later", 300)}, "300"); !errors.Is(err, ErrClosed) {
+		t.Errorf("a list after Close: %v", err)
+	}
+	if after := s.ListKeys(); len(after) != len(before) {
+		t.Errorf("%d objects, before the lists %d", len(after), len(before))
 	}
 }
 

@@ -143,10 +143,10 @@ func (q *Queue) Flush(ctx context.Context) error {
 	defer func() { q.waiters.flushing-- }()
 	for until := q.counts.accepted; q.counts.inFile < until && (q.free() > 0 || len(q.batch.inflight) > 0); {
 		if waiting.Err() != nil {
-			return cmp.Or(ctx.Err(), boltstore.ErrClosed)
+			return cmp.Or(context.Cause(ctx), boltstore.ErrClosed)
 		}
 		q.store.Flush()
 		q.cond.Wait()
 	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
