@@ -46,6 +46,8 @@ type handle struct {
 	noteInUse  func(tx *bolt.Tx) error
 	notedInUse bool
 
+	checked checkedNames // of db's sources; writeMu guards it
+
 	counters *counters // of write transactions
 
 	// hook is set by tests. It runs first in each write transaction and can fail it, as

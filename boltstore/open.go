@@ -235,14 +235,12 @@ func (db opening) judgeHeader(b *boltFile) error {
 		return err
 	}
 	db.h.seal, db.h.keys, db.h.rotate = s, h.Keys, h.Rotate
-	unread := false
-	err = faults.Contain(func() error {
-		return b.View(func(tx *bolt.Tx) (err error) { unread, err = checkNames(tx, s); return err })
-	})
+	var names checkedNames
+	err = faults.Contain(func() error { return b.View(func(tx *bolt.Tx) error { return names.check(tx, s) }) })
 	if err != nil {
 		return err
 	}
-	db.judged.lost = db.judged.lost || unread
+	db.judged.lost = db.judged.lost || names.unread
 	if h.Clean || h.BootID == "" || h.BootID == db.opts.boot && h.BootID != osfile.UnknownBoot {
 		return nil
 	}

@@ -20,37 +20,68 @@ func isPart(name []byte) bool {
 	return slices.ContainsFunc(partsOfSource, func(b []byte) bool { return string(b) == string(name) })
 }
 
-// checkNames returns ErrDamaged if a source, or a part of one, has a name that it cannot
-// have. bbolt has no checksums, and pages.Check sees no names. The source behind a
-// changed name would count as never written, and its durable handlers as new.
-//
-// unread says that the description of a source cannot be read. Its page may be in the
-// wrong place, and then other sources may be lost.
-func checkNames(tx *bolt.Tx, s *seal.Sealer) (unread bool, err error) {
+// checkedNames are the names of sources that were found right in one file. A first claim
+// verifies only names that are new since the last one. Otherwise the first claims of a
+// thousand sources would read half a million descriptions.
+type checkedNames struct {
+	file  *boltFile
+	right map[string]bool
+	// unread says that the description of a source cannot be read. Its page may be in the
+	// wrong place, and then other sources may be lost.
+	unread bool
+	count  int // how many were verified, for tests
+}
+
+// check returns ErrDamaged if a source, or a part of one, has a name that it cannot have.
+// bbolt has no checksums, and pages.Check sees no names. The source behind a changed name
+// would count as never written, and its durable handlers as new.
+func (c *checkedNames) check(tx *bolt.Tx, s *seal.Sealer) error {
 	sources := tx.Bucket(layout.BucketSources)
 	if sources == nil {
-		return false, fmt.Errorf("%w: the sources are missing", ErrDamaged)
+		return fmt.Errorf("%w: the sources are missing", ErrDamaged)
 	}
-	err = sources.ForEach(func(name, value []byte) error {
-		id := layout.SourceID(s, name)
-		if value != nil || id == "" {
+	right := map[string]bool{} // without those that are gone
+	err := sources.ForEach(func(name, value []byte) error {
+		if value != nil {
 			return errStray("sources", name)
 		}
-		src := sourceIn(sources.Bucket(name), id, s)
-		switch m, err := src.meta(); {
-		case err != nil:
-			unread = true
-		case m.Source.ID() != id:
-			return errStray("sources", name)
-		}
-		return src.Root.ForEach(func(k, v []byte) error {
-			if v == nil && !isPart(k) || v != nil && string(k) != string(layout.KeyMeta) {
-				return errStray("source "+id, k)
-			}
+		if c.right[string(name)] {
+			right[string(name)] = true
 			return nil
-		})
+		}
+		c.count++
+		unread, err := checkName(sources.Bucket(name), name, s)
+		if err == nil && !unread {
+			right[string(name)] = true
+		}
+		c.unread = c.unread || unread
+		return err
 	})
-	return unread, err
+	if err == nil {
+		c.right = right
+	}
+	return err
+}
+
+// checkName is check for the source with that bucket.
+func checkName(b *bolt.Bucket, name []byte, s *seal.Sealer) (unread bool, err error) {
+	id := layout.SourceID(s, name)
+	if id == "" {
+		return false, errStray("sources", name)
+	}
+	src := sourceIn(b, id, s)
+	switch m, err := src.meta(); {
+	case err != nil:
+		unread = true
+	case m.Source.ID() != id:
+		return false, errStray("sources", name)
+	}
+	return unread, src.Root.ForEach(func(k, v []byte) error {
+		if v == nil && !isPart(k) || v != nil && string(k) != string(layout.KeyMeta) {
+			return errStray("source "+id, k)
+		}
+		return nil
+	})
 }
 
 // sourcesListed verifies the pages on disk that list the sources, and the sources' names.
@@ -66,7 +97,10 @@ func (h *handle) sourcesListed(tx *bolt.Tx) error {
 		err = ErrDamaged
 	}
 	if err == nil {
-		_, err = checkNames(tx, h.seal)
+		if h.checked.file != h.db {
+			h.checked = checkedNames{file: h.db}
+		}
+		err = h.checked.check(tx, h.seal)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: a source may be lost: %w", errTripped, err)

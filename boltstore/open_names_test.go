@@ -70,3 +70,58 @@ func TestChangedNames(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesAreCheckedOnce: first claims verify each source's name once in a file, not once
+// for each claim. They still meet a name that changes while the file is open.
+func TestNamesAreCheckedOnce(t *testing.T) {
+	for form, o := range map[string]Options{"plain": {}, "encrypted": {Keyset: sealtest.Keyset()}} {
+		t.Run(form, func(t *testing.T) {
+			const n = 100
+			path := testPath(t)
+			db := openTest(t, path, o)
+			claim := func(name string) *Claimed {
+				return claimTest(t, db, Claim{Source: Source{Version: "v1", Resource: name, Form: FormTyped}})
+			}
+			for i := range n {
+				claim(fmt.Sprint("resource", i)).Release()
+			}
+			if got := db.h.checked.count; got != n-1 {
+				t.Errorf("%d names were verified, want %d", got, n-1)
+			}
+			if _, err := db.Compact(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			for i := range n {
+				claim(fmt.Sprint("more", i)).Release()
+			}
+			if got := db.h.checked.count; got != n+n-1 {
+				t.Errorf("%d names were verified in the compacted file, want %d", got, n+n-1)
+			}
+
+			lost := Source{Version: "v1", Resource: "resource7", Form: FormTyped}
+			name, err := layout.SourceName(db.h.seal, lost.ID())
+			must(t, err)
+			file, err := os.ReadFile(path)
+			must(t, err)
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			must(t, err)
+			defer f.Close()
+			for at := 0; bytes.Contains(file[at:], name); at++ {
+				at += bytes.Index(file[at:], name)
+				_, err := f.WriteAt([]byte{name[len(name)-1] ^ 1}, int64(at+len(name)-1)) // the order stays
+				must(t, err)
+			}
+			s := claim(lost.Resource)
+			if _, err := s.ClaimHandler("handler", &testPosition{}, func(_ Position, _ uint64, known bool) {
+				if !known {
+					t.Error("the handler of a source whose name has changed is new")
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if len(db.AsidePaths()) != 1 {
+				t.Errorf("set aside: %q", db.AsidePaths())
+			}
+		})
+	}
+}
