@@ -73,6 +73,7 @@ func (b *boltFile) follows(from int64, id int) error {
 }
 
 // writable returns errTripped if bbolt's commit would go wrong for the list of free pages.
+// Call it at the end of a transaction: damage may come meanwhile.
 func (b *boltFile) writable() error {
 	f, err := pages.FileOf(b.f)
 	if err == nil {

@@ -136,9 +136,6 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 				if id = tx.ID(); last > 0 && int64(id) != last+1 {
 					return errOverwritten
 				}
-				if err := h.db.writable(); err != nil {
-					return err
-				}
 				h.writing.Store(int64(id))
 				if h.hook != nil {
 					if err := h.hook(tx); err != nil {
@@ -152,7 +149,10 @@ func (h *handle) update(fn func(tx *bolt.Tx) error, visible func()) error {
 						return err
 					}
 				}
-				return fn(tx)
+				if err := fn(tx); err != nil {
+					return err
+				}
+				return h.db.writable()
 			})
 		})
 		if errors.Is(err, berrors.ErrMaxSizeReached) {
