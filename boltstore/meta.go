@@ -196,7 +196,7 @@ func (m *sourceMeta) state(d *device) State {
 		Timeline: m.Timeline, Synced: m.listed(), ResourceVersion: m.ResourceVersion,
 		Objects: m.Items.Count, Bytes: m.Bytes, Seq: m.Seq, Told: m.Told, JournalBytes: m.JournalBytes,
 		Indices: slices.Sorted(maps.Keys(m.Indices)), Degraded: m.Degraded,
-		Names: m.Names, Categories: m.Categories, Columns: m.Columns,
+		Names: slices.Clone(m.Names), Categories: slices.Clone(m.Categories), Columns: slices.Clone(m.Columns), // the caller may change them
 		Unstored: m.Noted.unstored(), UnstoredReason: m.Noted.Why, Unindexed: m.Noted.Unindexed,
 	}
 	if m.Confirmed != 0 {

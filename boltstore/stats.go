@@ -65,7 +65,7 @@ func (h *Histogram) observe(v float64) {
 }
 
 func (h Histogram) clone() Histogram {
-	h.Counts = slices.Clone(h.Counts)
+	h.Bounds, h.Counts = slices.Clone(h.Bounds), slices.Clone(h.Counts)
 	if h.Counts == nil {
 		h.Counts = make([]uint64, len(h.Bounds)+1)
 	}

@@ -107,3 +107,29 @@ func TestScopeByObjects(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestStatesAreTheCallers: a caller may change what State and Stats return.
+func TestStatesAreTheCallers(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{Indexers: indexers})
+	must(t, s.Describe(Description{Names: []string{"configmap", "cm"}, Categories: []string{"all"}, Columns: []Column{{Name: "Age"}}}))
+	must(t, s.Add(configMap("ns", "a", 1, nil)))
+	for range 2 {
+		st, stats := s.State(), db.Stats()
+		if st.Names[0] != "configmap" || st.Categories[0] != "all" || st.Columns[0].Name != "Age" {
+			t.Errorf("%+v", st)
+		}
+		st.Names[0], st.Categories[0], st.Columns[0].Name = "", "", ""
+		for _, h := range []Histogram{stats.Transactions, stats.Changes, stats.ChangeBytes} {
+			if h.Bounds[0] == 0 {
+				t.Errorf("%+v", h)
+			}
+			clear(h.Bounds)
+			clear(h.Counts)
+		}
+		must(t, s.Add(configMap("ns", "b", 2, nil))) // the commit writes the description again
+	}
+	if st := stateIn(t, db); len(st.Names) != 2 || st.Names[0] != "configmap" {
+		t.Errorf("in the file %q", st.Names)
+	}
+}
