@@ -68,8 +68,14 @@ func (s *server) api(closing context.Context, w http.ResponseWriter, r *http.Req
 		none(noneMoved).ServeHTTP(w, r)
 		return
 	}
-	// A client that does not read holds up no one else: its watch goes on from the file.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // it fails only on a connection that is gone
+	c := http.NewResponseController(w)
+	if r.ProtoMajor == 1 {
+		w = timely{w, c, s.limits.write}
+	} else {
+		// A client that does not read holds up no other stream: its watch goes on from
+		// the file.
+		_ = c.SetWriteDeadline(time.Time{}) // it fails only on a connection that is gone
+	}
 	o := apifile.Options{Cluster: r.Header.Get(headerCluster), Secrets: r.Header.Get(headerSecrets) == "true"}
 	if r.Header.Get(headerElse) == "true" {
 		o.Otherwise = none(noneHere)
@@ -87,6 +93,32 @@ func (s *server) api(closing context.Context, w http.ResponseWriter, r *http.Req
 	}
 	http.StripPrefix(apiPath, apifile.New(s.db, o)).ServeHTTP(w, r.WithContext(ctx))
 }
+
+// timely is an answer of the API in HTTP/1.1, which has the connection to itself. A client
+// that does not take a piece in time loses the connection. Between pieces a watch may be
+// silent for any time.
+type timely struct {
+	http.ResponseWriter
+	c     *http.ResponseController
+	limit time.Duration
+}
+
+// Write implements io.Writer.
+func (t timely) Write(p []byte) (int, error) {
+	if err := t.c.SetWriteDeadline(time.Now().Add(t.limit)); err != nil {
+		return 0, err
+	}
+	return t.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (t timely) Flush() {
+	_ = t.c.SetWriteDeadline(time.Now().Add(t.limit)) // the next Write has the error
+	_ = t.c.Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (t timely) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // API sends requests to the API of the file's owner. ErrNoOwner means that the owner has
 // ended or does not answer, or that its file is not at the path any more: Dial again, or

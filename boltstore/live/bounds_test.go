@@ -1,9 +1,11 @@
 package live
 
 import (
+	"bufio"
 	"bytes"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 )
@@ -35,6 +37,35 @@ func TestNeverReads(t *testing.T) {
 	}
 	for _, c := range conns {
 		ended(t, c)
+	}
+}
+
+// TestNeverReadsTheAPI: the same holds for lists and watches of the API in HTTP/1.1. A watch
+// that is read stays, however long it is silent.
+func TestNeverReadsTheAPI(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 500, 20_000)
+	start(t, db, shortLimits)
+	quiet := raw(t, path, "GET /v1/api/api/v1/secrets?watch=1&resourceVersion=100 HTTP/1.1\r\nHost: x\r\nKubewake-Secrets: true\r\n\r\n")
+	answer := bufio.NewReader(quiet)
+	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		t.Fatal(line, err)
+	}
+	for _, query := range []string{"", "?watch=1&resourceVersion=0"} {
+		for range 2 * shortLimits.conns {
+			raw(t, path, "GET /v1/api/api/v1/secrets"+query+" HTTP/1.1\r\nHost: x\r\nKubewake-Secrets: true\r\n\r\n")
+		}
+		served(t, path, s) // once most of them have lost their connections
+	}
+	relist(t, s, 499, 20_000, "200")
+	if err := quiet.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	for line := ""; !strings.Contains(line, `"DELETED"`); {
+		var err error
+		if line, err = answer.ReadString('\n'); err != nil {
+			t.Fatal("the watch that was read:", err)
+		}
 	}
 }
 
