@@ -210,12 +210,13 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 		}
 		r.Objects++
 		r.unversioned = r.unversioned || c.rv == ""
-		it := listedItem{k: index.AppendKey(nil, c.key), key: c.key, c: c, err: err}
+		it := listedItem{c: c, err: err}
 		if r.o.Transform != nil && err == nil {
-			if it.c, err = r.transform(obj); err != nil {
-				it.c, it.err = c, err
+			if c, it.err = r.transform(obj); it.err == nil {
+				it.c = c // the transform may have changed the key
 			}
 		}
+		it.k, it.key = index.AppendKey(nil, it.c.key), it.c.key
 		if i, twice := at[string(it.k)]; twice {
 			items[i] = it
 			continue

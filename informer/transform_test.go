@@ -2,12 +2,15 @@ package informer
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // TestTransformInPlace: a transform has the objects of the watch to itself, even while
@@ -44,4 +47,47 @@ func TestTransformInPlace(t *testing.T) {
 			w.create(fmt.Sprint("o", life, "-", i))
 		}
 	}
+}
+
+// TestTransformOfTheName: a transform may change the name by which objects are known. A
+// relist deletes only the objects that are gone.
+func TestTransformOfTheName(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b", "c"} {
+		w.create(name)
+	}
+	h := newRecorder(t)
+	o := Options{TransformVersion: "1", Transform: func(obj any) (any, error) {
+		if o := obj.(*corev1.ConfigMap); o.Namespace != "" { // client-go's informer transforms listed objects twice
+			o.Name, o.Namespace = o.Namespace+"-"+o.Name, ""
+		}
+		return obj, nil
+	}}
+	w.live(o, h).run().synced().replayed().end()
+	h.expect("initial default-a", "initial default-b", "initial default-c")
+	w.delete("a")
+	w.sim.Compact()
+	l := w.live(o, h).run().synced().replayed()
+	left := func(names ...string) {
+		t.Helper()
+		eventually(t, fmt.Sprint(names), func() bool { return slices.Equal(h.names(), names) })
+		told := h.take()
+		for _, deleted := range []string{"missed default-b", "missed default-c"} {
+			if slices.Contains(told, deleted) {
+				t.Error(deleted)
+			}
+		}
+	}
+	left("default-b", "default-c")
+	if read := l.inf.State().Relists; read[reflector.ReasonExpired] != 1 {
+		t.Error("no relist:", read)
+	}
+	for _, key := range []string{"default-b", "default-c"} {
+		if _, there, err := l.inf.GetStore().GetByKey(key); !there || err != nil {
+			t.Error(key, there, err)
+		}
+	}
+	w.delete("c")
+	left("default-b")
+	l.end()
 }
