@@ -33,12 +33,18 @@ type File struct {
 // of a closed file are empty, and a reconcile could take that for deletes. Then the file is
 // closed by the end of the process, or by the next NewManager of that path. If the manager
 // is never started, the file stays open until the process ends. A NewCache in the options
-// must make its cache with the NewInformer that it is given. The metrics of package
-// informer/metrics are in controller-runtime's registry. For example,
-// kubewake_fallback_informers_total counts the informers that go without the file.
-// Register no other collector of this file there, and a collector of another file only with
-// a label (see metrics.NewCollector): if two metrics are the same, the registry returns an
-// error instead of all metrics.
+// must make its cache with the NewInformer that it is given.
+//
+// A manager's RESTMapper asks the server which kinds it has. If the server does not answer
+// within a second, NewManager's goes by the kinds in the file, so that a manager can start
+// without a link (see informer.Options.MaxStaleness). A MapperProvider in the options
+// takes its place.
+//
+// The metrics of package informer/metrics are in controller-runtime's registry. For
+// example, kubewake_fallback_informers_total counts the informers that go without the
+// file. Register no other collector of this file there, and a collector of another file
+// only with a label (see metrics.NewCollector): if two metrics are the same, the registry
+// returns an error instead of all metrics.
 func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, error) {
 	if cfg == nil {
 		return nil, errors.New("controllerruntime: a manager needs a rest.Config, as ctrl.GetConfig gives it")
@@ -52,6 +58,9 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, err
 	}
 	o.Cache.NewInformer = informer.ForControllerRuntime(db, f.Informers)
+	if o.MapperProvider == nil {
+		o.MapperProvider = wakingMapperOf(db)
+	}
 	mgr, err := manager.New(reflector.WrapConfig(rest.CopyConfig(cfg)), o)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())

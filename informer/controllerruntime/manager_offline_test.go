@@ -1,0 +1,118 @@
+package controllerruntime
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/kubewake/kubewake/informer"
+	"github.com/kubewake/kubewake/internal/kubesim"
+)
+
+// TestManagerWithoutALink: while the server refuses connections or is silent, a manager
+// still maps the kinds that are in the file, and so reads them. Once the server answers
+// that it has no such kind, that holds.
+func TestManagerWithoutALink(t *testing.T) {
+	stock := manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}} // without a mapper
+	for name, fail := range map[string]func(t *testing.T, sim *kubesim.Server){
+		"refused": func(t *testing.T, sim *kubesim.Server) {
+			if err := sim.RefuseConnections(true); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"silent": func(t *testing.T, sim *kubesim.Server) {
+			sim.Stall(true)
+			t.Cleanup(func() { sim.Stall(false) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := shop(t, "a", "b")
+			f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
+			live := func(read func(ctx context.Context, mgr manager.Manager)) {
+				mgr, err := NewManager(sim.RESTConfig(), stock, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- mgr.Start(ctx) }()
+				<-mgr.Elected()
+				read(ctx, mgr)
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			list := func(ctx context.Context, mgr manager.Manager) {
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				var maps corev1.ConfigMapList
+				if err := mgr.GetClient().List(ctx, &maps, client.InNamespace("default")); err != nil || len(maps.Items) != 2 {
+					t.Errorf("%d objects, %v", len(maps.Items), err)
+				}
+			}
+			live(list)
+			fail(t, sim)
+			live(func(ctx context.Context, mgr manager.Manager) {
+				list(ctx, mgr)
+				if name == "silent" {
+					return // only the server can say
+				}
+				if _, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "v1"); err == nil {
+					t.Error("a kind that the file does not have is mapped")
+				}
+			})
+		})
+	}
+}
+
+// TestServerHasNoSuchKind: the server's word that a kind is gone holds, whatever the file
+// has. With a mapper of its own, a manager does not ask the file.
+func TestServerHasNoSuchKind(t *testing.T) {
+	kind := schema.GroupKind{Kind: "ConfigMap"}
+	m := &wakingMapper{file: kinds(t), server: noKinds{}}
+	if _, err := m.RESTMapping(kind, "v1"); !meta.IsNoMatchError(err) {
+		t.Errorf("the error is %v", err)
+	}
+	o := options()
+	given := o.MapperProvider
+	var own meta.RESTMapper
+	o.MapperProvider = func(cfg *rest.Config, c *http.Client) (m meta.RESTMapper, err error) {
+		own, err = given(cfg, c)
+		return own, err
+	}
+	mgr, err := NewManager(shop(t).RESTConfig(), o, File{Path: filepath.Join(t.TempDir(), "test.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer FileOf(mgr).Close()
+	if mgr.GetRESTMapper() != own {
+		t.Error("the given mapper is not used")
+	}
+}
+
+func kinds(t *testing.T) meta.RESTMapper {
+	t.Helper()
+	m, err := options().MapperProvider(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// noKinds is a server without kinds.
+type noKinds struct{ meta.RESTMapper }
+
+func (noKinds) RESTMapping(gk schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+	return nil, &meta.NoKindMatchError{GroupKind: gk}
+}
