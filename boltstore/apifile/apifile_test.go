@@ -1,9 +1,12 @@
 package apifile
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +84,10 @@ func TestRefused(t *testing.T) {
 	expect(t, h, "/api/v1/namespaces/a/services/x/status", 200, "")
 	expect(t, h, "/api/v1/namespaces/a/services//status", 404, "could not find the requested resource") // authorised as another list than that of services
 	expect(t, h, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion=9", 410, "too old")
+	for _, path := range []string{"//api/v1/configmaps", "/api//v1/configmaps", "/api/v1//configmaps", "/api/v1/namespaces/a//configmaps", "/api/v1/namespaces/a/configmaps//x"} {
+		expect(t, h, path, 404, "not f") // as at a server
+	}
+	expect(t, h, "/api/v1/namespaces//configmaps//", 200, "a/x") // likewise
 }
 
 // TestPages: pages of a list are of one state while the file changes, and get 410 once
@@ -123,6 +130,69 @@ func TestPages(t *testing.T) {
 	gone := expect(t, h, path+token(first), 410, "too old to display a consistent list")
 	list := unstructured.UnstructuredList{Object: gone.object.Object}
 	expect(t, h, "/api/v1/configmaps?continue="+list.GetContinue(), 200, "n/n")
+}
+
+// TestRestOfPages: the objects after a page are counted once, for the first page. A forged
+// count changes nothing else.
+func TestRestOfPages(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	s := filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	filetest.Relist(t, s, "10", configMap("a", "a", 1), configMap("a", "b", 2), configMap("a", "c", 3), configMap("a", "d", 4), configMap("b", "a", 5))
+	h := New(db, Options{})
+	forge := func(token, count string) string {
+		text, err := base64.RawURLEncoding.DecodeString(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(regexp.MustCompile(`\.\d+"}$`).ReplaceAll(text, []byte("."+count+`"}`)))
+	}
+	for _, c := range []struct {
+		path, forged string
+		rests        []float64
+	}{
+		{"/api/v1/configmaps?limit=2", "", []float64{3, 1, 0}},
+		{"/api/v1/namespaces/a/configmaps?limit=1", "", []float64{3, 2, 1, 0}},
+		{"/api/v1/configmaps?limit=1", "100", []float64{4, 99, 99, 99, 0}},
+		{"/api/v1/configmaps?limit=2", "1", []float64{3, 1, 0}},
+		{"/api/v1/configmaps?limit=2&labelSelector=!no", "", []float64{0, 0, 0}},
+	} {
+		var rests []float64
+		for next := ""; ; {
+			a := ask(t, h, http.MethodGet, c.path+next)
+			list := unstructured.UnstructuredList{Object: a.object.Object}
+			if a.code != 200 || len(rests) == len(c.rests) {
+				t.Fatalf("%s%s: %d %s", c.path, next, a.code, a.body)
+			}
+			rest, _ := a.object.Object["metadata"].(map[string]any)["remainingItemCount"].(float64)
+			rests = append(rests, rest)
+			token := list.GetContinue()
+			if token == "" {
+				break
+			}
+			if c.forged != "" {
+				token = forge(token, c.forged)
+			}
+			next = "&continue=" + token
+		}
+		if !slices.Equal(rests, c.rests) {
+			t.Errorf("%s: after the pages %v are left, want %v", c.path, rests, c.rests)
+		}
+	}
+}
+
+// TestBuiltInShortNames: a program that does not describe its types has the built-in
+// short names.
+func TestBuiltInShortNames(t *testing.T) {
+	db := filetest.Open(t, boltstore.Options{})
+	filetest.Claim(t, db, source1("configmaps", "", ""), &corev1.ConfigMap{})
+	nodes := filetest.Claim(t, db, source1("nodes", "", ""), &corev1.Node{})
+	if err := nodes.Describe(boltstore.Description{Names: []string{"node", "nd"}}); err != nil {
+		t.Fatal(err)
+	}
+	a := ask(t, New(db, Options{}), http.MethodGet, "/api/v1")
+	if !strings.Contains(a.body, `"shortNames":["cm"]`) || !strings.Contains(a.body, `"shortNames":["nd"]`) {
+		t.Error(a.body)
+	}
 }
 
 // TestDiscovery: client-go finds the kept types, by their short names too, in one

@@ -39,9 +39,13 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 		if q.Limit == 0 {
 			return &kubeapi.Page{Version: number(at.Version), Each: src.each(ctx, at, q)}, nil
 		}
-		page, err := src.page(ctx, at, q)
+		page, err := src.page(ctx, at, q, snap.rest)
 		if err == nil {
-			page.Snapshot = snapshot{src.st.Source.ID()[:idLength], at.Series, at.Seq}.String()
+			next := snapshot{id: src.st.Source.ID()[:idLength], series: at.Series, seq: at.Seq}
+			if q.Everything() {
+				next.rest = page.Rest
+			}
+			page.Snapshot = next.String()
 			return page, nil
 		}
 		// The newest state may be trimmed while it is read.
@@ -105,8 +109,9 @@ func (s *storage) reach(ctx context.Context, src *source, version uint64) (bolts
 }
 
 // page reads the query's page of a moment. A large page is only counted, and read again
-// while it is sent.
-func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query) (*kubeapi.Page, error) {
+// while it is sent. left is how many objects the page before has left, 0 if that is not
+// known.
+func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query, left int64) (*kubeapi.Page, error) {
 	p := &kubeapi.Page{Version: number(at.Version)}
 	limit := int(min(q.Limit, math.MaxInt32))
 	large := limit > pageSize
@@ -125,11 +130,13 @@ func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query)
 		return p, err
 	}
 	most := 1
-	if q.Everything() {
+	if q.Everything() && left == 0 {
 		most = math.MaxInt
 	}
 	rest, err := s.CountAt(at, prefixOf(q.Selection), keyOf(p.Last)+"\x00", most)
-	p.Rest = int64(rest)
+	if p.Rest = int64(rest); rest > 0 && q.Everything() {
+		p.Rest = max(p.Rest, left-int64(n))
+	}
 	return p, err
 }
 
@@ -180,24 +187,30 @@ type snapshot struct {
 	id     string // the beginning of the source's
 	series int64
 	seq    uint64
+	rest   int64 // how many objects the page has left, 0 if a selector leaves some out
 }
 
 const idLength = 8
 
-func (s snapshot) String() string { return fmt.Sprintf("%s.%d.%d", s.id, s.series, s.seq) }
+func (s snapshot) String() string {
+	return fmt.Sprintf("%s.%d.%d.%d", s.id, s.series, s.seq, s.rest)
+}
 
 func parseSnapshot(text string) (s snapshot, err error) {
 	if text == "" {
 		return s, nil
 	}
 	parts := strings.Split(text, ".")
-	if len(parts) != 3 || len(parts[0]) != idLength {
+	if len(parts) != 4 || len(parts[0]) != idLength {
 		return s, fmt.Errorf("apifile: %q is no snapshot", text)
 	}
 	if s.series, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
 		return s, err
 	}
 	if s.seq, err = strconv.ParseUint(parts[2], 10, 64); err != nil {
+		return s, err
+	}
+	if s.rest, err = strconv.ParseInt(parts[3], 10, 64); err != nil {
 		return s, err
 	}
 	s.id = parts[0]

@@ -184,6 +184,9 @@ func typeOf(sources []boltstore.State) *kubeapi.Type {
 			}
 		}
 	}
+	if len(r.ShortNames) == 0 { // the program has not described the type
+		r.ShortNames = kubeapi.ShortNamesOf(schema.GroupResource{Group: r.Group, Resource: r.Plural})
+	}
 	t := kubeapi.NewType(r, "get", "list", "watch")
 	t.Custom = t.Custom || first.Source.Form == boltstore.FormUnstructured
 	t.MetadataOnly = first.Source.Form == boltstore.FormMetadata

@@ -12,21 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/internal/kubeapi"
 )
-
-// shortNames are kubectl's short names of built-in types, for use without a server.
-var shortNames = map[string]schema.GroupResource{
-	"cm": {Resource: "configmaps"}, "cj": {Group: "batch", Resource: "cronjobs"}, "cs": {Resource: "componentstatuses"},
-	"csr": {Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, "ip": {Group: "networking.k8s.io", Resource: "ipaddresses"},
-	"rc": {Resource: "replicationcontrollers"}, "vac": {Group: "storage.k8s.io", Resource: "volumeattributesclasses"},
-	"crds": {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, "crd": {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
-	"deploy": {Group: "apps", Resource: "deployments"}, "ds": {Group: "apps", Resource: "daemonsets"}, "ep": {Resource: "endpoints"}, "ev": {Resource: "events"},
-	"hpa": {Group: "autoscaling", Resource: "horizontalpodautoscalers"}, "ing": {Group: "networking.k8s.io", Resource: "ingresses"}, "limits": {Resource: "limitranges"},
-	"netpol": {Group: "networking.k8s.io", Resource: "networkpolicies"}, "no": {Resource: "nodes"}, "ns": {Resource: "namespaces"},
-	"pc": {Group: "scheduling.k8s.io", Resource: "priorityclasses"}, "pdb": {Group: "policy", Resource: "poddisruptionbudgets"}, "po": {Resource: "pods"},
-	"pv": {Resource: "persistentvolumes"}, "pvc": {Resource: "persistentvolumeclaims"}, "quota": {Resource: "resourcequotas"}, "rs": {Group: "apps", Resource: "replicasets"},
-	"sa": {Resource: "serviceaccounts"}, "sc": {Group: "storage.k8s.io", Resource: "storageclasses"}, "sts": {Group: "apps", Resource: "statefulsets"}, "svc": {Resource: "services"},
-}
 
 // builtIn has the groups of each type in client-go's scheme, by resource and by kind in
 // lower case.
@@ -62,7 +49,7 @@ func (t typed) names(st boltstore.State) bool {
 		return false // its meta cannot be read
 	}
 	return t.name == st.Source.Resource || t.name == strings.ToLower(st.Kind) || slices.Contains(st.Names, t.name) ||
-		shortNames[t.name] == groupOf(st)
+		kubeapi.ShortNames[t.name] == groupOf(st)
 }
 
 // exactly says whether the given group, if any, is the source's.
@@ -80,7 +67,7 @@ func (t typed) version(st boltstore.State) bool {
 // services.serving. For a built-in type the given group counts as whole:
 // statefulsets.apps is not statefulsets.apps.kruise.io.
 func (t typed) beginning(st boltstore.State) bool {
-	short, ok := shortNames[t.name]
+	short, ok := kubeapi.ShortNames[t.name]
 	return !builtIn()[t.name][t.rest] && !(ok && short.Group == t.rest) && strings.HasPrefix(st.Source.Group, t.rest)
 }
 
@@ -144,7 +131,7 @@ func elsewhere(arg string, g schema.GroupResource) bool {
 		_, group, _ := strings.Cut(t.rest, ".") // after a version
 		return t.rest != g.Group && group != g.Group
 	}
-	if short, ok := shortNames[t.name]; ok {
+	if short, ok := kubeapi.ShortNames[t.name]; ok {
 		return short != g
 	}
 	groups := builtIn()[t.name]

@@ -16,10 +16,11 @@ type Path struct {
 	Rest                                   string // the part after the subresource, as for a proxy
 }
 
-// ParsePath returns the zero Path for a path that is not below a group version. The path
-// of the group version itself has no resource.
+// ParsePath returns the zero Path for a path that is not below a group version, or that
+// has an empty element in the resource's place, which no server answers. The path of the
+// group version itself has no resource.
 func ParsePath(path string) Path {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
+	parts := strings.Split(strings.TrimRight(strings.TrimPrefix(path, "/"), "/"), "/")
 	var p Path
 	switch {
 	case len(parts) >= 2 && parts[0] == "api":
@@ -31,6 +32,9 @@ func ParsePath(path string) Path {
 	}
 	if len(parts) >= 3 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
 		p.Namespace, parts = parts[1], parts[2:]
+	}
+	if len(parts) > 0 && parts[0] == "" {
+		return Path{}
 	}
 	for i, dst := range []*string{&p.Resource, &p.Name, &p.Subresource} {
 		if i < len(parts) {
