@@ -3,6 +3,7 @@ package serve
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,5 +56,28 @@ func TestSlowDocument(t *testing.T) {
 	clock.Step(longPause)
 	if w := get("/version"); w.Code != 200 || len(asked) != 2 {
 		t.Errorf("after the pause: %d, asked for %d", w.Code, len(asked))
+	}
+}
+
+// TestHangingGroup: a server asks another one for the documents of some groups. If that
+// one hangs, the link still has the server's own answers.
+func TestHangingGroup(t *testing.T) {
+	clock := fakeClock()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/apis/") {
+			clock.Step(inTime)
+			<-r.Context().Done()
+		}
+	}))
+	defer server.Close()
+	s := New(Options{File: fileOf(t, apifile.Options{}), Link: linkTo(t, server, LinkOptions{Clock: clock})})
+	s.inTime = time.Second / 2
+	for _, path := range []string{"/api/v1/nodes", "/apis/metrics.k8s.io/v1beta1", "/api/v1/nodes", "/apis/metrics.k8s.io", "/api/v1/nodes"} {
+		w := httptest.NewRecorder()
+		s.route(w, withCaller(httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil), &caller{same: true}))
+		if path == "/api/v1/nodes" && w.Code != 200 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		clock.Step(longPause - time.Second)
 	}
 }

@@ -184,7 +184,7 @@ func (l *Link) failed(w http.ResponseWriter, r *http.Request, began time.Time, e
 		return
 	case errors.Is(r.Context().Err(), context.Canceled):
 		panic(http.ErrAbortHandler) // the caller left
-	case errors.As(err, &op) && op.Op == "dial", r.ContentLength == 0: // a body may be slow by itself
+	case errors.As(err, &op) && op.Op == "dial", r.ContentLength == 0 && !isGroups(r): // a body may be slow by itself
 		l.reviews.waited(began, err)
 	}
 	until, silent := l.reviews.silent()
@@ -192,6 +192,12 @@ func (l *Link) failed(w http.ResponseWriter, r *http.Request, began time.Time, e
 		until = l.reviews.clock.Now() // the next request is tried
 	}
 	l.down(w, err, until)
+}
+
+// isGroups says whether a request was given too little time for an answer that the server
+// may get from another one: that of a group.
+func isGroups(r *http.Request) bool {
+	return errors.Is(r.Context().Err(), context.DeadlineExceeded) && strings.HasPrefix(r.URL.Path, "/apis/")
 }
 
 // down answers that the server cannot be reached until the given time.
