@@ -35,10 +35,25 @@ func (m *sourceMeta) markList(was *sourceMeta, version string, restart bool, now
 	switch {
 	case restart || len(m.Marks) == 0:
 		m.Marks, m.Marked, m.remark = []listMark{k}, max(now, m.Marked+1), false
+		m.Former = was.newest()
 	case k.From < k.Seq:
 		m.Marks = append(slices.Clone(m.Marks), k)
 		m.Marks = m.Marks[max(0, len(m.Marks)-mostMarks):]
 	}
+}
+
+// newest is the newest version of this and of earlier series.
+func (m *sourceMeta) newest() string {
+	if newer(m.Former, m.ResourceVersion) || m.ResourceVersion == "" {
+		return m.Former
+	}
+	return m.ResourceVersion
+}
+
+// isFormer says whether the server has a version only of an earlier series: it has not
+// reached that version again.
+func (m *sourceMeta) isFormer(version string) bool {
+	return newer(version, m.ResourceVersion) && m.Former != "" && !newer(version, m.Former)
 }
 
 // markNow begins the marks of a source that an older program has written. They are in

@@ -165,8 +165,10 @@ type sourceMeta struct {
 	Eras    []era `msgpack:"eras,omitempty"`
 	// Marks are the lists in the journal, oldest first. Marked is when the first mark was
 	// made: seqs of another series mean nothing.
+	// Former is the newest version of any earlier series.
 	Marks  []listMark `msgpack:"marks,omitempty"`
 	Marked int64      `msgpack:"marked,omitempty"`
+	Former string     `msgpack:"former,omitempty"`
 	// Noted counts the generation's notes.
 	Noted noted `msgpack:"noted,omitempty"`
 

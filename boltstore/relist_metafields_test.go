@@ -18,7 +18,7 @@ var (
 	// those that a list states in the same way as without a stage.
 	presentFields = []string{
 		"Source", "APIVersion", "Kind", "Epoch", "Claimed", "ClaimedRight", "ClaimedBy", "Told", "Scope", "Names", "Categories", "Columns",
-		"NamesLost", "NoPlain", "Stamped", "Eras", "Marked", "Marks", "FormDoubted", "MetadataSize", "changed",
+		"NamesLost", "NoPlain", "Stamped", "Eras", "Marked", "Marks", "Former", "FormDoubted", "MetadataSize", "changed",
 		"ClusterUID", "Server", "FlowSchemaUID", "ServerCA", "ServedForm", "Timeline", "ResourceVersion", "Listed", "NewestPage", "Moved", "Stands", "Restored", "Countless",
 		"Confirmed", "ConfirmedBy", "Read", "ReadBy", "TypeHash", "Transform",
 	}

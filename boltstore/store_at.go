@@ -57,7 +57,8 @@ func (s *Store) at(fn func(m *sourceMeta, src sourceTx, g genTx) error) error {
 // Moment returns the newest moment whose version is not newer than version, or the newest
 // of all if version is "". newest is the version of the newest moment of all, which is
 // also returned if version is newer. The error is ErrTrimmed for a version that the
-// journal no longer has.
+// journal no longer has, and for one from before the server was restored, which it has not
+// reached again.
 func (s *Store) Moment(version string) (at Moment, newest string, err error) {
 	return s.momentAt(version, false)
 }
@@ -71,8 +72,11 @@ func (s *Store) MomentFrom(version string) (at Moment, newest string, err error)
 func (s *Store) momentAt(version string, first bool) (at Moment, newest string, err error) {
 	err = s.at(func(m *sourceMeta, src sourceTx, _ genTx) error {
 		at, newest = m.moment(), m.ResourceVersion
-		if version == "" {
+		switch {
+		case version == "":
 			return nil
+		case m.isFormer(version):
+			return ErrTrimmed
 		}
 		seq, ok, err := src.seqAt(m, version, first)
 		switch {

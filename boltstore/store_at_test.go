@@ -217,6 +217,25 @@ func TestMoments(t *testing.T) {
 				t.Errorf("a version from before the restore: %v", err)
 			}
 			expect("25", "a/y")
+			for _, version := range []string{"26", "31"} { // the restored server has not reached them
+				if _, _, err := s.MomentFrom(version); !errors.Is(err, ErrTrimmed) {
+					t.Errorf("version %s from before the restore: %v", version, err)
+				}
+			}
+			expect("32", "a/y")
+			relist(t, s, "27", RelistOptions{}, []runtime.Object{configMap("a", "y", 20, nil), configMap("a", "z", 27, nil)}, 10)
+			expect("26", "a/y")
+			expect("27", "a/y a/z")
+			if err := s.SetAside(); err != nil {
+				t.Fatal(err)
+			}
+			relist(t, s, "8", RelistOptions{}, []runtime.Object{configMap("a", "y", 7, nil)}, 10)
+			for _, version := range []string{"9", "31"} {
+				if _, _, err := s.MomentFrom(version); !errors.Is(err, ErrTrimmed) {
+					t.Errorf("version %s of another cluster: %v", version, err)
+				}
+			}
+			expect("32", "a/y")
 		})
 	}
 }

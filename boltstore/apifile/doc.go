@@ -55,7 +55,9 @@
 //   - A bookmark states the version up to which the watcher has everything. Bookmarks
 //     come as from the server, if the file's version has moved.
 //   - After a restored server, another cluster, another Go type of the program, or lost
-//     contents, all earlier versions get 410, and so do open watches.
+//     contents, all earlier versions get 410, and so do open watches. A list of at least a
+//     version that the restored server has not reached again gets 504. Once the server has
+//     reached it, nothing tells it from the new one of that number, here as at the server.
 //   - A file of an earlier release does not say where its lists are. Until the program
 //     has committed once, a watch of it can begin only at the file's version.
 //
