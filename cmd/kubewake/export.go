@@ -183,20 +183,38 @@ func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error
 	if err := (&printers.YAMLPrinter{}).PrintObj(u, &text); err != nil {
 		return err
 	}
-	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	if !e.force {
-		flags |= os.O_EXCL
-	}
-	f, err := e.root.OpenFile(file, flags, 0o600)
-	if errors.Is(err, fs.ErrExist) {
+	switch st, err := e.root.Lstat(file); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !e.force:
 		return fmt.Errorf("%s exists; --force replaces it", filepath.Join(e.folder, file))
+	case !st.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file, so it is not replaced; choose another folder", filepath.Join(e.folder, file))
 	}
+	if err := e.put(file, text.Bytes()); err != nil {
+		return err
+	}
+	e.written++
+	return nil
+}
+
+// put writes a file whole, or not at all.
+func (e *export) put(file string, text []byte) error {
+	beside := filepath.Join(filepath.Dir(file), ".kubewake-export") // no object has this name, and a failed export may have left it
+	if err := e.root.RemoveAll(beside); err != nil {
+		return err
+	}
+	f, err := e.root.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = text.WriteTo(f)
+	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err == nil {
-		e.written++
+		err = e.root.Rename(beside, file)
 	}
-	return err
+	if err != nil {
+		return errors.Join(err, e.root.Remove(beside))
+	}
+	return nil
 }
