@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,13 @@ func main() {
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
 	cmd := newRoot(streams)
+	help := &noting{w: streams.Out}
+	cmd.SetOut(help)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		err = help.err
+	}
 	if err == nil {
 		return 0
 	}
@@ -50,6 +56,19 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 	}
 	fmt.Fprintln(streams.ErrOut, "Error:", oneLine(err))
 	return 1
+}
+
+// noting keeps the first error of its writes. Cobra does not return those of help.
+type noting struct {
+	w   io.Writer
+	err error
+}
+
+// Write implements io.Writer.
+func (n *noting) Write(b []byte) (int, error) {
+	written, err := n.w.Write(b)
+	n.err = cmp.Or(n.err, err)
+	return written, err
 }
 
 // exitCode is an error with an exit code. If err is nil, the command has already said

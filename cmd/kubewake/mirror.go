@@ -161,12 +161,30 @@ func (m *mirror) options() boltstore.Options {
 	return o
 }
 
+// check refuses flags that mean nothing.
+func (m *mirror) check() error {
+	for _, f := range []struct {
+		name     string
+		negative bool
+	}{
+		{"max-size", m.maxSize < 0}, {"journal-bytes", m.journal < 0}, {"journal-age", m.age < 0}, {"window", m.window < 0}, {"wait", m.wait < 0},
+	} {
+		if f.negative {
+			return fmt.Errorf("--%s is not negative; leave it out for the default", f.name)
+		}
+	}
+	return nil
+}
+
 func (m *mirror) run(ctx context.Context, flags *pflag.FlagSet, args []string) (err error) {
 	types := args
 	if m.configFile != "" {
 		if types, err = configure(m.configFile, flags, args); err != nil {
 			return err
 		}
+	}
+	if err := m.check(); err != nil {
+		return err
 	}
 	cfg, err := m.config()
 	if err != nil {

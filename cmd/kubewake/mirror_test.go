@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,27 @@ func TestMirrorOptions(t *testing.T) {
 		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%q: got %+v, want %+v", tc.args, got, tc.want)
 		}
+	}
+}
+
+// TestHTTPLimits: callers of --http cannot take memory or connections for long.
+func TestHTTPLimits(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = httpServer(http.NotFoundHandler())
+	server.Start()
+	defer server.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Fill", strings.Repeat("x", 100<<10))
+	resp, err := server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if c := server.Config; resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || min(c.ReadHeaderTimeout, c.ReadTimeout, c.WriteTimeout, c.IdleTimeout) <= 0 {
+		t.Errorf("%s; %+v", resp.Status, c)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/boltstore"
@@ -172,7 +173,8 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 	if err != nil {
 		return fmt.Errorf("cannot serve (--http): %w", err)
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := httpServer(mux)
+	l = netutil.LimitListener(l, mostConnections)
 	wg.Go(func() {
 		<-ctx.Done()
 		_ = server.Close() // nothing to finish
@@ -181,6 +183,15 @@ func (s *stats) serve(ctx context.Context, addr string, wg *sync.WaitGroup) erro
 		_ = server.Serve(l) // until it is closed
 	})
 	return nil
+}
+
+// mostConnections bounds the connections of --http; others wait.
+const mostConnections = 100
+
+// httpServer bounds the time and memory that callers can take.
+func httpServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 }
 
 // allStatus is the answer of /status.
