@@ -88,6 +88,8 @@ func TestRefused(t *testing.T) {
 		expect(t, h, path, 404, "not f") // as at a server
 	}
 	expect(t, h, "/api/v1/namespaces//configmaps//", 200, "a/x") // likewise
+	expect(t, h, "/api/v1/namespaces/a/configmaps/..", 400, `Name parameter invalid: \"..\": may not be '..'`)
+	expect(t, h, "/api/v1/namespaces/a/configmaps/x%25", 400, `Name parameter invalid: \"x%\": may not contain '%'`)
 }
 
 // TestPages: pages of a list are of one state while the file changes, and get 410 once

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiversion "k8s.io/apimachinery/pkg/version"
@@ -232,6 +234,9 @@ func (r *Request) WriteSuccess(details *metav1.StatusDetails) error {
 }
 
 func (r *Request) get() error {
+	if bad := content.IsPathSegmentName(r.Name); len(bad) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", r.Name, strings.Join(bad, ";")))
+	}
 	var least uint64
 	if rv := r.URL.Query().Get("resourceVersion"); rv != "" {
 		var err error
