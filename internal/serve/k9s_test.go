@@ -141,6 +141,9 @@ func TestStartOfK9s(t *testing.T) {
 					t.Errorf("%s %s: %d %s", tc.verb, tc.resource, a.code, a.body)
 				}
 			}
+			if a := send(t, s.socket, "POST", local+selfReviewPath, strings.NewReader(strings.Repeat("x", largestReview+1))); a.code != 413 {
+				t.Errorf("a body that would take memory: %d %s", a.code, a.body)
+			}
 			if a := send(t, s.socket, "POST", local+selfReviewPath, strings.NewReader("{}")); a.code != 400 {
 				t.Errorf("%d %s", a.code, a.body)
 			}

@@ -21,11 +21,14 @@ import (
 
 const selfReviewPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
+// largestReview bounds the body of a question about the caller's rights, which is in memory.
+const largestReview = 64 << 10
+
 // selfReview answers whether the caller may do something. The server decides. While it
 // cannot, callers may read the objects of the file, since those reads would be answered
 // here: k9s and kubectl auth can-i ask before they read.
 func (s *Server) selfReview(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestReview))
 	if err != nil {
 		kubeapi.WriteStatus(w, apierrors.NewRequestEntityTooLargeError(err.Error()))
 		return

@@ -107,7 +107,7 @@ func (s *Server) Loopback(addr, token string) (at net.Addr, ca []byte, err error
 	}
 	l, err := net.ListenTCP("tcp", resolved)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("the address to listen at (--listen): %w", err)
 	}
 	s.serve(l, holderOf(token), &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
 	return l.Addr(), ca, nil
@@ -125,7 +125,7 @@ func (s *Server) TLS(addr string, o TLSOptions) (net.Addr, error) {
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the address to listen at (--tls-listen): %w", err)
 	}
 	s.serve(l, s.link.known(certs), certs.config())
 	return l.Addr(), nil
