@@ -95,9 +95,13 @@ func TestServerHasNoSuchKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer FileOf(mgr).Close()
 	if mgr.GetRESTMapper() != own {
 		t.Error("the given mapper is not used")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := mgr.Start(ctx); err != nil {
+		t.Error(err)
 	}
 }
 
