@@ -73,6 +73,22 @@ func TestLargeList(t *testing.T) {
 	}
 }
 
+// TestPageOfLargeObjects: a page of few objects that are large is sent while it is read.
+func TestPageOfLargeObjects(t *testing.T) {
+	_, h := large(t, 1500)
+	before, most, writes := heap(), int64(0), 0
+	w := &sink{}
+	w.at = func() {
+		if writes++; writes%500 == 0 {
+			most = max(most, heap()-before)
+		}
+	}
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/configmaps?limit=1000", nil))
+	if w.bytes < 10_000_000 || writes < 500 || most > 8<<20 { // all of it is 10 MB, and as much again decoded
+		t.Errorf("%d bytes in %d writes: the heap grew by %d MiB", w.bytes, writes, most>>20)
+	}
+}
+
 // TestLargePages: a page that is sent while it is read ends at its limit, and the next one
 // goes on after it.
 func TestLargePages(t *testing.T) {

@@ -59,7 +59,7 @@ func (s *storage) List(ctx context.Context, t *kubeapi.Type, q kubeapi.Query) (*
 func (s *source) each(ctx context.Context, at boltstore.Moment, q kubeapi.Query) iter.Seq2[*kubeapi.Object, error] {
 	return func(yield func(*kubeapi.Object, error) bool) {
 		given := int64(0)
-		err := s.walk(ctx, at, q, 0, func(_ string, o *kubeapi.Object) bool {
+		err := s.walk(ctx, at, q, 0, func(_ string, _ int, o *kubeapi.Object) bool {
 			given++
 			return yield(o, nil) && given != q.Limit
 		})
@@ -108,6 +108,9 @@ func (s *storage) reach(ctx context.Context, src *source, version uint64) (bolts
 	}
 }
 
+// mostHeld is how many bytes of the file a page may hold in memory, about four reads.
+const mostHeld = 4 << 20
+
 // page reads the query's page of a moment. A large page is only counted, and read again
 // while it is sent. left is how many objects the page before has left, 0 if that is not
 // known.
@@ -115,8 +118,11 @@ func (s *source) page(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 	p := &kubeapi.Page{Version: number(at.Version)}
 	limit := int(min(q.Limit, math.MaxInt32))
 	large := limit > pageSize
-	n := 0
-	err := s.walk(ctx, at, q, limit, func(key string, o *kubeapi.Object) bool {
+	n, held := 0, 0
+	err := s.walk(ctx, at, q, limit, func(key string, size int, o *kubeapi.Object) bool {
+		if held += size; held > mostHeld {
+			large, p.Objects = true, nil
+		}
 		if !large {
 			p.Objects = append(p.Objects, o)
 		}
@@ -148,9 +154,10 @@ func prefixOf(sel kubeapi.Selection) string {
 }
 
 // walk calls fn with the selected objects of a moment, in the order of their keys, until
-// fn returns false. No transaction is open during the calls. It reads few objects at
-// first, and more at a time if they are not the selected ones.
-func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int, fn func(key string, o *kubeapi.Object) bool) error {
+// fn returns false. size is the object's share of a read, which is at most about 1 MiB. No
+// transaction is open during the calls. It reads few objects at first, and more at a time
+// if they are not the selected ones.
+func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query, limit int, fn func(key string, size int, o *kubeapi.Object) bool) error {
 	n := pageSize
 	if limit > 0 {
 		n = min(n, limit)
@@ -170,7 +177,7 @@ func (s *source) walk(ctx context.Context, at boltstore.Moment, q kubeapi.Query,
 			if err != nil {
 				return err
 			}
-			if q.Matches(o) && !fn(keys[i], o) {
+			if q.Matches(o) && !fn(keys[i], 1<<20/len(objs), o) {
 				return nil
 			}
 		}
