@@ -83,7 +83,11 @@ func serve(db *boltstore.DB, o Options, l limits) (*server, error) {
 	})
 	s.http = &http.Server{
 		Handler: s.bounded(handler), MaxHeaderBytes: l.header,
-		Protocols: protocols(), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},
+		Protocols: protocols(), HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 1000,
+			// A suspended client would keep its connection from others.
+			SendPingTimeout: 3 * l.write, PingTimeout: l.write,
+		},
 		// ReadTimeout would end long answers.
 		ReadHeaderTimeout: l.read, IdleTimeout: l.read,
 		ErrorLog: log.New(io.Discard, "", 0), // clients cannot fill the owner's log

@@ -1,11 +1,13 @@
 package live
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,4 +74,60 @@ func TestStoppedOwner(t *testing.T) {
 	if resp, err := ask(""); !errors.Is(err, ErrNoOwner) {
 		t.Errorf("a list: %v, %v", resp, err)
 	}
+}
+
+// TestSuspendedClients: clients that are suspended while they watch lose their connections
+// to others. A watch whose client answers pings stays.
+func TestSuspendedClients(t *testing.T) {
+	path := testPath(t)
+	db, s := world(t, path, 3, 1)
+	start(t, db, shortLimits)
+	var suspended atomic.Bool
+	ended := make(chan struct{})
+	t.Cleanup(func() { close(ended) })
+	watch := func(c func(net.Conn) net.Conn) *http.Response {
+		a := dial(t, path).API(apifile.Options{Secrets: true})
+		t.Cleanup(a.Close)
+		connect := a.t.DialContext
+		a.t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := connect(ctx, network, addr)
+			return c(conn), err
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x/api/v1/secrets?watch=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := a.Do(r, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	stays := watch(func(c net.Conn) net.Conn { return c })
+	for range shortLimits.conns - 2 { // one is left to make clients by
+		watch(func(c net.Conn) net.Conn { return silenced{c, &suspended, ended} })
+	}
+	suspended.Store(true)
+	var all []*http.Response
+	for range shortLimits.conns - 2 {
+		all = append(all, watch(func(c net.Conn) net.Conn { return c }))
+	}
+	relist(t, s, 2, 1, "200")
+	for _, resp := range append(all, stays) {
+		if !strings.Contains(events(t, resp.Body), `"DELETED"`) {
+			t.Error("a watch has ended")
+		}
+	}
+}
+
+// events reads a watch until a delete.
+func events(t *testing.T, r io.Reader) string {
+	t.Helper()
+	var all strings.Builder
+	lines := bufio.NewScanner(r)
+	for !strings.Contains(all.String(), `"DELETED"`) && lines.Scan() {
+		all.Write(lines.Bytes())
+	}
+	return all.String()
 }

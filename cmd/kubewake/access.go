@@ -37,7 +37,7 @@ const (
 func (a *access) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&a.socket, "socket", beside, "the unix socket for this user; FILE.api.sock by default, or none")
-	f.StringVar(&a.listen, "listen", "127.0.0.1:0", "the loopback address for callers with the token in the kubeconfig; port 0 is any, or the earlier one; or none")
+	f.StringVar(&a.listen, "listen", "127.0.0.1:0", "the loopback address for callers with the token in the kubeconfig; port 0 takes the last port again, or a free one; none turns it off")
 	f.StringVar(&a.kubeconfig, "write-kubeconfig", beside, "write a kubeconfig for the loopback address to this path; FILE.kubeconfig by default")
 	f.StringVar(&a.tlsListen, "tls-listen", "", "the address for other users")
 	f.StringVar(&a.tls.Cert, "tls-cert", "", "the certificate for --tls-listen; it is read again when it changes")

@@ -49,7 +49,7 @@ func newGet(streams genericiooptions.IOStreams) *cobra.Command {
   kubewake get pod/shop-1 deploy/shop cm -n web
   kubewake get pods -A --sort-by=.metadata.name --field-selector spec.nodeName=n1 -L app
   kubewake get pods -w`
-		cmd.Flags().BoolVar(&c.secrets, "show-secrets", false, "show the data of secrets; with several types, -w and flags of kubectl alone, show secrets at all")
+		cmd.Flags().BoolVar(&c.secrets, "show-secrets", false, "show the data of secrets; with several types, -w or kubectl's own flags, secrets are left out without it")
 		cmd.ValidArgsFunction = completion.ResourceTypeAndNameCompletionFunc(cmdutil.NewFactory(c))
 		c.own = func(cmd *cobra.Command, args []string) (handled bool, err error) {
 			f := cmd.Flags()

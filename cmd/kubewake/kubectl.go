@@ -173,7 +173,7 @@ func (c *kubeClient) hideEvents(cmd *cobra.Command) error {
 // newExplain is kubectl's, from the schemas that are kept beside the file.
 func newExplain(c *kubeClient) *cobra.Command {
 	cmd := explain.NewCmdExplain("kubewake", cmdutil.NewFactory(c), c.streams)
-	cmd.Long += "\n\nThe schemas of a server are larger than all that many mirrors read, so they are read only when they are asked for:\n" +
+	cmd.Long += "\n\nA server's schemas can be larger than everything that a mirror reads, so they are read only when they are asked for:\n" +
 		"with --fetch, or when a client asks kubewake serve --pass-through for one. Then they are kept beside the file, in FILE.openapi."
 	cmd.Example += "\n\n  # Read the schema of deployments' group from the server of the kubeconfig, and keep it\n  kubewake explain deployments --fetch"
 	flags, fetch := genericclioptions.NewConfigFlags(false), false

@@ -72,6 +72,9 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	cmd := &cobra.Command{
 		Use:   "mirror TYPE[.GROUP]...",
 		Short: "Mirror these types to the file, until interrupted",
+		Long: `List the objects of these types into the file, and follow their changes until
+SIGTERM or SIGINT. The next start resumes from the file, also after a crash.
+Meanwhile the other commands read through a socket beside the file.`,
 		Example: `  kubewake mirror pods configmaps -A --db cache.db
   kubewake mirror deployments.apps -n web -l app=shop --http 127.0.0.1:8080
   kubewake mirror --config mirror.yaml    # types: [pods, configmaps], and flags as keys`,
@@ -101,7 +104,7 @@ func mirrorCommand(streams genericiooptions.IOStreams) (*cobra.Command, *mirror)
 	f.IntVar(&m.maxSize, "max-size", 0, "largest size of the file in bytes (default unlimited)")
 	f.BoolVar(&m.fallBack, "fall-back", false, "if another process has the file open, use a temporary file until it is free, then start again with the file")
 	f.BoolVar(&m.reopen, "reopen", false, "if the file is removed or another file takes its path, start again with the file at the path")
-	f.BoolVar(&m.compress, "compress", false, "compress stored objects: a third of the disk space and bytes written for objects like pods, for up to half as much processor time again")
+	f.BoolVar(&m.compress, "compress", false, "compress stored objects: objects like pods take a third of the disk space and of the bytes written, for up to 50% more processor time")
 	f.BoolVar(&m.noSocket, "no-socket", false, "do not serve the socket through which other commands read the file while this one runs")
 	f.DurationVar(&m.wait, "wait", 0, "wait this long for another process to close the file, such as a replica that is being replaced")
 	f.BoolVar(&m.events, "events", false, "print each change once it is in the file: kind of change, type, namespace/name, UID, resourceVersion")

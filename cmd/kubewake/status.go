@@ -23,6 +23,11 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the contents of the file, and how old they are",
+		Long: `Show the sources in the file, one list each, and how old they are.
+
+CONFIRMED is when the server last said that the state is current, SYNCED whether
+the source was ever listed whole. JOURNAL is the size of its history in bytes.
+UNTOLD counts the changes that plain handlers have still to be told.`,
 		Example: `  kubewake status --db cache.db
   kubewake status --db cache.db -o json`,
 		Args: cobra.NoArgs,
