@@ -25,7 +25,7 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 # lint has the checks of go vet that go test would repeat.
 test: export GOFLAGS += -vet=off
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
-	TMPDIR=$(MEMORY) go test -race ./boltstore ./informer ./reflector ./... # the longest first
+	TMPDIR=$(MEMORY) go test -race -p 3 ./boltstore ./informer ./reflector ./... # the longest first; one in three waits
 	@$(MAKE) --no-print-directory -j2 model encrypted command
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3s
 	@$(MAKE) --no-print-directory -j2 cluster managers
