@@ -192,11 +192,13 @@ func (l *protoList) tail() error {
 		if _, err := l.r.Peek(1); err != nil {
 			return err
 		}
-		_, size, _, err := l.field()
-		if err != nil {
+		num, size, _, err := l.field()
+		switch {
+		case err != nil:
 			return noEOF(err)
-		}
-		if size > 0 {
+		case num <= 2: // clients take the last one
+			return fmt.Errorf("%w: a second field %d", ErrForm, num)
+		case size > 0:
 			return fmt.Errorf("%w: the message is encoded", ErrForm)
 		}
 	}
