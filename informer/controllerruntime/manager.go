@@ -58,9 +58,7 @@ func NewManager(cfg *rest.Config, o manager.Options, f File) (manager.Manager, e
 		return nil, err
 	}
 	o.Cache.NewInformer = informer.ForControllerRuntime(db, f.Informers)
-	if o.MapperProvider == nil {
-		o.MapperProvider = wakingMapperOf(db)
-	}
+	wake(&o, db)
 	mgr, err := manager.New(reflector.WrapConfig(rest.CopyConfig(cfg)), o)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())

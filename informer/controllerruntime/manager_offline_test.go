@@ -9,12 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/informer"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
@@ -73,6 +76,79 @@ func TestManagerWithoutALink(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestEmptyKindWithoutALink: a kind is mapped without a link also if the file has no
+// object of it, in each form.
+func TestEmptyKindWithoutALink(t *testing.T) {
+	unstructuredList := &unstructured.UnstructuredList{}
+	unstructuredList.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
+	metadataList := &metav1.PartialObjectMetadataList{}
+	metadataList.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceList"))
+	for name, list := range map[string]client.ObjectList{
+		"never an object":  &corev1.ServiceList{},
+		"the last deleted": &corev1.ConfigMapList{},
+		"cluster scope":    &corev1.NodeList{},
+		"unstructured":     unstructuredList,
+		"metadata":         metadataList,
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := shop(t, "a")
+			f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
+			for life := range 2 {
+				mgr, err := NewManager(sim.RESTConfig(), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- mgr.Start(ctx) }()
+				<-mgr.Elected()
+				ctx, end := context.WithTimeout(ctx, time.Minute)
+				if err := mgr.GetCache().List(ctx, list); err != nil {
+					t.Errorf("life %d: %v", life, err)
+				}
+				if life == 0 && name == "the last deleted" {
+					if err := sim.Delete(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}); err != nil {
+						t.Fatal(err)
+					}
+					eventually(t, "the delete is known", func() bool {
+						return mgr.GetCache().List(ctx, list) == nil && meta.LenList(list) == 0
+					})
+				}
+				end()
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if err := sim.RefuseConnections(true); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestVersionsInTheFile: without a version, a kind is mapped to the most stable version
+// that the file has.
+func TestVersionsInTheFile(t *testing.T) {
+	var states []boltstore.State
+	for _, v := range []string{"v1beta1", "v2", "v1"} {
+		states = append(states, boltstore.State{
+			Source: boltstore.Source{Group: "example.com", Version: v, Resource: "crates"}, APIVersion: "example.com/" + v, Kind: "Crate", Scope: boltstore.ScopeCluster,
+		})
+	}
+	m := mapperOf(states)
+	kind := schema.GroupKind{Group: "example.com", Kind: "Crate"}
+	if to, err := m.RESTMapping(kind); err != nil || to.Resource.Version != "v2" {
+		t.Errorf("no version: %+v, %v", to, err)
+	}
+	if to, err := m.RESTMapping(kind, "v1beta1"); err != nil || to.Resource.Version != "v1beta1" {
+		t.Errorf("v1beta1: %+v, %v", to, err)
+	}
+	if to, err := m.RESTMapping(kind, "v3"); err == nil {
+		t.Errorf("v3: %+v", to)
 	}
 }
 

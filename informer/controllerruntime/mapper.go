@@ -3,16 +3,24 @@ package controllerruntime
 import (
 	"errors"
 	"net/http"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/informer"
 )
 
 const (
@@ -29,11 +37,18 @@ type wakingMapper struct {
 	server meta.RESTMapper
 	file   meta.RESTMapper
 	failed atomic.Pointer[time.Time] // when the server last did not answer
+	scopes sync.Map                  // boltstore.Scope by schema.GroupVersionResource, as mapped
 }
 
-// wakingMapperOf returns the MapperProvider of a manager whose cache is in the file.
-func wakingMapperOf(db *boltstore.DB) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-	return func(cfg *rest.Config, c *http.Client) (meta.RESTMapper, error) {
+// wake makes the manager's options use a wakingMapper over the file, unless they have a
+// mapper. Its informers then note in the file which scope their kinds have: without
+// objects, nothing else would show it.
+func wake(o *manager.Options, db *boltstore.DB) {
+	if o.MapperProvider != nil {
+		return
+	}
+	m := &wakingMapper{}
+	o.MapperProvider = func(cfg *rest.Config, c *http.Client) (meta.RESTMapper, error) {
 		server, err := apiutil.NewDynamicRESTMapper(cfg, c)
 		if err != nil {
 			return nil, err
@@ -42,29 +57,55 @@ func wakingMapperOf(db *boltstore.DB) func(*rest.Config, *http.Client) (meta.RES
 		if err != nil {
 			return nil, err
 		}
-		return &wakingMapper{server: server, file: mapperOf(states)}, nil
+		m.server, m.file = server, mapperOf(states)
+		return m, nil
+	}
+	informers := o.Cache.NewInformer
+	o.Cache.NewInformer = func(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+		inf := informers(lw, example, resync, indexers)
+		if kept, ok := inf.(*informer.Informer); ok {
+			m.describe(kept.Store())
+		}
+		return inf
 	}
 }
 
-// mapperOf has the kinds of the sources, as far as they are known.
+// describe notes the scope of the store's kind, if it was mapped.
+func (m *wakingMapper) describe(s *boltstore.Store) {
+	src := s.Source()
+	scope, ok := m.scopes.Load(schema.GroupVersionResource{Group: src.Group, Version: src.Version, Resource: src.Resource})
+	if !ok {
+		return
+	}
+	if err := s.Describe(boltstore.Description{Scope: scope.(boltstore.Scope)}); err != nil { // the next life asks the server again
+		log.Log.Info("The scope of a kind is not in the file yet", "source", src.String(), "error", err.Error())
+	}
+}
+
+// mapperOf has the kinds of the sources, as far as they are known. Whoever names no
+// version gets the most stable one that the file has.
 func mapperOf(states []boltstore.State) meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
+	var known []boltstore.State
+	var versions []schema.GroupVersion
 	for _, st := range states {
 		gv, err := schema.ParseGroupVersion(st.APIVersion)
-		if err != nil || st.Kind == "" || gv != (schema.GroupVersion{Group: st.Source.Group, Version: st.Source.Version}) {
-			continue
+		if err != nil || st.Kind == "" || st.Scope == "" || gv != (schema.GroupVersion{Group: st.Source.Group, Version: st.Source.Version}) {
+			continue // an earlier program did not note the scope of a source without objects
 		}
+		known, versions = append(known, st), append(versions, gv)
+	}
+	slices.SortStableFunc(versions, func(a, b schema.GroupVersion) int {
+		return version.CompareKubeAwareVersionStrings(b.Version, a.Version)
+	})
+	m := meta.NewDefaultRESTMapper(slices.Compact(versions))
+	for _, st := range known {
 		scope := meta.RESTScopeRoot
-		switch st.Scope {
-		case boltstore.ScopeNamespaced:
+		if st.Scope == boltstore.ScopeNamespaced {
 			scope = meta.RESTScopeNamespace
-		case boltstore.ScopeCluster:
-		default:
-			continue // it has never had an object
 		}
-		gvk := gv.WithKind(st.Kind)
+		gvk := schema.FromAPIVersionAndKind(st.APIVersion, st.Kind)
 		_, singular := meta.UnsafeGuessKindToResource(gvk)
-		m.AddSpecific(gvk, gv.WithResource(st.Source.Resource), singular, scope)
+		m.AddSpecific(gvk, gvk.GroupVersion().WithResource(st.Source.Resource), singular, scope)
 	}
 	return m
 }
@@ -123,7 +164,16 @@ func (m *wakingMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema
 }
 
 func (m *wakingMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return mapped(m, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(gk, versions...) })
+	to, err := mapped(m, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(gk, versions...) })
+	if err != nil {
+		return nil, err
+	}
+	scope := boltstore.ScopeCluster
+	if to.Scope.Name() == meta.RESTScopeNameNamespace {
+		scope = boltstore.ScopeNamespaced
+	}
+	m.scopes.Store(to.Resource, scope)
+	return to, nil
 }
 
 func (m *wakingMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
