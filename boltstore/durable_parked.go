@@ -14,7 +14,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/format"
 
-	"github.com/vmihailenco/msgpack/v5"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubewake/kubewake/index"
@@ -112,13 +111,9 @@ func (p *parked) acknowledged(seq uint64) bool {
 }
 
 func parseParked(b []byte) (*parked, error) {
-	data, err := format.CheckSum(b)
-	if err != nil {
-		return nil, err
-	}
 	p := &parked{}
-	if err := msgpack.Unmarshal(data, p); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	if err := format.Decode(b, p); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

@@ -156,8 +156,8 @@ func parseHandlerState(b []byte) (*handlerState, error) {
 		return nil, err
 	}
 	st := &handlerState{mark: binary.BigEndian.Uint64(data)}
-	if err := msgpack.Unmarshal(data[8:], st); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	if err := format.Unmarshal(data[8:], st); err != nil {
+		return nil, err
 	}
 	return st, nil
 }

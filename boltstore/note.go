@@ -14,7 +14,6 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 
-	"github.com/vmihailenco/msgpack/v5"
 	bolt "go.etcd.io/bbolt"
 	"k8s.io/client-go/tools/cache"
 
@@ -119,13 +118,9 @@ func (x notes) get(k []byte) *note {
 }
 
 func parseNote(b []byte) (*note, error) {
-	data, err := format.CheckSum(b)
-	if err != nil {
-		return nil, err
-	}
 	n := &note{}
-	if err := msgpack.Unmarshal(data, n); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	if err := format.Decode(b, n); err != nil {
+		return nil, err
 	}
 	return n, nil
 }

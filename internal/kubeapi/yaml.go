@@ -3,6 +3,8 @@ package kubeapi
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,7 +16,27 @@ func yamlOf(data []byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return yaml.JSONToYAML(data)
+	return yaml.JSONToYAML(escaped(data))
+}
+
+// escaped escapes the characters that JSON may have as they are, and that YAML refuses or
+// takes for the end of a line.
+func escaped(data []byte) []byte {
+	bad := func(r rune) bool {
+		return r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff
+	}
+	if !bytes.ContainsFunc(data, bad) {
+		return data
+	}
+	var out []byte
+	for _, r := range string(data) {
+		if bad(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 // yamlItem is yamlOf for an element of a list. Lines of text that were folded stay so.

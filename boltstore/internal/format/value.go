@@ -60,7 +60,17 @@ func Decode(raw []byte, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := msgpack.Unmarshal(data, v); err != nil {
+	return Unmarshal(data, v)
+}
+
+// Unmarshal reads data, which has no checksum, into v. It first walks over data: the
+// library makes room for as many elements of a slice as data says that there are.
+func Unmarshal(data []byte, v any) error {
+	err := msgpack.NewDecoder(bytes.NewReader(data)).Skip()
+	if err == nil {
+		err = msgpack.Unmarshal(data, v)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %v", faults.ErrDamaged, err)
 	}
 	return nil
