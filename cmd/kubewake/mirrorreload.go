@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"strings"
@@ -108,7 +109,14 @@ type keeper struct {
 // running is a source whose informer runs.
 type running struct {
 	*source
+	named
 	stop func() // and wait
+}
+
+// named is a type and the argument that names it.
+type named struct {
+	resource
+	arg string
 }
 
 // keep keeps the wanted types until the life ends. If they cannot be kept, since the
@@ -161,12 +169,9 @@ func (k *keeper) tryToKeep(w wanted, first bool) (interrupted bool, err error) {
 }
 
 // settle stops the sources that are not wanted, and starts those that are. Before it knows
-// all types it changes nothing. first says that nothing is kept yet.
+// all types it changes nothing. If a source cannot be started, those that ran before run
+// again. first says that nothing is kept yet.
 func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
-	type named struct {
-		resource
-		arg string
-	}
 	known := map[kept]named{}
 	var order []kept
 	for _, arg := range w.types {
@@ -182,11 +187,10 @@ func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
 			known[at], order = named{r, arg}, append(order, at)
 		}
 	}
-	for at, run := range k.running {
+	before := maps.Clone(k.running)
+	for at, run := range before {
 		if _, ok := known[at]; !ok {
-			run.stop()
-			delete(k.running, at)
-			k.stats.remove(run.source)
+			k.stop(at)
 			k.logf("%s: no longer mirrored; its objects stay in the file", run.name)
 		}
 	}
@@ -194,8 +198,8 @@ func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
 		if k.running[at] != nil {
 			continue
 		}
-		if err := k.start(at, known[at].resource, known[at].arg, first); err != nil {
-			return err
+		if err := k.start(at, known[at], first); err != nil {
+			return errors.Join(err, k.restore(before))
 		}
 	}
 	k.stats.known.Store(true)
@@ -206,9 +210,38 @@ func (k *keeper) settle(ctx context.Context, w wanted, first bool) error {
 	return nil
 }
 
+// restore makes the sources run that ran before, and no others. If one of them cannot
+// be started, it ends the life.
+func (k *keeper) restore(before map[kept]*running) error {
+	for at := range maps.Clone(k.running) {
+		if before[at] == nil {
+			k.stop(at)
+		}
+	}
+	for at, run := range before {
+		if k.running[at] != nil {
+			continue
+		}
+		if err := k.start(at, run.named, false); err != nil {
+			k.end(err)
+			return err
+		}
+		k.logf("%s: mirrored again", run.name)
+	}
+	return nil
+}
+
+// stop ends a source, and waits.
+func (k *keeper) stop(at kept) {
+	run := k.running[at]
+	run.stop()
+	delete(k.running, at)
+	k.stats.remove(run.source)
+}
+
 // start runs an informer. If one that ran from the start cannot go on, it ends the life.
-func (k *keeper) start(at kept, r resource, arg string, first bool) error {
-	src, err := k.informer(k.db, k.cfg, r, at)
+func (k *keeper) start(at kept, n named, first bool) error {
+	src, err := k.informer(k.db, k.cfg, n.resource, at)
 	if err != nil {
 		return err
 	}
@@ -225,8 +258,8 @@ func (k *keeper) start(at kept, r resource, arg string, first bool) error {
 	ctx, cancel := context.WithCancel(k.ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { src.inf.RunWithContext(ctx) })
-	wg.Go(func() { k.follow(ctx, k.cfg, src, r, arg, end) })
-	k.running[at] = &running{src, func() { cancel(); wg.Wait() }}
+	wg.Go(func() { k.follow(ctx, k.cfg, src, n.resource, n.arg, end) })
+	k.running[at] = &running{src, n, func() { cancel(); wg.Wait() }}
 	return nil
 }
 

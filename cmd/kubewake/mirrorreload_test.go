@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/kubesim"
 )
 
@@ -195,6 +196,27 @@ func TestReload(t *testing.T) {
 	// Other namespaces and labels are other sources.
 	c.reload("namespace: other\ntypes: [configmaps]", "configmaps/v1 -n other: live")
 	c.keeps([]string{"configmaps/v1 -n other"}, "configmap/b configmap/a configmap/later")
+	c.end()
+}
+
+// TestReloadOfSourceInUse: if one of the new sources cannot be started, those that ran
+// before run on, and none of the others.
+func TestReloadOfSourceInUse(t *testing.T) {
+	const all = "all-namespaces: true\n"
+	c := newConfigured(t, all+"types: [secrets, configmaps]")
+	c.keeps([]string{"configmaps/v1", "secrets/v1"}, "configmap/b configmap/a")
+	taken := c.mirror.stats.all()[0].inf.Store().Source()
+	c.reload(all+"types: [configmaps]", "secrets/v1: no longer mirrored")
+	claim, err := c.mirror.stats.db().Claim(boltstore.Claim{Source: taken, Example: &corev1.Secret{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.reload(all+"types: [pods, secrets]", "reload: the old settings go on: secrets/v1: already claimed")
+	c.create("web", "later")
+	c.keeps([]string{"configmaps/v1"}, "configmap/b configmap/a configmap/later")
+	claim.Release()
+	c.reload(all+"types: [pods, secrets]", "secrets/v1: live")
+	c.keeps([]string{"pods/v1", "secrets/v1"}, "configmap/b configmap/a configmap/later")
 	c.end()
 }
 
