@@ -56,6 +56,9 @@ func newKeys(streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  kubewake keys generate cache.key",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "-" {
+				return errors.New("a keyset is not written to standard output; name a file")
+			}
 			if err := seal.Generate(args[0]); err != nil {
 				return err
 			}

@@ -167,8 +167,8 @@ func (m *mirror) wants(types []string) (w wanted, err error) {
 	if w.namespace, _, err = m.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 		return w, err
 	}
-	if bad := content.IsPathSegmentName(w.namespace); len(bad) > 0 {
-		return w, fmt.Errorf("%q cannot be the name of a namespace: it %s (-n)", w.namespace, strings.Join(bad, ", "))
+	if len(content.IsDNS1123Label(w.namespace)) > 0 {
+		return w, fmt.Errorf("%q cannot be the name of a namespace: it may not contain anything but small letters, digits, and hyphens between them, and has at most 63 (-n)", w.namespace)
 	}
 	return w, nil
 }
