@@ -57,7 +57,7 @@ func (inf *Informer) AddDurableHandler(name string, h DurableHandler, o DurableO
 	inf.durables[d] = struct{}{}
 	inf.sharing.Store(int32(len(inf.durables)))
 	if inf.running != nil {
-		d.Start(inf.running, &inf.listening)
+		d.Start(inf.running, &inf.telling)
 	}
 	return d, nil
 }

@@ -172,7 +172,7 @@ func (inf *Informer) listen(ctx context.Context) {
 		inf.listenLocked(l)
 	}
 	for d := range inf.durables {
-		d.Start(inf.running, &inf.listening)
+		d.Start(inf.running, &inf.telling)
 	}
 }
 

@@ -61,8 +61,8 @@ type Informer struct {
 	durables    map[*durable.Handler]struct{}
 	sharing     atomic.Int32    // len(durables)
 	running     context.Context // of the listeners, nil before Run
-	listening   sync.WaitGroup  // durable handlers, and the mutation detector
-	telling     sync.WaitGroup  // plain handlers
+	listening   sync.WaitGroup  // the mutation detector
+	telling     sync.WaitGroup  // handlers
 	phases      phases
 }
 

@@ -72,12 +72,13 @@ func newLease(db *boltstore.DB, src boltstore.Source) *lease {
 	return l
 }
 
-// callGrace is how long a source that is wanted waits for calls of plain handlers.
+// callGrace is how long a source that is wanted waits for calls of handlers.
 const callGrace = 100 * time.Millisecond
 
-// await waits until all plain handlers have ended. If another informer wants the source,
-// it does not wait for long: the caller of that one may have a lock that a handler waits
-// for, as a manager's cache does. A handler in its last call needs nothing of the source.
+// await waits until all handlers have ended. If another informer wants the source, it does
+// not wait for long: the caller of that one may have a lock that a handler waits for, as a
+// manager's cache does. A handler in its last call needs nothing of the source. A later
+// acknowledgement has no effect: the position in the file is no longer this informer's.
 func (l *lease) await(told <-chan struct{}) {
 	select {
 	case <-told:

@@ -3,6 +3,7 @@ package informer
 import (
 	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -43,14 +44,31 @@ func removedAndMadeAgain(t *testing.T, another bool) {
 // lock is held while the second informer is made. So the second one does not wait for that
 // call. Run of the first one does.
 func TestMadeAgainDuringACall(t *testing.T) {
+	t.Run("plain", func(t *testing.T) {
+		madeAgainDuringACall(t, func(inf *Informer, call func()) error {
+			_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { call() }})
+			return err
+		})
+	})
+	t.Run("durable", func(t *testing.T) {
+		madeAgainDuringACall(t, func(inf *Informer, call func()) error {
+			_, err := inf.AddDurableHandler("test", DurableHandlerFunc(func(context.Context, Event) error { call(); return nil }), DurableOptions{})
+			return err
+		})
+	})
+}
+
+func madeAgainDuringACall(t *testing.T, add func(inf *Informer, call func()) error) {
 	w := newWorld(t)
 	w.create("a")
 	m := w.managed()
 	cfg := w.config()
+	again := make(chan struct{}, 100) // calls
 	make := ForControllerRuntime(m.db, Options{})
-	first := make(typedMaps(cfg, ""), &corev1.ConfigMap{}, 0, byNamespace)
+	first := make(typedMaps(cfg, ""), &corev1.ConfigMap{}, 0, byNamespace).(*Informer)
 	reads, unlock := context.WithCancel(context.Background())
-	if _, err := first.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { <-reads.Done() }}); err != nil {
+	called, call := context.WithCancel(context.Background())
+	if err := add(first, func() { call(); <-reads.Done() }); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,6 +76,7 @@ func TestMadeAgainDuringACall(t *testing.T) {
 	t.Cleanup(func() { <-done })
 	t.Cleanup(unlock)
 	eventually(t, "synced", first.HasSynced)
+	<-called.Done()
 	cancel()
 	second, ok := make(typedMaps(cfg, ""), &corev1.ConfigMap{}, 0, byNamespace).(*Informer)
 	if !ok {
@@ -67,8 +86,16 @@ func TestMadeAgainDuringACall(t *testing.T) {
 	if _, err := second.AddEventHandler(told); err != nil {
 		t.Fatal(err)
 	}
+	if err := add(second, func() { again <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
 	start(t, second)
 	told.expect("initial a")
+	select {
+	case <-again:
+	case <-time.After(time.Minute):
+		t.Error("the second handler is not told what the first one has not returned from")
+	}
 	select {
 	case <-done:
 		t.Error("the first one has ended during a call of its handler")
