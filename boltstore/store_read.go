@@ -347,6 +347,9 @@ func keyOf(r layout.Raw) (string, error) {
 // server's last change, list or bookmark, or of the program's last own write. It is not
 // the resume point, which is State.ResourceVersion.
 func (s *Store) LastStoreSyncResourceVersion() string {
+	if s.viewed {
+		return s.newestMeta().ResourceVersion
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.seen != nil {

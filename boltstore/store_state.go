@@ -64,8 +64,12 @@ type State struct {
 	Handlers []HandlerState `json:"handlers,omitempty"`
 }
 
-// State returns the source's state as of one commit.
+// State returns the source's state as of the newest commit. If a store of [DB.View] cannot
+// read it, State returns that of when View was called.
 func (s *Store) State() State {
+	if s.viewed {
+		return s.newestMeta().state(s.db.device)
+	}
 	inMemory, size := s.residence()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -74,6 +78,16 @@ func (s *Store) State() State {
 	st.Reindexed = maps.Clone(s.reindexed)
 	st.InMemory, st.ObjectMemory = inMemory, size
 	return st
+}
+
+// newestMeta is the meta of the newest commit. A view's own meta is that of when View was
+// called.
+func (s *Store) newestMeta() *sourceMeta {
+	m := s.metaNow()
+	if s.viewed {
+		_ = s.view(func(now *sourceMeta, _ sourceTx) error { m = now; return nil }) // otherwise it is the last one known
+	}
+	return m
 }
 
 // damageMet is the damage that a read has met. repairs is that of the DB when the read

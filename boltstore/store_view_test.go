@@ -3,6 +3,7 @@ package boltstore
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -54,5 +55,27 @@ func TestViewWithoutNamespaceIndex(t *testing.T) {
 		if values := v.ListIndexFuncValues(cache.NamespaceIndex); len(values) != 2 {
 			t.Errorf("%d indexers: %v", len(indexers), values)
 		}
+	}
+}
+
+// TestViewState: the state of a view is that of the newest commit, as the objects are.
+func TestViewState(t *testing.T) {
+	db := openTest(t, testPath(t), Options{})
+	s := claimTest(t, db, Claim{})
+	v, err := db.View(configMaps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relist(t, s, "7", RelistOptions{}, []runtime.Object{configMap("a", "b", 5, nil)}, 10)
+	if st := v.State(); len(v.List()) != 1 || !st.Synced || st.ResourceVersion != "7" || st.Objects != 1 || st.ConfirmedAge == nil {
+		t.Errorf("%+v", st)
+	}
+	if rv := v.LastStoreSyncResourceVersion(); rv != "7" {
+		t.Errorf("its version is %q", rv)
+	}
+	s.Release()
+	closeTest(t, db)
+	if st := v.State(); st.Source != configMaps {
+		t.Errorf("closed: %+v", st)
 	}
 }

@@ -14,11 +14,13 @@ func wantsNewest(q url.Values) bool {
 }
 
 // freshen waits until the server has confirmed the source that answers a request. If it
-// does not, the answer has a warning.
+// does not, the answer has a warning. A confirmation counts from here on: the file notes it
+// later.
 func (s *storage) freshen(ctx context.Context, src *source) {
 	if !s.newest || !src.st.Synced {
 		return
 	}
+	began := s.opts.Clock.Now()
 	wait, cancel := context.WithTimeout(ctx, s.opts.Fresh)
 	defer cancel()
 	err := src.WaitForFresh(wait, 0)
@@ -28,5 +30,9 @@ func (s *storage) freshen(ctx context.Context, src *source) {
 	inUse := src.st.InUse // only DB.States has it
 	src.st = src.State()
 	src.st.InUse = inUse
+	if err == nil {
+		age := s.opts.Clock.Since(began)
+		src.st.Confirmed, src.st.ConfirmedAge = began, &age
+	}
 	s.age(&src.st, err)
 }

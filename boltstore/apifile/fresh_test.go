@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/internal/filetest"
@@ -68,6 +71,41 @@ func TestFresh(t *testing.T) {
 	}
 	if a := expect(t, New(db, Options{}), path, 200, ""); a.header.Get("Warning") != "" {
 		t.Errorf("not asked to be fresh: %v", a.header)
+	}
+}
+
+// ahead is the real clock, later by some time.
+type ahead struct {
+	clock.RealClock
+	by atomic.Int64
+}
+
+func (a *ahead) Now() time.Time                  { return a.RealClock.Now().Add(time.Duration(a.by.Load())) }
+func (a *ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
+
+// TestFreshAge: an answer that the server has just confirmed is young, although the file
+// notes that later.
+func TestFreshAge(t *testing.T) {
+	sim := kubesim.New(kubesim.Options{})
+	if _, err := sim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sim.Close)
+	c := &ahead{}
+	db := filetest.Open(t, boltstore.Options{Clock: c})
+	mirror(t, sim, db)
+	c.by.Store(int64(time.Hour))
+	const path = "/api/v1/configmaps"
+	if a := expect(t, New(db, Options{Clock: c}), path, 200, ""); a.header.Get("Age") != "3600" {
+		t.Errorf("not asked to be fresh: %v", a.header)
+	}
+	a := expect(t, New(db, Options{Clock: c, Fresh: time.Minute}), path, 200, "")
+	if age, err := strconv.Atoi(a.header.Get("Age")); err != nil || age > 60 || a.header.Get("Warning") != "" {
+		t.Errorf("%v", a.header)
+	}
+	confirmed, err := time.Parse(time.RFC3339, a.header.Get(HeaderConfirmed))
+	if err != nil || c.Since(confirmed) > time.Minute {
+		t.Errorf("%v", a.header)
 	}
 }
 
