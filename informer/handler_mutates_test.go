@@ -33,7 +33,7 @@ func TestMutationDetector(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutationDetector$", "-test.timeout=1m")
-			cmd.Env = append(os.Environ(), "MUTATES="+kind, "KUBE_CACHE_MUTATION_DETECTOR=true")
+			cmd.Env = append(os.Environ(), "MUTATES="+kind, "KUBE_CACHE_MUTATION_DETECTOR=true", "TMPDIR="+t.TempDir()) // a panic leaves its files
 			out, err := cmd.CombinedOutput()
 			if !bytes.Contains(out, []byte(says)) || (err == nil) != (says == "") {
 				t.Errorf("%v\n%s", err, out)
