@@ -11,7 +11,7 @@ export GOFLAGS += -trimpath -ldflags=-w $(UNWATCHED)
 # The tests compile for this machine's own platform.
 TARGETS  := $(filter-out $(shell go env GOOS)/$(shell go env GOARCH),linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64)
 
-.PHONY: help check test model encrypted command cluster managers memory torture lint cross assets demo bench fuzz
+.PHONY: help check test model stored encrypted command cluster managers memory torture lint cross assets demo bench fuzz
 
 help: ## show this
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
@@ -25,8 +25,8 @@ check: lint ## lint, quick tests and kill rounds, all platforms: before each com
 # lint has the checks of go vet that go test would repeat.
 test: export GOFLAGS += -vet=off
 test: lint cross assets ## everything: check, all unit tests, end to end on a real API server
-	TMPDIR=$(MEMORY) go test -race -p 3 ./boltstore ./informer ./reflector ./... # the longest first; one in three waits
-	@$(MAKE) --no-print-directory -j2 model encrypted command
+	TMPDIR=$(MEMORY) go test -race -p 3 ./boltstore ./informer ./reflector ./boltstore/apifile ./internal/serve ./boltstore/live ./... # the longest first; one in three waits
+	@$(MAKE) --no-print-directory -j2 model encrypted command stored
 	@.ci/fuzz 3s plain
 	@$(MAKE) --no-print-directory -j2 cluster managers memory
 	cd tests && TMPDIR=$(MEMORY) go test -count=1 ./load
@@ -35,6 +35,7 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 model:
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=500000 KUBEWAKE_DAYS=5 KUBEWAKE_CORPUS=60 \
 		GOGC=400 go test -timeout 20m -run 'TestModel$$|TestDayOfEdgeLife|TestCorpus|TestStalledHandler|TestReplayMemory' ./informer ./boltstore
+stored:
 	TMPDIR=$(MEMORY) KUBEWAKE_MODEL=10000 GOGC=400 go test -run TestStoreModel ./boltstore
 	TMPDIR=$(MEMORY) GOGC=400 go test -run 'TestHandlersOf|TestIndexLives|TestFlippedSealedBytes|TestLyingDisk' ./boltstore
 encrypted:
