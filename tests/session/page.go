@@ -68,9 +68,9 @@ var constants = []struct {
 }{
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT[\d:.]+Z`), "TIME"},
 	{regexp.MustCompile(`\b\w{3}, \d\d \w{3} \d{4} [\d:]+ [+]0000`), "TIME"},
+	{regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "UID"}, // 816d in it is no age
 	{regexp.MustCompile(`\b(\d+(\.\d+)?(ms|[smhdy]))+\b`), "AGE"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
-	{regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "UID"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? [kM]?B\b`), "SIZE"},
 	{regexp.MustCompile(`\bprocess \d+`), "process NUMBER"},
 	{regexp.MustCompile(`\b\d{3,}\b`), "NUMBER"},                            // versions, sizes

@@ -29,15 +29,16 @@ func TestPage(t *testing.T) {
 // TestConstant: texts that differ from run to run count as equal, and no others.
 func TestConstant(t *testing.T) {
 	for a, b := range map[string]string{
-		"NAME   AGE\nx      5s":               "NAME   AGE\nx      1m12s",
-		"at https://127.0.0.1:4123; kubectl":  "at https://127.0.0.1:80; kubectl",
-		"resourceVersion 211, as of \"1000\"": "resourceVersion 4711, as of \"212\"",
-		"2026-11-23T04:28:13Z  updated":       "2026-11-22T04:28:13.123Z  updated",
-		"offline (ask: refused) at 1":         "offline (ask: EOF) at 1",
-		"211 5s ago true 0 2 0s ago":          "212 5s ago true 0  0 0s ago",
-		"cannot be reached: EOF":              "cannot be reached: refused",
-		"Warning: 7s ago\nWarning: 2s ago\nx": "Warning: 1s ago\nx",
-		"139.3 kB, was 1.1 MB":                "98.2 kB, was 2 MB",
+		"NAME   AGE\nx      5s":                     "NAME   AGE\nx      1m12s",
+		"at https://127.0.0.1:4123; kubectl":        "at https://127.0.0.1:80; kubectl",
+		"resourceVersion 211, as of \"1000\"":       "resourceVersion 4711, as of \"212\"",
+		"2026-11-23T04:28:13Z  updated":             "2026-11-22T04:28:13.123Z  updated",
+		"offline (ask: refused) at 1":               "offline (ask: EOF) at 1",
+		"211 5s ago true 0 2 0s ago":                "212 5s ago true 0  0 0s ago",
+		"cannot be reached: EOF":                    "cannot be reached: refused",
+		"uid: 3f12689d-e2be-4fd8-816d-5f072e8e5277": "uid: 8a730eda-b96b-47d5-bd54-6d9043a73ea3",
+		"Warning: 7s ago\nWarning: 2s ago\nx":       "Warning: 1s ago\nx",
+		"139.3 kB, was 1.1 MB":                      "98.2 kB, was 2 MB",
 		"Warning: this is what the file says; the server confirmed it 1s ago; the server did not confirm it within 5s\nx": "x",
 	} {
 		if constant(strings.Split(a, "\n")) != constant(strings.Split(b, "\n")) {
