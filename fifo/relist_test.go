@@ -75,7 +75,11 @@ func TestListBehindAFailingDisk(t *testing.T) {
 	before := s.ListKeys()
 	done := make(chan error, 1)
 	go func() { done <- q.Replace([]any{object("listed", 200)}, "200") }()
+	deadline := time.Now().Add(time.Minute)
 	for listing := false; !listing; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("the list does not begin")
+		}
 		q.mu.Lock()
 		listing = q.listing
 		q.mu.Unlock()
