@@ -11,7 +11,7 @@ export GOFLAGS += -trimpath -ldflags=-w $(UNWATCHED)
 # The tests compile for this machine's own platform.
 TARGETS  := $(filter-out $(shell go env GOOS)/$(shell go env GOARCH),linux/amd64 linux/arm64 linux/arm darwin/arm64 windows/amd64)
 
-.PHONY: help check test model stored encrypted command cluster managers memory torture lint cross assets demo bench fuzz
+.PHONY: help check test model stored encrypted command cluster managers memory load torture lint cross assets demo bench fuzz
 
 help: ## show this
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' Makefile | expand -t 10
@@ -28,8 +28,7 @@ test: lint cross assets ## everything: check, all unit tests, end to end on a re
 	TMPDIR=$(MEMORY) go test -race -p 3 ./boltstore ./informer ./reflector ./boltstore/apifile ./internal/serve ./boltstore/live ./... # the longest first; one in three waits
 	@$(MAKE) --no-print-directory -j2 model encrypted command stored
 	@.ci/fuzz 3s plain
-	@$(MAKE) --no-print-directory -j2 cluster managers memory
-	cd tests && TMPDIR=$(MEMORY) go test -count=1 ./load
+	@$(MAKE) --no-print-directory -j2 cluster managers memory load
 
 # The parts of test that run beside each other.
 model:
@@ -50,6 +49,8 @@ managers:
 	cd tests/controllerruntime && go test -race -count=1 -timeout 10m ./...
 memory:
 	cd tests && go test -count=1 ./memory
+load:
+	cd tests && TMPDIR=$(MEMORY) LOAD_TIME=1m go test -count=1 ./load
 
 torture: ## the long forms: handlers stalled over a million changes, 100,000 objects under load for ten minutes, 200 kills, 100 power failures, 3000 on disks that lie, controller-runtime's tests of its cache, five million steps of the model, an hour of all faults together
 	KUBEWAKE_STALL=1000000 go test -v -count=1 -timeout 1h -run TestStalledHandler ./informer

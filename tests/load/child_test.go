@@ -43,7 +43,7 @@ type spec struct {
 	JournalBytes          int64
 	Readers               int
 	ReadEvery             time.Duration // of each reader
-	Stall                 time.Duration // at most, of a handler that stalls
+	Stall, StallPlain     time.Duration // at most, of a durable and of a plain handler that stalls
 }
 
 func (s spec) options() boltstore.Options {

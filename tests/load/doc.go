@@ -27,13 +27,14 @@
 //   - Memory, file and goroutines are bounded: figures_test.go has the bounds. Memory does
 //     not depend on the number of objects or on how far handlers are behind. The file
 //     depends on what plain handlers have not been told, so the server waits if they, or
-//     the file, are too far behind.
+//     the file, are too far behind. A plain handler stalls for a few seconds at a time, a
+//     durable one for as long as a life.
 //
 // Speed is reported and not asserted: changes and calls a second, and the quantiles of
 // reads.
 //
 // LOAD_OBJECTS, LOAD_TIME, LOAD_RATE and LOAD_SEED set the number of objects, the
 // duration of the changes, their rate, and the seed. `make torture` has 100,000 objects
-// for ten minutes, `make test` 3,000 for ten seconds, and with the race detector 600 for
-// five.
+// for ten minutes, `make test` 3,000 for a minute, and with the race detector 600 for
+// five seconds.
 package load

@@ -101,8 +101,11 @@ func wait(rnd *rand.Rand, most time.Duration, calm <-chan struct{}) bool {
 func (b *belief) register(inf *informer.Informer, c *child) error {
 	pass := func(ctx context.Context) error { return nil }
 	if b.stalls {
-		g := &gate{}
-		go g.swing(c.random(), c.spec.Stall, c.calm)
+		g, most := &gate{}, c.spec.Stall
+		if b.way == plain {
+			most = c.spec.StallPlain
+		}
+		go g.swing(c.random(), most, c.calm)
 		pass = func(ctx context.Context) error {
 			select {
 			case <-g.channel():

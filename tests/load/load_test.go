@@ -124,7 +124,10 @@ func newRun(t *testing.T, objects, rate int, seed uint64, life time.Duration) *r
 		Sizes: s, Seed: seed, JournalBytes: int64(objects) * 160, // 16 MB for 100,000, which is the default
 		Readers: 50, ReadEvery: 100 * time.Millisecond, Stall: r.life,
 	}}
-	if r.most = min(objects, 20_000); raced {
+	// A plain handler that stalls for longer than this would hold up the server.
+	r.most = min(objects, 20_000)
+	r.spec.StallPlain = time.Duration(r.most) * time.Second / time.Duration(rate)
+	if raced {
 		r.spec.ReadEvery *= 5
 	}
 	t.Cleanup(r.kill)
