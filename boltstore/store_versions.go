@@ -12,6 +12,9 @@ func (s *Claimed) Moves(rv string) bool {
 	return !s.Stands() && (m.Moved || m.Listed != "" && m.Listed != rv)
 }
 
+// Listed is the version of the last list, "" without one.
+func (s *Claimed) Listed() string { return s.metaNow().Listed }
+
 // Stands says whether the server has ever changed something without moving the source's
 // version. Then an unchanged version does not show that nothing was missed. Examples are
 // an object without a version, a delete with no newer version, and other content under

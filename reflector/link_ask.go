@@ -3,6 +3,7 @@ package reflector
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -107,9 +108,14 @@ func (s *ListerWatcher) etcds() bool {
 	return !custom(s.store.Source().Group) || definitionOf(s.store.ServedForm()) != ""
 }
 
-// serverVersion asks for the server's current version, and notes which server answers.
+// serverVersion asks for the server's current version, and notes which server answers. It
+// fails if the answer has none and the last list had one.
 func (s *ListerWatcher) serverVersion(ctx context.Context) (string, error) {
-	return s.requests.version(s.cluster.trace(ctx))
+	rv, err := s.requests.version(s.cluster.trace(ctx))
+	if err == nil && rv == "" && s.store.Listed() != "" {
+		err = fmt.Errorf("%w: it has no resourceVersion, and the last one had", errNoList)
+	}
+	return rv, err
 }
 
 // isBehind says whether version a is certainly before b.

@@ -155,7 +155,10 @@ func (l *lister) next(ctx context.Context) (p listPage, err error) {
 		kept, rawErr := raw.result()
 		if err == nil && rawErr == nil {
 			l.measured(raw, size, meta.LenList(list)+len(kept))
-			if err = l.settle(ctx, list); err == nil {
+			if err = l.isList(list, kept); err == nil {
+				err = l.settle(ctx, list)
+			}
+			if err == nil {
 				err = l.same(ctx, retried)
 			}
 		}
@@ -266,6 +269,16 @@ func (l *lister) same(ctx context.Context, retried bool) error {
 	}
 	l.flow = flow // a server that starts names other schemas at first
 	return nil
+}
+
+// isList fails if the page is empty and states no version, while the last list or an
+// earlier page did: see requests.lists.
+func (l *lister) isList(list runtime.Object, kept []listing.Object) error {
+	m, err := meta.ListAccessor(list)
+	if err != nil || m.GetResourceVersion() != "" || meta.LenList(list)+len(kept) > 0 || cmp.Or(l.at.rv, l.s.store.Listed()) == "" {
+		return err
+	}
+	return fmt.Errorf("%w: it has neither objects nor a resourceVersion, and the last one had", errNoList)
 }
 
 // settle asks, at the last page, how far the watch must go to bring the objects left to

@@ -2,12 +2,15 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -24,7 +27,8 @@ type requests struct {
 	lw     cache.ListerWatcherWithContext
 	raw    cache.ListerWatcher // as given to New
 	source boltstore.Source
-	server string // its address; "": the client's requests cannot be seen
+	item   reflect.Type // of the objects
+	server string       // its address; "": the client's requests cannot be seen
 	quiet  time.Duration
 	clock  clock.Clock
 }
@@ -92,7 +96,40 @@ func (r *requests) measured(ctx context.Context, patience time.Duration, most in
 	guarded, g := r.guard(ctx, patience, o)
 	g.p.most = most
 	list, err := giveUp(ctx, func() (runtime.Object, error) { return r.lw.ListWithContext(guarded, o) }, func(runtime.Object) {})
-	return list, g.p.bytes.Load(), g.end(err)
+	if err = g.end(err); err == nil {
+		err = r.lists(list)
+	}
+	return list, g.p.bytes.Load(), err
+}
+
+// errNoList: something else than the server's list has come.
+var errNoList = errors.New("reflector: the answer is no list of the objects; check whether a gateway or a login page answers in the server's place")
+
+// lists fails if the answer is empty and no list of the source's objects. A gateway may
+// have answered in place of the server, and clients decode many a JSON object as a list
+// without items. The source's objects must not be taken for deleted.
+func (r *requests) lists(answer runtime.Object) error {
+	if meta.LenList(answer) > 0 {
+		return nil
+	}
+	if u, ok := answer.(*unstructured.UnstructuredList); ok {
+		if u.GetKind() == "Status" {
+			return errNoList
+		}
+		return nil
+	}
+	items, err := meta.GetItemsPtr(answer)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoList, err)
+	}
+	item := reflect.TypeOf(items).Elem().Elem()
+	if item.Kind() != reflect.Pointer {
+		item = reflect.PointerTo(item)
+	}
+	if item.Elem().Kind() == reflect.Struct && item != reflect.TypeFor[*runtime.RawExtension]() && item != r.item {
+		return fmt.Errorf("%w: it is a %T", errNoList, answer)
+	}
+	return nil
 }
 
 // watch opens a watch. It also returns the connection, and the pulse that counts the
