@@ -47,8 +47,11 @@ func (s *ListerWatcher) denied(ctx context.Context, err error, by listing.Server
 	if s.queue.AcceptedVersion() == "" && s.store.State().Objects == 0 {
 		return // purged
 	}
+	known := s.store.State()
+	if apierrors.IsUnexpectedServerError(err) && by.FlowSchemaUID == "" && known.FlowSchemaUID != "" {
+		return // a gateway may have answered in place of the server
+	}
 	if s.cluster.server != "" {
-		known := s.store.State()
 		id, by, err := s.cluster.identify(ctx, known, by)
 		if err == nil && id.other {
 			if err = s.cluster.setAside(ctx, known, by); err == nil { // none of its objects has been deleted

@@ -3,7 +3,9 @@ package reflector
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,6 +151,43 @@ func TestDeniedByAnotherCluster(t *testing.T) {
 				f.costs("afterwards", kubesim.Cost{Questions: 1, FullReads: 1, Watches: 2, Others: 1, Forms: 2, Bytes: 1000})
 				if diff := f.differs(); diff != "" {
 					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// TestDeniedByAGateway: a gateway that answers in place of the server, and does not speak
+// its language, shows nothing about rights. Otherwise the objects of a source whose
+// cluster does not tell its UID would be purged.
+func TestDeniedByAGateway(t *testing.T) {
+	for _, code := range []int{401, 403, 404} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			bubble(t, 3, kubesim.Options{}, Options{OnDenied: DeniedPurge}, func(f *fixture) {
+				f.sim.FailNext(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/kube-system") }, 1<<30, kubesim.Answer(refusals["403"]))
+				on := &atomic.Bool{}
+				f.sim.FailNext(func(*http.Request) bool { return on.Load() }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+					http.Error(w, "no backend", code)
+				})
+				f.reflect()
+				after(time.Second)
+				f.takeTold()
+				on.Store(true)
+				f.sim.DropConnections()
+				after(10 * time.Minute)
+				if told := f.takeTold(); told != "" || f.State().Phase != PhaseDenied || len(f.store.ListKeys()) != 3 {
+					t.Errorf("told %q, %s", told, f.State())
+				}
+				on.Store(false)
+				after(2 * time.Minute)
+				if told := f.takeTold(); told != "" || f.State().Phase != PhaseLive {
+					t.Errorf("told %q, %s", told, f.State())
+				}
+				f.refuse(refusals[fmt.Sprint(code)]).Store(true)
+				f.sim.DropConnections()
+				after(10 * time.Minute)
+				if told := f.takeTold(); told != "Deleted cm0, Deleted cm1, Deleted cm2" {
+					t.Errorf("told %q, %s", told, f.State())
 				}
 			})
 		})
