@@ -1,10 +1,13 @@
 package reflector
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // The caller's list and watch functions, or the list options of a factory, may change
@@ -17,14 +20,19 @@ const bookmarkTimeout = time.Minute
 // asAsked returns the request of a list or watch with the parameters that the source has
 // asked for, as far as they matter. A watch that begins anywhere (no version, or 0)
 // misses deletes. An older list looks as if the server had been restored. A bookmark
-// comes at the end of a watch.
-func asAsked(req *http.Request) *http.Request {
+// comes at the end of a watch. The error says that the request chooses other objects than
+// the source's.
+func asAsked(req *http.Request) (*http.Request, error) {
 	p, _ := req.Context().Value(pulseKey{}).(*pulse)
 	if p == nil || req.Method != http.MethodGet {
-		return req
+		return req, nil
 	}
-	if _, err := sourceOf(req.URL); err != nil {
-		return req // the caller's function also asks for something else
+	src, err := sourceOf(req.URL)
+	if err != nil {
+		return req, nil // the caller's function also asks for something else
+	}
+	if err := p.isOf(src); err != nil {
+		return nil, err
 	}
 	q := req.URL.Query()
 	o := p.asked
@@ -41,11 +49,28 @@ func asAsked(req *http.Request) *http.Request {
 		}
 	}
 	if !changed {
-		return req
+		return req, nil
 	}
 	req = req.Clone(req.Context())
 	req.URL.RawQuery = q.Encode()
-	return req
+	return req, nil
+}
+
+// isOf fails if src has other selectors or another namespace than the source had when it
+// was claimed. Its objects would get into the file under the source's name, and the next
+// life would serve them.
+func (p *pulse) isOf(src boltstore.Source) error {
+	if src.Group != p.of.Group || src.Version != p.of.Version || src.Resource != p.of.Resource {
+		return nil // the caller's function also asks for something else
+	}
+	src.Cluster, src.Form = p.of.Cluster, p.of.Form
+	if p.asked.FieldSelector != "" { // the question's
+		src.FieldSelector = p.of.FieldSelector
+	}
+	if src == p.of {
+		return nil
+	}
+	return fmt.Errorf("reflector: the client's list options have changed: the informer is of %s, and the client asks for %s; make another informer for these objects", p.of, src)
 }
 
 // set sets a parameter, or removes it if value is "". It says whether the request has

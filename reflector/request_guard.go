@@ -13,6 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 const (
@@ -79,6 +81,9 @@ func (g *guard) end(err error) error {
 
 func (r *requests) guard(ctx context.Context, patience time.Duration, asked metav1.ListOptions) (context.Context, *guard) {
 	p := &pulse{asked: asked}
+	if r.server != "" {
+		p.of = r.source
+	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	g := &guard{ctx: ctx, cancel: cancel, done: make(chan struct{}), p: p}
 	started := r.clock.Now()
@@ -126,6 +131,15 @@ type pulse struct {
 	// asked are the options that the source has asked for.
 	asked metav1.ListOptions
 }
+	of    boltstore.Source
+}
+
+// seenBytes is how many bytes have come, 0 for nil.
+func (p *pulse) seenBytes() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.bytes.Load()
 
 type pulseKey struct{}
 

@@ -55,7 +55,10 @@ type transport struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	p, _ := req.Context().Value(probeKey{}).(*probe)
 	if p == nil {
-		req = asAsked(req)
+		var err error
+		if req, err = asAsked(req); err != nil {
+			return nil, err
+		}
 	}
 	t.noteTemplate(req)
 	if p == nil {
