@@ -128,9 +128,9 @@ type pulse struct {
 	answer atomic.Int64
 	most   int64       // how much answer may have, 0: any number
 	over   atomic.Bool // it had more
-	// asked are the options that the source has asked for.
+	// asked are the options that the source has asked for. of is the source if its
+	// identity was learned from its requests.
 	asked metav1.ListOptions
-}
 	of    boltstore.Source
 }
 
@@ -140,6 +140,7 @@ func (p *pulse) seenBytes() int64 {
 		return 0
 	}
 	return p.bytes.Load()
+}
 
 type pulseKey struct{}
 
@@ -177,7 +178,12 @@ type pulsing struct {
 	p *pulse
 }
 
+// mostBeat is how many bytes are read at once. Under HTTP/1.1 a read returns when it has
+// filled the buffer, and on a slow link a large buffer would hide that bytes come.
+const mostBeat = 16 << 10
+
 func (b *pulsing) Read(buf []byte) (int, error) {
+	buf = buf[:min(len(buf), mostBeat)]
 	n, err := b.ReadCloser.Read(buf)
 	b.p.beats.Add(1)
 	b.p.bytes.Add(int64(n))

@@ -65,6 +65,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 			end()
 		}
 	}()
+	var p *pulse
 	w, over := s.left.take(o.ResourceVersion)
 	if w != nil {
 		o.TimeoutSeconds = nil
@@ -78,7 +79,6 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 			asking, end = context.WithValue(ctx, templateKey{}, t), s.proveBeside(ctx, t)
 			defer close(t.open)
 		}
-		var p *pulse
 		if w, over, p, err = s.requests.watch(asking, s.patience.get(), o); p != nil {
 			o.TimeoutSeconds = p.stated(o.TimeoutSeconds)
 		}
@@ -110,7 +110,7 @@ func (s *ListerWatcher) openWatch(ctx context.Context, o metav1.ListOptions, rep
 	s.link.answers()
 	s.status.resumed(func() uint64 { return s.store.State().Bytes })
 	s.enter(phase, "")
-	return s.stream(w, o.TimeoutSeconds, repaired, end), nil
+	return s.stream(w, p, o.TimeoutSeconds, repaired, end), nil
 }
 
 // mustRelist returns the reason for a relist before a watch opens, "" if there is none.

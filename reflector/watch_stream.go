@@ -20,6 +20,7 @@ import (
 type watcher struct {
 	s     *ListerWatcher
 	inner watch.Interface
+	p     *pulse    // counts its bytes; nil if they cannot be seen
 	until time.Time // when the server should end it
 	quiet time.Duration
 	short bool // it should bring the bookmark that confirms
@@ -32,8 +33,8 @@ type watcher struct {
 }
 
 // stream returns the watch that the Reflector reads, over one that was opened.
-func (s *ListerWatcher) stream(inner watch.Interface, timeoutSeconds *int64, repaired bool, proved func()) watch.Interface {
-	w := &watcher{s: s, inner: inner, proved: proved, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
+func (s *ListerWatcher) stream(inner watch.Interface, p *pulse, timeoutSeconds *int64, repaired bool, proved func()) watch.Interface {
+	w := &watcher{s: s, inner: inner, p: p, proved: proved, quiet: s.patience.get(), out: make(chan watch.Event), done: make(chan struct{})}
 	if timeoutSeconds != nil {
 		timeout := time.Duration(*timeoutSeconds) * time.Second
 		w.until = s.clock.Now().Add(timeout)
@@ -64,7 +65,7 @@ func (w *watcher) run(repaired bool) {
 		return
 	}
 	clock := w.s.clock
-	last := clock.Now()
+	last, seen := clock.Now(), w.p.seenBytes()
 	alarm := clock.NewTimer(w.quiet)
 	defer alarm.Stop()
 	audit := clockTimer{clk: clock}
@@ -80,6 +81,11 @@ func (w *watcher) run(repaired bool) {
 		case <-alarm.C():
 			if left := w.quiet - clock.Since(last); left > 0 {
 				alarm.Reset(left)
+				continue
+			}
+			if n := w.p.seenBytes(); n > seen { // a large event is on its way
+				seen = n
+				alarm.Reset(w.quiet)
 				continue
 			}
 			w.s.doubtLink()
@@ -158,7 +164,7 @@ func (w *watcher) run(repaired bool) {
 		if !w.send(ev) {
 			return
 		}
-		last = clock.Now()
+		last, seen = clock.Now(), w.p.seenBytes()
 		if w.s.status.in(PhaseCatchingUp) && w.s.queue.ReachedBy(rv) {
 			w.s.enter(PhaseLive, "")
 			w.proved()
