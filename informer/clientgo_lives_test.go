@@ -70,6 +70,8 @@ var shownBy = map[string]string{
 	"A handler that is removed":                   "informer TestRemovedInMidLife",
 	"the object before an update":                 "informer TestToldOfOwnWrites",
 	"An index function that fails or panics":      "informer TestIndexFunctionFailsOnce",
+	"An empty list that is not the server's":      "reflector TestEachAnswer",
+	"List options that choose other objects":      "reflector TestOptionsThatChange",
 	"Objects are shared and must not be modified": "informer TestMutationDetector",
 	"After a burst of changes":                    "informer TestGarbageIsCollectedOnce",
 }
