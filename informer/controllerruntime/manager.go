@@ -3,6 +3,7 @@ package controllerruntime
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -132,7 +133,7 @@ func (o *openFiles) close(path string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.dbs = slices.DeleteFunc(o.dbs, func(db *boltstore.DB) bool {
-		if db.Path() != path {
+		if !sameFile(db.Path(), path) {
 			return false
 		}
 		if err := db.Close(); err != nil {
@@ -140,4 +141,14 @@ func (o *openFiles) close(path string) {
 		}
 		return true
 	})
+}
+
+// sameFile says whether two absolute paths are of one file, as through a symlink.
+func sameFile(a, b string) bool {
+	if a == b {
+		return true
+	}
+	one, err := os.Stat(a)
+	other, err1 := os.Stat(b)
+	return err == nil && err1 == nil && os.SameFile(one, other)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +14,29 @@ import (
 
 	"github.com/kubewake/kubewake/boltstore"
 )
+
+// TestLinkToTheFile: the next manager may name the file by another path.
+func TestLinkToTheFile(t *testing.T) {
+	dir := t.TempDir()
+	db, err := boltstore.Open(filepath.Join(dir, "test.db"), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{Manager: ends{}, db: db, graceless: true}
+	if err := k.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link.db")
+	if err := os.Symlink(db.Path(), link); err != nil {
+		t.Skip(err)
+	}
+	next, err := NewManager(shop(t).RESTConfig(), options(), File{Path: link, Options: boltstore.Options{AllowUnsafePath: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, end := started(t, next)
+	end()
+}
 
 // TestListAfterGrace: a reconcile that outlasts the manager still lists all objects. An
 // empty list would look like deletes. The next manager of the file takes it over.

@@ -2,8 +2,12 @@ package controllerruntime
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -46,15 +51,9 @@ func TestManagerWithoutALink(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- mgr.Start(ctx) }()
-				<-mgr.Elected()
+				ctx, end := started(t, mgr)
 				read(ctx, mgr)
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				end()
 			}
 			list := func(ctx context.Context, mgr manager.Manager) {
 				ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -101,11 +100,8 @@ func TestEmptyKindWithoutALink(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- mgr.Start(ctx) }()
-				<-mgr.Elected()
-				ctx, end := context.WithTimeout(ctx, time.Minute)
+				ctx, end := started(t, mgr)
+				ctx, enough := context.WithTimeout(ctx, time.Minute)
 				if err := mgr.GetCache().List(ctx, list); err != nil {
 					t.Errorf("life %d: %v", life, err)
 				}
@@ -117,11 +113,8 @@ func TestEmptyKindWithoutALink(t *testing.T) {
 						return mgr.GetCache().List(ctx, list) == nil && meta.LenList(list) == 0
 					})
 				}
+				enough()
 				end()
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
 				if err := sim.RefuseConnections(true); err != nil {
 					t.Fatal(err)
 				}
@@ -156,7 +149,7 @@ func TestVersionsInTheFile(t *testing.T) {
 // has. With a mapper of its own, a manager does not ask the file.
 func TestServerHasNoSuchKind(t *testing.T) {
 	kind := schema.GroupKind{Kind: "ConfigMap"}
-	m := &wakingMapper{file: kinds(t), server: noKinds{}}
+	m := &wakingMapper{file: kinds(t), server: noKinds{}, groups: allGroups{}}
 	if _, err := m.RESTMapping(kind, "v1"); !meta.IsNoMatchError(err) {
 		t.Errorf("the error is %v", err)
 	}
@@ -181,6 +174,82 @@ func TestServerHasNoSuchKind(t *testing.T) {
 	}
 }
 
+// TestKindOfAServerThatIsAway: a kind of an API server that is down behind a live one is
+// mapped as in the file. The live one lists its group without kinds.
+func TestKindOfAServerThatIsAway(t *testing.T) {
+	sim := shop(t)
+	widget := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"namespace": "default", "name": "a"}}}
+	if err := sim.Create(widget); err != nil {
+		t.Fatal(err)
+	}
+	f := File{Path: filepath.Join(t.TempDir(), "test.db"), Informers: informer.Options{MaxStaleness: -1}}
+	for range 2 {
+		mgr, err := NewManager(sim.RESTConfig(), manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := started(t, mgr)
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "WidgetList"})
+		if err := mgr.GetCache().List(ctx, list); err != nil || len(list.Items) != 1 {
+			t.Errorf("%d objects, %v", len(list.Items), err)
+		}
+		end()
+		for path, groups := range map[string]string{
+			"/api":  `{"versions":[{"version":"v1","freshness":"Current","resources":[{"resource":"configmaps","scope":"Namespaced","singularResource":"configmap","verbs":["list"],"responseKind":{"group":"","version":"v1","kind":"ConfigMap"}}]}]}`,
+			"/apis": `{"metadata":{"name":"example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}`,
+		} {
+			sim.FailNext(func(r *http.Request) bool { return r.URL.Path == path }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+				fmt.Fprintf(w, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":[%s]}`, groups)
+			})
+		}
+		sim.FailNext(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/apis/") }, 1<<30, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "service unavailable", http.StatusServiceUnavailable)
+		})
+	}
+}
+
+// TestSilentServer: a server that is silent for hours is not asked again before it has
+// answered, so that questions do not add up.
+func TestSilentServer(t *testing.T) {
+	silent := &silentKinds{answer: make(chan struct{})}
+	m := &wakingMapper{file: kinds(t), server: silent, groups: allGroups{}}
+	ask := func() {
+		t.Helper()
+		if to, err := m.RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"); err != nil || to.Resource.Resource != "configmaps" {
+			t.Errorf("%+v, %v", to, err)
+		}
+		long := time.Now().Add(-time.Hour)
+		m.failed.Store(&long)
+	}
+	for range 5 {
+		ask()
+	}
+	if n := silent.asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+	close(silent.answer)
+	eventually(t, "the answer", func() bool { return m.asking.Load() == 0 })
+	ask()
+	if n := silent.asked.Load(); n != 2 {
+		t.Errorf("after an answer: asked %d times", n)
+	}
+}
+
+// silentKinds is a server that does not answer for a while.
+type silentKinds struct {
+	meta.RESTMapper
+	asked  atomic.Int64
+	answer chan struct{}
+}
+
+func (s *silentKinds) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	s.asked.Add(1)
+	<-s.answer
+	return nil, errors.New("no link")
+}
+
 func kinds(t *testing.T) meta.RESTMapper {
 	t.Helper()
 	m, err := options().MapperProvider(nil, nil)
@@ -195,4 +264,13 @@ type noKinds struct{ meta.RESTMapper }
 
 func (noKinds) RESTMapping(gk schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
 	return nil, &meta.NoKindMatchError{GroupKind: gk}
+}
+
+// allGroups is a server that can tell the kinds of all its groups.
+type allGroups struct {
+	discovery.AggregatedDiscoveryInterface
+}
+
+func (allGroups) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
+	return nil, nil, nil, nil
 }

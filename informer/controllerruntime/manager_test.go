@@ -30,6 +30,22 @@ func options() manager.Options {
 	}
 }
 
+// started runs a manager until end is called.
+func started(t *testing.T, mgr manager.Manager) (ctx context.Context, end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	<-mgr.Elected()
+	return ctx, func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestManagers: managers follow one another on a file. If a manager cannot be made, the
 // file stays free. A second Start leaves the file to the first.
 func TestManagers(t *testing.T) {
@@ -46,10 +62,7 @@ func TestManagers(t *testing.T) {
 		if _, err := NewManager(sim.RESTConfig(), options(), f); !errors.Is(err, boltstore.ErrLocked) {
 			t.Errorf("a second manager: %v", err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- mgr.Start(ctx) }()
-		<-mgr.Elected()
+		ctx, end := started(t, mgr)
 		if err := mgr.Start(ctx); err == nil {
 			t.Error("it starts twice")
 		}
@@ -61,10 +74,7 @@ func TestManagers(t *testing.T) {
 			err := mgr.GetClient().List(ctx, &maps, client.InNamespace("default"))
 			return err == nil && len(maps.Items) == 3+life
 		})
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		end()
 	}
 }
 
@@ -76,10 +86,7 @@ func TestSecondStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	<-mgr.Elected()
+	ctx, end := started(t, mgr)
 	var maps corev1.ConfigMapList
 	eventually(t, "the cache answers", func() bool {
 		return mgr.GetClient().List(ctx, &maps, client.InNamespace("default")) == nil
@@ -107,10 +114,7 @@ func TestSecondStart(t *testing.T) {
 	if all := db.Fallbacks(); len(all) > 0 {
 		t.Errorf("not in the file: %+v", all)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	end()
 	if err := db.Err(); !errors.Is(err, boltstore.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}

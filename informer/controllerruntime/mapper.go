@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -36,7 +37,9 @@ const (
 type wakingMapper struct {
 	server meta.RESTMapper
 	file   meta.RESTMapper
-	failed atomic.Pointer[time.Time] // when the server last did not answer
+	groups discovery.AggregatedDiscoveryInterface
+	asking atomic.Int64              // questions to the server that have no answer yet
+	failed atomic.Pointer[time.Time] // when the server last did not answer; nil if it has since
 	scopes sync.Map                  // boltstore.Scope by schema.GroupVersionResource, as mapped
 }
 
@@ -53,11 +56,15 @@ func wake(o *manager.Options, db *boltstore.DB) {
 		if err != nil {
 			return nil, err
 		}
+		groups, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, c)
+		if err != nil {
+			return nil, err
+		}
 		states, err := db.States()
 		if err != nil {
 			return nil, err
 		}
-		m.server, m.file = server, mapperOf(states)
+		m.server, m.file, m.groups = server, mapperOf(states), groups
 		return m, nil
 	}
 	informers := o.Cache.NewInformer
@@ -111,27 +118,32 @@ func mapperOf(states []boltstore.State) meta.RESTMapper {
 }
 
 // mapped asks the server, or the file if the server does not answer. If the server says
-// that there is no such kind, that holds.
-func mapped[T any](m *wakingMapper, of func(meta.RESTMapper) (T, error)) (T, error) {
+// that there is no such kind in the group, that holds. A silent server is not asked again
+// before its last answers have come.
+func mapped[T any](m *wakingMapper, group string, of func(meta.RESTMapper) (T, error)) (T, error) {
 	kept, err := of(m.file)
 	if err != nil {
 		return of(m.server)
 	}
-	if last := m.failed.Load(); last != nil && time.Since(*last) < discoveryPause {
+	if last := m.failed.Load(); last != nil && (time.Since(*last) < discoveryPause || m.asking.Load() > 0) {
 		return kept, nil
 	}
 	type answer struct {
 		v   T
 		err error
+		no  bool // the server has no such kind
 	}
 	got := make(chan answer, 1)
+	m.asking.Add(1)
 	go func() {
+		defer m.asking.Add(-1)
 		v, err := of(m.server)
-		got <- answer{v, err}
+		got <- answer{v, err, isAnswer(err) && !m.away(group)}
 	}()
 	select {
 	case a := <-got:
-		if a.err == nil || isAnswer(a.err) {
+		if a.err == nil || a.no {
+			m.failed.Store(nil)
 			return a.v, a.err
 		}
 	case <-time.After(discoveryPatience):
@@ -141,6 +153,18 @@ func mapped[T any](m *wakingMapper, of func(meta.RESTMapper) (T, error)) (T, err
 	return kept, nil
 }
 
+// away says whether the server cannot tell the kinds of the group: an API server behind it
+// serves them, and does not answer.
+func (m *wakingMapper) away(group string) bool {
+	_, _, failed, err := m.groups.GroupsAndMaybeResources()
+	for gv := range failed {
+		if gv.Group == group {
+			return true
+		}
+	}
+	return err != nil
+}
+
 // isAnswer says whether the server has answered that it has no such kind.
 func isAnswer(err error) bool {
 	var status apierrors.APIStatus
@@ -148,23 +172,23 @@ func isAnswer(err error) bool {
 }
 
 func (m *wakingMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return mapped(m, func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
+	return mapped(m, resource.Group, func(r meta.RESTMapper) (schema.GroupVersionKind, error) { return r.KindFor(resource) })
 }
 
 func (m *wakingMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return mapped(m, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
+	return mapped(m, resource.Group, func(r meta.RESTMapper) ([]schema.GroupVersionKind, error) { return r.KindsFor(resource) })
 }
 
 func (m *wakingMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return mapped(m, func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(input) })
+	return mapped(m, input.Group, func(r meta.RESTMapper) (schema.GroupVersionResource, error) { return r.ResourceFor(input) })
 }
 
 func (m *wakingMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return mapped(m, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(input) })
+	return mapped(m, input.Group, func(r meta.RESTMapper) ([]schema.GroupVersionResource, error) { return r.ResourcesFor(input) })
 }
 
 func (m *wakingMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	to, err := mapped(m, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(gk, versions...) })
+	to, err := mapped(m, gk.Group, func(r meta.RESTMapper) (*meta.RESTMapping, error) { return r.RESTMapping(gk, versions...) })
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +201,7 @@ func (m *wakingMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*me
 }
 
 func (m *wakingMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return mapped(m, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(gk, versions...) })
+	return mapped(m, gk.Group, func(r meta.RESTMapper) ([]*meta.RESTMapping, error) { return r.RESTMappings(gk, versions...) })
 }
 
 func (m *wakingMapper) ResourceSingularizer(resource string) (string, error) {

@@ -57,18 +57,10 @@ func TestMetrics(t *testing.T) {
 				t.Fatal(check, fn)
 			}
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- mgr.Start(ctx) }()
-		<-mgr.Elected()
+		ctx, end := started(t, mgr)
 		var maps corev1.ConfigMapList
 		eventually(t, "listed", func() bool { return mgr.GetClient().List(ctx, &maps, client.InNamespace("default")) == nil })
-		return mgr, func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
+		return mgr, end
 	}
 	own, err := boltstore.Open(filepath.Join(dir, "own.db"), boltstore.Options{})
 	if err != nil {
