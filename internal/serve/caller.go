@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/transport"
@@ -81,7 +82,18 @@ func certified(cert *x509.Certificate) (*caller, *apierrors.StatusError) {
 	if cert.Subject.CommonName == "" {
 		return nil, unauthorized("the client certificate has no common name")
 	}
+	for _, name := range append([]string{cert.Subject.CommonName}, cert.Subject.Organization...) {
+		if !fitsHeader(name) {
+			return nil, unauthorized(fmt.Sprintf("the client certificate has a name that no request can pass on as it is: %q", name))
+		}
+	}
 	return &caller{user: authenticationv1.UserInfo{Username: cert.Subject.CommonName, Groups: cert.Subject.Organization}}, nil
+}
+
+// fitsHeader says whether a header passes a text on as it is. HTTP/1.1 drops spaces at both
+// ends: the server would take the user for another one, or for this process.
+func fitsHeader(text string) bool {
+	return httpguts.ValidHeaderFieldValue(text) && strings.Trim(text, " \t") == text
 }
 
 // bearer is the token of a request, "" if there is none.

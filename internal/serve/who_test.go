@@ -353,3 +353,31 @@ func TestNextLife(t *testing.T) {
 		t.Errorf("%d %s", a.code, a.body)
 	}
 }
+
+// TestNamesThatChangeOnTheWay: a header drops spaces at its ends, so the server would take
+// " " for this process itself, and "system:masters " for another group.
+func TestNamesThatChangeOnTheWay(t *testing.T) {
+	c := newCluster(t)
+	c.may = func(authorizationv1.SubjectAccessReviewSpec) bool { return true }
+	ours := newAuthority(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
+	r := s.remote(ours)
+	for _, name := range []pkix.Name{
+		{CommonName: " "}, {CommonName: "bob "}, {CommonName: "\tbob"}, {CommonName: "bo\nb"},
+		{CommonName: "bob", Organization: []string{"ops", "system:masters "}},
+		{CommonName: "bob", Organization: []string{"a\r\nImpersonate-Group: b"}},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if a := send(t, r.client(ours, name), method, r.addr+maps, nil); !a.has(401, "pass on as it is") {
+				t.Errorf("%s as %+v: %d %s", method, name, a.code, a.body)
+			}
+		}
+	}
+	if passed, _ := c.counts(); passed != 0 {
+		t.Errorf("%d requests were passed on, the last one as %q", passed, c.last().as)
+	}
+	odd := pkix.Name{CommonName: "b ö:b", Organization: []string{"系", "o p,s"}}
+	if a := send(t, r.client(ours, odd), http.MethodPost, r.addr+maps, nil); a.code != 200 || c.last().as != "own as b ö:b 系,o p,s" {
+		t.Errorf("%d %s, as %q", a.code, a.body, c.last().as)
+	}
+}
