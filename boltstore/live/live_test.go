@@ -245,6 +245,28 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestSnapshotEnds: a snapshot ends with its context, in the middle of the copy.
+func TestSnapshotEnds(t *testing.T) {
+	path := testPath(t)
+	db, _ := world(t, path, 300, 5000)
+	start(t, db, defaultLimits)
+	for _, r := range []Reader{File(db), dial(t, path)} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := r.Snapshot(ctx, calls(cancel)); !errors.Is(err, context.Canceled) {
+			t.Errorf("%T: %v", r, err)
+		}
+	}
+}
+
+// calls is a writer that calls a function with each piece.
+type calls func()
+
+// Write implements io.Writer.
+func (c calls) Write(p []byte) (int, error) {
+	c()
+	return len(p), nil
+}
+
 // raw sends a request that this package's client would not send.
 func raw(t *testing.T, path, request string) *net.UnixConn {
 	t.Helper()

@@ -273,11 +273,25 @@ func (f file) History(ctx context.Context, q Query, fn func(Version) error) erro
 	return nil
 }
 
-func (f file) Snapshot(_ context.Context, w io.Writer) error {
+func (f file) Snapshot(ctx context.Context, w io.Writer) error {
 	s, err := f.db.Snapshot()
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(w, s)
+	_, err = io.Copy(w, until{ctx, s})
 	return errors.Join(err, s.Close())
+}
+
+// until reads until the context ends.
+type until struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+// Read implements io.Reader.
+func (u until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
 }
