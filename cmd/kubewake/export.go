@@ -34,6 +34,8 @@ type export struct {
 
 	out     bytes.Buffer // all output comes at the end, as in history
 	root    *os.Root     // of folder, if there is one
+	in      string       // the folder below it that is locked
+	release func()       // the lock
 	printer printers.YAMLPrinter
 	written int
 	left    map[string]int // objects that are left out, by reason
@@ -78,7 +80,11 @@ func (e *export) run(ctx context.Context, types []string) (err error) {
 		if e.root, err = os.OpenRoot(e.folder); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, e.root.Close()) }()
+		e.release = func() {}
+		defer func() {
+			e.release()
+			err = errors.Join(err, e.root.Close())
+		}()
 	}
 	for _, typ := range types {
 		if err := e.typ(ctx, typ, selector); err != nil {
@@ -179,6 +185,9 @@ func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error
 	if err := e.root.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
+	if err := e.lock(filepath.Dir(file)); err != nil {
+		return err
+	}
 	var text bytes.Buffer
 	if err := (&printers.YAMLPrinter{}).PrintObj(u, &text); err != nil {
 		return err
@@ -196,6 +205,25 @@ func (e *export) write(src boltstore.Source, u *unstructured.Unstructured) error
 		return err
 	}
 	e.written++
+	return nil
+}
+
+// lock keeps other exports out of a folder until the next one is locked. They would take
+// this one's file before it has its name.
+func (e *export) lock(folder string) error {
+	if folder == e.in {
+		return nil
+	}
+	e.release()
+	e.in, e.release = folder, func() {}
+	path := filepath.Join(e.folder, folder)
+	release, err := boltstore.Lock(path)
+	switch {
+	case errors.Is(err, boltstore.ErrLocked):
+		return fmt.Errorf("another export writes to %s; wait for it, or choose another folder (--to)", path)
+	case err == nil:
+		e.release = release
+	} // otherwise the system cannot lock it
 	return nil
 }
 
