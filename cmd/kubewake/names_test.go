@@ -3,14 +3,18 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubewake/kubewake/boltstore"
 )
 
 // TestNamesComplete: a completion shows the names that begin with the typed text, about a
@@ -57,5 +61,32 @@ func TestNamesComplete(t *testing.T) {
 	}
 	if got := complete("get", "cm", ""); len(got) != mostNames || got[0] != "c0001" {
 		t.Errorf("%d names: %q", len(got), got)
+	}
+}
+
+// TestCompletionEnds: a file whose owner does not answer completes nothing, after a moment.
+// The shell waits for it.
+func TestCompletionEnds(t *testing.T) {
+	dir, err := os.MkdirTemp("", "kw") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "f.db")
+	fileWith(t, path, []runtime.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "c", ResourceVersion: "1"}}})
+	release, err := boltstore.Lock(path)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer release()
+	l, err := net.Listen("unix", path+".sock")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	began := time.Now()
+	got := shown(t, "__complete", "get", "cm", "-n", "web", "--db", path, "")
+	if took := time.Since(began); got != ":4" || took > 4*longestCompletion {
+		t.Errorf("after %s: %q", took, got)
 	}
 }
