@@ -88,3 +88,23 @@ func typedClient(cfg *rest.Config, r resource) (*rest.RESTClient, error) {
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return rest.RESTClientFor(cfg)
 }
+
+// during asks a server until the context ends, since client-go's discovery has none. The
+// question then goes on by itself, for a minute or two if the server is silent.
+func during[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	type answer struct {
+		is  T
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		is, err := ask()
+		answers <- answer{is, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.is, a.err
+	case <-ctx.Done():
+		return *new(T), ctx.Err()
+	}
+}

@@ -313,12 +313,16 @@ func (m *mirror) resolve(ctx context.Context, db *boltstore.DB, cluster, arg str
 	}
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 	for said := ""; ; {
-		var r resource
-		mapper, err := m.flags.ToRESTMapper()
-		if err == nil {
-			r, err = fromServer(mapper, arg)
-		}
+		r, err := during(ctx, func() (resource, error) {
+			mapper, err := m.flags.ToRESTMapper()
+			if err != nil {
+				return resource{}, err
+			}
+			return fromServer(mapper, arg)
+		})
 		switch {
+		case ctx.Err() != nil:
+			return resource{}, ctx.Err()
 		case err == nil:
 			return m.named(ctx, r)
 		case ok:

@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,5 +109,48 @@ func TestMirrorInterruptedAtStart(t *testing.T) {
 	args := []string{"mirror", "pods", "-A", "--server", "http://127.0.0.1:1", "--no-socket", "--db", filepath.Join(t.TempDir(), "f.db")}
 	if code := run(ctx, genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errs}, args); code != 0 {
 		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}
+
+// TestEndsBeforeAnAnswer: a mirror that asks a silent server about its types ends at once.
+// The link may be like that for hours.
+func TestEndsBeforeAnAnswer(t *testing.T) {
+	resources := `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`
+	for name, answers := range map[string][]string{ // the paths that are answered, in turn
+		"nothing":  nil,
+		"groups":   {"/api", "/apis"},
+		"resource": {"/api", "/apis", "/api/v1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan struct{})
+			left := answers
+			var mu sync.Mutex
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				next := len(left) > 0 && slices.Contains(left, r.URL.Path)
+				left = slices.DeleteFunc(slices.Clone(left), func(path string) bool { return path == r.URL.Path })
+				mu.Unlock()
+				if !next {
+					cancel()
+					select {
+					case <-ended:
+					case <-r.Context().Done():
+					}
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, map[string]string{"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/apis": `{"kind":"APIGroupList","groups":[]}`, "/api/v1": resources}[r.URL.Path])
+			}))
+			defer server.Close()
+			defer close(ended)
+			streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+			began := time.Now()
+			code := run(ctx, streams, []string{"mirror", "pods", "-A", "--db", filepath.Join(t.TempDir(), "f.db"), "--server", server.URL, "--no-socket"})
+			if took := time.Since(began); code != 0 || took > 15*time.Second {
+				t.Errorf("%d after %s: %s", code, took, errOut)
+			}
+		})
 	}
 }

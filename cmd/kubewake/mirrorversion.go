@@ -73,7 +73,7 @@ func otherVersion(ctx context.Context, cfg *rest.Config, r resource) (other reso
 		return other, false
 	}
 	in := func(gv string) (of *metav1.APIResource, err error) {
-		list, err := client.ServerResourcesForGroupVersion(gv)
+		list, err := client.ServerResourcesForGroupVersionWithContext(ctx, gv)
 		if err != nil {
 			return nil, err
 		}
@@ -124,9 +124,11 @@ func (m *mirror) named(ctx context.Context, r resource) (resource, error) {
 	if err != nil {
 		return r, nil
 	}
-	list, err := client.ServerResourcesForGroupVersion(r.gvr.GroupVersion().String())
+	list, err := during(ctx, func() (*metav1.APIResourceList, error) {
+		return client.ServerResourcesForGroupVersion(r.gvr.GroupVersion().String())
+	})
 	if err != nil {
-		return r, nil
+		return r, ctx.Err()
 	}
 	for _, a := range list.APIResources {
 		if a.Name != r.gvr.Resource {
