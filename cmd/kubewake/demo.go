@@ -77,10 +77,11 @@ func (d *demo) run(ctx context.Context) error {
 		return fmt.Errorf("--objects must be at least 100")
 	}
 	if d.dir == "" {
-		dir, err := os.MkdirTemp("", "kubewake-demo-")
+		dir, release, err := tempDir("kubewake-demo-")
 		if err != nil {
 			return err
 		}
+		defer release()
 		defer os.RemoveAll(dir)
 		d.dir = dir
 	} else if err := os.MkdirAll(d.dir, 0o755); err != nil {
