@@ -20,6 +20,16 @@ type encoding struct {
 	partial     bool // PartialObjectMetadata
 	table       *table
 	beta        bool // of these two, in version v1beta1
+	pretty      bool // JSON with lines and indentation; it is not in a watch
+}
+
+// indented is JSON with lines and indentation. All lines but the first begin with prefix.
+func indented(data []byte, prefix string) []byte {
+	var out bytes.Buffer
+	if err := json.Indent(&out, data, prefix, "  "); err != nil {
+		panic(err) // it was just encoded
+	}
+	return out.Bytes()
 }
 
 // metaOf is a kind of the group meta.k8s.io, in the version that was asked for.
@@ -65,6 +75,12 @@ func (t *Type) object(o *Object, enc encoding) ([]byte, error) {
 // head and then tail.
 func (t *Type) item(o *Object, enc encoding) (head, tail []byte, err error) {
 	switch {
+	case enc.pretty:
+		enc.pretty = false
+		if head, tail, err = t.item(o, enc); err != nil {
+			return nil, nil, err
+		}
+		return nil, indented(slices.Concat(head, tail), "    "), nil
 	case enc.yaml:
 		enc.yaml = false
 		head, tail, err = t.item(o, enc)
@@ -127,6 +143,10 @@ func (t *Type) listKind(enc encoding) schema.GroupVersionKind {
 // before is the text before item number i of a list, after the list's head.
 func (enc encoding) before(i int) []byte {
 	switch {
+	case enc.pretty && i == 0:
+		return []byte("\n    ")
+	case enc.pretty:
+		return []byte(",\n    ")
 	case enc.yaml && i == 0:
 		return []byte("\n")
 	case enc.yaml, enc.proto, i == 0:
@@ -137,8 +157,11 @@ func (enc encoding) before(i int) []byte {
 
 // after is the text after the last of n items.
 func (enc encoding) after(n int) []byte {
-	if enc.yaml && n == 0 {
+	switch {
+	case enc.yaml && n == 0:
 		return []byte(" []\n")
+	case enc.pretty && n > 0:
+		return []byte("\n  ")
 	}
 	return nil
 }

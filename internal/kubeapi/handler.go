@@ -63,8 +63,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveDiscovery(w, r, p)
 		return
 	}
-	req := &Request{Request: r, Path: p, h: h, w: w}
-	switch err := req.serve(p.Verb(r.Method, r.URL.Query())); {
+	req := &Request{Request: r, Path: p, h: h, w: w, enc: encoding{pretty: isForPeople(r)}}
+	verb := p.Verb(r.Method, r.URL.Query())
+	if err := checkTimeout(r, p, verb); err != nil {
+		req.fail(err)
+		return
+	}
+	switch err := req.serve(verb); {
 	case err == nil:
 	case h.Otherwise != nil && errors.Is(err, ErrNotHere):
 		h.Otherwise.ServeHTTP(w, r)
@@ -124,6 +129,22 @@ func (r *Request) serve(verb string) (err error) {
 		return r.watch()
 	}
 	return r.h.Write(r, verb)
+}
+
+// checkTimeout refuses a time that cannot be parsed, as a server does. Otherwise the client
+// itself ends the request. A watch has timeoutSeconds.
+func checkTimeout(r *http.Request, p Path, verb string) error {
+	if verb == "watch" || p.Subresource != "" && p.Subresource != "status" {
+		return nil
+	}
+	text := r.URL.Query().Get("timeout")
+	if text == "" {
+		return nil
+	}
+	if _, err := time.ParseDuration(text); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("invalid timeout specified in the request URL - %v", err))
+	}
+	return nil
 }
 
 func errMethod() *apierrors.StatusError {
@@ -200,7 +221,11 @@ func WriteJSON(w http.ResponseWriter, code int, body []byte) { writeBody(w, code
 
 func writeBody(w http.ResponseWriter, code int, body []byte, enc encoding) {
 	media := enc.media()
-	if media == MediaJSON {
+	switch {
+	case media != MediaJSON:
+	case enc.pretty:
+		body = indented(body, "")
+	default:
 		body = append(body[:len(body):len(body)], '\n')
 	}
 	writeMedia(w, code, body, media)

@@ -1,6 +1,7 @@
 package kubeapi
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
@@ -276,9 +277,19 @@ func (r *Request) frame(p *Page, q Query, size int) (head, tail []byte, err erro
 	head = fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,`, gvk.Kind, gvk.GroupVersion().String(), m)
 	if tab := r.enc.table; tab != nil {
 		columns, err := tab.columns()
-		return fmt.Appendf(head, `"columnDefinitions":%s,"rows":[`, columns), []byte("]}\n"), err
+		if err != nil {
+			return nil, nil, err
+		}
+		head = fmt.Appendf(head, `"columnDefinitions":%s,"rows":[`, columns)
+	} else {
+		head = append(head, `"items":[`...)
 	}
-	return append(head, `"items":[`...), []byte("]}\n"), nil
+	if r.enc.pretty {
+		text := indented(append(head, "]}"...), "")
+		at := bytes.LastIndexByte(text, '[') + 1
+		return text[:at], text[at:], nil
+	}
+	return head, []byte("]}\n"), nil
 }
 
 // count tells a ResponseWriter that counts the objects of answers.

@@ -38,6 +38,17 @@ func accepted(header string) (all []mediaType) {
 	return all
 }
 
+// isForPeople says whether JSON should have lines and indentation, by the parameter pretty
+// or else by the client: curl, wget and browsers.
+func isForPeople(r *http.Request) bool {
+	if text := r.URL.Query().Get("pretty"); text != "" {
+		pretty, err := strconv.ParseBool(text)
+		return err == nil && pretty
+	}
+	agent := r.UserAgent()
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
 // negotiate picks the representation in the Accept header that the resource has, and that
 // the client wants most: the first one of those with the largest weight.
 func (r *Request) negotiate(verb string) (encoding, error) {
@@ -47,7 +58,7 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 	}
 	var err error
 	for _, m := range accepted(accept) {
-		var enc encoding
+		enc := encoding{pretty: r.enc.pretty || m.params["pretty"] == "1"}
 		switch m.media {
 		case MediaProto:
 			enc.proto = true
@@ -60,6 +71,7 @@ func (r *Request) negotiate(verb string) (encoding, error) {
 		default:
 			continue
 		}
+		enc.pretty = enc.pretty && !enc.proto && !enc.yaml
 		as := m.params["as"]
 		enc.beta = m.params["v"] == metav1beta1.SchemeGroupVersion.Version
 		switch isMeta := m.params["g"] == metaKind.Group && (enc.beta || m.params["v"] == metaKind.Version); {
