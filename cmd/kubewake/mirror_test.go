@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubewake/kubewake/boltstore"
+	"github.com/kubewake/kubewake/reflector"
 )
 
 // TestDisableCompression: answers are compressed unless the flag says not to.
@@ -152,5 +153,24 @@ func TestEndsBeforeAnAnswer(t *testing.T) {
 				t.Errorf("%d after %s: %s", code, took, errOut)
 			}
 		})
+	}
+}
+
+// TestQuietCatchingUp: reads that wait for the server leave no lines in the log.
+func TestQuietCatchingUp(t *testing.T) {
+	const connecting, catching, live, offline = reflector.PhaseConnecting, reflector.PhaseCatchingUp, reflector.PhaseLive, reflector.PhaseOffline
+	src := &source{}
+	for i, step := range []struct {
+		phase reflector.Phase
+		tells bool
+	}{
+		{connecting, true}, {catching, true}, {live, true}, // a start
+		{catching, false}, {live, false}, {catching, false}, {live, false}, // reads
+		{catching, false}, {offline, true}, {connecting, true}, {live, true}, // the link is lost in the middle of one
+		{connecting, true}, {catching, true}, {live, true},
+	} {
+		if got := src.tells(step.phase); got != step.tells {
+			t.Errorf("%d, %s: %t", i, step.phase, got)
+		}
 	}
 }

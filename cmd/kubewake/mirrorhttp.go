@@ -33,6 +33,10 @@ type source struct {
 	live    chan struct{} // closed once it has been live
 	denied  chan struct{} // the server refuses the type that the file has
 
+	logging sync.Mutex
+	phase   reflector.Phase // the last one
+	quiet   bool            // the log does not have it
+
 	added, modified, deleted atomic.Int64
 	replayed                 atomic.Int64 // when the handler was told the last object of a replay, unix ns
 }

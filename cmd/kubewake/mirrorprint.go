@@ -17,7 +17,9 @@ import (
 // changed logs a line for each change of state.
 func (m *mirror) changed(src *source, st reflector.State) {
 	name, file := src.inf.Store().Source().String(), src.inf.Store().State()
-	m.logf("%s: %s at %s", name, st, orNone(file.ResourceVersion))
+	if src.tells(st.Phase) {
+		m.logf("%s: %s at %s", name, st, orNone(file.ResourceVersion))
+	}
 	if st.Phase == reflector.PhaseDenied {
 		select {
 		case src.denied <- struct{}{}:
@@ -27,6 +29,16 @@ func (m *mirror) changed(src *source, st reflector.State) {
 	if st.Phase == reflector.PhaseLive {
 		src.once.Do(func() { close(src.live) })
 	}
+}
+
+// tells says whether the log has a line about a phase. A live source catches up for a moment
+// at each read that waits for the server: the log would grow with each client.
+func (s *source) tells(phase reflector.Phase) bool {
+	s.logging.Lock()
+	defer s.logging.Unlock()
+	was, quiet := s.phase, s.quiet
+	s.phase, s.quiet = phase, was == reflector.PhaseLive && phase == reflector.PhaseCatchingUp
+	return !s.quiet && !(quiet && phase == reflector.PhaseLive)
 }
 
 func orNone(rv string) string {
