@@ -159,6 +159,11 @@ func TestQuietWake(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		await(t, "http://"+addr+"/readyz", 200, "ok", &log)
+		tick := time.NewTicker(10 * time.Millisecond)
+		for end := time.Now().Add(time.Minute); life == 1 && len(sim.Requests()) < 6 && time.Now().Before(end); {
+			<-tick.C // a list has made it ready, and the last watch follows
+		}
+		tick.Stop()
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}

@@ -168,8 +168,8 @@ func (r *reads) read() (path, accept string) {
 	} else {
 		some(3, "limit", "1", "2", "3", "500", "0", "junk")
 	}
-	if sel := q.Get("fieldSelector"); strings.Contains(sel, "metadata.name=") || strings.Contains(sel, "metadata.namespace=") {
-		q.Del("limit") // a server then reads the one object as it is now, and has no second page of one namespace
+	if sel := q.Get("fieldSelector"); strings.Contains(sel, "metadata.name=") || strings.Contains(sel, "metadata.namespace=") || strings.Contains(sel, "spec.nodeName=") {
+		q.Del("limit") // a server then reads the one object as it is now, has no second page of one namespace, or knows by an index that there is none
 	}
 	if _, err := strconv.ParseUint(cmp.Or(q.Get("resourceVersion"), "0"), 10, 64); err != nil && !strings.HasSuffix(path, of.resource) {
 		q.Del("resourceVersion") // 500 of a get, and 400 of a list: here it is 400 in both cases
