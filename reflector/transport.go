@@ -68,6 +68,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return t.metadataFirst(req, page)
 		}
 		resp, err := t.send(req)
+		if err == nil {
+			checkSmall(req, resp)
+		}
 		if err == nil && page != nil {
 			page.filter(resp)
 		}
