@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,7 @@ type requests struct {
 	server string       // its address; "": the client's requests cannot be seen
 	quiet  time.Duration
 	clock  clock.Clock
+	unlike atomic.Bool // lists are of other objects than watches
 }
 
 // giveUp calls fn. If stop ends first, giveUp returns the cause, and calls drop with fn's
@@ -95,9 +97,15 @@ func (r *requests) list(ctx context.Context, patience time.Duration, o metav1.Li
 func (r *requests) measured(ctx context.Context, patience time.Duration, most int64, o metav1.ListOptions) (runtime.Object, int64, error) {
 	guarded, g := r.guard(ctx, patience, o)
 	g.p.most = most
+	if r.unlike.Load() {
+		g.p.of = boltstore.Source{}
+	}
 	list, err := giveUp(ctx, func() (runtime.Object, error) { return r.lw.ListWithContext(guarded, o) }, func(runtime.Object) {})
-	if err = g.end(err); err == nil {
+	switch err = g.end(err); {
+	case err == nil:
 		err = r.lists(list)
+	case errors.Is(err, errOtherObjects) && r.neverAlike(ctx):
+		return r.measured(ctx, patience, most, o)
 	}
 	return list, g.p.bytes.Load(), err
 }

@@ -1,6 +1,8 @@
 package reflector
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -70,7 +72,22 @@ func (p *pulse) isOf(src boltstore.Source) error {
 	if src == p.of {
 		return nil
 	}
-	return fmt.Errorf("reflector: the client's list options have changed: the informer is of %s, and the client asks for %s; make another informer for these objects", p.of, src)
+	return fmt.Errorf("%w: the informer is of %s, and the client asks for %s; make another informer for these objects", errOtherObjects, p.of, src)
+}
+
+var errOtherObjects = errors.New("reflector: the client's list options have changed")
+
+// neverAlike says whether the client's watches are of the source's objects, as when the
+// source was claimed. Then its lists have been of others from the beginning, and it gets
+// what it asks for.
+func (r *requests) neverAlike(ctx context.Context) bool {
+	p := &probe{}
+	if err := intercept(ctx, r.raw, p); err != nil {
+		return false
+	}
+	src, err := sourceOf(p.url)
+	r.unlike.Store(err == nil && (&pulse{of: r.source}).isOf(src) == nil)
+	return r.unlike.Load()
 }
 
 // set sets a parameter, or removes it if value is "". It says whether the request has

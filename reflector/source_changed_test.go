@@ -76,3 +76,40 @@ func TestOptionsThatChange(t *testing.T) {
 		}
 	})
 }
+
+// TestListUnlikeWatch: a client whose list function has a selector that its watch function
+// does not have gets what it asks for, as with client-go.
+func TestListUnlikeWatch(t *testing.T) {
+	warm(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := kubesim.New(kubesim.Options{})
+		if err := sim.StartPipes(); err != nil {
+			t.Fatal(err)
+		}
+		f := fixtureWith(t, sim, 0, clock.RealClock{}, Options{}, func(*rest.Config) {}, func(lw cache.ListerWatcher) cache.ListerWatcher {
+			inner := cache.ToListerWatcherWithContext(lw)
+			return &cache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+					o.LabelSelector = "app=a"
+					return inner.ListWithContext(ctx, o)
+				},
+				WatchFuncWithContext: inner.WatchWithContext,
+			}
+		})
+		for _, app := range []string{"a", "b"} {
+			if err := sim.Create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app, Labels: map[string]string{"app": app}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.reflect()
+		after(time.Minute)
+		if keys, st := f.store.ListKeys(), f.State(); len(keys) != 1 || keys[0] != "default/a" || st.Phase != PhaseLive {
+			t.Errorf("listed %q, %s", keys, st)
+		}
+		f.create("c")
+		after(time.Second)
+		if told := f.takeTold(); told != "Added c" {
+			t.Errorf("told %q", told)
+		}
+	})
+}
