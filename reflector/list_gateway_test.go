@@ -63,14 +63,15 @@ func TestFirstListOfAGateway(t *testing.T) {
 // TestSmallLists: lists of any sloppy server are lists.
 func TestSmallLists(t *testing.T) {
 	for text, is := range map[string]bool{
-		`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`:  true,
-		`{"kind":"Widgets","apiVersion":"example.com/v1","metadata":{}}`: true,
-		`{"metadata":{"resourceVersion":"1"},"items":[]}`:                true,
-		` {"items":null}` + "\n":                                         true,
-		`{"kind":"Status","apiVersion":"v1","items":[]}`:                 false,
-		`{"metadata":{}}`:       false,
-		`{"kind":1,"items":[]}`: false,
-		`{"items":[]`:           false,
+		`{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`:     true,
+		`{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{}}`: true,
+		`{"metadata":{"resourceVersion":"1"},"items":[]}`:                   true,
+		` {"items":null}` + "\n":                                            true,
+		`{"kind":"Status","apiVersion":"v1","items":[]}`:                    false,
+		`{"kind":"Maintenance","metadata":{}}`:                              false,
+		`{"metadata":{}}`:                                                   false,
+		`{"kind":1,"items":[]}`:                                             false,
+		`{"items":[]`:                                                       false,
 	} {
 		if isSmallList([]byte(text)) != is {
 			t.Errorf("%s: %v", text, !is)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 
 	"github.com/kubewake/kubewake/internal/packed"
 )
@@ -61,5 +62,5 @@ func isSmallList(text []byte) bool {
 		return false
 	}
 	_, items := members["items"]
-	return kind != "Status" && (kind != "" || items)
+	return kind != "Status" && (items || strings.HasSuffix(kind, "List"))
 }
