@@ -120,13 +120,14 @@ func (s *Store) GetAt(key string) (obj any, at Moment, err error) {
 // whether another one follows. The error is ErrTrimmed if the journal no longer leads
 // back to the moment.
 //
-// An encrypted file is not in the order of the keys, so each page reads all keys.
+// An encrypted file is not in the order of the keys, and neither is a source with keys of
+// more than 512 bytes, so each page reads all keys.
 func (s *Store) PageAt(at Moment, prefix, from string, n int) (keys []string, objs []any, more bool, err error) {
 	var raws []layout.Raw
 	size := 0
 	begin := func() { raws, size, more = nil, 0, false }
 	err = s.walkAt(at, prefix, from, begin, func(key string, raw []byte) bool {
-		if more = len(raws) == n || size >= 4*pageBytes; more {
+		if more = len(raws) >= max(n, 1) || size >= 4*pageBytes; more {
 			return false
 		}
 		raws = append(raws, layout.Raw{Key: index.AppendKey(nil, key), Stored: bytes.Clone(raw)})
@@ -229,10 +230,13 @@ func (t sourceTx) undone(after, last uint64, want func(key string) bool) (before
 // until fn returns false. It says whether fn wants more. raw returns the record within
 // the transaction.
 func (g genTx) eachFrom(prefix, from string, sealed bool, fn func(key string, raw func() []byte) bool) (more bool, err error) {
-	if !sealed {
+	if !sealed && !g.hasHashedKeys() {
 		more = true
-		err := g.each(index.AppendKey(nil, from), func(key string, r layout.Raw) bool {
-			if !strings.HasPrefix(key, prefix) {
+		err := g.each(index.From(from), func(key string, r layout.Raw) bool {
+			switch {
+			case key < from:
+				return true
+			case !strings.HasPrefix(key, prefix):
 				return false
 			}
 			more = r.In == nil || fn(key, r.Open)
@@ -261,6 +265,13 @@ func (g genTx) eachFrom(prefix, from string, sealed bool, fn func(key string, ra
 		}
 	}
 	return true, nil
+}
+
+// hasHashedKeys says whether some keys are so long that the file, if it is not encrypted,
+// has their hashes.
+func (g genTx) hasHashedKeys() bool {
+	at, _ := g.cursor().Seek(index.Hashed)
+	return at != nil
 }
 
 // each calls fn with the keys from a place on, in the file's order, and with the records

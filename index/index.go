@@ -37,6 +37,10 @@ const (
 	hashed = 0x02
 )
 
+// Hashed is the place at which the item keys that are hashes begin. All others come before
+// it, in the order of their keys.
+var Hashed = []byte{hashed}
+
 // ErrMalformed is returned for bytes that this package did not make.
 var ErrMalformed = errors.New("index: malformed entry")
 
@@ -47,6 +51,10 @@ func AppendKey(dst []byte, key string) []byte {
 	}
 	return appendHash(dst, key)
 }
+
+// From is the place at which the item keys of key and of all greater keys begin, as far as
+// they are not hashes. A few of smaller keys may come first.
+func From(key string) []byte { return AppendKey(nil, key[:min(len(key), MaxInline)]) }
 
 func appendHash(dst []byte, s string) []byte {
 	sum := sha256.Sum256([]byte(s))
