@@ -190,11 +190,11 @@ func (c *Client) Objects(ctx context.Context, q Query, fn func(*unstructured.Uns
 // Index implements Reader.
 func (c *Client) Index(ctx context.Context, q Query, fn func(IndexValue) error) error {
 	return c.lines(ctx, "index", q, func(line json.RawMessage) error {
-		var v IndexValue
+		var v sentValue
 		if err := json.Unmarshal(line, &v); err != nil {
 			return err
 		}
-		return fn(v)
+		return fn(v.value())
 	})
 }
 

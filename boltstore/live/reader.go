@@ -17,6 +17,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/kubewake/kubewake/boltstore"
 	"github.com/kubewake/kubewake/history"
@@ -32,8 +33,8 @@ type Reader interface {
 	Status(ctx context.Context) (Status, error)
 	// Objects calls fn with each object that the query selects, in the order of the file,
 	// until fn fails. Objects are read in pages, each from one commit. They are read one
-	// by one if the query asks for a namespace, or sorts the objects of an encrypted
-	// file.
+	// by one if the query asks for a namespace or an order that the file does not have,
+	// see Query.Sorted.
 	Objects(ctx context.Context, q Query, fn func(*unstructured.Unstructured) error) error
 	// Index calls fn with each value of the index that the query names, sorted, or only
 	// with Query.Value. An owner of an earlier release returns all values in either case.
@@ -88,8 +89,8 @@ type Query struct {
 	// an empty Value means all.
 	Index, Value string
 	// Sorted asks for all objects of a source in the order of their keys. That is the
-	// file's order, unless the file is encrypted; an owner of an earlier release does not
-	// sort the objects of an encrypted file.
+	// file's order, unless the file is encrypted or has keys of more than 512 bytes; an
+	// owner of an earlier release does not sort these.
 	Sorted bool
 	// Secrets shows the data of Secrets. Otherwise they are redacted.
 	Secrets bool
@@ -107,6 +108,35 @@ type Version struct {
 type IndexValue struct {
 	Value string   `json:"value"`
 	Keys  []string `json:"keys"`
+}
+
+// sentValue is an IndexValue on its way through the socket. JSON has only UTF-8.
+type sentValue struct {
+	IndexValue
+	// Bytes are the value and the keys, if one of them is not UTF-8.
+	Bytes [][]byte `json:"bytes,omitempty"`
+}
+
+func sent(v IndexValue) (s sentValue) {
+	s.IndexValue = v
+	all := append([]string{v.Value}, v.Keys...)
+	if slices.ContainsFunc(all, func(text string) bool { return !utf8.ValidString(text) }) {
+		for _, text := range all {
+			s.Bytes = append(s.Bytes, []byte(text))
+		}
+	}
+	return s
+}
+
+func (s sentValue) value() IndexValue {
+	if len(s.Bytes) != 1+len(s.Keys) {
+		return s.IndexValue // UTF-8, or from an owner of an earlier release
+	}
+	v := IndexValue{Value: string(s.Bytes[0])}
+	for _, key := range s.Bytes[1:] {
+		v.Keys = append(v.Keys, string(key))
+	}
+	return v
 }
 
 // ErrNotFound: the file has no such source, object or index. ErrUnknown: the file does
@@ -172,8 +202,14 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 	if q.Namespace != "" && !v.keyed() {
 		q.Namespace, v.query.Namespace, fn = "", "", within(q.Namespace, fn)
 	}
-	if (q.Sorted || q.Namespace != "") && q.Index == "" && f.db.Encrypted() {
-		return v.sorted(ctx, fn)
+	if (q.Sorted || q.Namespace != "") && q.Index == "" {
+		jumbled, err := f.jumbled(v)
+		if err != nil {
+			return err
+		}
+		if jumbled {
+			return v.sorted(ctx, fn)
+		}
 	}
 	epoch, from := uint64(0), []byte(nil)
 	if q.Index == "" && q.Namespace != "" {
@@ -211,6 +247,16 @@ func (f file) Objects(ctx context.Context, q Query, fn func(*unstructured.Unstru
 			return nil
 		}
 	}
+}
+
+// jumbled says whether the file's order is not that of the keys: the file is encrypted, or
+// some keys are so long that the file has their hashes.
+func (f file) jumbled(v *view) (bool, error) {
+	if f.db.Encrypted() {
+		return true, nil
+	}
+	long, err := v.store.Page(index.Hashed, 1)
+	return len(long.Keys) > 0, err
 }
 
 func (f file) Index(ctx context.Context, q Query, fn func(IndexValue) error) error {

@@ -264,7 +264,7 @@ func (s *server) index(r *http.Request, a *stream) error {
 		return err
 	}
 	enc := json.NewEncoder(a)
-	return s.Index(r.Context(), q, func(v IndexValue) error { return enc.Encode(v) })
+	return s.Index(r.Context(), q, func(v IndexValue) error { return enc.Encode(sent(v)) })
 }
 
 func (s *server) history(r *http.Request, a *stream) error {
