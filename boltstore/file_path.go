@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -136,6 +137,27 @@ func isAt(path string, is os.FileInfo) error {
 func isAsJudged(path string, judged os.FileInfo) bool {
 	st, err := os.Stat(path)
 	return err == nil && os.SameFile(st, judged) && st.Size() == judged.Size() && st.ModTime().Equal(judged.ModTime())
+}
+
+// realPath is the file's path with links resolved, also those that lead to no file yet. So
+// a link stays a link when the file is made or replaced.
+func (db replacing) realPath() string {
+	path := db.path
+	for range 40 { // as many links as Linux follows
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return path
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		to, err := os.Readlink(path)
+		if err != nil {
+			return path
+		}
+		if path = to; !filepath.IsAbs(to) {
+			path = filepath.Join(dir, to)
+		}
+	}
+	return db.path
 }
 
 // inPlace verifies that the open file is the one at path.

@@ -299,15 +299,6 @@ func (db replacing) putHeader(tx *bolt.Tx, clean bool) error {
 	})
 }
 
-// realPath is the open file's path with links resolved. So a link stays a link when the
-// file is replaced.
-func (db replacing) realPath() string {
-	if path, err := filepath.EvalSymlinks(db.path); err == nil {
-		return path
-	}
-	return db.path
-}
-
 // tempFile makes an empty file beside the one at path, to replace that one.
 func (db replacing) tempFile(path string) (string, error) {
 	was := db.judged.file
