@@ -41,7 +41,7 @@ func (s *Store) IndexPage(name, value string, from []byte, n int) (p Page, err e
 		}
 		c := b.Bucket.Cursor()
 		k, v := c.Seek(from)
-		for ; k != nil && bytes.HasPrefix(k, prefix) && len(raws) < n && size < 1<<20; k, v = c.Next() {
+		for ; k != nil && bytes.HasPrefix(k, prefix) && len(raws) < max(n, 1) && size < 1<<20; k, v = c.Next() {
 			_, key, err := b.Parse(k, v)
 			if err != nil {
 				return fmt.Errorf("index %s: %w: %v", name, ErrDamaged, err)

@@ -34,8 +34,9 @@ func (s *Claimed) Before(key string, next []byte) bool {
 }
 
 // Page reads objects from the given place on; nil is the start. It returns at most n
-// objects, and about 256 KiB in the file, all from one commit. The order is stable while
-// the file is open. An object is in one page only, whatever happens between pages.
+// objects, and about 256 KiB in the file, all from one commit. If n is less than one, it
+// returns one. The order is stable while the file is open. An object is in one page only,
+// whatever happens between pages.
 func (s *Store) Page(from []byte, n int) (p Page, err error) {
 	return s.reading().pageFor(from, n, func(m *sourceMeta, g genTx) genTx {
 		g.Own = nil
@@ -91,7 +92,7 @@ const pageBytes = 256 << 10
 func (s reading) pageOf(g genTx, from []byte, n int) (raws []layout.Raw, next []byte, err error) {
 	size := 0
 	next, err = layout.Page(g.cursor(), from, func(_ []byte, w pair) bool {
-		if len(raws) == n || size >= pageBytes {
+		if len(raws) >= max(n, 1) || size >= pageBytes {
 			return false
 		}
 		if r := shown(w.item, w.base); r.In != nil {
