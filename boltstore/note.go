@@ -292,7 +292,13 @@ func (r *Relist) sweepNotes(resourceVersion string) error {
 			all, at, err := g.notes.page(r.noteAt, 1000, r.s.damaged)
 			next = at
 			for _, n := range all {
-				it := listedItem{k: index.AppendKey(nil, n.Key), key: n.Key, size: len(n.Record), c: &Change{typ: cache.Deleted, key: n.Key, rv: resourceVersion}}
+				it := listedItem{k: index.AppendKey(nil, n.Key), key: n.Key, size: len(n.Record)}
+				if n.Record != nil {
+					if _, is, err := r.s.owner.ParseRecord(it.k, n.Record); err == nil {
+						it.uid = is.UID
+					}
+				}
+				it.c = r.unseen(it, resourceVersion)
 				if g.Items.Get(it.k) == nil && g.Own.Get(it.k) == nil && !r.hasSeen(it.k) {
 					items = append(items, it)
 				}

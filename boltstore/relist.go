@@ -76,6 +76,8 @@ type Relist struct {
 
 	seed maphash.Seed
 	seen map[uint64]struct{} // hashes of the item keys that pages have shown
+	// refused has hashes of UIDs, see refuse.
+	refused map[uint64]struct{}
 
 	changes []*Change // differences, before they are staged
 	bytes   int
@@ -113,6 +115,7 @@ type listedItem struct {
 	again bool    // an earlier page has shown it, too
 	noted bool    // the file has a note that it is unstored
 	size  int     // of the record and the base in the file
+	uid   string  // of the object that the server showed last, set by scan
 }
 
 func (it listedItem) bytes() int {
@@ -204,6 +207,7 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 			if c = r.s.Unstored(obj, err); c.nameless {
 				r.nameless++
 				r.report(obj, err)
+				r.refuse(obj, err)
 				continue
 			}
 			c.obj = obj
@@ -216,6 +220,7 @@ func (r *Relist) identify(objs []runtime.Object) []listedItem {
 				it.c = c // the transform may have changed the key
 			}
 		}
+		r.refuse(obj, it.err)
 		it.k, it.key = index.AppendKey(nil, it.c.key), it.c.key
 		if i, twice := at[string(it.k)]; twice {
 			items[i] = it

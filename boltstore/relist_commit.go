@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubewake/kubewake/boltstore/internal/format"
 	"github.com/kubewake/kubewake/boltstore/internal/layout"
 
 	bolt "go.etcd.io/bbolt"
@@ -20,10 +21,14 @@ func (r *Relist) sweep(resourceVersion string) error {
 			return err
 		}
 		for i, it := range items {
-			items[i].c = &Change{typ: cache.Deleted, key: it.key, rv: resourceVersion}
+			items[i].c = r.unseen(it, resourceVersion)
 		}
 		n, err := r.take(items)
-		r.Deleted += n
+		for _, it := range items[:n] {
+			if it.c.typ == cache.Deleted {
+				r.Deleted++
+			}
+		}
 		if err != nil {
 			if n < len(items) {
 				r.swept = items[n].at
@@ -59,14 +64,19 @@ func (r *Relist) scan(from []byte, want func(k []byte) bool) (items []listedItem
 				k = w.base.Key
 			}
 			if want(k) {
-				key, err := w.key() // "" if it is damaged
+				it := listedItem{k: bytes.Clone(k), at: bytes.Clone(at), size: len(w.item.Stored) + len(w.base.Stored)}
+				var err error
+				it.key, err = w.key() // "" if it is damaged
 				if v := shown(w.item, w.base); err == nil && v.In != nil {
-					_, _, err = r.s.owner.ParseRecord(k, v.Open())
+					var is *format.Record
+					if _, is, err = r.s.owner.ParseRecord(k, v.Open()); err == nil {
+						it.uid = is.UID
+					}
 				}
 				if err != nil {
 					r.meet(err)
 				}
-				items = append(items, listedItem{k: bytes.Clone(k), at: bytes.Clone(at), key: key, size: len(w.item.Stored) + len(w.base.Stored)})
+				items = append(items, it)
 			}
 			return true
 		})

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"fmt"
 
+	"github.com/kubewake/kubewake/index"
 	"github.com/kubewake/kubewake/internal/listing"
 )
 
@@ -30,6 +31,25 @@ func (s *Claimed) Holds(listed []listing.Object, objects uint64) (lacking []list
 		return nil, false, fmt.Errorf("boltstore: compare %s with a list: %w", s.source, err)
 	}
 	return lacking, only, nil
+}
+
+// Knows says whether the file has, at the change's key, the object that the change is about,
+// or a note that it could not be stored.
+func (s *Claimed) Knows(c *Change) (yes bool, err error) {
+	err = s.view(func(m *sourceMeta, src sourceTx) error {
+		g, k := src.gen(m.Generation), index.AppendKey(nil, c.key)
+		if yes = g.notes.unstored(k); yes {
+			return nil
+		}
+		raw := g.shown(k)
+		if raw == nil {
+			return nil
+		}
+		_, is, err := s.owner.ParseRecord(k, raw)
+		yes = err == nil && is.UID == c.uid
+		return err
+	})
+	return yes, s.note(err)
 }
 
 // ByMetadata says whether metadata is enough to recognise an object of a list. It is

@@ -32,7 +32,11 @@ func (q *Queue) accept(typ cache.DeltaType, obj any) error {
 	if it.change, err = q.prepare(typ, obj); err != nil {
 		q.fail(err)
 		q.log.Error(err, "An object cannot be stored, it will be read again", "source", q.store.Source().String())
-		if it.change == nil { // otherwise it is gone all the same
+		known := false
+		if it.change != nil { // it is gone all the same
+			known, _ = q.store.Knows(it.change) // after an error it is read again
+		}
+		if !known { // perhaps a transform has given it another key
 			it.change = q.store.Unstored(obj, err)
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/kubewake/kubewake/internal/tuning"
 	"github.com/kubewake/kubewake/reflector"
 )
 
@@ -90,4 +92,59 @@ func TestTransformOfTheName(t *testing.T) {
 	w.delete("c")
 	left("default-b")
 	l.end()
+}
+
+// TestRefusedUnderAnotherName: an object that the server has is not deleted, and one that
+// it has deleted is, although the transform, which changes the name, fails for a while.
+func TestRefusedUnderAnotherName(t *testing.T) {
+	for _, how := range []string{"relist", "another transform", "delete"} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t)
+			w.create("a")
+			w.create("b")
+			h, f := newRecorder(t), &faults{}
+			o := f.options()
+			o.Transform = func(obj any) (any, error) {
+				o := obj.(*corev1.ConfigMap)
+				if err := f.fails(&f.transform, obj); err != nil {
+					return nil, err
+				}
+				if o.Namespace != "" {
+					o.Name, o.Namespace = o.Namespace+"-"+o.Name, ""
+				}
+				return obj, nil
+			}
+			o.Reflector = tuned(tuning.Reflector{RetryUnstored: time.Millisecond})
+			l := w.live(o, h).run().synced().replayed()
+			h.expect("initial default-a", "initial default-b")
+			f.name.Store("a")
+			want := []string{"default-a", "default-b"}
+			switch how {
+			case "relist", "another transform":
+				l.end()
+				w.update("b", "2")
+				w.sim.Compact()
+				if how != "relist" {
+					o.TransformVersion = "2"
+				}
+				f.transform.Store(true)
+				l = w.live(o, h).run()
+				eventually(t, "listed", func() bool { return l.inf.State().Relists[reflector.ReasonUnstored] > 2 })
+			case "delete":
+				f.transform.Store(true)
+				w.delete("a")
+				l.passed()
+				want = want[1:]
+			}
+			told := h.take()
+			f.transform.Store(false)
+			eventually(t, fmt.Sprint(want), func() bool {
+				return slices.Equal(h.names(), want) && len(l.inf.GetStore().ListKeys()) == len(want) && l.inf.HasSynced()
+			})
+			if told = append(told, h.take()...); how != "delete" && slices.Contains(told, "missed default-a") {
+				t.Error("told that it is gone:", told)
+			}
+			l.end()
+		})
+	}
 }
