@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/kubewake/kubewake/boltstore/internal/layout"
 	"github.com/kubewake/kubewake/boltstore/internal/pages"
 )
 
@@ -120,9 +121,9 @@ func losePage(t *testing.T, path string) {
 	}
 }
 
-// TestHandlerBesideAnUnreadSource: the description of one source cannot be read. Another
-// source that is missing may be lost, too: its handlers do not count as new, whichever of
-// the two is claimed first, also after a compaction.
+// TestHandlerBesideAnUnreadSource: the description of one source cannot be read, or its
+// objects are missing. Another source that is missing may be lost, too: its handlers do not
+// count as new, whichever of the two is claimed first, also after a compaction.
 func TestHandlerBesideAnUnreadSource(t *testing.T) {
 	known := func(db *DB, src Source) (known bool) {
 		s := claimTest(t, db, Claim{Source: src})
@@ -136,23 +137,37 @@ func TestHandlerBesideAnUnreadSource(t *testing.T) {
 		"unread one first":  func(db *DB) { claimTest(t, db, Claim{}).Release() },
 		"compacted":         func(db *DB) { _, err := db.Compact(t.Context(), nil); must(t, err) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			path := testPath(t)
-			db := opened(t, path, Options{})
-			must(t, claimTest(t, db, Claim{}).Add(configMap("a", "b", 1, nil)))
-			damageMeta(t, db)
-			must(t, db.Close())
-			db = opened(t, path, Options{Logger: new(logr.Discard())})
-			before(db)
-			if !known(db, inNamespace("missing")) {
-				t.Error("a handler of a missing source is new")
-			}
-			must(t, db.Close())
-			db = opened(t, path, Options{Logger: new(logr.Discard())})
-			if !known(db, inNamespace("another")) {
-				t.Error("in the next life it is new")
-			}
-			must(t, db.Close())
-		})
+		for damage, do := range map[string]func(*testing.T, *DB){"description": damageMeta, "objects": dropObjects} {
+			t.Run(damage+", "+name, func(t *testing.T) {
+				path := testPath(t)
+				db := opened(t, path, Options{})
+				must(t, claimTest(t, db, Claim{}).Add(configMap("a", "b", 1, nil)))
+				do(t, db)
+				must(t, db.Close())
+				db = opened(t, path, Options{Logger: new(logr.Discard())})
+				before(db)
+				if !known(db, inNamespace("missing")) {
+					t.Error("a handler of a missing source is new")
+				}
+				must(t, db.Close())
+				db = opened(t, path, Options{Logger: new(logr.Discard())})
+				if !known(db, inNamespace("another")) {
+					t.Error("in the next life it is new")
+				}
+				must(t, db.Close())
+			})
+		}
 	}
+}
+
+// dropObjects removes the generations of a source.
+func dropObjects(t *testing.T, db *DB) {
+	t.Helper()
+	must(t, db.h.update(func(tx *bolt.Tx) error {
+		src, ok := db.h.source(tx, configMaps.ID())
+		if !ok {
+			return ErrNoSource
+		}
+		return layout.Drop(src.Root, layout.BucketGen)
+	}, nil))
 }

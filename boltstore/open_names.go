@@ -26,8 +26,9 @@ func isPart(name []byte) bool {
 type checkedNames struct {
 	file  *boltFile
 	right map[string]bool
-	// unread says that the description of a source cannot be read. Its page may be in the
-	// wrong place, and then other sources may be lost.
+	// unread says that the description of a source cannot be read, or that it is of objects
+	// that are missing. A page may be in the wrong place, or be an older one, and then other
+	// sources may be lost.
 	unread bool
 	count  int // how many were verified, for tests
 }
@@ -75,6 +76,9 @@ func checkName(b *bolt.Bucket, name []byte, s *seal.Sealer) (unread bool, err er
 		unread = true
 	case m.Source.ID() != id:
 		return false, errStray("sources", name)
+	default:
+		_, err := src.served(m)
+		unread = err != nil
 	}
 	return unread, src.Root.ForEach(func(k, v []byte) error {
 		if v == nil && !isPart(k) || v != nil && string(k) != string(layout.KeyMeta) {
