@@ -241,6 +241,7 @@ func TestCloseWhileHandlersRead(t *testing.T) {
 		s.Before("ns/one", []byte("x"))
 	}
 	done := make(chan error, 1)
+	h.Changed() // so that Release writes
 	go func() { done <- h.Release() }()
 	select {
 	case <-done:

@@ -94,8 +94,8 @@ func (h *Handler) Changed() { h.changes.Add(1) }
 // position.
 func (h *Handler) ParkedKeys() uint64 { return h.parked.Load() }
 
-// Release writes the position and ends the registration. It does nothing once the
-// handler has been removed.
+// Release writes the position, if it has changed, and ends the registration. It does
+// nothing once the handler has been removed.
 func (h *Handler) Release() error {
 	h.s.mu.RLock()
 	claimed := h.s.handlers[h.name] == h
@@ -103,7 +103,7 @@ func (h *Handler) Release() error {
 	if !claimed {
 		return nil
 	}
-	err := h.s.writePositions()
+	err := h.writeLast()
 	if err != nil { // the file does not have all that the handler has acknowledged
 		h.s.knownSeq.Store(h.s.metaNow().Seq)
 	}
@@ -116,6 +116,17 @@ func (h *Handler) Release() error {
 		return nil // the next life is told the rest again
 	}
 	return err
+}
+
+// writeLast writes the position, unless the file has it. Handlers that end together take
+// turns: the first one writes the positions of all.
+func (h *Handler) writeLast() error {
+	h.s.lastPositions.Lock()
+	defer h.s.lastPositions.Unlock()
+	if h.changes.Load() == h.persist.Load() {
+		return nil
+	}
+	return h.s.writePositions()
 }
 
 // RemoveHandler removes the handler called name and everything kept for it. If it is

@@ -271,6 +271,7 @@ func testCollapse(t *testing.T, o Options) {
 			}
 		}
 	})
+	h.Changed()
 	if err := h.Release(); err != nil {
 		t.Fatal(err)
 	}

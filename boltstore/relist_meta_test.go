@@ -207,6 +207,7 @@ func TestHandlerForgottenWhileStaged(t *testing.T) {
 	stays, _ := claimHandler(t, s, "stays")
 	r := beginStaged(t, s)
 	clk.Step(12 * time.Hour)
+	stays.Changed()
 	must(t, stays.Release()) // writes positions, as each flush does
 	if st := handlerState1(t, s); st.Name != "stays" {
 		t.Fatalf("%+v", st)

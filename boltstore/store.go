@@ -71,6 +71,7 @@ type Store struct {
 	// set. Both are held when a relist becomes visible. indexLock is taken first.
 	indexLock, addLock sync.Mutex
 	currentLock        sync.Mutex // see makeCurrent
+	lastPositions      sync.Mutex // see Handler.writeLast
 
 	mu        sync.RWMutex
 	meta      *sourceMeta
