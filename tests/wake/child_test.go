@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -38,7 +40,11 @@ const (
 
 func TestMain(m *testing.M) {
 	if db := os.Getenv(envDB); db != "" {
-		if err := child(db, os.Getenv(envKubeconfig)); err != nil {
+		run := child
+		if os.Getenv(envContend) != "" {
+			run = contend
+		}
+		if err := run(db, os.Getenv(envKubeconfig)); err != nil {
 			fmt.Fprintln(os.Stderr, "child:", err)
 			os.Exit(1)
 		}
@@ -65,13 +71,10 @@ var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", R
 // child keeps pods, config maps and widgets in the file, and writes the calls of its
 // handlers to its standard output, a line for each call.
 func child(path, kubeconfig string) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	cfg, err := childConfig(kubeconfig)
 	if err != nil {
 		return err
 	}
-	cfg.QPS, cfg.UserAgent, cfg.ContentType = -1, "kubewake/test", "application/vnd.kubernetes.protobuf"
-	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	reflector.WrapConfig(cfg)
 	db, err := boltstore.Open(path, childOptions())
 	if err != nil {
 		return err
@@ -79,24 +82,8 @@ func child(path, kubeconfig string) error {
 	if os.Getenv(envChurn) != "" {
 		go churn(db)
 	}
-	core := kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient()
-	widget := &unstructured.Unstructured{}
-	widget.SetGroupVersionKind(widgets.GroupVersion().WithKind("Widget"))
-	dyn := dynamic.NewForConfigOrDie(cfg).Resource(widgets)
 	var wg sync.WaitGroup
-	for name, src := range map[string]struct {
-		lw      cache.ListerWatcher
-		example runtime.Object
-	}{
-		"pods":       {cache.NewListWatchFromClient(core, "pods", "", fields.Everything()), &corev1.Pod{}},
-		"configmaps": {cache.NewListWatchFromClient(core, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}},
-		"widgets": {&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return dyn.List(ctx, o) },
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return dyn.Watch(ctx, o)
-			},
-		}, widget},
-	} {
+	for name, src := range listsOf(cfg) {
 		inf, err := informer.NewSharedIndexInformer(db, src.lw, src.example, informer.Options{
 			Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, "label": byLabel},
 		})
@@ -112,6 +99,39 @@ func child(path, kubeconfig string) error {
 	return db.Close()
 }
 
+func childConfig(kubeconfig string) (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS, cfg.UserAgent, cfg.ContentType = -1, "kubewake/test", "application/vnd.kubernetes.protobuf"
+	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return reflector.WrapConfig(cfg), nil
+}
+
+// list is what an informer keeps.
+type list struct {
+	lw      cache.ListerWatcher
+	example runtime.Object
+}
+
+func listsOf(cfg *rest.Config) map[string]list {
+	core := kubernetes.NewForConfigOrDie(cfg).CoreV1().RESTClient()
+	widget := &unstructured.Unstructured{}
+	widget.SetGroupVersionKind(widgets.GroupVersion().WithKind("Widget"))
+	dyn := dynamic.NewForConfigOrDie(cfg).Resource(widgets)
+	return map[string]list{
+		"pods":       {cache.NewListWatchFromClient(core, "pods", "", fields.Everything()), &corev1.Pod{}},
+		"configmaps": {cache.NewListWatchFromClient(core, "configmaps", "", fields.Everything()), &corev1.ConfigMap{}},
+		"widgets": {&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return dyn.List(ctx, o) },
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return dyn.Watch(ctx, o)
+			},
+		}, widget},
+	}
+}
+
 func byLabel(obj any) ([]string, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -125,7 +145,7 @@ func byLabel(obj any) ([]string, error) {
 }
 
 // teller writes without a buffer, so a line is there when the call is over.
-func teller(resource string) cache.ResourceEventHandler {
+func teller(out io.Writer, resource string) cache.ResourceEventHandler {
 	tell := func(what string, obj any) {
 		if d, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = d.Obj
@@ -134,7 +154,7 @@ func teller(resource string) cache.ResourceEventHandler {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Printf("%s %s %s/%s %s %s\n", what, resource, m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion())
+		fmt.Fprintf(out, "%s %s %s/%s %s %s\n", what, resource, m.GetNamespace(), m.GetName(), m.GetUID(), m.GetResourceVersion())
 	}
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { tell("ADDED", obj) },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -32,7 +33,7 @@ func register(inf *informer.Informer, resource string) error {
 	var h informer.DurableHandler
 	switch os.Getenv(envHandler) {
 	case durableHandlers:
-		h = durableTeller(resource)
+		h = durableTeller(os.Stdout, resource)
 	case durableQueues:
 		q := informer.NewDurableQueue(workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Millisecond, time.Second)),
@@ -42,17 +43,17 @@ func register(inf *informer.Informer, resource string) error {
 		}
 		h = q
 	default:
-		_, err := inf.AddEventHandler(teller(resource))
+		_, err := inf.AddEventHandler(teller(os.Stdout, resource))
 		return err
 	}
 	_, err := inf.AddDurableHandler("test", h, o)
-	go reportIdle(inf, resource)
+	go reportIdle(context.Background(), os.Stderr, inf, resource)
 	return err
 }
 
 // durableTeller writes a line for each event; before that of an update, which
 // version it says was there. Some events fail, some are acknowledged later.
-func durableTeller(resource string) informer.DurableHandler {
+func durableTeller(out io.Writer, resource string) informer.DurableHandler {
 	return informer.DurableHandlerFunc(func(_ context.Context, e informer.Event) error {
 		dice := rand.IntN(20)
 		if dice == 0 {
@@ -71,7 +72,7 @@ func durableTeller(resource string) informer.DurableHandler {
 			from = fmt.Sprintf("FROM %s %s %s\n", resource, m.GetUID(), old.GetResourceVersion())
 		}
 		what := map[cache.DeltaType]string{cache.Added: "ADDED", cache.Updated: "MODIFIED", cache.Deleted: "DELETED"}[e.Type]
-		fmt.Printf("%s%s %s %s %s %s\n", from, what, resource, e.Key, m.GetUID(), m.GetResourceVersion())
+		fmt.Fprintf(out, "%s%s %s %s %s %s\n", from, what, resource, e.Key, m.GetUID(), m.GetResourceVersion())
 		if dice < 5 {
 			go e.Ack()
 			return informer.ErrAckLater
@@ -174,15 +175,15 @@ func durableRounds(t *testing.T, handler string, told func(w *writer, path strin
 	t.Logf("%d kills, %d writes, %d lines", n, w.writes, strings.Count(p.read(), "\n"))
 }
 
-// reportIdle writes to the standard error up to which version a durable handler has
-// acknowledged everything, each time that this is a later one.
-func reportIdle(inf *informer.Informer, resource string) {
-	for last := ""; ; <-time.After(5 * time.Millisecond) { // nothing signals an acknowledgement
+// reportIdle writes up to which version a durable handler has acknowledged everything, each
+// time that this is a later one.
+func reportIdle(ctx context.Context, out io.Writer, inf *informer.Informer, resource string) {
+	for last := ""; ctx.Err() == nil; <-time.After(5 * time.Millisecond) { // nothing signals an acknowledgement
 		rv := inf.Store().State().ResourceVersion
 		busy := slices.ContainsFunc(inf.Lags(), func(l informer.Lag) bool { return l.Entries > 0 || l.Unacknowledged > 0 || l.Parked > 0 })
 		if rv != last && !busy {
 			last = rv
-			fmt.Fprintf(os.Stderr, "IDLE %s %s\n", resource, rv)
+			fmt.Fprintf(out, "IDLE %s %s\n", resource, rv)
 		}
 	}
 }
@@ -202,19 +203,25 @@ func (p *program) untilIdle(lines []string) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		idle := map[string]uint64{}
-		for l := range strings.Lines(string(errs)) {
-			if f := strings.Fields(l); len(f) == 3 && f[0] == "IDLE" && strings.HasSuffix(l, "\n") {
-				idle[f[1]] = version64(p.t, f[2])
-			}
-		}
-		for resource, least := range wants {
-			if idle[resource] < least {
-				return false
-			}
-		}
-		return true
+		return idleAt(p.t, string(errs), wants)
 	})
+}
+
+// idleAt says whether reportIdle has written at least these versions.
+func idleAt(t *testing.T, lines string, wants map[string]uint64) bool {
+	t.Helper()
+	idle := map[string]uint64{}
+	for l := range strings.Lines(lines) {
+		if f := strings.Fields(l); len(f) == 3 && f[0] == "IDLE" && strings.HasSuffix(l, "\n") {
+			idle[f[1]] = version64(t, f[2])
+		}
+	}
+	for resource, least := range wants {
+		if idle[resource] < least {
+			return false
+		}
+	}
+	return true
 }
 
 func version64(t *testing.T, rv string) uint64 {
