@@ -237,6 +237,40 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
+// TestQuestionsEnd: a question about kinds does not wait for ever. The RESTMapper answers no
+// other one meanwhile.
+func TestQuestionsEnd(t *testing.T) {
+	db, err := boltstore.Open(filepath.Join(t.TempDir(), "test.db"), boltstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var o manager.Options
+	wake(&o, db)
+	var asked, endless atomic.Int64
+	m, err := o.MapperProvider(&rest.Config{Host: "http://example.com"}, &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		asked.Add(1)
+		if _, ok := r.Context().Deadline(); !ok {
+			endless.Add(1)
+		}
+		return nil, errors.New("no link")
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"); err == nil || asked.Load() == 0 || endless.Load() > 0 {
+		t.Errorf("%d requests, %d without a deadline, %v", asked.Load(), endless.Load(), err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // silentKinds is a server that does not answer for a while.
 type silentKinds struct {
 	meta.RESTMapper

@@ -29,6 +29,8 @@ const (
 	discoveryPatience = time.Second
 	// discoveryPause is how long the server is not asked again after that.
 	discoveryPause = 10 * time.Second
+	// discoveryTimeout is how long a question takes at most, as by client-go's default.
+	discoveryTimeout = 32 * time.Second
 )
 
 // wakingMapper is a RESTMapper of a manager. It asks the server, as controller-runtime's
@@ -52,6 +54,11 @@ func wake(o *manager.Options, db *boltstore.DB) {
 	}
 	m := &wakingMapper{}
 	o.MapperProvider = func(cfg *rest.Config, c *http.Client) (meta.RESTMapper, error) {
+		if c != nil && c.Timeout == 0 {
+			ends := *c
+			ends.Timeout = discoveryTimeout
+			c = &ends
+		}
 		server, err := apiutil.NewDynamicRESTMapper(cfg, c)
 		if err != nil {
 			return nil, err
