@@ -249,7 +249,9 @@ func (st *stream) broken(err error) error {
 		return nil
 	case errors.As(err, &status):
 		return st.sendStatus(status)
-	case errors.Is(err, http.ErrAbortHandler), st.Context().Err() != nil:
+	case errors.Is(err, http.ErrAbortHandler):
+	case st.Context().Err() != nil: // the client has left, or the server ends
+		return nil
 	default:
 		st.h.failed(st.Request.Request, err)
 	}

@@ -154,16 +154,26 @@ func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
 	})
 }
 
-// Close ends all connections but those that were upgraded, and these soon after.
+// inOrder is how long answers have to end in order.
+const inOrder = 2 * time.Second
+
+// Close ends all connections but those that were upgraded, and these soon after. Watches of
+// the file end in order.
 func (s *Server) Close() error {
 	s.closing()
 	s.mu.Lock()
 	servers := s.servers
 	s.servers = nil
 	s.mu.Unlock()
-	var errs []error
-	for _, srv := range servers {
-		errs = append(errs, srv.Close())
+	ctx, cancel := context.WithTimeout(context.Background(), inOrder)
+	defer cancel()
+	errs := make([]error, len(servers))
+	for i, srv := range servers {
+		s.wg.Go(func() {
+			if srv.Shutdown(ctx) != nil {
+				errs[i] = srv.Close()
+			}
+		})
 	}
 	s.wg.Wait()
 	return errors.Join(errs...)

@@ -1,0 +1,90 @@
+package serve
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/kubewake/kubewake/boltstore/apifile"
+	"github.com/kubewake/kubewake/boltstore/live"
+)
+
+// TestWatchesEndInOrder: when the server closes, watches end in order, as those of an API
+// server that is restarted. In HTTP/2 client-go would make an event of a break.
+func TestWatchesEndInOrder(t *testing.T) {
+	t.Run("own", func(t *testing.T) { watchesEndInOrder(t, fileOf(t, apifile.Options{})) })
+	t.Run("shared", func(t *testing.T) {
+		db := filled(t)
+		sock, err := live.Serve(db, live.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := NewShared(db.Path(), nil, apifile.Options{})
+		t.Cleanup(func() {
+			if err := errors.Join(file.Close(), sock.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+		watchesEndInOrder(t, file)
+	})
+}
+
+func watchesEndInOrder(t *testing.T, file File) {
+	t.Helper()
+	s := start(t, Options{File: file})
+	at, ca, err := s.Loopback("127.0.0.1:0", "token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	overTLS := func(http2 bool) *http.Client {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: http2}
+		t.Cleanup(tr.CloseIdleConnections)
+		return &http.Client{Transport: tr, Timeout: time.Minute}
+	}
+	ended := make(chan error)
+	watches := 0
+	for base, clients := range map[string][]*http.Client{local: {s.socket}, "https://" + at.String(): {overTLS(true), overTLS(false)}} {
+		for _, c := range clients {
+			for range 3 {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+maps+"?watch=true&resourceVersion=0", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Authorization", "Bearer token")
+				resp, err := c.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = resp.Body.Close() }) // it has ended
+				in := bufio.NewReader(resp.Body)
+				if _, err := in.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+				watches++
+				go func() {
+					_, err := io.Copy(io.Discard, in)
+					ended <- err
+				}()
+			}
+		}
+	}
+	began := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("closing took %s", took)
+	}
+	for range watches {
+		if err := <-ended; err != nil {
+			t.Errorf("a watch broke off: %v", err)
+		}
+	}
+}
