@@ -104,6 +104,13 @@ func onFile(streams genericiooptions.IOStreams, of func(*kubeClient) *cobra.Comm
 		defer func() { err = errors.Join(err, c.Close()) }()
 		return cmp.Or(untilFatal(streams.ErrOut, func() { runs(cmd, args) }), out.err)
 	}
+	wrong := cmd.FlagErrorFunc()
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) (out error) {
+		if ended := untilFatal(streams.ErrOut, func() { out = wrong(cmd, err) }); ended != nil {
+			return ended
+		}
+		return out
+	})
 	if completes := cmd.ValidArgsFunction; completes != nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, to string) (all []string, how cobra.ShellCompDirective) {
 			c.ctx, c.streams.ErrOut = cmd.Context(), io.Discard // nothing else may be on the line
