@@ -27,7 +27,7 @@ type encoding struct {
 func indented(data []byte, prefix string) []byte {
 	var out bytes.Buffer
 	if err := json.Indent(&out, data, prefix, "  "); err != nil {
-		panic(err) // it was just encoded
+		return data // it was just encoded, so this does not happen
 	}
 	return out.Bytes()
 }
