@@ -4,11 +4,15 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/kubewake/kubewake/boltstore/apifile"
 	"github.com/kubewake/kubewake/boltstore/live"
@@ -86,5 +90,43 @@ func watchesEndInOrder(t *testing.T, file File) {
 		if err := <-ended; err != nil {
 			t.Errorf("a watch broke off: %v", err)
 		}
+	}
+}
+
+// TestCloseDuringReview: a caller whose rights are being asked for when the server closes is
+// not refused. A read gets its answer, and a watch breaks off, so that its client asks again.
+func TestCloseDuringReview(t *testing.T) {
+	c := newCluster(t)
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	c.may = func(authorizationv1.SubjectAccessReviewSpec) bool {
+		asked <- struct{}{}
+		<-goOn
+		return true
+	}
+	ours := newAuthority(t)
+	s := start(t, Options{File: fileOf(t, apifile.Options{}), Link: c.link(t, LinkOptions{})})
+	r := s.remote(ours)
+	list, watch := make(chan said, 1), make(chan said, 1)
+	for query, answer := range map[string]chan said{"": list, "?watch=true": watch} {
+		client := r.client(ours, pkix.Name{CommonName: "bob"})
+		go func() { answer <- send(t, client, http.MethodGet, r.addr+maps+query, nil) }()
+		<-asked
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close() }()
+	for begun := false; !begun; runtime.Gosched() {
+		s.mu.Lock()
+		begun = s.servers == nil
+		s.mu.Unlock()
+	}
+	if a := <-watch; a.code != 0 {
+		t.Errorf("the watch: %d %s", a.code, a.body)
+	}
+	close(goOn)
+	if a := <-list; !a.has(200, `"items"`) {
+		t.Errorf("the list: %d %s", a.code, a.body)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }

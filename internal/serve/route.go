@@ -22,8 +22,15 @@ type File interface {
 // enter lets a caller in.
 func (s *Server) enter(g gate) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isLong(r) {
+			ctx, end := context.WithCancel(r.Context())
+			defer end()
+			defer context.AfterFunc(s.lasts, end)()
+			r = r.WithContext(ctx)
+		}
 		c, err := g(r)
 		if err != nil {
+			breakOff(r)
 			if err.ErrStatus.Code == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
@@ -33,6 +40,14 @@ func (s *Server) enter(g gate) http.Handler {
 		c.gate = g
 		s.route(w, withCaller(r, c))
 	})
+}
+
+// breakOff breaks the connection off if the caller has left or the server closes: the caller
+// was not refused, but could not be asked about.
+func breakOff(r *http.Request) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // route sends a request to where it is answered.
@@ -73,6 +88,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *caller, p kubea
 			return
 		}
 		if err := s.link.authorize(r, c, p); err != nil {
+			breakOff(r)
 			kubeapi.WriteStatus(w, err)
 			return
 		}

@@ -38,8 +38,10 @@ type Server struct {
 	// documents of the server that did not come in time, which is inTime
 	documents *outage
 	inTime    time.Duration
-	closing   context.CancelFunc
 	ctx       context.Context // of all requests
+	breaks    context.CancelFunc
+	lasts     context.Context // of those that may last
+	ends      context.CancelFunc
 
 	mu      sync.Mutex
 	servers []*http.Server
@@ -52,7 +54,8 @@ func New(o Options) *Server {
 	if s.link != nil {
 		s.documents = &outage{clock: s.link.reviews.clock} // each one has waited
 	}
-	s.ctx, s.closing = context.WithCancel(context.Background())
+	s.ctx, s.breaks = context.WithCancel(context.Background())
+	s.lasts, s.ends = context.WithCancel(s.ctx)
 	return s
 }
 
@@ -158,9 +161,10 @@ func (s *Server) serve(l net.Listener, g gate, cfg *tls.Config) {
 const inOrder = 2 * time.Second
 
 // Close ends all connections but those that were upgraded, and these soon after. Watches of
-// the file end in order.
+// the file end in order, and other reads have a moment for their answers.
 func (s *Server) Close() error {
-	s.closing()
+	defer s.breaks() // after the connections: a request that was cut off might be answered with a wrong reason
+	s.ends()
 	s.mu.Lock()
 	servers := s.servers
 	s.servers = nil
